@@ -23,7 +23,7 @@ class FillConfig(Section):
     to_time: str | None = Field(None, alias="to")
     """Until when rows are expected (exclusive): in its window open gaps are closed. By default only rows close gaps."""
     max_rows: int = Field(1_000_000, ge=1)
-    """Of a longer gap one row is made in the place of all; with causal one for the rest, when it ends."""
+    """Of a longer gap one row is made in the place of all."""
     max_ahead_us: Annotated[AheadUs, AfterValidator(zero_or_more)] = Field(86_400_000_000, alias="max_ahead")
     """A timestamp that runs ahead of its arrival by more closes no gap and is reported."""
     zone: str | None = None
@@ -32,8 +32,5 @@ class FillConfig(Section):
     weekdays: str | list[str] = Field(default_factory=list)
     closed: list[Any] = Field(default_factory=list)
     """Opening hours, "09:30-16:00", on days such as "mon-fri" that are not among the dates `closed`: see the docs."""
-    time: str = "hindsight"
-    """hindsight: a gap is filled when it closes; causal: a row is made `wait` after its step has ended (G28)."""
-    wait_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(0, alias="wait")
     look_back_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="look_back")
     """How far before a made row its sources may be, before `from` too; by default as far as `from` (G35, G36)."""

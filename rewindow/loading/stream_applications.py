@@ -103,8 +103,6 @@ def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -
         origin=fill.origin,
         max_rows=fill.max_rows,
         max_ahead=f"{fill.max_ahead_us} us",
-        time=fill.time,
-        wait=f"{fill.wait_us} us",
         look_back=None if fill.look_back_us is None else f"{fill.look_back_us} us",
     )
     if operator.wrong_properties():
@@ -128,20 +126,14 @@ def filled_parameters(
     compared = [field.name for field in schema if "map<" not in str(field.type) and field.name not in PLACE]
     event_at, arrived_at = sql_name(operator.event_at), sql_name(operator.arrived_at)
     ts, at = f"epoch_us({event_at})", f"epoch_us({arrived_at})"
-    # A causal row says what was known when its point was due; one for the rest of a silence comes later (G33).
-    due = f"{ts} + {rules.step_us + rules.wait_us}"
-    place = f"(case when _rw_is_made then {due} else {at} end)"
     return {
         "stream": sql_name(stream.replace(".", "_")),
         "event_at": event_at,
         "step_us": rules.step_us,
         "grid_origin_us": rules.origin,
-        # What is left of a silence may be less than max_rows, where the rest of it had rows of its own.
-        "max_rows": 1 if rules.time == "causal" else operator.max_rows,
+        "max_rows": operator.max_rows,
         "keys": ", ".join(map(sql_name, operator.keys)) or "1",
         "columns": ", ".join(sql_name(name) for name in compared if name not in ("attempt", operator.arrived_at)),
-        # In which order rows were there: of a window all are taken together, but what is causal goes by arrival.
-        "place": place if rules.time == "causal" else "window_id",
         "fills_nulls": str(bool(rules.nulls)).lower(),
         "is_believed": f"{ts} - {at} <= {max_ahead_us} and not ({is_shrunk(ts, at)})",
     }

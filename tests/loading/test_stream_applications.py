@@ -78,27 +78,6 @@ def test_the_suite_knows_that_recorded_nulls_are_filled(tmp_path: Path) -> None:
     assert dict(plain.outputs["filled"].suite_parameters)["fills_nulls"] == "false"
 
 
-def test_the_suite_of_causal_filling_goes_by_arrival(tmp_path: Path) -> None:
-    """A late row beside a made one is right, in the same window too (G28); a wrong time is an error with the two."""
-    fill = {"columns": {"temp": "forward"}, "time": "causal", "wait": "5 min"}
-    streams = {"weather": stream(fill=fill)}
-    config = Config(state=tmp_path, expectations=PROJECT, applications=[tmp_path], streams=streams)
-    recorded = {"weather": create_table(config.stream_table("weather"), SCHEMA)}
-    app = load_application(config, "filled_weather").app
-    assert [str(flaw) for flaw in suite_flaws(config, app, recorded)] == []
-    operator = app.nodes["fill"].operator
-    assert isinstance(operator, FillGaps) and operator.rules().wait_us == 300_000_000
-    place = str(dict(app.outputs["filled"].suite_parameters)["place"])
-    assert place.startswith("(case when _rw_is_made") and place.endswith("else epoch_us(arrived_at) end)")
-    for wrong, words in (
-        ({"time": "causally"}, "cannot be filled: time must be 'hindsight' or 'causal'"),
-        ({"columns": {"temp": "linear"}}, "column temp has linear, which needs later rows, but time is causal"),
-    ):
-        with pytest.raises(InputError) as caught:
-            filled_application("weather", stream(fill={**fill, **wrong}), SCHEMA)
-        assert words in str(caught.value) and "[streams.weather.fill]" in caught.value.hint
-
-
 def test_what_the_settings_of_a_stream_say_is_changed_there(tmp_path: Path) -> None:
     """O28: its suite and outputs follow from them too; what they leave open may be given."""
     config = Config(state=tmp_path, expectations=PROJECT, applications=[tmp_path], streams={"weather": stream()})

@@ -97,9 +97,8 @@ class Found(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A made row: when it was made (causal only), its timestamp, whether its gap is open, values of the columns."""
+    """A made row: its timestamp, whether its gap is open, values of the columns."""
 
-    at: int | None
     ts: int
     is_open: bool
     values: tuple[float | None, ...]
@@ -139,23 +138,8 @@ def fill(rows: Sequence[Row], clock: Clock, bounds: Bounds, step: int) -> list[M
                 _season(inside, clock, ts - bounds.period),
             )
             is_open = gap[0] == 0 or gap[-1] == len(clock.starts) - 1
-            made.append(Made(None, ts, is_open, values))
+            made.append(Made(ts, is_open, values))
         gap = []
-    return made
-
-
-def fill_causally(rows: Sequence[Row], clock: Clock, bounds: Bounds, wait: int) -> list[Made]:
-    """Returns the made rows of a key, each from what had arrived when its step had ended: forward and seasonal."""
-    made: list[Made] = []
-    inside = [row for row in rows if clock.point(row.ts) is not None]
-    in_time = [row for row in inside if row.at <= clock.ends[clock.point(row.ts) or 0] + wait]
-    for point, (ts, end) in enumerate(zip(clock.starts, clock.ends, strict=True)):
-        known = [row for row in inside if row.at <= end + wait]
-        before = sorted((row for row in known if row.ts < ts), key=lambda row: row.ts)
-        if not before or any(clock.point(row.ts) == point for row in known):
-            continue
-        value = before[-1].a if ts - before[-1].ts <= bounds.max_carry else None
-        made.append(Made(end + wait, ts, True, (value, _season(in_time, clock, ts - bounds.period))))
     return made
 
 

@@ -243,7 +243,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"columns": {"a": {"method": "forward", "max_gap": "soon"}}},
         'columns.a.max_gap: duration "soon" cannot be read',
     ),
-    "an unknown time": ({"time": "sooner"}, 'time is "sooner". Allowed are hindsight, causal'),
+    "an unknown unit": ({"unit": "min"}, 'unit is "min". Allowed are us, ms, s'),
+    "a removed setting": ({"time": "causal"}, 'time is unknown. Did you mean "to_time"? Known are zone, hours'),
     "a period of nothing": ({"columns": {"a": {"method": "seasonal", "periods": [0]}}}, "a period is 0"),
 }
 

@@ -15,27 +15,20 @@ from pyspark.sql import functions as F
 from rewindow.operators import FillSettings, fill_gaps
 from rewindow.operators.filling import blocks, function
 from rewindow.operators.heartbeat.clock import floor_div
-from rewindow.windows import WindowRange
-from tests.operators import test_causal_filling as causal
 from tests.operators import test_filling as plain
 from tests.operators import test_filling_sources as sources
-from tests.operators.test_filling import END, S
+from tests.operators.test_filling import S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CASES = 150
-HINDSIGHT: dict[str, Any] = {
+COLUMNS: dict[str, Any] = {
     "line": {"method": "linear", "max_gap": "200 s"},
     "before": {"method": "forward", "max_carry": 45},
     "whole": {"method": "linear", "treat_null_as_missing": True},
     "sane": {"method": "nearest", "min_value": 0, "max_value": 700},
     "again": {"method": "seasonal", "periods": [50, 100], "fallback": "backward", "treat_null_as_missing": True},
-}
-CAUSAL: dict[str, Any] = {
-    "before": {"method": "forward", "max_carry": 45},
-    "sane": {"method": "forward", "max_value": 700},
-    "again": {"method": "seasonal", "periods": [50, 100], "fallback": "forward"},
 }
 
 
@@ -51,14 +44,11 @@ def random_cases(spark: SparkSession, name: str) -> tuple[DataFrame, FillSetting
     if name == "methods":
         recordings = {(case, "x"): plain.make_rows(random) for case in range(CASES)}
         return plain.frame_of(spark, recordings), plain.settings(max_rows=3)
-    if name == "choosing":
-        chosen = sources.settings(from_time=105 * S, look_back=137)
-        return sources.frame_of(spark, [sources.make_rows(random) for _ in range(CASES)]), chosen
-    frame = causal.frame_of(spark, [causal.make_case(random) for _ in range(CASES)], WindowRange(0, causal.WINDOWS))
-    return frame, FillSettings(**causal.RULES, from_time=10 * S, to_time=END * S, columns=causal.GIVEN, max_rows=4)
+    chosen = sources.settings(from_time=105 * S, look_back=137)
+    return sources.frame_of(spark, [sources.make_rows(random) for _ in range(CASES)]), chosen
 
 
-@pytest.mark.parametrize("name", ["methods", "choosing", "causal"])
+@pytest.mark.parametrize("name", ["methods", "choosing"])
 def test_keys_in_blocks_are_filled_as_whole_ones(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -66,8 +56,8 @@ def test_keys_in_blocks_are_filled_as_whole_ones(
     frame, settings = random_cases(spark, name)
     whole = texts(fill_gaps(frame, settings))
 
-    def with_blocks(rows: DataFrame, _: FillSettings, point: str = "_rw_point", **_more: Any) -> DataFrame:
-        return rows.withColumn(blocks.BLOCK, floor_div(F.col(point), 4))
+    def with_blocks(rows: DataFrame, _: FillSettings, **_more: Any) -> DataFrame:
+        return rows.withColumn(blocks.BLOCK, floor_div(F.col("_rw_point"), 4))
 
     monkeypatch.setattr(function, "with_blocks", with_blocks)
     assert texts(fill_gaps(frame, settings)) == whole and len(whole) > frame.count() + CASES
@@ -79,45 +69,42 @@ def one_source(spark: SparkSession) -> DataFrame:
     for ts in [*range(-40, 900, 7), *range(2_000, 2_300, 13), 2_900]:
         for _ in range(random.choice([0, 1, 1, 1, 3])):
             value = random.choice([None, float(ts), 5_000.0, -1.0])
-            rows.append((ts, (ts + random.choice([0, 5, 300])) * S, *[value] * len(HINDSIGHT)))
-    rows.append((None, 0, *[1.0] * len(HINDSIGHT)))
-    kinds = ", ".join(f"{name} double" for name in HINDSIGHT)
-    return spark.createDataFrame(rows, f"ts bigint, arrived_at bigint, {kinds}")
+            rows.append((ts, *[value] * len(COLUMNS)))
+    rows.append((None, *[1.0] * len(COLUMNS)))
+    kinds = ", ".join(f"{name} double" for name in COLUMNS)
+    return spark.createDataFrame(rows, f"ts bigint, {kinds}")
 
 
-def settings_of(time: str, **more: Any) -> FillSettings:
+def settings_of(**more: Any) -> FillSettings:
     """Returns the settings of one source, without keys."""
-    given = {"event_at": "ts", "unit": "s", "step": 10, "from_time": 55 * S, "to_time": 3_005 * S, "max_rows": 40}
-    by_time: dict[str, dict[str, Any]] = {
-        "hindsight": {"columns": HINDSIGHT},
-        "causal": {"time": "causal", "wait": 7, "columns": CAUSAL},
-    }
-    return FillSettings(**{**given, **by_time[time], **more})
+    given = {
+        "event_at": "ts", "unit": "s", "step": 10, "from_time": 55 * S, "to_time": 3_005 * S, "max_rows": 40,
+        "columns": COLUMNS,
+    }  # fmt: skip
+    return FillSettings(**{**given, **more})
 
 
 @pytest.mark.parametrize(
     "more", [{}, {"zone": "UTC", "hours": "00:00-00:20", "step": 20, "look_back": 120}], ids=["steps", "hours"]
 )
-@pytest.mark.parametrize("time", ["hindsight", "causal"])
 def test_one_source_in_blocks_is_filled_as_in_one(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, time: str, more: dict[str, Any]
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
 ) -> None:
     """Gaps over blocks without a row, rows of one instant, nulls and guards at borders (G5, G8, G16, G27, G38)."""
     frame, found = one_source(spark), []
     monkeypatch.setattr(function, "COSTLY", 1)
     for count in (1, 97):
         monkeypatch.setattr(blocks, "BLOCKS", count)
-        found.append(texts(fill_gaps(frame, settings_of(time, **more))))
+        found.append(texts(fill_gaps(frame, settings_of(**more))))
     assert found[0] == found[1] and len(found[0]) > frame.count()
 
 
-@pytest.mark.parametrize("time", ["hindsight", "causal"])
-def test_no_task_has_all_rows_of_one_source(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, time: str) -> None:
+def test_no_task_has_all_rows_of_one_source(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """On cores enough each sort goes by block, or by whether a row is at the border of one; none has all rows."""
     monkeypatch.setattr(function, "COSTLY", 1)
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
-        fill_gaps(one_source(spark), settings_of(time)).explain()
+        fill_gaps(one_source(spark), settings_of()).explain()
     plan = text.getvalue()
     apart = re.findall(r"windowspecdefinition\((?:_rw_counts#\d+, )?(\w+)#\d+L?, ", plan)
     assert set(apart) == {"_rw_block", "_rw_edge"} and "SinglePartition" not in plan

@@ -20,7 +20,7 @@ from rewindow.operators.filling.hours_grid import hours_grid
 from rewindow.operators.filling.opening_hours import DAYS
 from rewindow.spark.frames import conform, to_arrow, to_frame
 from rewindow.windows import Grid, WindowRange
-from tests.operators.hours_reference import Bounds, Clock, Hours, Made, Row, fill, fill_causally, walk
+from tests.operators.hours_reference import Bounds, Clock, Hours, Made, Row, fill, walk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,9 +83,9 @@ def test_points_are_those_of_the_local_clock() -> None:
         for number, (start, end) in enumerate(zip(clock.starts, clock.ends, strict=True)):
             if start < change - 7 * DAY:
                 continue
-            places = [grid.first(at * S + more) - since for at in (start,) for more in (0, 1)]
-            places += [grid.first_ending(at * S + more) - since for at in (end,) for more in (0, 1)]
-            assert places == [number, number + 1] * 2, (hours, datetime.fromtimestamp(start, UTC))
+            places = [grid.first(start * S + more) - since for more in (0, 1)]
+            assert places == [number, number + 1], (hours, datetime.fromtimestamp(start, UTC))
+            assert grid.end_us(number + since) == end * S, (hours, datetime.fromtimestamp(start, UTC))
             lengths.add((end - start) / hours.step)
     assert min(lengths) < 1 < max(lengths), "changes of clocks make steps shorter and longer"
 
@@ -117,26 +117,25 @@ def bounds_of(hours: Hours) -> Bounds:
     return Bounds(max_gap=3 * hours.step, max_carry=5 * hours.step + 70, period=DAY)
 
 
-def columns_of(hours: Hours, names: tuple[str, ...]) -> dict[str, Any]:
+NAMES = ("back", "before", "line", "season")
+
+
+def columns_of(hours: Hours) -> dict[str, Any]:
     bounds = bounds_of(hours)
-    every = {
+    return {
         "back": {"method": "backward"}, "before": {"method": "forward", "max_carry": bounds.max_carry},
         "line": {"method": "linear", "max_gap": bounds.max_gap},
         "season": {"method": "seasonal", "periods": [bounds.period]},
     }  # fmt: skip
-    return {name: every[name] for name in names}
 
 
-ALL, CAUSAL = ("back", "before", "line", "season"), ("before", "season")
-
-
-def frame_of(spark: SparkSession, cases: list[list[Row]], names: tuple[str, ...]) -> DataFrame:
+def frame_of(spark: SparkSession, cases: list[list[Row]]) -> DataFrame:
     rows = [
-        (row.at // WIDTH, row.at * S, case, row.ts, *[row.a] * len(names))
+        (row.at // WIDTH, row.at * S, case, row.ts, *[row.a] * len(NAMES))
         for case, listed in enumerate(cases)
         for row in listed
     ]
-    kinds = ", ".join(f"{name} double" for name in names)
+    kinds = ", ".join(f"{name} double" for name in NAMES)
     return spark.createDataFrame(rows, f"window_id bigint, arrived_at bigint, case int, ts bigint, {kinds}")
 
 
@@ -145,22 +144,20 @@ def united(frames: list[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other), numbered)
 
 
-def made_of(rows: list[Any], names: tuple[str, ...], *, causal: bool = False) -> dict[tuple[int, int], list[Made]]:
+def made_of(rows: list[Any]) -> dict[tuple[int, int], list[Made]]:
     """Returns the made rows by grid and case."""
     found: dict[tuple[int, int], list[Made]] = {}
     for row in rows:
-        values = tuple(row[name] for name in names)
-        at = row["arrived_at"] // S if causal else None
-        found.setdefault((row["grid"], row["case"]), []).append(Made(at, row["ts"], row["_rw_gap_is_open"], values))
+        values = tuple(row[name] for name in NAMES)
+        found.setdefault((row["grid"], row["case"]), []).append(Made(row["ts"], row["_rw_gap_is_open"], values))
     return {place: sorted(made, key=lambda one: one.ts) for place, made in found.items()}
 
 
-def wanted_of(hours: Hours, clock: Clock, rows: list[Row], wait: int | None) -> list[Made]:
-    """Returns what the reference makes, causally with a wait; a key without a row inside of the hours is not known."""
+def wanted_of(hours: Hours, clock: Clock, rows: list[Row]) -> list[Made]:
+    """Returns the rows that the reference makes; a key without a row inside of the hours is not known."""
     if all(clock.point(row.ts) is None for row in rows):
         return []
-    bounds = bounds_of(hours)
-    return fill(rows, clock, bounds, hours.step) if wait is None else fill_causally(rows, clock, bounds, wait)
+    return fill(rows, clock, bounds_of(hours), hours.step)
 
 
 def is_same(mine: list[Made], wanted: list[Made]) -> bool:
@@ -169,37 +166,28 @@ def is_same(mine: list[Made], wanted: list[Made]) -> bool:
     def close(one: float | None, other: float | None) -> bool:
         return one == other or (one is not None and other is not None and math.isclose(one, other, abs_tol=1e-9))
 
-    return [one[:3] for one in mine] == [want[:3] for want in wanted] and all(
+    return [one[:2] for one in mine] == [want[:2] for want in wanted] and all(
         all(map(close, one.values, want.values)) for one, want in zip(mine, wanted, strict=True)
     )
 
 
-@pytest.mark.parametrize("causal", [False, True], ids=["hindsight", "causal"])
 @pytest.mark.parametrize("numbers", [[1, 4], pytest.param([0, 2, 3, 5], marks=pytest.mark.long)], ids=str)
-def test_filling_in_opening_hours_is_that_of_the_reference(
-    spark: SparkSession, numbers: list[int], *, causal: bool
-) -> None:
-    """A night is no gap, a gap over a night is one, rows outside pass and tell nothing (G3, G5, G8, G28, G29)."""
-    given, frames, names, wait = [cases_of(number) for number in numbers], [], CAUSAL if causal else ALL, 600
+def test_filling_in_opening_hours_is_that_of_the_reference(spark: SparkSession, numbers: list[int]) -> None:
+    """A night is no gap, a gap over a night is one, rows outside pass and tell nothing (G3, G5, G8, G29)."""
+    given, frames = [cases_of(number) for number in numbers], []
     for hours, _, cases, begin, end in given:
         settings = FillSettings(
             event_at="ts", unit="s", from_time=begin * S, to_time=end * S, keys=["case"],
-            columns=columns_of(hours, names), **settings_of(hours),
-            **({"time": "causal", "wait": wait} if causal else {}),
+            columns=columns_of(hours), **settings_of(hours),
         )  # fmt: skip
-        frames.append(fill_gaps(frame_of(spark, cases, names), settings))
+        frames.append(fill_gaps(frame_of(spark, cases), settings))
     rows = united(frames).drop("_rw_methods", "_rw_sources").collect()
-    found = made_of([row for row in rows if row["_rw_is_made"]], names, causal=causal)
+    found = made_of([row for row in rows if row["_rw_is_made"]])
     total = 0
     for number, (hours, clock, cases, _, _) in enumerate(given):
         for case, recorded in enumerate(cases):
-            bounds = bounds_of(hours)
-            inside = [row for row in recorded if clock.point(row.ts) is not None]
-            wanted = (
-                fill_causally(recorded, clock, bounds, wait) if causal else fill(recorded, clock, bounds, hours.step)
-            )
-            mine = found.get((number, case), []) if inside else []
-            assert is_same(mine, wanted if inside else []), f"{hours}, case {case}: {recorded}"
+            mine, wanted = found.get((number, case), []), wanted_of(hours, clock, recorded)
+            assert is_same(mine, wanted), f"{hours}, case {case}: {recorded}"
             total += len(mine)
     assert total > 1_500 * len(numbers)
     kept = sorted((row["grid"], row["case"], row["ts"]) for row in rows if not row["_rw_is_made"])
@@ -224,33 +212,26 @@ def run(spark: SparkSession, fills: FillGaps, frame: DataFrame, cuts: list[int])
     return rows
 
 
-@pytest.mark.parametrize(
-    ("number", "causal"), [(0, False), pytest.param(3, True, marks=pytest.mark.long), (4, True)], ids=str
-)
-def test_groups_of_windows_fill_as_one_pass(spark: SparkSession, number: int, *, causal: bool) -> None:
-    """Each gap in the window that closes it, or each row in that in which its step ends, wherever groups end (G38)."""
-    hours, clock, cases, begin, end = cases_of(number)
-    if not causal:  # Rows that come in order close every gap behind them.
-        cases = [[row._replace(at=row.ts) for row in listed] for listed in cases]
-    names = CAUSAL if causal else ALL
+def test_groups_of_windows_fill_as_one_pass(spark: SparkSession) -> None:
+    """Each gap in the window that closes it, wherever groups end (G38)."""
+    hours, clock, cases, begin, end = cases_of(0)
+    # Rows that come in order close every gap behind them.
+    cases = [[row._replace(at=row.ts) for row in listed] for listed in cases]
     schema = pa.schema([
-        ("arrived_at", pa.int64()), ("case", pa.int32()), ("ts", pa.int64()), *((name, pa.float64()) for name in names),
+        ("arrived_at", pa.int64()), ("case", pa.int32()), ("ts", pa.int64()), *((name, pa.float64()) for name in NAMES),
     ])  # fmt: skip
     fills = FillGaps(
-        columns=schema, event_at="ts", unit="s", keys=("case",), fill=columns_of(hours, names), from_time=begin * S,
-        to_time=end * S, time="causal" if causal else "hindsight", **settings_of(hours) | {"closed": hours.closed},
+        columns=schema, event_at="ts", unit="s", keys=("case",), fill=columns_of(hours), from_time=begin * S,
+        to_time=end * S, **settings_of(hours) | {"closed": hours.closed},
     )  # fmt: skip
     first, last = (begin - DAY) // WIDTH, (end + 3 * DAY) // WIDTH
     cuts = [first, first + 9, first + 17, first + 18, last]
-    rows = run(spark, fills, frame_of(spark, cases, names), cuts)
-    found, total = made_of(rows, names, causal=causal), 0
+    found, total = made_of(run(spark, fills, frame_of(spark, cases), cuts)), 0
     for case, recorded in enumerate(cases):
-        mine, wanted = found.get((0, case), []), wanted_of(hours, clock, recorded, 0 if causal else None)
+        mine, wanted = found.get((0, case), []), wanted_of(hours, clock, recorded)
         assert is_same(mine, wanted), f"{hours}, case {case}: {recorded}"
         total += len(mine)
     assert total > 900
-    if causal:
-        assert all(row["window_id"] == row["arrived_at"] // (WIDTH * S) for row in rows)
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

@@ -6,18 +6,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import functions as F
 
 from rewindow.application import Application
 from rewindow.application.validation import validate
 from rewindow.errors import InputError, ValidationFailed
 from rewindow.operators import FillSettings, fill_gaps
-from rewindow.windows import WindowRange
-from tests.operators import test_causal_filling as causal
 from tests.operators import test_fill_operator as carried
 from tests.operators import test_filling as plain
 from tests.operators import test_filling_sources as sources
-from tests.operators.causal_reference import fill_causally
 from tests.operators.filling_reference import Made, Row, fill, fill_nulls
 from tests.operators.test_filling import END, STEP, S, is_same
 
@@ -77,24 +73,6 @@ def test_columns_that_choose_their_sources_look_back_too(spark: SparkSession) ->
         pairs = [(made[case][ts][n], value) for ts, values in wanted.items() for n, value in enumerate(values)]
         pairs += [(nulls[case][place], value) for place, value in expected.items()]
         assert all(sources.is_close(one, want) for one, want in pairs), f"{sorted(rows)}: {pairs}"
-
-
-@pytest.mark.parametrize("max_rows", [10**6, 4])
-def test_causal_filling_looks_back(spark: SparkSession, max_rows: int) -> None:
-    """From rows before the range that had arrived; a silence that began before it goes on (G28, G35)."""
-    random, first = Random(max_rows), 12
-    cases = [causal.make_case(random) for _ in range(causal.CASES)]
-    settings = FillSettings(
-        **causal.RULES, from_time=first * STEP * S, to_time=causal.END * STEP * S, columns=causal.GIVEN,
-        max_rows=max_rows, look_back=BACK,
-    )  # fmt: skip
-    filled = fill_gaps(causal.frame_of(spark, cases, WindowRange(0, causal.WINDOWS)), settings)
-    found = causal.emitted(filled.where("_rw_is_made").withColumn("methods", F.col("_rw_methods")).collect(), {})
-    for case, rows in enumerate(cases):
-        wanted = fill_causally(rows, causal.METHODS, STEP, (first, causal.END), 0, max_rows, look_back=BACK)
-        begun = {one.begin: one.ts for one in reversed(wanted)}
-        assert found[case] == [one._replace(begin=begun[one.begin]) for one in wanted], f"case {case}: {sorted(rows)}"
-    assert sum(map(len, found)) > causal.CASES
 
 
 @pytest.mark.parametrize("cuts", [[0, 2, 8], pytest.param([0, 1, 3, 8], marks=pytest.mark.long)], ids=str)

@@ -1,4 +1,4 @@
-"""Event time through kills: what is filled causally, fired and beaten is that of a replay which nobody has killed."""
+"""Event time through kills: what is filled, fired and beaten is that of a replay which nobody has killed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rewindow.crash import Step
 from rewindow.facts.readers import read_output
 from rewindow.planning import ReplayRequest, create_replay
 from rewindow.windows import WindowRange
-from tests.operators.causal_reference import Arrived, fill_causally
-from tests.operators.filling_reference import Method
+from tests.operators.filling_reference import Method, Row, fill
+from tests.operators.test_fill_operator import Tuple, moving
 from tests.recovery import project as projects
 from tests.recovery.applications.timely import READINGS
 from tests.recovery.here import jobs_here
@@ -23,7 +23,7 @@ from tests.recovery.project import EPOCH, Project, make_stream
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WINDOWS, STEP, WAIT = 20, 10, 5
+WINDOWS, STEP = 20, 10
 COLUMNS = {
     "filled": "window_id, key, arrived_at, at, x, _rw_is_made, _rw_gap_id, _rw_methods",
     "fired": "window_id, key, window_begin_us, pane, kind, fired_us, n, high",
@@ -37,12 +37,12 @@ KILLS = [
 ]
 
 
-def recorded(project: Project) -> list[tuple[str, Arrived]]:
+def recorded(project: Project) -> list[tuple[str, Tuple]]:
     """Records `readings` of two keys, with silences, late tuples and some that are ahead; returns them, in seconds."""
-    random, times = Random(12), dict[tuple[str, int], Arrived]()
+    random, times = Random(12), dict[tuple[str, int], Tuple]()
     for second in sorted(random.sample(range(40, WINDOWS * 60), 90)):
         ts = max(0, second - random.choice([0, 1, 4, 12, random.randrange(100), -7]))
-        times.setdefault((random.choice("ab"), ts), Arrived(second, ts, float(second)))
+        times.setdefault((random.choice("ab"), ts), Tuple(second, ts, float(second), None))
     found = [(key, one) for (key, _), one in times.items()]
     rows, counts = [], dict.fromkeys(range(WINDOWS), 0)
     for key, one in found:
@@ -72,8 +72,8 @@ def test_event_time_comes_out_the_same_through_kills(
 ) -> None:
     """Each attempt is killed elsewhere, in groups of other lengths than those of the replay it is held against.
 
-    Causal filling, corrections and timers come from a state that was restored (G28, G34, G38, E37, E41, E46, H55, R86);
-    the made rows are those of a reference that looks only at what had arrived.
+    Filling, corrections and timers come from a state that was restored (G34, G38, E37, E41, E46, H55, R86); the made
+    rows are those of a reference that reads all tuples in one pass.
     """
     project = projects.make_project(tmp_path_factory.mktemp("timely"))
     given = recorded(project)
@@ -90,15 +90,17 @@ def test_event_time_comes_out_the_same_through_kills(
     _check_filling(project, given)
 
 
-def _check_filling(project: Project, given: list[tuple[str, Arrived]]) -> None:
-    """Holds the made rows of the killed replay against the reference."""
+def _check_filling(project: Project, given: list[tuple[str, Tuple]]) -> None:
+    """Compares the made rows of the killed replay and their windows with those of the reference."""
     root = project.config.replay_root("killed")
     made = read_output(root, "filled", WindowRange(0, WINDOWS - 1))
-    points = (0, (WINDOWS * 60 - WAIT - 1) // STEP)
     for key in "ab":
-        rows = [one for name, one in given if name == key]
-        wanted = fill_causally(rows, [Method("forward", "a")], STEP, points, WAIT)
+        counted = [(one.ts, one) for one in moving([one for name, one in given if name == key]) if one.ts is not None]
+        closers = sorted((ts, one.at // 60) for ts, one in counted)
+        rows = [Row(ts, one.a, None) for ts, one in counted]
+        wanted = fill(rows, [Method("forward", "a")], STEP, closers[0][0] // STEP * STEP, closers[-1][0])
+        expected = [(next(at for ts, at in closers if ts > one.ts), one.ts, one.values[0][0]) for one in wanted]
         found = [row for row in made.to_pylist() if row["key"] == key and row["_rw_is_made"]]
-        shown = [((row["arrived_at"] - EPOCH).seconds, (row["at"] - EPOCH).seconds, row["x"]) for row in found]
-        assert sorted(shown) == sorted((one.at, one.ts, one.values[0][0]) for one in wanted), f"key {key}"
+        shown = [(row["window_id"], (row["at"] - EPOCH).seconds, row["x"]) for row in found]
+        assert sorted(shown) == sorted(expected), f"key {key}"
         assert len(shown) > 20

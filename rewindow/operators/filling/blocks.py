@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 BLOCKS = 4_096
 """Blocks of the range of a key and what it looks back to: more than cores; one task can see the borders of all."""
 COSTLY = 4
-"""What blocks cost where most rows go on to the second and third time: recorded nulls, and causal filling."""
+"""What blocks cost where most rows are sorted a second and a third time, as for recorded nulls."""
 BLOCK, _EDGE, _PLACE = "_rw_block", "_rw_edge", "_rw_place"
 
 Step: TypeAlias = "Callable[[DataFrame, list[str], list[str]], DataFrame]"
 """Adds to rows what lies before and behind each: of those that are equal in some columns, in the order of others."""
 
 
-def with_blocks(rows: DataFrame, settings: FillRules, point: str = POINT, *, cost: int = 1) -> DataFrame:
+def with_blocks(rows: DataFrame, settings: FillRules, *, cost: int = 1) -> DataFrame:
     """Adds the block that a row lies in, where keys are so few that one task each would leave cores idle.
 
     Those are rows without keys, or with few that are expected; keys that nobody has counted are taken for many.
@@ -37,7 +37,6 @@ def with_blocks(rows: DataFrame, settings: FillRules, point: str = POINT, *, cos
     Args:
         rows: with a grid point.
         settings: keys, grid and range.
-        point: the column of the grid point.
         cost: about how many times as much the cores have to do in blocks; so many times as few must the keys be.
     """
     from pyspark.sql import functions as F
@@ -48,12 +47,7 @@ def with_blocks(rows: DataFrame, settings: FillRules, point: str = POINT, *, cos
     points = settings.end_point - settings.first_point
     if settings.look_back_us is not None:
         points += settings.grid.points_in(settings.look_back_us)
-    return rows.withColumn(BLOCK, floor_div(F.col(point) - settings.first_point, -(-points // BLOCKS)))
-
-
-def own_block(rows: DataFrame) -> list[str]:
-    """Returns the column of the block, none where rows have no blocks."""
-    return [BLOCK] if BLOCK in rows.columns else []
+    return rows.withColumn(BLOCK, floor_div(F.col(POINT) - settings.first_point, -(-points // BLOCKS)))
 
 
 def in_order(by: list[str], order: list[str]) -> WindowSpec:

@@ -211,28 +211,9 @@ def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
         rows = rows.withColumn(_FRONT, F.max(POINT).over(Window.partitionBy(*keys)))
         is_first = F.col(_BEFORE).isNull() | (F.col(_BEFORE) < F.col(POINT))
         kept = kept | (is_first & (F.col(POINT) >= F.col(_FRONT) - points))
-    return state_rows(rows.where(kept), settings)
-
-
-def state_rows(rows: DataFrame, settings: FillRules) -> DataFrame:
-    """Returns rows as the state keeps them: in causal filling with their arrival."""
-    from pyspark.sql import functions as F
-
-    keys = [F.col(quoted_column(key)) for key in settings.keys]
     names = [name for name in rows.schema[ROW].dataType.names if name not in (TS, *settings.keys)]  # type: ignore[attr-defined]
     values = [F.col(ROW).getField(name).alias(name) for name in names]
-    return rows.select(*keys, TS, POINT, *([AT] if settings.time == "causal" else []), *values)
-
-
-def with_state(rows: DataFrame, state: DataFrame | None, settings: FillRules) -> DataFrame:
-    """Returns rows that count and those of the state, with what each is a source of."""
-    from pyspark.sql import functions as F
-
-    keys = [F.col(quoted_column(key)) for key in settings.keys]
-    rows = rows.select(*keys, TS, POINT, AT, ROW)
-    if state is None:
-        return rows
-    return rows.unionByName(state.select(*keys, TS, POINT, AT, _row(rows)))
+    return rows.where(kept).select(*keys, TS, POINT, *values)
 
 
 def _row(rows: DataFrame) -> Column:

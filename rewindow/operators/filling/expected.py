@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def expected_rows(rows: DataFrame, settings: FillRules) -> DataFrame | None:
-    """Returns a row for each expected key, with the types of the keys of rows; None where none is expected."""
+def never_there(rows: DataFrame, settings: FillRules) -> DataFrame | None:
+    """Returns the expected keys without a row in the range; None where none is expected."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StringType, StructField, StructType
 
@@ -25,12 +25,5 @@ def expected_rows(rows: DataFrame, settings: FillRules) -> DataFrame | None:
     ]
     expected = rows.sparkSession.createDataFrame(sorted(set(settings.expected_keys)), StructType(given))
     as_kept = zip(settings.keys, kinds, strict=True)
-    return expected.select(*(F.col(quoted_column(key)).cast(kind).alias(key) for key, kind in as_kept))
-
-
-def never_there(rows: DataFrame, settings: FillRules) -> DataFrame | None:
-    """Returns the expected keys without a row in the range."""
-    expected = expected_rows(rows, settings)
-    if expected is None:
-        return None
+    expected = expected.select(*(F.col(quoted_column(key)).cast(kind).alias(key) for key, kind in as_kept))
     return expected.join(rows.select(*map(quoted_column, settings.keys)), list(settings.keys), "left_anti")

@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean, quoted_column
-from rewindow.operators.filling.blocks import BLOCK, BLOCKS, COSTLY, in_blocks, in_order, own_block, with_blocks
-from rewindow.operators.filling.causal import EFFECT, LATE, causal_gaps, made_at, timed_rows
+from rewindow.operators.filling.blocks import BLOCK, BLOCKS, COSTLY, in_blocks, in_order, with_blocks
 from rewindow.operators.filling.expected import never_there
 from rewindow.operators.filling.expressions import check_names
 from rewindow.operators.filling.settings import FillRules, FillSettings
 from rewindow.operators.filling.sides import bounded_sides, filled_nulls, no_sides, with_sides, with_usable
 from rewindow.operators.filling.values import (
-    AT,
     COUNTS,
     FILLED,
     HASH,
@@ -47,10 +45,9 @@ from rewindow.operators.filling.values import (
     with_provenance,
     with_season,
 )
-from rewindow.operators.heartbeat.clock import to_us
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 _BEHIND, _IS_FIRST = "_rw_behind", "_rw_is_first"
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
@@ -89,13 +86,7 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
         frame = frame.where(~F.coalesce(F.col(IS_MADE), F.lit(False))).drop(*added)
     check_columns(dict(frame.dtypes), settings)
     rows = place_rows(frame, settings)
-    if settings.time == "causal":
-        rows = timed_rows(rows.withColumn(AT, to_us(frame, settings.arrived_at)), settings)
-        blocks = with_blocks(rows, settings, EFFECT, cost=COSTLY)
-        gaps = causal_gaps(blocks, settings, (settings.first_point, settings.end_point))
-        made = make_rows(gaps, rows.where(~F.col(LATE)), frame, settings, arrival_of_made(frame, settings))
-    else:
-        made = make_rows(_gaps(rows, settings), rows, frame, settings)
+    made = make_rows(_gaps(rows, settings), rows, frame, settings)
     recorded, added = with_provenance(frame), [*PROVENANCE, *(FILLED + name for name in settings.nulls)]
     if settings.nulls:
         recorded = with_provenance(_with_filled_nulls(frame, rows, settings))
@@ -103,14 +94,6 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
         recorded, added = recorded.withColumn(OUTLIERS, outliers(settings)), [*added, OUTLIERS]
     columns = [quoted_column(name) for name in (*frame.columns, *added)]
     return recorded.select(*columns).unionByName(made, allowMissingColumns=True)
-
-
-def arrival_of_made(frame: DataFrame, settings: FillRules) -> dict[str, Column]:
-    """Returns the arrival that a made row has in causal filling: when it was made (G39)."""
-    from pyspark.sql import functions as F
-
-    at, is_time = made_at(settings), dict(frame.dtypes)[settings.arrived_at].startswith("timestamp")
-    return {settings.arrived_at: F.timestamp_micros(at) if is_time else at}
 
 
 def _with_filled_nulls(frame: DataFrame, rows: DataFrame, settings: FillSettings) -> DataFrame:
@@ -122,7 +105,7 @@ def _with_filled_nulls(frame: DataFrame, rows: DataFrame, settings: FillSettings
 
     marked = with_usable(with_places(frame, settings), settings)
     marked = with_blocks(marked.withColumn(HASH, row_hash(marked)), settings, cost=COSTLY)
-    if own_block(marked):  # What does not count may lie anywhere, and has no order to keep.
+    if BLOCK in marked.columns:  # What does not count may lie anywhere, and has no order to keep.
         marked = marked.withColumn(BLOCK, F.when(F.col(COUNTS), F.col(BLOCK)).otherwise(F.pmod(HASH, F.lit(BLOCKS))))
 
     def step(rows: DataFrame, by: list[str], order: list[str]) -> DataFrame:
@@ -146,8 +129,6 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
         InputError: a column is not there, or has a type or a name with which it cannot be.
     """
     absent = [name for name in (settings.event_at, *settings.keys, *settings.columns) if name not in types]
-    if settings.time == "causal" and settings.arrived_at not in types:
-        absent.append(settings.arrived_at)
     absent += [fill.column for fill in settings.columns.values() if fill.column and fill.column not in types]
     if absent:
         meant = did_you_mean(absent[0], types)
@@ -157,12 +138,6 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
     if taken:
         raise InputError(
             f"column {', '.join(taken)} has a name that filling needs for itself", hint="Rename it before."
-        )
-    arrival = types.get(settings.arrived_at) if settings.time == "causal" else None
-    if arrival not in (None, "timestamp", "timestamp_ntz", "bigint"):
-        raise InputError(
-            f'arrival "{settings.arrived_at}" is {arrival}, not a timestamp or whole microseconds',
-            hint="Read it first, such as by to_timestamp.",
         )
     kind = types[settings.event_at]
     if kind not in ("timestamp", "timestamp_ntz", "bigint", "int"):

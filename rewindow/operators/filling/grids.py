@@ -37,23 +37,14 @@ class EventGrid(Protocol):
         Instants are BIGINT, microseconds since 1970-01-01 UTC.
         """
 
-    def ending(self, at: Column) -> Column:
-        """Returns the first point whose step ends behind an instant."""
-
     def start(self, point: Column) -> Column:
         """Returns the instant at which a step begins."""
-
-    def end(self, point: Column) -> Column:
-        """Returns the instant at which a step ends (exclusive)."""
 
     def length(self, first: Column, end: Column) -> Column:
         """Returns how long the steps from one point to the one before another are together, in microseconds (G8)."""
 
     def first(self, at_us: int) -> int:
         """Returns the first point whose step begins at or after an instant."""
-
-    def first_ending(self, at_us: int) -> int:
-        """Returns the first point whose step ends at or after an instant."""
 
     def points_in(self, period_us: int) -> int:
         """Returns how many points a period can have at most."""
@@ -62,21 +53,9 @@ class EventGrid(Protocol):
 class TouchingSteps:
     """What holds where every step goes up to the next point."""
 
-    def ending(self: EventGrid, at: Column) -> Column:
-        """See EventGrid."""
-        return self.point(at)
-
-    def end(self: EventGrid, point: Column) -> Column:
-        """See EventGrid."""
-        return self.start(point + 1)
-
     def length(self: EventGrid, first: Column, end: Column) -> Column:
         """See EventGrid."""
         return self.start(end) - self.start(first)
-
-    def first_ending(self: EventGrid, at_us: int) -> int:
-        """See EventGrid."""
-        return self.first(at_us) - 1
 
 
 @dataclass(frozen=True)

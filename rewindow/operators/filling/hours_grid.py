@@ -72,16 +72,12 @@ class HoursGrid:
 
         return _bound(self._next(at), lambda one: F.when(one["is_inside"], one["number"] - 1))
 
-    def ending(self, at: Column) -> Column:
-        """See EventGrid."""
-        return _bound(self._next(at), lambda one: one["number"] - one["is_inside"].cast("bigint"))
-
     def start(self, point: Column) -> Column:
         """See EventGrid."""
         return _bound(self._piece("first", point), lambda piece: self._local(point - piece["base"]) - piece["offset"])
 
     def end(self, point: Column) -> Column:
-        """See EventGrid."""
+        """Returns the instant at which a step ends (exclusive)."""
         from pyspark.sql import functions as F
 
         def of(piece: Column) -> Column:
@@ -110,11 +106,6 @@ class HoursGrid:
         """See EventGrid."""
         piece = self.pieces[self._index(at_us - 1)]
         return self._number(at_us - 1, piece)
-
-    def first_ending(self, at_us: int) -> int:
-        """See EventGrid."""
-        piece = self.pieces[self._index(at_us - 1)]
-        return self._number(at_us - 1, piece) - self._is_inside(at_us - 1, piece)
 
     def start_us(self, point: int) -> int:
         """Returns the instant at which a step begins."""

@@ -21,11 +21,8 @@ from rewindow.operators.filling.carried import (
     closing_window,
     state_names,
     state_of,
-    state_rows,
-    with_state,
 )
-from rewindow.operators.filling.causal import LATE, causal_gaps, causal_state, due_points, made_at, timed_rows
-from rewindow.operators.filling.function import arrival_of_made, check_columns
+from rewindow.operators.filling.function import check_columns
 from rewindow.operators.filling.settings import FillRules, refuse_later_rows
 from rewindow.operators.filling.values import (
     AT,
@@ -42,7 +39,7 @@ from rewindow.operators.filling.values import (
     with_places,
     with_provenance,
 )
-from rewindow.operators.heartbeat.clock import WINDOW, floor_div, to_us
+from rewindow.operators.heartbeat.clock import WINDOW, to_us
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -64,9 +61,6 @@ class FillGaps(FrameOperator):
     earlier windows closes no gap and is no source, and what was made in its place stays. Without `from_time` a key
     begins with its first row (G36). The end of a range ends nothing (X34); `to_time` does, in the window it lies in.
 
-    With `time="causal"` a row is made in the window in which its step ends on the arrival clock, also while a silence
-    lasts, from what had arrived by then (G28).
-
     A column with `treat_null_as_missing` takes its values from rows before alone: constant, forward, or seasonal.
 
     Ports: `out` has the stream's columns and those of `fill_gaps`, maps as JSON; a made row has the arrival of the
@@ -77,7 +71,7 @@ class FillGaps(FrameOperator):
     Attributes:
         columns: those of the stream.
         event_at, step, zone, hours, weekdays, closed, keys, from_time, to_time, expected_keys, origin, max_rows, unit,
-            time, wait, look_back: see `FillSettings`.
+            look_back: see `FillSettings`.
         fill: a method for each column, what is called `columns` there.
         max_ahead: a timestamp that runs ahead of its own arrival by more closes no gap, nor does one of 1970 that lies
             near its arrival in a larger unit; None believes all of them.
@@ -104,8 +98,6 @@ class FillGaps(FrameOperator):
     max_rows: int = 1_000_000
     unit: Literal["us", "ms", "s"] = "us"
     max_ahead: Any = "1 day"
-    time: Literal["hindsight", "causal"] = "hindsight"
-    wait: Any = 0
     arrived_at: str = "arrived_at"
     look_back: Any = None
 
@@ -118,7 +110,7 @@ class FillGaps(FrameOperator):
         settings, names = self.rules(), [field.name for field in self._carried()]
         if self.max_ahead is not None:
             seconds(self.max_ahead)
-        refuse_later_rows(settings.nulls, "a recorded null is emitted as it came, with treat_null_as_missing")
+        refuse_later_rows(settings.nulls)
         if self.arrived_at not in names:
             raise ValueError(f"column {self.arrived_at} is not in the stream's columns: {', '.join(names)}")
         if self.arrived_at in (self.event_at, *self.fill):
@@ -151,8 +143,7 @@ class FillGaps(FrameOperator):
         fields = {field.name: field for field in self._carried()}
         keys = [fields[key] for key in self.keys]
         values = [fields[name] for name in state_names(list(fields), self.rules())]
-        arrival = [(AT, pa.int64())] if self.time == "causal" else []
-        return pa.schema([*keys, (TS, pa.int64()), (POINT, pa.int64()), *arrival, *values])
+        return pa.schema([*keys, (TS, pa.int64()), (POINT, pa.int64()), *values])
 
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
@@ -162,18 +153,11 @@ class FillGaps(FrameOperator):
 
         settings, frame = self.rules(), self._frame(inputs["stream"])
         closing = closing_window(settings, context.grid)
-        if settings.time == "causal":
-            rows = timed_rows(with_state(self._marked(frame).where(COUNTS), state, settings), settings)
-            gaps = causal_gaps(rows, settings, due_points(settings, context.windows, context.grid))
-            window = floor_div(made_at(settings) - context.grid.origin_us, context.grid.width_us)
-            given = {WINDOW: window, **arrival_of_made(frame, settings)}
-            made = make_rows(gaps, rows.where(~F.col(LATE)), frame, settings, given)
-        else:
-            rows = self._rows(frame, state, context.first, closing)
-            gaps = carried_gaps(rows, settings, context.windows, context.grid, closing)
-            is_time = dict(frame.dtypes)[self.arrived_at].startswith("timestamp")
-            arrival = F.timestamp_micros(AT) if is_time else F.col(AT)
-            made = make_rows(gaps, rows, frame, settings, {WINDOW: F.col(WINDOW), self.arrived_at: arrival})
+        rows = self._rows(frame, state, context.first, closing)
+        gaps = carried_gaps(rows, settings, context.windows, context.grid, closing)
+        is_time = dict(frame.dtypes)[self.arrived_at].startswith("timestamp")
+        arrival = F.timestamp_micros(AT) if is_time else F.col(AT)
+        made = make_rows(gaps, rows, frame, settings, {WINDOW: F.col(WINDOW), self.arrived_at: arrival})
         recorded, names = frame, [*frame.columns, *PROVENANCE, *(FILLED + name for name in settings.nulls)]
         if settings.nulls:
             recorded = carried_nulls(self._marked(frame), state, rows, settings, context.windows, closing)
@@ -190,10 +174,6 @@ class FillGaps(FrameOperator):
     ) -> DataFrame:
         """Returns what later windows need of these; the inputs tell it, so it is the same in every run."""
         settings, frame = self.rules(), self._frame(inputs["stream"])
-        if settings.time == "causal":
-            rows = timed_rows(with_state(self._marked(frame).where(COUNTS), state, settings), settings)
-            _, end = due_points(settings, context.windows, context.grid)
-            return state_rows(causal_state(rows, settings, end), settings)
         closing = closing_window(settings, context.grid)
         return state_of(self._rows(frame, state, context.first, closing), settings)
 
@@ -203,10 +183,8 @@ class FillGaps(FrameOperator):
 
         if "out" not in outputs:
             return state
-        kept, settings = self._frame(outputs["out"].where(~F.col("_rw_is_made"))), self.rules()
-        if settings.time == "causal":
-            return state_rows(with_state(self._marked(kept).where(COUNTS), state, settings), settings)
-        return state_of(self._rows(kept, state, windows.first, None), settings)
+        kept = self._frame(outputs["out"].where(~F.col("_rw_is_made")))
+        return state_of(self._rows(kept, state, windows.first, None), self.rules())
 
     def _frame(self, stream: DataFrame) -> DataFrame:
         return stream.select(WINDOW, *(quoted_column(field.name) for field in self._carried()))
@@ -257,8 +235,7 @@ class FillGaps(FrameOperator):
                 event_at=self.event_at, step=self.step, zone=self.zone, hours=self.hours, weekdays=self.weekdays,
                 closed=self.closed, keys=self.keys, columns=self.fill,
                 from_time=self.from_time, to_time=self.to_time, expected_keys=self.expected_keys, origin=self.origin,
-                max_rows=self.max_rows, unit=self.unit, time=self.time, wait=self.wait, arrived_at=self.arrived_at,
-                look_back=self.look_back,
+                max_rows=self.max_rows, unit=self.unit, look_back=self.look_back,
             )  # fmt: skip
         except ValidationError as error:
             raise refusal("gap filling", error, FillRules) from error

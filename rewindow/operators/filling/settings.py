@@ -114,9 +114,6 @@ class FillRules(OpeningHours):
     origin: int = 0
     max_rows: int = Field(1_000_000, ge=1)
     unit: Literal["us", "ms", "s"] = "us"
-    time: Literal["hindsight", "causal"] = "hindsight"
-    wait: Decimal = Decimal(0)
-    arrived_at: str = "arrived_at"
     look_back: Decimal | None = None
 
     @field_validator("look_back", mode="before")
@@ -133,29 +130,6 @@ class FillRules(OpeningHours):
                 longest = f"{max(fill.periods):f} s, which is further back than look_back, {self.look_back:f} s"
                 raise ValueError(f"column {name} has a period of {longest}")
         return self
-
-    @field_validator("wait", mode="before")
-    @classmethod
-    def _check_wait(cls, value: object) -> Decimal:
-        return seconds(value)
-
-    @model_validator(mode="after")
-    def _check_causal(self) -> Self:
-        if self.time != "causal":
-            if self.wait:
-                raise ValueError("wait is for time causal alone: how long after its end a point is filled")
-            return self
-        refuse_later_rows(self.columns, "time is causal")
-        if self.nulls:
-            raise ValueError(f"column {', '.join(self.nulls)} has treat_null_as_missing, which is for time hindsight")
-        if self.arrived_at in (self.event_at, *self.keys, *self.columns):
-            raise ValueError(f"column {self.arrived_at} is the arrival, which a made row has from its grid point")
-        return self
-
-    @property
-    def wait_us(self) -> int:
-        """How long after its end a point is filled, in microseconds."""
-        return int(self.wait * 1_000_000)
 
     @model_validator(mode="after")
     def _check_step(self) -> Self:
@@ -280,11 +254,6 @@ class FillSettings(FillRules):
         expected_keys: keys that must appear, a list of values for each (G7).
         max_rows: of a longer gap one row is made in the place of all, which says for how many it stands (G33).
         unit: what a whole number in `event_at` counts.
-        time: hindsight, from all rows; or causal: a row is made when its step has ended on the arrival clock, from rows
-            that had arrived by then (inclusive), so that later rows change nothing (G28). A key begins with its first
-            row, unless it is expected; in a silence `max_rows` rows are made, one for the rest when it ends.
-        wait: with causal, how long after the end of its step a row is made: what arrives until then is not missing.
-        arrived_at: with causal, the column of the arrival; a made row has in it when it was made.
         look_back: rows before `from_time` are sources too, and no row is one that is further than this before the row
             that is made (inclusive): its value is as if nothing were there (G35, G36). By default only rows of the
             range are sources, however old.
@@ -307,12 +276,8 @@ class FillSettings(FillRules):
             raise refusal("gap filling", error, type(self)) from error
 
 
-def refuse_later_rows(columns: Mapping[str, ColumnFill], because: str) -> None:
-    """Refuses methods that need rows behind a gap.
-
-    Args:
-        columns: those that may not have them.
-        because: why.
+def refuse_later_rows(columns: Mapping[str, ColumnFill]) -> None:
+    """Refuses methods that need rows behind a gap, for columns whose recorded nulls a replay fills.
 
     Raises:
         ValueError: a column has one, or a bound on the whole gap.
@@ -322,8 +287,8 @@ def refuse_later_rows(columns: Mapping[str, ColumnFill], because: str) -> None:
         later |= {"max_gap"} if fill.max_gap is not None else set()
         later |= {"next in sql"} if fill.sql is not None and re.search(r"\bnext\b", fill.sql, re.IGNORECASE) else set()
         if later:
-            allowed = "null, constant, forward, previous_of, expression, and seasonal with null or forward as fallback"
             raise ValueError(
-                f"column {name} has {', '.join(sorted(later))}, which needs later rows, but {because}. "
-                f"There are: {allowed}, with max_carry as bound"
+                f"column {name} has {', '.join(sorted(later))}, which needs later rows, but a recorded null is emitted "
+                "as it came, with treat_null_as_missing. There are: constant, forward, and seasonal with null or "
+                "forward as fallback, with max_carry as bound"
             )

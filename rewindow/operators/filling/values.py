@@ -35,8 +35,6 @@ COUNTS, HASH = "_rw_counts", "_rw_hash"
 """Whether a row counts; what tells it from others of its instant, see `row_hash`."""
 START = "_rw_start"
 """First point of the whole gap, where `FROM` is only that of a part of it: with the same sources, or in the range."""
-REST, DUE = "_rw_rest", "_rw_due"
-"""For how many points one row is made, null where each has its own; the point that must be due before it is known."""
 AT = "_rw_arrived_us"
 """Arrival of a row, or of the one that closes a gap."""
 OWN = {NEXT, PREVIOUS, TS, POINT, ROW, FROM, UNTIL, OPEN, COUNTS}
@@ -124,15 +122,12 @@ def make_rows(
     """
     from pyspark.sql import functions as F
 
-    if REST not in gaps.columns:
-        count = F.col(UNTIL) - F.col(FROM)
-        gaps = gaps.withColumn(REST, F.when(count > settings.max_rows, count))
-    points = F.when(F.col(REST).isNotNull(), F.array(FROM)).otherwise(F.sequence(F.col(FROM), F.col(UNTIL) - 1))
-    made = gaps.select("*", F.explode(points).alias(POINT))
-    made = made.withColumns({
-        ROWS: F.coalesce(REST, F.lit(1)).cast("bigint"),
-        TS: settings.grid.start(F.col(POINT)),
-    })  # fmt: skip
+    count = F.col(UNTIL) - F.col(FROM)
+    is_long = count > settings.max_rows
+    points = F.when(is_long, F.array(FROM)).otherwise(F.sequence(F.col(FROM), F.col(UNTIL) - 1))
+    rows_each = F.when(is_long, count).otherwise(1).cast("bigint")
+    made = gaps.select("*", rows_each.alias(ROWS), F.explode(points).alias(POINT))
+    made = made.withColumn(TS, settings.grid.start(F.col(POINT)))
     for period_us in settings.periods_us:
         made = with_season(made, rows, settings, period_us)
     return _filled_rows(made, frame, settings, given or {})

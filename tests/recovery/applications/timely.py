@@ -1,4 +1,4 @@
-"""An application that fills gaps causally, fires windows with corrections, and beats, all over one stream."""
+"""An application that fills gaps, fires windows with corrections, and beats, all over one stream."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ READINGS = pa.schema(
 
 app = Application("timely", window="1 minute", checkpoint_windows=3)
 readings = app.input("readings")
-fill = FillGaps(
-    columns=READINGS, event_at="at", step="10 s", keys=("key",), fill={"x": "forward"}, time="causal", wait="5 s"
-)
+fill = FillGaps(columns=READINGS, event_at="at", step="10 s", keys=("key",), fill={"x": "forward"})
 fired = AggregateWindows(
     columns=READINGS, event_at="at", lag="2 s", watermark_interval="10 s", length="30 s", slide="15 s", keys=("key",),
     allowed_lateness="1 min", aggregates={"n": "count(*)", "high": "max(x)"},
