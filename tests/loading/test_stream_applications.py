@@ -141,11 +141,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"fill": {"columns": {"temp": {"method": "forward", "max_age": "1 h"}}}},
         'columns.temp.max_age is unknown. Did you mean "max_carry"? Known are method, value',
     ),
-    "an expression over an absent column": (
-        {"fill": {"columns": {"temp": {"method": "expression", "sql": "previous.`tmp` + length('next.x')"}}}},
-        'of column "temp" names previous.tmp. Did you mean "temp"? There are previous.X and next.X',
-    ),
-    "an empty expression": ({"fill": {"columns": {"temp": {"method": "expression", "sql": " "}}}}, "is empty"),
     "a number as method": ({"fill": {"columns": {"temp": 5}}}, "columns.temp is 5, it must be a table of settings"),
     "an end before the begin": ({"fill": {"from": "2014-01-01", "to": "2013-01-01"}}, "empty or reversed"),
     "a time that is none": ({"fill": {"from": "soon"}}, '"soon"'),

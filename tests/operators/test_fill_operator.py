@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WIDTH, WINDOWS, CLOSING, CASES, AHEAD = 60, 8, 5, 250, 40
-KINDS = {name: pa.int64() if name in ("other", "computed") else pa.float64() for name in METHODS}
+KINDS = {name: pa.int64() if name == "other" else pa.float64() for name in METHODS}
 PLACE = [("arrived_at", pa.int64()), ("case", pa.int32()), ("ts", pa.int64()), ("a", pa.float64()), ("b", pa.int64())]
 COLUMNS = pa.schema([*PLACE, *KINDS.items()])
 BOUNDS = {"from_time": BEGIN * S, "to_time": END * S}
@@ -118,7 +118,7 @@ def run(
             if not row["_rw_is_made"]:
                 recorded.append((row["case"], Tuple(row["arrived_at"] // S, row["ts"], row["a"], row["b"])))
                 continue
-            values = tuple((row[name], row["methods"][name].replace("expression", "forward")) for name in METHODS)
+            values = tuple((row[name], row["methods"][name]) for name in METHODS)
             made = Made(row["ts"], row["_rw_made_rows"], row["_rw_gap_is_open"], values)
             found.setdefault(row["case"], []).append((row["window_id"], made))
         inside = [(case, one) for case, tuples in cases.items() for one in tuples if one.at // WIDTH in context.windows]

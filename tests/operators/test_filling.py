@@ -29,7 +29,6 @@ METHODS = {
     "level": Method("linear", "a", max_carry=70, extrapolate=True),
     "other": Method("previous_of", "b"),
     "again": Method("seasonal", "a", periods=(50, 100), fallback="nearest", max_carry=50),
-    "computed": Method("forward", "b"),
 }
 GIVEN: dict[str, Any] = {
     "plain": "null",
@@ -42,7 +41,6 @@ GIVEN: dict[str, Any] = {
     "level": {"method": "linear", "max_carry": 70, "extrapolate": True},
     "other": {"method": "previous_of", "column": "b"},
     "again": {"method": "seasonal", "periods": ["50 s", "100 s"], "fallback": "nearest", "max_carry": 50},
-    "computed": {"method": "expression", "sql": "previous.b"},
 }
 
 
@@ -63,7 +61,7 @@ def make_rows(random: Random) -> list[Row]:
 
 def frame_of(spark: SparkSession, cases: dict[tuple[int, str], list[Row]]) -> DataFrame:
     """Returns the rows of all cases: columns of one source hold the same value."""
-    columns = ", ".join(f"{name} {'bigint' if name in ('other', 'computed') else 'double'}" for name in METHODS)
+    columns = ", ".join(f"{name} {'bigint' if name == 'other' else 'double'}" for name in METHODS)
     rows = [
         (case, key, row.ts, row.a, row.b, *(getattr(row, method.source) for method in METHODS.values()))
         for (case, key), listed in cases.items()
@@ -101,9 +99,7 @@ def is_explained(
     is_before, is_behind = word in ("forward", "previous_of", "seasonal"), word == "backward"
     if (is_before and times[0] >= at) or (is_behind and times[0] <= at) or (method.fills_nulls and None in found):
         return False
-    if word == "expression":
-        given = None if times[0] > at else found[0]
-    elif len(times) == 1:
+    if len(times) == 1:
         given = found[0]
     else:
         share = (at - times[0]) / (times[1] - times[0])
@@ -124,7 +120,7 @@ def is_same(one: Made, other: Made) -> bool:
 
 @pytest.mark.parametrize("max_rows", [1_000_000, 3])
 def test_filling_is_that_of_the_reference(spark: SparkSession, max_rows: int) -> None:
-    """Methods, bounds, open gaps, nulls, sources, keys without a row (G2, G4 to G8, G19 to G25, G29 to G33, G39)."""
+    """Methods, bounds, open gaps, nulls, sources, keys without a row (G2, G4 to G8, G19 to G24, G29 to G33, G39)."""
     cases = make_cases(max_rows)
     expected = [[case, key] for case, key in cases]
     filled = fill_gaps(frame_of(spark, cases), settings(max_rows=max_rows, expected_keys=expected))
@@ -134,14 +130,9 @@ def test_filling_is_that_of_the_reference(spark: SparkSession, max_rows: int) ->
         for name, method in METHODS.items():
             about = row[name], row["_rw_methods"][name], row["_rw_sources"][name]
             assert is_explained(method, row["ts"], *about, recorded), f"{name} of {row}: {sorted(recorded)}"
-    # A line is taken to the float; the constant and the expression are as they are given.
-    names = {"expression": "forward"}
     for place, rows in cases.items():
         wanted = fill(rows, list(METHODS.values()), STEP, BEGIN, END, max_rows)
-        mine = [
-            one._replace(values=tuple((value, names.get(word, word)) for value, word in one.values))
-            for one in found.get(place, [])
-        ]
+        mine = found.get(place, [])
         assert len(mine) == len(wanted), f"{place}: {rows}"
         for one, want in zip(mine, wanted, strict=True):
             assert is_same(one, want), f"{place}: {sorted(rows)}\nwanted {want}\nfound  {one}"
@@ -223,8 +214,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a key as column": ({"columns": {"key": "forward"}}, "column key is the event timestamp or a key"),
     "what a method needs": ({"columns": {"a": "constant"}}, "method constant needs value"),
     "what it does not need": (
-        {"columns": {"a": {"method": "forward", "sql": "1"}}},
-        "sql is for method expression alone",
+        {"columns": {"a": {"method": "forward", "value": 1}}},
+        "value is for method constant alone",
     ),
     "extrapolation of another method": (
         {"columns": {"a": {"method": "nearest", "extrapolate": True}}},
@@ -243,6 +234,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"columns": {"a": {"method": "forward", "max_gap": "soon"}}},
         'columns.a.max_gap: duration "soon" cannot be read',
     ),
+    "a removed method": (
+        {"columns": {"a": {"method": "expression", "sql": "previous.b"}}},
+        'method "expression" of column a is unknown. There are: null, constant',
+    ),
     "an unknown unit": ({"unit": "min"}, 'unit is "min". Allowed are us, ms, s'),
     "a removed setting": ({"time": "causal"}, 'time is unknown. Did you mean "to_time"? Known are zone, hours'),
     "a period of nothing": ({"columns": {"a": {"method": "seasonal", "periods": [0]}}}, "a period is 0"),
@@ -260,27 +255,20 @@ def test_wrong_settings_are_refused(case: str) -> None:
         FillSettings(event_at="at", step="1 h")
 
 
-def _expression(sql: str) -> dict[str, Any]:
-    return {"columns": {"ts": {"method": "expression", "sql": sql}}, "event_at": "case"}
-
-
 def test_columns_that_do_not_fit_are_refused(spark: SparkSession) -> None:
     """Before anything runs: absent ones, text as a line, text as a time."""
-    frame = spark.createDataFrame([(1, "x", 5, "text", 1)], "case int, key string, ts bigint, word string, Next int")
+    frame = spark.createDataFrame([(1, "x", 5, "text")], "case int, key string, ts bigint, word string")
     for wishes, message in (
-        ({"columns": {"gone": "null"}}, "frame has no column gone. There are: case, key, ts, word, Next"),
+        ({"columns": {"gone": "null"}}, "frame has no column gone. There are: case, key, ts, word"),
         ({"columns": {"word": "linear"}}, 'column "word" is string, which has no line between two values'),
-        (_expression("previous.ts - next.tss"), 'sql "previous.ts - next.tss" of column "ts" names next.tss. Did you'),
-        (_expression("previous.ts -"), 'sql "previous.ts -" of column "ts" cannot be computed\n  Detail: Syntax error'),
-        (_expression("tss + 1"), "next.X, where X is one of case, key, ts, word, Next."),
-        (_expression("array(previous.ts)"), 'sql "array(previous.ts)" of column "ts" cannot be computed'),
         ({"columns": {"word": {"method": "previous_of", "column": "ts"}}}, 'column "word" is string, "ts" is bigint'),
-        ({"columns": {}, "keys": ["Next"]}, "column Next has a name that filling needs for itself"),
         ({"columns": {}, "event_at": "word"}, 'timestamp "word" is string, not a timestamp or a whole number'),
     ):
         with pytest.raises(InputError) as caught:
             fill_gaps(frame, settings(**wishes))
         assert message in str(caught.value)
+    with pytest.raises(InputError, match="column _rw_Next has a name that filling needs for itself"):
+        fill_gaps(frame.withColumnRenamed("word", "_rw_Next"), settings(columns={}))
 
 
 def test_a_grid_that_the_timestamp_cannot_tell_is_refused(spark: SparkSession) -> None:

@@ -128,15 +128,15 @@ def test_filling_again_fills_recorded_nulls_anew(spark: SparkSession) -> None:
     assert again.count() == once.count()
 
 
-def test_columns_called_as_the_rows_beside_a_gap_are_columns_like_others(spark: SparkSession) -> None:
+def test_a_column_and_a_key_may_be_called_previous_and_next(spark: SparkSession) -> None:
     """With values for recorded nulls and a bound for looking back, too (G27, G35)."""
-    frame = spark.createDataFrame(
-        [(0, 1.0, 2.0), (10, None, 3.0), (30, 4.0, 5.0)], "ts bigint, a double, previous double"
-    )
+    rows = [(0, 1.0, 2.0, 7), (10, None, 3.0, 7), (30, 4.0, 5.0, 7)]
+    frame = spark.createDataFrame(rows, "ts bigint, a double, previous double, next int")
     columns = {"a": {"method": "linear", "treat_null_as_missing": True}}
     given = FillSettings(
-        event_at="ts", unit="s", step=10, from_time=0, to_time=40 * S, columns=columns, look_back="1 hour"
-    )
+        event_at="ts", unit="s", step=10, from_time=0, to_time=40 * S, columns=columns, look_back="1 hour",
+        keys=["next"],
+    )  # fmt: skip
     found = fill_gaps(frame, given).orderBy("ts").select("ts", "a", "previous", "_rw_filled_a").collect()
     assert [tuple(row) for row in found] == [
         (0, 1.0, 2.0, None), (10, None, 3.0, 2.0), (20, 3.0, None, None), (30, 4.0, 5.0, None),
@@ -147,8 +147,8 @@ def test_columns_called_as_the_rows_beside_a_gap_are_columns_like_others(spark: 
     ("given", "words"),
     [
         (
-            {"method": "expression", "sql": "1", "treat_null_as_missing": True},
-            "treat_null_as_missing is for constant, forward, backward, nearest, linear, seasonal, not for expression",
+            {"method": "previous_of", "column": "b", "treat_null_as_missing": True},
+            "treat_null_as_missing is for constant, forward, backward, nearest, linear, seasonal, not for previous_of",
         ),
         ({"method": "constant", "value": 1, "min_value": 0}, "for forward, backward, nearest, linear, seasonal, not"),
         ({"method": "forward", "min_value": 2, "max_value": 1}, "min_value 2 is above max_value 1"),

@@ -14,7 +14,7 @@ from rewindow.operators import FillSettings, fill_gaps
 from tests.operators import test_fill_operator as carried
 from tests.operators import test_filling as plain
 from tests.operators import test_filling_sources as sources
-from tests.operators.filling_reference import Made, Row, fill, fill_nulls
+from tests.operators.filling_reference import Row, fill, fill_nulls
 from tests.operators.test_filling import END, STEP, S, is_same
 
 if TYPE_CHECKING:
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 
 BEGIN, BACK, CASES = 105, 100, 300
 """The range begins beside the grid; the periods of seasonal columns are up to 100."""
-
-
-def renamed(made: Made) -> Made:
-    """Returns a made row with the word of the reference for an expression."""
-    return made._replace(values=tuple((value, word.replace("expression", "forward")) for value, word in made.values))
 
 
 @pytest.mark.parametrize("look_back", [BACK, 137])
@@ -40,7 +35,7 @@ def test_rows_before_the_range_are_sources_up_to_look_back(spark: SparkSession, 
     found = plain.made_of(filled)
     for place, rows in cases.items():
         wanted = fill(rows, list(plain.METHODS.values()), STEP, BEGIN, END, look_back=look_back)
-        mine = [renamed(one) for one in found.get(place, [])]
+        mine = found.get(place, [])
         assert len(mine) == len(wanted), f"{place}: {sorted(rows)}"
         for one, want in zip(mine, wanted, strict=True):
             assert is_same(one, want), f"{place}: {sorted(rows)}\nwanted {want}\nfound  {one}"

@@ -16,7 +16,6 @@ from rewindow.errors import InputError
 from rewindow.names import did_you_mean, quoted_column
 from rewindow.operators.filling.blocks import BLOCK, BLOCKS, COSTLY, in_blocks, in_order, with_blocks
 from rewindow.operators.filling.expected import never_there
-from rewindow.operators.filling.expressions import check_names
 from rewindow.operators.filling.settings import FillRules, FillSettings
 from rewindow.operators.filling.sides import bounded_sides, filled_nulls, no_sides, with_sides, with_usable
 from rewindow.operators.filling.values import (
@@ -133,9 +132,7 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
     if absent:
         meant = did_you_mean(absent[0], types)
         raise InputError(f"frame has no column {', '.join(absent)}. {meant}There are: {', '.join(types)}")
-    taken = [name for name in settings.keys if name.lower() in OWN]
-    taken += [name for name in types if name.lower() in OWN - {NEXT, PREVIOUS}]
-    if taken:
+    if taken := [name for name in types if name.lower() in OWN]:
         raise InputError(
             f"column {', '.join(taken)} has a name that filling needs for itself", hint="Rename it before."
         )
@@ -148,8 +145,6 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
     if settings.zone is None and not kind.startswith("timestamp"):
         _check_unit(settings)
     for name, fill in settings.columns.items():
-        if fill.sql is not None:
-            check_names(name, fill.sql, types)
         is_line = fill.method == "linear" or fill.fallback == "linear"
         if is_line and not types[name].startswith(_NUMBERS):
             raise InputError(

@@ -1,8 +1,7 @@
-"""Settings of gap filling: where rows are expected, and how their columns get values (G19 to G27, G29 to G33)."""
+"""Settings of gap filling: where rows are expected, and how columns get values (G19 to G24, G26, G27, G29 to G33)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Literal, Self
@@ -16,8 +15,8 @@ from rewindow.operators.filling.grids import EventGrid, FixedGrid, calendar_grid
 from rewindow.operators.filling.opening_hours import OpeningHours
 from rewindow.windows import format_time, parse_time
 
-METHODS = ("null", "constant", "forward", "backward", "nearest", "linear", "previous_of", "seasonal", "expression")
-NEEDS = {"constant": "value", "previous_of": "column", "seasonal": "periods", "expression": "sql"}
+METHODS = ("null", "constant", "forward", "backward", "nearest", "linear", "previous_of", "seasonal")
+NEEDS = {"constant": "value", "previous_of": "column", "seasonal": "periods"}
 """What a method must be given beside its name."""
 CHOOSING = ("constant", "forward", "backward", "nearest", "linear", "seasonal")
 """Methods that can pass over a row whose value is none to use."""
@@ -33,7 +32,7 @@ class ColumnFill(BaseModel):
         method: null; constant (`value`); forward, the row before; backward, the row behind; nearest, the closer of
             both, the earlier on a tie; linear, on the line between both, by time; previous_of, the row before, but of
             another `column`; seasonal, the row of the same key one of `periods` earlier, the first that is there, else
-            the `fallback` method; expression, `sql` over `previous` and `next`, such as "previous.a + next.b".
+            the `fallback` method.
         max_gap: in a longer gap (strict) the column stays null from end to end (G29).
         max_carry: a row further away than this is no source (G30); equal is.
         extrapolate: where rows are on one side of a gap only, linear takes the value of the row there (G22).
@@ -44,14 +43,11 @@ class ColumnFill(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    method: Literal[
-        "null", "constant", "forward", "backward", "nearest", "linear", "previous_of", "seasonal", "expression"
-    ]
+    method: Literal["null", "constant", "forward", "backward", "nearest", "linear", "previous_of", "seasonal"]
     value: Any = None
     column: str | None = None
     periods: tuple[Decimal, ...] = ()
     fallback: Literal["null", "forward", "backward", "nearest", "linear"] = "null"
-    sql: str | None = None
     max_gap: Decimal | None = None
     max_carry: Decimal | None = None
     extrapolate: bool = False
@@ -285,7 +281,6 @@ def refuse_later_rows(columns: Mapping[str, ColumnFill]) -> None:
     for name, fill in columns.items():
         later = fill.methods & {"backward", "nearest", "linear"}
         later |= {"max_gap"} if fill.max_gap is not None else set()
-        later |= {"next in sql"} if fill.sql is not None and re.search(r"\bnext\b", fill.sql, re.IGNORECASE) else set()
         if later:
             raise ValueError(
                 f"column {name} has {', '.join(sorted(later))}, which needs later rows, but a recorded null is emitted "

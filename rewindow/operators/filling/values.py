@@ -1,4 +1,4 @@
-"""What is in a made row: keys, timestamp, a value by the method of each column, and where it comes from (G19 to G27).
+"""What is in a made row: keys, timestamp, a value by the method of each column, and its sources (G19 to G24, G26, G27).
 
 A gap is a row with its keys, `FROM` and `UNTIL` (grid points, until is the first one behind it), `OPEN`, and the rows
 on both of its sides, `PREVIOUS` and `NEXT`, each a struct of its timestamp and of what values are made from.
@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from rewindow.names import quoted_column
-from rewindow.operators.filling.expressions import check_expression
 from rewindow.operators.filling.settings import ColumnFill, FillRules
 from rewindow.operators.heartbeat.clock import floor_div
 
@@ -29,7 +28,7 @@ NONE, EXPIRED, EXTRAPOLATED = "none", "expired", "extrapolated"
 """In the place of a method: the gap is too long; the source is too far away; a line has a row on one side only."""
 OUTLIERS = "_rw_outliers"
 """Names of the columns of a recorded row whose values are beyond their bounds."""
-TS, POINT, ROW, NEXT, PREVIOUS = "_rw_ts", "_rw_point", "_rw_row", "next", "previous"
+TS, POINT, ROW, NEXT, PREVIOUS = "_rw_ts", "_rw_point", "_rw_row", "_rw_next", "_rw_previous"
 FROM, UNTIL, OPEN = "_rw_from", "_rw_until", "_rw_open"
 COUNTS, HASH = "_rw_counts", "_rw_hash"
 """Whether a row counts; what tells it from others of its instant, see `row_hash`."""
@@ -84,11 +83,8 @@ def event_value(frame: DataFrame, settings: FillRules) -> Column:
 
 
 def sources(names: list[str], settings: FillRules) -> list[str]:
-    """Returns the columns that values are made from; an expression may name any."""
-    fills = settings.columns
-    if any(fill.method == "expression" for fill in fills.values()):
-        return names
-    named = {fill.column or name for name, fill in fills.items()}
+    """Returns the columns that values are made from."""
+    named = {fill.column or name for name, fill in settings.columns.items()}
     return [name for name in names if name in named]
 
 
@@ -215,9 +211,7 @@ def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: 
     values |= {key: F.col(quoted_column(key)) for key in settings.keys}
     methods, found = [], []
     made = looking_back(made.withColumn(BEFORE, F.col(PREVIOUS).getField(TS)), settings, PREVIOUS)
-    for name, fill in settings.columns.items():
-        if fill.sql is not None:
-            check_expression(made, name, fill.sql, types[name])
+    for name in settings.columns:
         values[name], word, rows = filled_value(name, types[name], settings)
         methods += [F.lit(name), word]
         found += [F.lit(name), rows]
@@ -318,7 +312,6 @@ def _choice(name: str, fill: ColumnFill, method: str, settings: FillRules, kind:
     early = yes if carry_us is None else F.coalesce(since <= carry_us, yes)
     later = yes if carry_us is None else F.coalesce(until <= carry_us, yes)
     before, behind = _of(before_at, name), _of(behind_at, name)
-    both = F.when(before_ts.isNotNull() & behind_ts.isNotNull(), F.array(before_ts, behind_ts))
     if method == "constant":
         return _Choice(F.lit(fill.value), word, yes, F.lit(None))
     if method == "forward":
@@ -330,6 +323,7 @@ def _choice(name: str, fill: ColumnFill, method: str, settings: FillRules, kind:
         near, ts = F.when(is_before, early).otherwise(later), F.when(is_before, before_ts).otherwise(behind_ts)
         return _Choice(F.when(is_before, before).otherwise(behind), word, near, _one(ts))
     if method == "linear":
+        both = F.when(before_ts.isNotNull() & behind_ts.isNotNull(), F.array(before_ts, behind_ts))
         # A recorded null may lie between two values of its own instant.
         line = _line(before, behind, since / F.greatest(since + until, F.lit(1)), kind)
         if not fill.extrapolate:
@@ -340,9 +334,6 @@ def _choice(name: str, fill: ColumnFill, method: str, settings: FillRules, kind:
         return _Choice(line, word, early & later, F.coalesce(both, _one(F.coalesce(before_ts, behind_ts))))
     if method == "previous_of":
         return _Choice(_of(PREVIOUS, str(fill.column)), word, early, _one(before_ts))
-    if method == "expression":
-        rows = F.coalesce(both, _one(F.coalesce(before_ts, behind_ts)))
-        return _Choice(F.expr(str(fill.sql)), word, early & later, rows)
     if method == "seasonal":
         return _seasonal(name, fill, settings, kind)
     return _Choice(F.lit(None), word, yes, F.lit(None))
