@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
 GAP = ("column", "kind", "from", "to", "length_us", "missing", "open_left", "open_right", "closed_by", "gap_id")
 """Columns of a gap behind its keys (G9)."""
-COMPLETENESS = (
-    "column", "is_expected", "expected", "present", "nulls", "missing", "tolerated", "completeness",
-)  # fmt: skip
-"""Columns of the completeness behind the keys (G17)."""
 
 
 @dataclass(frozen=True)

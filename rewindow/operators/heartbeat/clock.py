@@ -64,7 +64,7 @@ def clock_tuples(
     if settings.key_by or not blocks(rows) or settings.slack_varies:
         clock = _select_clock(_append(rows, carried), settings, ordered(rows, settings), last_us)
     else:
-        whole = _add_carry(rows, settings, carried)
+        whole = _add_carry(rows, carried)
         clock = _select_clock(whole, settings, ordered(rows, settings, WINDOW), last_us).where(F.col(IS_TUPLE) == 1)
         clock = _append(_thin(clock, settings), carried)
     if last_us is None:
@@ -173,7 +173,7 @@ def _state_rows(state: DataFrame, settings: HeartbeatProperties) -> DataFrame:
     return state.select(*settings.key_by, *named, F.lit(0).alias(IS_TUPLE))
 
 
-def _add_carry(rows: DataFrame, settings: HeartbeatProperties, carried: DataFrame | None) -> DataFrame:
+def _add_carry(rows: DataFrame, carried: DataFrame | None) -> DataFrame:
     """Adds to each window a first row with the largest arrival and timestamp of all before it."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F

@@ -231,7 +231,7 @@ def _timers(frame: DataFrame, timers: DataFrame, settings: HeartbeatProperties, 
     phase = F.when(F.col("_is_crossing"), 1).otherwise(0 if settings.tie == "timer_first" else 2)
     rank = F.when(F.col("_is_early"), 2).otherwise(0)
     order = [F.when(F.col("_is_crossing") | F.lit(name in settings.key_by), F.col(name)) for name in settings.order_by]
-    emission = _emission(settings, emitted, phase, order, rank, F.col("_index"))
+    emission = _emission(emitted, phase, order, rank, F.col("_index"))
     return timers.select(
         *columns, F.lit(True).alias(IS_TIMER), cause.alias(CAUSE), F.col("_count").alias(TIMER_COUNT), emission
     )
@@ -247,13 +247,11 @@ def _data(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) ->
         F.lit(False).alias(IS_TIMER),
         F.lit(None).cast("string").alias(CAUSE),
         F.lit(None).cast("bigint").alias(TIMER_COUNT),
-        _emission(settings, clock.arrived_us(frame, settings, grid), F.lit(1), order, F.lit(1), F.lit(0)),
+        _emission(clock.arrived_us(frame, settings, grid), F.lit(1), order, F.lit(1), F.lit(0)),
     )
 
 
-def _emission(
-    settings: HeartbeatProperties, at: Column, phase: Column, order: list[Column], rank: Column, index: Column
-) -> Column:
+def _emission(at: Column, phase: Column, order: list[Column], rank: Column, index: Column) -> Column:
     """Returns the struct that sorts tuples as they are emitted (H52).
 
     Timeout timers, then data in recording order, each with the crossing timers that it brings before it.
