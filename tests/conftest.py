@@ -89,7 +89,6 @@ SCORE = "score"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Prints the scores that tests have left."""
     reports = [report for found in terminalreporter.stats.values() for report in found if hasattr(report, "when")]
     scores = sorted(
         {text for report in reports for key, text in getattr(report, "user_properties", ()) if key == SCORE}
@@ -116,7 +115,6 @@ def empty_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def settings_left_as_found() -> Iterator[None]:
-    """No test leaves settings in the environment for those that come after it, in whatever order they run."""
     before = _settings()
     yield
     assert _settings() == before, "the test left REWINDOW_ variables changed: set them with monkeypatch"
@@ -136,7 +134,6 @@ def _settings() -> dict[str, str]:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
-    """Settings with all state in a folder of the test."""
     file = tmp_path / "rewindow.toml"
     file.write_text(f'state = "{tmp_path / "state"}"\n')
     return Config.load(file)

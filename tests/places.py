@@ -21,17 +21,13 @@ class Place(PosixPath, LocalLocation):  # type: ignore[misc]
         return str(self)
 
     def relative_to(self, folder: Any) -> str:  # type: ignore[override]
-        """Returns text, as a location does."""
         return str(Path(self).relative_to(folder))
 
     def open(self, mode: str = "rb", **given: Any) -> IO[Any]:  # type: ignore[override]
-        """Opens for reading bytes unless told otherwise."""
         return Path(self).open(mode, **given)
 
 
 class Places:
-    """pytest's factory of folders, as places."""
-
     def __init__(self, factory: pytest.TempPathFactory) -> None:
         self._factory = factory
 
@@ -39,5 +35,4 @@ class Places:
         return getattr(self._factory, name)
 
     def mktemp(self, basename: str, numbered: bool = True) -> Place:
-        """Returns a new folder."""
         return Place(self._factory.mktemp(basename, numbered))

@@ -26,16 +26,16 @@ def counted(grid: Grid, windows: int) -> list[int]:
 
 
 @pytest.mark.parametrize("grid", [Grid(500, 1_357_016_400_000), Grid(7, -12_345), Grid(1, 999), Grid(3_600_000, 0)])
-def test_ids_are_those_of_a_machine_that_counts(grid: Grid) -> None:
-    """Also over the borders of epochs, where an epoch is no whole number of seconds, and before 1970 (W4, W7, W10)."""
+def test_ids_equal_those_of_a_counting_machine(grid: Grid) -> None:
+    # Rules: W4, W7, W10
     ids, machine = ApexIds(grid), counted(grid, 3 * COUNTERS + 2)
     assert [ids.id_of(window) for window in range(len(machine))] == machine
     assert [ids.window_of(one) for one in machine] == list(range(len(machine)))
 
 
 @given(GRIDS, st.integers(0, 3 * COUNTERS), st.integers(0, 3 * COUNTERS))
-def test_there_and_back(grid: Grid, window: int, other: int) -> None:
-    """A window has one id, a state one name; distance, order and start are those of the windows (W9, W13)."""
+def test_id_conversion_is_reversible(grid: Grid, window: int, other: int) -> None:
+    # Rules: W9, W13
     ids = ApexIds(grid)
     one, two = ids.id_of(window), ids.id_of(other)
     assert ids.window_of(one) == window and id_of_state(state_name(one)) == one
@@ -45,8 +45,8 @@ def test_there_and_back(grid: Grid, window: int, other: int) -> None:
     assert ids.window_of(ids.after(one)) == window + 1
 
 
-def test_the_initial_state_is_before_any_window() -> None:
-    """Its time is the origin, the first window that Apex makes after it is number 1, it is the lowest (W8, W11)."""
+def test_initial_state_is_before_any_window() -> None:
+    # Rules: W8, W11
     ids = ApexIds(Grid(500, 1_357_016_400_000))
     assert ids.start_us(INITIAL) == 1_357_016_400_000_000
     assert ids.window_of(ids.after(INITIAL)) == 1 and ids.distance(INITIAL, ids.id_of(1)) == 1
@@ -56,8 +56,8 @@ def test_the_initial_state_is_before_any_window() -> None:
     assert id_of_state(state_name(INITIAL)) == INITIAL == id_of_state("f" * 16)
 
 
-def test_what_belongs_to_no_window_is_refused() -> None:
-    """A counter past the epoch's end, a base second of another grid, a window before the origin, one too late (W7)."""
+def test_ids_outside_any_window_are_rejected() -> None:
+    # Rules: W7
     ids = ApexIds(Grid(500, 1_357_016_400_000))
     base = ids.id_of(0)
     for foreign in (base + COUNTERS, base + (1 << 32), base - (1 << 32)):
@@ -70,7 +70,7 @@ def test_what_belongs_to_no_window_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "50e26d50", "50E26D5000000003", "50e26d5000000003.tmp", "+" + "0" * 15])
-def test_names_that_are_no_state_are_refused(name: str) -> None:
-    """Such as temporary ones (W13)."""
+def test_names_that_are_not_a_state_are_rejected(name: str) -> None:
+    # Rules: W13
     with pytest.raises(InputError, match="is not the name of a state of Apex"):
         id_of_state(name)

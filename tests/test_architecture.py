@@ -23,18 +23,16 @@ def named() -> list[str]:
 
 
 def paths() -> list[str]:
-    """Returns the files and folders that the table names."""
     return [code for code in named() if "/" in code or code.endswith(".py")]
 
 
-def test_the_table_is_found() -> None:
-    """Else nothing would be looked at."""
+def test_architecture_table_is_found() -> None:
+    # Without it, the other tests would check nothing.
     assert len(paths()) > 15, paths()
 
 
 @pytest.mark.parametrize("path", paths())
-def test_a_place_to_add_something_is_there(path: str) -> None:
-    """A file as it is named, its symbol in it; of a file that is to be written the folder."""
+def test_extension_points_of_the_table_exist(path: str) -> None:
     name, _, symbol = path.partition(":")
     parts = name.rstrip("/").split("/")
     while any(place in parts[-1] for place in PLACES):
@@ -45,15 +43,13 @@ def test_a_place_to_add_something_is_there(path: str) -> None:
         assert re.search(rf"\b{symbol}\b", found[0].read_text()), f"{name} has no {symbol}"
 
 
-def test_symbols_of_the_table_are_there() -> None:
-    """Dotted names of classes."""
+def test_symbols_of_the_table_exist() -> None:
     for name in sorted({code for code in named() if SYMBOL.fullmatch(code)}):
         module, _, symbol = name.rpartition(".")
         assert hasattr(import_module(f"rewindow.{module}"), symbol), name
 
 
-def test_the_rooms_of_the_table_are_the_rooms_of_the_library() -> None:
-    """Each folder of the library has its sentence, and nothing else has one."""
+def test_table_lists_exactly_the_packages_of_the_library() -> None:
     house = TEXT.partition("## The house")[2].partition("**Where do I add")[0]
     rooms = {row.split("|")[2].strip().strip("`") for row in house.splitlines() if row.count("|") == 4}
     folders = {path.parent.name for path in (ROOT / "rewindow").glob("*/__init__.py")}

@@ -27,24 +27,21 @@ ARGUMENTS = {
 }  # fmt: skip
 
 
-def test_version_is_printed(run: Command) -> None:
-    """That of the package."""
+def test_version_option_prints_the_package_version(run: Command) -> None:
     assert run("--version") == (0, f"rewindow {VERSION}\n", "")
 
 
 @pytest.mark.parametrize("words", [(), *[(verb,) for verb in VERBS], ("streams", "show"), ("ledger", "rebuild")])
-def test_h_is_help_everywhere(run: Command, words: tuple[str, ...]) -> None:
-    """The short form prints the same as the long one."""
+def test_h_option_prints_the_help_of_every_verb(run: Command, words: tuple[str, ...]) -> None:
     code, text, errors = run(*words, "-h")
     assert (code, errors) == (0, "") and "Usage:" in text
     assert run(*words, "--help")[1] == text
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in FREE_OF_PROJECTS])
-def test_a_verb_outside_of_a_project_says_so_and_makes_nothing(
+def test_verb_outside_of_a_project_fails_and_creates_nothing(
     run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    """The folders that were searched, and how to begin, are named; no ledger, no state folder."""
     monkeypatch.delenv("REWINDOW_CONFIG", raising=False)
     folder = tmp_path / "somewhere"
     folder.mkdir()
@@ -73,10 +70,9 @@ def test_a_verb_outside_of_a_project_says_so_and_makes_nothing(
         (("plan", "x", "--mod", "y"), "--mode"),
     ],
 )
-def test_a_slip_is_answered_with_what_was_meant(
+def test_misspelt_name_is_answered_with_a_suggestion(
     command: Command, config: Config, words: tuple[str, ...], meant: str
 ) -> None:
-    """Verbs, options, streams, applications, replays and their states."""
     assert config.file is not None
     with config.file.open("a") as file:
         file.write('[streams.clicks]\nsource = "c.csv"\narrived_at = "at"\ninterval = "1 s"\n')
@@ -91,7 +87,6 @@ def test_a_slip_is_answered_with_what_was_meant(
 
 
 def make_stream(config: Config, name: str) -> None:
-    """Makes an empty table of a stream."""
     from rewindow.storage import create_table
     from rewindow.storage.streams import WINDOWS_SCHEMA, stream_properties
 
@@ -124,8 +119,7 @@ def completed(shell: str, words: str) -> list[str]:
         ("bash", "rewindow replay --resume fir", "first-replay"),
     ],
 )
-def test_a_shell_completes_verbs_options_and_names(config: Config, shell: str, words: str, offered: str) -> None:
-    """By the same functions for bash, zsh and fish."""
+def test_shell_completes_verbs_options_and_names(config: Config, shell: str, words: str, offered: str) -> None:
     assert config.file is not None
     with config.file.open("a") as file:
         file.write('[streams.clicks]\nsource = "c.csv"\narrived_at = "at"\ninterval = "1 s"\n')
@@ -133,10 +127,9 @@ def test_a_shell_completes_verbs_options_and_names(config: Config, shell: str, w
     assert offered in " ".join(completed(shell, words))
 
 
-def test_completion_without_a_project_offers_nothing_and_makes_nothing(
+def test_completion_without_a_project_offers_nothing_and_creates_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor does it complain: a shell has no place for it."""
     monkeypatch.delenv("REWINDOW_CONFIG", raising=False)
     monkeypatch.chdir(tmp_path)
     assert [completed("bash", f"rewindow {words} ") for words in ("status", "record", "gaps", "plan")] == [[]] * 4
@@ -154,8 +147,7 @@ finally:
 
 
 @pytest.mark.parametrize("words", [[], ["--help"]])
-def test_verbs_are_completed_and_listed_without_their_modules(tmp_path: Path, words: list[str]) -> None:
-    """Neither a shell nor a reader of the help waits for pyarrow or the ledger."""
+def test_verbs_are_completed_and_listed_without_importing_their_modules(tmp_path: Path, words: list[str]) -> None:
     asked = {"_REWINDOW_COMPLETE": "complete_bash", "COMP_WORDS": "rewindow ", "COMP_CWORD": "1"}
     file = tmp_path / "rewindow"
     file.write_text(PROGRAM)

@@ -18,7 +18,6 @@ PASSWORDS = {"airflow_database_password": "air's $(flow) \\ : \"", "ledger_passw
 
 @pytest.fixture(scope="module")
 def services() -> Any:
-    """The services of the file, by name."""
     return yaml.safe_load((ROOT / "docker-compose.yaml").read_text())["services"]
 
 
@@ -43,8 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     server.cleanup()
 
 
-def test_each_service_has_the_secrets_that_it_needs(services: Any) -> None:
-    """Only what runs tasks has the cluster's secret beside Spark; who reads no replay has no ledger's password."""
+def test_each_service_has_only_the_secrets_that_it_needs(services: Any) -> None:
     has = {name: set(service.get("secrets", ())) for name, service in services.items()}
     assert {name for name in has if "spark_secret" in has[name]} == {"scheduler", "spark-master", "spark-worker"}
     assert {name for name in has if "ledger_password" in has[name]} == {"postgres", "scheduler", "api-server"}
@@ -53,8 +51,7 @@ def test_each_service_has_the_secrets_that_it_needs(services: Any) -> None:
     assert not [name for name in set.union(*has.values()) if f"make_secret {name} " not in made]
 
 
-def test_airflow_and_ledger_are_different_users(services: Any) -> None:
-    """Neither is the server's own user."""
+def test_airflow_and_ledger_use_different_unprivileged_users(services: Any) -> None:
     variables = services["scheduler"]["environment"]
     airflow, ledger = variables["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"], variables["REWINDOW_LEDGER"]
     users = [url.partition("://")[2].partition("@")[0] for url in (airflow, ledger)]
@@ -62,8 +59,7 @@ def test_airflow_and_ledger_are_different_users(services: Any) -> None:
     assert services["postgres"]["environment"]["POSTGRES_USER"] not in users
 
 
-def test_databases_are_closed_to_each_others_users(server: Any) -> None:
-    """Each user owns its database, may make a schema in it, and is none to the other."""
+def test_databases_are_closed_to_the_users_of_other_databases(server: Any) -> None:
     found = server.psql(
         "select datname, rolname, has_database_privilege(rolname, datname, 'CONNECT'), "
         "has_database_privilege(rolname, datname, 'CREATE'), rolsuper from pg_database, pg_roles "
@@ -78,8 +74,7 @@ def test_databases_are_closed_to_each_others_users(server: Any) -> None:
     ]
 
 
-def test_entrypoint_hands_each_program_its_secret(tmp_path: Path, services: Any) -> None:
-    """A password of awkward letters arrives in PostgreSQL's file, the cluster's secret in Spark's; both are closed."""
+def test_entrypoint_passes_each_program_its_secret_in_a_private_file(tmp_path: Path, services: Any) -> None:
     secrets, passwords, daemon = tmp_path / "secrets", tmp_path / "pgpass", tmp_path / "spark.conf"
     secrets.mkdir()
     for name, text in (PASSWORDS | {"spark_secret": "s3cret"}).items():

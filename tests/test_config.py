@@ -21,21 +21,20 @@ H20 = NOT_POSITIVE[0].lower() + NOT_POSITIVE[1:].rstrip(".")
         ({"origin": "1969-12-31T23:59:59.9995Z"}, "is not a whole number of milliseconds"),
     ],
 )
-def test_a_grid_of_less_than_milliseconds_is_refused(given: dict[str, str], text: str) -> None:
-    """W3, W4: width and origin are integers; nothing is cut off, for the windows would be others."""
+def test_grid_finer_than_milliseconds_is_rejected(given: dict[str, str], text: str) -> None:
+    # Rules: W3, W4
     with pytest.raises(InputError) as caught:
         _ = StreamConfig(source="x", arrived_at="at", **given).grid
     assert text in str(caught.value)
 
 
-def test_an_origin_within_a_second_is_accepted() -> None:
-    """W4: any millisecond."""
+def test_origin_within_a_second_is_accepted() -> None:
+    # Rules: W4
     stream = StreamConfig(source="x", arrived_at="at", origin="1970-01-01T00:00:00.250Z")
     assert stream.grid.origin_ms == 250
 
 
 def load(folder: Path, setting: str) -> Config:
-    """Reads settings with one stream that has the given setting."""
     file = folder / "rewindow.toml"
     file.write_text(f'[streams.s]\nsource = "s.csv"\narrived_at = "at"\n{setting}\n')
     return Config.load(file)
@@ -51,24 +50,21 @@ def load(folder: Path, setting: str) -> Config:
         ("slack = inf", 'slack" is wrong: duration "inf" cannot be read'),
     ],
 )
-def test_an_interval_or_slack_that_cannot_be_is_refused_where_it_is_set(
-    tmp_path: Path, setting: str, text: str
-) -> None:
-    """H20, H23: the error names the setting and the value, before anything counts in it."""
+def test_invalid_interval_or_slack_is_rejected_with_setting_and_value(tmp_path: Path, setting: str, text: str) -> None:
+    # Rules: H20, H23
     with pytest.raises(InputError) as caught:
         load(tmp_path, setting)
     assert caught.value.primary == f'setting "streams.s.{text}'
     assert f"Read from {tmp_path}" in caught.value.detail
 
 
-def test_the_smallest_interval_and_no_slack_are_accepted(tmp_path: Path) -> None:
-    """H20, H23: only zero and below, and below zero, are out of range."""
+def test_smallest_interval_and_no_slack_are_accepted(tmp_path: Path) -> None:
+    # Rules: H20, H23
     stream = load(tmp_path, 'interval = "1 us"\nslack = 0').stream("s")
     assert (stream.interval_us, stream.slack_us) == (1, 0)
 
 
-def test_a_duration_that_cannot_be_read_says_how_to_write_it(tmp_path: Path) -> None:
-    """The hint survives on the way from the value to the setting."""
+def test_unreadable_duration_error_keeps_its_hint(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         load(tmp_path, 'width = "soon"')
     assert 'setting "streams.s.width" is wrong: duration "soon"' in caught.value.primary
@@ -76,10 +72,10 @@ def test_a_duration_that_cannot_be_read_says_how_to_write_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["state", "expectations"])
-def test_folder_on_an_object_store_is_refused_by_name(
+def test_folder_on_an_object_store_is_rejected_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """It would become a local folder of that name, and the work would be lost where nobody looks."""
+    # It would otherwise become a local folder of that name.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(f"REWINDOW_{name.upper()}", "s3://bucket/state")
     with pytest.raises(InputError, match=f'setting "{name}" is wrong: s3://bucket/state is no folder') as caught:
@@ -88,7 +84,6 @@ def test_folder_on_an_object_store_is_refused_by_name(
 
 
 def test_spark_setting_from_the_environment_keeps_its_capitals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark's names are told apart by them; those of ours are not."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REWINDOW_SPARK__CONF__spark.sql.files.maxPartitionBytes", "1m")
     monkeypatch.setenv("REWINDOW_SPARK__MASTER", "local[3]")
@@ -97,10 +92,9 @@ def test_spark_setting_from_the_environment_keeps_its_capitals(tmp_path: Path, m
     assert spark.master == "local[3]"
 
 
-def test_variable_below_a_setting_that_is_no_section_is_refused(
+def test_environment_variable_below_a_setting_without_a_section_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In words, not by a traceback."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rewindow.toml").write_text('ledger = "sqlite:///x"\n')
     monkeypatch.setenv("REWINDOW_LEDGER__URL", "x")
@@ -119,10 +113,9 @@ def test_variable_below_a_setting_that_is_no_section_is_refused(
         ('[streams.s]\nsource = "x"', 'setting "streams.s.arrived_at" is missing', "rewindow init"),
     ],
 )  # fmt: skip
-def test_an_unknown_setting_is_answered_with_those_that_are_known(
+def test_unknown_setting_is_reported_with_known_ones_and_a_suggestion(
     tmp_path: Path, text: str, primary: str, hint: str
 ) -> None:
-    """And with the one that was probably meant."""
     file = tmp_path / "rewindow.toml"
     file.write_text(text)
     with pytest.raises(InputError) as caught:
@@ -145,10 +138,9 @@ def test_an_unknown_setting_is_answered_with_those_that_are_known(
         ("width = [1]", "duration", "a number and a unit"),
     ],
 )
-def test_a_setting_of_another_form_is_answered_with_the_right_one(
+def test_setting_in_a_wrong_form_is_reported_with_its_correct_form(
     tmp_path: Path, setting: str, primary: str, hint: str
 ) -> None:
-    """The value that was given stands in the form that is right, ready to be copied."""
     with pytest.raises(InputError) as caught:
         load(tmp_path, setting)
     assert primary in caught.value.primary
@@ -164,10 +156,7 @@ def test_a_setting_of_another_form_is_answered_with_the_right_one(
         ('state = "a"\nlimit = two', "is not TOML: invalid value, at line 2, column 9", "Line 2 is: limit = two"),
     ],
 )
-def test_a_file_of_another_form_is_answered_with_the_place(
-    tmp_path: Path, text: str, primary: str, detail: str
-) -> None:
-    """Line, column and the line itself; never a traceback."""
+def test_invalid_toml_is_reported_with_line_and_column(tmp_path: Path, text: str, primary: str, detail: str) -> None:
     file = tmp_path / "rewindow.toml"
     file.write_text(text)
     with pytest.raises(InputError) as caught:
@@ -179,8 +168,7 @@ def test_a_file_of_another_form_is_answered_with_the_place(
 @pytest.mark.parametrize(
     "text", ["ledger = [{0}]", "ledger = postgresql://u:hidden@h/d", "[spark]\nsecret_file = [{0}]"]
 )
-def test_a_value_that_may_be_secret_is_not_shown(tmp_path: Path, text: str) -> None:
-    """Neither in a wrong form nor in a line that is not TOML."""
+def test_possible_secret_is_not_shown_in_errors(tmp_path: Path, text: str) -> None:
     file = tmp_path / "rewindow.toml"
     file.write_text(text.format('"postgresql://u:hidden@h/d"'))
     with pytest.raises(InputError) as caught:
@@ -188,23 +176,21 @@ def test_a_value_that_may_be_secret_is_not_shown(tmp_path: Path, text: str) -> N
     assert "hidden" not in str(caught.value)
 
 
-def test_a_file_that_is_not_utf8_is_refused_in_words(tmp_path: Path) -> None:
-    """As an editor on another system may write it."""
+def test_file_that_is_not_utf8_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "rewindow.toml"
     file.write_bytes('state = "z\xfcrich"'.encode("latin-1"))
     with pytest.raises(InputError, match="is not UTF-8"):
         Config.load(file)
 
 
-def test_a_file_without_a_stream_says_what_to_write() -> None:
-    """An empty list of what is known helps nobody."""
+def test_file_without_a_stream_is_rejected_with_an_example() -> None:
     with pytest.raises(InputError, match='stream "s" is unknown') as caught:
         Config().stream("s")
     assert "[streams.s]" in caught.value.hint and "rewindow init FILE" in caught.value.hint
 
 
-def test_applications_are_folders_or_a_section(tmp_path: Path) -> None:
-    """O28: a list as before; a section has the folders and, by name, what is given to an application."""
+def test_applications_are_a_list_of_folders_or_a_section(tmp_path: Path) -> None:
+    # Rules: O28
     assert load(tmp_path, "").application_settings == {}
     section = '[applications]\nfolders = ["own"]\n[applications.sums.operators.half]\nleast = 3\n'
     config = load(tmp_path, section)
@@ -224,15 +210,14 @@ def test_applications_are_folders_or_a_section(tmp_path: Path) -> None:
         ("[applications.sums.operators]\nhalf = 3", 'setting "applications.sums.operators.half" is 3, not a table'),
     ],
 )
-def test_a_wrong_setting_of_an_application_is_named(tmp_path: Path, text: str, said: str) -> None:
-    """As it is written in the file."""
+def test_wrong_setting_of_an_application_is_reported_as_written(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(InputError) as caught:
         load(tmp_path, text)
     assert said in str(caught.value)
 
 
-def test_all_settings_that_are_wrong_are_said_at_once(tmp_path: Path) -> None:
-    """O60: the first with its hint, the others beside it."""
+def test_all_wrong_settings_are_reported_together(tmp_path: Path) -> None:
+    # Rules: O60
     with pytest.raises(InputError) as caught:
         load(tmp_path, 'heads = true\n[replay]\nattempts = "many"\ngroup_windows = 0')
     text = str(caught.value)
@@ -240,8 +225,7 @@ def test_all_settings_that_are_wrong_are_said_at_once(tmp_path: Path) -> None:
     assert all(name in text for name in ('"replay.attempts"', '"replay.group_windows"', '"streams.s.heads"'))
 
 
-def test_a_list_of_folders_beside_a_section_says_how_to_write_both(tmp_path: Path) -> None:
-    """TOML takes one or the other."""
+def test_folder_list_alongside_a_section_is_rejected_with_the_correct_form(tmp_path: Path) -> None:
     file = tmp_path / "rewindow.toml"
     file.write_text('applications = ["own"]\n[applications.sums.operators.half]\nleast = 3\n')
     with pytest.raises(InputError, match=r"write \[applications\] with folders = \[\.\.\.\] below it"):

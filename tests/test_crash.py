@@ -10,14 +10,13 @@ from rewindow.errors import InputError
 
 @pytest.mark.parametrize("text", [*Step, "after_outputs:3@1", "fenced@2,after_facts:2"])
 def test_crash_point_of_a_known_step_is_accepted(text: str) -> None:
-    """A step alone, with the number of its group, with the attempt, and several of them."""
     assert check_crash(text) == text
 
 
 @pytest.mark.parametrize(
     "text", ["after_lunch:1@1", "after_outputs:0@1", "after_outputs:x", "@1", "after_outputs:1@1;x"]
 )
-def test_crash_point_that_would_never_come_is_refused(text: str) -> None:
-    """A misspelt step would leave the job alive, and the drill would seem to have been passed."""
+def test_unreachable_crash_point_is_rejected(text: str) -> None:
+    # With a misspelt step the job would survive, and the drill would seem passed.
     with pytest.raises(InputError, match="the steps are fenced, warmed_up, resumed"):
         check_crash(text)

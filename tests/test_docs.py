@@ -38,7 +38,6 @@ def blocks(page: str, *languages: str) -> Iterator[Token]:
 
 
 def pages_with(*languages: str) -> list[str]:
-    """Returns the pages that have such blocks."""
     return [name for name in NAMES if any(blocks(name, *languages))]
 
 
@@ -51,8 +50,9 @@ def runnable() -> Iterator[ParameterSet]:
 
 
 @pytest.mark.parametrize(("page", "airflow"), list(runnable()))
-def test_python_of_the_docs_runs(page: str, airflow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The blocks of a page run one after the other in one namespace, as a reader would type them."""
+def test_python_blocks_of_the_docs_run(
+    page: str, airflow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     if "AIRFLOW_HOME" not in os.environ:
         monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
@@ -60,7 +60,6 @@ def test_python_of_the_docs_runs(page: str, airflow: bool, tmp_path: Path, monke
 
 
 def run(page: str, airflow: bool) -> dict[str, Any]:
-    """Returns the names that the blocks of a page have made."""
     namespace: dict[str, Any] = {"__name__": "docs"}
     for block in blocks(page, "python"):
         if bool(AIRFLOW.search(block.content)) == airflow:
@@ -71,8 +70,7 @@ def run(page: str, airflow: bool) -> dict[str, Any]:
 
 
 @pytest.mark.jvm
-def test_rows_to_try_event_time_with_have_a_late_one(spark: SparkSession) -> None:
-    """The page says which, and every function of clicks takes them; no setting shadows another."""
+def test_event_time_sample_has_one_late_row_and_no_shadowed_setting(spark: SparkSession) -> None:
     page = run("docs/event_time.md", airflow=False)
     assert page["filling"].event_at == "observed_at"
     late = page["late_clicks"](page["some_clicks"]()).collect()
@@ -90,8 +88,7 @@ def commands(page: str) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("page", pages_with("", "bash", "sh", "console"))
-def test_commands_of_the_docs_exist(page: str) -> None:
-    """Each verb and each option is known, and the number of arguments fits; nothing is run."""
+def test_commands_in_the_docs_exist(page: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for words in commands(page):
         if words[0] == "make":
@@ -114,8 +111,7 @@ def parse(command: Any, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("page", pages_with("toml"))
-def test_settings_of_the_docs_can_be_read(page: str, tmp_path: Path) -> None:
-    """Each block is a settings file, or a part of one, with no unknown key."""
+def test_settings_in_the_docs_are_valid(page: str, tmp_path: Path) -> None:
     for number, block in enumerate(blocks(page, "toml")):
         content = tomllib.loads(block.content)
         for stream in content.get("streams", {}).values():
@@ -125,8 +121,7 @@ def test_settings_of_the_docs_can_be_read(page: str, tmp_path: Path) -> None:
         assert content, (page, number)
 
 
-def test_a_wrong_command_is_noticed() -> None:
-    """The check can fail: an unknown verb, an unknown option, an argument too many."""
+def test_wrong_command_in_the_docs_is_detected() -> None:
     command = typer.main.get_command(app)
     for words in (["replai", "x"], ["replay", "x", "--modus", "y"], ["status", "a", "b"]):
         with pytest.raises(Exception, match=r"unknown|No such|unexpected"):

@@ -23,8 +23,7 @@ with file_lock(Path(sys.argv[1])) as is_ours:
 """
 
 
-def test_lock_is_held_by_one_process_and_let_go_of_when_it_is_killed(tmp_path: Path) -> None:
-    """Nobody else gets a lock that a living process holds; after a SIGKILL anybody does, and the file stays."""
+def test_lock_is_held_by_one_process_and_released_when_it_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "locks" / "one"
     holder = subprocess.Popen(
         [sys.executable, "-c", _HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -39,8 +38,7 @@ def test_lock_is_held_by_one_process_and_let_go_of_when_it_is_killed(tmp_path: P
     assert path.exists()
 
 
-def test_lock_is_let_go_of_at_the_end_of_its_block_even_when_that_fails(tmp_path: Path) -> None:
-    """A lock ends with its block, whichever way the block ends."""
+def test_lock_is_released_at_the_end_of_its_block_even_on_error(tmp_path: Path) -> None:
     path = tmp_path / "one"
     with pytest.raises(KeyError), file_lock(path):
         raise KeyError
@@ -48,19 +46,16 @@ def test_lock_is_let_go_of_at_the_end_of_its_block_even_when_that_fails(tmp_path
         assert is_ours
 
 
-def test_lock_that_cannot_be_made_is_an_error_of_ours_that_names_it(tmp_path: Path) -> None:
-    """A file in the place of the folder, or a file system without locks, is said with the lock's path."""
+def test_lock_that_cannot_be_created_raises_an_error_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "one"
     with pytest.raises(ResourceError, match=re.escape(f'lock "{path}" cannot be taken')), file_lock(path):
         raise AssertionError
 
 
-def test_lock_on_a_file_system_without_flock_is_an_error_of_ours(
+def test_lock_on_a_file_system_without_flock_raises_an_error_with_detail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the system says about a lock that it does not know is in the detail."""
-
     def refuse(handle: int, operation: int) -> None:
         raise OSError(38, os.strerror(38))
 

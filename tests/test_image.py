@@ -11,8 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def test_class_archive_needs_only_what_is_copied_before_it(tmp_path: Path) -> None:
-    """A module that is not there yet leaves the image without its archive: then every job starts slowly."""
+def test_class_archive_needs_only_files_copied_before_it(tmp_path: Path) -> None:
     before, step, _ = (ROOT / "Dockerfile").read_text().partition("python -m rewindow.spark.archive")
     assert step
     for copied in re.findall(r"^COPY (rewindow/.*)$", before, re.MULTILINE):

@@ -83,7 +83,6 @@ def _constraints(file: Path) -> Path:
 
 
 def _project(folder: Path) -> None:
-    """Writes what a user has: settings, a source, an application and a DAG file."""
     (folder / "airflow" / "dags").mkdir(parents=True)
     (folder / "airflow" / "dags" / "replay_clicks.py").write_text(DAG)
     (folder / "applications").mkdir()
@@ -132,8 +131,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.jvm
 @pytest.mark.timeout(1800)
 def test_wheel_and_five_lines_replay_a_recorded_stream(run: Run) -> None:
-    """pip installs the wheel; Airflow finds plugin, provider and DAG without a copied file; a run publishes a day."""
-
     def answer(*command: str) -> list[dict[str, Any]]:
         lines = run("airflow", *command, "-o", "json").splitlines()  # The last one: Airflow's log goes there, too.
         return json.loads(lines[-1])  # type: ignore[no-any-return]

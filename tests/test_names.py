@@ -54,8 +54,9 @@ DOORS: dict[str, Callable[[Config, str], object]] = {
 
 @pytest.mark.parametrize("name", ELSEWHERE, ids=lambda name: name[:20])
 @pytest.mark.parametrize("door", DOORS)
-def test_name_that_leads_elsewhere_is_refused(door: str, name: str, config: Config, tmp_path: Path) -> None:
-    """No folder is left, no file made, no code run; the message is one line and names what is allowed."""
+def test_name_with_a_path_is_rejected_without_side_effects(
+    door: str, name: str, config: Config, tmp_path: Path
+) -> None:
     with pytest.raises(InputError) as caught:
         DOORS[door](config, name)
     assert "\n" not in caught.value.primary
@@ -83,31 +84,28 @@ def test_name_that_leads_elsewhere_is_refused(door: str, name: str, config: Conf
     ],
     ids=" ".join,
 )
-def test_command_refuses_a_name_that_leads_elsewhere(arguments: list[str], config: Config, tmp_path: Path) -> None:
-    """Every verb that takes a name refuses it as bad input, before it starts anything."""
+def test_every_command_rejects_a_name_with_a_path_as_bad_input(
+    arguments: list[str], config: Config, tmp_path: Path
+) -> None:
     result = CliRunner().invoke(command_line, arguments)
     assert isinstance(result.exception, InputError), result.exception
     assert result.exception.exit_code == InputError.exit_code
     assert not (tmp_path / "ran").exists()
 
 
-def test_helper_module_is_no_application(config: Config) -> None:
-    """A module whose name begins with an underscore is not offered, and cannot be named either."""
+def test_helper_module_is_not_an_application(config: Config) -> None:
     (config.applications[0] / "_helper.py").write_text("raise SystemExit('was run')\n")
     with pytest.raises(InputError, match='application "_helper" is unknown'):
         load_application(config, "_helper")
 
 
 class Nothing(FrameOperator):
-    """An operator with a port each way."""
-
     inputs = {"in": InputPort(pa.schema([("a", pa.int64())]))}
     outputs = {"out": OutputPort(pa.schema([("a", pa.int64())]))}
 
 
 @pytest.mark.parametrize(("output", "suite"), [("../o", None), ("o", "../../secret"), ("o", ".hidden")])
-def test_application_with_an_output_or_suite_elsewhere_is_refused(output: str, suite: str | None) -> None:
-    """Names of outputs and of their suites are refused at launch, before either becomes a path."""
+def test_application_with_an_output_or_suite_path_outside_is_rejected(output: str, suite: str | None) -> None:
     app = Application("app", window="1 second")
     clicks = app.input("clicks")
     app.output(output, app.add("nothing", Nothing(), **{"in": clicks}), key=["a"], suite=suite)
@@ -117,7 +115,6 @@ def test_application_with_an_output_or_suite_elsewhere_is_refused(output: str, s
 
 
 def test_names_in_use_are_accepted() -> None:
-    """What we make ourselves passes: an output's tables, an id with a day, the longest id."""
     assert check_stream("app.output.windows") == "app.output.windows"
     assert check_replay_id("replay_daily-2013-01-05-eab92e") == "replay_daily-2013-01-05-eab92e"
     assert check_replay_id("r" * REPLAY_ID_LENGTH_MAX)

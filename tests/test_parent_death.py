@@ -34,8 +34,7 @@ WATCHED = """
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel is asked on Linux only")
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("program", [ASKED, WATCHED], ids=["started by us", "started by another program"])
-def test_a_process_ends_with_its_parent_that_is_killed(program: str) -> None:
-    """Its whole group ends too, where it is the one that looks."""
+def test_process_ends_with_its_killed_parent(program: str) -> None:
     read, write = os.pipe()
     command = [sys.executable, "-c", textwrap.dedent(program), str(write)]
     parent = subprocess.Popen(command, pass_fds=[write])

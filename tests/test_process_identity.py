@@ -19,8 +19,8 @@ JVM = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]
 LAUNCHER = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1], sys.argv[2]], check=True)"
 
 
-def test_a_job_knows_that_its_launcher_was_killed() -> None:
-    """Though another process, as the JVM is, stands between the two; one that nobody has waited for yet is gone too."""
+def test_job_detects_that_its_launcher_was_killed() -> None:
+    # The JVM runs between the two processes, and the launcher may be a zombie.
     command = [sys.executable, "-c", LAUNCHER, JVM, textwrap.dedent(JOB)]
     launcher = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert launcher.stdin is not None and launcher.stdout is not None

@@ -22,8 +22,6 @@ from tests.quality.staging import StagedReplay, ended
 
 
 class Clock:
-    """A clock that is set by hand."""
-
     now = 0.0
 
     def __call__(self) -> float:
@@ -32,7 +30,6 @@ class Clock:
 
 @pytest.fixture
 def clock() -> Clock:
-    """At zero."""
     return Clock()
 
 
@@ -54,13 +51,12 @@ def told(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def steps(lines: list[str]) -> list[str]:
-    """Returns what was told, in words, without seconds."""
     found = [parse_step(line) for line in lines]
     return [f"{one.step} {one.count}".strip() for one in found if one is not None]
 
 
-def test_what_is_told_is_the_step_what_is_done_and_what_is_left(clock: Clock) -> None:
-    """Nothing in the first two seconds; then when the step changes, else every five seconds; nothing at the end."""
+def test_progress_reports_step_done_and_remaining_at_intervals(clock: Clock) -> None:
+    # Nothing in the first two seconds, then on each new step and every five seconds.
     lines: list[str] = []
     watch = Watch(lines.append, clock)
     token = progress._watch.set(watch)
@@ -85,22 +81,19 @@ def test_what_is_told_is_the_step_what_is_done_and_what_is_left(clock: Clock) ->
     ]
 
 
-def test_where_nobody_watches_items_pass() -> None:
-    """As they are."""
+def test_items_pass_unchanged_without_a_listener() -> None:
     with step("something"):
         assert list(counted("linking files", range(3), 3, "files")) == [0, 1, 2]
 
 
-def test_a_listener_of_lines_gets_words() -> None:
-    """The JSON is for programs."""
+def test_line_listener_receives_text() -> None:
     said: list[str] = []
     Lines(said.append).line(StepProgress("reading", 1_500_000, 3_000_000, "bytes", 4.0, None).line())
     Lines(said.append).line("another line")
     assert said == ["reading, 2/3 MB, 4 s", "another line"]
 
 
-def test_publish_and_undo_tell_what_they_do(config: Config, told: list[str]) -> None:
-    """Bytes that are compared, files that are linked, rows that are written."""
+def test_publish_and_undo_report_their_progress(config: Config, told: list[str]) -> None:
     simple(config, "one", 100, 109, publishable=True, outputs=("ranks",))
     publish(config, "one")
     simple(config, "fix", 105, 109, plus=3, publishable=True, outputs=("ranks",))
@@ -114,8 +107,7 @@ def test_publish_and_undo_tell_what_they_do(config: Config, told: list[str]) -> 
     assert "app.ranks: linking files 0/1 files" in steps(told)
 
 
-def test_the_gate_tells_what_it_does_and_how_many_outputs_it_has_judged(tmp_path: Path, told: list[str]) -> None:
-    """Each step of an output, with the count of outputs."""
+def test_gate_reports_its_steps_and_the_number_of_checked_outputs(tmp_path: Path, told: list[str]) -> None:
     staged = StagedReplay(tmp_path)
     ended(staged)
     assert check(staged.config, staged.replay_id).verdict == "passed"

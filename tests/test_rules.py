@@ -17,7 +17,6 @@ NOWHERE = "W" + "999"
 
 @pytest.fixture(scope="module")
 def rules() -> ModuleType:
-    """The script as a module."""
     spec = importlib.util.spec_from_file_location("rule_book", ROOT / "scripts" / "rules.py")
     assert spec and spec.loader
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
@@ -45,8 +44,7 @@ def put(root: Path, name: str, text: str) -> None:
     (root / name).write_text(text)
 
 
-def test_a_book_without_faults_passes(book: Path, rules: ModuleType) -> None:
-    """The coverage names page, module and test, and is stable."""
+def test_rule_book_without_faults_passes(book: Path, rules: ModuleType) -> None:
     assert rules.check(book, write=False) == []
     written = (book / "docs/rules/coverage.md").read_text()
     assert "| L1 | implemented | rewindow/clock.py | test_clock.py::test_clock_runs |" in written
@@ -71,26 +69,22 @@ def test_a_book_without_faults_passes(book: Path, rules: ModuleType) -> None:
         ("rewindow/commands/go.py", 'def go() -> None:\n    """Goes (L1)."""\n', "go.py:2: shows a user L1"),
     ],
 )
-def test_a_fault_is_found(name: str, text: str, fault: str, book: Path, rules: ModuleType) -> None:
-    """An id that is made up, a status that is not true, a message that shows an id: each alone."""
+def test_each_fault_of_a_rule_book_is_found(name: str, text: str, fault: str, book: Path, rules: ModuleType) -> None:
     put(book, name, text)
     assert any(fault in line for line in rules.check(book, write=False)), fault
 
 
-def test_an_id_that_is_a_value_is_no_message(book: Path, rules: ModuleType) -> None:
-    """A violation carries the number of its rule; a linter's rule is none of ours."""
+def test_rule_id_that_is_a_value_is_not_a_message(book: Path, rules: ModuleType) -> None:
     put(book, "rewindow/clock.py", 'rule = "L1"\nimport x  # noqa: E999\n')
     assert rules.check(book, write=True) == []
 
 
-def test_a_moved_test_is_found_again(book: Path, rules: ModuleType) -> None:
-    """The next coverage names it, and no other file has to change."""
+def test_moved_test_is_found_again(book: Path, rules: ModuleType) -> None:
     shutil.move(book / "tests/test_clock.py", book / "tests/test_time.py")
     assert rules.check(book, write=True) == []
     assert "test_time.py::test_clock_runs" in (book / "docs/rules/coverage.md").read_text()
 
 
-def test_an_old_coverage_is_no_fault(book: Path, rules: ModuleType) -> None:
-    """The page is not in git: one that an earlier build of the site left may cite rules that are gone."""
+def test_coverage_page_of_an_earlier_build_is_ignored(book: Path, rules: ModuleType) -> None:
     put(book, "docs/rules/coverage.md", f"| {NOWHERE} | implemented |  |  |\n")
     assert rules.check(book, write=False) == []

@@ -132,7 +132,6 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
             raise waiting(NotYet(str(held)), context.get("task_reschedule_count", 0), HELD_WAIT) from held
 
     def _tell_assets(self, config: Config, name: str, facts: Mapping[str, Any], context: Context) -> None:
-        """Says in the events of the task's assets what has become of the streams."""
         if self.job == "record" and stream_asset(name) in self.outlets:
             tell_recorded(context, name, facts)
         if self.job == "publish" and PUBLICATIONS in self.outlets:

@@ -150,7 +150,6 @@ def _application(config: Config, context: Context) -> str:
 
 
 def _request(config: Config, context: Context, application: str, windows: WindowRange) -> ReplayRequest:
-    """Returns the request for windows, in the way that the run's parameters say."""
     from rewindow.planning import ReplayRequest
 
     params = context["params"]

@@ -68,7 +68,6 @@ def find_violations(
 
 
 def _check_graph(app: Application, default_mode: Mode, recorded: Mapping[str, pa.Schema]) -> Iterator[Violation]:
-    """Yields every violation of an application graph."""
     yield from _check_window(app)
     yield from _check_names(app)
     yield from _check_instances(app)

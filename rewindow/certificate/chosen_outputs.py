@@ -82,7 +82,6 @@ def check_grids(a: Plan, b: Plan) -> None:
 
 
 def _narrowed(side: Snapshot, names: set[str]) -> Snapshot:
-    """Returns a side with some of its outputs alone."""
     return replace(
         side,
         seals=side.seals.filter(pc.is_in(side.seals["port"], pa.array(sorted(names)))),

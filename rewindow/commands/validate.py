@@ -85,7 +85,6 @@ def _show(found: Validation) -> None:
 
 
 def _print_graph(found: Validation, form: GraphForm) -> None:
-    """Prints the graph as it is written, be it right or wrong."""
     from rewindow.pages.application_graph import draw_graph, graph_text
 
     drawn = {

@@ -386,7 +386,7 @@ class GroupRunner:
 
 
 def _check_inside(output: str, found: WindowFacts, windows: WindowRange) -> None:
-    """Refuses tuples of windows outside their group (W17)."""
+    # Rules: W17
     ids = found.ids
     outside = ids[(ids < windows.first) | (ids > windows.last)]
     if len(outside):

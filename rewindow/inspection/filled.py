@@ -118,7 +118,6 @@ def _gaps_sql(rows: StreamRows, columns: Sequence[str], windows: WindowRange) ->
 def _around(
     rows: StreamRows, columns: Sequence[str], gap: Mapping[str, Any], windows: WindowRange, step_us: int
 ) -> FilledGap:
-    """Returns a gap with the rows around it."""
     key = {name: gap[f"k{n}"] for n, name in enumerate(rows.keys)}
     of_key = StreamRows(rows.name, rows.table, rows.keys, {name: str(value) for name, value in key.items()})
     margin_us = AROUND * step_us

@@ -148,7 +148,6 @@ def find_repairs(config: Config) -> Repairs:
 
 
 def _reached(name: str, edges: Mapping[str, Collection[str]]) -> set[str]:
-    """Returns a name and all that is reached from it."""
     found, ahead = {name}, [name]
     while ahead:
         new = set(edges.get(ahead.pop(), ())) - found

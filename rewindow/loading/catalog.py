@@ -153,7 +153,6 @@ def _without_settings_of_streams(app: Application, given: list[Given]) -> list[G
 
 
 def _unknown(config: Config, name: str) -> InputError:
-    """Returns the error for an application that is not there, with those that are, or what to write."""
     known, folders = application_names(config), ", ".join(str(folder) for folder in config.applications)
     hint = f"{did_you_mean(name, known)}Known: {', '.join(known)}."
     if not known:

@@ -92,7 +92,7 @@ class Location(ABC):
 
     @abstractmethod
     def _names(self) -> list[str]:
-        """Returns the names in this folder."""
+        pass
 
     @abstractmethod
     def is_file(self) -> bool:

@@ -126,7 +126,6 @@ def _lead(found: GapReport) -> str:
 
 
 def _facts(found: GapReport) -> list[tuple[str, str]]:
-    """Returns figures with what they are."""
     counts = found.counts
     facts = [(f"{counts['windows_empty']:,}", "windows empty"), (f"{counts['windows_missing']:,}", "windows missing")]
     if found.event is not None:

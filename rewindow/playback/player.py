@@ -77,8 +77,6 @@ class _MachineClock:
 
 @dataclass(frozen=True)
 class _Part:
-    """Tuples of a few windows, ready to be sent."""
-
     windows: npt.NDArray[np.int64]
     arrived_us: npt.NDArray[np.int64]
     lines: Sequence[bytes]

@@ -281,6 +281,5 @@ def _replacement(config: Config, publication: Publication, name: str) -> Iterato
 
 
 def _log_path(table: Table, file: DataFile) -> str:
-    """Returns the path of a file as the table's log has it."""
     path = location(file.path)
     return path.relative_to(table.path) if path.is_below(table.path) else file.path

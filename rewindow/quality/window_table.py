@@ -294,7 +294,6 @@ class _Report:
         self.measured[measure.name] = self._spread(rows["value"], index, measure)
 
     def _input(self, measure: Measure, name: str) -> InputPlan:
-        """Returns the input that a measure sees by a name."""
         known = {table_name(entry.stream): entry for entry in self.plan.inputs}
         if name in known:
             return known[name]

@@ -123,8 +123,6 @@ def _scratch(config: Config, name: str) -> Iterator[Location]:
 
 @dataclass
 class _Run:
-    """One recording."""
-
     spark: SparkSession
     config: Config
     name: str

@@ -112,7 +112,6 @@ def _holding(segments: list[EffectiveStretch], window: int) -> EffectiveStretch 
 
 
 def _outside(segment: EffectiveStretch, windows: WindowRange) -> list[EffectiveStretch]:
-    """Returns what is left of a segment beside a range."""
     if segment.range.overlap(windows) is None:
         return [segment]
     left = []

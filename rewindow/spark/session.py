@@ -103,7 +103,6 @@ def _start_jvm(config: Config, settings: Mapping[str, str]) -> None:
 
 
 def _prepare_environment() -> None:
-    """Makes this process's environment fit for the JVM that it is about to start."""
     wanted = spark_environment()
     for name in set(os.environ) - set(wanted):
         del os.environ[name]

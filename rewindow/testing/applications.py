@@ -179,7 +179,6 @@ Made = tuple[dict[str, list[tuple[Any, ...]]], Any]
 def _run_tuples(
     unit: list[Node], rows: Mapping[PortHandle, ByWindow], how: _How, lost: Sequence[int]
 ) -> dict[str, Made]:
-    """Returns what a tuple operator, or the operators of a cycle, have made."""
     one = Pass.of(unit)
     names = dict(zip(one.members, unit, strict=True))
     inputs = {
@@ -229,7 +228,6 @@ def _as_tuple(row: Any, stream: str, names: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _projected(node: Node, port: str, rows: ByWindow) -> ByWindow:
-    """Returns tuples with the columns that a port declares."""
     schema = node.input_ports()[port].schema
     names = schema.names if schema is not None else []
     for of_window in rows.values():

@@ -127,7 +127,6 @@ class PassRun:
             )
 
     def _control_rows(self, place: Place, columns: Columns) -> pa.Table:
-        """Returns the tuples of a control port, with the columns as they travel."""
         rows = [
             (window, *_tuple(place[1], columns, row))
             for window, of_window in self._pending[place].items()
@@ -187,7 +186,6 @@ class PassRun:
         return pa.Table.from_batches(parts).take(pa.array(order)).combine_chunks().to_batches()[0]
 
     def _of_tag(self, columns: Columns, stretches: list[_Stretch], *, is_state: bool) -> pa.RecordBatch:
-        """Returns stretches of one tag with the columns of all tags."""
         rows = [row for one in stretches for row in one.rows]
         found = {}
         values = zip(*rows, strict=True)
@@ -248,8 +246,6 @@ class PassRun:
 
 
 class _Stretch(NamedTuple):
-    """Rows of one window and one tag."""
-
     window: int
     tag: int
     rows: list[tuple[Any, ...]]
@@ -261,7 +257,6 @@ def _array(values: Sequence[Any], kind: pa.DataType, sent: pa.DataType) -> pa.Ar
 
 
 def _check_types(port: str, columns: Columns, window: int, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Refuses tuples of a test with values that do not have the type of their column."""
     for values, column in zip(zip(*rows, strict=True), columns.schema, strict=False):
         to_array(values, column, f'input port "{port}", window {window},')
 

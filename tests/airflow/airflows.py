@@ -21,8 +21,6 @@ from tests.airflow.conftest import in_force
 
 @dataclass(frozen=True)
 class LiveAirflow:
-    """An Airflow that runs, and its administrator's token."""
-
     address: str
     token: str
 
@@ -40,13 +38,11 @@ class LiveAirflow:
         return {run["dag_run_id"]: run["state"] for run in answer["dag_runs"]}
 
     def until(self, condition: Callable[[], bool], what: str, seconds_max: float = 300) -> None:
-        """Waits until something is so."""
         assert wait_until(condition, seconds_max, every_seconds=0.5), f"waited {seconds_max} s until {what}"
 
 
 @contextmanager
 def live_airflow(config: Config, **variables: str) -> Iterator[LiveAirflow]:
-    """Starts an Airflow for a project, on a port of its own, and stops it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])

@@ -41,7 +41,6 @@ for folder in (str(ROOT / "plugins"), str(ROOT)):
 
 @pytest.fixture(scope="session")
 def airflow_database() -> None:
-    """An empty migrated database."""
     from airflow.utils.db import initdb
 
     initdb()
@@ -55,7 +54,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Config:
 
 @contextmanager
 def in_force(project: Config) -> Iterator[None]:
-    """Makes a project's settings those that are found without a path."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("REWINDOW_STATE", "REWINDOW_LEDGER"):
             patch.delenv(name, raising=False)
@@ -65,7 +63,6 @@ def in_force(project: Config) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def dags(airflow_database: None, project: Config) -> Mapping[str, Any]:
-    """The DAGs as they are parsed for this project."""
     from airflow.dag_processing.dagbag import DagBag
 
     with in_force(project):
@@ -78,13 +75,11 @@ def dags(airflow_database: None, project: Config) -> Mapping[str, Any]:
 
 @pytest.fixture(scope="session")
 def recorded(dags: Mapping[str, Any], project: Config) -> Config:
-    """The project with its stream recorded by the DAG."""
     with in_force(project):
         assert_success(dags["record_streams"].test(logical_date=FIRST_DAY))
     return project
 
 
 def assert_success(run: Any) -> None:
-    """A run succeeded; the message shows what became of its tasks."""
     states = {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
     assert run.state == "success", states

@@ -84,7 +84,6 @@ app.output("totals", app.add("totals", Totals(), clicks=clicks), key=["page"])
 
 
 def make_project(folder: Path, root: Path) -> Path:
-    """Writes settings, source and application into a folder, and returns the settings file."""
     end = FIRST_DAY + timedelta(days=DAYS)
     (folder / "applications").mkdir(parents=True)
     (folder / "applications" / "clicks_by_page.py").write_text(APPLICATION)

@@ -25,10 +25,9 @@ sys.exit({code})
 
 
 @pytest.mark.parametrize(("code", "exit_code", "said"), [("3", 3, ""), ("None", 0, ""), ("'why'", 1, "why\n")])
-def test_command_ends_what_waits_for_the_end_and_frees_nothing(
+def test_airflow_command_stops_threads_and_exit_handlers_and_keeps_the_exit_code(
     code: str, exit_code: int, said: str, tmp_path: Path
 ) -> None:
-    """Threads and exit handlers come to their end, lines are written, the exit code is Airflow's; memory is left."""
     (tmp_path / "airflow").mkdir()
     (tmp_path / "airflow" / "__init__.py").touch()
     (tmp_path / "airflow" / "__main__.py").write_text(STAND_IN.format(code=code))

@@ -25,7 +25,6 @@ HEAVY = ("pyspark", "great_expectations", "pandas", "deltalake", "pyarrow", "num
 
 @pytest.fixture(scope="module")
 def dags(airflow_database: None) -> Mapping[str, Any]:
-    """All DAGs of the folder."""
     from airflow.dag_processing.dagbag import DagBag
 
     bag = DagBag(dag_folder=str(ROOT / "dags"), collect_dags=True)
@@ -34,15 +33,13 @@ def dags(airflow_database: None) -> Mapping[str, Any]:
 
 
 def test_dags_folder_holds_exactly_the_documented_dags(dags: Mapping[str, Any]) -> None:
-    """The ids are those of the design, each file has the name of its DAG, and the table in README.md lists them all."""
     assert set(dags) == IDS
     assert {path.stem for path in (ROOT / "dags").glob("*.py")} == IDS
     listed = set(re.findall(r"^\| `?([a-z_]+)`? \|", (ROOT / "dags" / "README.md").read_text(), re.MULTILINE))
     assert listed >= IDS
 
 
-def test_every_dag_has_owner_retries_docs_and_tags(dags: Mapping[str, Any]) -> None:
-    """A DAG documents itself by its docstring, belongs to somebody, retries and never catches up unasked."""
+def test_every_dag_has_docs_owner_retries_tags_and_no_catchup(dags: Mapping[str, Any]) -> None:
     for dag in dags.values():
         assert len(dag.doc_md or "") > 100, dag.dag_id
         assert "rewindow" in dag.tags, dag.dag_id
@@ -53,7 +50,6 @@ def test_every_dag_has_owner_retries_docs_and_tags(dags: Mapping[str, Any]) -> N
 
 
 def test_every_task_id_is_a_verb_and_an_object(dags: Mapping[str, Any]) -> None:
-    """Task ids say what is done to what."""
     for dag in dags.values():
         for task in dag.tasks:
             verb, _, thing = task.task_id.rpartition(".")[2].partition("_")
@@ -62,7 +58,7 @@ def test_every_task_id_is_a_verb_and_an_object(dags: Mapping[str, Any]) -> None:
 
 
 def test_every_spark_task_waits_for_the_spark_pool(dags: Mapping[str, Any]) -> None:
-    """Spark jobs share one pool, so that two drivers do not fight for one machine."""
+    # One pool keeps two Spark drivers from competing for one machine.
     from rewindow_airflow.operators import RewindowSubmitOperator
 
     submits = [task for dag in dags.values() for task in dag.tasks if isinstance(task, RewindowSubmitOperator)]
@@ -70,8 +66,7 @@ def test_every_spark_task_waits_for_the_spark_pool(dags: Mapping[str, Any]) -> N
     assert {task.pool for task in submits} == {"spark"}
 
 
-def test_pool_of_default_args_counts() -> None:
-    """Who has a pool of another name says so once, for all tasks of a DAG, or for one of them."""
+def test_pool_may_be_set_in_default_args_or_on_one_task() -> None:
     from rewindow_airflow import plan_interval, publish, replay, scheduled_dag
 
     with scheduled_dag("pooled", default_args={"pool": "mine"}):
@@ -79,8 +74,7 @@ def test_pool_of_default_args_counts() -> None:
         assert [replay(plan).pool, publish(plan, pool="other").pool] == ["mine", "other"]
 
 
-def test_commands_of_the_docs_can_be_pasted(dags: Mapping[str, Any]) -> None:
-    """Each is one whole line that Airflow understands; those of the folder's page take the home of `rewindow up`."""
+def test_commands_in_the_docs_are_complete_airflow_commands(dags: Mapping[str, Any]) -> None:
     from airflow.cli.cli_parser import get_parser
 
     pages = [dag.doc_md or "" for dag in dags.values()] + [(ROOT / "dags" / "README.md").read_text()]
@@ -99,10 +93,9 @@ def test_commands_of_the_docs_can_be_pasted(dags: Mapping[str, Any]) -> None:
         ({}, "", None),
     ],
 )
-def test_record_streams_seals_to_the_end_of_its_interval(
+def test_record_streams_seals_silent_streams_to_the_end_of_its_data_interval(
     dags: Mapping[str, Any], context: dict[str, Any], rendered: str, bound: str | None
 ) -> None:
-    """A silent stream is sealed too, less its allowance; without an interval, or with a bound of its own, it is not."""
     from rewindow.config import StreamConfig
     from rewindow_airflow.attempts import sealing_bound
 
@@ -116,8 +109,8 @@ def test_record_streams_seals_to_the_end_of_its_interval(
     assert sealing_bound(config, "past", rendered) == sealing_bound(config, "fed", rendered) == []
 
 
-def test_replay_daily_runs_in_order_and_one_at_a_time(dags: Mapping[str, Any]) -> None:
-    """A day's first task waits for the run before; no task waits by `depends_on_past`, which would keep the slot."""
+def test_replay_daily_runs_in_order_without_holding_slots(dags: Mapping[str, Any]) -> None:
+    # A task that waits by `depends_on_past` would keep its slot.
     dag = dags["replay_daily"]
     plan = dag.get_task("plan_replay")
     assert dag.max_active_runs == 1
@@ -127,12 +120,10 @@ def test_replay_daily_runs_in_order_and_one_at_a_time(dags: Mapping[str, Any]) -
 
 
 def test_only_the_manual_dag_starts_unpaused(dags: Mapping[str, Any]) -> None:
-    """Nothing runs by itself until somebody says so."""
     assert {dag.dag_id for dag in dags.values() if dag.is_paused_upon_creation is False} == {"replay_windows"}
 
 
-def test_dags_survive_serialisation(dags: Mapping[str, Any]) -> None:
-    """The scheduler sees what was written: each DAG comes back with its tasks and their links."""
+def test_dags_survive_serialization_with_tasks_and_links(dags: Mapping[str, Any]) -> None:
     from airflow.serialization.serialized_objects import DagSerialization
 
     for dag in dags.values():
@@ -141,7 +132,7 @@ def test_dags_survive_serialisation(dags: Mapping[str, Any]) -> None:
 
 
 def test_parsing_imports_nothing_heavy() -> None:
-    """DAGs are parsed every few seconds: no Spark, no Great Expectations, no Delta, no data frames."""
+    # The scheduler parses the DAGs every few seconds.
     program = (
         "import runpy, sys, json\n"
         f"sys.path[:0] = [{str(ROOT / 'plugins')!r}, {str(ROOT)!r}]\n"

@@ -16,16 +16,14 @@ class Health(BaseHTTPRequestHandler):
     """An API of which only the health is asked."""
 
     def do_GET(self) -> None:
-        """Answers as Airflow does."""
         self.send_response(200 if self.path == "/execution/health" else 404)
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Is silent."""
+        pass
 
 
-def test_tasks_stay_in_the_queue_while_the_api_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given to a worker, each of them would fail; once the API answers, they go on, and an empty queue asks nobody."""
+def test_tasks_stay_queued_while_the_api_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[int] = []
     monkeypatch.setattr(LocalExecutor, "trigger_tasks", lambda self, slots: given.append(slots))
     with HTTPServer(("127.0.0.1", 0), Health) as server:

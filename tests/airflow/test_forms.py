@@ -33,24 +33,24 @@ def filled(**changes: Any) -> dict[str, Any]:
     return params.validate()
 
 
-def test_filled_form_is_accepted() -> None:
-    """What a person has to give is application, reason and range; the rest has defaults."""
+def test_form_with_application_reason_and_range_is_accepted() -> None:
     form = parse_form(filled(), drills=True)
     assert (form.mode, form.publish, form.from_time) == ("exactly_once", "approve", "2013-01-01T05:00:00Z")
     assert form.crash is None
     assert form.first is None
 
 
-def test_properties_are_given_a_line_each() -> None:
-    """O28: as `--set` takes them; spaces around them and empty lines count for nothing."""
+def test_properties_are_parsed_one_per_line_like_set_options() -> None:
+    # Rules: O28
     form = parse_form(filled(properties='half.least = 3\n\nhalf.keys=["a=b"]'), drills=True)
     assert form.properties == {"half.least": "3", "half.keys": '["a=b"]'}
     with pytest.raises(InputError, match='line "least 3" of the properties is not operator.property=value'):
         parse_form(filled(properties="least 3"), drills=True)
 
 
-def test_a_run_that_asks_for_other_properties_than_it_has_planned_is_refused() -> None:
-    """O28: those of its form; what rewindow.toml gave is no wish of the run."""
+def test_run_that_requests_other_properties_than_it_planned_is_rejected() -> None:
+    # Rules: O28
+    # Values from rewindow.toml do not count as requested by the run.
     given = [*given_as({"half.least": "3"}, FORM), *given_as({"half.keys": ["a"]}, FILE)]
     plan = cast(Plan, SimpleNamespace(replay_id="one", given=given))
     refuse_other_wishes(plan, {"properties": "half.least=3"})
@@ -78,14 +78,12 @@ def test_a_run_that_asks_for_other_properties_than_it_has_planned_is_refused() -
     ],
     ids=str,
 )
-def test_form_refuses_a_wrong_value_at_the_trigger(changes: dict[str, Any]) -> None:
-    """Types, choices, formats and limits are checked before a run exists."""
+def test_form_rejects_a_wrong_value_at_the_trigger(changes: dict[str, Any]) -> None:
     with pytest.raises(Exception, match=next(iter(changes))):
         filled(**changes)
 
 
-def test_form_without_a_reason_is_refused() -> None:
-    """A reason is kept with every replay, so it has to be given."""
+def test_form_rejects_a_missing_reason() -> None:
     with pytest.raises(Exception, match="reason"):
         ParamsDict(replay_params(["flight_delays"], "flight_delays")).validate()
 
@@ -104,21 +102,18 @@ def test_form_without_a_reason_is_refused() -> None:
         ({"group_size": 5}, 'parameter "group_size" is unknown'),
     ],
 )
-def test_plan_refuses_what_the_schema_cannot_say(changes: dict[str, Any], words: str) -> None:
-    """Half a range, two ranges and misspelt names are refused by the first task, in words."""
+def test_plan_rejects_half_ranges_two_ranges_and_misspelt_names(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         parse_form(filled(**changes), drills=True)
 
 
-def test_windows_may_be_given_in_place_of_times() -> None:
-    """The range may be closed window ids."""
+def test_form_accepts_window_ids_instead_of_times() -> None:
     windows = filled(range_as="windows", from_time=None, to_time=None, first_window=5, last_window=9)
     form = parse_form(windows, drills=True)
     assert (form.first, form.last) == (5, 9)
 
 
-def test_all_that_is_not_yet_published_may_be_asked_for_in_place_of_a_range() -> None:
-    """The form then has no other range; Airflow shows the choice in words."""
+def test_form_accepts_all_unpublished_windows_instead_of_a_range() -> None:
     form = parse_form(filled(range_as="unpublished", from_time=None, to_time=None), drills=True)
     assert (form.from_time, form.to_time, form.first, form.last) == (None, None, None, None)
     field = replay_params(["a"])["range_as"].dump()
@@ -127,13 +122,11 @@ def test_all_that_is_not_yet_published_may_be_asked_for_in_place_of_a_range() ->
         filled(range_as="published")
 
 
-def test_daily_parameters_have_defaults_for_a_schedule() -> None:
-    """A scheduled run needs no form."""
+def test_daily_parameters_have_defaults_for_a_scheduled_run() -> None:
     ParamsDict(daily_params(["flight_delays"])).validate()
 
 
-def test_form_offers_every_application_that_can_be_replayed(project: Config) -> None:
-    """Own applications come first; then the heartbeat of each stream."""
+def test_form_lists_own_applications_first_then_the_heartbeat_of_each_stream(project: Config) -> None:
     from rewindow.loading.catalog import application_names
 
     assert applications(project) == ["clicks_by_page", "heartbeat_clicks"]
@@ -142,8 +135,8 @@ def test_form_offers_every_application_that_can_be_replayed(project: Config) -> 
     assert sorted(applications(settings)) == application_names(settings)
 
 
-def test_crash_point_is_a_field_only_where_drills_are_allowed() -> None:
-    """In production nobody kills a job by a form; Airflow takes any key, so the first task refuses it."""
+def test_crash_point_is_a_form_field_only_where_drills_are_allowed() -> None:
+    # Airflow accepts any key, so the first task rejects the parameter.
     assert "crash" not in replay_params(["a"])
     values = filled(crash="after_outputs:1@1")
     assert parse_form(values, drills=True).crash == "after_outputs:1@1"
@@ -152,8 +145,7 @@ def test_crash_point_is_a_field_only_where_drills_are_allowed() -> None:
     assert not Config().airflow.drills
 
 
-def test_application_has_a_default_only_while_there_is_one(tmp_path: Path) -> None:
-    """A second file takes the default away, whatever its name; a setting puts it back, and must name one there is."""
+def test_application_has_a_default_only_while_one_exists_or_the_setting_names_one(tmp_path: Path) -> None:
     (tmp_path / "applications").mkdir()
     config = Config(applications=[tmp_path / "applications"])
     assert default_application(config) is None
@@ -166,8 +158,7 @@ def test_application_has_a_default_only_while_there_is_one(tmp_path: Path) -> No
         default_application(config.model_copy(update={"airflow": AirflowConfig(application="gone")}))
 
 
-def test_form_without_a_default_asks_for_the_application() -> None:
-    """With two applications a person has to choose; a scheduled run has none, which its plan refuses."""
+def test_form_without_a_default_requires_the_application() -> None:
     names = ["a_new_one", "mine"]
     with pytest.raises(Exception, match="application"):
         ParamsDict(replay_params(names) | {"reason": Param("long enough", type="string")}).validate()

@@ -43,8 +43,6 @@ def leave(code, **facts):
 
 
 class Store(dict[str, Any]):
-    """A task state store that remembers."""
-
     def set(self, key: str, value: Any) -> None:
         self[key] = value
 
@@ -82,10 +80,9 @@ ENDINGS = [
 
 
 @pytest.mark.parametrize(("program", "kind", "words"), ENDINGS, ids=[ending[0] for ending in ENDINGS])
-def test_exit_code_decides_between_failing_for_good_and_trying_again(
+def test_exit_code_decides_between_permanent_failure_and_retry(
     job: Any, program: str, kind: type[Exception], words: str
 ) -> None:
-    """A job's exit code becomes a failure with or without retry, and the message says how it ended."""
     operator, context = job(program)
     with pytest.raises(AirflowException) as caught:
         operator.execute(context)
@@ -93,11 +90,9 @@ def test_exit_code_decides_between_failing_for_good_and_trying_again(
     assert words in str(caught.value)
 
 
-def test_range_that_another_replay_holds_is_waited_for_without_using_up_a_try(
+def test_range_held_by_another_replay_is_awaited_without_using_up_a_try(
     job: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A minute at a time, for a day; then the task fails, and says who holds it."""
-
     def begin(*arguments: object) -> None:
         raise OverlapError("windows [1, 2] are held by replay r-1")
 
@@ -109,8 +104,7 @@ def test_range_that_another_replay_holds_is_waited_for_without_using_up_a_try(
         operator.execute(context | {"task_reschedule_count": 1440})
 
 
-def test_message_ends_with_what_a_retry_does(job: Any) -> None:
-    """The last line says that a retry or a clear resumes the same replay, and how far it has come."""
+def test_failure_message_ends_with_progress_and_the_effect_of_a_retry(job: Any) -> None:
     operator, context = job("tell(12, 2); leave(75, retryable=True)")
     with pytest.raises(AirflowException) as caught:
         operator.execute(context)
@@ -119,8 +113,7 @@ def test_message_ends_with_what_a_retry_does(job: Any) -> None:
     assert "said so" in str(caught.value)
 
 
-def test_done_job_returns_its_facts_and_keeps_its_progress(job: Any) -> None:
-    """The outcome's facts are the task's result; the last progress is in the task state store."""
+def test_finished_job_returns_its_outcome_and_stores_its_last_progress(job: Any) -> None:
     operator, context = job("tell(11, 1); tell(14, 4); leave(0, windows=4)")
     answer = operator.execute(context)
     assert (answer["epoch"], answer["windows"], answer["exit_code"]) == (4, 4, 0)
@@ -129,8 +122,10 @@ def test_done_job_returns_its_facts_and_keeps_its_progress(job: Any) -> None:
 
 
 @pytest.mark.parametrize("expected", [[], ["expected: restores the state after window 12 and goes on with window 13"]])
-def test_log_foretells_how_a_recovery_goes_on(job: Any, monkeypatch: pytest.MonkeyPatch, expected: list[str]) -> None:
-    """R8: it stands in the task's log before what the job tells, and nothing does where nothing is recovered."""
+def test_task_log_describes_a_recovery_before_the_job_output(
+    job: Any, monkeypatch: pytest.MonkeyPatch, expected: list[str]
+) -> None:
+    # Rules: R8
     operator, context = job("tell(14, 4); leave(0)")
     begin: Callable[..., Any] = attempts.BEGINNINGS["replay"]  # The fixture's, which asks for nothing.
     submission = replace(begin(), expected="".join(expected))
@@ -143,7 +138,6 @@ def test_log_foretells_how_a_recovery_goes_on(job: Any, monkeypatch: pytest.Monk
 
 
 def test_recording_that_seals_nothing_emits_no_asset(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for a stream's asset is not started when the stream has not grown."""
     operator, context = job("leave(0, windows_sealed=0)")
     monkeypatch.setitem(attempts.BEGINNINGS, "record", attempts.BEGINNINGS["replay"])
     operator.job, operator.replay, operator.arguments = "record", "", {"stream": "clicks"}
@@ -151,10 +145,7 @@ def test_recording_that_seals_nothing_emits_no_asset(job: Any, monkeypatch: pyte
         operator.execute(context)
 
 
-def test_recording_that_is_tried_again_emits_the_asset_that_the_try_before_owes(
-    job: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A try that sealed windows and died emitted nothing; the next one finds nothing to seal and emits for it."""
+def test_recording_retry_emits_the_asset_that_the_failed_try_did_not(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     operator, context = job("leave(0, windows_sealed=0)")
     monkeypatch.setitem(attempts.BEGINNINGS, "record", attempts.BEGINNINGS["replay"])
     operator.job, operator.replay, operator.arguments = "record", "", {"stream": "clicks"}
@@ -162,18 +153,18 @@ def test_recording_that_is_tried_again_emits_the_asset_that_the_try_before_owes(
     assert operator.execute(context)["windows_sealed"] == 0
 
 
-def test_job_that_ends_without_an_outcome_is_tried_again(job: Any) -> None:
-    """Exit code 0 alone proves nothing: the outcome file is missing, so the job was cut off."""
+def test_job_that_ends_without_an_outcome_file_is_retried(job: Any) -> None:
+    # Exit code 0 alone does not prove that the job finished.
     operator, context = job("sys.exit(0)")
     with pytest.raises(AirflowException) as caught:
         operator.execute(context)
     assert not isinstance(caught.value, AirflowFailException)
 
 
-def test_job_that_a_newer_attempt_has_ended_is_not_tried_again(
+def test_job_superseded_by_a_newer_attempt_is_not_retried(
     job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two who launch the same replay must not end each other for ever: the older one gives way."""
+    # With a retry, two launchers of one replay would end each other forever.
     monkeypatch.setenv("REWINDOW_STATE", str(tmp_path / "state"))
     ledger = Ledger.open(Config.load().ledger_url)
     ledger.replays.create("r", "clicks_by_page", 1, 4, "exactly_once", {}, "code")
@@ -185,8 +176,7 @@ def test_job_that_a_newer_attempt_has_ended_is_not_tried_again(
         operator.execute(context)
 
 
-def test_job_sees_nothing_of_airflows(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An application's code gets no variable of Airflow, wherever that keeps its secrets; it gets all others."""
+def test_job_environment_excludes_airflow_variables(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AIRFLOW__CELERY__RESULT_BACKEND", "AIRFLOW__SENTRY__SENTRY_DSN", "AIRFLOW_VAR_TOKEN", "_AIRFLOW_X"):
         monkeypatch.setenv(name, "hidden")
     monkeypatch.setenv("PGPASSFILE", "seen")
@@ -194,8 +184,7 @@ def test_job_sees_nothing_of_airflows(job: Any, monkeypatch: pytest.MonkeyPatch)
     assert operator.execute(context)["seen"] == ["PGPASSFILE"]
 
 
-def test_last_lines_of_a_failed_job_are_shown(job: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """What the job printed last stands in the log, from the exception on."""
+def test_task_log_shows_the_last_lines_of_a_failed_job(job: Any, caplog: pytest.LogCaptureFixture) -> None:
     operator, context = job("print('a line before'); raise ValueError('window 12 is odd')")
     with pytest.raises(AirflowException):
         operator.execute(context)
@@ -203,14 +192,12 @@ def test_last_lines_of_a_failed_job_are_shown(job: Any, caplog: pytest.LogCaptur
     assert operator._last_lines[-1] == "ValueError: window 12 is odd"
 
 
-def test_undecodable_output_does_not_end_the_job(job: Any) -> None:
-    """A byte that is no UTF-8 in the output is replaced."""
+def test_undecodable_job_output_is_replaced(job: Any) -> None:
     operator, context = job("os.write(1, b'caf\\xe9\\n'); leave(0)")
     assert operator.execute(context)["exit_code"] == 0
 
 
-def test_kill_ends_the_whole_process_group(job: Any, tmp_path: Path) -> None:
-    """on_kill leaves neither job nor child, even when they ignore SIGTERM; the task goes on later in the same try."""
+def test_kill_ends_the_whole_process_group_even_when_it_ignores_sigterm(job: Any, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     operator, context = job(
         f"""
@@ -231,8 +218,7 @@ def test_kill_ends_the_whole_process_group(job: Any, tmp_path: Path) -> None:
     assert wait_until(lambda: not any(started_at(int(pid)) for pid in pids.read_text().split()), 10)
 
 
-def test_task_that_is_told_to_end_before_its_job_has_begun_ends_it(job: Any) -> None:
-    """Airflow's signal may come between the plan of an attempt and its process; then no job goes on alone."""
+def test_task_that_is_ended_before_its_job_has_started_ends_the_job(job: Any) -> None:
     operator, context = job("time.sleep(600)")
     operator.on_kill()
     with pytest.raises(AirflowRescheduleException):
@@ -240,7 +226,6 @@ def test_task_that_is_told_to_end_before_its_job_has_begun_ends_it(job: Any) -> 
 
 
 def test_job_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
-    """A task process that is killed outright takes its job along."""
     program = f"""
         import os, sys
         sys.path[:0] = {[path for path in sys.path if path]!r}
@@ -266,10 +251,9 @@ def test_job_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_error_before_the_submit_decides_by_its_own_mark(
+def test_launcher_error_before_the_submit_is_retried_only_when_retryable(
     job: Any, monkeypatch: pytest.MonkeyPatch, error: RewindowError, retried: bool
 ) -> None:
-    """What the launcher refuses is retried only when the error says that waiting helps."""
     operator, context = job("leave(0)")
 
     def refuse(*arguments: Any) -> Submission:
@@ -282,8 +266,7 @@ def test_error_before_the_submit_decides_by_its_own_mark(
     assert str(error) in str(caught.value)
 
 
-def test_replay_whose_windows_are_all_committed_submits_nothing(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clear of a finished replay succeeds without a Spark job."""
+def test_replay_with_all_windows_committed_submits_no_job(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     operator, context = job("leave(65)")
     monkeypatch.setitem(attempts.BEGINNINGS, "replay", lambda *arguments: None)
     assert "already" in operator.execute(context)["message"]
@@ -292,19 +275,17 @@ def test_replay_whose_windows_are_all_committed_submits_nothing(job: Any, monkey
 @pytest.mark.parametrize(
     ("try_number", "max_tries", "cleared"), [(1, 20, True), (2, 20, False), (4, 23, True), (5, 23, False)]
 )
-def test_first_try_after_a_clear_is_told_from_a_retry(try_number: int, max_tries: int, cleared: bool) -> None:
-    """Only a person's clear asks for another attempt beyond the allowed number."""
+def test_first_try_after_a_clear_is_distinguished_from_a_retry(try_number: int, max_tries: int, cleared: bool) -> None:
+    # Only a clear by a person allows another attempt beyond the limit.
     assert was_cleared(SimpleNamespace(try_number=try_number, max_tries=max_tries), 20) is cleared
 
 
 def test_signal_is_retryable_and_bad_input_never_is() -> None:
-    """Exit codes decide; an outcome file cannot make bad input worth a retry."""
     assert is_retryable(-9, True)
     assert not is_retryable(2, True)
 
 
-def test_connection_replaces_the_master_of_the_settings() -> None:
-    """In a user's own Airflow the connection says where Spark is; deploy mode cluster is refused."""
+def test_spark_connection_replaces_the_master_of_the_settings() -> None:
     from airflow.sdk import Connection
 
     from rewindow.config import Config

@@ -21,8 +21,6 @@ STEPS_MAX = 4000
 
 @dataclass(eq=False)
 class Day:
-    """A run: what Airflow knows of it, and how far its task is."""
-
     run_id: str
     logical_date: datetime
     run_after: int
@@ -45,18 +43,15 @@ class Scheduler:
     done: list[str] = field(default_factory=list)
 
     def previous(self, dag_id: str, date: datetime, state: str | None = None) -> Day | None:
-        """Returns the latest run before a date, of a state if one is named."""
         earlier = [day for day in self.days if day.logical_date < date and state in (None, day.state.value)]
         return max(earlier, key=lambda day: day.logical_date, default=None)
 
     def clear(self, day: Day) -> None:
-        """Queues a run that has ended again."""
         if day.state in (DagRunState.SUCCESS, DagRunState.FAILED):
             day.state, day.step, day.trigger = DagRunState.QUEUED, "begin", None
             day.clear_number += 1
 
     def add(self) -> None:
-        """Adds the run of the next day."""
         self.days.append(Day(f"{len(self.days):02}", START + timedelta(days=len(self.days)), len(self.days)))
 
     def start(self) -> bool:
@@ -68,7 +63,6 @@ class Scheduler:
         return True
 
     def advance(self, day: Day) -> bool:
-        """Lets the task of a run do its next step."""
         if day.state != "running":
             return False
         if day.step == "ends":
@@ -109,16 +103,13 @@ class Instance(SimpleNamespace):
         super().__init__(scheduler=scheduler, day=day)
 
     def xcom_push(self, key: str, value: Any) -> None:
-        """Keeps a value with the run."""
         self.day.made_way = value
 
     def xcom_pull(self, task_ids: str, run_id: str, key: str) -> Any:
-        """Returns the value that another run has kept."""
         return next(day.made_way for day in self.scheduler.days if day.run_id == run_id)
 
 
 def make(monkeypatch: pytest.MonkeyPatch, days: int, slots: int) -> Scheduler:
-    """Returns a scheduler that answers the module's questions."""
     scheduler = Scheduler([], slots)
     for _ in range(days):
         scheduler.add()
@@ -151,11 +142,10 @@ def run_to_the_end(scheduler: Scheduler, number: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("SEEDS", "100"))))
-def test_days_are_done_in_order_whatever_is_cleared_when(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With 1 to 5 slots, and days that fail, are cleared, come late or are marked as success, in any interleaving.
-
-    Where somebody marks a run that others have made way for, the next run that is scheduled starts those again.
-    """
+def test_days_run_in_order_under_any_interleaving_of_failures_and_clears(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A run that yielded to a run marked as success by hand is restarted by the next scheduled run.
     number = random.Random(seed)
     scheduler = make(monkeypatch, number.randint(2, 24), number.randint(1, 5))
     late = number.choice(scheduler.days)
@@ -183,8 +173,7 @@ def test_days_are_done_in_order_whatever_is_cleared_when(seed: int, monkeypatch:
     run_to_the_end(scheduler, number)
 
 
-def test_twenty_later_days_follow_a_day_that_was_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One slot, a first day that fails, twenty that wait: cleared once, it is done, and they follow in order."""
+def test_twenty_later_days_follow_a_cleared_day_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     number = random.Random(1)
     scheduler = make(monkeypatch, 21, 1)
     scheduler.failing = {"00"}
@@ -199,8 +188,7 @@ def test_twenty_later_days_follow_a_day_that_was_cleared(monkeypatch: pytest.Mon
     assert scheduler.done == [day.run_id for day in scheduler.days]
 
 
-def test_next_run_starts_again_what_made_way_for_a_run_that_never_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run made way for one that was then marked as success by hand: the next day's run starts it, and follows it."""
+def test_next_run_restarts_a_run_that_yielded_to_one_marked_as_success(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler = make(monkeypatch, 2, 1)
     first, second = scheduler.days
     first.state = DagRunState.FAILED

@@ -53,7 +53,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(airflow_database: None, results: Path) -> Iterator[Any]:
-    """Airflow's API server with the plugin, in process."""
     from airflow.api_fastapi.app import create_app
     from fastapi.testclient import TestClient
 
@@ -64,7 +63,6 @@ def client(airflow_database: None, results: Path) -> Iterator[Any]:
 
 
 def token(role: str) -> dict[str, str]:
-    """Returns the header of a logged-in user of a role."""
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 
@@ -81,8 +79,7 @@ ROUTES = [
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_page_refuses_anonymous(client: Any, route: str) -> None:
-    """Every route of the plugin asks for Airflow's login, also where there is no file."""
+def test_every_page_route_rejects_anonymous_requests(client: Any, route: str) -> None:
     assert client.get(route, follow_redirects=False).status_code == 401
 
 
@@ -90,8 +87,7 @@ def test_page_refuses_anonymous(client: Any, route: str) -> None:
     ("page", "words"),
     [("report", "Window report of delays"), ("docs", "ranks.html"), ("certificate", "<h1>equal</h1>")],
 )
-def test_page_of_a_replay_is_shown_to_a_viewer(client: Any, page: str, words: str) -> None:
-    """Who may read DAGs may read a replay's pages; a single one is shown, several are listed."""
+def test_viewer_reads_the_pages_of_a_replay(client: Any, page: str, words: str) -> None:
     answer = client.get(f"/rewindow/replays/r-1/{page}", headers=token("VIEWER"))
     assert answer.status_code == 200
     assert words in answer.text
@@ -99,8 +95,7 @@ def test_page_of_a_replay_is_shown_to_a_viewer(client: Any, page: str, words: st
     assert "connect-src 'none'" in answer.headers["content-security-policy"]
 
 
-def test_time_of_a_stream_is_drawn_for_a_viewer(client: Any, results: Path) -> None:
-    """As its tables are when it is asked for; a stream that is not recorded, or that is none, has no page."""
+def test_viewer_sees_the_page_over_time_of_a_recorded_stream(client: Any, results: Path) -> None:
     recorded(results.parent, STEADY)
     answer = client.get("/rewindow/streams/s/time", headers=token("VIEWER"))
     assert (answer.status_code, "Time of s" in answer.text) == (200, True)
@@ -109,10 +104,9 @@ def test_time_of_a_stream_is_drawn_for_a_viewer(client: Any, results: Path) -> N
         assert client.get(f"/rewindow/streams/{name}/time", headers=token("VIEWER")).status_code == 404
 
 
-def test_page_of_a_stream_follows_the_rights_on_the_dag_that_reports_on_streams(
+def test_page_of_a_stream_requires_read_access_to_fill_heartbeat_gaps(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who may not read fill_heartbeat_gaps is refused, also for a stream that does not exist."""
     from airflow.api_fastapi.app import get_auth_manager
 
     asked: list[str] = []
@@ -126,8 +120,7 @@ def test_page_of_a_stream_follows_the_rights_on_the_dag_that_reports_on_streams(
     assert asked == ["fill_heartbeat_gaps"]
 
 
-def test_only_our_own_script_runs_in_a_page(client: Any, results: Path) -> None:
-    """The one script of a replay's page is allowed by its digest; what its data might smuggle in is not."""
+def test_page_allows_only_its_own_script(client: Any, results: Path) -> None:
     path = results / "quality" / "replays" / "r-1" / "drawn.html"
     path.write_text(render_page(stories.page(stories.killed())))
     answer = client.get("/rewindow/files/quality/replays/r-1/drawn.html", headers=token("VIEWER"))
@@ -139,8 +132,7 @@ def test_only_our_own_script_runs_in_a_page(client: Any, results: Path) -> None:
     assert policy["script-src"] == f"'sha256-{digests[0]}'"
 
 
-def test_addresses_hold_below_the_path_of_the_base_url(client: Any) -> None:
-    """Behind https://host/airflow every link and redirect stays below /airflow."""
+def test_links_stay_below_the_path_of_the_base_url(client: Any) -> None:
     program = f"""
 import sys
 sys.path[:0] = {[path for path in sys.path if path]!r}
@@ -167,8 +159,7 @@ with TestClient(create_app(apps="core")) as client:
     ], ended.stderr
 
 
-def test_window_report_shows_every_window_page_by_page(client: Any) -> None:
-    """450 windows are three pages; what the data holds is text, never markup."""
+def test_window_report_lists_every_window_across_pages(client: Any) -> None:
     seen = []
     for page in (1, 2, 3):
         text = client.get(f"/rewindow/replays/r-1/report?output=ranks&page={page}", headers=token("VIEWER")).text
@@ -178,16 +169,14 @@ def test_window_report_shows_every_window_page_by_page(client: Any) -> None:
     assert seen == [str(window) for window in range(450)]
 
 
-def test_page_of_an_unknown_replay_says_so(client: Any, results: Path) -> None:
-    """The page is drawn from the ledger when it is asked for; where there is none, none is made."""
+def test_page_of_an_unknown_replay_is_not_found_and_creates_no_ledger(client: Any, results: Path) -> None:
     answer = client.get("/rewindow/replays/r-2/page", headers=token("VIEWER"))
     assert answer.status_code == 404
     assert "is not there" in answer.text
     assert not list(results.parent.glob("ledger*"))
 
 
-def test_missing_page_says_who_writes_it(client: Any) -> None:
-    """A replay that was not checked yet has a page that says what to do, not a bare 404."""
+def test_missing_page_names_the_command_that_writes_it(client: Any) -> None:
     answer = client.get("/rewindow/replays/r-2/report", headers=token("VIEWER"))
     assert answer.status_code == 404
     assert "check_windows" in answer.text
@@ -205,32 +194,27 @@ def test_missing_page_says_who_writes_it(client: Any) -> None:
         "a%00b",
     ],
 )
-def test_path_does_not_lead_out_of_the_results(client: Any, path: str) -> None:
-    """Neither dots nor encoded slashes nor links reach another file."""
+def test_path_cannot_leave_the_results_folder(client: Any, path: str) -> None:
     answer = client.get(f"/rewindow/files/{path}", headers=token("ADMIN"))
     assert answer.status_code in (400, 404)
     assert "secret" not in answer.text.replace("secret.txt", "")
 
 
 @pytest.mark.parametrize("replay", ["%3Cscript%3E", "a%2fb", "a b"])
-def test_replay_id_with_other_characters_is_refused(client: Any, replay: str) -> None:
-    """A replay id is letters, digits, dots, dashes and underscores."""
+def test_replay_id_with_other_characters_is_rejected(client: Any, replay: str) -> None:
     assert client.get(f"/rewindow/replays/{replay}/report", headers=token("VIEWER")).status_code == 404
 
 
-def test_plugin_documents_nothing_to_strangers(client: Any) -> None:
-    """The application has no schema page."""
+def test_plugin_has_no_schema_page(client: Any) -> None:
     assert client.get("/rewindow/openapi.json").status_code in (401, 404)
 
 
-def test_inside_finds_only_files(results: Path) -> None:
-    """A folder is no page."""
+def test_inside_returns_only_files(results: Path) -> None:
     assert inside(results.resolve(), "quality") is None
     assert inside(results.resolve(), "quality/replays/r-1/delays.html") is not None
 
 
-def test_links_lead_to_the_replay_of_the_task() -> None:
-    """A task's buttons name the replay that it works on; a task without one, such as record, has none."""
+def test_links_of_a_task_name_its_replay() -> None:
     operator = RewindowSubmitOperator(task_id="replay_windows", job="replay", replay="r-2")
     found = [link.get_link(operator, ti_key=KEY) for link in REPLAY_LINKS]
     assert found == [f"/rewindow/replays/r-2/{page}" for page in PAGES]
@@ -287,8 +271,7 @@ TOLD = (
 
 
 @pytest.mark.parametrize("route", [*TOLD, "files/certificates/r-5--r-6-0123abcd.html"])
-def test_pages_follow_the_rights_on_the_dag_that_made_the_replay(client: Any, of_a_team: Config, route: str) -> None:
-    """Who may not read a team's DAG reads nothing of its replays, nor a certificate that names one; others do."""
+def test_pages_of_a_replay_follow_the_rights_on_its_dag(client: Any, of_a_team: Config, route: str) -> None:
     path = f"/rewindow/{route.format('r-5')}"
     assert client.get(path, headers=token("VIEWER"), follow_redirects=False).status_code == 403
     assert client.get(path, headers=token("ADMIN"), follow_redirects=False).status_code != 403
@@ -299,15 +282,15 @@ def test_pages_follow_the_rights_on_the_dag_that_made_the_replay(client: Any, of
 
 
 @pytest.mark.parametrize("path", ["quality/findings/_delta_log/0.json", "certificates/x.html", "pages/../a", "x.html"])
-def test_file_that_is_no_page_is_not_served(client: Any, results: Path, path: str) -> None:
-    """What nobody can be named for is read by nobody: tables, drafts, files that somebody put there."""
+def test_file_that_is_not_a_page_is_not_served(client: Any, results: Path, path: str) -> None:
     (results / "x.html").write_text("x")
     (results / "certificates" / "x.html").write_text("x")
     assert client.get(f"/rewindow/files/{path}", headers=token("ADMIN")).status_code == 404
 
 
-def test_reading_writes_nothing(client: Any, of_a_team: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every page of a replay is asked for, and drawn where there is one; state folder and ledger are as they were."""
+def test_pages_leave_state_folder_and_ledger_unchanged(
+    client: Any, of_a_team: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(replay_page, "read_layers", lambda config, plan, measures: ())
     replays.undisturbed(of_a_team)
     before = content_of(of_a_team.state)

@@ -71,20 +71,17 @@ def context(run_id: str, days: int = 0, **conf: Any) -> dict[str, Any]:
 
 
 def plan(found: dict[str, Any]) -> RewindowPlanOperator:
-    """Returns the operator that has planned in a context."""
     operator = RewindowPlanOperator(task_id="plan_replay", request_of=replay_requests.interval_request)
     assert operator.execute(found)["replay_id"] == operator.replay
     return operator
 
 
-def test_run_goes_on_with_its_replay_while_that_is_open() -> None:
-    """A retry or a clear of the plan finds the same replay."""
+def test_run_continues_its_open_replay() -> None:
     first, again = plan(context("open")), plan(context("open"))
     assert first.replay == again.replay == run_name(DAG, "open").replay_id("2026-03-01")
 
 
 def test_run_plans_a_new_replay_once_its_last_one_is_closed(settings: Config) -> None:
-    """An abandoned replay is followed by a second and a third one of the same run, and the links follow."""
     ledger, first = Ledger.open(settings.ledger_url), run_name(DAG, "closed").replay_id("2026-03-01")
     for replay_id in (first, f"{first}-2", f"{first}-3"):
         operator = plan(context("closed"))
@@ -93,8 +90,7 @@ def test_run_plans_a_new_replay_once_its_last_one_is_closed(settings: Config) ->
         ledger.replays.abandon(replay_id)
 
 
-def test_open_replay_of_another_mode_is_refused_with_the_way_out(settings: Config) -> None:
-    """What the run is told now must not contradict what it planned; the hint leads to a new replay."""
+def test_open_replay_of_another_mode_is_rejected_with_a_hint(settings: Config) -> None:
     replay = plan(context("modes")).replay
     with pytest.raises(AirflowFailException, match=f"rewindow abandon {replay}"):
         plan(context("modes", mode="at_least_once"))
@@ -102,8 +98,9 @@ def test_open_replay_of_another_mode_is_refused_with_the_way_out(settings: Confi
     assert plan(context("modes", mode="at_least_once")).replay == f"{replay}-2"
 
 
-def test_open_replay_of_other_code_is_refused_with_the_way_out(settings: Config) -> None:
-    """A clear after a fix must not judge, and let somebody approve, what the old code made (W65)."""
+def test_open_replay_of_other_code_is_rejected_with_a_hint(settings: Config) -> None:
+    # Rules: W65
+    # A clear after a fix must not publish what the old code computed.
     replay = plan(context("fixed")).replay
     module = settings.applications[0] / "clicks_by_page.py"
     module.write_text(module.read_text() + "\n# mended\n")
@@ -113,9 +110,7 @@ def test_open_replay_of_other_code_is_refused_with_the_way_out(settings: Config)
     assert plan(context("fixed")).replay == f"{replay}-2"
 
 
-def test_filling_goes_on_with_its_open_replay_after_more_was_recorded(settings: Config) -> None:
-    """The range to fill grows with the stream; planned again, an open replay keeps the one that it has."""
-
+def test_filling_keeps_the_range_of_its_open_replay_after_more_was_recorded(settings: Config) -> None:
     def plan_filling() -> dict[str, Any]:
         request = partial(replay_requests.gap_request, "clicks")
         return RewindowPlanOperator(task_id="plan_filling", request_of=request, part="clicks").execute(context("grown"))
@@ -131,17 +126,15 @@ def test_filling_goes_on_with_its_open_replay_after_more_was_recorded(settings: 
     assert plan_filling()["last"] == before["last"] + 1
 
 
-def test_a_stream_with_methods_is_filled_by_them(settings: Config) -> None:
-    """Else with timers; with neither there is nothing to ask for."""
+def test_stream_with_methods_is_filled_by_them_and_otherwise_with_timers(settings: Config) -> None:
     for fill, application in ((FillConfig(columns={"page": "forward"}), "filled_clicks"), (None, "heartbeat_clicks")):
         stream = settings.stream("clicks").model_copy(update={"fill": fill})
         config = settings.model_copy(update={"streams": {"clicks": stream}})
         assert replay_requests.gap_request("clicks", config, context("methods")).application == application
 
 
-def test_initial_state_of_a_backfill_counts_only_where_no_state_was_published_before(settings: Config) -> None:
-    """Airflow gives the flag to every day; a day after a published one goes on from there, whatever the code."""
-
+def test_initial_state_of_a_backfill_applies_only_where_no_earlier_state_was_published(settings: Config) -> None:
+    # Airflow passes the flag to every day of a backfill.
     def start_of(day: int) -> str:
         replay = plan(context(f"initial {day}", day, initial_state=True)).replay
         return Ledger.open(settings.ledger_url).replays.get(replay).read_plan().start.source
@@ -156,10 +149,7 @@ def test_initial_state_of_a_backfill_counts_only_where_no_state_was_published_be
 
 
 @pytest.mark.parametrize("application", [None, "heartbeat_clicks"])
-def test_day_that_is_not_recorded_is_waited_for_without_using_up_tries(
-    application: str | None, settings: Config
-) -> None:
-    """The plan looks again after a while, for up to a day; then it fails, and says for what it has waited."""
+def test_day_that_is_not_recorded_is_awaited_without_using_up_tries(application: str | None, settings: Config) -> None:
     shutil.rmtree(settings.windows_table("clicks"))
     shutil.rmtree(settings.stream_table("clicks"))
     found = context("early") if application is None else context("early", application=application)
@@ -171,8 +161,7 @@ def test_day_that_is_not_recorded_is_waited_for_without_using_up_tries(
         plan(found | {"task_reschedule_count": WAITS_MAX})
 
 
-def test_day_that_is_not_sealed_to_its_end_is_waited_for(settings: Config) -> None:
-    """While more may be recorded, the rest of the day may still come."""
+def test_day_that_is_not_sealed_to_its_end_is_awaited(settings: Config) -> None:
     assert settings.file is not None
     text = settings.file.read_text()
     settings.file.write_text("\n".join(line for line in text.splitlines() if not line.startswith("sealed_to")))
@@ -181,15 +170,15 @@ def test_day_that_is_not_sealed_to_its_end_is_waited_for(settings: Config) -> No
 
 
 def form(**changes: Any) -> dict[str, Any]:
-    """Returns what Airflow tells the task of a filled-in form."""
     params = {name: param.value for name, param in replay_params(["clicks_by_page"]).items()}
     filled = {"application": "clicks_by_page", "reason": "natural range", **changes}
     return {"dag_run": SimpleNamespace(dag_id="replay_windows", run_id="form", conf={}), "params": params | filled}
 
 
 @pytest.mark.parametrize("range_as", ["times", "windows", "interval"])
-def test_first_day_may_begin_before_the_data(range_as: str, settings: Config, caplog: pytest.LogCaptureFixture) -> None:
-    """Data begin at 10:00: the whole day, as an interval or in the form, is its recorded part, and the log says so."""
+def test_first_day_is_limited_to_its_recorded_part(
+    range_as: str, settings: Config, caplog: pytest.LogCaptureFixture
+) -> None:
     first = int(FIRST_DAY.timestamp()) // 3600
     Table.open(settings.windows_table("clicks")).delta.delete(f"window_id < {first + 10}")
     if range_as == "interval":
@@ -204,8 +193,7 @@ def test_first_day_may_begin_before_the_data(range_as: str, settings: Config, ca
     assert "2026-03-01T10:00:00Z to" in caplog.text
 
 
-def test_form_that_allows_missing_windows_leaves_none_out(settings: Config) -> None:
-    """Who asks for missing windows gets them recorded as missing; a range behind the end is the plan's to refuse."""
+def test_form_that_allows_missing_windows_replays_them_as_missing(settings: Config) -> None:
     first = int(FIRST_DAY.timestamp()) // 3600
     wanted = form(range_as="windows", first_window=first - 5, last_window=first + 5, allow_missing=True)
     assert replay_requests.form_request(settings, wanted).first == first - 5
@@ -213,8 +201,7 @@ def test_form_that_allows_missing_windows_leaves_none_out(settings: Config) -> N
     assert replay_requests.form_request(settings, wanted).first == first + 1000
 
 
-def test_report_of_gaps_says_what_it_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred rows of many more are no whole list."""
+def test_report_of_gaps_states_how_many_rows_it_omits(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     log = SimpleNamespace(info=lambda text, *values: lines.append(text % values), warning=lambda *_, **__: None)
     monkeypatch.setattr(steps, "_SHOWN_ROWS", 0)
@@ -224,10 +211,9 @@ def test_report_of_gaps_says_what_it_does_not_show(monkeypatch: pytest.MonkeyPat
     assert lines[-2].startswith(left) and lines[-2].endswith("results/time/clicks.csv")
 
 
-def test_report_of_gaps_logs_the_longest_first_and_who_ended_before_the_others(
+def test_report_of_gaps_logs_longest_gaps_first_and_streams_that_ended_early(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """On both clocks together; with a warning of timestamps that cannot be, and of the time by which all keys end."""
     rows = [*GOOD[:6], ("b", BEGIN + 60, BEGIN + 20, 1.0), ("a", BEGIN + 61, BEGIN + 10 * DAY, 1.0)]
     config = bad_ones(tmp_path, rows, interval="5 s")
     lines: list[str] = []
@@ -249,7 +235,6 @@ def test_report_of_gaps_logs_the_longest_first_and_who_ended_before_the_others(
 
 
 def test_report_of_gaps_is_written_as_a_page_and_a_table(settings: Config) -> None:
-    """Below the results, with a row for every gap; the task's value has the counts."""
     told = steps.ReportGapsOperator(task_id="report_gaps", stream="clicks").execute({})  # type: ignore[arg-type]
     folder = settings.results / "time"
     assert "Time of clicks" in (folder / "clicks.html").read_text()
@@ -257,8 +242,7 @@ def test_report_of_gaps_is_written_as_a_page_and_a_table(settings: Config) -> No
     assert {"rows", "silent", "windows_empty", "rows_missing"} <= set(told)
 
 
-def test_run_without_a_data_interval_is_refused() -> None:
-    """A run triggered without a logical date has no day; the hint says what to do instead of trying twenty times."""
+def test_run_without_a_data_interval_is_rejected_with_a_hint() -> None:
     found = context("manual__1")
     del found["data_interval_start"], found["data_interval_end"]
     with pytest.raises(AirflowFailException, match="the run has no data interval\n  Hint: .* plan_unpublished"):
@@ -285,10 +269,9 @@ def plan_rest_by_form(run_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("plan_unpublished", [plan_unpublished, plan_rest_by_form], ids=["asset", "form"])
-def test_run_of_an_asset_or_a_form_plans_what_is_sealed_and_not_published(
+def test_run_of_an_asset_or_a_form_plans_sealed_unpublished_windows(
     plan_unpublished: Callable[[str], dict[str, Any]], settings: Config
 ) -> None:
-    """It needs no data interval and no range; once all is published the run is skipped, and says why."""
     first = int(FIRST_DAY.timestamp()) // 3600
     planned = plan_unpublished("asset_triggered__1")
     assert (planned["first"], planned["last"]) == (first, first + 24 * DAYS - 1)
@@ -302,8 +285,7 @@ def test_run_of_an_asset_or_a_form_plans_what_is_sealed_and_not_published(
         plan_unpublished("asset_triggered__2")
 
 
-def test_id_of_a_replay_has_the_day_that_it_computes() -> None:
-    """A run of today over the second day, by its interval or by its windows, is found in a list by that day."""
+def test_replay_id_contains_the_day_that_it_computes() -> None:
     today = "manual__2027-05-06T10:11:12+00:00"
     assert plan(context(today, 1)).replay.startswith("replay_daily-2026-03-02-")
     assert plan_unpublished(today.replace("manual", "asset_triggered"))["replay_id"].startswith(
@@ -311,8 +293,7 @@ def test_id_of_a_replay_has_the_day_that_it_computes() -> None:
     )
 
 
-def test_replay_of_a_run_is_found_though_its_day_has_changed(settings: Config) -> None:
-    """Planned again, the range would begin elsewhere; the run goes on with what it has planned."""
+def test_run_finds_its_replay_after_its_range_has_changed(settings: Config) -> None:
     planned = plan_unpublished("asset_triggered__4")
     other = {"clicks_by_page.totals": None}
     first = planned["first"]
@@ -328,20 +309,18 @@ def test_replay_of_a_run_is_found_though_its_day_has_changed(settings: Config) -
 
 
 def test_run_of_an_asset_is_skipped_while_another_input_is_not_recorded(settings: Config) -> None:
-    """The other stream's asset will start another run."""
+    # The asset of the other stream will start another run.
     shutil.rmtree(settings.windows_table("clicks"))
     shutil.rmtree(settings.stream_table("clicks"))
     with pytest.raises(AirflowSkipException, match='stream "clicks" is not recorded yet'):
         plan_unpublished("asset_triggered__3")
 
 
-def test_parameter_that_the_dag_does_not_have_is_refused() -> None:
-    """A misspelt key of --dag-run-conf does not go unnoticed; Airflow itself takes any."""
+def test_parameter_that_the_dag_does_not_have_is_rejected() -> None:
     with pytest.raises(AirflowFailException, match='parameter "group_size" is unknown'):
         plan(context("misspelt", group_size=5))
 
 
-def test_scheduled_run_without_an_application_is_refused_by_name() -> None:
-    """When there is more than one application, and no default, the plan says what to set, and computes nothing."""
+def test_scheduled_run_without_an_application_is_rejected_with_a_hint() -> None:
     with pytest.raises(AirflowFailException, match="(?s)which application to replay.*\\[airflow\\] application"):
         plan(context("unnamed", application=None))

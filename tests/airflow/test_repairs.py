@@ -53,12 +53,10 @@ def config(tmp_path: Path) -> Iterator[Config]:
 
 
 def task() -> tuple[RepairOperator, dict[str, Any]]:
-    """Returns the task, and what it is executed with."""
     return RepairOperator(task_id="repair_windows"), {"task_state_store": Store()}
 
 
-def test_what_is_to_be_repaired_is_shown_with_its_command(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is changed where the settings do not allow it: the log says what to run, and how to allow it."""
+def test_repair_dry_run_logs_the_command_and_changes_nothing(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     log = SimpleNamespace(**dict.fromkeys(("info", "warning"), lambda text, *values: told.append(text % values)))
     monkeypatch.setattr(RepairOperator, "log", log)
@@ -84,10 +82,9 @@ def test_what_is_to_be_repaired_is_shown_with_its_command(config: Config, monkey
         (("repair", "--run"), AirflowFailException, 'application "app" is unknown'),
     ],
 )
-def test_a_repair_that_fails_says_why(
+def test_failed_repair_reports_the_last_lines_of_its_command(
     config: Config, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], kind: type[Exception], words: str
 ) -> None:
-    """The task ends as the command has ended, with its last lines."""
     monkeypatch.setenv("REWINDOW_AIRFLOW__REPAIRS", "true")
     monkeypatch.setattr(repairs, "_COMMAND", command)
     seal_again(config, 105)
@@ -97,10 +94,9 @@ def test_a_repair_that_fails_says_why(
 
 
 @pytest.mark.parametrize(("exit_code", "is_final"), [(65, True), (75, False), (-9, False), (137, False)])
-def test_exit_code_of_a_repair_decides_whether_it_is_tried_again(
+def test_exit_code_of_a_repair_decides_whether_it_is_retried(
     config: Config, monkeypatch: pytest.MonkeyPatch, exit_code: int, is_final: bool
 ) -> None:
-    """A gate that did not pass ends it for good; a range that is held, or a kill, does not."""
     monkeypatch.setenv("REWINDOW_AIRFLOW__REPAIRS", "true")
     monkeypatch.setattr(SparkProcess, "run", lambda process: exit_code)
     seal_again(config, 105)
@@ -110,8 +106,7 @@ def test_exit_code_of_a_repair_decides_whether_it_is_tried_again(
     assert isinstance(caught.value, AirflowFailException) == is_final
 
 
-def test_a_repair_that_airflow_ends_goes_on_in_the_same_try(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a job does."""
+def test_repair_ended_by_airflow_resumes_in_the_same_try(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REWINDOW_AIRFLOW__REPAIRS", "true")
     seal_again(config, 105)
     operator, context = task()
@@ -125,8 +120,7 @@ def test_a_repair_that_airflow_ends_goes_on_in_the_same_try(config: Config, monk
         operator.execute(context)
 
 
-def test_repairs_come_behind_every_publication_of_the_dag(dags: Mapping[str, Any]) -> None:
-    """Also where a stream had nothing new to fill, whose tasks are skipped; not where one has failed."""
+def test_repairs_run_after_every_publication_of_the_dag_unless_one_failed(dags: Mapping[str, Any]) -> None:
     found = dags["fill_heartbeat_gaps"].get_task("repair_windows")
     assert isinstance(found, RepairOperator)
     assert found.upstream_task_ids == {"clicks.publish_filling"}
@@ -134,10 +128,9 @@ def test_repairs_come_behind_every_publication_of_the_dag(dags: Mapping[str, Any
 
 
 @pytest.mark.long
-def test_late_tuples_are_repaired_by_a_run(
+def test_repair_run_publishes_late_tuples_once(
     airflow_database: None, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A click comes after its hour was sealed and published: a run takes it in and publishes the totals again, once."""
     config = Config.load(make_project(tmp_path / "mended", ROOT))
     record_without_spark(config)
     with in_force(config), monkeypatch.context() as patch:

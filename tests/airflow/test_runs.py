@@ -47,8 +47,7 @@ def settings(recorded: Config, spark: SparkSession) -> Iterator[None]:
         yield
 
 
-def test_record_streams_seals_every_window(recorded: Config) -> None:
-    """All windows up to the bound are sealed."""
+def test_record_streams_seals_every_window_up_to_the_bound(recorded: Config) -> None:
     assert count(recorded.windows_table("clicks")) == 24 * DAYS
 
 
@@ -70,8 +69,7 @@ def first_day(dags: Mapping[str, Any], recorded: Config) -> Any:
 
 
 @pytest.mark.long
-def test_replay_windows_publishes_what_the_form_asks_for(first_day: Any, recorded: Config) -> None:
-    """A day replayed from the initial state is published at once; the totals are those of the source."""
+def test_replay_windows_publishes_the_requested_range(first_day: Any, recorded: Config) -> None:
     rows = query(
         f"select page, max(total) as total from t where window_id < {hour(1)} group by page order by page",
         t=recorded.stream_table("clicks_by_page.totals"),
@@ -85,13 +83,9 @@ def test_replay_windows_publishes_what_the_form_asks_for(first_day: Any, recorde
     assert (report / "totals.windows.csv").is_file()
 
 
-def test_replay_daily_goes_on_where_the_day_before_ended(
+def test_replay_daily_continues_from_the_state_of_the_day_before(
     dags: Mapping[str, Any], first_day: Any, recorded: Config
 ) -> None:
-    """The second day starts from the state that the first one published. By hand, a run is of the day before.
-
-    Run again, as `--reprocess-behavior completed` does, the day is computed and published again, by a second replay.
-    """
     moment = FIRST_DAY + timedelta(days=2)
     ledger = Ledger.open(recorded.ledger_url)
     for number in (1, 2):
@@ -111,7 +105,6 @@ def test_replay_daily_goes_on_where_the_day_before_ended(
 def test_growing_stream_is_followed_and_its_publication_is_an_asset(
     first_day: Any, recorded: Config, tmp_path: Path
 ) -> None:
-    """A run that an asset starts has no data interval: it publishes all that is new, and its event tells what."""
     before = Ledger.open(recorded.ledger_url).publications.newest(application="clicks_by_page", limit=1)[0]
     dag = dag_of(tmp_path, FOLLOWING)
     assert_success(dag.test())
@@ -132,7 +125,6 @@ def test_growing_stream_is_followed_and_its_publication_is_an_asset(
 
 
 def dag_of(folder: Path, text: str) -> Any:
-    """Returns the DAG of a file, known to Airflow."""
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 
     (folder / "one.py").write_text(text)
@@ -146,7 +138,6 @@ def dag_of(folder: Path, text: str) -> Any:
 
 
 def published_event(stream: str) -> Any:
-    """Returns what the newest event of a stream's asset tells."""
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.utils.session import create_session
 
@@ -156,15 +147,13 @@ def published_event(stream: str) -> Any:
 
 
 def test_replay_daily_skips_a_day_before_the_recording(dags: Mapping[str, Any], recorded: Config) -> None:
-    """A day that will never have a window is skipped with all its tasks, not failed."""
     run = dags["replay_daily"].test(logical_date=FIRST_DAY - timedelta(days=5))
     assert {instance.state for instance in run.get_task_instances()} == {"skipped"}
 
 
-def test_replay_daily_waits_for_the_recording_and_gives_up_at_last(
+def test_replay_daily_waits_for_the_recording_up_to_the_limit(
     dags: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While nothing is recorded, the first try goes on looking; only the limit ends it."""
     from airflow.models.taskreschedule import TaskReschedule
     from airflow.utils.session import create_session
 
@@ -179,14 +168,14 @@ def test_replay_daily_waits_for_the_recording_and_gives_up_at_last(
 
 
 @pytest.mark.long
-def test_fill_heartbeat_gaps_publishes_the_filled_stream(dags: Mapping[str, Any], recorded: Config) -> None:
-    """The silent hours of the shop come out as timers."""
+def test_fill_heartbeat_gaps_publishes_silent_hours_as_timers(dags: Mapping[str, Any], recorded: Config) -> None:
     assert_success(dags["fill_heartbeat_gaps"].test(logical_date=FIRST_DAY))
     assert count(recorded.stream_table("heartbeat_clicks.filled")) >= count(recorded.stream_table("clicks"))
 
 
-def test_expectation_reports_builds_the_page(dags: Mapping[str, Any], recorded: Config) -> None:
-    """The page over time is there, also when nothing was checked."""
+def test_expectation_reports_builds_the_page_over_time_even_without_checks(
+    dags: Mapping[str, Any], recorded: Config
+) -> None:
     assert_success(dags["expectation_reports"].test(logical_date=FIRST_DAY))
     assert (recorded.results / "quality" / "index.html").is_file()
 
@@ -197,10 +186,8 @@ def hour(days: int) -> int:
 
 
 def moment(window: int) -> datetime:
-    """Returns the begin of a window."""
     return datetime.fromtimestamp(3600 * window, UTC)
 
 
 def count(path: Path) -> int:
-    """Returns the number of rows of a table."""
     return int(query("select count(*) as n from t", t=Table.open(path)).to_pylist()[0]["n"])

@@ -161,7 +161,6 @@ PLAN = 'RewindowPlanOperator(task_id="plan_replay", request_of=request_of, in_or
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """A project whose one DAG file is the test's."""
     folder = tmp_path_factory.mktemp("ordered")
     config = Config.load(make_project(folder, ROOT))
     record(config)
@@ -188,14 +187,10 @@ def airflow(project: Config) -> Iterator[LiveAirflow]:
         pytest.param("every_day", (), marks=pytest.mark.exhaustive),
     ],
 )
-def test_cleared_day_runs_and_twenty_later_ones_follow(
+def test_cleared_day_runs_and_twenty_later_ones_follow_in_order(
     dag: str, marked: Sequence[int], airflow: LiveAirflow, project: Config
 ) -> None:
-    """A failed day holds back twenty; cleared, it runs at once and they follow in order, as do those before it.
-
-    A run that is started by hand for a day before all of them goes before those that wait. Days in a row that need
-    nothing but their turn are marked as success by hand, which lets the days after them go on, too.
-    """
+    # Days marked as success by hand let the days after them run, too.
     for number in range(DAYS):
         trigger(airflow, dag, START + number * DAY)
     (project.root / "fail-01-01").touch()
@@ -225,8 +220,7 @@ def test_cleared_day_runs_and_twenty_later_ones_follow(
 
 
 @pytest.mark.recovery_matrix
-def test_backfill_goes_on_after_its_first_day_was_cleared(airflow: LiveAirflow, project: Config) -> None:
-    """Three later days hold all slots of a backfill; the first day is cleared and all others follow in order."""
+def test_backfill_continues_in_order_after_its_first_day_was_cleared(airflow: LiveAirflow, project: Config) -> None:
     (project.root / "fail-02-01").touch()
     unpause(airflow, "backfilled")
     first, last = datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 2, 8, tzinfo=UTC)
@@ -245,10 +239,7 @@ def test_backfill_goes_on_after_its_first_day_was_cleared(airflow: LiveAirflow, 
     assert done(project, "backfilled") == [f"{first + number * DAY:%Y-%m-%d}" for number in range(8)]
 
 
-def test_day_that_waits_for_its_recording_keeps_no_earlier_one_from_its_slot(
-    airflow: LiveAirflow, project: Config
-) -> None:
-    """A day whose windows are not sealed waits; the day before, done already, is cleared and runs, then both go on."""
+def test_day_that_waits_for_its_recording_does_not_block_an_earlier_one(airflow: LiveAirflow, project: Config) -> None:
     trigger(airflow, "unsealed", START)
     trigger(airflow, "unsealed", START + DAY)
     unpause(airflow, "unsealed")
@@ -267,10 +258,6 @@ def test_day_that_waits_for_its_recording_keeps_no_earlier_one_from_its_slot(
 
 
 def test_recording_and_publishing_start_the_dag_that_follows_a_stream(airflow: LiveAirflow, project: Config) -> None:
-    """Each event starts a run without a data interval; the first plans all that is new, and so does each after it.
-
-    A form that asks for what is not yet published, as a person fills it in, plans the same.
-    """
     unpause(airflow, "follow_clicks")
     for number, dag in enumerate(("recorded", "published"), 1):
         trigger(airflow, dag, START)
@@ -285,8 +272,7 @@ def test_recording_and_publishing_start_the_dag_that_follows_a_stream(airflow: L
     assert (event["uri"], event["extra"]["replay"]) == ("rewindow://streams/clicks_by_page.totals", "r-1")
 
 
-def test_a_publication_by_partition_starts_the_dag_that_follows_partitions(airflow: LiveAirflow) -> None:
-    """The event of a run with a partition key has that key, and so has the run that it starts."""
+def test_publication_by_partition_starts_a_run_with_the_same_partition_key(airflow: LiveAirflow) -> None:
     key = "2026-01-05T00:00:00"
 
     def followed() -> bool:
@@ -300,7 +286,6 @@ def test_a_publication_by_partition_starts_the_dag_that_follows_partitions(airfl
 
 
 def test_waiting_for_another_replay_uses_up_no_try(airflow: LiveAirflow, project: Config) -> None:
-    """The task looks again and again while the range is held, and goes on in its first try when it is free."""
     (project.root / "held").touch()
     trigger(airflow, "held", START)
     airflow.until(lambda: instance_of(airflow, "held")["state"] == "up_for_reschedule", "the task waits")
@@ -309,8 +294,7 @@ def test_waiting_for_another_replay_uses_up_no_try(airflow: LiveAirflow, project
     assert instance_of(airflow, "held")["try_number"] == 1
 
 
-def test_task_that_is_told_to_end_goes_on_in_the_same_try(airflow: LiveAirflow, project: Config) -> None:
-    """`rewindow down` tells the workers first: the job dies, and the next scheduler begins another in that try."""
+def test_task_ended_by_rewindow_down_resumes_in_the_same_try(airflow: LiveAirflow, project: Config) -> None:
     trigger(airflow, "told_to_end", START)
     airflow.until((project.root / "told_to_end.began").exists, "the job has begun")
     status = read_status(airflow_home(project))
@@ -323,14 +307,12 @@ def test_task_that_is_told_to_end_goes_on_in_the_same_try(airflow: LiveAirflow, 
 
 
 def instance_of(airflow: LiveAirflow, dag: str) -> dict[str, object]:
-    """Returns the one task of the one run of a DAG."""
     [instance] = airflow.ask(f"dags/{dag}/dagRuns/{run_id(dag, START)}/taskInstances")["task_instances"]
     return dict(instance)
 
 
 @pytest.mark.recovery_matrix
-def test_task_outlives_the_scheduler_that_began_it(airflow: LiveAirflow, project: Config) -> None:
-    """The scheduler is killed; the next one adopts the task, which goes on in its process and ends in its first try."""
+def test_task_outlives_the_scheduler_that_started_it(airflow: LiveAirflow, project: Config) -> None:
     trigger(airflow, "long", START)
     airflow.until(lambda: len(list(project.root.glob("long-*.began"))) == 1, "the task has begun")
     [began] = project.root.glob("long-*.began")
@@ -353,29 +335,24 @@ def jobs_of(project: Config) -> list[tuple[object, ...]]:
 
 
 def trigger(airflow: LiveAirflow, dag: str, date: datetime, **form: str) -> None:
-    """Starts a run by hand, with what was filled in."""
     airflow.ask(
         f"dags/{dag}/dagRuns", body={"logical_date": stamp(date), "dag_run_id": run_id(dag, date), "conf": form}
     )
 
 
 def unpause(airflow: LiveAirflow, dag: str) -> None:
-    """Lets a DAG run."""
     airflow.ask(f"dags/{dag}", body={"is_paused": False}, method="PATCH")
 
 
 def clear(airflow: LiveAirflow, dag: str, date: datetime) -> None:
-    """Clears a whole run."""
     airflow.ask(f"dags/{dag}/dagRuns/{run_id(dag, date)}/clear", body={"dry_run": False})
 
 
 def mark_success(airflow: LiveAirflow, dag: str, date: datetime) -> None:
-    """Marks a whole run as success by hand."""
     airflow.ask(f"dags/{dag}/dagRuns/{run_id(dag, date)}", body={"state": "success"}, method="PATCH")
 
 
 def waits(airflow: LiveAirflow, dag: str, date: datetime) -> bool:
-    """Returns whether a run's task waits, in whatever way."""
     tasks = airflow.ask(f"dags/{dag}/dagRuns/{run_id(dag, date)}/taskInstances")["task_instances"]
     run = airflow.runs(dag)[run_id(dag, date)]
     return run == "running" and {task["state"] for task in tasks} <= {"deferred", None}
@@ -388,10 +365,8 @@ def done(project: Config, dag: str) -> list[str]:
 
 
 def run_id(dag: str, date: datetime) -> str:
-    """Returns the id of the run of a day."""
     return f"{dag}-{date:%Y-%m-%d}"
 
 
 def stamp(date: datetime) -> str:
-    """Returns a time as the API wants it."""
     return f"{date:%Y-%m-%dT%H:%M:%SZ}"

@@ -9,8 +9,8 @@ import pytest
 from rewindow.embedded.sqlite import create_metadata_engine
 
 
-def test_airflows_database_lets_a_savepoint_wait_for_its_turn(tmp_path: Path) -> None:
-    """Who reads and then writes within a savepoint cannot be overtaken in between, which would fail it at once."""
+def test_savepoint_in_the_airflow_database_waits_for_its_turn(tmp_path: Path) -> None:
+    # A reader that writes later in its savepoint would otherwise fail at once when overtaken.
     from sqlalchemy import text
     from sqlalchemy.exc import OperationalError
 

@@ -27,8 +27,7 @@ FORGED = [
 
 
 @pytest.mark.parametrize("text", FORGED)
-def test_text_of_a_user_is_shown_word_for_word(text: str) -> None:
-    """Rendered as Markdown, the question has two blocks of code, and nothing of the text outside of them."""
+def test_text_of_a_user_is_shown_verbatim(text: str) -> None:
     page = MarkdownIt("commonmark", {"html": True, "linkify": False}).render(question("r-1", "clicks", text))
     blocks = re.findall(r"<pre><code[^>]*>(.*?)</code></pre>", page, re.DOTALL)
     assert [html.unescape(block).rstrip("\n") for block in blocks] == ["r-1 of clicks", re.sub(r"\r\n?", "\n", text)]
@@ -37,13 +36,11 @@ def test_text_of_a_user_is_shown_word_for_word(text: str) -> None:
     assert "elsewhere" not in around
 
 
-def test_letters_that_turn_the_direction_are_shown_as_such() -> None:
-    """A reason cannot read backwards, or hide, by control characters."""
+def test_bidirectional_control_characters_are_not_shown_raw() -> None:
     assert "\u202e" not in question("r-1", "clicks", "harmless \u202etxet")
 
 
-def test_question_is_not_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the operator asks is made when it runs, of the form's values; no field of it is rendered by Jinja."""
+def test_approval_question_is_not_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
     monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **values: asked.update(values))
     operator = ApprovePublicationOperator(task_id="approve_publication", replay="r-1")

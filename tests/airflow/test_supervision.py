@@ -28,8 +28,7 @@ SOON_SILENT = {
 
 
 @pytest.mark.recovery_matrix
-def test_up_fails_while_a_component_is_unwell(tmp_path: Path) -> None:
-    """It is named, with its log where it dies; let alone, it lives again."""
+def test_up_fails_and_names_the_component_that_is_unhealthy(tmp_path: Path) -> None:
     config = Config.load(make_project(tmp_path / "project", ROOT))
     with live_airflow(config, **SOON_SILENT) as airflow:
         _check_a_component_that_keeps_dying(config)
@@ -65,8 +64,6 @@ def _check_a_component_that_hangs(config: Config, address: str) -> None:
 
 
 def _wait_for_triggerer(config: Config) -> int:
-    """Returns the pid of the triggerer, once it runs."""
-
     def pid() -> int:
         status = read_status(airflow_home(config))
         assert status is not None

@@ -38,7 +38,6 @@ RUN_SECONDS_MAX = 900.0
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """The small project, its stream recorded."""
     config = Config.load(make_project(tmp_path_factory.mktemp("supervised"), ROOT))
     record(config)
     return config
@@ -55,7 +54,6 @@ def clean_environment() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def port() -> int:
-    """A port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -73,10 +71,9 @@ def running(config: Config, port: int) -> Iterator[tuple[supervisor.Running, flo
 
 
 @pytest.mark.recovery_matrix
-def test_airflow_comes_up_is_kept_alive_and_goes_down(
+def test_airflow_starts_restarts_after_a_kill_and_stops_without_leftovers(
     running: tuple[supervisor.Running, float], config: Config, port: int
 ) -> None:
-    """Ready in time, healthy, closed to strangers, back after a SIGKILL; down in a replay leaves no trace."""
     found, seconds = running
     assert seconds < READY_SECONDS_MAX * _load_factor()
     assert set(api.health(found.address).values()) == {"healthy"}
@@ -201,7 +198,6 @@ def _check_cleared_run_replays_anew(config: Config, found: supervisor.Running) -
 
 
 def _clear(dag: str, path: str, token: str) -> None:
-    """Clears a whole run."""
     status, answer = api.call(dag, f"{path}/clear", body={"dry_run": False}, token=token)
     assert status == 200, answer
 
@@ -265,7 +261,6 @@ def _check_component_comes_back(config: Config, address: str) -> None:
 
 
 def state_of(config: Config) -> str:
-    """Returns what the supervisor says of itself."""
     status = read_status(airflow_home(config))
     assert status is not None
     return status.state
@@ -288,8 +283,7 @@ def _load_factor() -> float:
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
-def test_port_in_use_is_refused_and_nothing_is_started(tmp_path: Path) -> None:
-    """The message names the port and the next act."""
+def test_port_in_use_is_rejected_and_nothing_is_started(tmp_path: Path) -> None:
     config = Config.load(state=tmp_path)
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
@@ -306,13 +300,12 @@ def test_port_in_use_is_refused_and_nothing_is_started(tmp_path: Path) -> None:
 
 
 def test_port_out_of_range_is_bad_input(tmp_path: Path) -> None:
-    """Ports are 1 to 65535."""
     with pytest.raises(InputError, match="allowed is 1 to 65535"):
         supervisor.up(Config.load(state=tmp_path), port=70000)
 
 
-def test_secrets_outlive_a_restart(tmp_path: Path) -> None:
-    """A second environment has the same keys, else sessions and stored connections were lost."""
+def test_secrets_survive_a_restart(tmp_path: Path) -> None:
+    # With new keys, sessions and stored connections would be lost.
     config = Config.load(state=tmp_path)
     with clean_environment():
         first, second = airflow_environment(config), airflow_environment(config)
@@ -321,8 +314,7 @@ def test_secrets_outlive_a_restart(tmp_path: Path) -> None:
     assert all(first[name] == second[name] for name in keys)
 
 
-def test_folder_without_dags_takes_those_of_the_checkout(tmp_path: Path) -> None:
-    """A folder anywhere with its own settings gets Rewindow's DAGs; DAGs and plugins of its own come first."""
+def test_folder_without_dags_uses_those_of_the_checkout(tmp_path: Path) -> None:
     (tmp_path / "rewindow.toml").touch()
     config = Config.load(tmp_path / "rewindow.toml")
     assert dags_folder(config) == ROOT / "dags"
@@ -335,8 +327,7 @@ def test_folder_without_dags_takes_those_of_the_checkout(tmp_path: Path) -> None
     assert str(tmp_path / "dags") in variables["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"]
 
 
-def test_installed_package_brings_its_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a checkout the examples of the wheel are taken; a package that was copied without them is refused."""
+def test_installed_package_includes_its_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "site-packages" / "rewindow"
     monkeypatch.setattr(environment, "PACKAGE", package)
     (tmp_path / "rewindow.toml").touch()
@@ -349,7 +340,7 @@ def test_installed_package_brings_its_dags(tmp_path: Path, monkeypatch: pytest.M
     assert dags_folder(config) == package / "example_dags"
 
 
-def test_supervisor_imports_no_airflow() -> None:
-    """`rewindow up` starts Airflow as a command; importing it would cost seconds in every verb."""
+def test_supervisor_does_not_import_airflow() -> None:
+    # The import would add seconds to every command.
     program = "import sys, rewindow.embedded; sys.exit('airflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

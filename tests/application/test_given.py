@@ -25,8 +25,6 @@ X = pa.schema([("x", pa.int64())])
 
 
 class Tuned(FrameOperator):
-    """An operator with properties of several types."""
-
     inputs: ClassVar = {"rows": InputPort(X)}
     outputs: ClassVar = {"out": OutputPort(X)}
     least: int = Field(1, ge=1, le=9)
@@ -47,8 +45,9 @@ def shown(app: Application) -> dict[str, tuple[object, str]]:
     return {one.name: (one.value, one.source) for one in operator.properties}
 
 
-def test_the_more_specific_place_wins_and_each_value_tells_where_it_came_from() -> None:
-    """O28: class < code < rewindow.toml < --set < form; what is given in no place stays."""
+def test_more_specific_source_wins_and_each_value_records_its_source() -> None:
+    # Rules: O28
+    # The order is: class < code < rewindow.toml < --set < form.
     app = build(least=2, share=0.1, keys=("b",))
     given = [*given_as({"tuned.share": 0.2, "tuned.keys": ["c"]}, FILE), *given_as({"tuned.keys": '["d"]'}, OPTION)]
     apply_given(app, given)
@@ -74,16 +73,15 @@ def test_the_more_specific_place_wins_and_each_value_tells_where_it_came_from() 
         ("lateness", "3 h", "3 h"),
     ],
 )
-def test_a_text_is_read_as_the_type_of_its_property(name: str, text: str, value: object) -> None:
-    """As it stands where the property takes it so, else as JSON; an alias is as good as the name."""
+def test_text_is_read_as_the_type_of_its_property_or_as_json(name: str, text: str, value: object) -> None:
     app = build()
     apply_given(app, given_as({f"tuned.{name}": text}, OPTION))
     assert not find_violations(app)
     assert getattr(app.nodes["tuned"].operator, "late_by" if name == "lateness" else name) == value
 
 
-def test_attributes_stand_beside_properties() -> None:
-    """O23: mode and checkpoint windows of an operator; those of an application have no operator."""
+def test_attributes_are_overridden_like_properties() -> None:
+    # Rules: O23
     app = build()
     own = given_as({"tuned.mode": "at_least_once", "tuned.checkpoint_windows": "5"}, OPTION)
     whole = [one.model_copy(update={"operator": "", "name": "checkpoint_windows", "value": 12}) for one in own[:1]]
@@ -93,8 +91,8 @@ def test_attributes_stand_beside_properties() -> None:
     assert shown(app)["mode"] == ("at_least_once", "--set")
 
 
-def test_whatever_is_wrong_is_said_with_the_rest() -> None:
-    """O53, O60: operator, property, the value, where it came from, and what is allowed; nothing hides another."""
+def test_all_wrong_overrides_are_reported_together() -> None:
+    # Rules: O53, O60
     app = build()
     apply_given(app, [
         *given_as({"tuned.least": 0, "tuned.leest": 1}, FILE),
@@ -111,8 +109,7 @@ def test_whatever_is_wrong_is_said_with_the_rest() -> None:
     ]
 
 
-def test_a_property_without_an_operator_is_refused_by_name() -> None:
-    """It could be anybody's."""
+def test_property_without_an_operator_is_rejected_by_name() -> None:
     with pytest.raises(InputError, match='property "least" does not say of which operator'):
         given_as({"least": "1"}, OPTION)
 
@@ -130,8 +127,8 @@ def rejecting() -> Application:
     return app
 
 
-def test_an_error_port_has_a_bound_of_its_own() -> None:
-    """O28, O71: code < a section of the settings < --set; also where the operator belongs to a module."""
+def test_error_port_has_its_own_bound() -> None:
+    # Rules: O28, O71
     app = rejecting()
     assert shown(app) == {"bad.errors_max": (7, "code")}
     in_file = given_as({"part.split.bad": {"errors_max": 5}}, FILE)
@@ -145,8 +142,8 @@ def test_an_error_port_has_a_bound_of_its_own() -> None:
     assert [one.path for one in app.given] == ["part.split.bad.errors_max"]
 
 
-def test_the_stream_of_an_output_has_attributes() -> None:
-    """O28: what is set comes before the code; a text is read as JSON."""
+def test_stream_of_an_output_has_attributes_that_override_the_code() -> None:
+    # Rules: O28
     app = build()
     apply_given(app, given_as({"outputs.out.tolerance": "0.5", "outputs.out.sorted_by": '["x"]'}, OPTION))
     assert not find_violations(app)
@@ -154,7 +151,7 @@ def test_the_stream_of_an_output_has_attributes() -> None:
 
 
 def test_wrong_attributes_of_ports_and_streams_name_operator_port_and_attribute() -> None:
-    """O30: with the value, where it came from, and what there is."""
+    # Rules: O30
     app = rejecting()
     given = {
         "part.split.bad.errors_max": "-1", "part.split.out.errors_max": 3, "part.split.bad.error_max": 3,
@@ -176,9 +173,7 @@ def test_wrong_attributes_of_ports_and_streams_name_operator_port_and_attribute(
     assert app.nodes["part.split"].error_bound("bad") == 7
 
 
-def test_a_bound_in_code_is_checked_too() -> None:
-    """It is of an error port, and no less than 0."""
-
+def test_bound_in_code_must_be_of_an_error_port_and_not_negative() -> None:
     class Odd(FrameOperator):
         inputs: ClassVar = {"rows": InputPort(X)}
         outputs: ClassVar = {"out": OutputPort(X, errors_max=1), "bad": OutputPort(X, error=True, errors_max=-1)}

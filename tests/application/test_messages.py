@@ -37,14 +37,10 @@ class Torn(Pass):
 
 
 class Rootless(FrameOperator):
-    """One without input ports."""
-
     outputs: ClassVar = {"out": OutputPort(X, optional=True)}
 
 
 class Around(DelayOperator):
-    """What comes around."""
-
     columns: ClassVar = X
 
 
@@ -52,7 +48,7 @@ class Older(Pass):
     """One with a method of an old name."""
 
     def skipped(self) -> None:
-        """Was called once."""
+        pass
 
 
 def _twice(app: Application) -> None:
@@ -71,13 +67,11 @@ def _unfed(app: Application) -> None:
 
 
 class Told(TupleOperator):
-    """One that is told things by itself, around."""
-
     inputs: ClassVar = {"a": InputPort(X), "told": InputPort(X, control=True)}
     outputs: ClassVar = {"out": OutputPort(X)}
 
     def process_a(self, row: object) -> None:
-        """Does nothing."""
+        pass
 
     process_told = process_a  # type: ignore[pydantic-field]
 
@@ -89,12 +83,10 @@ class Whole(Pass):
 
 
 class Sent(OutputOperator):
-    """One that writes somewhere."""
-
     inputs: ClassVar = {"a": InputPort(X)}
 
     def process(self, row: object) -> None:
-        """Would write it."""
+        pass
 
 
 def _told(app: Application) -> None:
@@ -172,8 +164,10 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
 
 
 @pytest.mark.parametrize(("rule", "spoil", "message"), FAULTS)
-def test_a_broken_rule_is_said_in_a_sentence(rule: str, spoil: Callable[[Application], object], message: str) -> None:
-    """It names operator, port and value; what the rule is for, and what to do, stands beside it (O60)."""
+def test_violated_rule_is_reported_with_operator_port_value_reason_and_advice(
+    rule: str, spoil: Callable[[Application], object], message: str
+) -> None:
+    # Rules: O60
     app = good()
     spoil(app)
     found = {str(one): one.rule for one in find_violations(app, Mode.EXACTLY_ONCE)}
@@ -181,8 +175,7 @@ def test_a_broken_rule_is_said_in_a_sentence(rule: str, spoil: Callable[[Applica
     assert ADVICE[rule].endswith(".")
 
 
-def test_every_launch_rule_has_advice_and_a_message_here() -> None:
-    """Those that the source of launch validation reports."""
+def test_every_launch_rule_has_a_message_and_advice() -> None:
     reported = set(re.findall(r'Violation\(\s*"([A-Z]\d+)"', inspect.getsource(validation) + inspect.getsource(cycles)))
     assert reported <= ADVICE.keys()
     assert reported <= {rule for rule, _, _ in FAULTS}

@@ -29,7 +29,6 @@ class Split(TupleOperator):
     limit: int = Field(default=10, ge=0)
 
     def process(self, row: Any) -> None:
-        """Emits on one of the ports."""
         if row.key is None:
             self.emit_error("unnamed", (row.key, row.value), "null_key")
         else:
@@ -37,13 +36,10 @@ class Split(TupleOperator):
 
 
 class Doubled(TupleOperator):
-    """Twice the value."""
-
     inputs: ClassVar = {"rows": InputPort(ROWS)}
     outputs: ClassVar = {"out": OutputPort(ROWS)}
 
     def process(self, row: Any) -> None:
-        """Emits it."""
         self.emit("out", row.key, 2 * row.value)
 
 
@@ -61,7 +57,6 @@ def doubled_twice(part: Part, rows: PortHandle) -> Any:
 
 
 def application(build: Any = cleaned, port: str = "low", **feeds: Any) -> Application:
-    """Returns an application of one module between an input and an output."""
     app = Application("modular", window="1 hour")
     clean = app.module("clean", build, **feeds or {"rows": app.input("rows")})
     app.output("result", clean[port], key=["key"])
@@ -73,8 +68,7 @@ def told(app: Application) -> list[tuple[str, str]]:
     return [(found.rule, str(found)) for found in find_violations(app)]
 
 
-def test_a_module_is_the_operators_that_it_adds() -> None:
-    """By names of its own; ports, streams and error tables are theirs, and it runs as if they stood there."""
+def test_module_expands_to_the_operators_that_it_adds() -> None:
     app = application()
     assert list(app.nodes) == ["clean.split", "clean.doubled"]
     assert app.nodes["clean.doubled"].feeds == {"rows": PortHandle("clean.split", "low")}
@@ -84,8 +78,7 @@ def test_a_module_is_the_operators_that_it_adds() -> None:
     assert found["result"] == [(0, "a", 6), (1, "a", 8)]
 
 
-def test_modules_lie_in_modules_and_end_streams_like_operators() -> None:
-    """One with a single output port needs no name of it."""
+def test_modules_nest_and_end_streams_like_operators() -> None:
     app = Application("modular", window="1 hour")
     once = app.module("outer", doubled_twice, rows=app.input("rows"))
     app.output("result", app.add("last", Doubled(), rows=once), key=["key"])
@@ -94,16 +87,14 @@ def test_modules_lie_in_modules_and_end_streams_like_operators() -> None:
     assert told(app) == []
 
 
-def test_an_input_port_may_stay_open() -> None:
-    """A parameter with a default; fed, the module has one operator more."""
+def test_input_port_of_a_module_may_stay_open() -> None:
     app = Application("modular", window="1 hour")
     rows = app.input("rows")
     assert list(app.module("a", cleaned, rows=rows).ports) == ["low", "high"]
     assert list(app.module("b", cleaned, rows=rows, twice=rows).ports) == ["low", "high", "more"]
 
 
-def test_properties_of_a_module_are_given_by_the_names_of_its_operators() -> None:
-    """From the settings file and by --set."""
+def test_properties_of_a_module_are_set_by_the_names_of_its_operators() -> None:
     app = application()
     apply_given(app, given_as({"clean.split.limit": "2"}, "--set"))
     split = app.nodes["clean.split"].operator
@@ -120,8 +111,9 @@ def test_properties_of_a_module_are_given_by_the_names_of_its_operators() -> Non
         ({"rows": "rows", "row": "rows"}, "O10", "clean.row: this module has no such input port. It has: rows, twice"),
     ],
 )
-def test_what_does_not_feed_a_module_is_told(feeds: dict[str, str], rule: str, words: str) -> None:
-    """With all other violations, and by the module's name; nothing of it is added."""
+def test_module_with_unfed_inputs_is_reported_by_name_and_adds_nothing(
+    feeds: dict[str, str], rule: str, words: str
+) -> None:
     app = Application("modular", window="1 hour")
     clean = app.module("clean", cleaned, **{port: app.input(stream) for port, stream in feeds.items()})
     app.output("result", clean["low"], key=["key"])
@@ -129,14 +121,12 @@ def test_what_does_not_feed_a_module_is_told(feeds: dict[str, str], rule: str, w
     assert any(found == rule and text.startswith(words) for found, text in told(app)), told(app)
 
 
-def test_a_port_that_a_module_does_not_have_is_told() -> None:
-    """As of an operator."""
+def test_unknown_port_of_a_module_is_reported() -> None:
     (found,) = [text for rule, text in told(application(port="middle")) if rule == "O50"]
     assert "clean.middle" in found
 
 
-def test_names_of_modules_are_names() -> None:
-    """Each part of them."""
+def test_names_of_modules_are_validated() -> None:
     app = Application("modular", window="1 hour")
     clean = app.module("cl-ean", cleaned, rows=app.input("rows"))
     app.output("result", clean["low"], key=["key"])

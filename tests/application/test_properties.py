@@ -20,15 +20,11 @@ COMPARISONS = "Value has to be one of lte, lt, eq, ne, gt, gte"
 
 
 class Inner(BaseModel):
-    """A nested object."""
-
     code: Letters = "ok"
     most: int = Field(1, le=5)
 
 
 class Checked(FrameOperator):
-    """An operator with each of the constraints."""
-
     inputs: ClassVar = {"a": InputPort(X)}
     outputs: ClassVar = {"out": OutputPort(X)}
 
@@ -90,8 +86,7 @@ def violations(operator: FrameOperator) -> list[tuple[str, str]]:
         {"comparison": "lte"},
     ],
 )
-def test_what_holds_is_accepted(given: dict[str, Any]) -> None:
-    """Bounds are inclusive, null passes a pattern where null is allowed, a pattern's alternatives are its own."""
+def test_valid_values_are_accepted(given: dict[str, Any]) -> None:
     assert violations(Checked(**given)) == []
 
 
@@ -116,20 +111,20 @@ def test_what_holds_is_accepted(given: dict[str, Any]) -> None:
         ({"nosuch": 1}, "nosuch = 1"),
     ],
 )
-def test_what_does_not_hold_is_named_with_path_and_value(given: dict[str, Any], value: str) -> None:
-    """O53: a pattern must match the whole text, in lists and nested objects too."""
+def test_invalid_values_are_named_with_path_and_value(given: dict[str, Any], value: str) -> None:
+    # Rules: O53
+    # A pattern must match the whole text, in lists and nested objects too.
     assert [row[0] for row in violations(Checked(**given))] == [value]
 
 
-def test_a_message_of_ones_own_is_shown_unchanged() -> None:
-    """O54: raised as an error or asserted."""
+def test_message_of_a_custom_validator_is_shown_unchanged() -> None:
+    # Rules: O54
     assert violations(Checked(comparison="most")) == [("comparison = 'most'", COMPARISONS)]
     assert violations(Checked(low=2))[0][1] == "low must not be above limit"
 
 
 def test_defaults_are_checked() -> None:
-    """O53: a default is a value like any other."""
-
+    # Rules: O53
     class Wrong(Checked):
         limit: int = Field(10, le=9)
         code: Letters = "a1"
@@ -137,8 +132,8 @@ def test_defaults_are_checked() -> None:
     assert [row[0] for row in violations(Wrong())] == ["code = 'a1'", "limit = 10"]
 
 
-def test_a_property_set_later_is_checked_like_one_that_was_given() -> None:
-    """O53: nothing is raised, the launch names it; a sound value is converted."""
+def test_property_that_is_set_later_is_converted_and_checked_at_launch() -> None:
+    # Rules: O53
     operator = Checked()
     operator.set_properties(limit="4")
     assert operator.limit == 4 and violations(operator) == []
@@ -150,16 +145,15 @@ def test_a_property_set_later_is_checked_like_one_that_was_given() -> None:
     assert violations(operator)[0][1] == "low must not be above limit"
 
 
-def test_a_property_is_not_set_past_the_check() -> None:
-    """An assignment is an error where it stands, and changes nothing."""
+def test_property_cannot_be_assigned_directly_and_stays_unchanged() -> None:
     operator = Checked()
     with pytest.raises(ValidationError, match="frozen"):
         operator.limit = 4  # type: ignore[misc]
     assert operator.limit == 1
 
 
-def test_a_property_that_was_wrong_from_the_start_can_be_set_right() -> None:
-    """O53, O60: what else is wrong is still named, all of it."""
+def test_correcting_an_initially_wrong_property_still_reports_the_other_violations() -> None:
+    # Rules: O53, O60
     operator = Checked(limit=10, code=None, inner={"most": 6})
     operator.set_properties(limit="4")
     assert [row[0] for row in violations(operator)] == ["code = None", "inner.most = 6"]
@@ -173,7 +167,6 @@ def test_a_property_that_was_wrong_from_the_start_can_be_set_right() -> None:
 
 
 def test_setting_one_property_leaves_the_others() -> None:
-    """A duration is not read a second time, and a copy stays as it was."""
     operator = Timed(wait="2 minutes", words=["a"])
     copied = operator.model_copy()
     operator.set_properties(limit=4)
@@ -181,8 +174,8 @@ def test_setting_one_property_leaves_the_others() -> None:
     assert (copied.limit, Timed().wait) == (1, 60_000_000)
 
 
-def test_a_duration_that_cannot_be_read_is_a_violation() -> None:
-    """O60: what Rewindow's own readers refuse in a validator is reported, not raised."""
+def test_unreadable_duration_in_a_validator_is_a_violation() -> None:
+    # Rules: O60
     assert violations(Timed(wait="2 minutes")) == []
     assert violations(Timed(wait="soon"))[0] == ("properties = {'wait': 'soon'}", 'duration "soon" cannot be read')
     operator = Timed()
@@ -209,8 +202,8 @@ class ByColumns(FrameOperator):
 
 
 @pytest.mark.parametrize(("given", "value"), [({}, "columns = {}"), ({"columns": [1]}, "columns.0 = 1")])
-def test_ports_that_cannot_be_told_do_not_hide_other_violations(given: dict[str, Any], value: str) -> None:
-    """O60: the missing or wrong property is one violation, those of others stay, and none is made up."""
+def test_ports_that_depend_on_a_wrong_property_do_not_hide_other_violations(given: dict[str, Any], value: str) -> None:
+    # Rules: O60
     app = Application("one", window="1 hour", strict_outputs=True)
     first = app.add("first", ByColumns(**given), a=app.input("s"))
     app.output("direct", first, key=["x"])
@@ -227,9 +220,8 @@ def test_ports_that_cannot_be_told_do_not_hide_other_violations(given: dict[str,
     ]
 
 
-def test_ports_that_fail_with_sound_properties_are_a_defect_of_the_operator() -> None:
-    """It is not taken for a wrong property, and reported with what it raised (O60)."""
-
+def test_ports_that_fail_with_valid_properties_are_reported_as_an_operator_bug() -> None:
+    # Rules: O60
     class Broken(ByColumns):
         def _schema(self) -> pa.Schema:
             raise KeyError("column")

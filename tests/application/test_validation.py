@@ -27,16 +27,12 @@ Y = pa.schema([("y", pa.int64())])
 
 
 class Pass(FrameOperator):
-    """An operator with a property and one port each way."""
-
     inputs: ClassVar = {"a": InputPort(X), "b": InputPort(X, optional=True)}
     outputs: ClassVar = {"out": OutputPort(X)}
     factor: int = Field(1, ge=1, le=9)
 
 
 class Keeper(Pass):
-    """A stateful one."""
-
     state_schema: ClassVar = X
 
 
@@ -59,8 +55,6 @@ class Keyless(Keeper):
 
 
 class Echo(Pass):
-    """One whose ports share a name."""
-
     outputs: ClassVar = {"a": OutputPort(X)}
 
 
@@ -78,7 +72,6 @@ def good() -> Application:
 
 
 def more(app: Application) -> Node:
-    """Adds an operator of which nothing is read yet."""
     return app.add("more", Pass(), a=PortHandle(None, "s"))
 
 
@@ -90,13 +83,12 @@ def rules(app: Application, mode: Mode = Mode.EXACTLY_ONCE, recorded: dict | Non
     return []
 
 
-def test_a_sound_application_passes() -> None:
-    """No violation, and nothing runs."""
+def test_valid_application_has_no_violation_and_runs_nothing() -> None:
     assert rules(good(), recorded={"s": X}) == []
 
 
-def test_a_stream_has_one_port_that_writes_it_and_any_number_that_read_it() -> None:
-    """O17: who connects an operator a second time, to another port, has not connected it."""
+def test_stream_has_one_writing_port_and_any_number_of_reading_ports() -> None:
+    # Rules: O17
     app = good()
     first, second = app.add("again", Pass(), a=app.input("s")), more(app)
     app.output("both", app.add("both", Pass(), a=first, b=first), key=["x"])
@@ -106,7 +98,7 @@ def test_a_stream_has_one_port_that_writes_it_and_any_number_that_read_it() -> N
 
 
 def test_all_violations_are_reported_together_ordered_by_operator_and_rule() -> None:
-    """O60: one run of the validation names every broken rule."""
+    # Rules: O60
     app = Application("bad app", window="0 s", checkpoint_windows=0)
     wrong = Pass(factor=0, more=1)  # type: ignore[call-arg]
     app.add("1st", wrong, a=PortHandle("nobody", "out"), z=app.input("s"))
@@ -146,16 +138,14 @@ def test_all_violations_are_reported_together_ordered_by_operator_and_rule() -> 
         ("X47", lambda app: app.add("k", Keyless(), a=PortHandle(None, "s"))),
     ],
 )
-def test_each_rule_is_reported(rule: str, spoil: object) -> None:
-    """A single fault gives just its own rule."""
+def test_each_rule_is_reported_alone_for_a_single_fault(rule: str, spoil: object) -> None:
     app = good()
     spoil(app)  # type: ignore[operator]
     assert rules(app) == [rule]
 
 
-def test_a_cycle_goes_through_a_delay_operator() -> None:
-    """O51: one that does is allowed; one beside it, a self loop, and a delay that feeds itself are not."""
-
+def test_cycle_is_allowed_only_through_a_delay_operator() -> None:
+    # Rules: O51
     class Around(DelayOperator):
         columns: ClassVar = X
 
@@ -164,7 +154,7 @@ def test_a_cycle_goes_through_a_delay_operator() -> None:
         outputs: ClassVar = {"out": OutputPort(X)}
 
         def process_a(self, row: object) -> None:
-            """Does nothing."""
+            pass
 
         process_b = process_c = process_a  # type: ignore[pydantic-field]
 
@@ -188,9 +178,8 @@ def test_a_cycle_goes_through_a_delay_operator() -> None:
     assert rules(app) == ["O51"]
 
 
-def test_modes_are_checked_on_the_way_back_of_a_cycle_too() -> None:
-    """R41: what may lose windows feeds nothing that promises more, around the cycle either."""
-
+def test_modes_are_checked_on_the_back_edge_of_a_cycle_too() -> None:
+    # Rules: R41
     class Around(DelayOperator):
         columns: ClassVar = X
 
@@ -199,7 +188,7 @@ def test_modes_are_checked_on_the_way_back_of_a_cycle_too() -> None:
         outputs: ClassVar = {"out": OutputPort(X)}
 
         def process_a(self, row: object) -> None:
-            """Does nothing."""
+            pass
 
         process_b = process_a  # type: ignore[pydantic-field]
 
@@ -211,9 +200,9 @@ def test_modes_are_checked_on_the_way_back_of_a_cycle_too() -> None:
     ]
 
 
-def test_a_method_of_an_old_name_is_refused_not_forgotten() -> None:
-    """R13: what `skipped` did is done by `state_after_skip`; nothing would call the old one."""
-
+def test_method_with_an_old_name_is_rejected() -> None:
+    # Rules: R13
+    # The old `skipped` is `state_after_skip` today; nothing would call the old one.
     class Old(Pass):
         def skipped(self, state: object) -> object:
             return state
@@ -223,8 +212,8 @@ def test_a_method_of_an_old_name_is_refused_not_forgotten() -> None:
     assert rules(app) == ["R13"]
 
 
-def test_one_instance_under_two_names_is_refused() -> None:
-    """It would be one operator with two states (X12); two instances that are equal are two operators."""
+def test_one_instance_under_two_names_is_rejected() -> None:
+    # Rules: X12
     app = Application("twice", window="1 s")
     shared, events = Pass(), app.input("events")
     app.output("one", app.add("one", shared, a=events), key=["x"])
@@ -237,8 +226,7 @@ def test_one_instance_under_two_names_is_refused() -> None:
 
 
 def test_violations_are_ordered_by_the_number_of_their_rule() -> None:
-    """O60: O9 comes before O12, whatever their texts say."""
-
+    # Rules: O60, O9, O12
     class Rootless(FrameOperator):
         outputs: ClassVar = {"out": OutputPort(X)}
 
@@ -247,8 +235,8 @@ def test_violations_are_ordered_by_the_number_of_their_rule() -> None:
     assert rules(app) == ["O9", "O12"]
 
 
-def test_a_rejected_duplicate_leaves_the_graph_as_it_was() -> None:
-    """O49: the first operator, stream and output stay."""
+def test_rejected_duplicate_leaves_the_graph_unchanged() -> None:
+    # Rules: O49
     app = good()
     app.input("s", X)
     before = (app.nodes["pass"], app.streams["s"], app.outputs["out"])
@@ -258,8 +246,8 @@ def test_a_rejected_duplicate_leaves_the_graph_as_it_was() -> None:
     assert (app.nodes["pass"], app.streams["s"], app.outputs["out"]) == before
 
 
-def test_the_same_may_be_declared_again() -> None:
-    """O48: the same instance, schema or output under its name is accepted; a stream keeps the schema it once got."""
+def test_identical_declaration_may_be_repeated() -> None:
+    # Rules: O48
     app = good()
     app.add("pass", app.nodes["pass"].operator, a=app.input("s", X))
     app.output("out", app.nodes["pass"], key=["x"])
@@ -267,14 +255,14 @@ def test_the_same_may_be_declared_again() -> None:
     assert rules(app) == [] and app.streams["s"] == X
 
 
-def test_a_recorded_stream_of_the_wrong_type_is_refused() -> None:
-    """O13: the recording's schema is held against the port's; further columns are welcome (O44)."""
+def test_recorded_stream_of_the_wrong_type_is_rejected() -> None:
+    # Rules: O13, O44
     assert rules(good(), recorded={"s": pa.schema([("x", pa.string())])}) == ["O13"]
     assert rules(good(), recorded={"s": pa.schema([("x", pa.int64()), ("y", pa.string())])}) == []
 
 
-def test_a_recorded_stream_of_another_schema_than_declared_is_refused() -> None:
-    """O13: also in columns that no operator asks for; without a recording there is nothing to compare."""
+def test_recorded_stream_of_another_schema_than_declared_is_rejected() -> None:
+    # Rules: O13
     app = good()
     app.input("s", pa.schema([("x", pa.int64()), ("y", pa.string()), ("z", pa.int64())]))
     with pytest.raises(ValidationFailed) as caught:
@@ -287,7 +275,7 @@ def test_a_recorded_stream_of_another_schema_than_declared_is_refused() -> None:
 
 
 def test_at_most_once_may_not_feed_another_mode() -> None:
-    """R39, R40, X6: the pair is refused, an unset downstream inherits."""
+    # Rules: R39, R40, X6
     app = good()
     first = app.add("amo", Pass(), mode="at_most_once", a=PortHandle(None, "s"))
     app.add("inherits", Pass(), a=first)
@@ -296,16 +284,15 @@ def test_at_most_once_may_not_feed_another_mode() -> None:
     assert "R39" in rules(app, Mode.AT_MOST_ONCE)
 
 
-def test_a_second_container_is_refused_with_the_reason() -> None:
-    """Two modes need two containers, which this release lacks; the message says so."""
+def test_second_container_is_rejected_with_the_reason() -> None:
     app = good()
     app.add("alo", Pass(), mode="at_least_once", a=PortHandle(None, "s"))
     with pytest.raises(ValidationFailed, match="second container"):
         validate(app)
 
 
-def test_operators_of_another_mode_than_the_replay_are_refused_with_advice() -> None:
-    """R3: also when they agree with each other; what they ask for is never quietly dropped."""
+def test_operators_of_another_mode_than_the_replay_are_rejected_with_advice() -> None:
+    # Rules: R3
     app = Application("amo", window="1 hour")
     first = app.add("first", Pass(), mode="at_most_once", a=app.input("s"))
     app.output("out", app.add("second", Pass(), a=first), key=["x"])
@@ -314,9 +301,8 @@ def test_operators_of_another_mode_than_the_replay_are_refused_with_advice() -> 
     assert rules(app, Mode.AT_MOST_ONCE) == []
 
 
-def test_columns_that_a_table_would_take_for_its_own_are_refused() -> None:
-    """O13: of outputs and of error ports, whose tables have more of their own; capital letters make no difference."""
-
+def test_columns_reserved_for_the_table_are_rejected_ignoring_case() -> None:
+    # Rules: O13
     class Odd(Pass):
         outputs: ClassVar = {
             "out": OutputPort(pa.schema([("Attempt", pa.int64()), ("y", pa.int64()), ("Y", pa.int64())])),
@@ -338,9 +324,8 @@ def test_columns_that_a_table_would_take_for_its_own_are_refused() -> None:
     ]
 
 
-def test_an_operator_of_which_nothing_is_read_gives_a_warning() -> None:
-    """O15, X13: unless a port is connected or marked optional; without ports there is nothing to read."""
-
+def test_operator_without_connected_outputs_causes_a_warning() -> None:
+    # Rules: O15, X13
     class Sink(Pass):
         outputs: ClassVar = {}
 
@@ -363,7 +348,7 @@ def test_an_operator_of_which_nothing_is_read_gives_a_warning() -> None:
     assert rules(app) == []
 
 
-def test_an_operator_with_a_schema_for_its_state_is_stateful() -> None:
-    """W70: statelessness is declared, not guessed."""
+def test_operator_with_a_state_schema_is_stateful() -> None:
+    # Rules: W70
     assert Keeper().is_stateful and not Pass().is_stateful
     assert Keeper().initial_state().num_rows == 0

@@ -38,7 +38,6 @@ from tests.publication.staging import Row, StagedReplay, rows_of, simple, state_
 
 
 def output(certificate: Certificate, name: str) -> object:
-    """Returns what a certificate says of one output."""
     return next(found for found in certificate.outputs if found.name == name)
 
 
@@ -46,8 +45,7 @@ def output(certificate: Certificate, name: str) -> object:
     st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.none() | st.text(max_size=4)), max_size=8),
     st.integers(1, 3),
 )
-def test_digest_of_seals_is_of_their_values_whatever_chunks_they_come_in(rows: list[tuple], chunk: int) -> None:
-    """Numbers, then the lengths of all texts, then the texts; parts of larger tables too."""
+def test_digest_of_seals_does_not_depend_on_chunking(rows: list[tuple], chunk: int) -> None:
     whole = pa.table(
         {"n": pa.array([0, *(n for n, _ in rows)], pa.int64()), "s": pa.array(["x", *(s for _, s in rows)])}
     )
@@ -59,7 +57,7 @@ def test_digest_of_seals_is_of_their_values_whatever_chunks_they_come_in(rows: l
 
 
 def test_equal_replays_are_certified_without_reading_their_data(config: Config) -> None:
-    """Equal digests decide (O137): the data files may even be gone."""
+    # Rules: O137
     simple(config, "a", 100, 119)
     simple(config, "b", 100, 119)
     for name in ("delays", "ranks"):
@@ -71,8 +69,7 @@ def test_equal_replays_are_certified_without_reading_their_data(config: Config) 
     assert output(certificate, "ranks").classes["equal"] == 20
 
 
-def test_a_certificate_is_kept_as_json_and_as_a_page_that_needs_no_network(config: Config) -> None:
-    """JSON and page are written; the same comparison gives the same digest; a changed file is found out."""
+def test_certificate_is_kept_as_json_and_as_a_self_contained_page(config: Config) -> None:
     simple(config, "a", 100, 119)
     simple(config, "b", 100, 119, plus=3)
     first, again = (write_certificate(config, certify(config, "a", "b")) for _ in range(2))
@@ -84,8 +81,7 @@ def test_a_certificate_is_kept_as_json_and_as_a_page_that_needs_no_network(confi
     assert content["digest"] == certificate_digest(content) != certificate_digest({**content, "verdict": EQUAL})
 
 
-def test_changes_are_summed_up_per_column_over_rows_matched_by_key(config: Config) -> None:
-    """A bug fix is seen as: so many rows of this column, by so much."""
+def test_changes_are_summarized_per_column_over_rows_matched_by_key(config: Config) -> None:
     simple(config, "a", 100, 119)
     fixed = rows_of(range(100, 120))
     fixed["ranks"][105][0]["minutes"] += 7
@@ -103,8 +99,8 @@ def test_changes_are_summed_up_per_column_over_rows_matched_by_key(config: Confi
     assert certificate.verdict == DIFFERENT
 
 
-def test_the_report_begins_with_the_first_window_then_the_first_output_of_the_plan(config: Config) -> None:
-    """O140: window first, then output, with rows of each side."""
+def test_report_starts_with_the_first_window_and_the_first_output_of_the_plan(config: Config) -> None:
+    # Rules: O140
     simple(config, "a", 100, 119)
     rows = rows_of(range(100, 120))
     rows["ranks"][103][0]["minutes"] = -1
@@ -117,8 +113,8 @@ def test_the_report_begins_with_the_first_window_then_the_first_output_of_the_pl
     assert [row["flights"] for row in first["rows_a"]] == [103] and [row["flights"] for row in first["rows_b"]] == [-1]
 
 
-def test_windows_that_one_side_alone_has_are_differences(config: Config) -> None:
-    """O139: shorter ranges do not pass as equal, on whichever side; a chosen part may be compared alone."""
+def test_windows_that_only_one_side_has_are_differences(config: Config) -> None:
+    # Rules: O139
     simple(config, "a", 100, 119)
     simple(config, "b", 100, 115)
     assert output(certify(config, "a", "b"), "ranks").only_in == {"a": [(116, 119)]}
@@ -136,8 +132,7 @@ def half_run(config: Config, replay_id: str, last: int) -> None:
     replay.end(ledger=False)
 
 
-def test_windows_that_no_side_has_are_differences(config: Config) -> None:
-    """Two replays that stopped at the same window are equal up to there and say of the rest that it is lost."""
+def test_windows_that_neither_side_has_are_differences(config: Config) -> None:
     half_run(config, "a", 109)
     half_run(config, "b", 109)
     certificate = certify(config, "a", "b")
@@ -155,7 +150,7 @@ def test_windows_that_no_side_has_are_differences(config: Config) -> None:
 
 
 def test_windows_lost_on_both_sides_are_differences(config: Config) -> None:
-    """At most once gave up the same windows twice: that is no proof that they are equal, also where rows are there."""
+    # Losing the same windows twice does not prove that they are equal.
     at_most_once(config, wrong=0)
     for raw in (False, True):
         certificate = certify(config, "once", "once", raw=raw)
@@ -164,8 +159,7 @@ def test_windows_lost_on_both_sides_are_differences(config: Config) -> None:
         assert output(certificate, "delays").classes["equal"] == 20
 
 
-def test_a_range_of_which_neither_side_has_a_window_is_refused(config: Config) -> None:
-    """Replays that have not run, and a part that neither has reached: nothing was compared, so nothing is equal."""
+def test_range_without_a_window_on_either_side_is_rejected(config: Config) -> None:
     for name in ("planned", "too"):
         StagedReplay(config, name, 100, 119)
     with pytest.raises(InputError, match=r"neither side has a sealed window in \[100, 119\]") as caught:
@@ -179,8 +173,7 @@ def test_a_range_of_which_neither_side_has_a_window_is_refused(config: Config) -
     assert certify(config, "a", "planned").verdict == DIFFERENT
 
 
-def test_a_purged_replay_is_still_certified_by_its_digests(config: Config) -> None:
-    """Facts stay: equal is equal, a difference is known by window but no longer by row."""
+def test_purged_replay_is_still_certified_by_its_digests(config: Config) -> None:
     simple(config, "a", 100, 119)
     simple(config, "b", 100, 119)
     simple(config, "c", 100, 119, plus=1)
@@ -193,8 +186,8 @@ def test_a_purged_replay_is_still_certified_by_its_digests(config: Config) -> No
     assert any("were purged" in note for note in certificate.notes)
 
 
-def test_an_empty_window_and_a_missing_one_differ(config: Config) -> None:
-    """Window 104 of delays is empty: sealed with no tuple in a, not sealed in b."""
+def test_empty_window_and_missing_window_differ(config: Config) -> None:
+    # Window 104 of delays is empty in a (sealed with no tuple) and not sealed in b.
     simple(config, "a", 100, 107)
     b = StagedReplay(config, "b", 100, 107)
     rows = rows_of(range(100, 108))
@@ -206,8 +199,7 @@ def test_an_empty_window_and_a_missing_one_differ(config: Config) -> None:
     assert delays.ranges == {"lost": [(104, 104)]} and delays.lost_tuples == 0
 
 
-def test_floats_are_compared_within_the_tolerance_only(config: Config) -> None:
-    """Sums of doubles may differ in the last bits; exact columns may not."""
+def test_only_floats_are_compared_within_the_tolerance(config: Config) -> None:
     simple(config, "a", 100, 119)
     rows = rows_of(range(100, 120))
     for window in rows["ranks"].values():
@@ -223,7 +215,6 @@ def test_floats_are_compared_within_the_tolerance_only(config: Config) -> None:
 def test_floats_in_arrays_are_compared_within_the_tolerance_too(
     factor: float, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a recovery compares them; rows that differ in their floats alone are paired by what is exact."""
     schema = staging.OUTPUTS["ranks"].append(pa.field("shares", pa.list_(pa.float64())))
     monkeypatch.setitem(staging.OUTPUTS, "ranks", schema)
     for name, times in (("a", 1.0), ("b", factor)):
@@ -241,8 +232,7 @@ def test_floats_in_arrays_are_compared_within_the_tolerance_too(
         assert found.ranges == {"changed": [(100, 103)]}
 
 
-def test_what_is_no_number_is_not_close_to_one(config: Config) -> None:
-    """Whichever side has it; it is equal to itself alone."""
+def test_nan_equals_only_nan(config: Config) -> None:
     simple(config, "a", 100, 107)
     rows = rows_of(range(100, 108))
     for window, value in ((102, math.nan), (104, math.inf), (106, -math.inf)):
@@ -256,8 +246,9 @@ def test_what_is_no_number_is_not_close_to_one(config: Config) -> None:
         assert certify(config, "b", "c", tolerance=tolerance).verdict == EQUAL
 
 
-def test_the_reference_says_how_close_floats_must_lie(config: Config) -> None:
-    """A candidate that declares more is not let pass for that (R85)."""
+def test_tolerance_of_the_reference_applies(config: Config) -> None:
+    # Rules: R85
+    # A candidate cannot pass by declaring a larger tolerance.
     rows = rows_of(range(100, 104))
     rows["ranks"][102][0]["share"] *= 1.001
     StagedReplay(config, "a", 100, 103, tolerance=1e-9).group(
@@ -268,8 +259,7 @@ def test_the_reference_says_how_close_floats_must_lie(config: Config) -> None:
     assert certify(config, "b", "a").verdict == EQUAL_WITHIN_TOLERANCE
 
 
-def test_a_table_altered_after_its_windows_were_sealed_does_not_pass(config: Config) -> None:
-    """Digests that differ over rows that are equal are a difference, never equal."""
+def test_table_altered_after_its_windows_were_sealed_does_not_pass(config: Config) -> None:
     simple(config, "a", 100, 103)
     b = StagedReplay(config, "b", 100, 103, digests=lambda output, schema, rows: ("another", None))
     b.group(100, 103, rows_of(range(100, 104)), state=state_of(0)).end(ledger=False)
@@ -286,8 +276,8 @@ def at_least_once(config: Config) -> None:
     replay.end(epoch=2, ledger=False)
 
 
-def test_repeats_of_at_least_once_show_in_raw_and_only_after_its_checkpoint(config: Config) -> None:
-    """Readers see every window once; raw shows the repeated ones, also what an unsealed group had committed (R51)."""
+def test_repeats_of_at_least_once_show_only_in_raw_and_after_its_checkpoint(config: Config) -> None:
+    # Rules: R51
     simple(config, "a", 100, 119)
     at_least_once(config)
     assert certify(config, "a", "twice").verdict == EQUAL
@@ -314,7 +304,7 @@ def at_most_once(config: Config, wrong: int) -> None:
 
 
 def test_losses_of_at_most_once_are_lost_and_later_windows_of_stateful_outputs_affected(config: Config) -> None:
-    """Lost per output; affected only where state is carried, from the first window after the skip (R14)."""
+    # Rules: R14
     simple(config, "a", 100, 119)
     at_most_once(config, wrong=-5)
     certificate = certify(config, "a", "once")
@@ -325,8 +315,7 @@ def test_losses_of_at_most_once_are_lost_and_later_windows_of_stateful_outputs_a
     assert any("never saw the windows [105, 114]" in note for note in certificate.notes)
 
 
-def test_the_state_lacks_what_lies_between_the_restored_checkpoint_and_the_next_attempt() -> None:
-    """A second crash before anything new was committed lengthens the gap; a checkpoint in time leaves none."""
+def test_affected_range_covers_the_gap_from_the_restored_checkpoint_to_the_next_attempt() -> None:
     assert skipped_marks([(1, 100), (3, 116)], [(0, 0), (5, 1)], 100) == [(6, 16)]
     assert skipped_marks([(1, 100), (2, 110)], [(0, 0), (5, 1), (10, 1)], 100) == []
     assert skipped_marks([(1, 100)], [(0, 1)], 100) == []
@@ -338,8 +327,7 @@ WINDOW = st.lists(ROW, max_size=4)
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(WINDOW, WINDOW), min_size=4, max_size=4))
-def test_classes_agree_with_counting_rows_by_hand(pairs: list[tuple[list[tuple], list[tuple]]]) -> None:
-    """Multisets with nulls and duplicates: equal, lost, repeated or changed, just as counters say."""
+def test_row_classes_agree_with_a_naive_count(pairs: list[tuple[list[tuple], list[tuple]]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = Config(state=Path(folder) / "state")
         for number, name in enumerate("ab"):
@@ -352,12 +340,10 @@ def test_classes_agree_with_counting_rows_by_hand(pairs: list[tuple[list[tuple],
 
 
 def as_row(row: tuple) -> Row:
-    """Returns a row of `ranks`."""
     return dict(zip(("carrier", "minutes", "share"), row, strict=True))
 
 
 def naive_class(a: Counter, b: Counter) -> str:
-    """Returns the class of a window, counted by hand."""
     missing, surplus = a - b, b - a
     if not missing and not surplus:
         return "equal"
@@ -366,8 +352,7 @@ def naive_class(a: Counter, b: Counter) -> str:
     return "repeated" if not missing and all(row in a for row in surplus) else "changed"
 
 
-def test_wrong_names_and_ranges_are_refused(config: Config) -> None:
-    """Unknown replays, nothing published, a range that a replay does not have."""
+def test_unknown_replays_and_ranges_are_rejected(config: Config) -> None:
     simple(config, "a", 100, 119)
     with pytest.raises(InputError, match='"nobody" is unknown'):
         certify(config, "a", "nobody")
@@ -381,8 +366,7 @@ def test_wrong_names_and_ranges_are_refused(config: Config) -> None:
         certify(config, "a", "a", tolerance=-1.0)
 
 
-def test_a_side_in_json_has_what_was_given() -> None:
-    """What is published has no attempts, no code: their names are not in the file either; both forms are read again."""
+def test_json_of_a_side_omits_absent_fields_and_reads_both_forms() -> None:
     versions, ids = {"t": 3}, {"t": "x"}
     side = Description(name="published", application="app", first=1, last=2, table_versions=versions, table_ids=ids)
     assert json.loads(side.model_dump_json()) == {

@@ -19,8 +19,8 @@ def ranks_alone(config: Config, *, plus: int = 0, **how: object) -> None:
     replay.group(100, 119, rows, state=state_of(0)).end(ledger=False)
 
 
-def test_two_applications_are_equal_in_the_outputs_that_both_have(config: Config) -> None:
-    """O137: chosen are the outputs of one name; which were compared and which not is said, on the page too."""
+def test_two_applications_are_compared_in_the_outputs_that_both_have(config: Config) -> None:
+    # Rules: O137
     simple(config, "old", 100, 119)
     ranks_alone(config)
     certificate = certify(config, "old", "anew")
@@ -34,8 +34,8 @@ def test_two_applications_are_equal_in_the_outputs_that_both_have(config: Config
     assert certify(config, "anew", "old").verdict == EQUAL
 
 
-def test_two_applications_that_differ_are_told_apart_by_window_and_rows(config: Config) -> None:
-    """O140, between two applications; and a stream that one alone reads does not make their inputs differ."""
+def test_differences_between_two_applications_are_located_by_window_and_rows(config: Config) -> None:
+    # Rules: O140
     simple(config, "old", 100, 119)
     ranks_alone(config, plus=3, inputs=(("flights", 1), ("weather", 7)))
     certificate = certify(config, "old", "anew")
@@ -45,8 +45,8 @@ def test_two_applications_that_differ_are_told_apart_by_window_and_rows(config: 
     assert [row["minutes"] for row in first["rows_b"]] == [row["minutes"] + 3 for row in first["rows_a"]]
 
 
-def test_two_applications_that_read_other_inputs_are_said_to(config: Config) -> None:
-    """Equal outputs of other recordings are no proof that the code does the same."""
+def test_applications_that_read_different_inputs_are_reported(config: Config) -> None:
+    # Equal outputs of different recordings do not prove that the code is equivalent.
     simple(config, "old", 100, 119)
     ranks_alone(config, inputs=(("flights", 2),))
     certificate = certify(config, "old", "anew")
@@ -54,10 +54,9 @@ def test_two_applications_that_read_other_inputs_are_said_to(config: Config) -> 
     assert "The sides read different versions of their inputs." in certificate.notes
 
 
-def test_two_applications_without_a_common_output_or_grid_are_refused(
+def test_applications_without_a_common_output_or_grid_are_rejected(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing compared would be nothing that is equal; windows of other lengths have nothing in common but numbers."""
     StagedReplay(config, "left", 100, 119, application="one", outputs=("ranks",))
     StagedReplay(config, "right", 100, 119, application="two", outputs=("delays",))
     with pytest.raises(InputError, match="no output in common") as caught:

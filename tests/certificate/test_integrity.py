@@ -48,12 +48,10 @@ def table(tmp_path: Path) -> Table:
 
 
 def doubts(table: Table, since: int = 0, windows: WindowRange = RANGE, **written: str) -> list[tuple[object, str]]:
-    """Returns what speaks against the seals now."""
     return [(doubt.windows, doubt.why) for doubt in doubts_of(table.refresh(), APP, since, windows, written)]
 
 
 def checksums(table: Table) -> dict[str, str]:
-    """Returns what would have been noted of the files when they were written."""
     return {
         Path(file.path).name: hashlib.sha256(Path(file.path).read_bytes()).hexdigest()
         for file in table.refresh().files()
@@ -61,17 +59,14 @@ def checksums(table: Table) -> dict[str, str]:
 
 
 def later(file: Path) -> None:
-    """Gives a file another time."""
     os.utime(file, (file.stat().st_atime + 100, file.stat().st_mtime + 100))
 
 
 def file_of(table: Table, window: int) -> Path:
-    """Returns the file that holds a window."""
     return Path(table.refresh().files(window, window)[0].path)
 
 
 def test_own_commits_raise_no_doubt(table: Table) -> None:
-    """Neither do commits that change no data, such as a compaction, nor leaving damaged files out."""
     assert doubts(table) == []
     table.delta.optimize.compact()
     told = CommitProperties(
@@ -81,8 +76,7 @@ def test_own_commits_raise_no_doubt(table: Table) -> None:
     assert table.refresh().version == 4 and doubts(table) == []
 
 
-def test_a_foreign_commit_that_changes_data_raises_doubt_about_its_windows(table: Table) -> None:
-    """A deletion that drops a whole file, one that rewrites it, and an append; where the seals are older than it."""
+def test_foreign_commit_that_changes_data_raises_doubt_about_its_windows(table: Table) -> None:
     table.delta.delete("window_id = 105")
     ((windows, why),) = doubts(table)
     assert windows == WindowRange(100, 109) and 'Version 3 of table "t" (DELETE) was not made by Rewindow.' in why
@@ -94,15 +88,13 @@ def test_a_foreign_commit_that_changes_data_raises_doubt_about_its_windows(table
     assert [found for found, _ in doubts(table, since=4)] == [WindowRange(104, 104)]
 
 
-def test_a_version_whose_log_is_gone_raises_doubt_about_everything(table: Table) -> None:
-    """Whatever it changed."""
+def test_version_without_a_log_raises_doubt_about_everything(table: Table) -> None:
     table.delta.create_checkpoint()
     (table.path / "_delta_log" / f"{2:020}.json").unlink()
     assert [found for found, _ in doubts(table)] == [None]
 
 
-def test_a_file_changed_in_place_raises_doubt(table: Table) -> None:
-    """By another size, by another checksum, or gone; a changed time alone does not."""
+def test_file_changed_in_place_raises_doubt_unless_only_its_time_changed(table: Table) -> None:
     written, file = checksums(table), file_of(table, 105)
     later(file)
     assert doubts(table, **written) == []
@@ -118,8 +110,7 @@ def test_a_file_changed_in_place_raises_doubt(table: Table) -> None:
     assert "is not there" in doubts(table)[0][1]
 
 
-def test_a_file_whose_time_changed_and_that_nobody_noted_raises_doubt(table: Table) -> None:
-    """Nothing speaks for it."""
+def test_file_with_a_changed_time_and_no_recorded_checksum_raises_doubt(table: Table) -> None:
     later(file_of(table, 115))
     assert [found for found, _ in doubts(table)] == [WindowRange(110, 119)]
 
@@ -140,8 +131,7 @@ def published_by_hand(config: Config) -> Path:
     return Path(table.files()[0].path)
 
 
-def test_a_changed_time_is_settled_by_the_checksum(config: Config) -> None:
-    """Files of a published stream are noted as they are written; other bytes raise doubt without reading the rest."""
+def test_checksum_resolves_a_changed_time_without_reading_other_files(config: Config) -> None:
     file = published_by_hand(config)
     later(file)
     certificate = certify(config, "r", "published")
@@ -154,8 +144,8 @@ def test_a_changed_time_is_settled_by_the_checksum(config: Config) -> None:
     assert doubt.windows == WindowRange(100, 107) and f'"{file.name}" of table "app.ranks" was changed' in doubt.why
 
 
-def test_a_certificate_sees_what_others_changed_in_a_published_table(tmp_path: Path) -> None:
-    """Rows deleted, a file damaged in place, and with --full also what left no trace; else contents are not read."""
+def test_certificate_detects_foreign_changes_in_a_published_table(tmp_path: Path) -> None:
+    # Only with --full does it read the contents of files whose metadata is unchanged.
     config = settings(tmp_path)
     simple(config, "r", 100, 107, publishable=True, outputs=("ranks",))
     publish(config, "r")
@@ -192,7 +182,6 @@ def alter_silently(file: Path) -> None:
 
 
 def changed_by(certificate: Certificate) -> int:
-    """Returns how many windows a certificate calls different."""
     assert certificate.verdict == DIFFERENT
     (output,) = certificate.outputs
     return output.windows - output.classes["equal"]

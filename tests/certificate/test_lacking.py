@@ -14,10 +14,7 @@ from tests.publication.staging import lossy_and_full, rows_of
 
 
 @pytest.mark.parametrize(("a", "b"), [("LOSSY", "FULL"), ("FULL", "LOSSY")])
-def test_tuples_that_only_one_side_has_are_counted_whichever_side_is_named_first(
-    config: Config, a: str, b: str
-) -> None:
-    """Both directions have a figure per output and in sum, and one sentence names them from the reader's side."""
+def test_tuples_that_only_one_side_has_are_counted_regardless_of_order(config: Config, a: str, b: str) -> None:
     lossy_and_full(config)
     missing = sum(len(rows_of([window])["delays"][window]) for window in (118, 119))
     assert missing
@@ -37,8 +34,7 @@ def test_tuples_that_only_one_side_has_are_counted_whichever_side_is_named_first
     assert content["only_in_tuples"] == {full: missing + 3, lossy: 0, "changed": 0, "at_least": False}
 
 
-def test_tuples_of_purged_rows_are_counted_by_their_digests_and_said_to_be_a_bound(config: Config) -> None:
-    """Where rows were purged the counts of the seals are all that is left: at least so many tuples differ."""
+def test_missing_tuples_of_purged_rows_are_reported_as_a_lower_bound(config: Config) -> None:
     lossy_and_full(config)
     shutil.rmtree(config.replay_root("LOSSY") / "ranks")
     ranks = next(found for found in certify(config, "LOSSY", "FULL").outputs if found.name == "ranks")

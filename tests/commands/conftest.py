@@ -15,7 +15,6 @@ Command = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """Settings that the commands find; all state is in a folder of the test."""
     file = tmp_path / "rewindow.toml"
     file.write_text('state = "state"\n')
     monkeypatch.setenv("REWINDOW_CONFIG", str(file))
@@ -24,7 +23,6 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
 
 @pytest.fixture
 def command(config: Config, run: Command) -> Command:
-    """Runs a command in the empty project."""
     return run
 
 

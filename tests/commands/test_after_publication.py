@@ -28,15 +28,13 @@ def replays(config: Config, command: Command) -> None:
 
 
 def publish(command: Command, *names: str) -> None:
-    """Publishes replays, one after the other."""
     for name in names:
         code, _, errors = command("publish", name)
         assert code == 0, errors
 
 
 @pytest.mark.usefixtures("replays")
-def test_what_publishing_would_do_is_shown_without_doing_it(config: Config, command: Command) -> None:
-    """A row a table, as JSON too; afterwards that it is done; --withdraw has no such answer."""
+def test_publish_dry_run_shows_the_effect_and_changes_nothing(config: Config, command: Command) -> None:
     code, text, errors = command("publish", "first", "--dry-run")
     assert code == 0, errors
     assert "first would be published: 10 windows [100, 109], about" in text and "app.ranks" in text and "links" in text
@@ -49,8 +47,7 @@ def test_what_publishing_would_do_is_shown_without_doing_it(config: Config, comm
 
 
 @pytest.mark.usefixtures("replays")
-def test_what_an_undo_would_do_is_shown_without_doing_it(config: Config, command: Command) -> None:
-    """What the windows would show, a row a table, as JSON too; afterwards that it is done."""
+def test_undo_dry_run_shows_the_effect_and_changes_nothing(config: Config, command: Command) -> None:
     publish(command, "first", "part")
     code, text, errors = command("undo", "part", "--dry-run")
     assert code == 0, errors
@@ -65,8 +62,7 @@ def test_what_an_undo_would_do_is_shown_without_doing_it(config: Config, command
 
 
 @pytest.mark.usefixtures("replays")
-def test_a_replay_under_a_later_publication_is_shown_as_covered(config: Config, command: Command) -> None:
-    """In list, status, JSON and page, by whom; an undo of what covers it uncovers it."""
+def test_replay_under_a_later_publication_is_shown_as_covered_until_its_undo(config: Config, command: Command) -> None:
     publish(command, "first", "part")
     assert "published, in part covered by part" in command("status", "first")[1]
     publish(command, "second")
@@ -85,8 +81,7 @@ def test_a_replay_under_a_later_publication_is_shown_as_covered(config: Config, 
 
 
 @pytest.mark.usefixtures("replays")
-def test_nothing_published_is_no_difference_but_an_error_that_names_the_act(command: Command) -> None:
-    """Before any publication, after an undo, and in a range where something else of the application is published."""
+def test_diff_against_published_is_an_error_with_a_hint_when_nothing_is_published(command: Command) -> None:
     errors = command("certify", "published", "first")[2]
     assert 'application "app" is not published' in errors and "such as: rewindow publish first" in errors
     publish(command, "part")
@@ -104,8 +99,7 @@ def test_nothing_published_is_no_difference_but_an_error_that_names_the_act(comm
 
 
 @pytest.mark.usefixtures("replays")
-def test_a_second_undo_says_that_it_was_done_and_by_which_act(command: Command) -> None:
-    """So does a second publication."""
+def test_second_undo_reports_the_action_that_already_did_it(command: Command) -> None:
     publish(command, "first")
     assert "it was published already, as publication 1; take it back with" in command("publish", "first")[1]
     assert command("undo", "first")[1].startswith("undone. Publish it again with: rewindow publish first")
@@ -113,8 +107,7 @@ def test_a_second_undo_says_that_it_was_done_and_by_which_act(command: Command) 
 
 
 @pytest.mark.usefixtures("replays")
-def test_a_replay_that_is_over_is_not_begun_again_under_its_id(command: Command) -> None:
-    """The same wishes compute nothing and say what it is; other ones are refused, and another id is asked for."""
+def test_finished_replay_is_not_restarted_under_its_id(command: Command) -> None:
     code, text, errors = command("replay", "app", "--id", "first")
     assert (
         code == 0
@@ -129,8 +122,7 @@ def test_a_replay_that_is_over_is_not_begun_again_under_its_id(command: Command)
     assert "rewindow replay --resume REPLAY" in command("replay")[2]
 
 
-def test_an_unfinished_replay_is_not_checked_and_the_way_on_is_named(config: Config, command: Command) -> None:
-    """For each state in which there is nothing to judge yet, or any more."""
+def test_check_rejects_an_unfinished_replay_and_names_the_next_step(config: Config, command: Command) -> None:
     simple(config, "other", 100, 109, ledger=False)
     ledger = Ledger.open(config.ledger_url)
     ledger.replays.create("one", "app", 100, 109, "exactly_once", {}, "code-1")
@@ -157,14 +149,13 @@ def test_an_unfinished_replay_is_not_checked_and_the_way_on_is_named(config: Con
         ("check", "firstt", "--strength"), ("why", "firstt", "100"),
     ],
 )  # fmt: skip
-def test_every_verb_answers_an_unknown_replay_with_the_one_that_was_meant(command: Command, words: tuple[str]) -> None:
-    """One question to the ledger, one answer."""
+def test_every_verb_suggests_the_closest_id_for_an_unknown_replay(command: Command, words: tuple[str]) -> None:
     code, _, errors = command(*words)
     assert code == 2 and "firstt" in errors and 'Did you mean "first"?' in errors
 
 
-def test_an_attempt_whose_process_is_gone_is_told_apart_from_one_that_runs(config: Config, command: Command) -> None:
-    """Nobody has noted its end: the process is looked for, on the host that it ran on."""
+def test_attempt_without_a_process_is_distinguished_from_a_running_one(config: Config, command: Command) -> None:
+    # No end is recorded, so the process is looked up on the host that it ran on.
     replay = simple(config, "other", 100, 109, ledger=False)
     ledger, plan = Ledger.open(config.ledger_url), replay.plan.model_copy(update={"replay_id": "one"})
     ledger.replays.create("one", "app", 100, 109, plan.mode.name, plan.model_dump(mode="json"), "code-1")
@@ -202,9 +193,9 @@ def test_an_attempt_whose_process_is_gone_is_told_apart_from_one_that_runs(confi
 
 
 @pytest.mark.usefixtures("replays")
-def test_what_was_begun_given_up_and_taken_back_is_listed_with_its_outcome(config: Config, command: Command) -> None:
-    """In status, why and JSON; the next act for one that is open finishes it or gives it up."""
-
+def test_unfinished_abandoned_and_undone_actions_are_listed_with_their_outcome(
+    config: Config, command: Command
+) -> None:
     def dies(step: str, number: int) -> None:
         if step == PublishStep.TABLE_COMMITTED:
             raise KeyboardInterrupt
@@ -227,9 +218,7 @@ def test_what_was_begun_given_up_and_taken_back_is_listed_with_its_outcome(confi
 
 
 @pytest.mark.usefixtures("replays")
-def test_a_killed_publication_that_is_finished_was_not_done_before(config: Config, command: Command) -> None:
-    """The second call has done the rest, so it does not say that all had been done."""
-
+def test_finishing_a_killed_publication_is_not_reported_as_already_done(config: Config, command: Command) -> None:
     def dies(step: str, number: int) -> None:
         if step == PublishStep.TABLE_COMMITTED:
             raise KeyboardInterrupt
@@ -240,8 +229,7 @@ def test_a_killed_publication_that_is_finished_was_not_done_before(config: Confi
 
 
 @pytest.mark.usefixtures("replays")
-def test_an_abandoned_replay_says_why_everywhere(command: Command) -> None:
-    """In status, list, why and on its page, though its input is gone by now; giving it up again keeps the reason."""
+def test_abandoned_replay_shows_its_reason_everywhere_and_keeps_it(command: Command) -> None:
     assert command("abandon", "first", "--reason", "wrong code")[0] == 0
     assert "is abandoned already" in command("abandon", "first")[1]
     assert "why abandoned  wrong code" in command("status", "first")[1]
@@ -256,8 +244,7 @@ def test_an_abandoned_replay_says_why_everywhere(command: Command) -> None:
 
 
 @pytest.mark.usefixtures("replays")
-def test_what_cannot_be_published_any_more_is_not_recommended(config: Config, command: Command) -> None:
-    """Staged tables that were purged are computed again, by a command; a gate that did not pass needs a reason."""
+def test_hint_does_not_recommend_publishing_an_unpublishable_replay(config: Config, command: Command) -> None:
     publish(command, "first")
     shutil.rmtree(config.replay_root("first") / "checkpoints")
     assert "Take it back with: rewindow undo first" in command("status", "first")[1]
@@ -269,8 +256,8 @@ def test_what_cannot_be_published_any_more_is_not_recommended(config: Config, co
     assert "Its gate did not pass" in text and 'rewindow publish second --accept "REASON"' in text
 
 
-def test_an_attempt_that_starts_is_waited_for(config: Config, command: Command) -> None:
-    """A resume would end it; the JVM takes some seconds until it tells its process."""
+def test_starting_attempt_is_awaited(config: Config, command: Command) -> None:
+    # A resume would end it: the JVM needs seconds before it reports its process.
     replay = simple(config, "other", 100, 109, ledger=False)
     ledger, plan = Ledger.open(config.ledger_url), replay.plan
     ledger.replays.create("one", "app", 100, 109, plan.mode.name, plan.model_dump(mode="json"), "code-1")

@@ -64,13 +64,11 @@ def run(*arguments: str) -> int:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_read_only_state_folder_answers_what_reading_can(read_only: Config, arguments: tuple[str, ...]) -> None:
-    """The ledger, too, although SQLite cannot lock it there."""
+def test_reading_verbs_work_with_a_read_only_state_folder(read_only: Config, arguments: tuple[str, ...]) -> None:
     assert run(*arguments) == 0
 
 
-def test_read_only_ledger_shows_its_newest_state(config: Config, tmp_path: Path) -> None:
-    """Also what is only in its write-ahead log, as a process that was killed leaves it."""
+def test_read_only_ledger_shows_its_newest_state_from_the_write_ahead_log(config: Config, tmp_path: Path) -> None:
     ledger = Ledger.open(config.ledger_url)
     keeper = ledger.database.engine.connect()  # While it is open, nothing moves the log into the file.
     ledger.replays.abandon("one", "wrong code")
@@ -80,10 +78,9 @@ def test_read_only_ledger_shows_its_newest_state(config: Config, tmp_path: Path)
 
 
 @pytest.mark.parametrize("arguments", [("abandon", "one"), ("replay", "totals"), ("status", "one", "--page")])
-def test_read_only_state_folder_is_named_where_writing_is_needed(
+def test_writing_verbs_report_a_read_only_state_folder(
     read_only: Config, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One error in words; nothing of a library's output."""
     assert run(*arguments) != 0
     said = capsys.readouterr().err
     assert "read-only" in said
@@ -91,8 +88,7 @@ def test_read_only_state_folder_is_named_where_writing_is_needed(
     assert "Hint:" in said
 
 
-def test_read_only_ledger_refuses_writes(read_only: Config) -> None:
-    """What was written to the copy would be lost."""
+def test_read_only_ledger_rejects_writes(read_only: Config) -> None:
     with pytest.raises(LedgerError, match="cannot be written to: its folder is read-only"):
         Ledger.open(read_only.ledger_url).replays.abandon("one")
 
@@ -107,10 +103,9 @@ DAMAGES = {"empty": "", "half-written": '{"outputs": [{"outp', "another list": "
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("file", JSON_FILES)
-def test_damaged_json_is_named_with_the_way_out(
+def test_damaged_json_is_reported_with_file_name_and_hint(
     config: Config, file: str, damage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever a verb reads: one error with the file's name and a hint, never a traceback."""
     folder = config.results if file.startswith("results/") else config.state
     path = folder / file.removeprefix("results/")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,8 +125,7 @@ def test_damaged_json_is_named_with_the_way_out(
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_outcome_of_a_job_is_worth_another_try(tmp_path: Path, damage: str) -> None:
-    """It is named; what the job has committed stands in the tables."""
+def test_damaged_outcome_of_a_job_is_retryable(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "outcome-1.json"
     path.write_text(DAMAGES[damage])
     outcome = read_outcome(path)
@@ -140,8 +134,7 @@ def test_damaged_outcome_of_a_job_is_worth_another_try(tmp_path: Path, damage: s
 
 
 @pytest.mark.parametrize("damage", [damage for damage in DAMAGES if damage != "without its parts"])
-def test_damaged_secrets_of_airflow_are_named(config: Config, damage: str) -> None:
-    """Before anything of Airflow is started."""
+def test_damaged_airflow_secrets_are_reported_before_airflow_starts(config: Config, damage: str) -> None:
     path = airflow_home(config) / "secrets.json"
     path.parent.mkdir(parents=True)
     path.write_text(DAMAGES[damage])
@@ -160,10 +153,9 @@ def test_damaged_secrets_of_airflow_are_named(config: Config, damage: str) -> No
         ("replays/one/facts", "_delta_log/*0.json", ("certify", "one", "one")),
     ],
 )
-def test_damaged_table_is_named_without_a_traceback(
+def test_damaged_table_is_reported_without_a_traceback(
     config: Config, table: str, what: str, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file or a log that was cut short: the table's name, and no frame of Python, Rust or Java."""
     (path,) = (config.state / table).glob(what)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     assert run(*arguments) not in (0, 1)

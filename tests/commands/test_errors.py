@@ -22,11 +22,8 @@ PORTS = ("split.odd", "split.other")
 
 
 class WithErrors(StagedReplay):
-    """A replay whose application has two error ports."""
-
     @property
     def plan(self) -> Plan:
-        """The plan with both of them."""
         errors = [
             OutputPlan(
                 name=name, operator="split", port=name, key=[], suite=None, columns=[], stateful=False, guarantee="",
@@ -37,7 +34,6 @@ class WithErrors(StagedReplay):
         return super().plan.model_copy(update={"errors": errors})
 
     def emit(self, port: str, by_window: dict[int, int], epoch: int, *, seal: bool) -> None:
-        """Commits so many error tuples of an attempt in each window."""
         rows = [
             {"window_id": window, "attempt": epoch, "origin": f"[{window}]", "flights": number, "_rw_replay": "one",
              "_rw_window": window, "_rw_attempt": epoch, "_rw_position": str(number),
@@ -64,8 +60,9 @@ def replay(config: Config) -> WithErrors:
     return made
 
 
-def test_errors_lists_what_readers_see(command: Command, replay: WithErrors) -> None:
-    """Of a window that two attempts sealed the newer one's, of one that is not sealed none; and what was cut."""
+def test_errors_lists_error_tuples_of_the_newest_seal_and_reports_truncation(
+    command: Command, replay: WithErrors
+) -> None:
     found = json.loads(command("errors", "one", "--json")[1])
     assert {port: told["tuples"] for port, told in found["ports"].items()} == {PORTS[0]: 5, PORTS[1]: 1}
     assert [(row["port"], row["window"], row["attempt"]) for row in found["errors"]] == [
@@ -78,8 +75,8 @@ def test_errors_lists_what_readers_see(command: Command, replay: WithErrors) -> 
     assert len(json.loads(command("errors", "one", "--port", PORTS[1], "--json")[1])["errors"]) == 1
 
 
-def test_errors_are_counted_by_window_and_reason(command: Command, replay: WithErrors) -> None:
-    """O65, O66: as readers see them, whatever is shown; a sample has some of each reason."""
+def test_errors_are_counted_by_window_and_reason_as_readers_see_them(command: Command, replay: WithErrors) -> None:
+    # Rules: O65, O66
     found = json.loads(command("errors", "one", "--limit", 1, "--json")[1])
     assert found["counts"] == [
         {"port": PORTS[0], "window": 101, "reason": "jump", "tuples": 1},
@@ -95,16 +92,17 @@ def test_errors_are_counted_by_window_and_reason(command: Command, replay: WithE
     assert ["jump", "3", "2", "101", "104"] in lines and ["104", "jump", "2"] in lines
 
 
-def test_the_page_counts_error_tuples(command: Command, replay: WithErrors, monkeypatch: pytest.MonkeyPatch) -> None:
-    """O65: by port, with the command that lists them."""
+def test_page_counts_error_tuples_by_port(
+    command: Command, replay: WithErrors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Rules: O65
     monkeypatch.setattr(replay_page, "read_layers", lambda config, plan, measures: ())
     html = replay_page.draw_replay_page(replay.config, "one")
     assert "<dd>6</dd><dt>error tuples: 5 of split.odd, 1 of split.other</dt>" in html
     assert "rewindow errors one" in html
 
 
-def test_errors_refuses_what_a_replay_has_not(command: Command, replay: WithErrors) -> None:
-    """A port or a window that is not there is no empty list; nor are error tuples that were purged."""
+def test_errors_rejects_unknown_ports_unknown_windows_and_purged_replays(command: Command, replay: WithErrors) -> None:
     assert "error ports" not in command("errors", "one")[2]
     assert 'has no error port "split.none"' in command("errors", "one", "--port", "split.none")[2]
     assert "window 99 is not in replay" in command("errors", "one", "--window", 99)[2]

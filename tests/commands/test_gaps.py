@@ -15,7 +15,6 @@ HOUR = 3_600_000_000
 
 
 def gap(kind: str, first: int, hours: int, **more: object) -> Gap:
-    """Returns a gap of some hours."""
     windows = WindowRange(first, first + hours - 1)
     return Gap(kind, windows, first * HOUR, (first + hours) * HOUR, hours, **more)  # type: ignore[arg-type]
 
@@ -27,8 +26,7 @@ GAPS = [
 ]
 
 
-def test_missing_windows_come_first_then_silent_keys_then_empty_windows(capfd: pytest.CaptureFixture[str]) -> None:
-    """Each longest first, each cut by itself, with what was left out and how to see it."""
+def test_gaps_list_missing_windows_then_silent_keys_then_empty_windows(capfd: pytest.CaptureFixture[str]) -> None:
     _show(GapReport("clicks", WindowRange(0, 9999), 9998, HOUR, GAPS), 5)
     text = capfd.readouterr().out
     places = [text.index(word) for word in ("missing: 2 windows in 1 stretches", "silent: 50 stretches of 4 keys",
@@ -40,31 +38,28 @@ def test_missing_windows_come_first_then_silent_keys_then_empty_windows(capfd: p
     assert "... 847 empty stretches more, none longer than 3:00:00; all of them: --limit 852, or --format csv" in text
 
 
-def test_what_there_is_none_of_is_said(capfd: pytest.CaptureFixture[str]) -> None:
-    """An absence is an answer; silences that nobody looked for are no absence."""
+def test_gaps_reports_absences_but_not_silences_that_were_not_searched(capfd: pytest.CaptureFixture[str]) -> None:
     _show(GapReport("clicks", WindowRange(0, 9), 10, None, []), 5)
     text = capfd.readouterr().out
     assert "missing: none" in text and "empty: none" in text and "silences were not looked for" in text
 
 
 @pytest.mark.parametrize(("slack_us", "words"), [(0, "1 h"), (600_000_000, "1 h and a slack of 10 min")])
-def test_a_silence_is_longer_than_the_interval_and_the_slack(
+def test_silence_is_longer_than_interval_plus_slack(
     capfd: pytest.CaptureFixture[str], slack_us: int, words: str
 ) -> None:
-    """The table says what it has measured against (G12)."""
+    # Rules: G12
     _show(GapReport("clicks", WindowRange(0, 9), 10, HOUR, [gap(SILENT, 0, 2)], slack_us=slack_us), 5)
     assert f"without a tuple for longer than {words}\n" in capfd.readouterr().out
 
 
-def test_tuples_whose_timestamps_cannot_be_are_counted(capfd: pytest.CaptureFixture[str]) -> None:
-    """By key and reason."""
+def test_tuples_with_impossible_timestamps_are_counted_by_key_and_reason(capfd: pytest.CaptureFixture[str]) -> None:
     unusable = [Unusable({"dev": "s08"}, "bad_type", 1000, 5748, 5748)]
     _show(GapReport("clicks", WindowRange(0, 9), 10, HOUR, [], unusable=unusable), 5)
     assert "dev=s08 all 5,748 a thousand times too small" in capfd.readouterr().out.replace("\n", " ")
 
 
-def test_who_is_silent_is_named_beside_when_all_keys_end(capfd: pytest.CaptureFixture[str]) -> None:
-    """Of two keys that end before the end, only the one that ended long before the other."""
+def test_key_that_ends_long_before_the_others_is_named(capfd: pytest.CaptureFixture[str]) -> None:
     ended = [
         Gap("ended", None, at, 100 * HOUR, 1, {"k": key}, OPEN, since_us=at)
         for key, at in (("a", 90 * HOUR), ("b", 50 * HOUR))

@@ -25,7 +25,6 @@ EVENTS = "".join(
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory."""
     monkeypatch.delenv("REWINDOW_CONFIG", raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -40,10 +39,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("empty.csv", "meter,read_at\n", "read_at", [], {}),
     ],
 )
-def test_a_file_becomes_a_project_that_can_be_read(
+def test_init_creates_a_consistent_project_from_a_file(
     run: Command, folder: Path, name: str, text: str, arrived_at: str, keys: list[str], select: dict[str, str]
 ) -> None:
-    """Settings, application and suite agree with each other."""
     (folder / name).write_text(text)
     code, output, errors = run("init", name, "--yes")
     assert (code, errors) == (0, "")
@@ -60,8 +58,7 @@ def test_a_file_becomes_a_project_that_can_be_read(
 
 
 @pytest.mark.parametrize("there", ["rewindow.toml", "applications/count_clicks.py"])
-def test_nothing_that_is_there_is_overwritten(run: Command, folder: Path, there: str) -> None:
-    """Neither is anything else written then."""
+def test_init_overwrites_nothing_and_then_writes_nothing(run: Command, folder: Path, there: str) -> None:
     (folder / "clicks.csv").write_text(CLICKS)
     (folder / there).parent.mkdir(exist_ok=True)
     (folder / there).write_text("mine")
@@ -71,16 +68,16 @@ def test_nothing_that_is_there_is_overwritten(run: Command, folder: Path, there:
     assert (folder / there).read_text() == "mine" and sorted(folder.rglob("*")) == before
 
 
-def test_where_nobody_can_be_asked_yes_is_needed(run: Command, folder: Path) -> None:
-    """A script must not hang, nor write what nobody has seen."""
+def test_init_without_a_terminal_requires_yes(run: Command, folder: Path) -> None:
     (folder / "clicks.csv").write_text(CLICKS)
     code, _, errors = run("init", "clicks.csv")
     assert code == 2 and "rewindow init clicks.csv --yes" in errors
     assert list(folder.iterdir()) == [folder / "clicks.csv"]
 
 
-def test_answers_become_the_settings(run: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer that cannot be is asked for again."""
+def test_init_writes_answers_to_the_settings_and_repeats_invalid_questions(
+    run: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "clicks.csv").write_text(CLICKS)
     answers = iter(["visits", "page", "clicked_at", "at", "clicked_at", "pages", "amount", "none", "20 seconds"])
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
@@ -98,10 +95,9 @@ def test_answers_become_the_settings(run: Command, folder: Path, monkeypatch: py
     assert (settings.keys, settings.width_us) == ([], 20_000_000)
 
 
-def test_a_variable_that_names_another_project_is_said(
+def test_init_warns_when_environment_variable_names_another_project(
     run: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No verb would find the new one."""
     (folder / "clicks.csv").write_text(CLICKS)
     monkeypatch.setenv("REWINDOW_CONFIG", "/elsewhere/rewindow.toml")
     code, _, errors = run("init", "clicks.csv", "--yes")
@@ -110,8 +106,7 @@ def test_a_variable_that_names_another_project_is_said(
 
 @pytest.mark.long
 @pytest.mark.jvm
-def test_the_commands_that_are_printed_work_as_printed(run: Command, folder: Path) -> None:
-    """From a JSON lines file with nested values to a published and certified table."""
+def test_commands_printed_by_init_work_as_printed(run: Command, folder: Path) -> None:
     (folder / "events.jsonl").write_text(EVENTS)
     output = run("init", "events.jsonl", "--yes")[1]
     steps = [line.split("#")[0] for line in output.splitlines() if line.startswith("    rewindow")]

@@ -17,7 +17,6 @@ from tests.recovery.project import make_project
 
 
 def runs(process: psutil.Process, program: str, argument: str) -> bool:
-    """Returns whether a process is a program that was given an argument."""
     try:
         return program in process.name() and any(argument in word for word in process.cmdline())
     except psutil.Error:
@@ -25,8 +24,7 @@ def runs(process: psutil.Process, program: str, argument: str) -> bool:
 
 
 @pytest.mark.parametrize(("program", "argument"), [("java", "org.apache.spark"), ("python", "jobs/replay.py")])
-def test_interrupt_ends_the_command_and_no_attempt_follows(tmp_path: Path, program: str, argument: str) -> None:
-    """While the JVM starts there is no driver yet; while the driver imports, it has no listener yet."""
+def test_interrupt_ends_the_command_and_starts_no_further_attempt(tmp_path: Path, program: str, argument: str) -> None:
     config = make_project(tmp_path).config
     command = [sys.executable, "-m", "rewindow.cli", "replay", "totals", "--id", "one"]
     environment = {**os.environ, "REWINDOW_CONFIG": str(config.file)}

@@ -37,8 +37,7 @@ def _run(folder: Path) -> int:
     return int(ended.value.code or 0)
 
 
-def test_jars_fetches_what_is_missing_or_damaged_and_nothing_else(tmp_path: Path, fetched: list[list[str]]) -> None:
-    """A second call asks for nothing, and a jar that was cut short is replaced."""
+def test_jars_downloads_only_missing_or_damaged_jars(tmp_path: Path, fetched: list[list[str]]) -> None:
     assert _run(tmp_path) == 0
     assert _run(tmp_path) == 0
     (tmp_path / "delta-b-1.0.jar").write_bytes(b"")
@@ -47,10 +46,9 @@ def test_jars_fetches_what_is_missing_or_damaged_and_nothing_else(tmp_path: Path
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == WHOLE
 
 
-def test_jars_refuses_another_jar_and_keeps_nothing(
+def test_jars_rejects_a_jar_with_a_wrong_checksum_and_stores_nothing(
     tmp_path: Path, fetched: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What a mirror answers is held against the checksum before it gets into the folder."""
     monkeypatch.setitem(WHOLE, "delta-a-1.0.jar", b"something else")
     assert _run(tmp_path) != 0
     assert 'jar "delta-a-1.0.jar" is not the expected one' in capsys.readouterr().err

@@ -21,7 +21,6 @@ VERBS = (
 
 
 def texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yields every text of a JSON value with its place."""
     if isinstance(value, dict):
         for key, inside in value.items():
             yield from texts(inside, f"{place}.{key}")
@@ -33,8 +32,8 @@ def texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("words", VERBS)
-def test_no_number_is_text_in_json(command: Command, config: Config, words: tuple[object, ...]) -> None:
-    """W14, as we depart from it: window ids and counts are numbers, so that a program need not guess."""
+def test_numbers_are_never_strings_in_json(command: Command, config: Config, words: tuple[object, ...]) -> None:
+    # Rules: W14
     seal_windows(config, "flights", range(FIRST, LAST + 1))
     simple(config, "one", FIRST, LAST)
     simple(config, "two", FIRST, LAST)

@@ -49,8 +49,7 @@ def seal_windows(config: Config, stream: str, windows: range, width_ms: int = 3_
     table.commit_arrow(pa.Table.from_pylist(rows, schema=WINDOWS_SCHEMA), app_id="test", version=1)
 
 
-def test_why_tells_a_window_after_a_purge(command: Command, replay: StagedReplay) -> None:
-    """Facts outlive a purge, checkpoints do not."""
+def test_why_explains_a_window_after_a_purge(command: Command, replay: StagedReplay) -> None:
     assert "checkpoint at or before it" in command("why", "one", FIRST + 1)[1]
     assert command("purge", "--older-than", 0, "--yes")[0] == 0
     code, text, errors = command("why", "one", FIRST + 1)
@@ -61,8 +60,8 @@ def test_why_tells_a_window_after_a_purge(command: Command, replay: StagedReplay
     assert {fact["port"] for fact in found["facts"]} == {"delays", "ranks"}
 
 
-def test_json_of_why_keeps_its_names(command: Command, config: Config) -> None:
-    """Programs read these names; a window that an input lacks has no columns of a seal."""
+def test_json_keys_of_why_are_stable(command: Command, config: Config) -> None:
+    # Programs read these keys; a window that an input lacks has no seal columns.
     seal_windows(config, "flights", range(FIRST, LAST))
     simple(config, "one", FIRST, LAST)
     found, last = (json.loads(command("why", "one", window, "--json")[1]) for window in (FIRST, LAST))
@@ -77,10 +76,10 @@ def test_json_of_why_keeps_its_names(command: Command, config: Config) -> None:
     assert found["attempts"][0]["epoch"] == 1 and found["window"] == FIRST
 
 
-def test_why_shows_properties_with_where_they_came_from(
+def test_why_shows_overridden_properties_with_their_source(
     command: Command, replay: StagedReplay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """O28: those that were set anywhere; what is left as its class has it is in the JSON only."""
+    # Rules: O28
     least = PropertyDescription(name="least", value=3, source=OPTION)
     label = PropertyDescription(name="label", value="x", source=DEFAULT)
     half = OperatorDescription(name="half", kind="Half", properties=[least, label])
@@ -96,7 +95,7 @@ def test_why_shows_properties_with_where_they_came_from(
 
 
 def test_window_ids_are_shown_as_they_are_typed(command: Command, config: Config) -> None:
-    """Of whatever size: they are copied into the next command."""
+    # Users copy them into the next command, so they have no thousands separators.
     seal_windows(config, "flights", range(37_300, 37_305))
     simple(config, "one", 37_300, 37_304)
     for words in (("why", "one", "37302"), ("status", "one"), ("list",)):
@@ -105,10 +104,9 @@ def test_window_ids_are_shown_as_they_are_typed(command: Command, config: Config
         assert "3730" in text and "37,30" not in text, text
 
 
-def test_why_of_an_application_passes_over_replays_that_are_given_up(
+def test_why_of_an_application_ignores_abandoned_replays(
     command: Command, config: Config, replay: StagedReplay
 ) -> None:
-    """A newer replay that is abandoned, such as one of `plan --verify`, does not hide the one that counts."""
     verify = simple(config, "verify-1f2e3d4c", FIRST, LAST, checked=False)
     Ledger.open(config.ledger_url).replays.abandon("verify-1f2e3d4c", "plan --verify")
     assert "in replay one" in command("why", "app", FIRST + 1)[1]
@@ -120,20 +118,18 @@ def test_why_of_an_application_passes_over_replays_that_are_given_up(
     assert "in replay verify-1f2e3d4c" in text and "facts" in text
 
 
-def test_why_counts_the_quarantined_tuples_of_the_replays_own_inputs(
+def test_why_counts_only_quarantined_tuples_of_the_inputs_of_the_replay(
     command: Command, config: Config, replay: StagedReplay
 ) -> None:
-    """Window ids of another stream may be of another grid: they say nothing of this window."""
     rows = [{"window_id": FIRST + 1, "source": source, "reason": "late"} for source in ("flights", "other", "other")]
     frame = pa.Table.from_pylist(rows, schema=QUARANTINE_SCHEMA)
     create_quarantine(config.quarantine_table).commit_arrow(frame, app_id="test", version=1)
     assert json.loads(command("why", "one", FIRST + 1, "--json")[1])["quarantined"] == 1
 
 
-def test_why_names_checks_of_the_window_and_of_the_whole_range(
+def test_why_lists_failed_checks_of_the_window_and_of_the_whole_range(
     command: Command, config: Config, replay: StagedReplay
 ) -> None:
-    """A failed check of the whole range concerns each of its windows; one that fails in another window does not."""
     here, there = (WindowRange(window, window) for window in (FIRST + 1, FIRST + 2))
     checks = (
         CheckOutcome("everything", "t", "c", "critical", "", "failed", observed="none at all"),
@@ -151,8 +147,7 @@ def test_why_names_checks_of_the_window_and_of_the_whole_range(
     assert "everything" in text and "here" in text and "there" not in text
 
 
-def test_a_page_that_was_drawn_outlives_a_purge(command: Command, config: Config, replay: StagedReplay) -> None:
-    """With the tables gone the page that is there is the answer; without one the error says what to do."""
+def test_existing_page_is_returned_after_a_purge(command: Command, config: Config, replay: StagedReplay) -> None:
     assert command("purge", "--older-than", 0, "--yes")[0] == 0
     code, text, errors = command("status", "one", "--page")
     assert (code, text) == (65, "")
@@ -168,8 +163,8 @@ def test_a_page_that_was_drawn_outlives_a_purge(command: Command, config: Config
     assert (code, json.loads(text)) == (0, {"page": str(page)})
 
 
-def test_gaps_of_a_published_stream_take_a_range_of_time(command: Command, config: Config) -> None:
-    """A published stream is in no settings: its grid is stored with it."""
+def test_gaps_of_a_published_stream_accepts_a_time_range(command: Command, config: Config) -> None:
+    # The settings do not list a published stream; its grid is stored with it.
     seal_windows(config, "app.out", range(FIRST, LAST + 1))
     assert command("gaps", "app.out", "--format", "csv")[0] == 0
     code, text, errors = command(
@@ -180,8 +175,7 @@ def test_gaps_of_a_published_stream_take_a_range_of_time(command: Command, confi
     assert (found["first"], found["last"], found["windows_empty"]) == (102, 103, 2)
 
 
-def test_gaps_count_times_on_the_grid_that_a_stream_was_recorded_on(command: Command, config: Config) -> None:
-    """Settings that were changed after the recording do not move the range."""
+def test_gaps_uses_the_grid_of_the_recording_for_times(command: Command, config: Config) -> None:
     seal_windows(config, "s", range(10), width_ms=10_000)
     assert config.file is not None
     config.file.write_text('state = "state"\n[streams.s]\nsource = "s.csv"\narrived_at = "at"\nwidth = "5 s"\n')
@@ -189,16 +183,14 @@ def test_gaps_count_times_on_the_grid_that_a_stream_was_recorded_on(command: Com
     assert (found["first"], found["last"]) == (2, 9)
 
 
-def test_gaps_behind_the_last_seal_are_bad_input(command: Command, config: Config) -> None:
-    """A range that begins after everything sealed and has no end is refused, in windows and in times."""
+def test_gaps_after_the_last_seal_are_bad_input(command: Command, config: Config) -> None:
     seal_windows(config, "app.out", range(FIRST, LAST + 1))
     for given in (("--first", 99999999), ("--from", "2015-01-01")):
         code, _, errors = command("gaps", "app.out", *given)
         assert code == 2 and "[100, 109]" in errors, errors
 
 
-def test_certify_names_what_is_missing_on_which_side(command: Command, config: Config) -> None:
-    """Whichever side is named first: of each output and in all, with the replays' ids instead of letters."""
+def test_certify_reports_missing_tuples_per_replay_id_in_either_order(command: Command, config: Config) -> None:
     lossy_and_full(config)
     for sides in (("LOSSY", "FULL"), ("FULL", "LOSSY")):
         code, text, errors = command("certify", *sides)
@@ -209,10 +201,9 @@ def test_certify_names_what_is_missing_on_which_side(command: Command, config: C
 
 
 @pytest.mark.parametrize("verb", ["plan", "replay"])
-def test_unpublished_is_a_range_like_another(
+def test_unpublished_excludes_other_ranges_and_succeeds_when_nothing_is_left(
     verb: str, run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given beside another range it is refused; when all is published, there is nothing to do, which is no error."""
     config = make_project(tmp_path).config
     monkeypatch.setenv("REWINDOW_CONFIG", str(config.file))
     code, _, errors = run(verb, "totals", "--unpublished", "--first", "1000")
@@ -224,16 +215,14 @@ def test_unpublished_is_a_range_like_another(
 
 
 def test_plan_shows_the_unpublished_range(run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the first publication it is all that is sealed."""
     monkeypatch.setenv("REWINDOW_CONFIG", str(make_project(tmp_path).config.file))
     planned = json.loads(run("plan", "totals", "--unpublished", "--json")[1])
     assert (planned["first"], planned["windows"]) == (1000, 24)
 
 
-def test_list_shows_what_a_replay_computes_and_since_when_it_is_in_its_state(
+def test_list_shows_application_range_and_time_of_the_last_state_change(
     run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Application and range, as times and as windows; a purged plan of a rebuilt ledger has no times."""
     project = make_project(tmp_path)
     monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
     project.plan("one", "exactly_once", first=1008, last=1010, initial_state=True)
@@ -263,8 +252,7 @@ def test_list_shows_what_a_replay_computes_and_since_when_it_is_in_its_state(
     assert run("list")[0] == 0
 
 
-def test_samples_of_verify_are_listed_only_where_they_are_asked_for(config: Config, command: Command) -> None:
-    """There is nothing to look after; they count in no other way either."""
+def test_list_shows_verify_samples_only_on_request(config: Config, command: Command) -> None:
     simple(config, "one", FIRST, LAST)
     simple(config, "sample", FIRST, LAST)
     Ledger.open(config.ledger_url).replays.abandon("sample", SAMPLE)
@@ -272,8 +260,9 @@ def test_samples_of_verify_are_listed_only_where_they_are_asked_for(config: Conf
     assert [row["replay"] for row in json.loads(command("list", "--state", "abandoned", "--json")[1])] == ["sample"]
 
 
-def test_check_tries_the_strength_of_a_suite(command: Command, config: Config, tmp_path: Path) -> None:
-    """It lists what passes unnoticed and ends with the gate's exit code; an output goes with --strength only."""
+def test_check_strength_lists_undetected_corruptions_and_ends_with_the_gate_exit_code(
+    command: Command, config: Config, tmp_path: Path
+) -> None:
     staged = JudgedReplay(tmp_path, windows=WindowRange(100, 139))
     ended(staged)
     code, text, errors = command("check", staged.replay_id, "made", "--strength")

@@ -41,11 +41,10 @@ app.output("out", app.add("pass", Pass(), a=app.input("clicks")), key=["x"])
         ),
     ],
 )  # fmt: skip
-def test_a_project_that_is_not_finished_names_the_next_act(
+def test_unfinished_project_names_the_next_step(
     run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, arguments: list[str], primary: str,
     next_act: str,
 ) -> None:  # fmt: skip
-    """An empty file, no application, nothing recorded, a slip: none of them ends in a list of nothing."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "apps").mkdir()
     (tmp_path / "apps" / "spending.py").write_text(SPENDING)

@@ -15,7 +15,6 @@ from tests.playback.test_play import record
 
 
 def begin(root: Path, arrivals: list[float], *options: str) -> subprocess.Popen[str]:
-    """Begins to play a recorded stream into a pipe."""
     (root / "rewindow.toml").write_text('state = "state"\n')
     record(root / "state", arrivals)
     command = [sys.executable, "-m", "rewindow.cli", "play", "s", "--report", str(root / "report.json"), *options]
@@ -23,8 +22,8 @@ def begin(root: Path, arrivals: list[float], *options: str) -> subprocess.Popen[
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
-    """As with `| head`: no word, the exit code of a closed pipe, and a report of what was taken."""
+def test_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
+    # As with `| head`: no message, the exit code of a closed pipe, and a report.
     process = begin(tmp_path, [n / 1000 for n in range(9000)], "--speed", "max")
     assert process.stdout and process.stderr
     assert json.loads(process.stdout.readline())["key"] == "k0"
@@ -35,8 +34,7 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
     assert 0 < report["tuples"] < 9000 and not report["is_complete"]
 
 
-def test_ctrl_c_leaves_the_report(tmp_path: Path) -> None:
-    """And says how to go on."""
+def test_interrupted_play_prints_its_report_and_how_to_resume(tmp_path: Path) -> None:
     process = begin(tmp_path, [1.0, 99_000.0])
     assert process.stdout and process.stderr
     assert json.loads(process.stdout.readline())["key"] == "k0"

@@ -29,7 +29,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 def put_aside(project: Project, *windows: int) -> None:
-    """Puts late tuples into quarantine."""
     now = datetime.now(UTC)
     rows = [(window, "events", None, "late", f"x.csv:{window}", "{}", now) for window in windows]
     columns = dict(zip(QUARANTINE_SCHEMA.names, map(list, zip(*rows, strict=True)), strict=True))
@@ -37,10 +36,9 @@ def put_aside(project: Project, *windows: int) -> None:
     table.commit_arrow(pa.table(columns, schema=QUARANTINE_SCHEMA), app_id="record/events", version=1)
 
 
-def test_windows_are_opened_again_only_after_a_yes(
+def test_windows_are_reopened_only_after_confirmation(
     project: Project, run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The windows, their late tuples and who has read the older seal are listed first; a no starts no job."""
     put_aside(project, FIRST + 1, FIRST + 2, FIRST + 2, FIRST - 5)
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     code, _, errors = run("record", "events", "--reopen")
@@ -50,24 +48,21 @@ def test_windows_are_opened_again_only_after_a_yes(
     assert not list(project.config.state.glob("outcomes/record-*"))
 
 
-def test_without_a_late_tuple_there_is_nothing_to_open(project: Project, run: Command) -> None:
-    """Late tuples before the first sealed window have no window to go to."""
+def test_reopening_requires_a_late_tuple_of_a_sealed_window(project: Project, run: Command) -> None:
     put_aside(project, FIRST - 5)
     code, _, errors = run("record", "events", "--reopen", "--yes")
     assert (code, 'stream "events" has no late tuple of a sealed window' in errors) == (2, True)
 
 
-def test_a_stream_that_somebody_needs_is_not_started_over(project: Project, run: Command) -> None:
-    """Its replay is named before a job is started."""
+def test_stream_that_a_replay_needs_is_not_restarted(project: Project, run: Command) -> None:
     code, _, errors = run("record", "events", "--start-over", "--yes")
     assert (code != 0, 'stream "events" is still needed: replay "one"' in errors) == (True, True)
     assert not list(project.config.state.glob("outcomes/record-*"))
 
 
-def test_a_stream_is_started_over_only_after_a_yes(
+def test_stream_is_restarted_only_after_confirmation(
     project: Project, run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What would go is shown first; a no starts no job."""
     Ledger.open(project.config.ledger_url).replays.abandon("one", "test")
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     code, _, errors = run("record", "events", "--start-over")
@@ -75,8 +70,7 @@ def test_a_stream_is_started_over_only_after_a_yes(
     assert not list(project.config.state.glob("outcomes/record-*"))
 
 
-def test_rows_in_quarantine_are_printed(project: Project, run: Command) -> None:
-    """With reason and position, for people and programs."""
+def test_quarantined_rows_are_printed_with_reason_and_position(project: Project, run: Command) -> None:
     put_aside(project, FIRST + 1, FIRST + 2)
     assert f"x.csv:{FIRST + 2}" in run("streams", "quarantine", "events")[1]
     assert [row["reason"] for row in json.loads(run("streams", "quarantine", "events", "--json")[1])] == ["late"] * 2

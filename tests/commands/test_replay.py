@@ -46,7 +46,6 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Runs:
 
 @pytest.fixture
 def one(config: Config) -> StagedReplay:
-    """A replay to go on with."""
     return simple(config, "one", 100, 104)
 
 
@@ -63,23 +62,20 @@ def one(config: Config) -> StagedReplay:
         (("--allow-missing",), "--allow-missing"),
     ],
 )
-def test_resume_takes_no_other_wish(
+def test_resume_rejects_every_option_that_changes_the_plan(
     command: Command, one: StagedReplay, jobs: Runs, given: tuple[object, ...], name: str
 ) -> None:
-    """A replay goes on as it was planned; a wish that would be ignored is refused, also one that equals a default."""
     jobs(DONE)
     code, _, errors = command("replay", *given, "--resume", "one")
     assert code == 2 and f"{name} cannot be given" in errors, errors
 
 
-def test_resume_takes_what_is_about_the_attempt(command: Command, one: StagedReplay, jobs: Runs) -> None:
-    """--again, --crash and --json do not change the plan."""
+def test_resume_accepts_options_of_the_attempt(command: Command, one: StagedReplay, jobs: Runs) -> None:
     jobs(DONE)
     assert command("replay", "--resume", "one", "--again", "--crash", "x:1", "--json")[0] == 0
 
 
-def test_json_is_all_that_stands_on_the_output(command: Command, one: StagedReplay, jobs: Runs) -> None:
-    """Progress, warnings and ends of attempts go to the errors."""
+def test_json_is_the_only_output_on_stdout(command: Command, one: StagedReplay, jobs: Runs) -> None:
     killed = Outcome(-9, "killed", True, {})
     jobs(killed, DONE)
     code, text, errors = command("replay", "--resume", "one", "--json")
@@ -88,15 +84,15 @@ def test_json_is_all_that_stands_on_the_output(command: Command, one: StagedRepl
 
 
 @pytest.mark.parametrize("message", ["cannot read [/tmp/x]: [file:/y]", ""])
-def test_the_end_of_an_attempt_is_told_as_it_is(command: Command, one: StagedReplay, jobs: Runs, message: str) -> None:
-    """A message that looks like markup is no error and loses nothing; a missing one neither."""
+def test_end_of_an_attempt_is_printed_verbatim_even_with_markup_or_no_message(
+    command: Command, one: StagedReplay, jobs: Runs, message: str
+) -> None:
     jobs(Outcome(-9, message, True, {"exit_code": -9}), DONE)
     code, _, errors = command("replay", "--resume", "one")
     assert code == 0
     assert f"attempt 1 ended: {message or 'without a message'}; resuming" in errors
 
 
-def test_a_failure_without_a_message_is_an_error_all_the_same() -> None:
-    """The exit code is the job's."""
+def test_failure_without_a_message_keeps_the_exit_code_of_the_job() -> None:
     error = failure(Outcome(65, "", False, {}))
     assert (error.primary, error.exit_code) == ("the job ended without a message (exit code 65)", 65)

@@ -21,16 +21,14 @@ MESSAGES = (
 
 
 @pytest.mark.parametrize("text", MESSAGES)
-def test_text_in_tables_and_facts_is_shown_as_it_is(text: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """Values are no markup: nothing of them vanishes, nothing of them is an error."""
+def test_text_in_tables_and_facts_is_not_interpreted_as_markup(text: str, capfd: pytest.CaptureFixture[str]) -> None:
     screen.print_rows("", ("message", "n"), [(text, 1)])
     screen.print_facts({"message": text})
     found = capfd.readouterr().out
     assert found.count(text) == 2, found
 
 
-def test_what_is_copied_into_the_next_command_is_never_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However narrow the screen is: other columns give way."""
+def test_values_to_copy_are_never_broken_on_a_narrow_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     text = StringIO()
     monkeypatch.setattr(screen, "out", Console(file=text, width=60))
     name = "heartbeat_clicks-343440000-343445760-4e0b64"
@@ -42,13 +40,11 @@ def test_what_is_copied_into_the_next_command_is_never_broken(monkeypatch: pytes
     ("value", "text"),
     [(336_776, "336,776"), (9_999, "9999"), (-12_345, "-12,345"), (10**13, "10,000,000,000,000"), ("336776", "336776")],
 )
-def test_a_number_is_a_count_and_a_window_id_is_text(value: object, text: str) -> None:
-    """What it is decides, not its size."""
+def test_counts_are_formatted_as_numbers_and_window_ids_as_text(value: object, text: str) -> None:
     assert screen.format_value(value) == text
 
 
-def test_a_message_of_the_ledger_is_shown_as_it_is(command: Command, config: Config) -> None:
-    """`status` prints what somebody wrote."""
+def test_message_of_the_ledger_is_printed_verbatim_by_status(command: Command, config: Config) -> None:
     simple(config, "one", 100, 104)
     Ledger.open(config.ledger_url).replays.abandon("one", "see [/tmp/x] and [file:/y]")
     code, text, errors = command("status", "one")
@@ -56,8 +52,7 @@ def test_a_message_of_the_ledger_is_shown_as_it_is(command: Command, config: Con
     assert "see [/tmp/x] and [file:/y]" in text
 
 
-def test_a_recording_shows_its_steps_once_it_takes_long(capfd: pytest.CaptureFixture[str]) -> None:
-    """A step of the first two seconds is not shown; later ones say what they are about and since when."""
+def test_recording_shows_its_steps_only_after_two_seconds(capfd: pytest.CaptureFixture[str]) -> None:
     shown = screen.JobScreen()
     with shown.job():
         shown.line(RecordProgress("clicks", "reading", 5, 1.9).line())
@@ -70,10 +65,9 @@ def group(first: int, last: int, mark: int, seconds: float) -> str:
     return ReplayProgress("one", 1, first, last, mark, 100, seconds).line()
 
 
-def test_a_terminal_shows_a_bar_at_once_and_the_time_left_from_the_first_group_on(
+def test_terminal_shows_a_bar_at_once_and_the_time_left_after_the_first_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is left takes as long a window as the groups so far; the clock counts it down."""
     terminal, now = Console(force_terminal=True, width=120, file=StringIO()), [0.0]
     monkeypatch.setattr(screen, "err", terminal)
     job = screen.JobScreen(clock=lambda: now[0])
@@ -93,18 +87,16 @@ def test_a_terminal_shows_a_bar_at_once_and_the_time_left_from_the_first_group_o
         assert "50/100 windows" in shown() and "0:00:10 left" in shown()
 
 
-def test_a_pipe_gets_a_plain_line_for_each_group(capfd: pytest.CaptureFixture[str]) -> None:
-    """A log is no terminal."""
+def test_pipe_receives_a_plain_line_for_each_group(capfd: pytest.CaptureFixture[str]) -> None:
     job = screen.JobScreen()
     with job.job():
         job.line(group(1, 10, 10, 5.0))
     assert capfd.readouterr().err == "windows 1 to 10: 10/100 in 5.0 s\n"
 
 
-def test_a_step_is_a_bar_on_a_terminal_and_a_plain_line_elsewhere(
+def test_step_is_a_bar_on_a_terminal_and_a_plain_line_elsewhere(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """With what is done and left; once the job has ended no bar stays that says where it was."""
     line = StepProgress("app.x: linking files", 400, 1_000, "files", 4.0, 6.0).line()
     job = screen.JobScreen()
     with job.job():

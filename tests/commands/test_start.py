@@ -16,15 +16,14 @@ print("pandas" in sys.modules, row.to_pandas()["a"].tolist(), pa.Table.from_pand
 """
 
 
-def test_a_verb_imports_pandas_only_where_it_is_used() -> None:
-    """pyarrow would import it, for half a second, with the first array; a conversion still finds it."""
+def test_verbs_import_pandas_only_on_use() -> None:
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[-2] == "False [1] 1"
 
 
 def test_pyarrow_still_imports_pandas_by_itself() -> None:
-    """Once this fails, commands/pandas_later.py has no reason any more and can go."""
+    # If this fails, commands/pandas_later.py is no longer needed.
     program = "import sys, pyarrow; pyarrow.array([1]); print('pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"

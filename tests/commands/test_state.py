@@ -32,16 +32,16 @@ def shown(command: Command, *words: str) -> list[tuple[int, int, list[int]]]:
     return [(one["window"], one["rows"], [row["minutes"] for row in one["shown"]]) for one in states]
 
 
-def test_the_newest_checkpoint_is_shown_or_the_one_before_a_window(command: Command, replay: StagedReplay) -> None:
-    """A window between two checkpoints has the state of the earlier one, the first one what the replay began with."""
+def test_newest_checkpoint_is_shown_or_the_one_before_a_given_window(command: Command, replay: StagedReplay) -> None:
     assert shown(command) == [(109, 2, [20, 21])]
     assert shown(command, "--window", "109") == [(109, 2, [20, 21])]
     assert shown(command, "--window", "108") == [(104, 2, [10, 11])]
     assert shown(command, "--window", "100") == [(99, 2, [0, 1])]
 
 
-def test_rows_are_asked_for_by_key_and_cut(command: Command, replay: StagedReplay) -> None:
-    """The table says how many there are behind those that it shows."""
+def test_rows_of_the_state_are_filtered_by_key_and_truncated_with_a_count(
+    command: Command, replay: StagedReplay
+) -> None:
     assert shown(command, "--where", "carrier=UA") == [(109, 2, [21])]
     assert shown(command, "--limit", "1") == [(109, 2, [20])]
     text = command("state", "one", "--limit", "1")[1]
@@ -56,16 +56,14 @@ def test_rows_are_asked_for_by_key_and_cut(command: Command, replay: StagedRepla
         (("--where", "carrierz=UA"), 'the state has no column "carrierz"'),
     ],
 )
-def test_what_is_not_there_is_said(
+def test_unknown_names_are_reported_with_the_existing_ones(
     command: Command, replay: StagedReplay, words: tuple[str, ...], message: str
 ) -> None:
-    """With what there is."""
     code, text, errors = command("state", "one", *words)
     assert code != 0 and message in errors, (text, errors)
 
 
-def test_a_purged_replay_has_no_state(command: Command, replay: StagedReplay) -> None:
-    """Its checkpoints went with its staged tables."""
+def test_purged_replay_has_no_state(command: Command, replay: StagedReplay) -> None:
     rmtree(replay.root)
     code, _, errors = command("state", "one")
     assert code != 0 and 'replay "one" has no checkpoints' in errors

@@ -32,7 +32,6 @@ JVM_STACK = "\n".join(
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """A project with a recorded stream and an application that a test may edit."""
     config = make_project(tmp_path).config
     shutil.copytree(APPLICATIONS, tmp_path / "apps", ignore=shutil.ignore_patterns("__pycache__"))
     assert config.file is not None
@@ -53,7 +52,7 @@ def fail(config: Config, replay_id: str, message: str, times: int = 1, **wishes:
 
 
 def test_status_recommends_a_new_plan_when_the_code_has_changed(run: Command, config: Config, tmp_path: Path) -> None:
-    """A resume would be refused: the commands given instead are carried out here, as they stand."""
+    # The recommended commands are run as printed, because a resume would be rejected.
     fail(config, "one", "it failed", mode="at_least_once")
     assert "Next: rewindow replay --resume one" in run("status", "one")[1]
     code = tmp_path / "apps" / "totals.py"
@@ -71,24 +70,19 @@ def test_status_recommends_a_new_plan_when_the_code_has_changed(run: Command, co
     assert run("plan", *shlex.split(replay)[2:])[0] == 0
 
 
-def test_status_recommends_what_lets_a_replay_try_again_that_has_used_up_its_attempts(
-    run: Command, config: Config
-) -> None:
-    """Without --again it would be refused."""
+def test_status_recommends_again_for_a_replay_that_used_up_its_attempts(run: Command, config: Config) -> None:
     fail(config, "one", "it failed", times=5)
     text = run("status", "one")[1]
     assert "It cannot be resumed" in text and "rewindow replay --resume one --again" in text
 
 
-def test_status_passes_on_the_next_act_that_an_error_names(run: Command, config: Config) -> None:
-    """The last attempt's own hint, once: not again in the message."""
+def test_status_shows_the_hint_of_the_last_error_once(run: Command, config: Config) -> None:
     fail(config, "one", "it failed\n  Detail: Somewhere.\n  Hint: Turn it round: rewindow replay --resume one")
     text = run("status", "one")[1]
     assert text.count("Turn it round") == 1 and "Next: Turn it round: rewindow replay --resume one" in text
 
 
-def test_status_shows_a_cause_in_a_few_lines_and_where_the_whole_log_is(run: Command, config: Config) -> None:
-    """Of a stack of the JVM its first line and its innermost cause; JSON has all of it."""
+def test_status_shortens_a_jvm_stack_and_names_the_log_file(run: Command, config: Config) -> None:
     fail(config, "one", JVM_STACK)
     log = config.replay_root("one") / "outcome-1.log"
     log.write_text(JVM_STACK)
@@ -99,8 +93,7 @@ def test_status_shows_a_cause_in_a_few_lines_and_where_the_whole_log_is(run: Com
     assert (found["message"], found["log"]) == (JVM_STACK, str(log)) and "--resume one" in found["next"]
 
 
-def test_lost_repeated_and_affected_windows_stand_beside_the_committed_ones(run: Command, config: Config) -> None:
-    """All windows are committed, and five of them are lost: status says both in one sentence, list has a column."""
+def test_lost_repeated_and_affected_windows_are_shown_with_the_committed_ones(run: Command, config: Config) -> None:
     replay = StagedReplay(config, "once", 100, 119, mode=Mode.AT_MOST_ONCE)
     replay.group(100, 109, rows_of(range(100, 110)), 1, state=state_of(1))
     replay.lose(110, 114, ["delays", "ranks"], 2)
@@ -123,8 +116,7 @@ def test_lost_repeated_and_affected_windows_stand_beside_the_committed_ones(run:
     assert "20 of 20 committed, 5 lost (repeated and affected are not known" in run("status", "once")[1]
 
 
-def test_the_status_of_a_stream_is_where_streams_are_shown(config: Config, run: Command) -> None:
-    """Who gives a stream's name is sent there."""
+def test_status_of_a_stream_name_points_to_the_streams_command(config: Config, run: Command) -> None:
     code, text, errors = run("status", "events")
     assert (code, text) == (2, "") and 'replay "events" is unknown' in errors
     assert "rewindow streams show events" in errors

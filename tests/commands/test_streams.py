@@ -20,14 +20,12 @@ LAST = FIRST + WINDOWS - 1
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A project with the recorded stream `events`, in force."""
     project = make_project(tmp_path)
     monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
     return project
 
 
-def test_streams_are_listed_and_shown(project: Project, run: Command) -> None:
-    """The list and a stream's own facts say the same to people and programs."""
+def test_streams_list_and_show_agree_between_table_and_json(project: Project, run: Command) -> None:
     code, text, _ = run("streams", "--json")
     entry = json.loads(text)[0]
     assert (code, entry["stream"], entry["first"], entry["last"]) == (0, "events", FIRST, LAST)
@@ -41,8 +39,7 @@ def test_streams_are_listed_and_shown(project: Project, run: Command) -> None:
     assert "not ended" in shown and f"{WINDOWS:,} of 1 h, " in shown
 
 
-def test_rows_of_a_window_come_in_order_and_a_missing_window_is_named(project: Project, run: Command) -> None:
-    """A window is given by its id or by a time inside of it."""
+def test_rows_of_a_window_are_shown_in_order_and_a_missing_window_is_reported(project: Project, run: Command) -> None:
     full = next(window for window in range(FIRST, LAST) if window % 5)
     code, text, _ = run("streams", "rows", "events", full, "--json")
     found = json.loads(text)
@@ -56,8 +53,7 @@ def test_rows_of_a_window_come_in_order_and_a_missing_window_is_named(project: P
     assert run("streams", "rows", "nosuch", 1)[2].startswith('error: stream "nosuch" is not recorded')
 
 
-def test_a_window_before_or_after_a_stream_is_refused_and_its_ends_are_named(project: Project, run: Command) -> None:
-    """By id and by time; a stream that has ended ends, one that grows is only not recorded any further."""
+def test_window_outside_a_stream_is_rejected_and_the_bounds_are_named(project: Project, run: Command) -> None:
     begin, end = "1970-02-11T16:00:00Z", "1970-02-12T16:00:00Z"
     code, text, errors = run("streams", "rows", "events", FIRST - 1)
     assert (code, text) == (2, "") and f"begins with window {FIRST} ({begin}), after window {FIRST - 1}" in errors
@@ -74,8 +70,7 @@ def test_a_window_before_or_after_a_stream_is_refused_and_its_ends_are_named(pro
     assert f"[{FIRST}, {LAST}]" in errors and "rewindow record" not in errors
 
 
-def test_an_unknown_subcommand_is_an_error_like_all_others(project: Project, run: Command) -> None:
-    """No box and no usage: what is unknown, what was meant, what there is."""
+def test_unknown_subcommand_is_reported_with_suggestions_and_without_usage_box(project: Project, run: Command) -> None:
     code, text, errors = run("streams", "parking")
     assert (code, text) == (2, "")
     assert errors == (
@@ -91,8 +86,7 @@ def test_an_unknown_subcommand_is_an_error_like_all_others(project: Project, run
     assert wrong.startswith("error: invalid value for '--graph': 'dot' is not one of 'text', 'svg', 'json'\n")
 
 
-def test_a_stream_that_an_open_replay_reads_is_not_deleted(project: Project, run: Command) -> None:
-    """The replay is named; once it is given up the stream can go, with all its tables."""
+def test_stream_that_an_open_replay_reads_is_not_deleted(project: Project, run: Command) -> None:
     project.plan("one", "exactly_once")
     code, _, errors = run("streams", "delete", "events", "--yes")
     assert code != 0
@@ -105,8 +99,7 @@ def test_a_stream_that_an_open_replay_reads_is_not_deleted(project: Project, run
     assert run("streams", "delete", "events", "--yes")[2].startswith('error: stream "events" is not recorded')
 
 
-def test_force_asks_for_the_name(project: Project, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another name than the stream's deletes nothing; `--yes` does not answer it."""
+def test_force_requires_typing_the_stream_name(project: Project, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     project.plan("one", "exactly_once")
     monkeypatch.setattr("sys.stdin", io.StringIO("event\n"))
     code, _, errors = run("streams", "delete", "events", "--force", "--yes")
@@ -119,8 +112,7 @@ def test_force_asks_for_the_name(project: Project, run: Command, monkeypatch: py
 
 
 @pytest.mark.parametrize("name", ["quarantine", "events.windows", "app.checkpoints", "../streams/events"])
-def test_only_streams_are_deleted(project: Project, run: Command, name: str) -> None:
-    """Tables beside streams, and folders elsewhere, are not reached by a name."""
+def test_delete_removes_only_streams(project: Project, run: Command, name: str) -> None:
     create_quarantine(project.config.quarantine_table)
     code, _, errors = run("streams", "delete", name, "--yes")
     assert (code, errors.startswith("error: ")) == (2, True)

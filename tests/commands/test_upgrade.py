@@ -14,10 +14,9 @@ Command = Callable[..., tuple[int, str, str]]
 
 @pytest.mark.parametrize("names", [(), ("flights",), ("flights", "flight_delays.ranks")])
 @pytest.mark.parametrize(("differing", "code"), [([], 0), ([[7, 7]], 1)])
-def test_upgrade_starts_one_job_for_all_names(
+def test_upgrade_starts_one_job_for_all_names_and_fails_on_a_mismatch(
     command: Command, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], differing: list[Any], code: int
 ) -> None:
-    """The job gets the names as they are given; windows that do not match end in exit code 1."""
     started: list[Submission] = []
 
     def run(submission: Submission, line: object) -> Outcome:

@@ -56,8 +56,8 @@ def write(config: Config) -> Write:
     return call
 
 
-def test_a_sound_application_is_said_to_be_so_before_anything_is_recorded(write: Write, command: Command) -> None:
-    """What could not be looked at is a warning, with the command that makes it possible; nothing is created."""
+def test_valid_application_passes_before_anything_is_recorded(write: Write, command: Command) -> None:
+    # Checks that need a recording are warnings with a command; nothing is created.
     write(APPLICATION)
     code, text, errors = command("validate", "halves")
     assert (code, errors) == (0, "")
@@ -65,8 +65,10 @@ def test_a_sound_application_is_said_to_be_so_before_anything_is_recorded(write:
     assert 'stream "clicks" is not recorded yet' in text and "rewindow record clicks" in text
 
 
-def test_columns_are_compared_before_anything_is_recorded(write: Write, command: Command, config: Config) -> None:
-    """O13: as settings and source tell them; what only the recording can tell is not held against anybody."""
+def test_columns_from_settings_and_source_are_compared_before_recording(
+    write: Write, command: Command, config: Config
+) -> None:
+    # Rules: O13
     source = config.root / "clicks.csv"
     source.write_text("x,at\n1,2026-01-01\n")
     settings = CLICKS.replace("clicks.csv", str(source))
@@ -79,10 +81,10 @@ def test_columns_are_compared_before_anything_is_recorded(write: Write, command:
     assert command("validate", "halves")[0] == 0
 
 
-def test_the_columns_and_windows_of_a_recorded_stream_are_compared(
+def test_columns_and_windows_of_a_recorded_stream_take_precedence_over_settings(
     write: Write, command: Command, config: Config
 ) -> None:
-    """O13, W15: what is recorded counts, not what its settings say."""
+    # Rules: O13, W15
     rows = pa.table({"window_id": pa.array([5], pa.int64()), "x": pa.array([1], pa.int64())})
     write(APPLICATION)
     make_stream(config, "clicks", rows, {5: 1}, width_ms=3_600_000)
@@ -93,8 +95,9 @@ def test_the_columns_and_windows_of_a_recorded_stream_are_compared(
     assert "W15  clicks: the stream has windows of 1 h, the application has windows of 1 min" in text
 
 
-def test_all_that_is_wrong_is_said_in_one_go(write: Write, command: Command, config: Config) -> None:
-    """Rules of properties, ports, keys and windows together, each with what to do; the exit code tells a pipeline."""
+def test_all_violations_are_reported_together_and_set_the_exit_code(
+    write: Write, command: Command, config: Config
+) -> None:
     write(BROKEN, CLICKS.replace("1 hour", "5 minutes"))
     code, text, _ = command("validate", "halves")
     assert code == 2 and "halves: 4 things are wrong" in text
@@ -109,15 +112,14 @@ def test_all_that_is_wrong_is_said_in_one_go(write: Write, command: Command, con
     assert all(one["advice"] for one in found["violations"])
 
 
-def test_a_stream_that_nobody_knows_is_a_fault(write: Write, command: Command) -> None:
-    """A slip in its name is answered with what was meant."""
+def test_unknown_stream_is_a_violation_with_a_suggestion(write: Write, command: Command) -> None:
     write(APPLICATION.replace('app.input("clicks")', 'app.input("clikcs")'))
     code, text, _ = command("validate", "halves")
     assert code == 2 and "there is no such stream" in text and 'Did you mean "clicks"' in text
 
 
-def test_values_of_the_settings_and_options_are_checked_too(write: Write, command: Command) -> None:
-    """O28, O53: an option comes before rewindow.toml; both are named where they are wrong."""
+def test_values_of_settings_and_options_are_checked_too(write: Write, command: Command) -> None:
+    # Rules: O28, O53
     write(APPLICATION, f"{CLICKS}[applications.halves.operators.half]\nleast = 0\n")
     assert "(least = 0, from rewindow.toml)" in command("validate", "halves")[1]
     assert command("validate", "halves", "--set", "half.least=2")[0] == 0
@@ -126,16 +128,15 @@ def test_values_of_the_settings_and_options_are_checked_too(write: Write, comman
     assert "least = 2 (--set)" in command("validate", "halves", "--set", "half.least=2", "--graph", "text")[1]
 
 
-def test_code_that_differs_the_next_time_is_a_warning(write: Write, command: Command) -> None:
-    """R86, O61: with file and line; it stops nothing."""
+def test_nondeterministic_code_is_a_warning_with_file_and_line(write: Write, command: Command) -> None:
+    # Rules: R86, O61
     write("import random\n" + APPLICATION + "CHOSEN = random.choice([1, 2])\n")
     code, text, _ = command("validate", "halves")
     line = APPLICATION.count("\n") + 2
     assert code == 0 and f"warning: halves.py:{line}: random.choice() is another one in every replay" in text
 
 
-def test_the_graph_is_printed_in_three_forms(write: Write, command: Command) -> None:
-    """Text for a person, SVG that is well formed, JSON for programs; also of an application that breaks rules."""
+def test_graph_is_printed_as_text_svg_and_json_even_with_violations(write: Write, command: Command) -> None:
     write(BROKEN)
     code, text, _ = command("validate", "halves", "--graph", "text")
     assert code == 0 and "stream clicks -> half.rows" in text
@@ -149,8 +150,7 @@ def test_the_graph_is_printed_in_three_forms(write: Write, command: Command) -> 
     assert [one["feeds"] for one in graph["operators"]] == [{"rows": "clicks"}, {}]
 
 
-def test_validation_loads_no_spark(write: Write, config: Config) -> None:
-    """Neither pyspark nor Great Expectations: the answer comes in a second."""
+def test_validation_imports_neither_spark_nor_great_expectations(write: Write, config: Config) -> None:
     write(APPLICATION)
     program = (
         "import sys; import rewindow; rewindow.validate(rewindow.Config.load(), 'halves');"

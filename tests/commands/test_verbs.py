@@ -25,7 +25,6 @@ LAST = FIRST + WINDOWS - 1
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Project:
-    """A project to look at, with an ended replay `one`."""
     project = make_project(tmp_path_factory.mktemp("verbs"))
     project.plan("one", "exactly_once", group_windows=12)
     with pytest.MonkeyPatch.context() as patch:
@@ -41,8 +40,7 @@ def in_force(project: Project, monkeypatch: pytest.MonkeyPatch, spark: SparkSess
     monkeypatch.setattr(loop, "run", jobs_here(spark))
 
 
-def test_reading_verbs_say_the_same_to_people_and_programs(run: Command) -> None:
-    """Each reading verb has a table and JSON."""
+def test_every_reading_verb_has_a_table_and_json_with_the_same_content(run: Command) -> None:
     for verb, words, key in [
         (("list", "totals"), "exactly once", None),
         (("status", "one"), f"{WINDOWS} of {WINDOWS} committed", "mark"),
@@ -59,8 +57,7 @@ def test_reading_verbs_say_the_same_to_people_and_programs(run: Command) -> None
     assert run("why", "one", "1970-02-11T17:30Z")[1].startswith(f"window {FIRST + 1}, ")
 
 
-def test_a_replays_page_is_drawn(run: Command) -> None:
-    """`status --page` prints the path of a page that shows the replay."""
+def test_status_page_prints_the_path_of_the_replay_page(run: Command) -> None:
     code, text, _ = run("status", "one", "--page")
     assert code == 0
     assert "totals" in Path(text.strip()).read_text()
@@ -84,22 +81,17 @@ def test_a_replays_page_is_drawn(run: Command) -> None:
         (("record", "nosuch"), 2, 'stream "nosuch"'),
     ],
 )
-def test_bad_input_is_an_error_with_its_exit_code(
+def test_bad_input_is_an_error_with_its_exit_code_and_no_traceback(
     run: Command, arguments: tuple[object, ...], code: int, words: str
 ) -> None:
-    """The message names what is wrong; there is no traceback."""
     found, _, errors = run(*arguments)
     assert (found, "Traceback" in errors) == (code, False)
     assert words in errors
 
 
-def test_a_replay_is_checked_published_undone_and_purged(
+def test_replay_is_checked_published_undone_purged_and_survives_a_lost_ledger(
     run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The chain of an own stream, and of a replay that is given up; a lost ledger comes back.
-
-    Replay and publication are jobs with processes of their own.
-    """
     project = make_project(tmp_path)
     monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
     assert json.loads(run("replay", "totals", "--id", "one", "--group-windows", 12, "--json")[1])["replay"] == "one"
@@ -128,15 +120,13 @@ def test_a_replay_is_checked_published_undone_and_purged(
 
 
 def test_every_verb_has_help_with_an_example(run: Command) -> None:
-    """What a verb is for, and a line to copy."""
     for verb in VERBS:
         code, text, _ = run(verb, "--help")
         assert code == 0
         assert verb == "ledger" or f"rewindow {verb}" in text, verb
 
 
-def test_help_cuts_no_option_on_a_narrow_terminal(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An option that ends in an ellipsis cannot be typed."""
+def test_help_truncates_no_option_on_a_narrow_terminal(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERMINAL_WIDTH", "80")
     monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 80)
     for verb in VERBS:

@@ -27,11 +27,9 @@ class FakeAirflow:
         self.running = Running(f"http://127.0.0.1:{self._server.server_port}", passwords)
 
     def expire(self) -> None:
-        """Makes every token given out so far worthless."""
         self._token += 1
 
     def close(self) -> None:
-        """Stops answering."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -62,6 +60,6 @@ def _handler(fake: FakeAirflow) -> type[BaseHTTPRequestHandler]:
         do_GET = do_POST = do_PATCH = _serve  # noqa: N815  (names that the base class calls)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Says nothing."""
+            pass
 
     return Handler

@@ -14,8 +14,7 @@ from rewindow.windows import WindowRange
 
 
 @given(st.integers(0, 10**9))
-def test_drills_hit_each_mode_once_where_it_is_sensitive(seed: int) -> None:
-    """One replay is left alone; each mode is killed once, inside the range, at one of its own steps."""
+def test_drills_kill_each_mode_once_at_a_step_of_that_mode(seed: int) -> None:
     calm, *drills = draw_drills(seed)
     assert calm.crash is None
     assert [drill.mode for drill in drills] == [*MODES.values()]
@@ -24,15 +23,13 @@ def test_drills_hit_each_mode_once_where_it_is_sensitive(seed: int) -> None:
         assert drill.crash == f"{drill.step}:{drill.group}@1"
 
 
-def test_seeds_differ_and_every_step_is_drawn() -> None:
-    """Many seeds reach every step of every mode."""
+def test_many_seeds_reach_every_step_of_every_mode() -> None:
     drawn = {(drill.mode, drill.step) for seed in range(200) for drill in draw_drills(seed)[1:]}
     assert drawn == {(mode, step) for mode, steps in SENSITIVE.items() for step in steps}
 
 
 @given(st.integers(0, 10**6), st.integers(40, 3_000))
-def test_distance_makes_six_groups_that_end_on_due_checkpoints(first: int, length: int) -> None:
-    """With the distance as group size the engine makes six groups, all but the last certainly ending on a mark."""
+def test_distance_creates_six_groups_that_end_on_due_checkpoints(first: int, length: int) -> None:
     windows = WindowRange(first, first + length - 1)
     try:
         distance = group_distance(windows)
@@ -47,14 +44,12 @@ def test_distance_makes_six_groups_that_end_on_due_checkpoints(first: int, lengt
 
 
 def test_example_has_six_groups_that_all_end_on_due_checkpoints() -> None:
-    """The example's range ends on a mark as well."""
     windows = WindowRange(376_954, 385_709)
     distance = group_distance(windows)
     ends = group_ends(windows, distance)
     assert distance == 1_495 and len(ends) == 6 and all((end + 1) % distance == 0 for end in ends)
 
 
-def test_range_that_is_too_short_is_refused() -> None:
-    """Fewer windows than groups cannot be cut."""
+def test_range_with_fewer_windows_than_groups_is_rejected() -> None:
     with pytest.raises(RangeError, match="too short for 6 commit groups"):
         group_distance(WindowRange(10, 14))

@@ -39,16 +39,16 @@ def run_of(mode: Mode, replay_id: str) -> DemoRun:
         (Mode.AT_MOST_ONCE, replays.killed_at_most_once, "ranks: lost is what is listed, 5 windows [105, 109]"),
     ],
 )
-def test_promise_holds(config: Config, mode: Mode, make: Callable[[Config], StagedReplay], words: str) -> None:
-    """Each mode's promise is proven from the tables, and said with its windows."""
+def test_promise_of_each_mode_is_proven_from_the_tables(
+    config: Config, mode: Mode, make: Callable[[Config], StagedReplay], words: str
+) -> None:
     replays.undisturbed(config)
     replay = make(config)
     found = proof.prove(config, run_of(mode, replay.replay_id), CALM)
     assert any(words in sentence for sentence in found.sentences), found.sentences
 
 
-def test_undisturbed_replay_is_proven_alone(config: Config) -> None:
-    """The reference is compared with nothing."""
+def test_undisturbed_replay_is_proven_without_a_comparison(config: Config) -> None:
     replays.undisturbed(config)
     assert proof.prove(config, CALM, None).certificate is None
 
@@ -60,8 +60,7 @@ def broken(config: Config, run: DemoRun) -> str:
     return str(caught.value)
 
 
-def test_window_without_seal_breaks_every_promise(config: Config) -> None:
-    """A window that is neither sealed nor listed as lost is found."""
+def test_window_neither_sealed_nor_lost_breaks_every_promise(config: Config) -> None:
     replay = StagedReplay(config, "holed", 100, 119)
     for first in (100, 110, 115):
         replay.group(first, first + 4, rows_of(range(first, first + 5)), state=state_of(first))
@@ -69,8 +68,7 @@ def test_window_without_seal_breaks_every_promise(config: Config) -> None:
     assert "[105, 109]" in broken(config, run_of(Mode.EXACTLY_ONCE, "holed"))
 
 
-def test_other_rows_break_exactly_once(config: Config) -> None:
-    """A replay that differs in one group from the undisturbed one is found, with the windows."""
+def test_different_rows_break_exactly_once(config: Config) -> None:
     replay = StagedReplay(config, "other", 100, 119)
     for first in (100, 105, 110, 115):
         replay.group(first, first + 4, rows_of(range(first, first + 5), plus=first == 110), state=state_of(first))
@@ -78,15 +76,13 @@ def test_other_rows_break_exactly_once(config: Config) -> None:
     assert "[110, 11" in broken(config, run_of(Mode.EXACTLY_ONCE, "other"))
 
 
-def test_repeats_elsewhere_break_at_least_once(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Repeats in another group than the killed one are found."""
+def test_repeats_outside_the_killed_group_break_at_least_once(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     replays.killed_at_least_once(config)
     monkeypatch.setattr(proof._Facts, "killed_group", lambda self: WindowRange(110, 114))
     assert "repeats are confined" in broken(config, run_of(Mode.AT_LEAST_ONCE, "twice"))
 
 
-def test_unlisted_loss_breaks_at_most_once(config: Config) -> None:
-    """Windows listed as lost whose rows are there, or the other way round, are found."""
+def test_mismatch_of_lost_windows_and_rows_breaks_at_most_once(config: Config) -> None:
     replay = StagedReplay(config, "liar", 100, 119, mode=Mode.AT_MOST_ONCE)
     replay.group(100, 104, rows_of(range(100, 105)), state=state_of(104))
     replay.write("ranks", 105, 109, rows_of(range(105, 110))["ranks"], 1)

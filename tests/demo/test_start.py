@@ -15,28 +15,24 @@ from rewindow.errors import InputError, ResourceError, RewindowError
 from rewindow.ledger import Ledger
 
 
-def test_folder_without_the_example_is_refused(config: Config) -> None:
-    """Outside a clone of the project the demo says what is missing."""
+def test_folder_without_the_example_is_rejected(config: Config) -> None:
     with pytest.raises(InputError, match="the example is not in"):
         start.check_place(config, "flight_delays", ())
 
 
-def test_unknown_stream_is_refused(config: Config) -> None:
-    """Settings that lack the example's streams are refused by name."""
+def test_settings_without_the_streams_of_the_example_are_rejected(config: Config) -> None:
     with pytest.raises(InputError, match='stream "flights" is unknown'):
         start.check_place(config, "flight_delays", ("flights",))
 
 
-def test_full_disk_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too little room is said before anything is done."""
+def test_full_disk_is_rejected_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "DISK_BYTES_MIN", 10**18)
     project = Config.load(Path(__file__).parents[2] / "rewindow.toml")
     with pytest.raises(ResourceError, match="are free for the state folder"):
         start.check_place(project, "flight_delays", ("flights", "weather"))
 
 
-def test_fresh_deletes_the_examples_state_and_nothing_else(config: Config) -> None:
-    """Streams, replays, results and ledger go; a file that is not ours stays."""
+def test_fresh_deletes_only_the_state_of_the_example(config: Config) -> None:
     for name in (
         "streams/flights/x",
         "streams/flight_delays.delays/x",
@@ -54,16 +50,15 @@ def test_fresh_deletes_the_examples_state_and_nothing_else(config: Config) -> No
     assert sorted(path.name for path in config.state.iterdir()) == ["mine"]
 
 
-def test_fresh_spares_streams_of_others(config: Config) -> None:
-    """A state folder that holds another stream is left as it is."""
+def test_fresh_keeps_a_state_folder_with_a_foreign_stream(config: Config) -> None:
     (config.state / "streams" / "clicks").mkdir(parents=True)
     with pytest.raises(InputError, match="--fresh would delete it"):
         start.begin_afresh(config, ("flights", "weather"), "flight_delays", lambda line: None)
     assert (config.state / "streams" / "clicks").is_dir()
 
 
-def test_fresh_spares_replays_of_others(config: Config) -> None:
-    """An own application over the example's streams has nothing but a replay before it is published."""
+def test_fresh_keeps_a_state_folder_with_a_foreign_replay(config: Config) -> None:
+    # Before its publication, an application over the example's streams has only a replay.
     ledger = Ledger.open(config.ledger_url)
     ledger.replays.create("mine", "clicks_per_page", 1, 2, "exactly_once", {}, "c")
     with pytest.raises(InputError, match='replay "mine" of application "clicks_per_page"'):
@@ -71,8 +66,7 @@ def test_fresh_spares_replays_of_others(config: Config) -> None:
     assert Ledger.open(config.ledger_url).replays.find("mine") is not None
 
 
-def test_failed_command_ends_with_its_own_words_and_code(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that fails is quoted, and its exit code becomes the demo's."""
+def test_failed_command_is_quoted_and_sets_the_exit_code(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REWINDOW_CONFIG", str(config._file))
     screen = io.StringIO()
     telling = Telling(Console(file=screen))
@@ -82,8 +76,7 @@ def test_failed_command_ends_with_its_own_words_and_code(config: Config, monkeyp
     assert "$ rewindow record nothing" in screen.getvalue()
 
 
-def test_chapters_are_timed_also_when_they_fail() -> None:
-    """Every chapter leaves its name and time, so that the page can tell where the time went."""
+def test_sections_are_timed_even_when_they_fail() -> None:
     telling = Telling(Console(file=io.StringIO()))
     with pytest.raises(ValueError, match="x"), telling.chapter("one", "words"):
         raise ValueError("x")

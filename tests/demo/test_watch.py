@@ -50,7 +50,6 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def telling() -> Telling:
-    """A screen that nobody looks at."""
     return Telling(Console(file=io.StringIO()))
 
 
@@ -75,8 +74,7 @@ def begin(ledger: Ledger, pid: int) -> None:
     ledger.attempts.begin("r", epoch, socket.gethostname(), pid, pid, 0.0)
 
 
-def test_kill_is_seen_when_the_process_is_gone(config: Config, telling: Telling) -> None:
-    """A real process is killed; what is noted is its step, its group, and a time after its begin."""
+def test_kill_is_recorded_with_step_group_and_time_once_the_process_has_ended(config: Config, telling: Telling) -> None:
     ledger = planned(config)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         begin(ledger, process.pid)
@@ -89,45 +87,41 @@ def test_kill_is_seen_when_the_process_is_gone(config: Config, telling: Telling)
     assert (kill.epoch, kill.step, kill.group) == (1, "after_outputs", 3) and kill.at >= began
 
 
-def test_drill_that_did_not_happen_is_an_error(config: Config, telling: Telling) -> None:
-    """A replay that ends without having been killed proves nothing."""
+def test_drill_without_a_kill_is_an_error(config: Config, telling: Telling) -> None:
     run = DemoRun(Drill(Mode.EXACTLY_ONCE, Step.AFTER_OUTPUTS, 3), "run", "r")
     with pytest.raises(RewindowError, match="without having been killed at after_outputs:3@1"):
         follow(planned(config), Script(Task("success", 1)), run, telling)
 
 
 def test_undisturbed_replay_needs_no_kill(config: Config, telling: Telling) -> None:
-    """The reference just ends."""
     run = DemoRun(Drill(Mode.EXACTLY_ONCE), "run", "r")
     follow(planned(config), Script(Task("running", 1), Task("success", 1)), run, telling)
     assert run.kills == []
 
 
-def test_failed_task_ends_the_demo_with_its_last_words(config: Config, telling: Telling) -> None:
-    """A task that Airflow gives up is quoted, with the address of its run."""
+def test_failed_task_ends_the_demo_with_its_last_lines_and_run_url(config: Config, telling: Telling) -> None:
     run = DemoRun(Drill(Mode.EXACTLY_ONCE), "run", "r")
     with pytest.raises(RewindowError, match='task "replay_windows" of DAG run "run" is failed') as caught:
         follow(planned(config), Script(Task("failed", 3)), run, telling)
     assert "its last words" in str(caught.value) and "http://127.0.0.1:1/dags" in str(caught.value)
 
 
-def test_failure_can_be_waited_for(telling: Telling) -> None:
-    """Where a failure is one of the answers, as of the gate after a loss, it is returned."""
+def test_expected_failure_is_returned(telling: Telling) -> None:
     run = DemoRun(Drill(Mode.AT_MOST_ONCE), "run", "r")
     airflow = Script(Task("running", 1), Task("failed", 1))
     assert wait_for_task(airflow, run, "check_windows", ("success", "failed"), telling) == "failed"
 
 
-def test_standing_still_is_an_error(config: Config, telling: Telling, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replay without any news for too long ends the demo instead of waiting for ever."""
+def test_replay_without_progress_is_an_error_after_a_timeout(
+    config: Config, telling: Telling, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(watch, "STILL_SECONDS_MAX", 0.05)
     run = DemoRun(Drill(Mode.EXACTLY_ONCE), "run", "r")
     with pytest.raises(RewindowError, match="has stood still"):
         follow(planned(config), Script(Task("running", 1)), run, telling)
 
 
-def test_password_file_is_read_at_login_only(tmp_path: Path) -> None:
-    """Nothing of Airflow's is read or called before the first question."""
+def test_password_file_is_read_only_at_login(tmp_path: Path) -> None:
     from rewindow.embedded import Running
 
     Airflow(Running("http://127.0.0.1:1", tmp_path / "none.json"))

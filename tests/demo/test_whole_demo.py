@@ -15,8 +15,7 @@ LAST = 376_954 + 6 * 24 - 1
 
 
 @pytest.mark.recovery_matrix
-def test_demo_recovers_in_every_mode_and_leaves_its_page(tmp_path: Path) -> None:
-    """The demo ends well only when every promise of every mode was proven, and says where its page is."""
+def test_demo_recovers_in_every_mode_and_writes_its_page(tmp_path: Path) -> None:
     environment = {**os.environ, "REWINDOW_STATE": str(tmp_path / "state"), "CI": "true"}
     command = [sys.executable, "-m", "rewindow.cli"]
     arguments = ["demo", "--seed", "5", "--last", str(LAST), "--port", str(_free_port())]

@@ -43,8 +43,8 @@ def attempt(attempt: Callable[..., Attempt]) -> Callable[..., Attempt]:
     return make
 
 
-def test_tuples_of_a_port_that_nothing_reads_are_counted(attempt: Callable[..., Attempt]) -> None:
-    """Per window, also without any, in the facts and in the ledger; and somebody is told (O16, E36)."""
+def test_tuples_of_an_unread_port_are_counted_per_window_and_reported(attempt: Callable[..., Attempt]) -> None:
+    # Rules: O16, E36
     config: Config = attempt.config  # type: ignore[attr-defined]
     said: list[str] = []
     attempt("rejects", "one", group_windows=10, say=said.append).run()
@@ -69,7 +69,7 @@ def test_tuples_of_a_port_that_nothing_reads_are_counted(attempt: Callable[..., 
     ("mode", "dies_at", "window"),
     [("exactly_once", (Step.AFTER_FIRST_OUTPUT, 2), FIRST + 3), ("at_least_once", (Step.AFTER_FACTS, 2), FIRST + 2)],
 )
-def test_window_that_differs_when_computed_again_is_refused(
+def test_window_that_differs_when_recomputed_is_rejected_and_not_committed(
     mode: str,
     dies_at: tuple[Step, int],
     window: int,
@@ -77,7 +77,7 @@ def test_window_that_differs_when_computed_again_is_refused(
     attempt: Callable[..., Attempt],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In floats too, and where a mode writes again what is sealed; nothing of it is committed (R70, R87)."""
+    # Rules: R70, R87
     config: Config = attempt.config  # type: ignore[attr-defined]
     with pytest.raises(Crash):
         attempt("noisy", "one", dies_at, mode=mode).run()
@@ -91,10 +91,10 @@ def test_window_that_differs_when_computed_again_is_refused(
 
 @pytest.mark.long
 @pytest.mark.parametrize(("tolerance", "noise"), [("1e-9", "1e-12"), ("1e-3", "1e-4")])
-def test_floats_that_differ_within_the_tolerance_are_taken_as_equal(
+def test_floats_that_differ_within_the_declared_tolerance_are_equal(
     tolerance: str, noise: str, attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sums of doubles depend on their order; an output declares how much (R85). Floats in arrays part no rows."""
+    # Rules: R85
     monkeypatch.setenv("TOLERANCE", tolerance)
     with pytest.raises(Crash):
         attempt("noisy", "one", (Step.AFTER_FIRST_OUTPUT, 2)).run()
@@ -104,8 +104,10 @@ def test_floats_that_differ_within_the_tolerance_are_taken_as_equal(
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
-def test_a_stop_by_the_user_repeats_and_loses_nothing(mode: str, attempt: Callable[..., Attempt]) -> None:
-    """Where the user stops a checkpoint is made, also where none falls due; an attempt makes one a window (W52)."""
+def test_stop_by_the_user_creates_a_checkpoint_and_repeats_and_loses_nothing(
+    mode: str, attempt: Callable[..., Attempt]
+) -> None:
+    # Rules: W52
     config: Config = attempt.config  # type: ignore[attr-defined]
     whole = attempt("totals", "whole", group_windows=WINDOWS)
     whole.run()
@@ -123,10 +125,10 @@ def test_a_stop_by_the_user_repeats_and_loses_nothing(mode: str, attempt: Callab
 
 
 @pytest.mark.long
-def test_windows_that_are_settled_empty_were_not_begun_by_the_attempt_that_settles_them(
+def test_empty_windows_of_a_group_that_died_before_its_seals_are_missing_in_the_state(
     attempt: Callable[..., Attempt],
 ) -> None:
-    """A group without output that dies before its seals is missing in the state all the same (R14)."""
+    # Rules: R14
     config: Config = attempt.config  # type: ignore[attr-defined]
     wishes = {"mode": "at_most_once", "group_windows": 1, "checkpoint_windows": 5, "last": FIRST + 7}
     empty = 6  # window 1005, right after a checkpoint, has no tuples
@@ -146,10 +148,8 @@ def test_windows_that_are_settled_empty_were_not_begun_by_the_attempt_that_settl
         ("at_most_once", Step.AFTER_FIRST_OUTPUT, "totals loses 3 windows [1002, 1004]; the state lacks windows [1002"),
     ],
 )
-def test_a_recovery_is_foretold_and_goes_as_foretold(
-    mode: str, dies_at: Step, words: str, attempt: Callable[..., Attempt]
-) -> None:
-    """Which state is restored, what is computed again, what is lost (R8)."""
+def test_recovery_happens_as_predicted(mode: str, dies_at: Step, words: str, attempt: Callable[..., Attempt]) -> None:
+    # Rules: R8
     config: Config = attempt.config  # type: ignore[attr-defined]
     with pytest.raises(Crash):
         attempt("totals", "one", (dies_at, 2), mode=mode).run()
@@ -166,8 +166,8 @@ def test_a_recovery_is_foretold_and_goes_as_foretold(
 
 
 @pytest.mark.long
-def test_what_is_computed_again_is_foretold_after_an_attempt_that_got_nowhere(attempt: Callable[..., Attempt]) -> None:
-    """Its fence has set the marks back; the facts know how far the one before had come."""
+def test_recomputed_windows_are_predicted_after_an_attempt_without_progress(attempt: Callable[..., Attempt]) -> None:
+    # The fence has reset the marks; the facts still show how far the attempt before it had come.
     with pytest.raises(Crash):
         attempt("totals", "one", (Step.AFTER_FACTS, 4), mode="at_least_once").run()
     with pytest.raises(Crash):
@@ -178,8 +178,8 @@ def test_what_is_computed_again_is_foretold_after_an_attempt_that_got_nowhere(at
 
 
 @pytest.mark.long
-def test_a_warm_up_that_dies_goes_on_and_gives_the_state_of_the_whole_stream(attempt: Callable[..., Attempt]) -> None:
-    """It begins at the first recorded window, writes nothing that is read, and is not begun anew (W63)."""
+def test_killed_warm_up_resumes_and_produces_the_state_of_the_whole_stream(attempt: Callable[..., Attempt]) -> None:
+    # Rules: W63
     config: Config = attempt.config  # type: ignore[attr-defined]
     whole = attempt("totals", "whole", group_windows=WINDOWS)
     whole.run()
@@ -200,8 +200,9 @@ def test_a_warm_up_that_dies_goes_on_and_gives_the_state_of_the_whole_stream(att
 
 
 @pytest.mark.long
-def test_a_heartbeat_repeats_no_timer_after_a_skip(attempt: Callable[..., Attempt]) -> None:
-    """Tuples of a time before the loss come after it: the output knows which timers of that time were emitted (H58)."""
+def test_heartbeat_repeats_no_timer_after_a_skip(attempt: Callable[..., Attempt]) -> None:
+    # Rules: H58
+    # The output knows which timers were emitted before the lost windows.
     config: Config = attempt.config  # type: ignore[attr-defined]
     config.streams["clicks"] = StreamConfig(
         source="x", arrived_at="arrived_at", event_at="at", keys=["key"], interval="60", slack="10", width="1 minute"
@@ -216,18 +217,18 @@ def test_a_heartbeat_repeats_no_timer_after_a_skip(attempt: Callable[..., Attemp
     assert times[:7] == [60 * n for n in range(1, 8)] and len(times) == len(set(times))
 
 
-def test_a_python_function_of_an_application_runs_in_sparks_workers(attempt: Callable[..., Attempt]) -> None:
-    """They cannot import its module, nor what it imports from its folder."""
+def test_python_functions_of_an_application_run_in_spark_workers(attempt: Callable[..., Attempt]) -> None:
+    # Workers cannot import the application's module or what it imports from its folder.
     config: Config = attempt.config  # type: ignore[attr-defined]
     attempt("scaling", "one", group_windows=WINDOWS).run()
     found = query("select x, six from o", o=config.replay_root("one") / "out").to_pylist()
     assert found and all(row["six"] == 6 * row["x"] for row in found)
 
 
-def test_an_operator_is_told_its_mode_and_draws_the_same_numbers_in_any_grouping(
+def test_operator_knows_its_mode_and_random_numbers_do_not_depend_on_grouping(
     attempt: Callable[..., Attempt],
 ) -> None:
-    """Drawn from application, operator, window and tuple, never from where groups end (R3, R82)."""
+    # Rules: R3, R82
     config: Config = attempt.config  # type: ignore[attr-defined]
     attempt("told", "few", group_windows=WINDOWS, mode="at_most_once").run()
     attempt("told", "many", group_windows=5, mode="at_most_once").run()
@@ -242,8 +243,8 @@ def test_an_operator_is_told_its_mode_and_draws_the_same_numbers_in_any_grouping
     assert len(set(numbers)) == len(numbers) and 0 <= min(numbers) < 0.1 and 0.9 < max(numbers) < 1
 
 
-def test_an_operator_is_given_what_it_emitted_in_skipped_windows(attempt: Callable[..., Attempt]) -> None:
-    """The state never sees them, the output holds them: so a Heartbeat knows which timers are out (H58)."""
+def test_operator_receives_the_tuples_it_emitted_in_skipped_windows(attempt: Callable[..., Attempt]) -> None:
+    # Rules: H58
     config: Config = attempt.config  # type: ignore[attr-defined]
     with pytest.raises(Crash):
         attempt("skipping", "one", (Step.AFTER_FIRST_OUTPUT, 2), mode="at_most_once").run()
@@ -260,8 +261,9 @@ def affected(config: Config, plan: Plan) -> dict[str, int]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("dies_at", [Step.MATERIALISED, Step.AFTER_FIRST_OUTPUT])
-def test_tuples_that_a_skip_drops_from_a_state_are_facts(dies_at: Step, attempt: Callable[..., Attempt]) -> None:
-    """Recorded = emitted + lost + dropped by the skip + still waiting; what only the state lost is listed (X2, X3)."""
+def test_tuples_dropped_from_a_state_by_a_skip_are_facts(dies_at: Step, attempt: Callable[..., Attempt]) -> None:
+    # Rules: X2, X3
+    # Recorded = emitted + lost + dropped by the skip + pending.
     config: Config = attempt.config  # type: ignore[attr-defined]
     with pytest.raises(Crash):
         attempt("waiting", "one", (dies_at, 2), mode="at_most_once").run()

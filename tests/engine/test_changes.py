@@ -19,12 +19,10 @@ SQL = "select window_id, key, factor, total from o order by window_id, key, fact
 
 
 def rows(config: Config, replay: str) -> list[dict[str, Any]]:
-    """Returns what the output holds."""
     return query(SQL, o=config.replay_root(replay) / "totals").to_pylist()
 
 
-def test_a_window_has_the_value_that_held_when_it_was_begun(attempt: Callable[..., Attempt]) -> None:
-    """Also where it is computed again after a crash, and in a replay that makes the same changes in other groups."""
+def test_window_has_the_property_value_of_its_start_when_recomputed(attempt: Callable[..., Attempt]) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     set_property(config, attempt("changing", "one").plan.replay_id, "weighed.factor", 2, from_window=FIRST + 7)
     with pytest.raises(Crash):

@@ -26,7 +26,6 @@ COLUMNS = {
 
 
 def rows_of(table: Any) -> list[tuple[Any, ...]]:
-    """Returns rows in order."""
     return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
@@ -48,8 +47,10 @@ def expected(config: Config) -> dict[str, list[Any]]:
 @pytest.mark.parametrize(
     "mode", ["exactly_once", pytest.param("at_most_once", marks=MATRIX), pytest.param("at_least_once", marks=MATRIX)]
 )
-def test_cycles_and_control_tuples_come_to_what_they_do_in_process(mode: str, attempt: Callable[..., Attempt]) -> None:
-    """O51, O52, X9, X40, R26, and O132, O133, O135, X44: through a crash, in one range and by keys."""
+def test_cycles_and_control_tuples_give_the_same_result_as_in_process(
+    mode: str, attempt: Callable[..., Attempt]
+) -> None:
+    # Rules: O51, O52, X9, X40, R26, O132, O133, O135, X44
     config: Config = attempt.config  # type: ignore[attr-defined]
     how = {"mode": mode, "group_windows": 9, "inline_state_bytes": 0}
     with pytest.raises(Crash):

@@ -18,8 +18,6 @@ FIRST = 3
 
 
 class Rows:
-    """Rows of some windows, as a frame gives them."""
-
     def __init__(self, windows: Ids, values: dict[int, float]) -> None:
         self._rows = pa.table({"window_id": windows, "share": [values[window] for window in windows.tolist()]})
 
@@ -28,7 +26,6 @@ class Rows:
 
 
 def facts(*digests: Digest) -> WindowFacts:
-    """Returns the digests of windows that follow each other."""
     columns = [list(range(FIRST, FIRST + len(digests))), *map(list, zip(*digests, strict=True))]
     return WindowFacts.of(pa.table(columns, schema=DIGESTS_SCHEMA), DIGESTS_SCHEMA)
 
@@ -46,10 +43,10 @@ def compare(before: list[Digest], now: list[Digest], off: dict[int, float], tole
     return read
 
 
-def test_only_windows_whose_floats_alone_differ_are_read_and_few_rows_at_a_time(
+def test_only_windows_that_differ_in_floats_alone_are_read_in_small_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is in memory does not grow with the windows of a group."""
+    # The memory used does not grow with the windows of a group.
     monkeypatch.setattr(determinism, "ROWS_AT_ONCE", 10)
     before = [(4, "d", "x")] * 8
     now = [(4, "d", "x"), *[(4, "d", "y")] * 7]
@@ -66,10 +63,10 @@ def test_only_windows_whose_floats_alone_differ_are_read_and_few_rows_at_a_time(
         ([(1, "d", "y"), (2, "d", "y"), (1, "d", "y")], {5: 0.5}, 4, [[3], [4]]),
     ],
 )
-def test_the_first_window_that_differs_is_named(
+def test_first_window_that_differs_is_named_and_no_later_one_is_read(
     now: list[Digest], off: dict[int, float], named: int, reads: list[list[int]]
 ) -> None:
-    """By its count, by its digest, or by floats beyond the tolerance, and none behind it is read (R70, R85)."""
+    # Rules: R70, R85
     read: list[list[int]] = []
 
     def rows(windows: Ids) -> Any:

@@ -53,7 +53,6 @@ def emitted(config: Config) -> Counter[tuple]:
 
 
 def listed(config: Config, plan: Plan, window: int | None = None) -> Counter[tuple]:
-    """Returns the error tuples that are listed for a replay."""
     rows = read_errors(config, plan, PORT, window, 10_000).rows.to_pylist()
     assert all((row["_rw_replay"], row["_rw_window"]) == (plan.replay_id, row["window_id"]) for row in rows)
     names = ("window_id", "key", "x", "_rw_reason", "_rw_detail", "_rw_position")
@@ -67,10 +66,7 @@ def lost_windows(config: Config, plan: Plan) -> set[int]:
 
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once", "at_most_once"])
 def test_error_tuples_keep_the_promise_of_their_mode(mode: str, attempt: Attempts) -> None:
-    """Of a port that nothing reads too, with a count for each window: none is lost silently, none seen twice.
-
-    Rules: O19, O65 to O67, O69, O70.
-    """
+    # Rules: O19, O65 to O67, O69, O70
     config: Config = attempt.config  # type: ignore[attr-defined]
     wishes = {"mode": mode, "group_windows": 8}
     with pytest.raises(Crash):
@@ -90,8 +86,7 @@ def test_error_tuples_keep_the_promise_of_their_mode(mode: str, attempt: Attempt
     }
 
 
-def test_error_tuples_are_published_taken_back_and_listed_after_a_purge(attempt: Attempts, spark: SparkSession) -> None:
-    """They are counted in the ledger and in the gate's report, and go with their replay."""
+def test_error_tuples_are_published_undone_and_listed_after_a_purge(attempt: Attempts, spark: SparkSession) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     said: list[str] = []
     run = attempt("rejects", "one", group_windows=WINDOWS, say=said.append)
@@ -116,8 +111,10 @@ def test_error_tuples_are_published_taken_back_and_listed_after_a_purge(attempt:
         read_errors(config, run.plan, PORT, None, 10)
 
 
-def test_a_reason_that_is_not_in_the_list_is_refused(attempt: Attempts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads error tuples knows all reasons beforehand (O68); nothing of the group is committed."""
+def test_unlisted_reason_is_rejected_and_nothing_is_committed(
+    attempt: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Rules: O68
     monkeypatch.setenv("SPLIT_REASON", "no idea")
     with pytest.raises(InputError, match='reason "no idea", which is not in the list'):
         attempt("rejects", "one", group_windows=WINDOWS).run()
@@ -126,8 +123,8 @@ def test_a_reason_that_is_not_in_the_list_is_refused(attempt: Attempts, monkeypa
 
 
 @pytest.mark.parametrize("allowed", [0, 1, None])
-def test_a_window_with_more_error_tuples_than_allowed_ends_the_replay(allowed: int | None, attempt: Attempts) -> None:
-    """O71: as many as allowed pass; with one more nothing of the group is committed, and the window is named."""
+def test_window_with_more_error_tuples_than_allowed_ends_the_replay(allowed: int | None, attempt: Attempts) -> None:
+    # Rules: O71
     config: Config = attempt.config  # type: ignore[attr-defined]
     counts = Counter(row[0] for row in emitted(config).elements())
     limited = config.model_copy(update={"replay": config.replay.model_copy(update={"errors_max": allowed})})
@@ -150,8 +147,7 @@ def test_a_window_with_more_error_tuples_than_allowed_ends_the_replay(allowed: i
     assert facts["n"][0].as_py() == 0
 
 
-def test_columns_with_odd_names_are_written_and_published(attempt: Attempts, spark: SparkSession) -> None:
-    """A full stop and backticks in the columns of an output and of an error port."""
+def test_columns_with_dots_and_backticks_are_written_and_published(attempt: Attempts, spark: SparkSession) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     attempt("odd_names", "one", group_windows=24).run()
     Ledger.open(config.ledger_url).attempts.end("one", 1, AttemptEnd.DONE)
@@ -167,10 +163,9 @@ def test_columns_with_odd_names_are_written_and_published(attempt: Attempts, spa
 
 
 @pytest.mark.long
-def test_certificates_compare_error_tables(
+def test_certificates_compare_error_tables_like_outputs(
     attempt: Attempts, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As outputs: by digests, then by rows; the columns that say which replay stored a tuple make no difference."""
     config: Config = attempt.config  # type: ignore[attr-defined]
     for name, reason in (("one", "bad_type"), ("two", "bad_type"), ("three", "late")):
         monkeypatch.setenv("SPLIT_REASON", reason)

@@ -11,8 +11,7 @@ from rewindow.process_identity import Launcher, process_identity
 BUG = RuntimeError("[INTERNAL_ERROR] You hit a bug in Spark or the Spark plugins you use. SQLSTATE: XX000")
 
 
-def test_an_attempt_that_ended_with_its_launcher_says_so() -> None:
-    """Whatever the JVM said while it was told to end; with the launcher there, an error is what it says."""
+def test_attempt_that_ended_with_its_launcher_reports_that_instead_of_jvm_errors() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     launcher = Launcher(process.pid, process_identity(process.pid))
     assert how_it_ended(BUG, launcher) == ("failed", f"RuntimeError: {BUG}")

@@ -56,17 +56,14 @@ def staged(folder: Path, groups: list[tuple[int, list[int]]], keys: list[str] | 
 
 
 def held(table: Table) -> list[dict[str, Any]]:
-    """Returns all rows of a table, in one order."""
     return query("select * from t order by window_id, attempt, key", t=table).to_pylist()
 
 
 def bounds(runs: list[list[Any]]) -> list[list[tuple[int, int]]]:
-    """Returns the windows of the files of each run."""
     return [[(file.first, file.last) for file in run] for run in runs]
 
 
-def test_neighbours_become_one_file_with_statistics_and_checksum(tmp_path: Path) -> None:
-    """The rows are those that were there, the mark stays, and a second time nothing is left to do."""
+def test_neighbouring_files_are_joined_with_statistics_and_checksum(tmp_path: Path) -> None:
     fenced = staged(tmp_path, [(1, [2 * n, 2 * n + 1]) for n in range(FILES_MIN)])
     before = held(Table.open(fenced.path))
     assert join_files(fenced, "9-99", LARGE) == FILES_MIN - 1
@@ -82,8 +79,7 @@ def test_neighbours_become_one_file_with_statistics_and_checksum(tmp_path: Path)
     assert join_files(fenced, "9-99", LARGE) == 0
 
 
-def test_rows_are_ordered_where_the_output_says_so(tmp_path: Path) -> None:
-    """By its `sorted_by`, in the whole of the new file."""
+def test_rows_of_a_joined_file_are_sorted_by_the_columns_of_the_output(tmp_path: Path) -> None:
     fenced = staged(tmp_path, [(1, [FILES_MIN - n]) for n in range(FILES_MIN)])
     join_files(fenced, "9-99", LARGE, ["key"])
     table = Table.open(fenced.path)
@@ -93,10 +89,9 @@ def test_rows_are_ordered_where_the_output_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("by", "opened"), [((), (1, FILES_MIN)), (("key",), (FILES_MIN, 1))])
-def test_a_reader_passes_over_row_groups_of_a_joined_file(
+def test_readers_skip_row_groups_of_a_joined_file(
     by: tuple[str, ...], opened: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By window as rows lie; by another column where the output is sorted by it."""
     monkeypatch.setattr(new_files, "ROW_GROUP", FILES_MIN)
     groups = [(n, [f"{key:03}" for key in range(FILES_MIN)]) for n in range(FILES_MIN)]
     fenced = staged(tmp_path, [(1, [window] * len(keys)) for window, keys in groups], groups[0][1])
@@ -108,8 +103,8 @@ def test_a_reader_passes_over_row_groups_of_a_joined_file(
     assert tuple(len(fragment.split_by_row_group(wish)) for wish in wishes) == opened
 
 
-def test_windows_of_several_attempts_are_left_alone(tmp_path: Path) -> None:
-    """Readers take all rows of a joined file, or none: what was written twice stays in files of its own."""
+def test_windows_of_several_attempts_are_not_joined(tmp_path: Path) -> None:
+    # Readers read all rows of a joined file or none, so repeated windows stay separate.
     first = [(1, [n]) for n in range(FILES_MIN)]
     twice = [(1, [50, 51]), (2, [50, 51])]
     later = [(2, [100 + n]) for n in range(FILES_MIN)]
@@ -121,15 +116,13 @@ def test_windows_of_several_attempts_are_left_alone(tmp_path: Path) -> None:
     assert len(Table.open(fenced.path).files()) == 4
 
 
-def test_files_of_two_attempts_are_never_one(tmp_path: Path) -> None:
-    """Also where no window was written twice."""
+def test_files_of_two_attempts_are_never_joined(tmp_path: Path) -> None:
     groups = [(1, [n]) for n in range(FILES_MIN)] + [(2, [20 + n]) for n in range(FILES_MIN)]
     runs = runs_to_join(Table.open(staged(tmp_path, groups).path), LARGE)
     assert [len(run) for run in runs] == [FILES_MIN, FILES_MIN]
 
 
-def test_few_or_large_files_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer than are worth it; as large as half of what is wished; together no more than is wished."""
+def test_few_or_large_files_are_not_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fenced = staged(tmp_path, [(1, [n]) for n in range(2 * FILES_MIN)])
     table = Table.open(fenced.path)
     size = max(file.size for file in table.files())
@@ -140,8 +133,7 @@ def test_few_or_large_files_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert runs_to_join(table, 0) == []
 
 
-def test_a_damaged_file_stays_to_be_found(tmp_path: Path) -> None:
-    """Its bytes are not those that were noted; with it the others of its run stay."""
+def test_damaged_file_is_not_joined(tmp_path: Path) -> None:
     fenced = staged(tmp_path, [(1, [n]) for n in range(FILES_MIN)])
     file = Path(Table.open(fenced.path).files()[3].path)
     content = bytearray(file.read_bytes())
@@ -150,8 +142,7 @@ def test_a_damaged_file_stays_to_be_found(tmp_path: Path) -> None:
     assert join_files(fenced, "9-99", LARGE) == 0
 
 
-def test_an_attempt_that_was_overtaken_joins_nothing(tmp_path: Path) -> None:
-    """Whether the newer one came before it looked, or between its look and its commit."""
+def test_superseded_attempt_joins_nothing(tmp_path: Path) -> None:
     fenced = staged(tmp_path, [(1, [n]) for n in range(FILES_MIN)])
     before = held(Table.open(fenced.path))
     made = fenced.table.replace_files
@@ -170,8 +161,7 @@ def test_an_attempt_that_was_overtaken_joins_nothing(tmp_path: Path) -> None:
     assert len(Table.open(fenced.path).files()) == FILES_MIN
 
 
-def test_a_commit_of_somebody_else_in_between_is_not_undone(tmp_path: Path) -> None:
-    """As of somebody who compacts the table: the join is given up, built on another snapshot; the attempt goes on."""
+def test_concurrent_commit_cancels_the_join_and_is_kept(tmp_path: Path) -> None:
     fenced = staged(tmp_path, [(1, [n]) for n in range(FILES_MIN)])
     before = held(Table.open(fenced.path))
     made = fenced.table.replace_files
@@ -188,13 +178,9 @@ def test_a_commit_of_somebody_else_in_between_is_not_undone(tmp_path: Path) -> N
 
 
 @pytest.mark.jvm
-def test_a_replay_joins_its_files_and_all_who_read_it_find_what_was_there(
+def test_replay_with_joined_files_is_read_certified_undone_and_purged_like_any_other(
     attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a kill that has windows computed again; published by links, equal to a replay in one group.
-
-    It can be undone and purged as any other.
-    """
     monkeypatch.setattr(joining, "FILES_MIN", FEW)
     config: Config = attempt.config  # type: ignore[attr-defined]
     wishes: dict[str, Any] = {"group_windows": 1, "last": FIRST + 2 * FEW - 1, "mode": "at_least_once"}

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_a_smaller_sample_is_part_of_a_larger_one(spark: SparkSession) -> None:
-    """O143: about so many keys, whatever type a stream keeps them in, however often they come; 1 is all of them."""
+def test_smaller_key_sample_is_a_subset_of_a_larger_one(spark: SparkSession) -> None:
+    # Rules: O143
     keys = spark.range(2_000).select((F.col("id") % 1_000).alias("key"))
     as_text = keys.select(F.col("key").cast("string").alias("name"))
     kept = {

@@ -13,7 +13,6 @@ from tests.recovery.simulation import broken, finish, make_plan, new_world
 
 
 def ended(mode: Mode) -> World:
-    """Returns a replay that has ended."""
     world = new_world(make_plan(mode))
     assert finish(world, make_plan(mode), random.Random(1), [])
     return world
@@ -21,8 +20,7 @@ def ended(mode: Mode) -> World:
 
 @pytest.mark.parametrize("table", [*OUTPUTS, FACTS, CHECKPOINTS])
 @pytest.mark.parametrize("mode", [Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE])
-def test_a_table_that_has_lost_its_last_commit_is_filled_again(mode: Mode, table: str) -> None:
-    """Resuming computes what is not there, and seals it; what readers see is every window once, as before."""
+def test_table_that_lost_its_last_commit_is_filled_again_on_resume(mode: Mode, table: str) -> None:
     world = ended(mode)
     lose_joins(world, table)
     world.tables[table].pop()
@@ -32,14 +30,12 @@ def test_a_table_that_has_lost_its_last_commit_is_filled_again(mode: Mode, table
 
 
 def lose_joins(world: World, table: str) -> None:
-    """Takes back the commits that have joined files."""
     while world.tables[table][-1].removed:
         world.tables[table].pop()
 
 
 @pytest.mark.parametrize("mode", [Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE, Mode.AT_MOST_ONCE])
-def test_a_table_that_has_lost_only_its_joining_has_all_its_rows(mode: Mode) -> None:
-    """Nothing is computed again."""
+def test_table_that_lost_only_its_joining_commit_recomputes_nothing(mode: Mode) -> None:
     world = ended(mode)
     assert world.tables[OUTPUTS[0]][-1].removed, "nothing was joined"
     lose_joins(world, OUTPUTS[0])
@@ -50,16 +46,15 @@ def test_a_table_that_has_lost_only_its_joining_has_all_its_rows(mode: Mode) -> 
 
 
 @pytest.mark.parametrize("table", [FACTS, CHECKPOINTS])
-def test_what_at_most_once_has_lost_is_written_again_and_not_computed(table: str) -> None:
-    """Facts come from the rows that are there; the state lacks what no checkpoint holds, and is saved as it is."""
+def test_at_most_once_rewrites_lost_commits_without_recomputing(table: str) -> None:
     world = ended(Mode.AT_MOST_ONCE)
     world.tables[table].pop()
     assert finish(world, make_plan(Mode.AT_MOST_ONCE), random.Random(2), [])
     assert list(broken(world, make_plan(Mode.AT_MOST_ONCE))) == []
 
 
-def test_a_started_mark_that_is_lost_begins_no_window_twice() -> None:
-    """What a table holds was begun, whatever the log of the checkpoints says."""
+def test_lost_started_mark_restarts_no_window() -> None:
+    # Windows with rows in a table have started, whatever the checkpoint log contains.
     world = ended(Mode.AT_MOST_ONCE)
     del world.tables[CHECKPOINTS][3:]
     assert finish(world, make_plan(Mode.AT_MOST_ONCE), random.Random(2), [])

@@ -39,14 +39,12 @@ pytestmark = pytest.mark.jvm
 
 @pytest.fixture
 def project(attempt: Attempts) -> Config:
-    """A project with the suite of the measured application."""
     config: Config = attempt.config  # type: ignore[attr-defined]
     set_suite(config, STORED | LEFT)
     return config
 
 
 def set_suite(config: Config, measures: dict[str, Any]) -> None:
-    """Writes the suite of the output `shares`."""
     folder = config.expectations / "suites"
     folder.mkdir(parents=True, exist_ok=True)
     check = {
@@ -79,10 +77,10 @@ def report(config: Config, attempt: Attempt, *, stored: bool, output: int = 0) -
         ("at_most_once", Step.AFTER_OUTPUTS),
     ],
 )  # fmt: skip
-def test_stored_measures_are_those_that_the_gate_would_take(
+def test_stored_measures_equal_those_of_the_gate_after_a_crash_too(
     attempt: Attempts, project: Config, mode: str, step: Step
 ) -> None:
-    """After a crash too: seals of rows that an earlier attempt has committed have their measures (R52)."""
+    # Rules: R52
     with pytest.raises(Crash):
         attempt("measured", "one", (step, 2), mode=mode, last=LAST).run()
     run = attempt("measured", "one", mode=mode, last=LAST)
@@ -101,8 +99,7 @@ def test_stored_measures_are_those_that_the_gate_would_take(
         assert (row["measures"] is not None) == has_some, row
 
 
-def test_not_a_number_and_null_are_stored_as_they_are(attempt: Attempts, project: Config) -> None:
-    """Of a window without few ones the greatest is null; a sum with NaN is NaN."""
+def test_nan_and_null_measures_are_stored_unchanged(attempt: Attempts, project: Config) -> None:
     run = attempt("measured", "one", last=LAST)
     run.run()
     rows = query("select * from o", o=project.replay_root("one") / "shares").to_pandas()
@@ -119,8 +116,9 @@ def test_not_a_number_and_null_are_stored_as_they_are(attempt: Attempts, project
 
 
 @pytest.mark.long
-def test_a_measure_on_which_spark_fails_ends_no_replay(attempt: Attempts, project: Config) -> None:
-    """The sum overflows in the first group: nothing is stored from there on, and somebody is told."""
+def test_measure_that_spark_cannot_compute_is_reported_and_does_not_end_the_replay(
+    attempt: Attempts, project: Config
+) -> None:
     set_suite(project, STORED | {"huge": "sum(total * 9000000000000000000)"})
     said: list[str] = []
     run = attempt("measured", "one", last=LAST, say=said.append)

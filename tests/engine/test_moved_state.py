@@ -55,7 +55,6 @@ def before(attempt: Callable[..., Attempt], spark: SparkSession) -> Config:
 
 
 def finish(config: Config, spark: SparkSession, attempt: Callable[..., Attempt], name: str, **wishes: int) -> None:
-    """Runs, checks and publishes a replay."""
     made = attempt("totals", name, **wishes)
     made.run()
     made.ledger.attempts.end(name, made.epoch, "done")
@@ -64,7 +63,6 @@ def finish(config: Config, spark: SparkSession, attempt: Callable[..., Attempt],
 
 
 def moved(config: Config) -> Config:
-    """Moves the project to another folder, and returns its settings there."""
     there = config.root.with_name("moved")
     config.root.rename(there)
     return Config.load(there / "rewindow.toml")
@@ -79,10 +77,9 @@ def naming(config: Config, place: Path) -> list[Path]:
 
 
 @pytest.mark.long
-def test_everything_goes_on_in_a_moved_state_folder(
+def test_replay_continues_in_a_moved_state_folder(
     before: Config, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, run: Command
 ) -> None:
-    """Whatever was open is brought to its end; what had ended is looked at, checked, published, undone and purged."""
     config = moved(before)
     job = jobs_here(spark)
     for name in ("killed", "from_other", "warmed_up"):
@@ -106,6 +103,6 @@ def test_everything_goes_on_in_a_moved_state_folder(
     assert new.start.source == "published"
 
 
-def test_nothing_in_a_state_folder_names_its_own_place(before: Config) -> None:
-    """Logs, plans, ledger and results; what is scratch of a process, or Delta's note of a creation, does not count."""
+def test_files_of_a_state_folder_do_not_contain_its_path(before: Config) -> None:
+    # Scratch files of a process and Delta's note of a creation do not count.
     assert naming(before, before.state) == []

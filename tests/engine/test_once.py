@@ -38,8 +38,7 @@ def numbers(spark: SparkSession, sink: PartSink) -> DataFrame:
     return spark.range(0, TASKS * EACH, 1, TASKS).mapInArrow(run, spark_schema(WRITTEN))
 
 
-def test_tasks_write_what_an_output_takes_over(spark: SparkSession, tmp_path: Path) -> None:
-    """Every row once, with a place that is its own; a part without rows has a file with its columns."""
+def test_tasks_write_every_row_once_to_files_that_the_output_adopts(spark: SparkSession, tmp_path: Path) -> None:
     root, asked = location(tmp_path), []
 
     def make(sink: PartSink) -> DataFrame:
@@ -68,9 +67,8 @@ def test_tasks_write_what_an_output_takes_over(spark: SparkSession, tmp_path: Pa
     assert once.files_of("adds", "out", found["out"]) is None
 
 
-def test_files_that_no_task_names_are_left_behind(spark: SparkSession, tmp_path: Path) -> None:
-    """A task that Spark repeats has left the file of its first try."""
-
+def test_files_that_no_task_reports_are_not_adopted(spark: SparkSession, tmp_path: Path) -> None:
+    # A task that Spark repeats has left the file of its first try.
     def make(sink: PartSink) -> DataFrame:
         stray = pa.table({"window_id": [7], "x": [1_000_000_000]})
         list(sink([("out", stray)]))

@@ -42,15 +42,13 @@ FAILURES = {
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """A project with a recorded stream."""
     return make_project(tmp_path_factory.mktemp("failing")).config
 
 
 @pytest.mark.parametrize("fails", FAILURES)
-def test_an_error_of_an_operators_code_says_whose_where_and_what_next(
+def test_operator_error_names_operator_source_line_and_next_commands(
     config: Config, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
-    """Three lines: the error, the line of the user's file and the log, the commands; the ledger keeps the same."""
     monkeypatch.setattr(loop, "run", jobs_here(spark))
     spark.sparkContext.setLogLevel("OFF")
     said, part, text = FAILURES[fails]
@@ -71,10 +69,10 @@ def test_an_error_of_an_operators_code_says_whose_where_and_what_next(
         assert "Traceback (most recent call last)" in log.read_text() and "failing.py" in log.read_text()
 
 
-def test_a_tuple_outside_its_commit_group_is_refused_and_nothing_is_committed(
+def test_tuple_outside_its_commit_group_is_rejected_and_nothing_is_committed(
     config: Config, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """W17: a tuple is of a window in which its operator is; the error names output, window and group."""
+    # Rules: W17
     monkeypatch.setattr(loop, "run", jobs_here(spark))
     last = FIRST + WINDOWS - 1
     with pytest.raises(RewindowError) as caught:
@@ -85,8 +83,7 @@ def test_a_tuple_outside_its_commit_group_is_refused_and_nothing_is_committed(
         assert Table.open(config.replay_root("outside") / table).files() == []
 
 
-def test_an_error_of_an_applications_definition_names_its_line(config: Config) -> None:
-    """Nothing is planned; the line is that of the application, not of what imports it."""
+def test_error_in_an_application_definition_names_its_line(config: Config) -> None:
     with pytest.raises(InputError, match="application \"failing\" cannot be built .*KeyError: 'RATES'") as caught:
         verbs.replay(config, "failing", parameters={"fails": "definition"})
     assert str(FILE) in caught.value.detail and 'in build: raise KeyError("RATES")' in caught.value.detail
@@ -101,10 +98,9 @@ def test_an_error_of_an_applications_definition_names_its_line(config: Config) -
         ("import _wrong_part\n", "line 2, in <module>: 1 / 0"),
     ],
 )
-def test_an_error_at_import_names_the_line_of_the_folder_that_raised_it(
+def test_error_at_import_names_the_line_in_the_application_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, words: str
 ) -> None:
-    """Also of a module that the application imports from beside itself, and of what needs Spark, which is not there."""
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     (tmp_path / "broken.py").write_text(code)
     (tmp_path / "_wrong_part.py").write_text("y = 2\n1 / 0\n")

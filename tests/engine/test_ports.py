@@ -12,8 +12,6 @@ SCHEMA = pa.schema([("n", pa.int64())])
 
 
 class Reporting(FrameOperator):
-    """An operator whose port `counts` is a report."""
-
     inputs = {"in": InputPort(SCHEMA)}
     outputs = {"out": OutputPort(SCHEMA), "rest": OutputPort(SCHEMA), "counts": OutputPort(SCHEMA, report=True)}
     state_reads_outputs = False
@@ -21,14 +19,12 @@ class Reporting(FrameOperator):
 
 
 class Stateless(Reporting):
-    """The same without a state."""
-
     state_schema = None
 
 
 @pytest.mark.parametrize("operator", [Reporting(), Stateless()])
-def test_a_report_that_nothing_reads_is_not_computed(operator: FrameOperator) -> None:
-    """The tuples of another port that nothing reads are counted (O16)."""
+def test_unread_report_is_not_computed_but_other_unread_tuples_are_counted(operator: FrameOperator) -> None:
+    # Rules: O16
     app = Application("reports", window="1 s")
     node = app.add("op", operator, **{"in": app.input("numbers")})  # type: ignore[arg-type]
     app.output("out", node["out"], key=["n"])

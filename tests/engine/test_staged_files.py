@@ -70,8 +70,7 @@ def check_statistics(table: Table) -> None:
 
 
 @pytest.mark.jvm
-def test_staged_files_can_be_published_as_they_are(attempt: Callable[..., Attempt]) -> None:
-    """Also where a window comes again; no operator, digest or certificate sees what only a publication needs."""
+def test_staged_files_are_published_unchanged_even_after_a_recomputation(attempt: Callable[..., Attempt]) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     wishes: dict[str, Any] = {"last": LAST, "mode": "at_least_once"}
     with pytest.raises(Crash):
@@ -99,8 +98,7 @@ def test_staged_files_can_be_published_as_they_are(attempt: Callable[..., Attemp
     assert certify(config, "one", "two").verdict == EQUAL
 
 
-def test_one_place_says_which_columns_are_not_an_outputs_own(tmp_path: Path) -> None:
-    """An arrival time of the output's own is an event column."""
+def test_engine_columns_are_separated_from_the_columns_of_the_output(tmp_path: Path) -> None:
     stamped, plain = create_staged(tmp_path / "stamped", STAMPED), create_staged(tmp_path / "plain", EVENTS)
     assert bookkeeping(stamped) == {"window_id", "attempt", "offset"}
     assert event_columns(stamped) == STAMPED
@@ -108,10 +106,9 @@ def test_one_place_says_which_columns_are_not_an_outputs_own(tmp_path: Path) -> 
     assert event_columns(plain) == EVENTS
 
 
-def test_an_output_that_says_so_has_its_rows_sorted_in_each_file(
+def test_output_with_sorted_by_has_sorted_rows_in_each_file(
     attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is in a window, and its digest, are the same; its row groups alone are small, for readers to pass over."""
     config: Config = attempt.config  # type: ignore[attr-defined]
     sizes: dict[str, int | None] = {}
 

@@ -35,8 +35,6 @@ IN_FILES = {"inline_state_bytes": 0}
 
 
 def node_of(schema: Any, key: tuple[str, ...] = KEY, buckets: int = 4) -> Any:
-    """Returns an operator of an application whose state has a schema."""
-
     class Keeps(FrameOperator):
         state_schema = schema
         state_key = key
@@ -46,8 +44,10 @@ def node_of(schema: Any, key: tuple[str, ...] = KEY, buckets: int = 4) -> Any:
 
 
 @pytest.mark.parametrize("key", [KEY, ()])
-def test_a_state_is_the_same_in_either_form(key: tuple[str, ...], spark: SparkSession, tmp_path: Path) -> None:
-    """Rows and digest do not depend on the form, on who wrote the files, nor on the number of buckets (X48)."""
+def test_state_has_the_same_rows_and_digest_in_either_form(
+    key: tuple[str, ...], spark: SparkSession, tmp_path: Path
+) -> None:
+    # Rules: X48
     rows = random_frame(random.Random(5), list(VALUES), 200)
     frame, inline = spark.createDataFrame(rows), InlineStates(spark)
     kept = inline.save(node_of(rows.schema), frame, "")
@@ -65,8 +65,7 @@ def test_a_state_is_the_same_in_either_form(key: tuple[str, ...], spark: SparkSe
     assert {file.bucket: (file.rows, file.hashes) for file in by_spark[1].files} == sizes
 
 
-def test_the_form_follows_the_size(spark: SparkSession, tmp_path: Path) -> None:
-    """A state that outgrows the bound goes into files, one that has shrunk comes back; an empty one needs none."""
+def test_form_of_a_state_follows_its_size(spark: SparkSession, tmp_path: Path) -> None:
     rows = random_frame(random.Random(6), ["text", "long"], 200)
     node, frame = node_of(rows.schema), spark.createDataFrame(rows)
     small, bound = rows.slice(0, 0), rows.nbytes + 1000
@@ -83,16 +82,16 @@ def test_the_form_follows_the_size(spark: SparkSession, tmp_path: Path) -> None:
     assert SizedStates(spark, tmp_path, 0).save(node, frame.limit(0), outgrown, "1-6", is_small=True).num_rows == 0
 
 
-def test_a_column_that_is_not_there_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    """As for a state in memory."""
+def test_missing_column_of_a_state_is_named(spark: SparkSession, tmp_path: Path) -> None:
     rows = random_frame(random.Random(7), ["text", "long"])
     with pytest.raises(InputError, match='state of operator "keeps" lacks the column "long"'):
         FileStates(spark, tmp_path).save(node_of(rows.schema), spark.createDataFrame(rows).drop("long"), "x")
 
 
 @pytest.mark.long
-def test_changes_come_to_the_same_state(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random changes, keys that go and come back, null as a key: rows and digest are those of a state written whole."""
+def test_incremental_state_equals_a_state_written_whole(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store, "CHANGES_SHARE", 2.5)  # Small files are mostly footers.
     rng, schema = random.Random(8), pa.schema([("text", pa.string()), ("long", pa.int64()), ("value", pa.float64())])
     node, states = node_of(schema), SizedStates(spark, tmp_path, 0)
@@ -121,8 +120,7 @@ def test_changes_come_to_the_same_state(spark: SparkSession, tmp_path: Path, mon
     assert again == state
 
 
-def test_a_large_group_or_the_last_key_gone_ends_the_changes(spark: SparkSession, tmp_path: Path) -> None:
-    """The base is then written anew at once, or needs no file at all."""
+def test_large_group_or_an_emptied_state_ends_the_incremental_files(spark: SparkSession, tmp_path: Path) -> None:
     schema = pa.schema([("text", pa.string()), ("long", pa.int64())])
     node, states = node_of(schema), SizedStates(spark, tmp_path, 0)
     rows = pa.table({"text": ["a", "b"], "long": [1, 2]}, schema=schema)
@@ -136,10 +134,9 @@ def test_a_large_group_or_the_last_key_gone_ends_the_changes(spark: SparkSession
 
 
 @pytest.mark.parametrize("is_small", [True, False])
-def test_a_large_group_replaces_all_rows_of_a_key_and_keeps_other_keys(
+def test_large_group_replaces_all_rows_of_its_keys_and_keeps_other_keys(
     is_small: bool, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Null is a key like any other; a key may have several rows before and after; one that is gone has none."""
     schema = pa.schema([("text", pa.string()), ("long", pa.int64()), ("value", pa.float64())])
     node, states = node_of(schema), SizedStates(spark, tmp_path, 10_000 if is_small else 0)
     there = [("a", 1, 1.0), ("a", 1, 2.0), ("a", 2, 3.0), ("b", 1, 4.0), ("b", 1, 4.0), (None, 1, 5.0)]
@@ -154,13 +151,11 @@ def test_a_large_group_replaces_all_rows_of_a_key_and_keeps_other_keys(
 
 
 def table_of(kept: dict[tuple, float], schema: pa.Schema) -> pa.Table:
-    """Returns keys and values as a state."""
     rows = [(*key, value) for key, value in kept.items()]
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
 
 
 def state_folder(config: Config, replay_id: str) -> Path:
-    """Returns the folder of a replay's states."""
     return folder_of(config.replay_root(replay_id) / CHECKPOINTS)
 
 
@@ -182,7 +177,6 @@ def named_and_there(config: Config, replay_id: str) -> tuple[set[str], set[str]]
 def test_every_mode_keeps_its_promise_with_states_in_files(
     application: str, mode: str, attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a crash the state comes out of its files; files without a checkpoint are gone in the end."""
     monkeypatch.setattr(store, "CHANGES_SHARE", 1000)
     config: Config = attempt.config  # type: ignore[attr-defined]
     wishes = {"group_windows": 4, **IN_FILES}
@@ -207,7 +201,6 @@ def test_every_mode_keeps_its_promise_with_states_in_files(
 
 
 def cut(path: Path) -> None:
-    """Leaves the first half of a file."""
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
@@ -232,10 +225,10 @@ def _each_damage_once() -> list[Any]:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("mode", "damage"), _each_damage_once())
-def test_a_damaged_bucket_is_a_damaged_checkpoint(
+def test_damaged_bucket_makes_recovery_use_an_older_checkpoint(
     mode: str, damage: Callable[[Path], None], attempt: Callable[..., Attempt]
 ) -> None:
-    """An older checkpoint serves, what that costs is said, and the promise holds (R25)."""
+    # Rules: R25
     config: Config = attempt.config  # type: ignore[attr-defined]
     wishes = {"mode": mode, "checkpoint_windows": 3, **IN_FILES}
     whole = attempt("totals", "whole", group_windows=WINDOWS)
@@ -257,8 +250,7 @@ def test_a_damaged_bucket_is_a_damaged_checkpoint(
 
 
 @pytest.mark.long
-def test_a_replay_from_another_ones_state_links_its_files(attempt: Callable[..., Attempt]) -> None:
-    """It depends on nothing else then; the state goes on where it was."""
+def test_replay_from_the_state_of_another_replay_links_its_files(attempt: Callable[..., Attempt]) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     attempt("totals", "first", first=FIRST, last=FIRST + 8, **IN_FILES).run()
     second = attempt("totals", "second", first=FIRST + 9, last=FIRST + 23, state_from="first", **IN_FILES)

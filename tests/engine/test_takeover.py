@@ -17,8 +17,6 @@ from tests.recovery.simulation import APP, ROOT, START, make_plan
 
 
 class Watched(MemoryLog):
-    """A table that tells what is done to it."""
-
     done: list[str]
 
     def commit_files(self, files: object, **how: object) -> None:
@@ -31,8 +29,8 @@ class Watched(MemoryLog):
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=str)
-def test_takeover_fences_first_and_then_reads_the_checkpoints_before_every_other_fence(mode: Mode) -> None:
-    """What it reads can no longer change, and at least once knows what it restores before it sets tables back."""
+def test_takeover_fences_before_it_reads_the_checkpoints(mode: Mode) -> None:
+    # After the fence the checkpoints can no longer change.
     world = World()
     done: list[str] = []
 

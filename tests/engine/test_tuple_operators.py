@@ -22,14 +22,12 @@ OUTPUTS = ("sums", "totals")
 
 
 def rows(config: Config, replay: str, output: str) -> list[tuple[object, ...]]:
-    """Returns what an output holds, in order."""
     sql = "select window_id, key, total from o order by window_id, key"
     found = query(sql, o=config.replay_root(replay) / output)
     return list(zip(*(found[name].to_pylist() for name in found.column_names), strict=True))
 
 
-def test_called_tuple_by_tuple_it_gives_what_frames_give(attempt: Callable[..., Attempt]) -> None:
-    """In one group, in many, with keys spread over tasks or in one."""
+def test_tuple_by_tuple_results_equal_frame_results_in_any_grouping(attempt: Callable[..., Attempt]) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     attempt("totals", "frames", group_windows=WINDOWS).run()
     attempt("tuple_totals", "one", group_windows=WINDOWS).run()
@@ -46,8 +44,7 @@ MATRIX = pytest.mark.recovery_matrix
 @pytest.mark.parametrize(
     "mode", ["at_most_once", pytest.param("exactly_once", marks=MATRIX), pytest.param("at_least_once", marks=MATRIX)]
 )
-def test_every_mode_keeps_its_promise(mode: str, attempt: Callable[..., Attempt]) -> None:
-    """Through two crashes, with the state of its keys in files, by changes."""
+def test_every_mode_keeps_its_promise_through_two_crashes(mode: str, attempt: Callable[..., Attempt]) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     whole = attempt("tuple_totals", "whole", group_windows=WINDOWS)
     whole.run()
@@ -59,8 +56,7 @@ def test_every_mode_keeps_its_promise(mode: str, attempt: Callable[..., Attempt]
     check_promise(config, last.plan, whole.plan)
 
 
-def test_an_error_says_callback_window_and_tuple(attempt: Callable[..., Attempt]) -> None:
-    """And the line of the user's file, as for other operators."""
+def test_error_names_callback_window_tuple_and_source_line(attempt: Callable[..., Attempt]) -> None:
     with pytest.raises(RewindowError, match=r'operator "totals" failed: .*ZeroDivisionError') as error:
         attempt("tuple_failing", "one", group_windows=WINDOWS).run()
     text = str(error.value)
@@ -68,18 +64,17 @@ def test_an_error_says_callback_window_and_tuple(attempt: Callable[..., Attempt]
     assert "tuple_failing.py" in text, text
 
 
-def test_windows_without_any_tuple_are_begun_and_ended_too(attempt: Callable[..., Attempt]) -> None:
-    """Of an operator without a key, in groups in which nothing comes at all."""
+def test_windows_without_a_tuple_are_opened_and_closed_too(attempt: Callable[..., Attempt]) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     attempt("tuple_beats", "one", group_windows=10).run()
     found = query("select count from o order by window_id", o=config.replay_root("one") / "out")
     assert found["count"].to_pylist() == list(range(1, WINDOWS + 1))
 
 
-def test_groups_are_told_of_checkpoints_and_go_on_inside_application_windows(
+def test_operators_receive_checkpoint_callbacks_and_output_is_independent_of_groups(
     attempt: Callable[..., Attempt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """W18, W24, X8, X42: after a crash the restored checkpoint is told again; where groups end shows in no output."""
+    # Rules: W18, W24, X8, X42
     config: Config = attempt.config  # type: ignore[attr-defined]
     monkeypatch.setenv("NOTES", str(tmp_path / "whole"))
     attempt("tuple_callbacks", "whole", group_windows=WINDOWS).run()
@@ -101,10 +96,10 @@ def test_groups_are_told_of_checkpoints_and_go_on_inside_application_windows(
 
 
 @pytest.mark.long
-def test_application_windows_of_which_some_were_lost_are_partial(
+def test_application_windows_with_lost_windows_are_partial(
     attempt: Callable[..., Attempt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R20, X8: what at most once gives up after a crash ends inside of one of them; those after it are whole."""
+    # Rules: R20, X8
     config: Config = attempt.config  # type: ignore[attr-defined]
     monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
     how = {"mode": "at_most_once", "properties": {"told.checkpoint_windows": 4}, "group_windows": 2}

@@ -19,7 +19,7 @@ WARM_UP = range(-9, 1)
 
 
 class CrashError(Exception):
-    """Stands for a kill."""
+    pass
 
 
 def run(world: World, mode: Mode, dies_after: int | None = None) -> list[str]:
@@ -43,8 +43,7 @@ def run(world: World, mode: Mode, dies_after: int | None = None) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=str)
-def test_a_warm_up_that_dies_goes_on_after_its_last_group(mode: Mode) -> None:
-    """No window that it had computed is computed again, and the state before the range is that of one warm-up."""
+def test_killed_warm_up_resumes_after_its_last_group(mode: Mode) -> None:
     world = World()
     for dies_after in (2, 1):
         with pytest.raises(CrashError):
@@ -57,8 +56,7 @@ def test_a_warm_up_that_dies_goes_on_after_its_last_group(mode: Mode) -> None:
         assert [value for _, _, value in sorted(world.rows(name))] == want
 
 
-def test_checkpoints_of_a_warm_up_are_none_of_the_range() -> None:
-    """Their marks are below zero, and nothing takes them for a place in the range where it could go on."""
+def test_checkpoints_of_a_warm_up_are_not_recovery_points_of_the_range() -> None:
     world = World()
     with pytest.raises(CrashError):
         run(world, Mode.EXACTLY_ONCE, 2)

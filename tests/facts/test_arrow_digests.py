@@ -21,8 +21,7 @@ NO_FLOATS = [name for name in VALUES if name not in ("single", "double", "struct
 @pytest.mark.parametrize(
     "names", [["single", "double", "struct"], NO_FLOATS, list(VALUES)], ids=["floats alone", "no floats", "all"]
 )
-def test_digests_are_those_that_spark_takes(names: list[str], spark: SparkSession) -> None:
-    """One digest, so that what was sealed by Spark is checked without it; place and attempt are no part of it."""
+def test_arrow_digests_equal_spark_digests(names: list[str], spark: SparkSession) -> None:
     rng = random.Random(4)
     frame = random_frame(rng, names, 90)
     place = {name: pa.array([rng.randrange(7) for _ in range(90)], pa.int64()) for name in ("window_id", "offset")}
@@ -32,8 +31,7 @@ def test_digests_are_those_that_spark_takes(names: list[str], spark: SparkSessio
     assert found.to_pylist() == there.to_pylist() and found.num_rows == 7
 
 
-def test_differing_windows_are_named_with_what_they_hold() -> None:
-    """Another count, another content, nothing where something was sealed, something where nothing was."""
+def test_windows_with_other_contents_than_their_seals_are_named() -> None:
     events = pa.schema([("key", pa.int64()), ("share", pa.float64())])
     sealed = pa.table({"window_id": [1, 1, 2, 3, 5], "key": [1, 2, 3, 4, 5], "share": [0.1, 0.2, 0.3, 0.4, 0.5]})
     seals = arrow_digests(sealed, events)
@@ -45,8 +43,7 @@ def test_differing_windows_are_named_with_what_they_hold() -> None:
     assert nothing["window_id"].to_pylist() == [1, 2, 3, 5] and set(nothing["tuples"].to_pylist()) == {0}
 
 
-def test_a_window_that_was_sealed_empty_may_be_empty() -> None:
-    """Its seal has the digest of nothing, and no row says so."""
+def test_window_sealed_empty_may_be_empty() -> None:
     events = pa.schema([("key", pa.int64())])
     rows = pa.table({"window_id": [1], "key": [1]})
     one = arrow_digests(rows, events)

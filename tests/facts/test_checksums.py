@@ -23,14 +23,12 @@ ROWS = st.lists(
 
 
 def zlib_checksums(rows: list[tuple[Any, ...]]) -> list[int]:
-    """Returns the checksums, one line after the other."""
     texts = [[b"\x00" if value is None else str(value).encode() for value in row] for row in rows]
     return [zlib.crc32(b"\x1f".join(line)) for line in texts]
 
 
 @given(ROWS, st.integers(1, 5))
-def test_line_checksums_are_those_of_zlib(rows: list[tuple[Any, ...]], batch: int) -> None:
-    """Whatever texts, nulls and runs there are, and wherever batches end."""
+def test_line_checksums_equal_zlib_checksums_whatever_the_batches(rows: list[tuple[Any, ...]], batch: int) -> None:
     columns = [pa.array(column, pa.int64()) for column in ([row[0] for row in rows], [row[2] for row in rows])]
     texts = [pa.array([row[place] for row in rows], pa.string()) for place in (1, 3)]
     table = pa.table([columns[0], texts[0], columns[1].cast(LINE.field("at").type), texts[1]], schema=LINE)

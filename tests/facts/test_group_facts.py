@@ -21,7 +21,6 @@ OUT = Output("sums", PortHandle("sum", "out"), (), None)
 
 
 def counts(tuples: dict[int, int]) -> WindowFacts:
-    """Returns the tuples of windows."""
     return WindowFacts.of(pa.table([list(tuples), list(tuples.values())], schema=COUNTS_SCHEMA))
 
 
@@ -32,7 +31,6 @@ def seals(*rows: tuple[int, int, str, str | None, int]) -> WindowFacts:
 
 
 def rows_of(facts: GroupFacts, *names: str) -> list[tuple[Any, ...]]:
-    """Returns some columns of the fact rows."""
     return list(zip(*(facts.table()[name].to_pylist() for name in names), strict=True))
 
 
@@ -42,8 +40,8 @@ def facts() -> GroupFacts:
     return GroupFacts(WindowRange(10, 14), attempt=3, began_at=BEGAN, above=10)
 
 
-def test_an_input_has_a_row_for_every_new_window(facts: GroupFacts) -> None:
-    """Also for an empty one (O65); counts of windows that have their rows, or lie outside, are passed over."""
+def test_input_facts_have_a_row_for_every_new_window(facts: GroupFacts) -> None:
+    # Rules: O65
     facts.add_input("clicks", counts({14: 2, 10: 9, 11: 1, 15: 7, 3: 1}))
     facts.add_dropped("split.rest", WindowFacts.nothing(), lost=True)
     found = rows_of(facts, "window_id", "direction", "port", "tuples", "attempt", "lost", "digest")
@@ -55,8 +53,8 @@ def test_an_input_has_a_row_for_every_new_window(facts: GroupFacts) -> None:
     assert facts.table().schema == FACTS_SCHEMA and facts.table()["ended_at"].null_count == 0
 
 
-def test_a_seal_says_whose_rows_it_means(facts: GroupFacts) -> None:
-    """Windows without a seal have no row; those that are given up have one that says so (R15)."""
+def test_seal_names_its_attempt_and_unsealed_windows_have_no_row(facts: GroupFacts) -> None:
+    # Rules: R15
     facts.add_output(OUT, seals(*((w, w, f"d{w}", "f" if w == 12 else None, w - 10) for w in (13, 12, 10))))
     facts.add_lost(OUT, WindowRange(9, 11))
     found = rows_of(facts, "window_id", "direction", "tuples", "digest", "float_digest", "attempt", "lost")
@@ -66,24 +64,24 @@ def test_a_seal_says_whose_rows_it_means(facts: GroupFacts) -> None:
     ]  # fmt: skip
 
 
-def test_what_a_skip_costs_may_lie_before_the_group(facts: GroupFacts) -> None:
-    """Windows that the state has never seen, and tuples that waited in it (X2, X3)."""
+def test_losses_of_a_skip_may_be_before_the_group(facts: GroupFacts) -> None:
+    # Rules: X2, X3
     facts.add_skip("sum", np.array([4, 5]), counts({9: 6, 8: 1}))
     found = rows_of(facts, "window_id", "direction", "port", "tuples", "lost")
     lacking = [(window, "state", "sum", 0, True) for window in (4, 5)]
     assert found == [*lacking, (8, "skipped", "sum", 1, True), (9, "skipped", "sum", 6, True)]
 
 
-def test_nothing_new_has_no_row() -> None:
-    """A group whose windows all have their rows, as exactly once meets after a crash."""
+def test_recomputed_windows_add_no_row() -> None:
+    # Exactly once recomputes windows that have their rows already.
     facts = GroupFacts(WindowRange(10, 14), attempt=3, began_at=BEGAN, above=20)
     facts.add_input("clicks", counts({12: 1}))
     facts.add_output(OUT, seals((12, 1, "d", None, 1)))
     assert facts.table().num_rows == 0 and facts.table().schema == FACTS_SCHEMA
 
 
-def test_windows_are_columns_and_no_python_objects() -> None:
-    """A row of facts as an object would take some 800 bytes, so a million windows of a few ports several gigabytes."""
+def test_window_facts_are_built_as_columns() -> None:
+    # Python objects would need some 800 bytes a row, several gigabytes for a million windows.
     facts = GroupFacts(WindowRange(1, 50_000), attempt=1, began_at=BEGAN, above=0)
     found = counts(dict.fromkeys(range(1, 50_001), 1))
     tracemalloc.start()

@@ -17,16 +17,17 @@ FACTS = pa.schema([("window_id", pa.int64()), ("direction", pa.string())])
 
 
 @pytest.mark.parametrize(("sealed", "last"), [([], -4), ([-3], -3), ([-3, 0], 0), ([-3, 0, 2], 2)])
-def test_last_sealed_window_may_be_any_number(sealed: list[int], last: int, tmp_path: Path) -> None:
-    """Zero is a window like any other, and windows before 1970 are below it; inputs are not what is sealed."""
+def test_last_sealed_window_may_be_zero_or_negative_and_ignores_inputs(
+    sealed: list[int], last: int, tmp_path: Path
+) -> None:
     facts = create_table(tmp_path / "facts", FACTS)
     rows = [{"window_id": window, "direction": "out"} for window in sealed] + [{"window_id": 9, "direction": "in"}]
     facts.commit_arrow(pa.Table.from_pylist(rows, FACTS), app_id="test", version=1)
     assert sealed_to(facts, -4) == last
 
 
-def test_readers_take_of_each_window_the_rows_of_its_newest_sealed_attempt(tmp_path: Path) -> None:
-    """Rows of an attempt that never sealed them are not read, nor those of an older seal (R52)."""
+def test_readers_read_only_the_rows_of_the_newest_sealed_attempt_of_each_window(tmp_path: Path) -> None:
+    # Rules: R52
     create_staging(tmp_path, {"out": pa.schema([("x", pa.string())])}, "{}")
     rows = [(1, 1, "old"), (1, 2, "new"), (2, 1, "sealed"), (2, 2, "never sealed"), (3, 2, "kept"), (4, 1, "only")]
     seals = [(1, 1, False), (1, 2, False), (2, 1, False), (3, 2, False), (3, 3, True), (4, 1, False)]

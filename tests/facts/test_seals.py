@@ -41,13 +41,11 @@ def data(tmp_path: Location) -> Table:
 
 @pytest.fixture
 def windows(data: Table) -> Table:
-    """Its seals."""
     return Table.open(data.path.with_name("s.windows"))
 
 
 @pytest.mark.parametrize("name", [name for name in WINDOWS_SCHEMA.names if name != "window_id"])
-def test_a_change_of_any_column_of_a_seal_is_seen(windows: Table, data: Table, name: str) -> None:
-    """The checksum covers every column, also one that is null, and null differs from nothing."""
+def test_checksum_detects_a_change_of_any_column_of_a_seal(windows: Table, data: Table, name: str) -> None:
     rows = read_seals(windows, table_id=data.id)
     column = rows[name]
     if pa.types.is_string(column.type):
@@ -64,8 +62,7 @@ def test_a_change_of_any_column_of_a_seal_is_seen(windows: Table, data: Table, n
             check_seals(changed.slice(row, 1), windows)
 
 
-def test_seals_whose_values_are_exchanged_are_damaged(windows: Table) -> None:
-    """A digest that slipped into the float digest's place is no seal."""
+def test_seal_with_exchanged_values_is_damaged(windows: Table) -> None:
     rows = read_seals(windows)
     names = {"digest": "float_digest", "float_digest": "digest"}
     swapped = rows.rename_columns([names.get(name, name) for name in rows.column_names]).select(rows.column_names)
@@ -73,8 +70,8 @@ def test_seals_whose_values_are_exchanged_are_damaged(windows: Table) -> None:
         check_seals(swapped, windows)
 
 
-def test_an_end_row_is_no_window(windows: Table, data: Table) -> None:
-    """X21: the end is read by its own function; seals and sealed range stay as they were."""
+def test_end_row_is_not_a_window(windows: Table, data: Table) -> None:
+    # Rules: X21
     assert stream_end(windows) is None
     before = read_seals(windows)
     windows.commit_arrow(end_row(data, 9), app_id="r", version=2)
@@ -83,15 +80,13 @@ def test_an_end_row_is_no_window(windows: Table, data: Table) -> None:
     assert read_seals(windows).equals(before)
 
 
-def test_seals_are_read_of_a_range_and_of_the_right_table(windows: Table, data: Table) -> None:
-    """Seals say of which table they speak; another id is another table."""
+def test_seals_are_read_for_one_range_and_one_table_id(windows: Table, data: Table) -> None:
     assert read_seals(windows, WindowRange(8, 20), table_id=data.id)["tuples"].to_pylist() == [0, 1]
     with pytest.raises(TableError, match="speak of another table"):
         read_seals(windows, table_id="another")
 
 
 def test_files_are_noted_once_with_size_and_checksum(data: Table) -> None:
-    """A second call adds nothing; a file that came since is added."""
     files = open_files(data.path)
     assert (note_files(data, files), note_files(data, files)) == (1, 0)
     data.commit_arrow(pa.table([[9], [1], ["d"]], schema=TUPLES), app_id="r", version=2)
@@ -102,10 +97,9 @@ def test_files_are_noted_once_with_size_and_checksum(data: Table) -> None:
     }
 
 
-def test_sealed_windows_are_those_of_the_seals_however_many_parts_they_are_read_in(
+def test_sealed_windows_equal_the_seals_for_any_number_of_parts(
     windows: Table, data: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ascending ids and all tuples of the range; a damaged seal, or one of another table, is found as by read_seals."""
     earlier = seal_rows(pa.table({"window_id": [3, 5], "tuples": [4, 4], "digest": ["u", "v"]}), data, "{}")
     windows.commit_arrow(earlier, app_id="r", version=2)
     seals = Table.open(windows.path)

@@ -18,19 +18,16 @@ DIGEST = st.tuples(st.integers(0, 2), st.sampled_from(["a", "b"]), st.sampled_fr
 
 
 def facts(known: dict[int, tuple[object, ...]], schema: pa.Schema = DIGESTS_SCHEMA) -> WindowFacts:
-    """Returns what is known of windows."""
     columns = list(zip(*((window, *said) for window, said in known.items()), strict=True)) or [() for _ in schema]
     return WindowFacts.of(pa.table(columns, schema=schema), schema)
 
 
 def known(found: WindowFacts) -> dict[int, int]:
-    """Returns the tuples of windows."""
     return dict(zip(*found.rows.to_pydict().values(), strict=True))
 
 
 @given(COUNTS, RANGES)
-def test_every_window_that_is_asked_for_has_a_row(counts: dict[int, int], asked: WindowRange) -> None:
-    """One that is not known has what is said instead; one that is not asked for has none."""
+def test_window_facts_have_exactly_one_row_per_requested_window(counts: dict[int, int], asked: WindowRange) -> None:
     found = facts({window: (count,) for window, count in counts.items()}, COUNTS_SCHEMA)
     assert known(found.for_each(ids_of(asked), tuples=0)) == {window: counts.get(window, 0) for window in asked}
     assert known(found.within(asked)) == {window: counts[window] for window in sorted(counts) if window in asked}
@@ -38,16 +35,14 @@ def test_every_window_that_is_asked_for_has_a_row(counts: dict[int, int], asked:
 
 
 @given(st.dictionaries(st.integers(0, 9), st.tuples(DIGEST, DIGEST)))
-def test_windows_differ_where_a_column_does(both: dict[int, tuple[tuple[object, ...], tuple[object, ...]]]) -> None:
-    """An absent digest is equal to an absent one alone."""
+def test_windows_differ_where_a_column_differs(both: dict[int, tuple[tuple[object, ...], tuple[object, ...]]]) -> None:
     here, there = (facts({window: pair[side] for window, pair in both.items()}) for side in (0, 1))
     for names, places in ((("tuples", "digest"), (0, 1)), (("float_digest",), (2,))):
         wanted = [w for w, (a, b) in sorted(both.items()) if any(a[place] != b[place] for place in places)]
         assert here.differing(there, *names).tolist() == wanted
 
 
-def test_a_seal_keeps_what_is_known_and_a_gap_is_filled_with_what_is_said() -> None:
-    """A null that is known stays null."""
+def test_seal_keeps_known_values_and_fills_missing_windows_with_defaults() -> None:
     found = facts({7: (2, "d", None), 3: (1, "e", "f")})
     filled = found.for_each(np.array([3, 5, 7]), tuples=0, digest="empty", float_digest="none").saying("attempt", 4)
     assert [tuple(row.values()) for row in filled.rows.to_pylist()] == [
@@ -55,8 +50,7 @@ def test_a_seal_keeps_what_is_known_and_a_gap_is_filled_with_what_is_said() -> N
     ]  # fmt: skip
 
 
-def test_a_million_windows_are_no_python_objects() -> None:
-    """An object for each would take some hundred bytes beside the columns."""
+def test_million_windows_are_not_stored_as_python_objects() -> None:
     windows = 1_000_000
     rows = pa.table([np.arange(0, windows, 2), np.ones(windows // 2, np.int64)], schema=COUNTS_SCHEMA)
     tracemalloc.start()

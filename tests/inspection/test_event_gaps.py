@@ -61,14 +61,13 @@ def write_rows(path: Any, rows: list[tuple[str | None, float, float | None, floa
 
 
 def in_event_time(config: Config, **more: Any) -> EventGaps:
-    """Returns the report in event time."""
     found = gaps(config, "s", **more).event
     assert found is not None
     return found
 
 
-def test_hundreds_of_recordings_are_as_one_look_at_each_row_gives(tmp_path: Path) -> None:
-    """The case is a key: one query judges many recordings, also with null keys (G1, G8 to G11, G13 to G18, X24)."""
+def test_event_gaps_of_hundreds_of_recordings_equal_a_naive_row_scan(tmp_path: Path) -> None:
+    # Rules: G1, G8 to G11, G13 to G18, X24
     random = Random(12)
     cases = [make_case(random) for _ in range(150)]
     fields = [("window_id", pa.int64()), ("offset", pa.int64()), ("at", pa.int64()), ("case", pa.int64())]
@@ -110,7 +109,6 @@ def test_hundreds_of_recordings_are_as_one_look_at_each_row_gives(tmp_path: Path
 
 
 def own_gaps(found: list[Any]) -> list[tuple[Any, ...]]:
-    """Returns gaps in the reference's form."""
     return [
         (gap.key["k"], gap.column or None, gap.kind, gap.from_us, gap.to_us, gap.count, gap.open_left, gap.open_right,
          None if gap.closed_by in ("open", "") else gap.closed_by.removeprefix("tuple "))
@@ -123,8 +121,7 @@ STEADY: list[tuple[str | None, float, float | None, float | None]] = [
 ]
 
 
-def test_a_cadence_is_taken_from_settings_else_learned(tmp_path: Path) -> None:
-    """That asked for wins, then cadence, then interval; learned, it is said how sure that is."""
+def test_cadence_is_read_from_options_then_settings_and_otherwise_learned(tmp_path: Path) -> None:
     assert in_event_time(recorded(tmp_path / "a", STEADY, interval="20 s", cadence="10 s")).cadence_us == 10 * SECOND
     assert in_event_time(recorded(tmp_path / "b", STEADY, interval="20 s")).cadence_us == 20 * SECOND
     config = recorded(tmp_path / "c", STEADY)
@@ -134,8 +131,8 @@ def test_a_cadence_is_taken_from_settings_else_learned(tmp_path: Path) -> None:
     assert in_event_time(config, cadence_us=50 * SECOND).learned is None
 
 
-def test_what_cannot_be_known_in_event_time_is_said_and_the_rest_is_reported(tmp_path: Path) -> None:
-    """No pace, no tuple, a time that is text: the clock of arrivals has its report; who asks gets the error."""
+def test_gaps_report_arrival_times_when_event_time_cannot_be_analyzed(tmp_path: Path) -> None:
+    # A user who asks for event time explicitly gets the error.
     for name, rows, more, words in [
         ("a", STEADY[:1], {}, "no key has two tuples"), ("b", [], {}, "no key has two tuples"),
         ("c", [("a", n, n * n / 100, 1.0) for n in range(90)], {}, "at no steady pace"),
@@ -149,8 +146,7 @@ def test_what_cannot_be_known_in_event_time_is_said_and_the_rest_is_reported(tmp
             gaps(config, "s", columns=["v"])
 
 
-def test_a_stream_without_keys_is_one_key(tmp_path: Path) -> None:
-    """Also without a tuple: then all that is expected is missing, as the stream itself is expected."""
+def test_stream_without_keys_is_one_key_even_when_empty(tmp_path: Path) -> None:
     found = in_event_time(recorded(tmp_path / "a", STEADY, keys=[], cadence="10 s"), columns=["v"])
     assert [(gap.kind, gap.key, gap.column, gap.count) for gap in found.gaps] == [
         ("missing_rows", {}, "", 2), ("recorded_nulls", {}, "v", 1),
@@ -162,8 +158,7 @@ def test_a_stream_without_keys_is_one_key(tmp_path: Path) -> None:
     assert [(row.present, row.missing) for row in found.completeness] == [(0, 10), (0, 10)]
 
 
-def test_what_is_silent_at_the_end_is_told(tmp_path: Path) -> None:
-    """Keys that have ended and those that never began, each once; a key that is still sending is none of them."""
+def test_keys_that_ended_or_never_started_are_reported_once(tmp_path: Path) -> None:
     rows = [*STEADY, ("b", 5.0, 5.0, 1.0)]
     found = in_event_time(recorded(tmp_path, rows, cadence="10 s", expected_keys=["a", "c"]))
     assert [(gap.keys, gap.kind, gap.from_us) for gap in found.silent_now] == [
@@ -174,8 +169,7 @@ def test_what_is_silent_at_the_end_is_told(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_where_all_keys_end_before_the_end_those_are_silent_that_end_before_the_others(tmp_path: Path) -> None:
-    """More than a cadence before: one straggler that lengthens the range makes nobody silent."""
+def test_only_keys_that_end_before_the_others_are_silent_when_all_end_early(tmp_path: Path) -> None:
     rows = [(key, n, n, 1.0) for key, end in (("a", 70), ("b", 60), ("c", 50)) for n in range(0, end, 10)]
     config = recorded(tmp_path, [*rows, ("c", 95, 45, 1.0)], cadence="10 s", expected_keys=["a", "d"])  # type: ignore[list-item]
     found = in_event_time(config)
@@ -190,8 +184,7 @@ def test_where_all_keys_end_before_the_end_those_are_silent_that_end_before_the_
     assert ([gap.keys for gap in alone.silent_now], alone.all_end_by_us) == (["k=d"], None)
 
 
-def test_in_opening_hours_a_night_makes_no_key_silent(tmp_path: Path) -> None:
-    """A key that ended with the last point of a day is one cadence behind one that sent in the morning, not a night."""
+def test_night_outside_opening_hours_makes_no_key_silent(tmp_path: Path) -> None:
     fill = {"step": "1 min", "zone": "UTC", "hours": "00:00-00:02"}
     rows = [("a", 0, 0, 1.0), ("a", 60, 60, 1.0), ("b", 61, 0, 1.0), ("a", 62, 86_400, 1.0), ("b", 63, 61, 1.0)]
     event = in_event_time(recorded(tmp_path, rows, fill=fill))  # type: ignore[arg-type]
@@ -207,8 +200,7 @@ def test_in_opening_hours_a_night_makes_no_key_silent(tmp_path: Path) -> None:
     assert replace(late, gaps=[sooner, replace(sooner, from_us=day, since_us=day)]).all_end_by_us == 120 * SECOND
 
 
-def test_what_a_gap_does_not_have_is_null_in_json_and_empty_in_csv(tmp_path: Path) -> None:
-    """Key, column, tuple, bound and id, on both clocks (docs/json.md)."""
+def test_missing_values_of_a_gap_are_null_in_json_and_empty_in_csv(tmp_path: Path) -> None:
     report = gaps(recorded(tmp_path, [], keys=[], cadence="10 s", interval="10 s"), "s", first=0, last=19)
     found = json.loads(report.to_json())
     assert not [
@@ -222,8 +214,7 @@ def test_what_a_gap_does_not_have_is_null_in_json_and_empty_in_csv(tmp_path: Pat
     assert "missing,,10,19," in report.to_csv()
 
 
-def test_keys_and_columns_narrow_the_report(tmp_path: Path) -> None:
-    """Nulls are looked for in the columns asked for; a key, a column or a value that is not there is refused."""
+def test_keys_and_columns_narrow_the_report_and_unknown_ones_are_rejected(tmp_path: Path) -> None:
     config = recorded(tmp_path, [*STEADY, ("b", 5.0, 5.0, None)], cadence="10 s", interval="10 s")
     report = gaps(config, "s", columns=["*"], keys={"k": "a"})
     assert {gap.keys for gap in report.gaps} == {"k=a"}
@@ -241,8 +232,8 @@ def test_keys_and_columns_narrow_the_report(tmp_path: Path) -> None:
             gaps(config, "s", **wrong)  # type: ignore[arg-type]
 
 
-def test_a_gap_goes_on_over_windows_and_keeps_its_id(tmp_path: Path) -> None:
-    """One row, whatever range shows the rest of it; its bound tells that it is cut there (G9, G16)."""
+def test_gap_over_several_windows_is_one_row_with_a_stable_id(tmp_path: Path) -> None:
+    # Rules: G9, G16
     config = recorded(tmp_path, STEADY, cadence="10 s")
     [whole] = in_event_time(config).gaps
     assert not any("None" in row for row in gaps(config, "s").table()[1]), "in event time it is in no window"
@@ -251,24 +242,22 @@ def test_a_gap_goes_on_over_windows_and_keeps_its_id(tmp_path: Path) -> None:
     assert whole.gap_id == cut.gap_id and (cut.row()["open_at"], whole.row()["open_at"]) == ("begin", "")
 
 
-def test_a_stream_without_event_time_has_the_clock_of_arrivals_alone(tmp_path: Path) -> None:
-    """Nothing is guessed; who asks for a cadence or a column is told what to write."""
+def test_stream_without_event_time_has_only_the_arrival_report(tmp_path: Path) -> None:
     config = recorded(tmp_path / "a", STEADY, event_at=None)
     assert gaps(config, "s").event is None
     with pytest.raises(InputError, match="has no event time"):
         gaps(config, "s", columns=["v"])
 
 
-def test_expected_keys_must_fit_the_keys() -> None:
-    """A value for each key column; the error shows the form (G7)."""
+def test_expected_keys_must_match_the_key_columns() -> None:
+    # Rules: G7
     given = {"source": "s", "arrived_at": "at", "keys": ["a", "b"], "expected_keys": [["x", "y"]]}
     assert StreamConfig(**given).expected_values == [["x", "y"]]  # type: ignore[arg-type]
     settings = GapSettings(event_at="at", cadence=1, from_time=0, to_time=10, keys=["a"], expected_keys=[["x"]])
     assert settings.expected_keys == (("x",),)
 
 
-def test_a_wrong_expected_key_or_cadence_is_told_with_its_form(tmp_path: Path) -> None:
-    """As every setting: its name, its value, and how it is written."""
+def test_wrong_expected_key_or_cadence_is_reported_with_its_format(tmp_path: Path) -> None:
     file = tmp_path / "rewindow.toml"
     stream = '[streams.s]\nsource = "s.csv"\narrived_at = "at"\nkeys = ["a", "b"]\n'
     file.write_text(stream + 'expected_keys = ["x"]\n')

@@ -60,8 +60,7 @@ def recorded(
     return config
 
 
-def test_empty_and_missing_windows_are_ranges(tmp_path: Path) -> None:
-    """Sealed windows without a tuple are empty, windows without a row are missing; neighbours make one row."""
+def test_neighbouring_empty_and_missing_windows_become_ranges(tmp_path: Path) -> None:
     report = gaps(recorded(tmp_path, {3: 1, 4: 0, 5: 0, 8: 2, 9: 0}), "s")
     assert [(gap.kind, str(gap.windows), gap.count) for gap in report.gaps] == [
         ("empty", "[4, 5]", 2), ("empty", "[9, 9]", 1), ("missing", "[6, 7]", 2),
@@ -69,8 +68,7 @@ def test_empty_and_missing_windows_are_ranges(tmp_path: Path) -> None:
     assert report.sealed == 5
 
 
-def test_a_range_beyond_the_sealed_windows_is_missing(tmp_path: Path) -> None:
-    """What is asked for and not sealed is missing, before, behind and between."""
+def test_requested_windows_beyond_the_sealed_ones_are_missing(tmp_path: Path) -> None:
     report = gaps(recorded(tmp_path, {3: 1, 5: 1}), "s", 1, 8)
     assert [str(gap.windows) for gap in report.gaps] == ["[1, 2]", "[4, 4]", "[6, 8]"]
     assert report.counts["windows_missing"] == 6
@@ -78,8 +76,7 @@ def test_a_range_beyond_the_sealed_windows_is_missing(tmp_path: Path) -> None:
     assert [(gap.kind, str(gap.windows)) for gap in outside.gaps] == [("missing", "[100, 101]")]
 
 
-def test_a_silence_of_exactly_the_interval_is_no_gap(tmp_path: Path) -> None:
-    """The comparison is strict, on arrival, for each key alone."""
+def test_silence_of_exactly_the_interval_is_not_a_gap(tmp_path: Path) -> None:
     tuples = [("a", 0.0), ("a", 10.0), ("a", 20.000001), ("b", 5.0), ("b", 19.0), ("b", 19.999999)]
     report = gaps(recorded(tmp_path, {0: 3, 1: 2, 2: 1}, tuples, "10 s"), "s")
     silent = [(dict(gap.key), gap.from_us, gap.to_us, gap.count, gap.closed_by) for gap in report.gaps]
@@ -90,8 +87,9 @@ def test_a_silence_of_exactly_the_interval_is_no_gap(tmp_path: Path) -> None:
     ]
 
 
-def test_a_silence_of_exactly_interval_and_slack_is_no_gap(tmp_path: Path) -> None:
-    """The slack is counted once in a silence (G12, H7): a tuple at 32 s is the one of 30, late, and two are missing."""
+def test_silence_of_exactly_interval_plus_slack_is_not_a_gap(tmp_path: Path) -> None:
+    # Rules: G12, H7
+    # With both counted, a late tuple at 32 s is the one due at 30 s, and two are missing.
     tuples = [("a", 0.0), ("a", 12.0), ("a", 44.0), ("a", 56.000001), ("b", 5.0), ("b", 17.000001)]
     config = recorded(tmp_path, dict.fromkeys(range(7), 0), tuples, "10 s", slack="2 s")
     found = [(gap.keys, gap.length_us, gap.count, gap.closed_by) for gap in gaps(config, "s").gaps[1:]]
@@ -109,18 +107,15 @@ def test_a_silence_of_exactly_interval_and_slack_is_no_gap(tmp_path: Path) -> No
 
 @given(st.integers(1, 9), st.integers(0, 25), st.integers(0, 60))
 @settings(max_examples=200, deadline=None)
-def test_a_gap_lacks_the_tuples_that_are_due_before_its_end_slack_included(
-    interval: int, slack: int, length: int
-) -> None:
-    """Counted one by one: each is due so many intervals after the last one that came, and the slack later (G12)."""
+def test_gap_lacks_the_tuples_due_before_its_end_including_slack(interval: int, slack: int, length: int) -> None:
+    # Rules: G12
     row = {"since": 0, "until": length, "by_window": 0, "by_offset": 0}
     found = _silences([row], [], WindowRange(0, 0), Grid(1000), interval, slack, np.empty((0, 2), dtype=np.int64))
     due = sum(1 for n in range(1, length + 1) if n * interval + slack < length)
     assert [gap.count for gap in found] == ([due] if due else [])
 
 
-def test_the_count_is_of_intervals_without_a_tuple(tmp_path: Path) -> None:
-    """Reports at 0 and 40 s lack three at an interval of ten; the open end counts up to the last sealed window."""
+def test_missing_count_is_the_number_of_intervals_without_a_tuple(tmp_path: Path) -> None:
     report = gaps(recorded(tmp_path, dict.fromkeys(range(8), 0), [("a", 0.0), ("a", 40.0)], "10 s"), "s")
     found = [(gap.count, gap.closed_by) for gap in report.gaps if gap.kind == "silent"]
     assert found == [(3, "tuple 4:1"), (3, "open")]
@@ -133,16 +128,14 @@ def silences(config: Config, first: int | None = None, last: int | None = None) 
     return [(str(g.windows), g.from_us / SECOND, g.to_us / SECOND, g.count, g.closed_by) for g in found]
 
 
-def test_missing_windows_are_no_silence(tmp_path: Path) -> None:
-    """Tuples may lie in windows that are not sealed: what is sealed before and behind them is silent for 5 s each."""
+def test_missing_windows_are_not_a_silence(tmp_path: Path) -> None:
     config = recorded(tmp_path, {0: 0, 1: 0, 2: 1, 5: 1}, [("a", 25.0), ("a", 55.0)], "10 s")
     report = gaps(config, "s")
     assert [(gap.kind, str(gap.windows)) for gap in report.gaps] == [("empty", "[0, 1]"), ("missing", "[3, 4]")]
     assert (report.counts["windows_missing"], report.counts["intervals_missing"]) == (2, 0)
 
 
-def test_a_silence_ends_open_where_windows_are_missing_and_begins_anew_behind_them(tmp_path: Path) -> None:
-    """No stretch holds a missing window; each counts its own intervals, one of exactly the interval is no gap."""
+def test_silence_ends_at_missing_windows_and_restarts_after_them(tmp_path: Path) -> None:
     sealed = dict.fromkeys([0, 1, 2, 5, 6, 8, 9, 11, 13], 1)
     config = recorded(tmp_path, sealed, [("a", 5.0), ("a", 131.0)], "10 s")
     assert silences(config) == [
@@ -152,23 +145,22 @@ def test_a_silence_ends_open_where_windows_are_missing_and_begins_anew_behind_th
     assert silences(config) == [("[3, 4]", 30.0, 45.0, 1, "tuple 4:1")]
 
 
-def test_windows_missing_before_a_range_are_no_silence_either(tmp_path: Path) -> None:
-    """A silence that reaches into a range begins behind the windows missing before it; what ends there is left out."""
+def test_windows_missing_before_a_range_are_not_a_silence(tmp_path: Path) -> None:
     config = recorded(tmp_path, dict.fromkeys([0, 1, 2, 4, 5, 6, 7], 0), [("a", 5.0)], "10 s")
     assert silences(config, 6, 7) == [("[4, 7]", 40.0, 80.0, 3, "open")]
 
 
 @given(st.sets(st.integers(0, 30)), st.integers(0, 30), st.integers(1, 30))
-def test_what_is_outside_of_holes_is_what_counting_one_by_one_gives(holes: set[int], since: int, length: int) -> None:
-    """What is left of a stretch are the maximal runs of its microseconds that are in no hole."""
+def test_time_outside_of_holes_equals_a_naive_count(holes: set[int], since: int, length: int) -> None:
     inside = [(span.first, span.last + 1) for span in to_ranges(holes)]
     found = _outside(np.array(inside, dtype=np.int64).reshape(-1, 2), since, since + length)
     left = to_ranges(set(range(since, since + length)) - holes)
     assert found == [(span.first, span.last + 1) for span in left]
 
 
-def test_an_interval_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    """H20: zero is not taken for none."""
+def test_invalid_interval_is_rejected(tmp_path: Path) -> None:
+    # Rules: H20
+    # Zero does not mean no interval.
     with pytest.raises(InputError, match="interval is 0 us"):
         gaps(recorded(tmp_path, {0: 1}, [("a", 5.0)], "10 s"), "s", interval_us=0)
 
@@ -177,22 +169,20 @@ NAMES = ["place", "since", "until", "arrived", "by_window", "by_offset", "key_0"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_key_may_have_any_name_that_a_column_may_have(tmp_path: Path, name: str) -> None:
-    """A key's name is neither confused with ours nor read as SQL: capitals, dots and quotes are kept."""
+def test_key_may_have_any_valid_column_name(tmp_path: Path, name: str) -> None:
     report = gaps(recorded(tmp_path, {0: 1, 1: 0, 2: 2}, [("a", 0.0), ("b", 25.0), ("a", 29.0)], "10 s", name), "s")
     silent = [(gap.key, gap.to_us, gap.closed_by) for gap in report.gaps if gap.kind == "silent"]
     assert silent == [({name: "a"}, 29 * SECOND, "tuple 2:2")]
 
 
-def test_a_range_shows_the_silences_that_reach_into_it(tmp_path: Path) -> None:
-    """A silence that began before the range is shown with its true beginning; one that is over before it is not."""
+def test_range_shows_silences_that_extend_into_it(tmp_path: Path) -> None:
     config = recorded(tmp_path, dict.fromkeys(range(10), 1), [("a", 0.0), ("a", 25.0), ("a", 70.0)], "10 s")
     report = gaps(config, "s", 4, 5)
     assert [(gap.from_us, gap.to_us, gap.closed_by) for gap in report.gaps] == [(25 * SECOND, 60 * SECOND, "open")]
 
 
-def test_reports_are_written_as_csv_and_json(tmp_path: Path) -> None:
-    """Window ids are numbers in JSON (W14); both forms hold the same rows."""
+def test_csv_and_json_reports_hold_the_same_rows(tmp_path: Path) -> None:
+    # Rules: W14
     report = gaps(recorded(tmp_path, {3: 1, 4: 0, 7: 1}, [("a", 31.0), ("a", 71.0)], "10 s"), "s")
     rows = list(csv.DictReader(io.StringIO(report.to_csv())))
     found = json.loads(report.to_json())
@@ -202,8 +192,7 @@ def test_reports_are_written_as_csv_and_json(tmp_path: Path) -> None:
     assert rows[0]["from"] == "1970-01-01T00:00:40Z"
 
 
-def test_a_stream_that_was_never_recorded_is_an_error_and_an_empty_one_is_not(tmp_path: Path) -> None:
-    """An unknown stream and one without a recording are told apart; a recording without a window has no gaps."""
+def test_unrecorded_stream_is_an_error_and_an_empty_recording_has_no_gaps(tmp_path: Path) -> None:
     config = recorded(tmp_path, {})
     assert gaps(config, "s").gaps == []
     with pytest.raises(InputError, match='stream "t" is unknown'):
@@ -215,8 +204,7 @@ def test_a_stream_that_was_never_recorded_is_an_error_and_an_empty_one_is_not(tm
 
 @given(st.sets(st.integers(0, 40), min_size=1), st.integers(0, 10), st.integers(30, 50))
 @settings(max_examples=200, deadline=None)
-def test_ranges_are_what_counting_one_by_one_gives(sealed: set[int], first: int, last: int) -> None:
-    """Runs of missing windows are the maximal runs of the range's windows that are not sealed."""
+def test_missing_ranges_equal_a_naive_count(sealed: set[int], first: int, last: int) -> None:
     inside = np.array(sorted(window for window in sealed if first <= window <= last), dtype=np.int64)
     found = _ranges("missing", _missing(inside, WindowRange(first, last)), Grid(1000))
     assert [gap.windows for gap in found] == to_ranges(set(range(first, last + 1)) - sealed)
@@ -224,37 +212,32 @@ def test_ranges_are_what_counting_one_by_one_gives(sealed: set[int], first: int,
     assert [gap.windows for gap in runs] == to_ranges(inside.tolist())
 
 
-def test_a_million_windows_are_looked_at_without_a_scan(tmp_path: Path) -> None:
-    """Empty and missing windows of a year of half-minute windows come from the seals alone."""
+def test_million_windows_are_analyzed_without_a_scan(tmp_path: Path) -> None:
     config = recorded(tmp_path, {window: int(window % 1000 > 0) for window in range(1_000_000) if window % 5000 != 9})
     report = gaps(config, "s")
     assert report.windows == WindowRange(0, 999_999)
     assert (report.counts["windows_empty"], report.counts["windows_missing"]) == (1000, 200)
 
 
-def test_gaps_start_no_jvm() -> None:
-    """The module does not even import Spark."""
+def test_gaps_start_no_jvm_and_do_not_import_spark() -> None:
     code = "import sys, rewindow.inspection.gaps; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize(("first", "last", "word"), [(9, None, "after"), (None, 2, "before")])
-def test_an_open_range_beside_the_sealed_windows_is_refused(
+def test_open_range_outside_the_sealed_windows_is_rejected(
     tmp_path: Path, first: int | None, last: int | None, word: str
 ) -> None:
-    """A range without a begin or an end takes it from the sealed windows; outside of them there is none to take."""
     config = recorded(tmp_path, {3: 1, 5: 0, 8: 1})
     with pytest.raises(RangeError, match=rf"is {word} what is sealed, \[3, 8\]"):
         gaps(config, "s", first, last)
 
 
-def test_an_open_range_of_a_stream_without_a_seal_has_no_gaps(tmp_path: Path) -> None:
-    """Nothing is sealed that a range could lie beside."""
+def test_open_range_of_a_stream_without_a_seal_has_no_gaps(tmp_path: Path) -> None:
     assert gaps(recorded(tmp_path, {}), "s", 9).windows is None
 
 
-def test_a_reversed_range_is_answered_with_its_ends_exchanged(tmp_path: Path) -> None:
-    """As times they are the times that were given, not the windows that these fall into."""
+def test_reversed_range_is_rejected_with_its_ends_exchanged_in_the_hint(tmp_path: Path) -> None:
     config = recorded(tmp_path, {3: 1, 5: 0, 8: 1})
     with pytest.raises(RangeError) as refused:
         gaps(config, "s", from_time="1970-01-01T00:01:25Z", to_time="1970-01-01T00:00:33Z")

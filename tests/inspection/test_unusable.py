@@ -30,12 +30,10 @@ BAD: Rows = [
 
 
 def bad_ones(root: Path, rows: Rows, **more: str) -> Config:
-    """Returns settings of a stream with these tuples."""
     return recorded(root, rows, FIRST, cadence="10 s", expected_keys=["a", "b"], **more)
 
 
-def test_tuples_are_counted_by_key_and_reason(tmp_path: Path) -> None:
-    """The most first; a key of which no tuple can be used says so."""
+def test_unusable_tuples_are_counted_by_key_and_reason(tmp_path: Path) -> None:
     report = gaps(bad_ones(tmp_path, [*GOOD, *BAD]), "s")
     assert [(one.keys, one.reason, one.times_too_small, one.tuples, one.of) for one in report.unusable] == [
         ("k=b", "bad_type", 1000, 2, 2), ("k=a", "far_future", None, 1, 9), ("k=c", "bad_type", 1_000_000, 1, 2),
@@ -51,8 +49,7 @@ def test_tuples_are_counted_by_key_and_reason(tmp_path: Path) -> None:
     assert describe_unusable([], 5) == ""
 
 
-def test_gaps_and_lags_are_those_without_them(tmp_path: Path) -> None:
-    """Also one that arrives first of all, and would hold every other tuple against the far future."""
+def test_gaps_and_lags_ignore_unusable_tuples(tmp_path: Path) -> None:
     usable: Rows = [*GOOD, BAD[-1]]
     with_bad: Rows = [("a", BEGIN, BEGIN + 9 * DAY, 1.0), *usable, *BAD[:-1]]
     one, other = bad_ones(tmp_path / "a", with_bad), bad_ones(tmp_path / "b", usable)
@@ -68,15 +65,14 @@ def test_gaps_and_lags_are_those_without_them(tmp_path: Path) -> None:
     assert lateness_by_key(rows, WINDOWS) == lateness_by_key(clean, WINDOWS)
 
 
-def test_a_cadence_is_learned_without_them(tmp_path: Path) -> None:
-    """A key in a wrong unit has its rows a thousand times closer: it must not outvote the others."""
+def test_learned_cadence_ignores_unusable_tuples(tmp_path: Path) -> None:
+    # A key in a wrong unit has rows a thousand times closer and would outvote the others.
     shrunk: Rows = [("b", BEGIN + n, (BEGIN + n) / 1000, 1.0) for n in range(90)]
     event = gaps(recorded(tmp_path, [*GOOD, *shrunk], FIRST), "s").event
     assert event is not None and event.cadence_us == 10_000_000
 
 
-def test_verdicts_are_those_of_lateness_whatever_the_timestamp(tmp_path: Path) -> None:
-    """At the borders too: a day ahead may be, a day from the arrival in a larger unit may not."""
+def test_timestamp_checks_equal_those_of_lateness_for_any_timestamp(tmp_path: Path) -> None:
     random, rows, wanted = Random(4), [], 0
     for _ in range(500):
         at, factor = BEGIN + random.randrange(100), random.choice((1, 1000, 1_000_000))
@@ -91,8 +87,9 @@ def test_verdicts_are_those_of_lateness_whatever_the_timestamp(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("keys", [["k"], []])
-def test_tuples_are_judged_with_and_without_keys(tmp_path: Path, keys: list[str]) -> None:
-    """And only those of the range, and of the keys that are asked for."""
+def test_tuples_of_the_requested_range_and_keys_are_checked_with_and_without_keys(
+    tmp_path: Path, keys: list[str]
+) -> None:
     config = recorded(tmp_path, [*GOOD, *BAD], FIRST, cadence="10 s", keys=keys)
     assert sum(one.tuples for one in gaps(config, "s").unusable) == 4
     assert [one.tuples for one in gaps(config, "s", first=FIRST + 4, last=FIRST + 9).unusable] == [1]

@@ -11,5 +11,4 @@ from tests.recovery.project import Project, make_project
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """A recorded stream and an application, of this test alone."""
     return make_project(tmp_path)

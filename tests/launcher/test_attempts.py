@@ -27,8 +27,7 @@ from tests.planning.wishes import request
 from tests.recovery.project import Project
 
 
-def test_nothing_is_taken_by_an_attempt_that_cannot_start(project: Project) -> None:
-    """Without jars there is no lease and no epoch: the range stays free."""
+def test_attempt_that_cannot_start_acquires_no_lease_and_no_epoch(project: Project) -> None:
     create_replay(project.config, request(replay_id="one"))
     config = project.config.model_copy(update={"spark": project.config.spark.model_copy(update={"jars": "/nowhere"})})
     with pytest.raises(ResourceError, match="jars"):
@@ -37,8 +36,7 @@ def test_nothing_is_taken_by_an_attempt_that_cannot_start(project: Project) -> N
     assert (ledger.replays.get("one").epoch, ledger.attempts.last("one")) == (0, None)
 
 
-def test_a_job_computes_where_its_launcher_was_told_to(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job loads the settings anew: the master of an Airflow connection must reach it."""
+def test_job_uses_the_master_of_its_launcher(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     create_replay(project.config, request(replay_id="one"))
     spark = project.config.spark.model_copy(update={"master": "spark://somewhere:7077"})
     config = project.config.model_copy(update={"spark": spark})
@@ -51,8 +49,7 @@ def test_a_job_computes_where_its_launcher_was_told_to(project: Project, monkeyp
     assert submission.environment["REWINDOW_OUTCOME"] == str(submission.outcome)
 
 
-def test_an_overlapping_replay_is_refused_with_the_holders_name(project: Project) -> None:
-    """Two attempts over one range: the second is told who holds it."""
+def test_overlapping_replay_is_rejected_with_the_name_of_the_holder(project: Project) -> None:
     for name in ("one", "two"):
         create_replay(project.config, request(replay_id=name))
     assert begin_attempt(project.config, "one") is not None
@@ -60,8 +57,7 @@ def test_an_overlapping_replay_is_refused_with_the_holders_name(project: Project
         begin_attempt(project.config, "two")
 
 
-def test_a_job_that_was_stopped_in_a_write_does_not_hold_up_the_next_attempt(project: Project) -> None:
-    """It is ended before the ledger is written: a frozen job that holds its lock would hold it for ever."""
+def test_job_frozen_in_a_write_does_not_block_the_next_attempt(project: Project) -> None:
     create_replay(project.config, request(replay_id="one"))
     ledger = Ledger.open(project.config.ledger_url)
     assert begin_attempt(project.config, "one") is not None and ledger.database.place.file
@@ -73,10 +69,9 @@ def test_a_job_that_was_stopped_in_a_write_does_not_hold_up_the_next_attempt(pro
     assert ledger.replays.get("one").epoch == 2
 
 
-def test_the_launcher_of_a_job_that_is_taken_over_finds_itself_superseded(
+def test_launcher_of_a_superseded_job_starts_no_other_attempt_and_keeps_the_new_leases(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However soon it enters that its job is gone: it begins no other attempt, and the new one keeps its leases."""
     create_replay(project.config, request(replay_id="one"))
     ledger = Ledger.open(project.config.ledger_url)
     submission = begin_attempt(project.config, "one")
@@ -98,8 +93,8 @@ def test_the_launcher_of_a_job_that_is_taken_over_finds_itself_superseded(
     assert [ledger.replays.get("one").epoch, ledger.replays.get("one").state] == [2, "running"]
 
 
-def test_a_replay_is_given_up_after_too_many_failures(project: Project) -> None:
-    """R90, R91: more than three failures without a new checkpoint end it; --again asks for one more."""
+def test_replay_stops_after_too_many_failures_unless_again_is_given(project: Project) -> None:
+    # Rules: R90, R91
     create_replay(project.config, request(replay_id="one"))
     for _ in range(4):
         submission = begin_attempt(project.config, "one")
@@ -110,8 +105,7 @@ def test_a_replay_is_given_up_after_too_many_failures(project: Project) -> None:
     assert begin_attempt(project.config, "one", again=True) is not None
 
 
-def test_a_full_disk_is_refused_before_anything_runs(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No room: a retryable error that names the folder, and no epoch is taken."""
+def test_full_disk_is_rejected_before_anything_runs(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     create_replay(project.config, request(replay_id="one"))
     monkeypatch.setattr(LocalLocation, "free_bytes", lambda place: 1)
     with pytest.raises(ResourceError, match="no disk space") as caught:
@@ -124,8 +118,8 @@ def _ended(project: Project, epoch: int, exit_code: int, message: str = "gone") 
     note_kill(project.config, submission, Outcome(exit_code, message, True, {}))
 
 
-def test_a_launcher_learns_that_another_one_has_taken_over(project: Project) -> None:
-    """Its job was ended by the next attempt: were it to begin again, the two would end each other for ever."""
+def test_launcher_detects_that_another_one_has_taken_over(project: Project) -> None:
+    # If it restarted its job, the two launchers would end each other forever.
     create_replay(project.config, request(replay_id="one"))
     begin_attempt(project.config, "one")
     begin_attempt(project.config, "one")
@@ -136,16 +130,15 @@ def test_a_launcher_learns_that_another_one_has_taken_over(project: Project) -> 
     assert Ledger.open(project.config.ledger_url).attempts.last("one").outcome == "killed"  # type: ignore[union-attr]
 
 
-def test_an_interrupt_before_the_job_listens_is_no_failure(project: Project) -> None:
-    """However often somebody presses Ctrl-C, the replay has its attempts left (R90)."""
+def test_interrupt_before_the_job_listens_is_not_a_failure(project: Project) -> None:
+    # Rules: R90
     create_replay(project.config, request(replay_id="one"))
     for epoch in range(1, 6):
         assert begin_attempt(project.config, "one") is not None
         _ended(project, epoch, attempts.INTERRUPTED, "stopped by the user")
 
 
-def test_a_ledger_that_is_older_than_the_tables_is_refused_by_name(project: Project) -> None:
-    """An attempt that it does not know of has held them: an older copy was put back. Nothing is taken or changed."""
+def test_ledger_older_than_the_tables_is_rejected_and_nothing_changes(project: Project) -> None:
     config = project.config
     create_replay(config, request(replay_id="one"))
     Ledger.open(config.ledger_url).attempts.next_epoch("one")
@@ -157,8 +150,7 @@ def test_a_ledger_that_is_older_than_the_tables_is_refused_by_name(project: Proj
     assert Ledger.open(config.ledger_url).replays.get("one").epoch == 1
 
 
-def test_a_ledger_that_holds_another_plan_than_the_tables_is_refused(project: Project) -> None:
-    """The same id in another ledger is another replay."""
+def test_ledger_with_another_plan_than_the_tables_is_rejected(project: Project) -> None:
     config = project.config
     create_replay(config, request(replay_id="one", checkpoint_windows=6))
     shutil.rmtree(config.replay_root("one"))
@@ -173,8 +165,7 @@ def test_a_ledger_that_holds_another_plan_than_the_tables_is_refused(project: Pr
         begin_attempt(config, "one")
 
 
-def test_a_replay_whose_ledger_is_gone_is_named_and_can_be_rebuilt(project: Project) -> None:
-    """Its tables are there: the ledger is a new one, and made again from them it knows the replay."""
+def test_replay_with_a_lost_ledger_is_reported_and_can_be_rebuilt(project: Project) -> None:
     config = project.config
     create_replay(config, request(replay_id="one"))
     for file in config.state.glob("ledger.sqlite*"):
@@ -187,8 +178,7 @@ def test_a_replay_whose_ledger_is_gone_is_named_and_can_be_rebuilt(project: Proj
 
 
 @pytest.mark.parametrize("state", ["ended", "checked"])
-def test_a_replay_that_has_lost_commits_is_opened_again(project: Project, state: str) -> None:
-    """The next attempt computes what is not there any more, and publish names the table."""
+def test_replay_that_lost_commits_is_reopened(project: Project, state: str) -> None:
     config, ledger = project.config, Ledger.open(project.config.ledger_url)
     plan = create_replay(config, request(replay_id="one"))
     _commit_to_its_end(config, plan)

@@ -51,16 +51,15 @@ def comparing(recorded: Project, spark: SparkSession, monkeypatch: pytest.Monkey
 
 
 def edited(folder: Path, old: str, new: str) -> str:
-    """Returns a file with other code for totals, under another name."""
     assert old in SOURCE
     (folder / "anew.py").write_text(SOURCE.replace(old, new))
     return str(folder / "anew.py")
 
 
-def test_the_first_window_operator_and_port_that_differ_are_named_with_rows(
+def test_first_difference_is_named_by_window_operator_and_port_with_rows(
     comparing: Compare, recorded: Project, tmp_path: Path
 ) -> None:
-    """O140, R87: sums before totals, which differ behind them; the recorded side and its tables stay (O141)."""
+    # Rules: O140, R87, O141
     before = {name: Table.open(recorded.config.replay_root("base") / name).version for name in ("sums", "totals")}
     wrong = edited(
         tmp_path, 'F.sum("x").alias("total"))', f'F.sum(F.expr("x + int(window_id = {FIRST + 3})")).alias("total"))'
@@ -80,10 +79,10 @@ def test_the_first_window_operator_and_port_that_differ_are_named_with_rows(
     assert f'Replay "{found.b.name}" is a candidate: computed by the code of {wrong}.' in found.notes
 
 
-def test_a_candidate_runs_beside_others_and_is_never_published(
+def test_candidate_runs_alongside_other_replays_and_is_never_published(
     comparing: Compare, recorded: Project, tmp_path: Path
 ) -> None:
-    """X19: another replay holds the range; its code is kept with it, its state handed on to nobody."""
+    # Rules: X19
     config, ledger = recorded.config, Ledger.open(recorded.config.ledger_url)
     held = create_replay(config, ReplayRequest("totals", first=FIRST, last=LAST, replay_id="held"))
     ledger.leases.acquire("held", [f"totals.{output.name}" for output in held.outputs], FIRST, LAST)
@@ -102,11 +101,11 @@ def test_a_candidate_runs_beside_others_and_is_never_published(
     assert window_life(config, "totals", str(FIRST)).replay == "base"
 
 
-def test_both_codes_are_computed_on_the_same_sample_of_the_keys(comparing: Compare, recorded: Project) -> None:
-    """O142, O144: what was recorded is of all keys, so it is no side; the sample is stated with the result.
-
-    That a sample is the same in every run, and part of a larger one, engine/test_key_sample.py shows (O143).
-    """
+def test_both_versions_of_the_code_are_computed_on_the_same_sample_of_keys(
+    comparing: Compare, recorded: Project
+) -> None:
+    # Rules: O142, O144, O143
+    # The recorded output covers all keys, so it cannot be one of the sides.
     copy = Path(recorded.config.applications[0]) / "totals.py"
     found = comparing(code=str(copy), sample_windows=4, keys=0.2, key=["key"])
     assert (found.verdict, found.first, found.last) == ("equal", FIRST, FIRST + 3)
@@ -132,10 +131,9 @@ def test_both_codes_are_computed_on_the_same_sample_of_the_keys(comparing: Compa
         ({"keys": 0.5, "key": ["key"]}, "two codes are compared, and one is given"),
     ],
 )
-def test_what_cannot_be_compared_is_refused_before_anything_runs(
+def test_incomparable_versions_are_rejected_before_anything_runs(
     recorded: Project, how: dict[str, Any], said: str
 ) -> None:
-    """No candidate is made."""
     with pytest.raises(InputError, match=said):
         compare(recorded.config, "totals", **how)
     with pytest.raises(RangeError, match="are not in replay"):
@@ -144,10 +142,9 @@ def test_what_cannot_be_compared_is_refused_before_anything_runs(
         compare(recorded.config, "leaky")
 
 
-def test_new_code_without_an_output_that_was_recorded_is_refused(
+def test_new_code_without_a_recorded_output_is_rejected(
     recorded: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Published tables alone would not tell; other outputs may be chosen."""
     monkeypatch.setattr("rewindow.launcher.comparison.run_attempts", lambda *given: None)
     less = edited(tmp_path, 'app.output("sums", sums, key=["key"])', "")
     with pytest.raises(InputError, match='no output "sums", which was recorded') as caught:

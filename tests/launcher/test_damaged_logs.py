@@ -25,13 +25,11 @@ def staged(config: Config, mode: Mode) -> StagedReplay:
 
 
 def publishing(config: Config, replay: StagedReplay) -> None:
-    """Asks whether the replay may be published."""
     ledger = Ledger.open(config.ledger_url)
     check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
 
 
 def resuming(config: Config, replay: StagedReplay) -> None:
-    """Asks for another attempt."""
     begin_attempt(config, "r")
 
 
@@ -39,8 +37,7 @@ Act = Callable[[Config, StagedReplay], None]
 
 
 @pytest.mark.parametrize("act", [publishing, resuming])
-def test_rows_that_at_most_once_has_sealed_and_lost_are_no_loss_of_its_own(config: Config, act: Act) -> None:
-    """The newest commit of an output is gone: the windows are named, and neither computed twice nor given up."""
+def test_rows_that_at_most_once_sealed_and_lost_are_not_its_own_losses(config: Config, act: Act) -> None:
     replay = staged(config, Mode.AT_MOST_ONCE)
     max((replay.root / "ranks" / "_delta_log").glob("*.json")).unlink()
     with pytest.raises(TableError) as error:
@@ -51,8 +48,7 @@ def test_rows_that_at_most_once_has_sealed_and_lost_are_no_loss_of_its_own(confi
     assert Ledger.open(config.ledger_url).replays.get("r").state == "checked"
 
 
-def test_windows_that_at_most_once_lists_as_lost_are_published_as_such(config: Config) -> None:
-    """An output may lack what it gave up, and says so."""
+def test_windows_listed_as_lost_by_at_most_once_are_published_as_lost(config: Config) -> None:
     replay = StagedReplay(config, "r", 100, 107, mode=Mode.AT_MOST_ONCE)
     replay.group(100, 103, rows_of(range(100, 104)), state=state_of(1))
     replay.lose(104, 107, ("delays", "ranks"), 2)
@@ -64,8 +60,9 @@ def test_windows_that_at_most_once_lists_as_lost_are_published_as_such(config: C
 @pytest.mark.parametrize("act", [publishing, resuming])
 @pytest.mark.parametrize("table", ["ranks", "checkpoints"])
 @pytest.mark.parametrize("mode", [Mode.EXACTLY_ONCE, Mode.AT_MOST_ONCE])
-def test_a_commit_that_is_missing_between_others_is_named(config: Config, mode: Mode, table: str, act: Act) -> None:
-    """Nothing is computed again over it: the next commit would take its place before those that came after it."""
+def test_missing_commit_between_others_is_reported_and_not_recomputed(
+    config: Config, mode: Mode, table: str, act: Act
+) -> None:
     replay = staged(config, mode)
     file = replay.root / table / "_delta_log" / f"{2:020}.json"
     file.unlink()
@@ -77,16 +74,14 @@ def test_a_commit_that_is_missing_between_others_is_named(config: Config, mode: 
 
 
 @pytest.mark.parametrize("act", [publishing, resuming])
-def test_a_commit_that_a_delta_checkpoint_covers_is_not_missed(config: Config, act: Act) -> None:
-    """What it brought is known from the Delta checkpoint, so nothing is lost."""
+def test_commit_covered_by_a_delta_checkpoint_is_not_missing(config: Config, act: Act) -> None:
     replay = staged(config, Mode.EXACTLY_ONCE)
     Table.open(replay.root / "ranks").delta.create_checkpoint()
     (replay.root / "ranks" / "_delta_log" / f"{2:020}.json").unlink()
     act(config, replay)
 
 
-def test_any_table_whose_log_has_a_gap_is_named(config: Config) -> None:
-    """Whoever opens it, also a published one."""
+def test_every_table_with_a_gap_in_its_log_is_reported(config: Config) -> None:
     replay = staged(config, Mode.EXACTLY_ONCE)
     (replay.root / "ranks" / "_delta_log" / f"{1:020}.json").unlink()
     with pytest.raises(TableError, match='log of table "ranks" lacks version 1, though later ones are there'):

@@ -26,7 +26,6 @@ SEED = 7
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A recorded stream."""
     return make_project(tmp_path_factory.mktemp("verify"))
 
 
@@ -52,8 +51,9 @@ def verify(
 
 @pytest.mark.long
 @pytest.mark.usefixtures("here")
-def test_a_sound_application_is_verified(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
-    """Its replays go again, and the range is free; the seed is told, with which it can be repeated."""
+def test_deterministic_application_is_verified_and_its_seed_is_reported(
+    project: Project, capfd: pytest.CaptureFixture[str]
+) -> None:
     found = verify(project, "totals")
     assert found.to_json()["ways"] == [
         {"way": f"in groups of {found.ways[0][0].split()[-1]}", "verdict": "equal"},
@@ -69,10 +69,10 @@ def test_a_sound_application_is_verified(project: Project, capfd: pytest.Capture
 
 @pytest.mark.long
 @pytest.mark.usefixtures("here")
-def test_an_application_of_a_declared_mode_is_verified_in_it(
+def test_application_with_a_declared_mode_is_verified_in_that_mode(
     project: Project, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """No other is allowed (R3); its due checkpoints do not cut the one group in pieces."""
+    # Rules: R3
     verify(project, "declared", "at_least_once")
     said = capfd.readouterr().err
     assert "verified: 8 windows" in said and f"windows {FIRST} to {FIRST + 7}: 8/8" in said
@@ -80,8 +80,8 @@ def test_an_application_of_a_declared_mode_is_verified_in_it(
 
 @pytest.mark.long
 @pytest.mark.usefixtures("here")
-def test_an_application_in_which_groups_show_is_caught(project: Project) -> None:
-    """Operator, port and first window are named: the first behind the border of a group (R86)."""
+def test_application_that_depends_on_grouping_is_detected(project: Project) -> None:
+    # Rules: R86
     with pytest.raises(NotDeterministicError, match='port "out" of operator "numbered" depends on where') as error:
         verify(project, "leaky")
     assert (
@@ -96,11 +96,9 @@ def test_an_application_in_which_groups_show_is_caught(project: Project) -> None
 @pytest.mark.parametrize(
     ("fault", "said"), [("order", "depends on the order of rows"), ("chance", "differs when it is computed again")]
 )
-def test_the_operator_at_fault_is_named_also_where_it_is_no_output(project: Project, fault: str, said: str) -> None:
-    """Not the one behind it, whose output shows it too (O140); chance is told from what depends on the way.
-
-    The job of each replay takes the property from its plan (O28).
-    """
+def test_faulty_operator_is_named_even_when_it_is_not_an_output(project: Project, fault: str, said: str) -> None:
+    # Rules: O140, O28
+    # Random results are distinguished from results that depend on the grouping.
     with pytest.raises(NotDeterministicError, match=f'port "numbered" of operator "numbering" {said}'):
         verify(project, "unsteady", properties={"numbering.fault": fault})
     assert not list((project.config.state / "replays").glob("verify-*"))
@@ -108,7 +106,6 @@ def test_the_operator_at_fault_is_named_also_where_it_is_no_output(project: Proj
 
 @pytest.mark.parametrize(("tolerance", "verdict"), [(1e-9, "different"), (1e-3, "equal within tolerance")])
 def test_floats_are_compared_within_the_declared_tolerance(tmp_path: Path, tolerance: float, verdict: str) -> None:
-    """Where floats alone differ a sample is not verified, unless the output declares that they may."""
     config = Config(state=tmp_path)
     for name, share in (("one", 1.0), ("many", 1.0001)):
         replay = StagedReplay(config, name, FIRST, FIRST + 1, tolerance=tolerance)

@@ -27,15 +27,11 @@ def move_end(config: Config, last: int | None) -> None:
 
 
 def stale(config: Config) -> list[tuple[str, int, int]]:
-    """Returns what is marked as stale."""
     return [(row.table_name, row.first, row.last) for row in Ledger.open(config.ledger_url).stale.ranges()]
 
 
-def test_an_end_that_is_told_later_is_repaired_where_it_lies(config: Config) -> None:
-    """What waits there fires at the end: of an output with state its window is stale, until it has met the end (X34).
-
-    An end behind what is published is none for it.
-    """
+def test_end_declared_later_makes_its_window_stale_until_repaired(config: Config) -> None:
+    # Rules: X34
     published(config, "one", 100, 115)
     published(config, "above", 100, 115, outputs=STATELESS, application="stateless")
     move_end(config, 119)
@@ -53,8 +49,8 @@ def test_an_end_that_is_told_later_is_repaired_where_it_lies(config: Config) -> 
     assert proposed(find_repairs(config)) == []
 
 
-def test_an_end_that_is_taken_back_is_repaired_from_there_on(config: Config) -> None:
-    """With state all from the end on; without state the windows behind it that were taken to be empty (X21, X34)."""
+def test_revoked_end_makes_the_windows_from_the_end_on_stale(config: Config) -> None:
+    # Rules: X21, X34
     published(config, "one", 100, 119, ended=112)
     move_end(config, 112)
     assert (stale(config), proposed(find_repairs(config))) == ([], [])
@@ -67,8 +63,7 @@ def test_an_end_that_is_taken_back_is_repaired_from_there_on(config: Config) -> 
     assert (stale(config), proposed(find_repairs(config))) == ([], [])
 
 
-def test_an_end_that_moves_is_repaired_from_the_earlier_one_on(config: Config) -> None:
-    """Also what was published behind it and began with a state that had seen it."""
+def test_moved_end_makes_windows_from_the_earlier_end_on_stale(config: Config) -> None:
     published(config, "one", 100, 112, ended=112)
     start = StartState(source="published", window=112)
     published(config, "two", 113, 119, ended=112, start=start, start_state=state_of(112))
@@ -83,8 +78,7 @@ def test_an_end_that_moves_is_repaired_from_the_earlier_one_on(config: Config) -
     assert proposed(find_repairs(config)) == [("app", 112, 119)]
 
 
-def test_a_mark_that_nothing_explains_any_more_goes_by_one_replay(config: Config) -> None:
-    """An end that was told by mistake and is taken back: what was published is right, and a mark still says no."""
+def test_stale_mark_without_a_cause_is_removed_by_one_replay(config: Config) -> None:
     publish_in_groups(config, "one", 100, 119)
     move_end(config, 119)
     move_end(config, None)
@@ -97,8 +91,8 @@ def test_a_mark_that_nothing_explains_any_more_goes_by_one_replay(config: Config
     assert (stale(config), proposed(find_repairs(config))) == ([], [])
 
 
-def test_what_a_newer_publication_covers_is_not_stale_for_its_end(config: Config) -> None:
-    """The older one was computed with another end, and readers see nothing of it any more (X34)."""
+def test_windows_covered_by_a_newer_publication_are_not_stale_after_a_moved_end(config: Config) -> None:
+    # Rules: X34
     published(config, "one", 100, 112, ended=112)
     published(config, "two", 100, 118)
     move_end(config, 119)

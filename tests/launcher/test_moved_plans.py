@@ -16,15 +16,13 @@ from tests.recovery.project import Project
 
 
 def moved(config: Config) -> Config:
-    """Moves a project's state to another folder, and returns the settings that say so."""
     there = config.root / "elsewhere" / "deep"
     there.parent.mkdir()
     config.state.rename(there)
     return Config.load(config.file, state=there)
 
 
-def test_paths_of_a_plan_are_relative_to_the_state_folder(project: Project) -> None:
-    """In the tables and in the ledger."""
+def test_paths_of_a_plan_are_relative_to_the_state_folder_in_tables_and_ledger(project: Project) -> None:
     plan = create_replay(project.config, request(replay_id="one"))
     assert plan.inputs[0].path == "streams/events"
     ledger = Ledger.open(project.config.ledger_url)
@@ -32,16 +30,14 @@ def test_paths_of_a_plan_are_relative_to_the_state_folder(project: Project) -> N
     assert str(project.config.state) not in json.dumps(ledger.replays.get("one").plan)
 
 
-def test_a_table_outside_of_the_state_folder_keeps_its_path(tmp_path: Path) -> None:
-    """Wherever the state folder goes, a table of somebody else stays where it is."""
+def test_table_outside_the_state_folder_keeps_its_path(tmp_path: Path) -> None:
     given = path_in(tmp_path / "state", tmp_path / "lake" / "events")
     entry = InputPlan(stream="events", path=given, version=1, windows_version=1, tuples=1, bytes=1)
     assert entry.table(tmp_path / "moved") == tmp_path / "lake" / "events"
     assert entry.windows_table(tmp_path / "moved") == tmp_path / "lake" / "events.windows"
 
 
-def test_planning_goes_on_where_a_planner_died_before_a_move(project: Project) -> None:
-    """The plan that lies in the tables is the one that the same request gives in the moved folder."""
+def test_planning_resumes_after_a_planner_died_and_the_folder_moved(project: Project) -> None:
     plan = create_replay(project.config, request(replay_id="one"))
     config = moved(project.config)
     for file in config.state.glob("ledger.sqlite"):
@@ -49,8 +45,7 @@ def test_planning_goes_on_where_a_planner_died_before_a_move(project: Project) -
     assert create_replay(config, request(replay_id="one")) == plan
 
 
-def test_a_plan_keeps_paths_below_the_state_folder_and_no_others() -> None:
-    """What lies elsewhere does not move along."""
+def test_plan_stores_relative_paths_only_below_the_state_folder() -> None:
     state = location("/somewhere/state")
     assert path_in(state, state / "streams" / "clicks") == "streams/clicks"
     assert path_in(state, location("/elsewhere/streams/clicks")) == "/elsewhere/streams/clicks"

@@ -32,8 +32,7 @@ def repository(tmp_path: Path) -> Config:
     return Config(state=tmp_path / "state", applications=[folder])
 
 
-def test_a_revision_brings_the_folder_as_it_was(repository: Config) -> None:
-    """Modules that it imports too; files that are not committed are not part of it, and the folder stays as it is."""
+def test_revision_restores_the_committed_folder_with_its_imported_modules(repository: Config) -> None:
     with new_code(repository, "spending", "HEAD~1") as (folder, words):
         assert (folder / "helpers" / "rates.py").read_text() == "OLD = 1\n"
         assert words.startswith("the code of revision HEAD~1 (")
@@ -41,8 +40,7 @@ def test_a_revision_brings_the_folder_as_it_was(repository: Config) -> None:
     assert (repository.applications[0] / "helpers" / "rates.py").read_text() == "NEWEST = 3\n"
 
 
-def test_a_file_is_the_application_whatever_its_name(repository: Config, tmp_path: Path) -> None:
-    """What lies beside it can be imported, and nothing else is copied."""
+def test_file_with_any_name_is_the_application_and_imports_from_its_folder(repository: Config, tmp_path: Path) -> None:
     (tmp_path / "edited.py").write_text("import beside\n")
     (tmp_path / "beside.py").write_text("X = 1\n")
     (tmp_path / "large.csv").write_text("1\n")
@@ -53,8 +51,7 @@ def test_a_file_is_the_application_whatever_its_name(repository: Config, tmp_pat
 
 
 @pytest.mark.parametrize("given", ["nosuch", "HEAD~9", "nosuch.py"])
-def test_what_is_no_code_is_refused(repository: Config, given: str) -> None:
-    """Neither a file nor a revision; an application without a file of its own has no revision."""
+def test_invalid_code_arguments_are_rejected(repository: Config, given: str) -> None:
     with (
         pytest.raises(InputError, match=f'"{given}" is neither a file nor a revision'),
         new_code(repository, "spending", given),

@@ -27,13 +27,12 @@ def config(tmp_path: Path) -> Config:
 
 
 def stage(config: Config) -> None:
-    """Stages a replay of one output."""
     simple(config, "one", 100, 103, publishable=True, outputs=("ranks",))
 
 
-def test_publish_and_undo_begin_no_process(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The listener is told what happens; a replay that is unknown is refused at once."""
-
+def test_publish_and_undo_start_no_process_and_notify_the_listener(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def never(*given: object) -> Outcome:
         raise AssertionError("a job was begun")
 
@@ -50,8 +49,9 @@ def test_publish_and_undo_begin_no_process(config: Config, monkeypatch: pytest.M
         verbs.publish(config, "nosuch")
 
 
-def test_a_table_that_needs_spark_is_published_by_a_job(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said why; the job is told all settings, and starts Spark by itself."""
+def test_table_that_needs_spark_is_published_by_a_job_with_all_settings(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage(config)
     verbs.publish(config, "one")
     Table.open(config.stream_table("app.ranks")).delta.alter.add_constraint({"known": "window_id > 0"})
@@ -71,8 +71,9 @@ def test_a_table_that_needs_spark_is_published_by_a_job(config: Config, monkeypa
     assert ledger.publications.unfinished() == [] and ledger.replays.get("one").state is State.PUBLISHED
 
 
-def test_the_job_has_the_settings_of_whoever_begins_it(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those that are in no file, such as an Airflow connection's; names of Spark's keep their capitals."""
+def test_job_has_the_settings_of_its_caller_including_those_in_no_file(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     conf = {"spark.yarn.queue": "nightly", "spark.sql.partitionBy": "x"}
     spark = config.spark.model_copy(update={"conf": conf, "master": "yarn"})
     changed = config.model_copy(update={"spark": spark})
@@ -83,8 +84,7 @@ def test_the_job_has_the_settings_of_whoever_begins_it(config: Config, monkeypat
     assert conf.items() <= there.spark.conf.items() and there.spark.master == "yarn"
 
 
-def test_a_drill_kills_a_job_and_begins_it_again(config: Config) -> None:
-    """The first is killed with the publication open; the second rolls it forward."""
+def test_drill_kills_a_publication_job_and_the_next_job_rolls_it_forward(config: Config) -> None:
     stage(config)
     result = verbs.publish(config, "one", crash="opened")
     assert (result.number, result.rolled_forward, result.already) == (1, [1], True)

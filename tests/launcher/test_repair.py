@@ -44,7 +44,6 @@ def config(tmp_path: Path) -> Config:
 
 
 def seals_version(config: Config, stream: str = "flights") -> int:
-    """Returns the version of a stream's seals, as a plan pins it."""
     return Table.open(config.windows_table(stream)).version
 
 
@@ -78,19 +77,17 @@ def put_aside(config: Config, windows: list[int]) -> None:
 
 
 def proposed(found: Repairs) -> list[tuple[str, int, int]]:
-    """Returns what is to be replayed."""
     return [(step.application, step.windows.first, step.windows.last) for step in found.steps]
 
 
-def test_nothing_is_to_be_repaired_where_inputs_are_as_they_were(config: Config) -> None:
-    """Whether something is published or nothing."""
+def test_unchanged_inputs_need_no_repair(config: Config) -> None:
     assert find_repairs(config) == Repairs([], [], ())
     published(config, "one")
     assert find_repairs(config) == Repairs([], [], ())
 
 
-def test_windows_that_changed_are_replayed_and_no_others(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an application without state; each range says what has changed (X29, X52)."""
+def test_only_changed_windows_are_replayed_without_state(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Rules: X29, X52
     monkeypatch.setattr("rewindow.launcher.repair_ranges.JOIN_WINDOWS", 0)
     published(config, "one", outputs=STATELESS)
     seal_again(config, 105, 106, 112)
@@ -100,8 +97,7 @@ def test_windows_that_changed_are_replayed_and_no_others(config: Config, monkeyp
     assert found.steps[0].command == "rewindow replay app --first 105 --last 106"
 
 
-def test_ranges_with_few_windows_between_are_one_replay(config: Config) -> None:
-    """And say so."""
+def test_ranges_with_few_windows_between_are_joined_into_one_replay(config: Config) -> None:
     published(config, "one", outputs=STATELESS)
     seal_again(config, 105, 112)
     found = find_repairs(config)
@@ -109,16 +105,14 @@ def test_ranges_with_few_windows_between_are_one_replay(config: Config) -> None:
     assert found.steps[0].reasons[1] == "windows [106, 111] lie between: one replay is quicker than two"
 
 
-def test_windows_that_are_not_published_are_not_added(config: Config) -> None:
-    """Though few of them lie between: a repair shows readers nothing that they have not seen."""
+def test_unpublished_windows_between_ranges_are_not_added(config: Config) -> None:
     published(config, "one", 100, 106, outputs=STATELESS)
     published(config, "two", 110, 119, outputs=STATELESS)
     seal_again(config, 105, 112)
     assert proposed(find_repairs(config)) == [("app", 105, 105), ("app", 112, 112)]
 
 
-def test_state_carries_a_change_on(config: Config) -> None:
-    """From the first changed window to the last published one, and the range says why."""
+def test_state_extends_a_repair_to_the_last_published_window(config: Config) -> None:
     published(config, "one", outputs=STATEFUL)
     seal_again(config, 105, 112)
     found = find_repairs(config)
@@ -129,16 +123,15 @@ def test_state_carries_a_change_on(config: Config) -> None:
     )
 
 
-def test_state_is_not_carried_into_a_publication_that_began_anew(config: Config) -> None:
-    """One that started from the initial state has nothing of the windows before it."""
+def test_repair_stops_before_a_publication_from_the_initial_state(config: Config) -> None:
     published(config, "one", 100, 109, outputs=STATEFUL)
     published(config, "two", 110, 119, outputs=STATEFUL)
     seal_again(config, 105)
     assert proposed(find_repairs(config)) == [("app", 105, 109)]
 
 
-def test_a_repair_goes_not_on_into_a_publication_that_began_anew(config: Config) -> None:
-    """Not for windows that have changed in both: one replay would carry the state of the first into the second."""
+def test_repair_does_not_join_a_publication_from_the_initial_state(config: Config) -> None:
+    # A joined replay would carry the state of the first publication into the second.
     published(config, "one", 100, 109, outputs=STATEFUL)
     published(config, "two", 110, 119, outputs=STATEFUL)
     seal_again(config, 109, 110)
@@ -146,10 +139,9 @@ def test_a_repair_goes_not_on_into_a_publication_that_began_anew(config: Config)
 
 
 @pytest.mark.parametrize(("base", "follows"), [(109, (WindowRange(112, 119),)), (104, ())])
-def test_state_may_be_carried_over_windows_that_nobody_published(
+def test_state_is_carried_over_unpublished_windows_by_a_warm_up(
     config: Config, base: int, follows: tuple[WindowRange, ...]
 ) -> None:
-    """By a warm-up from a published state behind the change; one before it has nothing of it."""
     published(config, "one", 100, 109, outputs=STATEFUL)
     start = StartState(source="warm_up", window=base, warm_up_first=110)
     published(config, "two", 112, 119, outputs=STATEFUL, start=start)
@@ -169,8 +161,7 @@ def publish_in_groups(config: Config, replay: str, first: int, last: int, plus: 
     publish(config, replay)
 
 
-def test_a_repair_ends_where_the_published_state_is_known(config: Config) -> None:
-    """And says why it goes so far, and what follows if the state there is another one than was published."""
+def test_repair_ends_where_the_published_state_is_known_and_explains_why(config: Config) -> None:
     publish_in_groups(config, "one", 100, 119)
     seal_again(config, 106)
     found = find_repairs(config)
@@ -184,10 +175,9 @@ def test_a_repair_ends_where_the_published_state_is_known(config: Config) -> Non
 
 
 @pytest.mark.parametrize(("plus", "wanted"), [(0, []), (1, [("app", 110, 119)])])
-def test_what_follows_is_to_be_repaired_where_the_state_is_another_one(
+def test_later_windows_need_repair_only_where_the_state_differs(
     config: Config, plus: int, wanted: list[tuple[str, int, int]]
 ) -> None:
-    """Where it is equal nothing is left to repair, and nothing is stale."""
     publish_in_groups(config, "one", 100, 119)
     seal_again(config, 106)
     publish_in_groups(config, "two", 106, 109, plus)
@@ -201,8 +191,7 @@ def test_what_follows_is_to_be_repaired_where_the_state_is_another_one(
         )
 
 
-def test_windows_that_were_opened_stay_stale_while_others_are_repaired(config: Config) -> None:
-    """Each until it is published again itself, whether the state before it differs or not."""
+def test_reopened_windows_stay_stale_until_they_are_published_again(config: Config) -> None:
     publish_in_groups(config, "one", 100, 119)
     seal_again(config, 101, 116)
     book = Ledger.open(config.ledger_url)
@@ -216,24 +205,21 @@ def test_windows_that_were_opened_stay_stale_while_others_are_repaired(config: C
     assert book.stale.ranges() == []
 
 
-def test_state_is_carried_behind_a_newer_publication(config: Config) -> None:
-    """The rest of the older replay, whose state has gone through the changed window, comes again too."""
+def test_state_change_extends_past_a_newer_publication(config: Config) -> None:
     published(config, "one", outputs=STATEFUL)
     published(config, "two", 104, 106, outputs=STATEFUL)
     seal_again(config, 105)
     assert proposed(find_repairs(config)) == [("app", 105, 119)]
 
 
-def test_a_warm_up_that_read_changed_windows_counts(config: Config) -> None:
-    """Its first window depends on them, and with state all behind it."""
+def test_warm_up_that_read_changed_windows_needs_repair(config: Config) -> None:
     start = StartState(source="warm_up", window=105, warm_up_first=106)
     published(config, "two", 110, 119, outputs=STATEFUL, start=start)
     seal_again(config, 107)
     assert proposed(find_repairs(config)) == [("app", 110, 119)]
 
 
-def test_what_was_replayed_since_is_right(config: Config) -> None:
-    """The newest publication counts: it has read the inputs as they are now."""
+def test_windows_replayed_since_the_change_need_no_repair(config: Config) -> None:
     published(config, "one", outputs=STATELESS)
     seal_again(config, 105, 112)
     published(config, "two", 104, 106, outputs=STATELESS)
@@ -242,8 +228,7 @@ def test_what_was_replayed_since_is_right(config: Config) -> None:
     assert proposed(find_repairs(config)) == [("app", 105, 112)]
 
 
-def test_who_reads_a_repaired_output_is_repaired_behind_it(config: Config) -> None:
-    """And once the first one is published again, the second one still is to be, now because its input has changed."""
+def test_downstream_application_is_repaired_after_its_upstream(config: Config) -> None:
     published(config, "one", outputs=STATELESS)
     published(config, "below", outputs=STATEFUL, application="a_reader", streams=("app.delays",))
     seal_again(config, 105)
@@ -263,8 +248,7 @@ def test_who_reads_a_repaired_output_is_repaired_behind_it(config: Config) -> No
     assert found.steps[0].reasons[0] == "windows of app.delays that have changed since replay below has read it: 1"
 
 
-def test_repairs_of_one_application_leave_out_who_has_nothing_to_do_with_it(config: Config) -> None:
-    """Also the late tuples of streams that none of those shown has read."""
+def test_repairs_of_one_application_omit_unrelated_applications_and_streams(config: Config) -> None:
     published(config, "one", outputs=STATELESS)
     published(config, "apart", outputs=STATELESS, application="apart")
     published(config, "below", outputs=STATELESS, application="z_reader", streams=("app.delays",))
@@ -277,16 +261,14 @@ def test_repairs_of_one_application_leave_out_who_has_nothing_to_do_with_it(conf
     assert [one.stream for one in found.of("apart").late] == ["flights"] and not found.of("other").late
 
 
-def test_an_output_that_came_out_the_same_changes_nobody(config: Config) -> None:
-    """Published again with equal digests, it is no reason to replay who reads it."""
+def test_republished_output_with_equal_digests_needs_no_downstream_repair(config: Config) -> None:
     published(config, "one", outputs=STATELESS)
     published(config, "below", outputs=STATELESS, application="a_reader", streams=("app.delays",))
     published(config, "two", outputs=STATELESS)
     assert proposed(find_repairs(config)) == []
 
 
-def test_late_tuples_in_quarantine_are_named_and_count(config: Config) -> None:
-    """They change their windows as soon as they are taken; those of windows that nobody published need no replay."""
+def test_late_tuples_in_quarantine_are_counted_per_published_window(config: Config) -> None:
     published(config, "one", 100, 110, outputs=STATELESS)
     put_aside(config, [105, 105, 115])
     found = find_repairs(config)
@@ -295,8 +277,7 @@ def test_late_tuples_in_quarantine_are_named_and_count(config: Config) -> None:
     assert found.steps[0].reasons == ("late tuples of flights wait for windows [105, 105]: 2",)
 
 
-def test_what_cannot_be_known_any_more_is_said(config: Config) -> None:
-    """A version of the seals whose files a VACUUM took: nothing is guessed."""
+def test_changes_that_cannot_be_determined_after_a_vacuum_are_reported(config: Config) -> None:
     published(config, "one", outputs=STATELESS)
     seal_again(config, 105)
     Table.open(config.windows_table("flights")).delta.vacuum(0, dry_run=False, enforce_retention_duration=False)
@@ -305,8 +286,7 @@ def test_what_cannot_be_known_any_more_is_said(config: Config) -> None:
     assert found.unknown[0].startswith("what flights was when replay one read it")
 
 
-def test_each_part_is_replayed_as_it_was(config: Config) -> None:
-    """With its own mode and parameters, which the command line quotes; ranges that differ in them are not joined."""
+def test_each_range_is_replayed_with_its_own_mode_and_parameters(config: Config) -> None:
     published(config, "one", 100, 109, outputs=STATELESS, parameters={"limit": "5 h"})
     published(config, "two", 110, 119, outputs=STATELESS, mode=Mode.AT_LEAST_ONCE)
     seal_again(config, 109, 110)
@@ -317,8 +297,7 @@ def test_each_part_is_replayed_as_it_was(config: Config) -> None:
     ]
 
 
-def test_a_change_of_what_one_replay_read_is_not_one_for_its_neighbours(config: Config) -> None:
-    """A newer publication whose warm-up goes through the changed window has read it as it is."""
+def test_change_read_by_one_publication_does_not_affect_a_newer_warm_up(config: Config) -> None:
     published(config, "one", 100, 109, outputs=STATELESS)
     seal_again(config, 107)
     start = StartState(source="warm_up", window=104, warm_up_first=105)
@@ -326,24 +305,21 @@ def test_a_change_of_what_one_replay_read_is_not_one_for_its_neighbours(config: 
     assert proposed(find_repairs(config)) == [("app", 107, 107)]
 
 
-def test_a_start_state_that_nobody_sees_any_more_is_named(config: Config) -> None:
-    """Whether it has changed cannot be told, so it is not said that all is right."""
+def test_start_state_that_readers_no_longer_see_is_reported(config: Config) -> None:
     start = StartState(source="published", window=104, taken_from="streams/app.checkpoints")
     published(config, "two", 105, 119, outputs=STATEFUL, start=start)
     words = "whether the state of window 104, which replay two began with, has changed"
     assert find_repairs(config).unknown == (words,)
 
 
-def test_the_state_that_a_publication_itself_began_with_is_known(config: Config) -> None:
-    """A warm-up goes back to it: it is kept with the first publication, before its first window."""
+def test_start_state_of_the_first_publication_is_known(config: Config) -> None:
     published(config, "one", outputs=STATEFUL)
     start = StartState(source="warm_up", window=99, taken_from="streams/app.checkpoints", warm_up_first=100)
     published(config, "two", 110, 119, outputs=STATEFUL, start=start)
     assert find_repairs(config).unknown == ()
 
 
-def test_a_publication_whose_replay_was_purged_is_named(config: Config) -> None:
-    """A rebuilt ledger has no plan of it: what it has read cannot be told."""
+def test_publication_with_a_purged_replay_is_reported(config: Config) -> None:
     published(config, "one", outputs=STATELESS)
     shutil.rmtree(config.replay_root("one"))
     config.state.joinpath("ledger.sqlite").unlink()
@@ -351,8 +327,8 @@ def test_a_publication_whose_replay_was_purged_is_named(config: Config) -> None:
     assert find_repairs(config).unknown == ("what replay one has read for windows [100, 119]: it was purged",)
 
 
-def test_window_ids_are_numbers_for_programs(config: Config) -> None:
-    """W14."""
+def test_window_ids_are_numbers_in_json(config: Config) -> None:
+    # Rules: W14
     published(config, "one", outputs=STATELESS)
     put_aside(config, [105])
     found = find_repairs(config).to_dict()

@@ -26,14 +26,11 @@ def forgets(state: int, x: int) -> int:
 
 
 def keeps(state: int, x: int) -> int:
-    """Returns a state that forgets nothing."""
     return 10 * state + x
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """A publication, with what it has read and written."""
-
     number: int
     windows: WindowRange
     start: StartState
@@ -43,7 +40,6 @@ class Replayed:
 
     @property
     def effective(self) -> EffectivePublication:
-        """What judging staleness needs of it."""
         digests = {window: str(state) for window, state in self.states.items()}
         base = self.start.window if self.start.taken_from else None
         return EffectivePublication(
@@ -52,7 +48,6 @@ class Replayed:
 
     @property
     def plan(self) -> Plan:
-        """What a repair needs of its plan."""
         return Plan.model_construct(
             replay_id=f"r{self.number}", first=self.windows.first, last=self.windows.last, start=self.start,
             mode=Mode.EXACTLY_ONCE, parameters={}, given=[], changes=(), application="app", code_version="code-1",
@@ -62,8 +57,6 @@ class Replayed:
 
 @dataclass
 class World:
-    """Inputs as they are now, and all that was published from them."""
-
     step: Step
     inputs: list[int]
     rng: random.Random
@@ -101,7 +94,6 @@ class World:
         return window % self.every == 0 if self.every else self.rng.random() < 0.3
 
     def proposed(self) -> list[tuple[WindowRange, tuple[WindowRange, ...]]]:
-        """Returns what a repair would replay now, and what may follow."""
         by_number = {one.number: one for one in self.publications}
         effective = [one.effective for one in self.publications]
         known = PublishedApplication(stateful=True)
@@ -118,7 +110,6 @@ class World:
         return [(part.windows, part.may_follow) for part in ranges_to_replay(known, sorted(changed, key=_first))]
 
     def repair(self) -> list[WindowRange]:
-        """Repairs until nothing is proposed, and returns what was replayed."""
         done: list[WindowRange] = []
         while found := self.proposed():
             (windows, _), *_ = found
@@ -146,10 +137,10 @@ def _first(change: Change) -> WindowRange:
 
 
 @pytest.mark.parametrize("step", [forgets, keeps])
-def test_everything_is_right_after_a_repair_whatever_was_published_and_has_changed(
+def test_everything_is_correct_after_a_repair_of_any_publications_and_changes(
     step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Publications over each other, from published states and by warm-up; changes anywhere, in between (X29, X48)."""
+    # Rules: X29, X48
     shorter = 0
     for seed in range(1_500):
         rng = random.Random(seed)
@@ -171,8 +162,7 @@ def test_everything_is_right_after_a_repair_whatever_was_published_and_has_chang
     assert shorter > (200 if step is forgets else 0)
 
 
-def test_a_state_that_forgets_ends_a_repair_at_the_next_state_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was published behind it stays."""
+def test_repair_of_a_forgetting_state_ends_at_the_next_known_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rewindow.launcher.repair_ranges.JOIN_WINDOWS", 0)
     world = World(forgets, [2, 1] * 500, random.Random(1), every=10)
     world.publish(WindowRange(0, 999))
@@ -182,8 +172,7 @@ def test_a_state_that_forgets_ends_a_repair_at_the_next_state_that_is_known(monk
     assert world.wrong() == []
 
 
-def test_a_range_ends_with_the_windows_that_its_publication_shows() -> None:
-    """Where a newer one begins, which began anew; the next state of the older one lies behind that."""
+def test_range_ends_with_the_windows_visible_from_its_publication() -> None:
     older, newer = (
         Replayed(number, windows, StartState(source="initial", window=windows.first - 1), (), {}, 0).plan
         for number, windows in ((1, WindowRange(0, 39)), (2, WindowRange(7, 18)))
@@ -203,8 +192,7 @@ def test_a_range_ends_with_the_windows_that_its_publication_shows() -> None:
     assert found.may_follow == (WindowRange(19, 39),)
 
 
-def test_what_began_with_the_initial_state_on_request_begins_so_again() -> None:
-    """No state of the windows before it fits. It ends where its state is known all the same."""
+def test_publication_from_the_initial_state_is_repaired_from_the_initial_state() -> None:
     plan = Replayed(1, WindowRange(20, 39), StartState(source="initial", window=19), (), {}, 0).plan
     asked = plan.model_copy(update={"options": ["--initial-state"]})
     known = PublishedApplication(stateful=True)
@@ -218,8 +206,7 @@ def test_what_began_with_the_initial_state_on_request_begins_so_again() -> None:
     assert not after.begin.wishes(after.windows)["initial_state"]
 
 
-def test_a_state_that_forgets_nothing_is_followed_to_the_end_in_few_replays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each replay is at least twice as long as the one before, and no window is replayed twice."""
+def test_state_that_forgets_nothing_is_repaired_in_few_growing_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(lambda state, x: state + x, [2, 1] * 500, random.Random(1), every=10)
     world.publish(WindowRange(0, 999))
     with monkeypatch.context() as patch:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_a_replay_that_a_killed_repair_has_left_is_gone_on_with(tmp_path: Path) -> None:
-    """It holds the range, so no other could begin; not while its process lives, nor for other reasons or inputs."""
+def test_replay_left_by_a_killed_repair_is_resumed(tmp_path: Path) -> None:
+    # Not while its process lives, nor for other reasons or inputs.
     config = Config(state=tmp_path)
     make_stream(config, "flights", EVENTS.empty_table(), dict.fromkeys(range(FIRST, LAST + 1), 0), width_ms=3_600_000)
     published(config, "one", outputs=STATELESS)
@@ -68,10 +68,9 @@ def test_a_replay_that_a_killed_repair_has_left_is_gone_on_with(tmp_path: Path) 
     assert left("mine", gone) == "mine"
 
 
-def test_a_replay_that_was_killed_before_it_had_a_process_is_gone_on_with(
+def test_replay_killed_before_it_had_a_process_is_resumed_after_the_start_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the minutes that a start may take."""
     config = Config(state=tmp_path)
     make_stream(config, "flights", EVENTS.empty_table(), dict.fromkeys(range(FIRST, LAST + 1), 0), width_ms=3_600_000)
     published(config, "one", outputs=STATELESS)
@@ -91,8 +90,7 @@ def test_a_replay_that_was_killed_before_it_had_a_process_is_gone_on_with(
 
 @pytest.mark.jvm
 @pytest.mark.recovery_matrix
-def test_a_repair_puts_everything_right_once(tmp_path: Path) -> None:
-    """A tuple comes late: after a real replay, gate and publication all is as if computed anew."""
+def test_repair_of_a_late_tuple_equals_a_computation_from_scratch(tmp_path: Path) -> None:
     config = make_project(tmp_path).config
     replay(config, "totals", replay_id="before")
     check(config, "before")
@@ -109,10 +107,9 @@ def test_a_repair_puts_everything_right_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("application", "catches_up"), [("recent", True), ("totals", False)], ids=["forgets", "forgets_nothing"]
 )
-def test_a_repair_ends_where_the_state_has_come_to_what_it_was(
+def test_repair_ends_where_the_state_converges_and_equals_a_computation_from_scratch(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, application: str, catches_up: bool
 ) -> None:
-    """Where a state forgets, the rest of the publication stays; where not, it comes again. All is as computed anew."""
     monkeypatch.setattr(loop, "run", jobs_here(spark))
     config = make_project(tmp_path).config
     replay(config, application, replay_id="before", group_windows=3)
@@ -160,10 +157,10 @@ temp = "linear"
 
 
 @pytest.mark.long
-def test_a_late_row_takes_the_place_of_the_made_one(
+def test_late_row_replaces_the_filled_row_and_a_second_repair_changes_nothing(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is taken into its window, and the rows around it are made again; a second repair has no effect (G42)."""
+    # Rules: G42
     monkeypatch.setattr(loop, "run", jobs_here(spark))
     (tmp_path / "rewindow.toml").write_text(FILLED.format(root=ROOT, small_frames=small_frames_toml()))
     config = Config.load(tmp_path / "rewindow.toml")

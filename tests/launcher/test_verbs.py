@@ -31,23 +31,20 @@ HEAVY = ("pyspark", "delta", "deltalake", "airflow", "great_expectations", "sqla
 
 
 def loaded(code: str, *libraries: str) -> set[str]:
-    """Returns which libraries a fresh process has loaded after some code."""
     code += f"; import sys; print(*[name for name in {libraries!r} if name in sys.modules])"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
 
-def test_importing_the_package_loads_no_library() -> None:
-    """Neither does listing its names; the verbs themselves come without a JVM, without Airflow, without the gate."""
+def test_importing_the_package_loads_no_heavy_library() -> None:
     assert loaded("import rewindow; dir(rewindow)", *HEAVY) == set()
     names = [name for name in rewindow.__all__ if name != "check"]
     every = "import rewindow; [getattr(rewindow, name) for name in " + repr(names) + "]"
     assert loaded(every, "pyspark", "airflow", "great_expectations") == set()
 
 
-def test_every_name_is_there_and_says_what_it_does() -> None:
-    """What is listed can be loaded, has a docstring and takes the settings first; another name is an error."""
+def test_every_exported_name_loads_has_a_docstring_and_accepts_settings_first() -> None:
     for name in rewindow.__all__:
         assert getattr(rewindow, name).__doc__, name
     assert set(rewindow.__all__) <= set(dir(rewindow))
@@ -55,15 +52,13 @@ def test_every_name_is_there_and_says_what_it_does() -> None:
         rewindow.nosuch  # noqa: B018
 
 
-def test_wishes_are_the_fields_of_a_request() -> None:
-    """What `plan` and `replay` take by keyword is what a request has, but for what samples and candidates have."""
+def test_options_of_plan_and_replay_are_the_fields_of_a_request() -> None:
     own = {"application", "sample_seed", "candidate", "code"}
     wished = {field.name for field in fields(ReplayRequest)} - own
     assert wished == set(Wishes.__annotations__)
 
 
-def test_results_survive_the_outcome_file() -> None:
-    """What a job writes as JSON is read as what it was."""
+def test_results_survive_the_round_trip_through_the_outcome_file() -> None:
     recorded = RecordResult("clicks", first=5, last=7, recorded=3, warnings=["x"])
     assert RecordResult.from_json(recorded.to_json()) == recorded
     published = PublicationResult(
@@ -74,8 +69,9 @@ def test_results_survive_the_outcome_file() -> None:
     assert PublicationResult.from_json(values) == published
 
 
-def test_a_replays_life_from_python(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planned, replayed, looked at, judged, published, undone, purged: each verb once, and values come back."""
+def test_python_api_covers_the_whole_life_of_a_replay(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loop, "run", jobs_here(spark))
     config = make_project(tmp_path).config
     lines: list[str] = []
@@ -106,8 +102,9 @@ def test_a_replays_life_from_python(tmp_path: Path, spark: SparkSession, monkeyp
     assert rewindow.abandon(config, "one", reason="seen").state is State.ABANDONED
 
 
-def test_what_the_readme_shows_works(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its function, as it stands there, replays, judges and publishes."""
+def test_function_in_the_readme_replays_checks_and_publishes(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loop, "run", jobs_here(spark))
     config = make_project(tmp_path).config
     [block] = [block.content for block in blocks("README.md", "python") if "import rewindow\n" in block.content]
@@ -118,7 +115,6 @@ def test_what_the_readme_shows_works(tmp_path: Path, spark: SparkSession, monkey
     assert namespace["replay_and_publish"](config, "totals").row.state is State.PUBLISHED
 
 
-def test_an_unknown_stream_starts_no_job(tmp_path: Path) -> None:
-    """`record` asks the settings first."""
+def test_unknown_stream_starts_no_recording_job(tmp_path: Path) -> None:
     with pytest.raises(InputError, match='stream "nosuch" is unknown'):
         rewindow.record(rewindow.Config(state=tmp_path), "nosuch")

@@ -55,7 +55,6 @@ def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """URL of a ledger that is not there yet."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'new' / 'ledger.sqlite'}"
     return new_schema(request.getfixturevalue("postgresql"))
@@ -63,7 +62,6 @@ def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path, upgraded: Callable[[str], str]) -> str:
-    """URL of an empty ledger."""
     if request.param == "sqlite":
         return empty_file(tmp_path, upgraded)
     url = upgraded(request.getfixturevalue("postgresql"))
@@ -78,7 +76,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, upgraded: Callable[[str]
 
 @pytest.fixture
 def ledger(url: str) -> Iterator[Ledger]:
-    """An empty ledger."""
     ledger = Ledger.open(url)
     yield ledger
     ledger.close()
@@ -107,7 +104,6 @@ def workers() -> Iterator[ProcessPoolExecutor]:
 
 
 def empty_file(folder: Path, upgraded: Callable[[str], str]) -> str:
-    """Returns the URL of a copy of the empty SQLite ledger."""
     file = folder / "ledger.sqlite"
     shutil.copyfile(upgraded("").removeprefix("sqlite:///"), file)
     return f"sqlite:///{file}"

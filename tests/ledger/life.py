@@ -21,17 +21,14 @@ WORKERS = 4
 
 
 def new_schema(server: str) -> str:
-    """Returns the URL of a schema that is not there yet."""
     return f"{server}&options=-csearch_path%3Dtest_{uuid.uuid4().hex[:12]}"
 
 
 def plan(ledger: Ledger, replay_id: str, first: int = 100, last: int = 199, mode: str = "exactly_once") -> Replay:
-    """Enters a replay."""
     return ledger.replays.create(replay_id, "app", first, last, mode, {"replay_id": replay_id}, "v1")
 
 
 def run_to_end(ledger: Ledger, replay_id: str, passed: bool = True) -> None:
-    """Takes a planned replay through its attempt and its gate."""
     epoch = begin(ledger, replay_id)
     ledger.attempts.end(replay_id, epoch, "done")
     if passed:
@@ -39,7 +36,6 @@ def run_to_end(ledger: Ledger, replay_id: str, passed: bool = True) -> None:
 
 
 def begin(ledger: Ledger, replay_id: str) -> int:
-    """Begins an attempt and returns its epoch."""
     epoch = ledger.attempts.next_epoch(replay_id)
     ledger.attempts.begin(replay_id, epoch, "host", 1234, 1234, "boot/170000")
     return epoch
@@ -70,7 +66,6 @@ def writer(file: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def stop_in_a_write(process: subprocess.Popen[str]) -> None:
-    """Stops a writer while it holds the file's lock."""
     assert process.stdin is not None and process.stdout is not None
     print(file=process.stdin, flush=True)
     assert process.stdout.readline() == "mine\n"

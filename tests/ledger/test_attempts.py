@@ -15,10 +15,9 @@ from tests.ledger.life import WORKERS, begin, plan, results
 from tests.ledger.workers import report_until_fenced, take_epochs
 
 
-def test_epochs_of_processes_at_once_are_unique_and_rise(
+def test_epochs_of_concurrent_processes_are_unique_and_increasing(
     ledger: Ledger, url: str, replay: Replay, workers: ProcessPoolExecutor
 ) -> None:
-    """Four processes take epochs at once: each gets its own, each sees them rise, none is left out."""
     jobs = [workers.submit(take_epochs, url, "r", 15) for _ in range(WORKERS)]
     taken = results(jobs)
     assert all(epochs == sorted(epochs) for epochs in taken)
@@ -36,8 +35,7 @@ WRITES: dict[str, Callable[[Ledger, int], object]] = {
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_write_of_an_older_attempt_is_refused(ledger: Ledger, replay: Replay, write: str) -> None:
-    """Once a newer epoch is given out, no write of the older attempt is taken, and nothing of it is kept."""
+def test_write_of_an_older_attempt_is_rejected(ledger: Ledger, replay: Replay, write: str) -> None:
     old = begin(ledger, "r")
     new = begin(ledger, "r")
     before = (ledger.replays.get("r"), ledger.attempts.of("r"), ledger.counts.index("r"))
@@ -47,10 +45,9 @@ def test_write_of_an_older_attempt_is_refused(ledger: Ledger, replay: Replay, wr
     assert (ledger.replays.get("r"), ledger.attempts.of("r"), ledger.counts.index("r")) == before
 
 
-def test_report_never_lands_after_a_newer_epoch(
+def test_report_is_never_recorded_after_a_newer_epoch(
     ledger: Ledger, url: str, replay: Replay, workers: ProcessPoolExecutor
 ) -> None:
-    """With four processes that take over from each other, the mark in force is always the newest reporter's."""
     jobs = [workers.submit(report_until_fenced, url, "r", 8) for _ in range(WORKERS)]
     while not all(job.done() for job in jobs):
         now = ledger.replays.get("r")
@@ -61,8 +58,8 @@ def test_report_never_lands_after_a_newer_epoch(
     assert ledger.replays.get("r").mark == reported[-1][1]
 
 
-def test_attempt_keeps_its_process_to_be_compared_before_a_kill(ledger: Ledger, replay: Replay) -> None:
-    """Host, process, group and identity come back exactly as they were entered."""
+def test_attempt_stores_host_process_group_and_identity_unchanged(ledger: Ledger, replay: Replay) -> None:
+    # They are compared with the running process before a kill.
     ledger.attempts.begin("r", ledger.attempts.next_epoch("r"), "box", 77, 76, "boot/4711")
     last = ledger.attempts.last("r")
     assert last is not None and last.outcome is None
@@ -74,10 +71,9 @@ def test_attempt_keeps_its_process_to_be_compared_before_a_kill(ledger: Ledger, 
     ("outcome", "state"),
     [("done", "ended"), ("failed", "failed"), ("killed", "failed"), ("interrupted", "failed")],
 )
-def test_end_of_an_attempt_sets_the_state_and_frees_the_windows(
+def test_end_of_an_attempt_sets_the_state_once_and_releases_the_windows(
     ledger: Ledger, replay: Replay, outcome: str, state: str
 ) -> None:
-    """However an attempt ends, its replay holds no lease; what is said of it a second time is not heard."""
     ledger.leases.acquire("r", ["app.out"], 100, 199)
     epoch = begin(ledger, "r")
     ledger.attempts.end("r", epoch, outcome, "so it went")
@@ -88,8 +84,7 @@ def test_end_of_an_attempt_sets_the_state_and_frees_the_windows(
     assert [(a.outcome, a.message) for a in ledger.attempts.of("r")] == [(outcome, "so it went")]
 
 
-def test_progress_reported_again_changes_nothing(ledger: Ledger, replay: Replay) -> None:
-    """A job that does not know whether its report arrived sends it again; nothing is counted twice."""
+def test_repeated_progress_report_changes_nothing(ledger: Ledger, replay: Replay) -> None:
     epoch = begin(ledger, "r")
     for _ in range(2):
         ledger.attempts.report_progress("r", epoch, 10, 10, {"write": 0.5}, [PortCount("out", "o", 100, 109, 42)])
@@ -97,8 +92,7 @@ def test_progress_reported_again_changes_nothing(ledger: Ledger, replay: Replay)
     assert [(timing.mark, timing.timings) for timing in ledger.attempts.timings("r")] == [(10, {"write": 0.5})]
 
 
-def test_timings_come_newest_first(ledger: Ledger, replay: Replay) -> None:
-    """The newest groups of the newest attempt come first, as many as asked."""
+def test_timings_are_returned_newest_first_up_to_the_limit(ledger: Ledger, replay: Replay) -> None:
     for _ in range(2):
         epoch = begin(ledger, "r")
         for mark in (10, 20, 30):
@@ -106,9 +100,8 @@ def test_timings_come_newest_first(ledger: Ledger, replay: Replay) -> None:
     assert [(t.epoch, t.mark) for t in ledger.attempts.timings("r", limit=4)] == [(2, 30), (2, 20), (2, 10), (1, 30)]
 
 
-def test_failures_count_from_the_newest_checkpoint(ledger: Ledger, replay: Replay) -> None:
-    """A newly reported checkpoint sets the count to 0; the same one reported again does not (R90)."""
-
+def test_failures_are_counted_from_the_newest_checkpoint(ledger: Ledger, replay: Replay) -> None:
+    # Rules: R90
     def fail(*checkpoints: int) -> int:
         epoch = begin(ledger, "r")
         for mark in checkpoints:
@@ -122,8 +115,7 @@ def test_failures_count_from_the_newest_checkpoint(ledger: Ledger, replay: Repla
     assert fail(20, 30) == 1
 
 
-def test_attempt_whose_end_nobody_noticed_counts_once_the_next_epoch_is_taken(ledger: Ledger, replay: Replay) -> None:
-    """An attempt killed together with its launcher is a failure like any other, one that a user stopped is not."""
+def test_unreported_end_counts_as_a_failure_once_the_next_epoch_is_assigned(ledger: Ledger, replay: Replay) -> None:
     begin(ledger, "r")
     assert ledger.attempts.since_checkpoint("r") == 0
     epoch = begin(ledger, "r")
@@ -139,8 +131,8 @@ _ATTEMPT = st.tuples(st.lists(st.integers(1, 60), max_size=4), _ENDS)
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=st.lists(_ATTEMPT, max_size=6))
-def test_failures_equal_a_count_by_hand(sqlite_url: str, history: list[tuple[list[int], str]]) -> None:
-    """Whatever happens, the count is that of a person who strikes it out at each new checkpoint (R90)."""
+def test_failures_equal_a_naive_count(sqlite_url: str, history: list[tuple[list[int], str]]) -> None:
+    # Rules: R90
     ledger = Ledger.open(sqlite_url)
     replay_id = f"r{len(ledger.replays.newest(limit=1000))}"
     plan(ledger, replay_id)

@@ -20,14 +20,13 @@ START = 100
 
 
 def report(ledger: Ledger, replay_id: str, epoch: int, first: int, mark: int, checkpoint: bool, tuples: int) -> None:
-    """Reports the group of marks first to mark on one input and one output."""
     windows = (START + first - 1, START + mark - 1)
     counts = [PortCount("in", "s", *windows, tuples), PortCount("out", "o", *windows, tuples * 2)]
     ledger.attempts.report_progress(replay_id, epoch, mark, mark if checkpoint else None, {}, counts)
 
 
-def test_totals_add_up_and_keep_losses_apart(ledger: Ledger, replay: Replay) -> None:
-    """Lost windows are no windows processed; their tuples are those that were not processed (R15)."""
+def test_totals_exclude_lost_windows_and_tuples(ledger: Ledger, replay: Replay) -> None:
+    # Rules: R15
     epoch = begin(ledger, "r")
     report(ledger, "r", epoch, 1, 10, True, 5)
     lost = [PortCount("in", "s", 110, 119, 7, lost=True), PortCount("out", "o", 110, 119, 0, lost=True)]
@@ -39,10 +38,9 @@ def test_totals_add_up_and_keep_losses_apart(ledger: Ledger, replay: Replay) -> 
     ]  # fmt: skip
 
 
-def test_index_is_short_however_small_the_groups(
+def test_index_has_one_row_per_window_run_and_port(
     ledger: Ledger, replay: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Groups of one window make a row per stretch and port, not one per window."""
     monkeypatch.setattr(segments, "SEGMENT_WINDOWS", 25)
     epoch = begin(ledger, "r")
     for mark in range(1, 61):
@@ -58,8 +56,7 @@ _GROUPS = st.lists(st.tuples(st.integers(1, 5), st.booleans(), st.booleans()), m
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(groups=_GROUPS)
-def test_index_equals_a_row_a_window(sqlite_url: str, groups: list[tuple[int, bool, bool]]) -> None:
-    """Whatever is computed again from a checkpoint, the sums are those of the newest count of each window."""
+def test_index_equals_one_row_per_window(sqlite_url: str, groups: list[tuple[int, bool, bool]]) -> None:
     ledger = Ledger.open(sqlite_url)
     replay_id = f"r{len(ledger.replays.newest(limit=1000))}"
     plan(ledger, replay_id)
@@ -80,8 +77,7 @@ def test_index_equals_a_row_a_window(sqlite_url: str, groups: list[tuple[int, bo
     ledger.close()
 
 
-def test_hole_is_seen_and_closed_from_the_facts(ledger: Ledger, tmp_path: Path) -> None:
-    """After a crash between commit and report the index has a hole; the end of the replay fills it from the facts."""
+def test_index_hole_after_a_crash_is_filled_from_the_facts(ledger: Ledger, tmp_path: Path) -> None:
     ledger.replays.create("r", "app", 100, 129, "at_least_once", {}, "v1")
     create_staging(tmp_path, {}, "{}")
     facts = Table.open(tmp_path / FACTS)
@@ -99,7 +95,6 @@ def test_hole_is_seen_and_closed_from_the_facts(ledger: Ledger, tmp_path: Path) 
 
 
 def write_facts(facts: Table, attempt: int, first: int, last: int, tuples: int, replay_id: str = "r") -> None:
-    """Writes the facts of a group on one input and one output."""
     now = datetime.now(UTC)
     rows = [
         {

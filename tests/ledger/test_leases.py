@@ -14,8 +14,7 @@ from tests.ledger.life import WORKERS, begin, plan, results, run_to_end
 from tests.ledger.workers import acquire_at_once
 
 
-def test_overlap_names_the_holder_its_range_and_the_way_on(ledger: Ledger) -> None:
-    """A replay that comes second learns who is in the way, in which state, and what to do."""
+def test_overlap_error_names_holder_range_state_and_next_steps(ledger: Ledger) -> None:
     plan(ledger, "first")
     plan(ledger, "second")
     ledger.leases.acquire("first", ["app.out", "app.other"], 100, 199)
@@ -30,8 +29,7 @@ def test_overlap_names_the_holder_its_range_and_the_way_on(ledger: Ledger) -> No
 
 
 @pytest.mark.parametrize("wanted", [(50, 100), (199, 250), (150, 150), (50, 250), (100, 199)])
-def test_one_window_in_common_is_an_overlap(ledger: Ledger, wanted: tuple[int, int]) -> None:
-    """Ranges are closed: a single window at either end, inside, around or all of it is refused."""
+def test_one_common_window_is_an_overlap(ledger: Ledger, wanted: tuple[int, int]) -> None:
     plan(ledger, "first")
     plan(ledger, "second")
     ledger.leases.acquire("first", ["app.out"], 100, 199)
@@ -39,8 +37,7 @@ def test_one_window_in_common_is_an_overlap(ledger: Ledger, wanted: tuple[int, i
         ledger.leases.acquire("second", ["app.out"], *wanted)
 
 
-def test_disjoint_ranges_and_other_tables_stand_side_by_side(ledger: Ledger) -> None:
-    """Ranges that only touch are no overlap, nor are equal ranges of different tables."""
+def test_disjoint_ranges_and_other_tables_do_not_overlap(ledger: Ledger) -> None:
     for name in ("a", "b", "c"):
         plan(ledger, name)
     ledger.leases.acquire("a", ["app.out"], 100, 199)
@@ -51,8 +48,7 @@ def test_disjoint_ranges_and_other_tables_stand_side_by_side(ledger: Ledger) -> 
     ]  # fmt: skip
 
 
-def test_lease_is_for_all_tables_or_none(ledger: Ledger) -> None:
-    """A replay that cannot have one of its tables gets none."""
+def test_lease_covers_all_tables_or_none(ledger: Ledger) -> None:
     plan(ledger, "a")
     plan(ledger, "b")
     ledger.leases.acquire("a", ["app.z"], 100, 199)
@@ -61,8 +57,7 @@ def test_lease_is_for_all_tables_or_none(ledger: Ledger) -> None:
     assert ledger.leases.held("b") == []
 
 
-def test_next_attempt_takes_the_lease_over(ledger: Ledger) -> None:
-    """The holder is the replay: its next attempt gets what the killed one had, and nobody else does."""
+def test_next_attempt_of_the_same_replay_acquires_its_lease(ledger: Ledger) -> None:
     plan(ledger, "a")
     plan(ledger, "b")
     ledger.leases.acquire("a", ["app.out"], 100, 199)
@@ -81,8 +76,7 @@ END: dict[str, Callable[[Ledger], object]] = {
 
 
 @pytest.mark.parametrize("end", END)
-def test_replay_that_works_no_more_does_not_block(ledger: Ledger, end: str) -> None:
-    """Ended, abandoned and released replays leave their windows to others."""
+def test_ended_abandoned_and_released_replays_do_not_block(ledger: Ledger, end: str) -> None:
     plan(ledger, "a")
     plan(ledger, "b")
     ledger.leases.acquire("a", ["app.out"], 100, 199)
@@ -90,8 +84,7 @@ def test_replay_that_works_no_more_does_not_block(ledger: Ledger, end: str) -> N
     ledger.leases.acquire("b", ["app.out"], 100, 199)
 
 
-def test_publishing_holds_the_windows_too(ledger: Ledger) -> None:
-    """A replay that has ended takes its windows again to publish them; closing the publication frees them."""
+def test_publishing_leases_the_windows_until_it_is_closed(ledger: Ledger) -> None:
     plan(ledger, "a")
     plan(ledger, "b")
     run_to_end(ledger, "a")
@@ -104,10 +97,9 @@ def test_publishing_holds_the_windows_too(ledger: Ledger) -> None:
     ledger.leases.acquire("b", ["app.out"], 100, 199)
 
 
-def test_of_overlapping_leases_asked_for_at_once_exactly_one_is_granted(
+def test_exactly_one_of_concurrent_overlapping_leases_is_granted(
     ledger: Ledger, url: str, workers: ProcessPoolExecutor
 ) -> None:
-    """Four processes ask for ranges that all hold window 500, many times over: one gets it, the others learn who."""
     rounds = 30
     numbers = random.Random(7)
     jobs = []

@@ -24,16 +24,14 @@ from tests.ledger.life import WORKERS, new_schema, results, stop_in_a_write, wri
 from tests.ledger.workers import open_at_once
 
 
-def test_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
-    """A new SQLite ledger, and what lies beside it, is closed to other users; its folder is made."""
+def test_ledger_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "er" / "ledger.sqlite"
     Ledger.open(f"sqlite:///{file}").replays.newest()
     for made in (file, *file.parent.glob("ledger.sqlite-*"), *file.parent.glob("*.locks/*")):
         assert stat.S_IMODE(made.stat().st_mode) == 0o600, made
 
 
-def test_migrations_make_what_the_models_say(new_url: str) -> None:
-    """The upgraded database and the models do not differ, and the newest migration is the version asked for."""
+def test_migrations_create_the_schema_of_the_models(new_url: str) -> None:
     ledger = Ledger.open(new_url)
     from alembic.autogenerate import compare_metadata
     from alembic.runtime.migration import MigrationContext
@@ -44,8 +42,7 @@ def test_migrations_make_what_the_models_say(new_url: str) -> None:
         assert context.get_current_revision() == VERSION
 
 
-def test_opening_again_is_quick(new_url: str) -> None:
-    """Opening a ledger that is up to date takes less than 100 ms."""
+def test_opening_an_up_to_date_ledger_is_faster_than_100_ms(new_url: str) -> None:
     Ledger.open(new_url).close()
     seconds = []
     for _ in range(5):
@@ -55,8 +52,7 @@ def test_opening_again_is_quick(new_url: str) -> None:
     assert min(seconds) < 0.1
 
 
-def test_opening_again_does_not_import_alembic_or_tables(new_url: str) -> None:
-    """Opening a ledger that is up to date imports neither Alembic nor Delta nor Arrow."""
+def test_opening_an_up_to_date_ledger_imports_no_alembic_delta_or_arrow(new_url: str) -> None:
     Ledger.open(new_url).close()
     heavy = ("alembic", "deltalake", "pyarrow", "pyspark")
     code = f"""
@@ -68,10 +64,9 @@ print([name for name in {heavy!r} if name in sys.modules])"""
     assert found.stdout.strip() == "[]", found.stderr
 
 
-def test_processes_that_open_a_new_ledger_at_once_all_get_it(
+def test_processes_that_open_a_new_ledger_concurrently_all_succeed(
     request: pytest.FixtureRequest, workers: ProcessPoolExecutor, tmp_path: Path
 ) -> None:
-    """Four processes make and upgrade the same ledger at the same moment; none fails, on either database."""
     server = request.getfixturevalue("postgresql")
     urls = [f"sqlite:///{tmp_path / str(number) / 'ledger.sqlite'}" for number in range(6)]
     urls += [new_schema(server) for _ in range(4)]
@@ -79,8 +74,7 @@ def test_processes_that_open_a_new_ledger_at_once_all_get_it(
     assert results(jobs) == [[True] * len(urls)] * WORKERS
 
 
-def test_newer_ledger_is_refused(new_url: str) -> None:
-    """A ledger that a newer Rewindow has upgraded is left alone."""
+def test_newer_ledger_is_rejected(new_url: str) -> None:
     ledger = Ledger.open(new_url)
     with ledger.database.writing() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
@@ -90,8 +84,7 @@ def test_newer_ledger_is_refused(new_url: str) -> None:
 
 
 @pytest.mark.parametrize("make", [True, False])
-def test_ledger_of_an_unknown_version_is_refused_with_the_way_back(new_url: str, make: bool) -> None:
-    """A ledger from before the first migration cannot be upgraded: it is left alone, and can be restored."""
+def test_ledger_of_an_unknown_version_is_rejected_unchanged_and_can_be_restored(new_url: str, make: bool) -> None:
     ledger = Ledger.open(new_url)
     with ledger.database.writing() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '0004'"))
@@ -102,8 +95,7 @@ def test_ledger_of_an_unknown_version_is_refused_with_the_way_back(new_url: str,
         assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == "0004"
 
 
-def test_tables_stand_in_a_schema_of_their_own(postgresql: str) -> None:
-    """On a shared server nothing of ours lies among another product's tables."""
+def test_tables_are_created_in_a_separate_schema(postgresql: str) -> None:
     ledger = Ledger.open(postgresql)
     with ledger.database.reading() as connection:
         query = "SELECT DISTINCT table_schema FROM information_schema.tables WHERE table_name = 'replays'"
@@ -116,8 +108,7 @@ def test_tables_stand_in_a_schema_of_their_own(postgresql: str) -> None:
     "url",
     ["postgresql://me:s3cret@127.0.0.1:1/rewindow", "postgresql://me@127.0.0.1:1/rewindow?password=s3cret"],
 )
-def test_server_that_does_not_answer_is_named_without_its_password(url: str) -> None:
-    """The error names the server and what to do; neither it nor what it was caused by shows the password."""
+def test_unreachable_server_is_named_without_its_password(url: str) -> None:
     with pytest.raises(LedgerError) as caught:
         Ledger.open(url)
     assert 'ledger "postgresql://127.0.0.1:1/rewindow" does not answer' in str(caught.value)
@@ -125,16 +116,14 @@ def test_server_that_does_not_answer_is_named_without_its_password(url: str) -> 
     assert "s3cret" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_setting_that_the_driver_does_not_know_is_the_users_error() -> None:
-    """A wrong setting in the URL is not worth a retry; the message names it."""
+def test_unknown_driver_setting_is_a_user_error() -> None:
     url = "postgresql://me:s3cret@127.0.0.1:1/rewindow?no_such_option=1"
     with pytest.raises(InputError, match="no_such_option") as caught:
         Ledger.open(url)
     assert "s3cret" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PostgreSQL's driver is an extra: without it, the message says what to install; any driver's URL means ours."""
+def test_missing_driver_is_reported_with_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     for kind in ("postgresql", "postgresql+psycopg2"):
         with pytest.raises(InputError, match="psycopg") as caught:
@@ -142,8 +131,7 @@ def test_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) 
         assert "rewindow[postgresql]" in caught.value.hint
 
 
-def test_user_who_may_not_create_a_schema_is_told(postgresql: str) -> None:
-    """A user without the right to make the ledger gets an error in words, which names the right."""
+def test_missing_right_to_create_a_schema_is_reported(postgresql: str) -> None:
     admin = Ledger.open(new_schema(postgresql))
     with admin.database.writing() as connection:
         connection.execute(text("DROP ROLE IF EXISTS guest"))
@@ -156,22 +144,20 @@ def test_user_who_may_not_create_a_schema_is_told(postgresql: str) -> None:
 @pytest.mark.parametrize(
     "url", ["not a url s3cret", "mysql://me:s3cret@host/x", "sqlite://", "postgres://a:s3cret@b/c"]
 )
-def test_url_of_another_kind_is_refused_without_showing_it(url: str) -> None:
-    """Only databases that processes can share are taken; the message does not repeat the URL."""
+def test_unsupported_url_is_rejected_without_showing_it(url: str) -> None:
     with pytest.raises(InputError) as caught:
         Ledger.open(url)
     assert "s3cret" not in str(caught.value)
 
 
-def test_damaged_file_names_the_way_back(tmp_path: Path) -> None:
-    """A file that is no database is a LedgerError that names `rewindow ledger rebuild`."""
+def test_damaged_file_error_names_ledger_rebuild(tmp_path: Path) -> None:
     (tmp_path / "ledger.sqlite").write_bytes(b"this is not a database" * 500)
     with pytest.raises(LedgerError, match="rewindow ledger rebuild"):
         Ledger.open(f"sqlite:///{tmp_path / 'ledger.sqlite'}").replays.newest()
 
 
-def test_process_that_is_stopped_in_a_write_is_named(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its lock holds up every write: the error tells which process to end, and does not call the file damaged."""
+def test_process_stopped_in_a_write_is_named(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its lock blocks every write, but the file is not damaged.
     monkeypatch.setattr(connection, "_WAIT_SECONDS", 0.1)
     ledger = Ledger.open(sqlite_url)
     with writer(Path(sqlite_url.removeprefix("sqlite:///"))) as process:
@@ -182,15 +168,13 @@ def test_process_that_is_stopped_in_a_write_is_named(sqlite_url: str, monkeypatc
     ledger.leases.release("r")
 
 
-def test_folder_that_cannot_be_made_is_an_error_in_words(tmp_path: Path) -> None:
-    """A state folder that is a file is a LedgerError, not a traceback."""
+def test_uncreatable_folder_is_a_ledger_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LedgerError, match="does not answer"):
         Ledger.open(f"sqlite:///{tmp_path / 'file' / 'ledger.sqlite'}")
 
 
-def test_server_that_stops_is_an_error_in_words(new_url: str) -> None:
-    """A failure of the database in the middle of the work is a LedgerError too; wrong SQL stays a bug."""
+def test_server_failure_is_a_ledger_error_and_wrong_sql_is_not(new_url: str) -> None:
     ledger = Ledger.open(new_url)
     with ledger.database.writing() as connection:
         connection.execute(text("DROP TABLE stale_ranges"))
@@ -199,16 +183,14 @@ def test_server_that_stops_is_an_error_in_words(new_url: str) -> None:
     assert isinstance(caught.value, LedgerError) == bool(ledger.database.place.file)
 
 
-def test_password_is_blotted_out_of_what_a_driver_says() -> None:
-    """Whatever a driver puts into its message, the password is not passed on, wherever the URL had it."""
+def test_password_is_redacted_in_driver_messages() -> None:
     for url in ("postgresql://me:s3cret@host/x", "postgresql://me@host/x?password=s3cret"):
         place = LedgerPlace.parse(url)
         assert place.without_password("cannot log in as me:s3cret") == "cannot log in as me:***"
         assert place.name == "postgresql://host/x"
 
 
-def test_connections_end_with_their_ledger(sqlite_url: str) -> None:
-    """A page that opens a ledger at each view leaves no connection behind."""
+def test_connections_are_closed_with_their_ledger(sqlite_url: str) -> None:
     file = Path(sqlite_url.removeprefix("sqlite:///"))
 
     def handles() -> int:
@@ -219,8 +201,7 @@ def test_connections_end_with_their_ledger(sqlite_url: str) -> None:
     assert handles() == 0
 
 
-def test_an_empty_ledger_file_is_damage_and_not_a_new_ledger(tmp_path: Path) -> None:
-    """It is refused by name and left as it is; a new ledger appears whole."""
+def test_empty_ledger_file_is_damaged_and_not_a_new_ledger(tmp_path: Path) -> None:
     file = tmp_path / "ledger.sqlite"
     file.touch()
     with pytest.raises(LedgerError, match="is an empty file") as error:
@@ -231,8 +212,7 @@ def test_an_empty_ledger_file_is_damage_and_not_a_new_ledger(tmp_path: Path) -> 
     assert file.stat().st_size > 0 and not file.with_name("ledger.sqlite.new").exists()
 
 
-def test_a_new_ledger_takes_nothing_from_the_log_of_a_lost_one(tmp_path: Path) -> None:
-    """Who removes the file alone, while a process reads it, leaves its write-ahead log behind."""
+def test_new_ledger_ignores_the_write_ahead_log_of_a_lost_one(tmp_path: Path) -> None:
     file = tmp_path / "ledger.sqlite"
     lost = Ledger.open(f"sqlite:///{file}")
     with closing(sqlite3.connect(file)) as reader:

@@ -25,8 +25,7 @@ STORED = {
 """A publication as the ledger and the commits keep it."""
 
 
-def test_stored_json_is_read() -> None:
-    """A publication and an undo that were left open can be rolled forward; parts that are left out are empty."""
+def test_stored_details_of_an_open_publication_or_undo_are_read() -> None:
     details = PublicationDetails.from_json(STORED)
     assert details.staged_versions == STORED["staged_versions"] and details.staged is None
     assert details.started_from == StartedFrom("published", 99, "digest-99")
@@ -39,8 +38,7 @@ def test_stored_json_is_read() -> None:
     assert PublicationDetails.from_json({}) == PublicationDetails()
 
 
-def test_written_json_equals_the_stored_json() -> None:
-    """The same names and shapes, so that commits tell `rewindow ledger rebuild` the same; empty parts are left out."""
+def test_written_details_equal_the_stored_format() -> None:
     assert PublicationDetails.from_json(STORED).to_json() == {name: value for name, value in STORED.items() if value}
     details = PublicationDetails("app", put_back={"app.out": (PutBack(WindowRange(100, 199), 4),), "app.none": ()})
     assert details.to_json() == {"application": "app", "put_back": {"app.out": [[100, 199, 4]], "app.none": []}}

@@ -33,23 +33,20 @@ STEPS += ["unlocked"]
 
 @pytest.fixture
 def tables(tmp_path: Path) -> FakeTables:
-    """Published tables without content."""
     return FakeTables(tmp_path)
 
 
 def checked(ledger: Ledger, *replay_ids: str, first: int = 100, last: int = 199) -> None:
-    """Enters replays that may be published."""
     for replay_id in replay_ids:
         plan(ledger, replay_id, first, last)
         run_to_end(ledger, replay_id)
 
 
 def nothing(step: str) -> None:
-    """No crash."""
+    pass
 
 
-def test_publication_goes_its_way(ledger: Ledger, tables: FakeTables) -> None:
-    """A publication leaves new content with its number in each table, a published replay and no lease."""
+def test_publication_writes_its_number_to_each_table_and_releases_the_lease(ledger: Ledger, tables: FakeTables) -> None:
     checked(ledger, "r")
     publish(ledger, tables, "r", nothing)
     (publication,) = ledger.publications.newest("r")
@@ -64,8 +61,7 @@ def test_publication_goes_its_way(ledger: Ledger, tables: FakeTables) -> None:
     assert ledger.replays.get("r").state is State.PUBLISHED and ledger.leases.held() == []
 
 
-def test_undo_puts_back_what_was_there(ledger: Ledger, tables: FakeTables) -> None:
-    """An undo has a number of its own, brings back the versions before, and the replay can be published again."""
+def test_undo_restores_the_previous_versions_under_a_new_number(ledger: Ledger, tables: FakeTables) -> None:
     checked(ledger, "a", "b")
     publish(ledger, tables, "a", nothing)
     publish(ledger, tables, "b", nothing)
@@ -81,8 +77,7 @@ def test_undo_puts_back_what_was_there(ledger: Ledger, tables: FakeTables) -> No
     assert ledger.replays.get("b").state is State.PUBLISHED
 
 
-def test_undo_takes_back_every_publication_of_the_replay(ledger: Ledger, tables: FakeTables) -> None:
-    """Also one that lies below another replay's: when that is undone too, nothing stands."""
+def test_undo_reverts_every_publication_of_the_replay(ledger: Ledger, tables: FakeTables) -> None:
     checked(ledger, "r", "over")
     for name in ("r", "over", "r"):
         publish(ledger, tables, name, nothing)
@@ -97,8 +92,7 @@ def test_undo_takes_back_every_publication_of_the_replay(ledger: Ledger, tables:
     assert [act.number for act in effective_publications(ledger.publications.newest())] == [6]
 
 
-def test_a_withdrawal_gives_up_what_was_begun_and_leaves_the_replay_as_it_was(ledger: Ledger) -> None:
-    """Of a publication or an undo; an older publication of the replay goes on standing; it is closed like any act."""
+def test_withdrawal_cancels_an_open_publication_or_undo_and_keeps_the_replay(ledger: Ledger) -> None:
     checked(ledger, "r")
     tables = {"app.out": 0, "app.x": 0}
     first = ledger.publications.open("r", tables, 100, 199)
@@ -126,8 +120,7 @@ def test_a_withdrawal_gives_up_what_was_begun_and_leaves_the_replay_as_it_was(le
     assert ledger.replays.get("r").state is State.PUBLISHED
 
 
-def test_undo_is_refused_under_a_later_publication_and_names_it(ledger: Ledger, tables: FakeTables) -> None:
-    """Only the newest publication over a window can be taken back; one beside it is not in the way."""
+def test_undo_is_rejected_under_a_later_publication_over_the_same_windows(ledger: Ledger, tables: FakeTables) -> None:
     checked(ledger, "old")
     checked(ledger, "beside", first=200, last=210)
     checked(ledger, "over", first=190, last=195)
@@ -145,16 +138,14 @@ def test_undo_is_refused_under_a_later_publication_and_names_it(ledger: Ledger, 
         ledger.publications.open_undo(4, dict.fromkeys(TABLES, 3))
 
 
-def test_opening_again_returns_what_was_entered(ledger: Ledger) -> None:
-    """A publisher that comes back gets the number and the versions before of its first opening."""
+def test_reopening_returns_the_recorded_number_and_versions(ledger: Ledger) -> None:
     checked(ledger, "r")
     first = ledger.publications.open("r", {"app.out": 7}, 100, 199, PublicationDetails("one"))
     assert ledger.publications.open("r", {"app.out": 8}, 100, 199, PublicationDetails("two")) == first
     assert ledger.publications.unfinished() == [first]
 
 
-def test_no_number_is_given_while_one_is_open_for_a_table(ledger: Ledger) -> None:
-    """Another publication of a shared table waits until the open one is rolled forward; other tables do not."""
+def test_no_number_is_assigned_while_a_publication_of_a_shared_table_is_open(ledger: Ledger) -> None:
     checked(ledger, "a", "b")
     ledger.publications.open("a", {"app.out": 0, "app.x": 0}, 100, 199)
     with pytest.raises(OverlapError, match='publication 1 of replay "a" is open') as caught:
@@ -164,15 +155,13 @@ def test_no_number_is_given_while_one_is_open_for_a_table(ledger: Ledger) -> Non
     assert [p.number for p in ledger.publications.unfinished(["app.x"])] == [1]
 
 
-def test_publication_outside_the_replay_is_refused(ledger: Ledger) -> None:
-    """A replay publishes only windows that it has."""
+def test_publication_outside_the_replay_is_rejected(ledger: Ledger) -> None:
     checked(ledger, "r")
     with pytest.raises(InputError, match=r"windows \[100, 200\] are not all of replay"):
         ledger.publications.open("r", {"app.out": 0}, 100, 200)
 
 
-def test_publication_that_cannot_go_on_is_withdrawn_unless_committed(ledger: Ledger) -> None:
-    """Without a commit it can be given up and its number is spent; with one it must be rolled forward."""
+def test_blocked_publication_is_withdrawn_unless_it_has_a_commit(ledger: Ledger) -> None:
     checked(ledger, "r")
     ledger.publications.open("r", {"app.out": 0, "app.x": 0}, 100, 199)
     ledger.publications.withdraw(1, "app.x was dropped")
@@ -187,10 +176,9 @@ def test_publication_that_cannot_go_on_is_withdrawn_unless_committed(ledger: Led
 
 
 @pytest.mark.parametrize(("act", "step"), list(itertools.product(("publish", "undo"), STEPS)))
-def test_publisher_killed_at_any_step_is_rolled_forward(
+def test_publisher_killed_at_any_step_is_rolled_forward_once_in_every_table(
     ledger: Ledger, url: str, tables: FakeTables, act: str, step: str
 ) -> None:
-    """After SIGKILL at any step, whoever publishes next first finishes what was begun, once, in every table."""
     checked(ledger, "old", "r")
     publish(ledger, tables, "old", nothing)
     if act == "undo":
@@ -217,10 +205,9 @@ def test_publisher_killed_at_any_step_is_rolled_forward(
     assert tables.versions("app.out")[-1]["content"] == expected[-1] and ledger.leases.held() == []
 
 
-def test_of_publications_opened_at_once_exactly_one_is_entered(
+def test_exactly_one_of_concurrently_opened_publications_is_recorded(
     ledger: Ledger, url: str, workers: ProcessPoolExecutor
 ) -> None:
-    """Four processes open a publication of one table at once, many times: one number a table, none twice."""
     rounds = 20
     checked(ledger, *(f"w{worker}" for worker in range(WORKERS)))
     jobs = [workers.submit(open_publications_at_once, url, f"w{worker}", rounds) for worker in range(WORKERS)]
@@ -232,10 +219,9 @@ def test_of_publications_opened_at_once_exactly_one_is_entered(
     assert sorted(numbers) == list(range(1, rounds + 1))
 
 
-def test_publishers_at_once_take_turns(
+def test_concurrent_publishers_commit_in_increasing_order(
     ledger: Ledger, url: str, tables: FakeTables, workers: ProcessPoolExecutor
 ) -> None:
-    """Four publishers of the same tables: each commit in each table has a higher number than the one before it."""
     checked(ledger, *(f"w{worker}" for worker in range(WORKERS)))
     jobs = [workers.submit(publish_often, url, f"w{worker}", str(tables.folder), 3) for worker in range(WORKERS)]
     assert results(jobs) == [3] * WORKERS
@@ -243,8 +229,7 @@ def test_publishers_at_once_take_turns(
         assert [v["txn"] for v in tables.versions(name)] == list(range(3 * WORKERS + 1)), name
 
 
-def test_publishers_lock_ends_with_its_process(ledger: Ledger, url: str) -> None:
-    """While a process publishes a table nobody else does; once it is killed, the table is free at once."""
+def test_publisher_lock_is_released_when_its_process_is_killed(ledger: Ledger, url: str) -> None:
     context = multiprocessing.get_context("forkserver")
     ready = context.Event()
     holder = context.Process(target=hold_publishing, args=(url, "app.out", ready), daemon=True)
@@ -264,8 +249,7 @@ def test_publishers_lock_ends_with_its_process(ledger: Ledger, url: str) -> None
         pass
 
 
-def test_tables_of_an_open_publication_are_locked_with_it(ledger: Ledger, url: str) -> None:
-    """Whoever must roll a publication forward is the one publisher of all its tables, not only of its own."""
+def test_tables_of_an_open_publication_are_locked_together(ledger: Ledger, url: str) -> None:
     checked(ledger, "r")
     ledger.publications.open("r", {"app.out": 0, "app.checkpoints": 0}, 100, 199)
     with Ledger.open(url).publications.publishing(["app.checkpoints"]) as unfinished:

@@ -58,13 +58,11 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def config(lived: Path, tmp_path: Path) -> Config:
-    """Settings with a copy of that state folder."""
     shutil.copytree(lived, tmp_path / "state")
     return Config(state=tmp_path / "state")
 
 
 def make(ledger: Ledger, config: Config, replay_id: str, mode: str) -> None:
-    """Plans a replay with its tables."""
     plan = {
         "replay_id": replay_id, "application": "app", "first": 100, "last": 199, "mode": mode, "code_version": "v1",
     }  # fmt: skip
@@ -88,24 +86,20 @@ def run(ledger: Ledger, config: Config, replay_id: str, to: int) -> None:
 
 
 def versions(config: Config) -> dict[str, int | None]:
-    """Returns the versions of the published tables."""
     return {name: Table.open(config.state / "streams" / name).version for name in (OUT, SAVED)}
 
 
 def stale(first: int, last: int) -> PublicationDetails:
-    """Returns details that say that windows of the output are stale."""
     return PublicationDetails(stale=(StaleWindows(OUT, WindowRange(first, last)),))
 
 
 def publish(ledger: Ledger, config: Config, replay_id: str, details: PublicationDetails) -> None:
-    """Publishes a replay."""
     publication = ledger.publications.open(replay_id, versions(config), 100, 199, details)
     commit(ledger, config, publication, (OUT, SAVED))
     ledger.publications.close(publication.number)
 
 
 def commit(ledger: Ledger, config: Config, publication: Publication, names: tuple[str, ...]) -> None:
-    """Commits a publication to some of its tables."""
     for name in names:
         table = Table.open(config.state / "streams" / name)
         frame = pa.table({"window_id": [publication.first], "x": [publication.number]}, ROW)
@@ -117,7 +111,6 @@ def commit(ledger: Ledger, config: Config, publication: Publication, names: tupl
 
 @pytest.fixture
 def after(config: Config) -> Ledger:
-    """The ledger that a rebuild makes after the first one was lost."""
     config.state.joinpath("ledger.sqlite").rename(config.state / "lost")
     (config.replay_root("broken") / "out").mkdir(parents=True)
     found = rebuild_ledger(config)
@@ -126,12 +119,10 @@ def after(config: Config) -> Ledger:
 
 
 def lost(config: Config) -> Ledger:
-    """The ledger as it was."""
     return Ledger.open(f"sqlite:///{config.state / 'lost'}")
 
 
-def test_replays_come_back_with_their_plans_marks_and_epochs(after: Ledger, config: Config) -> None:
-    """Plans, marks and epochs are those of the lost ledger; states are, as far as the tables know them."""
+def test_rebuild_restores_replays_with_plans_marks_and_epochs(after: Ledger, config: Config) -> None:
     now = {row.replay_id: row for row in after.replays.newest()}
     for was in lost(config).replays.newest():
         row = now[was.replay_id]
@@ -144,23 +135,19 @@ def test_replays_come_back_with_their_plans_marks_and_epochs(after: Ledger, conf
     assert {name: row.mark for name, row in now.items()} == {"a": 100, "b": 100, "open": 100, "c": 40, "planned": 0}
 
 
-def test_next_epoch_is_above_every_epoch_in_the_tables(after: Ledger, config: Config) -> None:
-    """The next attempt can fence the tables, and failures before the rebuild are not held against it."""
+def test_next_epoch_after_a_rebuild_is_above_every_epoch_in_the_tables(after: Ledger, config: Config) -> None:
     epoch = after.attempts.next_epoch("c")
     assert epoch == 3 and after.attempts.since_checkpoint("c") == 0
     fence(config.replay_root("c") / "out", app_id("c", "out"), epoch)
 
 
-def test_index_and_attempts_come_back_from_the_facts(after: Ledger, config: Config) -> None:
-    """Totals are those of the facts; each attempt that wrote some is listed."""
+def test_rebuild_restores_index_and_attempts_from_the_facts(after: Ledger, config: Config) -> None:
     totals = [(total.port, total.windows, total.tuples) for total in after.counts.totals("a")]
     assert totals == [("s", 100, 300), ("o", 100, 300)] and after.counts.is_whole("a")
     assert [(a.epoch, a.mark, a.outcome) for a in after.attempts.of("a")] == [(1, 20, "lost"), (2, 100, "done")]
 
 
-def test_publications_come_back_with_their_numbers(after: Ledger, config: Config) -> None:
-    """Numbers, tables, versions and what undoes what are those of the lost ledger; so is the one that is open."""
-
+def test_rebuild_restores_publications_with_their_numbers(after: Ledger, config: Config) -> None:
     def told(ledger: Ledger) -> list[object]:
         return [
             (p.number, p.replay_id, p.kind, p.first, p.last, p.undoes, p.details, p.tables, p.closed_at is None)
@@ -177,8 +164,7 @@ def test_publications_come_back_with_their_numbers(after: Ledger, config: Config
     assert after.publications.open("a", versions(config), 100, 199).number == 5
 
 
-def test_a_withdrawal_comes_back_with_what_it_gave_up(config: Config) -> None:
-    """What was begun and taken back neither stands nor is open, and its replay is not published."""
+def test_rebuild_restores_a_withdrawal_and_the_publication_it_cancelled(config: Config) -> None:
     ledger = Ledger.open(config.ledger_url)
     withdrawal = ledger.publications.open_withdrawal(4, "its source is gone", versions(config))
     commit(ledger, config, withdrawal, (OUT, SAVED))
@@ -193,25 +179,21 @@ def test_a_withdrawal_comes_back_with_what_it_gave_up(config: Config) -> None:
     assert newest is not None and newest.number == 1
 
 
-def test_stale_ranges_come_back_from_the_newest_publication(after: Ledger) -> None:
-    """What is stale is what the newest publication of the application said in its details."""
+def test_rebuild_restores_stale_ranges_from_the_newest_publication(after: Ledger) -> None:
     assert [(s.table_name, s.first, s.last, s.since) for s in after.stale.ranges("app")] == [(OUT, 210, 220, 4)]
 
 
 def test_ledger_with_replays_is_not_rebuilt(config: Config) -> None:
-    """A rebuild never mixes what it finds with what is there."""
     with pytest.raises(InputError, match="has replays already"):
         rebuild_ledger(config)
 
 
-def test_state_folder_without_tables_makes_an_empty_ledger(tmp_path: Path) -> None:
-    """Where nothing was ever replayed there is nothing to restore."""
+def test_state_folder_without_tables_is_rebuilt_as_an_empty_ledger(tmp_path: Path) -> None:
     found = rebuild_ledger(Config(state=tmp_path))
     assert (found.replays, found.publications) == (0, 0)
 
 
-def test_a_purged_replay_comes_back_in_its_own_folder_and_without_a_plan(config: Config) -> None:
-    """Its root is where its tables lay, never the working directory; who asks for its plan is told that it is gone."""
+def test_rebuild_restores_a_purged_replay_in_its_folder_without_a_plan(config: Config) -> None:
     shutil.rmtree(config.replay_root("a") / CHECKPOINTS)
     config.state.joinpath("ledger.sqlite").unlink()
     rebuild_ledger(config)

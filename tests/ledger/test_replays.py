@@ -16,15 +16,13 @@ from tests.ledger.life import WORKERS, begin, plan, results, run_to_end
 from tests.ledger.workers import create_at_once
 
 
-def test_create_returns_the_same_replay_for_an_equal_plan(ledger: Ledger, replay: Replay) -> None:
-    """Planning again under the same id changes nothing, whatever has happened since."""
+def test_create_returns_the_existing_replay_for_an_equal_plan(ledger: Ledger, replay: Replay) -> None:
     epoch = begin(ledger, "r")
     again = plan(ledger, "r")
     assert (again.state, again.epoch, again.created_at) == (State.RUNNING, epoch, replay.created_at)
 
 
-def test_create_refuses_another_plan_and_names_the_difference(ledger: Ledger, replay: Replay) -> None:
-    """Another range or another value inside the plan is named with both values."""
+def test_create_rejects_another_plan_and_names_the_difference(ledger: Ledger, replay: Replay) -> None:
     with pytest.raises(InputError, match="last is 199 there and 198 now"):
         plan(ledger, "r", last=198)
     differences = 'plan.replay_id is "r" there and "s" now; plan.groups is null there and 7 now'
@@ -33,14 +31,14 @@ def test_create_refuses_another_plan_and_names_the_difference(ledger: Ledger, re
     assert caught.value.exit_code == 2
 
 
-def test_create_refuses_an_empty_range(ledger: Ledger) -> None:
-    """A range that ends before it begins is no replay."""
+def test_create_rejects_an_empty_range(ledger: Ledger) -> None:
     with pytest.raises(RangeError, match="window range is empty"):
         plan(ledger, "r", 10, 9)
 
 
-def test_create_by_processes_at_once_keeps_one_plan(ledger: Ledger, url: str, workers: ProcessPoolExecutor) -> None:
-    """Of different plans under one id that come at once exactly one is kept; equal ones are all taken."""
+def test_create_by_concurrent_processes_keeps_exactly_one_plan(
+    ledger: Ledger, url: str, workers: ProcessPoolExecutor
+) -> None:
     rounds = 12
     jobs = [
         workers.submit(create_at_once, url, [{"from": worker % (1 + number % 2)} for number in range(rounds)])
@@ -50,8 +48,7 @@ def test_create_by_processes_at_once_keeps_one_plan(ledger: Ledger, url: str, wo
     assert taken == [WORKERS, WORKERS // 2] * (rounds // 2)
 
 
-def test_replays_are_listed_newest_first_by_application_and_state(ledger: Ledger) -> None:
-    """A list can be narrowed to an application and to states, and has a limit."""
+def test_replays_are_listed_newest_first_and_filtered_by_application_and_state(ledger: Ledger) -> None:
     for name in ("a", "b", "c"):
         plan(ledger, name)
     ledger.replays.create("other", "other_app", 1, 2, "at_least_once", {}, "v1")
@@ -115,8 +112,7 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("state", list(State))
-def test_state_allows_these_acts_and_no_others(sqlite_url: str, state: State) -> None:
-    """Nothing begins after the end, nothing is published unchecked, nothing published is abandoned."""
+def test_state_allows_exactly_the_listed_actions(sqlite_url: str, state: State) -> None:
     allowed = set()
     plain = Ledger.open(sqlite_url)
     plan(plain, "r")
@@ -134,8 +130,7 @@ def test_state_allows_these_acts_and_no_others(sqlite_url: str, state: State) ->
     assert allowed == ALLOWED[state]
 
 
-def test_failed_gate_takes_the_right_to_publish_away(ledger: Ledger, replay: Replay) -> None:
-    """A later gate that fails makes a checked replay ended again; an acceptance gives the right back, for ever kept."""
+def test_failed_gate_revokes_the_right_to_publish_until_accepted(ledger: Ledger, replay: Replay) -> None:
     run_to_end(ledger, "r")
     ledger.checks.record("r", "failed", "/results/2", {"failed": 3}, epoch=1)
     assert ledger.replays.get("r").state is State.ENDED
@@ -150,8 +145,7 @@ def test_failed_gate_takes_the_right_to_publish_away(ledger: Ledger, replay: Rep
     assert 'rewindow publish r --accept "' in caught.value.hint
 
 
-def test_abandon_fences_the_attempt_and_ends_the_leases(ledger: Ledger, replay: Replay) -> None:
-    """An attempt of an abandoned replay writes nothing any more, and its windows are free."""
+def test_abandon_fences_the_attempt_and_releases_the_leases(ledger: Ledger, replay: Replay) -> None:
     ledger.leases.acquire("r", ["app.out"], 100, 199)
     epoch = begin(ledger, "r")
     ledger.replays.abandon("r", "wrong code")
@@ -163,15 +157,13 @@ def test_abandon_fences_the_attempt_and_ends_the_leases(ledger: Ledger, replay: 
 
 
 def test_abandon_waits_for_an_open_publication(ledger: Ledger, replay: Replay) -> None:
-    """A half published replay is rolled forward before it can be given up."""
     run_to_end(ledger, "r")
     ledger.publications.open("r", {"app.out": 0}, 100, 199)
     with pytest.raises(OverlapError, match="publication 1 is open"):
         ledger.replays.abandon("r")
 
 
-def test_a_plan_is_read_as_it_was_made_or_refused_by_name(ledger: Ledger) -> None:
-    """A whole plan comes back equal; one that this version does not know is an error for people, no traceback."""
+def test_plan_is_read_unchanged_or_rejected_by_name(ledger: Ledger) -> None:
     made = whole_plan("whole")
     ledger.replays.create("whole", "app", 100, 119, "exactly_once", made.model_dump(mode="json"), "v1")
     assert ledger.replays.get("whole").read_plan() == made
@@ -183,7 +175,6 @@ def test_a_plan_is_read_as_it_was_made_or_refused_by_name(ledger: Ledger) -> Non
 
 
 def whole_plan(replay_id: str) -> Plan:
-    """Returns a plan with everything that the planner puts into one."""
     return Plan(
         replay_id=replay_id, application="app", code_version="v1", configuration_digest="c", first=100, last=119,
         width_ms=3_600_000, origin_ms=0, mode=Mode.EXACTLY_ONCE, checkpoint_windows=5, inputs=[], outputs=[],

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from rewindow.ledger import Ledger
 
 
-def test_stale_ranges_split_around_what_is_cleared(ledger: Ledger) -> None:
-    """Replaying the middle of a stale range leaves its two ends, stale since the same publication."""
+def test_clearing_the_middle_of_a_stale_range_leaves_both_ends_stale(ledger: Ledger) -> None:
     ledger.stale.add("app", "app.out", 100, 199, since=4)
     ledger.stale.add("other", "other.out", 1, 2, since=5)
     ledger.stale.clear("app", "app.out", 120, 129)
@@ -24,8 +23,7 @@ _RANGE = st.tuples(st.integers(0, 30), st.integers(0, 12)).map(lambda pair: (pai
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(acts=st.lists(st.tuples(st.booleans(), _RANGE), max_size=8))
-def test_stale_windows_equal_a_set_of_windows(sqlite_url: str, acts: list[tuple[bool, tuple[int, int]]]) -> None:
-    """Whatever is marked and cleared, in any order, the stale windows are those of a plain set, none twice."""
+def test_stale_windows_equal_a_naive_set(sqlite_url: str, acts: list[tuple[bool, tuple[int, int]]]) -> None:
     ledger = Ledger.open(sqlite_url)
     ledger.stale.clear("app", "out", 0, 100)
     naive: dict[int, int] = {}

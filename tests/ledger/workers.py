@@ -20,13 +20,11 @@ TABLES = ("app.out", "app.checkpoints")
 
 
 def keep_barrier(barrier: Any) -> None:
-    """Keeps what lets the workers begin together."""
     global _barrier
     _barrier = barrier
 
 
 def together() -> None:
-    """Waits until every worker is here."""
     try:
         _barrier.wait(timeout=20)
     except BrokenBarrierError:
@@ -35,7 +33,6 @@ def together() -> None:
 
 
 def open_at_once(urls: list[str]) -> list[bool]:
-    """Opens new ledgers, each at the same moment as the other workers."""
     opened = []
     for url in urls:
         together()
@@ -60,7 +57,6 @@ def create_at_once(url: str, plans: list[dict[str, int]]) -> list[bool]:
 
 
 def take_epochs(url: str, replay_id: str, count: int) -> list[int]:
-    """Takes epochs as fast as it goes."""
     ledger = Ledger.open(url)
     together()
     return [ledger.attempts.next_epoch(replay_id) for _ in range(count)]
@@ -122,15 +118,12 @@ def publish_often(url: str, replay_id: str, store: str, rounds: int) -> int:
 
 
 def hold_publishing(url: str, table: str, ready: Any) -> None:
-    """Takes a publisher's lock, says so, and waits to be killed."""
     with Ledger.open(url).publications.publishing([table]):
         ready.set()
         signal.pause()
 
 
 def act_until_killed(act: str, url: str, store: str, replay_id: str, step: str) -> None:
-    """Publishes or undoes, and is killed at a step."""
-
     def crash(here: str) -> None:
         if here == step:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -161,7 +154,6 @@ class FakeTables:
 
 
 def publish(ledger: Ledger, tables: FakeTables, replay_id: str, crash: Callable[[str], None]) -> None:
-    """Publishes a replay by the steps of rewindow.ledger.publications."""
     with ledger.publications.publishing(TABLES) as unfinished:
         crash("locked")
         for publication in unfinished:
@@ -178,7 +170,6 @@ def publish(ledger: Ledger, tables: FakeTables, replay_id: str, crash: Callable[
 
 
 def undo(ledger: Ledger, tables: FakeTables, replay_id: str, crash: Callable[[str], None]) -> None:
-    """Takes back the newest publication of a replay."""
     with ledger.publications.publishing(TABLES) as unfinished:
         crash("locked")
         for publication in unfinished:
@@ -201,7 +192,6 @@ ACTS = {"publish": publish, "undo": undo}
 
 
 def finish(ledger: Ledger, tables: FakeTables, publication: Publication, crash: Callable[[str], None]) -> None:
-    """Rolls a publication forward to its end."""
     n = publication.number
     for index, table in enumerate(publication.tables):
         if table.done:

@@ -35,7 +35,6 @@ BASE = "from rewindow.application import FrameOperator\n\nclass Base(FrameOperat
 def write(
     folder: Path, name: str = "one", *, imports: str = "", bases: str = "FrameOperator", property: str = ""
 ) -> None:
-    """Writes an application of one operator."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.py").write_text(APPLICATION.format(name=name, imports=imports, bases=bases, property=property))
 
@@ -45,7 +44,6 @@ def load(folder: Path, name: str = "one") -> LoadedApplication:
 
 
 def fingerprints(folder: Path, hash_seed: int) -> str:
-    """Returns both fingerprints as another process has them."""
     code = (
         "import sys; from pathlib import Path; from rewindow.config import Config;"
         "from rewindow.loading.catalog import load_application;"
@@ -58,7 +56,7 @@ def fingerprints(folder: Path, hash_seed: int) -> str:
 
 
 def test_fingerprints_do_not_depend_on_the_order_of_sets(tmp_path: Path) -> None:
-    """W65, R83: a set of properties, in a list too, and files of one name are the same in every process."""
+    # Rules: W65, R83
     names = ("_a", "_b", "_c", "_d", "_e")
     for name in names:
         (tmp_path / name).mkdir()
@@ -69,8 +67,8 @@ def test_fingerprints_do_not_depend_on_the_order_of_sets(tmp_path: Path) -> None
     assert len({fingerprints(tmp_path, seed) for seed in range(3)}) == 1
 
 
-def test_a_change_of_a_base_class_is_a_change_of_code(tmp_path: Path) -> None:
-    """W65: wherever the base class is defined, and read anew at each load."""
+def test_change_of_a_base_class_is_a_code_change(tmp_path: Path) -> None:
+    # Rules: W65
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "operators_of_others.py").write_text(BASE.format(limit=1))
     imports = f"import sys\nsys.path.insert(0, '{tmp_path}/lib')\nfrom operators_of_others import Base"
@@ -81,8 +79,8 @@ def test_a_change_of_a_base_class_is_a_change_of_code(tmp_path: Path) -> None:
     assert [part == other for part, other in zip(before.split(), after.split(), strict=True)] == [False, True]
 
 
-def test_a_helper_module_can_be_imported_and_is_part_of_the_code(tmp_path: Path) -> None:
-    """W65: also in a process that has loaded it before; others of the folder do not matter."""
+def test_imported_helper_module_is_part_of_the_code(tmp_path: Path) -> None:
+    # Rules: W65
     (tmp_path / "_measures.py").write_text("LIMIT = 1\n")
     (tmp_path / "_unused.py").write_text("")
     write(tmp_path, imports="from _measures import LIMIT", property="limit: int = LIMIT")
@@ -97,8 +95,8 @@ def test_a_helper_module_can_be_imported_and_is_part_of_the_code(tmp_path: Path)
     assert second.code_version != first.code_version
 
 
-def test_a_package_of_helpers_is_part_of_the_code(tmp_path: Path) -> None:
-    """W65: at any depth below the application's folder, as far as it is imported."""
+def test_imported_package_of_helpers_is_part_of_the_code(tmp_path: Path) -> None:
+    # Rules: W65
     deep = tmp_path / "operators" / "clean"
     deep.mkdir(parents=True)
     (deep / "limits.py").write_text("LIMIT = 1\n")
@@ -111,8 +109,7 @@ def test_a_package_of_helpers_is_part_of_the_code(tmp_path: Path) -> None:
     assert load(tmp_path).code_version != first.code_version
 
 
-def test_helper_modules_of_one_name_stay_apart(tmp_path: Path) -> None:
-    """Each application gets the one of its own folder, whatever was loaded before."""
+def test_helper_modules_with_the_same_name_are_loaded_per_application(tmp_path: Path) -> None:
     for limit, name in enumerate(("one", "two")):
         write(tmp_path / name, name, imports="from _measures import LIMIT", property="limit: int = LIMIT")
         (tmp_path / name / "_measures.py").write_text(f"LIMIT = {limit}\n")
@@ -121,23 +118,21 @@ def test_helper_modules_of_one_name_stay_apart(tmp_path: Path) -> None:
     assert load(tmp_path / "one").code_version == alone
 
 
-def test_an_application_named_like_a_module_hides_none(tmp_path: Path) -> None:
-    """The folder is searched last."""
+def test_application_named_like_a_module_does_not_shadow_it(tmp_path: Path) -> None:
     write(tmp_path, "colorsys")
     write(tmp_path, imports="import colorsys\ncolorsys.rgb_to_hsv(0, 0, 0)")
     sys.modules.pop("colorsys", None)
     assert load(tmp_path).app.name == "one"
 
 
-def test_a_property_that_cannot_be_written_is_named_with_its_operator(tmp_path: Path) -> None:
-    """A checkpoint is bound to the properties, so they must have a text that means the same tomorrow."""
+def test_unserializable_property_is_reported_with_its_operator(tmp_path: Path) -> None:
     write(tmp_path, property="schema_: pa.Schema = X")
     with pytest.raises(InputError, match='operator "pass" has a property that cannot be written as JSON'):
         _ = load(tmp_path).configuration_digest
 
 
-def test_a_wrong_property_does_not_keep_an_application_from_being_loaded(tmp_path: Path) -> None:
-    """O60: it is reported at launch, with all others."""
+def test_wrong_property_does_not_prevent_loading_an_application(tmp_path: Path) -> None:
+    # Rules: O60
     write(tmp_path, "beat", imports="from rewindow.operators.heartbeat.operator import Heartbeat", bases="Heartbeat")
     source = (tmp_path / "beat.py").read_text()
     (tmp_path / "beat.py").write_text(source.replace("Pass()", "Pass(interval=60, event_at='at', columns='abc')"))

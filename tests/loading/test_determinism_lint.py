@@ -22,7 +22,6 @@ from pyspark.sql.functions import expr, rand as chance
 
 
 def said(folder: Path, line: str) -> list[str]:
-    """Returns what is said of a line of code."""
     (folder / "app.py").write_text(f"{HEAD}{line}\n")
     return [str(doubt) for doubt in doubts([folder / "app.py"])]
 
@@ -48,8 +47,8 @@ def said(folder: Path, line: str) -> list[str]:
         ("x = list({y for y in names})", "list()", "sorted()"),
     ],
 )
-def test_what_differs_the_next_time_is_named_with_its_line(tmp_path: Path, line: str, code: str, word: str) -> None:
-    """Also under another name than the library's, and in SQL (R86)."""
+def test_nondeterministic_calls_are_reported_with_their_line(tmp_path: Path, line: str, code: str, word: str) -> None:
+    # Rules: R86
     [text] = said(tmp_path, line)
     assert text.startswith(f"app.py:{HEAD.count(chr(10)) + 1}: {code} ") and word in text
 
@@ -65,8 +64,7 @@ def test_what_differs_the_next_time_is_named_with_its_line(tmp_path: Path, line:
         ("x = str(uuid.uuid4()) + '# repeatable: no comment'", 1),
     ],
 )
-def test_a_comment_with_a_reason_silences_a_line(tmp_path: Path, line: str, warnings: int) -> None:
-    """On the line, or alone above it; only that line, and never without a reason."""
+def test_comment_with_a_reason_silences_one_line(tmp_path: Path, line: str, warnings: int) -> None:
     (tmp_path / "app.py").write_text(f"{HEAD}{line}\n")
     assert len(doubts([tmp_path / "app.py"])) == warnings
 
@@ -85,18 +83,15 @@ def test_a_comment_with_a_reason_silences_a_line(tmp_path: Path, line: str, warn
         "x = operator.now()",
     ],
 )
-def test_what_is_sound_is_not_named(tmp_path: Path, line: str) -> None:
-    """A seed, an order, or nothing but the word."""
+def test_deterministic_code_is_not_reported(tmp_path: Path, line: str) -> None:
     assert not said(tmp_path, line)
 
 
-def test_the_examples_are_free_of_doubt() -> None:
-    """Those that come with Rewindow are copied."""
+def test_examples_have_no_determinism_warnings() -> None:
     assert not doubts((ROOT / "jobs" / "applications").glob("*.py"))
 
 
-def test_a_file_that_is_no_python_is_refused_by_name(tmp_path: Path) -> None:
-    """A module may have been written in another version of Python."""
+def test_file_that_is_not_python_is_rejected_by_name(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("def (")
     with pytest.raises(InputError, match=r"app\.py\" cannot be read as Python"):
         doubts([tmp_path / "app.py"])

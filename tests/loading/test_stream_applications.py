@@ -39,8 +39,7 @@ def stream(**settings: Any) -> StreamConfig:
     return StreamConfig(**{**given, **settings})
 
 
-def test_a_section_makes_an_application_that_is_valid(tmp_path: Path) -> None:
-    """Its suite fits the stream's columns; a step is the cadence, else the interval."""
+def test_settings_section_creates_a_valid_application(tmp_path: Path) -> None:
     config = Config(state=tmp_path, expectations=PROJECT, applications=[tmp_path], streams={"weather": stream()})
     recorded = {"weather": create_table(config.stream_table("weather"), SCHEMA)}
     assert application_names(config) == ["filled_weather", "heartbeat_weather"]
@@ -53,8 +52,8 @@ def test_a_section_makes_an_application_that_is_valid(tmp_path: Path) -> None:
         assert isinstance(operator, FillGaps) and operator.rules().step_us == step_us * 1_000_000
 
 
-def test_files_of_filled_rows_are_in_order_where_settings_ask_for_it(tmp_path: Path) -> None:
-    """By key and time, a recorded row before one that was made for its instant (G41)."""
+def test_files_of_filled_rows_are_sorted_when_the_settings_ask_for_it(tmp_path: Path) -> None:
+    # Rules: G41
     order = ["origin", "Hour", "_rw_is_made"]
     given: Any = {BY_NAME: {"filled_weather": {"outputs": {"filled": {"sorted_by": order}}}}}
     config = Config(state=tmp_path, expectations=PROJECT, streams={"weather": stream()}, **given)
@@ -64,8 +63,8 @@ def test_files_of_filled_rows_are_in_order_where_settings_ask_for_it(tmp_path: P
     assert app.outputs["filled"].sorted_by == tuple(order)
 
 
-def test_the_suite_knows_that_recorded_nulls_are_filled(tmp_path: Path) -> None:
-    """A recorded row with a method is wrong without the setting, and right with it (G27)."""
+def test_suite_expects_filled_nulls_only_with_the_setting(tmp_path: Path) -> None:
+    # Rules: G27
     fill = {"columns": {"temp": {"method": "forward", "treat_null_as_missing": True}}}
     config = Config(
         state=tmp_path, expectations=PROJECT, applications=[tmp_path], streams={"weather": stream(fill=fill)}
@@ -78,8 +77,8 @@ def test_the_suite_knows_that_recorded_nulls_are_filled(tmp_path: Path) -> None:
     assert dict(plain.outputs["filled"].suite_parameters)["fills_nulls"] == "false"
 
 
-def test_what_the_settings_of_a_stream_say_is_changed_there(tmp_path: Path) -> None:
-    """O28: its suite and outputs follow from them too; what they leave open may be given."""
+def test_properties_fixed_by_stream_settings_can_only_be_changed_there(tmp_path: Path) -> None:
+    # Rules: O28
     config = Config(state=tmp_path, expectations=PROJECT, applications=[tmp_path], streams={"weather": stream()})
     create_table(config.stream_table("weather"), SCHEMA)
     given = given_as({"heartbeat.interval": "2 h", "heartbeat.arrived_at": "Hour"}, OPTION)
@@ -90,7 +89,7 @@ def test_what_the_settings_of_a_stream_say_is_changed_there(tmp_path: Path) -> N
 
 
 def test_opening_hours_are_those_of_the_section(tmp_path: Path) -> None:
-    """As TOML has them, dates too; without the suite that counts steps of one length (G3)."""
+    # Rules: G3
     text = """
         step = "30 min"
         zone = "America/New_York"
@@ -111,8 +110,8 @@ def test_opening_hours_are_those_of_the_section(tmp_path: Path) -> None:
     assert "[streams.weather.fill]" in caught.value.hint
 
 
-def test_look_back_is_the_operators() -> None:
-    """Unset it bounds nothing; 0 is refused with the settings (G35, G36)."""
+def test_look_back_is_passed_to_the_operator_and_must_be_positive() -> None:
+    # Rules: G35, G36
     for more, look_back_us in (({}, None), ({"look_back": "2 h"}, 7_200_000_000)):
         operator = filled_application("weather", stream(fill=FILL | more), SCHEMA).nodes["fill"].operator
         assert isinstance(operator, FillGaps) and operator.rules().look_back_us == look_back_us
@@ -120,8 +119,8 @@ def test_look_back_is_the_operators() -> None:
         stream(fill=FILL | {"look_back": 0})
 
 
-def test_bounds_and_expected_keys_are_the_operators() -> None:
-    """Keys that must appear need both bounds: without them no key is expected at any time (G4, G7)."""
+def test_bounds_and_expected_keys_are_passed_to_the_operator() -> None:
+    # Rules: G4, G7
     bounds = {"from": "2013-01-01", "to": "2014-01-01"}
     for fill, expected in ((FILL, ()), (FILL | bounds, (("JFK",), ("LGA",)))):
         settings = stream(fill=fill, expected_keys=["JFK", "LGA"])
@@ -151,8 +150,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_setting_is_an_error_with_what_may_be(case: str) -> None:
-    """Before anything is created; the hint names the section."""
+def test_wrong_setting_of_filling_is_an_error_with_the_allowed_values(case: str) -> None:
     settings, message = WRONG[case]
     with pytest.raises(InputError) as caught:
         filled_application("weather", stream(**settings), SCHEMA)
@@ -162,8 +160,8 @@ def test_a_wrong_setting_is_an_error_with_what_may_be(case: str) -> None:
 WINDOWS = {"length": "6 h", "lag": "30 min", "aggregates": {"reports": "count(*)", "warmest": "max(temp)"}}
 
 
-def test_a_section_windows_makes_an_application_that_is_valid(tmp_path: Path) -> None:
-    """Windows tumble unless a slide is given (E19); the stream's keys group them, and late tuples are an output."""
+def test_windows_section_creates_a_valid_application(tmp_path: Path) -> None:
+    # Rules: E19
     streams = {"weather": stream(windows=WINDOWS, fill=None, interval=None)}
     config = Config(state=tmp_path, expectations=PROJECT, applications=[tmp_path], streams=streams)
     recorded = {"weather": create_table(config.stream_table("weather"), SCHEMA)}
@@ -232,8 +230,7 @@ WRONG_WINDOWS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG_WINDOWS)
-def test_wrong_windows_are_an_error_with_what_may_be(case: str) -> None:
-    """Before anything is created; the hint names the section."""
+def test_wrong_windows_section_is_an_error_with_a_hint(case: str) -> None:
     settings, message = WRONG_WINDOWS[case]
     with pytest.raises(InputError) as caught:
         windows_application("weather", stream(**settings), SCHEMA)
@@ -253,8 +250,9 @@ def test_wrong_windows_are_an_error_with_what_may_be(case: str) -> None:
         ('length = "1 h"\nlater = 1', "Known in [streams.s.windows]: length, slide, aggregates, lag"),
     ],
 )
-def test_a_wrong_setting_of_windows_is_named(tmp_path: Path, line: str, words: str) -> None:
-    """With what it may be."""
+def test_wrong_value_in_a_windows_section_is_named_with_the_allowed_values(
+    tmp_path: Path, line: str, words: str
+) -> None:
     path = tmp_path / "rewindow.toml"
     path.write_text(f'[streams.s]\nsource = "x.csv"\narrived_at = "at"\n[streams.s.windows]\n{line}\n')
     with pytest.raises(InputError) as caught:
@@ -262,8 +260,7 @@ def test_a_wrong_setting_of_windows_is_named(tmp_path: Path, line: str, words: s
     assert words in f"{caught.value.primary} {caught.value.hint}"
 
 
-def test_an_unknown_setting_of_the_section_is_named_with_the_known_ones(tmp_path: Path) -> None:
-    """A slip of the pen is not passed over."""
+def test_unknown_setting_of_the_section_is_reported_with_the_known_ones(tmp_path: Path) -> None:
     path = tmp_path / "rewindow.toml"
     path.write_text('[streams.s]\nsource = "x.csv"\narrived_at = "at"\n[streams.s.fill]\nsteps = "1 h"\n')
     with pytest.raises(InputError) as caught:

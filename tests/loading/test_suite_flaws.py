@@ -27,14 +27,12 @@ NO_PLUGIN = "class ExpectEvenNumbers(object):\n    pass\n"
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Config:
-    """The example's settings, with a copy of its expectations."""
     shutil.copytree(PROJECT, tmp_path / "expectations")
     config = Config.load(PROJECT.parent / "rewindow.toml")
     return config.model_copy(update={"expectations": tmp_path / "expectations", "state": tmp_path / "state"})
 
 
 def flaws(config: Config) -> list[str]:
-    """Returns the flaws of the example's suites, as a user reads them."""
     found = suite_flaws(config, load_application(config, "flight_delays").app, _recorded(config))
     return sorted(map(str, found))
 
@@ -45,7 +43,6 @@ def _recorded(config: Config) -> dict[str, Table]:
 
 
 def edit(config: Config, name: str, change: Edit) -> None:
-    """Changes a suite's file."""
     path = config.expectations / "suites" / f"{name}.json"
     suite = json.loads(path.read_text())
     change(suite)
@@ -53,17 +50,14 @@ def edit(config: Config, name: str, change: Edit) -> None:
 
 
 def measure(name: str, sql: Any, section: str = "measures") -> Edit:
-    """Returns an edit: another measure."""
     return lambda suite: suite["meta"].setdefault(section, {}).update({name: sql})
 
 
 def expect(**change: Any) -> Edit:
-    """Returns an edit: another first expectation."""
     return lambda suite: suite["expectations"][0].update(change)
 
 
 def test_shipped_suites_have_no_flaw(settings: Config) -> None:
-    """Each of them fits the application that names it."""
     assert flaws(settings) == []
 
 
@@ -87,15 +81,13 @@ def test_shipped_suites_have_no_flaw(settings: Config) -> None:
         (measure("more", {"sql": "select 1", "inputs": ["fights"]}, "row_measures"), "inputs are flights, weather"),
     ],
 )
-def test_flaw_of_a_suite_is_named(settings: Config, change: Edit, words: str) -> None:
-    """Types, columns and values that do not exist, and measures that cannot be computed."""
+def test_flaw_of_a_suite_is_reported(settings: Config, change: Edit, words: str) -> None:
     edit(settings, "delays", change)
     (found,) = flaws(settings)
     assert found.startswith("delays: ") and words in found
 
 
-def test_flaws_of_all_suites_are_found_at_once(settings: Config) -> None:
-    """Broken JSON of one, a missing file of another, and two flaws of a third."""
+def test_flaws_of_all_suites_are_reported_together(settings: Config) -> None:
     (settings.expectations / "suites" / "delays.json").write_text("{")
     edit(settings, "ranks", measure("carriers", "count(distinct carriers)"))
     edit(settings, "ranks", expect(type="expect_nothing"))
@@ -103,8 +95,7 @@ def test_flaws_of_all_suites_are_found_at_once(settings: Config) -> None:
     assert [found.partition(":")[0] for found in flaws(settings)] == ["delays", "hourly_weather", "ranks", "ranks"]
 
 
-def test_class_of_a_plugin_is_known_without_being_imported(settings: Config) -> None:
-    """Its type is the class's name; a plugin that is not Python is named."""
+def test_class_of_a_plugin_is_recognized_without_importing_it(settings: Config) -> None:
     plugins = settings.expectations / "plugins"
     plugins.mkdir()
     edit(settings, "ranks", expect(type="expect_even_numbers"))
@@ -115,8 +106,7 @@ def test_class_of_a_plugin_is_known_without_being_imported(settings: Config) -> 
     assert "odd.py" in flaws(settings)[0]
 
 
-def test_types_are_those_of_the_library() -> None:
-    """What is taken from the names of its modules is what it has registered."""
+def test_expectation_types_equal_those_registered_by_the_library() -> None:
     code = (
         "import great_expectations; from great_expectations.expectations.registry import list_registered_expectation_"
         "implementations as known; from rewindow.loading.suite_flaws import _library_types as ours; import sys;"
@@ -126,8 +116,7 @@ def test_types_are_those_of_the_library() -> None:
     assert done.stderr.strip().splitlines()[-1:] in ([], [""]), done.stderr
 
 
-def test_suite_of_heartbeats_fits_streams_of_any_columns(settings: Config) -> None:
-    """Names that SQL would read otherwise, nested columns, and a clock without keys."""
+def test_suite_of_heartbeats_fits_streams_with_any_columns(settings: Config) -> None:
     time = pa.timestamp("us", tz="UTC")
     odd = [("Sent At", time), ("in", pa.struct([("a", pa.int64())])), ("m", pa.map_(pa.string(), pa.int64()))]
     schema = pa.schema(

@@ -24,20 +24,17 @@ def write(folder: Path, name: str, suite: Any) -> Path:
 
 
 def rows_measured(**entry: Any) -> dict[str, Any]:
-    """A suite with a measure over rows."""
     measure = {"sql": "select window_id, 1 as value from output group by window_id", **entry}
     return {"name": "mine", "expectations": [GOOD], "meta": {"row_measures": {"a": measure}}}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_suite_file_is_canonical(path: Path) -> None:
-    """A file is what its own content would be written as, ids included."""
     assert path.read_text() == canonical(json.loads(path.read_text()))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_suite_file_has_the_ids_of_its_names(path: Path) -> None:
-    """An id is the UUID of suite and slug, so that it survives every rewriting."""
+def test_suite_file_ids_are_uuids_of_suite_and_slug(path: Path) -> None:
     suite = json.loads(path.read_text())
     assert suite["id"] == check_id(path.stem, "")
     assert [entry["id"] for entry in suite["expectations"]] == [
@@ -46,27 +43,23 @@ def test_suite_file_has_the_ids_of_its_names(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_check_says_its_severity(path: Path) -> None:
-    """What stops a publication is written, not left to a default."""
+def test_every_check_declares_its_severity(path: Path) -> None:
     assert all("severity" in entry for entry in json.loads(path.read_text())["expectations"])
 
 
-def test_suite_of_an_output_begins_with_the_checks_of_every_output() -> None:
-    """Nobody has to repeat what holds of any replay."""
+def test_suite_of_an_output_starts_with_the_checks_of_every_output() -> None:
     common, own = read_suite(PROJECT, EVERY_OUTPUT), read_suite(PROJECT, "ranks")
     assert list(suite_for(PROJECT, "ranks").checks) == [*common.checks, *own.checks]
     assert suite_for(PROJECT, None).checks == common.checks
 
 
-def test_suites_of_ours_need_no_copy(tmp_path: Path) -> None:
-    """A project's own file of the same name comes before ours."""
+def test_project_suite_overrides_the_shipped_suite_of_the_same_name(tmp_path: Path) -> None:
     assert suite_for(tmp_path, None).checks == suite_for(PROJECT, None).checks
     write(tmp_path, EVERY_OUTPUT, {"name": EVERY_OUTPUT, "expectations": [GOOD]})
     assert list(suite_for(tmp_path, None).checks) == [check_id(EVERY_OUTPUT, "no-loss")]
 
 
-def test_ids_are_filled_in_for_a_suite_written_by_hand(tmp_path: Path) -> None:
-    """A check needs no id in the file."""
+def test_missing_ids_are_generated_for_a_hand_written_suite(tmp_path: Path) -> None:
     read = read_suite(write(tmp_path, "mine", {"name": "mine", "expectations": [GOOD]}), "mine")
     assert list(read.checks) == [check_id("mine", "no-loss")]
     assert with_ids({"name": "mine", "expectations": [GOOD]})["expectations"][0]["id"] == check_id("mine", "no-loss")
@@ -95,14 +88,12 @@ def test_ids_are_filled_in_for_a_suite_written_by_hand(tmp_path: Path) -> None:
         (rows_measured(input=["flights"]), 'unknown key "input"'),
     ],
 )
-def test_suite_that_is_wrong_is_refused(tmp_path: Path, suite: Any, message: str) -> None:
-    """Each way to write a wrong suite has its message."""
+def test_invalid_suite_is_rejected(tmp_path: Path, suite: Any, message: str) -> None:
     with pytest.raises(GateError, match=message):
         read_suite(write(tmp_path, "mine", suite), "mine")
 
 
-def test_missing_suite_names_those_that_are_there() -> None:
-    """A misspelt suite is found by looking at the message."""
+def test_missing_suite_error_lists_the_existing_ones() -> None:
     with pytest.raises(GateError, match='suite "delay" has no file') as error:
         read_suite(PROJECT, "delay")
     assert "delays, every_output" in error.value.detail

@@ -22,13 +22,12 @@ NAMES = ("plain", "with spaces", "Grüße, 世界", "a%20b", "key=value", "#1?")
 
 @pytest.fixture(params=list(KINDS.values()), ids=list(KINDS))
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
-    """An empty folder."""
     made: Callable[[Path], Location] = request.param
     return made(Path(tmp_path))
 
 
-def test_a_place_is_a_value(root: Location) -> None:
-    """Equal addresses are equal places, can be sorted and kept in sets, and to name one touches nothing."""
+def test_location_is_a_value(root: Location) -> None:
+    # Creating one accesses no storage.
     place = root / "streams" / "clicks"
     assert place == root / "streams/clicks" and len({place, root / "streams/clicks"}) == 1
     assert sorted([root / "b", root / "a"]) == [root / "a", root / "b"]
@@ -39,8 +38,8 @@ def test_a_place_is_a_value(root: Location) -> None:
     assert root.entries() == [] and not place.exists()
 
 
-def test_what_is_below_a_folder_is_told_by_parts(root: Location) -> None:
-    """`streams2` is not below `streams`, though its text begins so; a whole address stands for itself."""
+def test_containment_compares_path_parts_not_text(root: Location) -> None:
+    # `streams2` is not below `streams`.
     folder = root / "streams"
     assert (folder / "a" / "b").relative_to(folder) == "a/b" and folder.is_below(folder)
     assert not (root / "streams2").is_below(folder) and not root.is_below(folder)
@@ -50,8 +49,7 @@ def test_what_is_below_a_folder_is_told_by_parts(root: Location) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_any_name_can_be_written_listed_and_read(root: Location, name: str) -> None:
-    """Spaces, letters of any script and characters that an address could take for its own."""
+def test_file_with_any_name_can_be_written_listed_and_read(root: Location, name: str) -> None:
     file = root / name / f"{name}.txt"
     file.write(name)
     assert [entry.name for entry in root.entries()] == [name] and (root / name).entries() == [file]
@@ -59,8 +57,7 @@ def test_any_name_can_be_written_listed_and_read(root: Location, name: str) -> N
     assert [one.relative_to(root) for one in root.files()] == [f"{name}/{name}.txt"]
 
 
-def test_writing_replaces_and_leaves_nothing_beside(root: Location) -> None:
-    """Text or bytes, in a folder that was not there."""
+def test_writing_replaces_the_file_and_leaves_no_temporary_files(root: Location) -> None:
     file = root / "a" / "b"
     for content in (b"first", "second \N{SNOWMAN}"):
         file.write(content)
@@ -70,8 +67,7 @@ def test_writing_replaces_and_leaves_nothing_beside(root: Location) -> None:
     assert (file.is_file(), file.is_dir(), file.parent.is_dir(), file.parent.is_file()) == (True, False, True, False)
 
 
-def test_what_is_not_there_is_said_so(root: Location) -> None:
-    """Lists are empty, what reads raises FileNotFoundError, and what deletes has nothing to do."""
+def test_missing_file_is_listed_empty_read_as_error_and_deleted_silently(root: Location) -> None:
     gone = root / "gone"
     assert not gone.exists() and gone.entries() == [] and list(gone.files()) == []
     for read in (gone.read_bytes, gone.size, gone.modified, lambda: gone.copy_to(root / "copy")):
@@ -82,8 +78,7 @@ def test_what_is_not_there_is_said_so(root: Location) -> None:
     assert root.entries() == [] and list(root.files()) == []
 
 
-def test_lists_are_sorted_match_and_leave_out_what_is_hidden(root: Location) -> None:
-    """A pattern is of one name; `files` goes to every depth and hides nothing."""
+def test_lists_are_sorted_and_filtered_and_omit_hidden_files(root: Location) -> None:
     for name in ("b.json", "a.json", "c.html", ".draft.json", "sub/d.json"):
         (root / name).write("x")
     assert [place.name for place in root.entries()] == ["a.json", "b.json", "c.html", "sub"]
@@ -92,8 +87,7 @@ def test_lists_are_sorted_match_and_leave_out_what_is_hidden(root: Location) -> 
     assert len(list(root.files())) == 5
 
 
-def test_only_the_first_of_two_puts_is_kept(root: Location) -> None:
-    """The second is told that it was not."""
+def test_only_the_first_put_is_stored(root: Location) -> None:
     file = root / "log" / "0.json"
     assert file.put_if_absent("first") and not file.put_if_absent(b"second")
     assert file.read_text() == "first" and list(root.files()) == [file]
@@ -114,8 +108,7 @@ def _put(file: Location, racer: int) -> bool:
     return won
 
 
-def test_of_racing_processes_exactly_one_puts_each_file(root: Location) -> None:
-    """The winner's content is there, whole."""
+def test_exactly_one_of_concurrent_puts_stores_each_file(root: Location) -> None:
     with ProcessPoolExecutor(RACERS, get_context("spawn")) as pool:
         won = [job.result() for job in [pool.submit(put_all, root / "race", racer) for racer in range(RACERS)]]
     assert sorted(key for keys in won for key in keys) == list(range(KEYS))
@@ -123,8 +116,7 @@ def test_of_racing_processes_exactly_one_puts_each_file(root: Location) -> None:
         assert {(root / "race" / f"{key}.json").read_text() for key in keys} <= {f"{racer}" * LENGTH}
 
 
-def test_a_copy_outlives_its_source_and_is_made_once(root: Location) -> None:
-    """Where two names share a file they must not share its end; what is there stays."""
+def test_copy_outlives_its_source_and_overwrites_nothing(root: Location) -> None:
     source, copy = root / "a" / "one", root / "b" / "two"
     source.write("content")
     source.copy_to(copy)
@@ -134,8 +126,7 @@ def test_a_copy_outlives_its_source_and_is_made_once(root: Location) -> None:
     assert copy.read_text() == "content" and list(root.files()) == [copy]
 
 
-def test_a_folder_moves_whole_or_not_at_all(root: Location) -> None:
-    """Of two that are moved to one place the first stays."""
+def test_folder_is_moved_whole_or_not_at_all(root: Location) -> None:
     for name in ("first", "second"):
         (root / name / "deep" / "file").write(name)
     target = root / "new" / "place"
@@ -144,8 +135,7 @@ def test_a_folder_moves_whole_or_not_at_all(root: Location) -> None:
     assert (root / "second" / "deep" / "file").read_text() == "second"
 
 
-def test_a_deleted_folder_is_gone_with_all_below(root: Location) -> None:
-    """What lies beside it stays."""
+def test_deleted_folder_is_removed_with_its_contents_only(root: Location) -> None:
     for name in ("gone/a/b", "gone/c", "kept/d"):
         (root / name).write("x")
     (root / "gone").delete_tree()
@@ -153,8 +143,7 @@ def test_a_deleted_folder_is_gone_with_all_below(root: Location) -> None:
     assert not (root / "gone").exists() and list(root.files()) == []
 
 
-def test_the_time_of_a_file_can_be_set(root: Location) -> None:
-    """To a millisecond, as tables' logs have it; a store that knows better leaves it as it is."""
+def test_modification_time_can_be_set_to_the_millisecond(root: Location) -> None:
     file = root / "file"
     file.write("x")
     file.set_modified(1_700_000_000_123)
@@ -166,15 +155,14 @@ def test_the_time_of_a_file_can_be_set(root: Location) -> None:
 @pytest.mark.parametrize(
     "url", ["s3://bucket/state", "gs://bucket/state", "abfss://c@a.dfs.core.windows.net/x", "file:///x"]
 )
-def test_a_store_that_is_not_known_is_refused_by_name(url: str) -> None:
-    """It would be taken for a folder of that name."""
+def test_unknown_store_is_rejected_by_name(url: str) -> None:
+    # It would otherwise be taken for a folder of that name.
     with pytest.raises(InputError, match=url) as caught:
         location(url)
     assert "no object store is known" in caught.value.hint
 
 
-def test_a_deletion_that_died_is_ended_by_the_next_one_beside_it(tmp_path: Path) -> None:
-    """On a file system: nothing hidden stays for ever, and nobody meets half of a folder under its name."""
+def test_deletion_that_died_is_completed_by_the_next_one(tmp_path: Path) -> None:
     folder = LocalLocation(str(tmp_path))
     (folder / ".dead.0a1b2c3d.trash" / "x").write("x")
     (folder / "other" / "y").write("y")
@@ -182,8 +170,9 @@ def test_a_deletion_that_died_is_ended_by_the_next_one_beside_it(tmp_path: Path)
     assert list(folder.files()) == []
 
 
-def test_a_write_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a file system: a full disk leaves the old content, and no draft."""
+def test_failed_write_keeps_the_old_content_and_leaves_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = LocalLocation(str(tmp_path))
     (folder / "file").write("old")
 
@@ -198,6 +187,5 @@ def test_a_write_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.
 
 
 @given(st.lists(st.sampled_from(["/", "//", ".", "..", "a", "b.c", ".d", "e."]), max_size=8).map("".join))
-def test_a_path_has_one_form(text: str) -> None:
-    """That of pathlib, whatever slashes and dots it is written with."""
+def test_path_is_normalized(text: str) -> None:
     assert LocalLocation(text).uri == str(PurePosixPath(text))

@@ -12,7 +12,6 @@ from rewindow.new_project.sample import Sample
 
 
 def column(name: str, values: list[Any], kind: str = "csv") -> Column:
-    """Describes the only column of a sample."""
     return describe_columns(Sample("x", kind, {name: values}))[0]
 
 
@@ -36,13 +35,12 @@ def column(name: str, values: list[Any], kind: str = "csv") -> Column:
         ([None, None], "STRING"),
     ],
 )
-def test_type_is_the_narrowest_that_all_texts_have(values: list[str | None], kind: str) -> None:
-    """One text that is otherwise, and it is another type; what means null does not count."""
+def test_inferred_type_is_the_narrowest_that_fits_all_texts(values: list[str | None], kind: str) -> None:
     assert column("x", values).kind == kind
 
 
-def test_text_that_means_null_is_told_only_where_the_column_is_no_text() -> None:
-    """NA is Namibia in a column of countries."""
+def test_null_text_is_reported_only_in_columns_that_are_not_text() -> None:
+    # NA is Namibia in a column of countries.
     assert column("x", ["1", "NA"]).nulls == {"NA"}
     assert column("country", ["NA", "DE"]).nulls == frozenset()
 
@@ -76,34 +74,30 @@ MOMENT = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp())
         ("created", str(MOMENT), "timestamp_seconds(created)"),
     ],
 )
-def test_a_time_has_an_expression_that_gives_it(name: str, value: str, instant: str) -> None:
-    """Numbers only where the name says that they are a time."""
+def test_time_column_has_a_parsing_expression(name: str, value: str, instant: str) -> None:
     found = column(name, [value, None])
     assert found.instant == instant
     if instant and "31" not in value:
         assert found.times == [MOMENT * 10**6, None]
 
 
-def test_days_and_months_that_could_be_either_are_said() -> None:
-    """The reader decides."""
+def test_ambiguous_day_and_month_order_is_reported() -> None:
     assert "could be M/d/yyyy" in column("at", ["03/04/2026"]).why
     assert "could be" not in column("at", ["03/14/2026"]).why
 
 
-def test_days_and_months_are_told_apart_by_the_shorter_time_that_they_span() -> None:
-    """With them exchanged, two days that follow each other lie a month apart."""
+def test_day_and_month_order_is_chosen_by_the_shorter_time_span() -> None:
+    # With day and month exchanged, two consecutive days are a month apart.
     found = column("at", ["05/04/2026 06:00:00", "05/05/2026 06:00:00"])
     assert found.instant == "try_to_timestamp(at, 'M/d/yyyy H:m:s')" and "could be d/M/yyyy" in found.why
 
 
-def test_names_that_cannot_be_recorded_get_another() -> None:
-    """Spaces, our own columns, and those that differ only by case."""
+def test_unrecordable_column_names_are_replaced() -> None:
     sample = Sample("x", "csv", {name: ["1"] for name in ("Room Name", "offset", "a", "A", "7")})
     assert [c.event for c in describe_columns(sample)] == ["room_name", "source_offset", "a", "A_2", "column_7"]
 
 
-def test_json_values_have_the_type_that_all_of_them_share() -> None:
-    """Nested ones too; what has no type in common is text."""
+def test_json_values_have_their_common_type() -> None:
     rows = [{"type": "view", "tags": ["a"]}, {"type": None, "n": 1}, None]
     assert column("event", rows, "json").kind == "STRUCT<`type`: STRING, `tags`: ARRAY<STRING>, `n`: BIGINT>"
     assert column("x", [1, "a"], "json").kind == "STRING"
@@ -121,8 +115,8 @@ def test_json_values_have_the_type_that_all_of_them_share() -> None:
         ("07.03.2026 10:15", "07.03.20x6 10:15", "STRING"),
     ],
 )
-def test_a_few_malformed_texts_change_no_type(usual: str, malformed: str, kind: str) -> None:
-    """Up to one of a hundred goes to quarantine, and the reason names the first; with more, the column is text."""
+def test_few_malformed_texts_change_no_type(usual: str, malformed: str, kind: str) -> None:
+    # Up to one in a hundred goes to quarantine; with more, the column is text.
     few = column("seen_at", [usual] * 198 + [None, malformed, malformed])
     assert few.kind == kind and bool(few.instant) == (usual[0] in "20" and len(usual) > 8), few
     assert '2 do not fit and go to quarantine, such as "' + malformed + '" in row 200' in few.why
@@ -131,8 +125,7 @@ def test_a_few_malformed_texts_change_no_type(usual: str, malformed: str, kind: 
     assert (many.kind, many.instant) == ("STRING", "")
 
 
-def test_a_day_and_a_time_of_day_make_a_time() -> None:
-    """Beside each other in two columns, in ISO 8601 or in another form."""
+def test_date_column_and_time_column_form_a_timestamp() -> None:
     for days, instant in (
         (["2026-03-01", "2026-03-02"], "try_cast(concat(cast(date as string), ' ', `Clock Time`) as timestamp)"),
         (

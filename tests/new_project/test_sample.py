@@ -14,8 +14,7 @@ from rewindow.errors import InputError
 from rewindow.new_project.sample import ROWS, read_sample
 
 
-def test_delimiter_header_and_encoding_are_told_from_the_bytes(tmp_path: Path) -> None:
-    """They become settings where they are not the usual ones."""
+def test_delimiter_header_and_encoding_are_detected_and_become_settings(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_bytes("Straße;n\nx,y;1\n".encode("latin-1"))
     sample = read_sample(file)
@@ -27,16 +26,14 @@ def test_delimiter_header_and_encoding_are_told_from_the_bytes(tmp_path: Path) -
     assert sample.settings == {"header": False}
 
 
-def test_only_the_first_rows_are_read(tmp_path: Path) -> None:
-    """And the sample says that there are more."""
+def test_only_the_first_rows_are_read_and_the_sample_is_marked_as_partial(tmp_path: Path) -> None:
     file = tmp_path / "a.csv.gz"
     file.write_bytes(gzip.compress(b"a\n" + b"1\n" * (ROWS + 5)))
     sample = read_sample(file)
     assert (sample.rows, sample.whole) == (ROWS, False)
 
 
-def test_a_folder_is_looked_into_by_its_first_file(tmp_path: Path) -> None:
-    """Its types are those of the file."""
+def test_folder_is_sampled_by_its_first_file(tmp_path: Path) -> None:
     rows = pa.table({"a": pa.array([1], pa.int32()), "d": pa.array([None], pa.decimal128(9, 2))})
     pq.write_table(rows, tmp_path / "1.parquet")
     sample = read_sample(tmp_path)
@@ -56,8 +53,7 @@ def test_a_folder_is_looked_into_by_its_first_file(tmp_path: Path) -> None:
         ("a.xlsx", "what\n", "does not tell its format"),
     ],
 )
-def test_what_cannot_be_looked_into_is_said(tmp_path: Path, name: str, text: str, message: str) -> None:
-    """In words, with what to do."""
+def test_unreadable_source_is_reported_with_a_hint(tmp_path: Path, name: str, text: str, message: str) -> None:
     file = tmp_path / name
     file.write_text(text)
     with pytest.raises(InputError, match=message) as caught:
@@ -65,14 +61,12 @@ def test_what_cannot_be_looked_into_is_said(tmp_path: Path, name: str, text: str
     assert caught.value.hint
 
 
-def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
-    """By its name."""
+def test_missing_file_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not there"):
         read_sample(tmp_path / "nothing.csv")
 
 
-def test_rows_of_another_shape_are_counted(tmp_path: Path) -> None:
-    """They are left out of the sample, and it says how many they are."""
+def test_rows_of_another_shape_are_counted_and_left_out(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("a,b\n1,2\n\n3\n4,5,6\n7,8\n")
     sample = read_sample(file)
@@ -84,16 +78,14 @@ def test_rows_of_another_shape_are_counted(tmp_path: Path) -> None:
     ("encoding", "named"),
     [("utf-8-sig", None), ("utf-16", "utf-16"), ("cp1252", "cp1252"), ("latin-1", "latin-1")],
 )
-def test_an_encoding_is_told_from_the_bytes(tmp_path: Path, encoding: str, named: str | None) -> None:
-    """A mark at the beginning says it; quotes of Windows are no Latin 1."""
+def test_encoding_is_detected_from_the_bytes(tmp_path: Path, encoding: str, named: str | None) -> None:
     text = "\u00e9t\u00e9,n\nna\u00efve,1\n" if encoding == "latin-1" else "\u00e9t\u00e9,n\n\u201cna\u00efve\u201d,1\n"
     (tmp_path / "a.csv").write_bytes(text.encode(encoding))
     sample = read_sample(tmp_path / "a.csv")
     assert (next(iter(sample.values)), sample.settings.get("encoding")) == ("\u00e9t\u00e9", named)
 
 
-def test_decimal_commas_become_a_setting_unless_there_are_points_too(tmp_path: Path) -> None:
-    """Values are then described as with a point; where both are there, the columns with commas stay text."""
+def test_decimal_commas_become_a_setting_unless_points_occur_too(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("price;n\n1.234,50;1\n-7,25;2\n")
     sample = read_sample(file)
@@ -102,14 +94,12 @@ def test_decimal_commas_become_a_setting_unless_there_are_points_too(tmp_path: P
     assert "decimal" not in read_sample(file).settings
 
 
-def test_names_that_come_twice_get_a_number(tmp_path: Path) -> None:
-    """As the recording will name them; a column without a name is left out."""
+def test_duplicate_column_names_are_numbered(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("at,name,name,\n1,2,3,4\n")
     assert list(read_sample(tmp_path / "a.csv").values) == ["at", "name", "name_2"]
 
 
-def test_a_delta_table_is_looked_into_with_its_partitions(tmp_path: Path) -> None:
-    """The column that its files lack has values too."""
+def test_delta_table_sample_includes_partition_columns(tmp_path: Path) -> None:
     rows = pa.table({"day": ["1", "2"], "n": pa.array([5, 6], pa.int32())})
     write_deltalake(str(tmp_path / "t"), rows, partition_by=["day"])
     sample = read_sample(tmp_path / "t")

@@ -16,32 +16,27 @@ BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def times(rows: int, step: timedelta) -> list[str]:
-    """Returns times at equal distances."""
     return [(BEGIN + n * step).isoformat() for n in range(rows)]
 
 
 def proposed(**values: list[Any]) -> NewStream:
-    """Returns what is proposed for some columns of text."""
     return propose_stream(Sample("/x/clicks.csv", "csv", values), Path("clicks.csv"))
 
 
-def test_arrival_is_the_column_named_so_else_the_first_time_without_nulls() -> None:
-    """A time that is missing in rows would send them to quarantine."""
+def test_arrival_is_the_column_of_that_name_or_the_first_time_without_nulls() -> None:
     stamps = times(3, timedelta(seconds=1))
     assert proposed(at=stamps, received_at=stamps).arrival.name == "received_at"
     assert proposed(at=[*stamps[:2], None], seen=stamps).arrival.name == "seen"
     assert proposed(day=["2026-03-01"] * 3, at=stamps).arrival.name == "at"
 
 
-def test_numbers_are_the_arrival_where_no_column_is_named_as_a_time() -> None:
-    """If they are seconds since 1970 of our days; the reason says that it is a guess."""
+def test_epoch_numbers_are_the_arrival_when_no_time_column_is_named() -> None:
     stream = proposed(x=["1772359200", "1772359300"], n=["1", "2"])
     assert (stream.arrival.instant, stream.width) == ("timestamp_seconds(x)", "10 minutes")
     assert "though its name does not say so" in stream.arrival.why
 
 
-def test_a_title_above_the_names_is_said() -> None:
-    """Most rows have other columns than the first line then."""
+def test_title_line_above_the_header_is_reported() -> None:
     sample = Sample("/x/clicks.csv", "csv", {"Report": [None]}, misshapen=20)
     with pytest.raises(InputError) as caught:
         propose_stream(sample, Path("clicks.csv"))
@@ -49,8 +44,7 @@ def test_a_title_above_the_names_is_said() -> None:
     assert caught.value.hint == "Remove the lines above the names of the columns."
 
 
-def test_the_event_time_is_another_time_that_is_hardly_ever_later_than_the_arrival() -> None:
-    """As a ship sends its position before it is received; without one, it is the arrival."""
+def test_event_time_is_another_time_that_is_rarely_later_than_the_arrival() -> None:
     sent, received = times(20, timedelta(seconds=5)), times(21, timedelta(seconds=5))[1:]
     both = proposed(received_at=received, sent_at=sent, eta=times(40, timedelta(seconds=5))[20:])
     assert (both.arrival.name, both.event_at.name) == ("received_at", "sent_at")
@@ -63,8 +57,7 @@ def test_the_event_time_is_another_time_that_is_hardly_ever_later_than_the_arriv
         changed(both, event_at="n")
 
 
-def test_what_the_texts_do_not_say_can_be_chosen() -> None:
-    """Whether the day or the month comes first, and the zone; the window's width follows."""
+def test_ambiguous_date_order_and_time_zone_can_be_chosen() -> None:
     stream = proposed(at=["05/04/2026 06:00", "05/05/2026 06:00", "05/06/2026 06:00"])
     assert (stream.patterns, stream.zones[0]) == (["M/d/yyyy H:m", "d/M/yyyy H:m"], "UTC")
     other = changed(stream, pattern="d/M/yyyy H:m", zone="Europe/Berlin")
@@ -80,16 +73,14 @@ def test_what_the_texts_do_not_say_can_be_chosen() -> None:
     assert proposed(at=times(3, timedelta(seconds=1))).zones == []
 
 
-def test_without_a_time_nothing_is_proposed() -> None:
-    """What was looked at is said."""
+def test_source_without_a_time_proposes_nothing_and_lists_the_examined_columns() -> None:
     with pytest.raises(InputError, match="no column of the source is a time") as caught:
         proposed(a=["1"], b=["x"])
     assert "a (whole numbers, such as 1); b (text, such as x)" in caught.value.detail
     assert "try_to_timestamp(COLUMN" in caught.value.hint
 
 
-def test_key_is_a_column_whose_values_come_again_and_are_never_null() -> None:
-    """A null key fails the gate; a number of its own in every row is no key."""
+def test_key_is_a_repeating_column_without_nulls() -> None:
     stamps = times(12, timedelta(seconds=1))
     pages, numbers = ["a", "b", "c"] * 4, [str(n) for n in range(12)]
     assert (found := proposed(at=stamps, id=numbers, page=pages).key) is not None and found.name == "page"
@@ -97,8 +88,7 @@ def test_key_is_a_column_whose_values_come_again_and_are_never_null() -> None:
     assert proposed(at=stamps, page=["a"] * 12).key is None
 
 
-def test_a_number_that_says_who_is_not_added_up() -> None:
-    """A ship's number is the same in all its rows; its cargo is not."""
+def test_identifier_number_is_not_summed() -> None:
     ships = {"ship": ["a", "b"] * 6, "mmsi": ["244", "245"] * 6, "cargo": [str(n) for n in range(12)]}
     stream = proposed(at=times(12, timedelta(seconds=1)), **ships)
     assert (stream.key and stream.key.name, [column.name for column in stream.measures]) == ("ship", ["cargo"])
@@ -115,19 +105,18 @@ def test_a_number_that_says_who_is_not_added_up() -> None:
         (1, timedelta(days=1), "1 minute"),
     ],
 )
-def test_width_gives_ten_tuples_a_window(rows: int, step: timedelta, width: str) -> None:
-    """The least of some usual durations that does; a day at most."""
+def test_width_is_the_shortest_usual_duration_with_ten_tuples_per_window(
+    rows: int, step: timedelta, width: str
+) -> None:
     assert proposed(at=times(rows, step)).width == width
 
 
-def test_silence_is_ten_times_the_usual_distance_of_a_key() -> None:
-    """Two keys that take turns every second send every two."""
+def test_silence_is_ten_times_the_usual_interval_of_a_key() -> None:
     stream = proposed(at=times(100, timedelta(seconds=1)), page=["a", "b"] * 50)
     assert (stream.interval, stream.key and stream.key.name) == ("30 seconds", "page")
 
 
-def test_an_answer_changes_what_follows_from_it() -> None:
-    """Another arrival, another width; a column that is no time is refused, a slip answered."""
+def test_answer_changes_the_proposals_that_depend_on_it() -> None:
     stream = proposed(at=times(100, timedelta(seconds=1)), seen=times(100, timedelta(hours=1)), page=["a", "b"] * 50)
     other = changed(stream, name="visits", arrival="seen", key="")
     assert (other.application, other.arrival.name, other.key, other.width) == ("count_visits", "seen", None, "1 day")

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 
 class Row(NamedTuple):
-    """A row of one key: timestamp and two values."""
-
     ts: int
     a: float | None
     b: int | None
@@ -50,7 +48,6 @@ class Method:
         return self.fills_nulls or self.low is not None or self.high is not None
 
     def uses(self, row: Row) -> bool:
-        """Returns whether a row has a value that may be a source."""
         value = getattr(row, self.source)
         if value is None:
             return not self.fills_nulls

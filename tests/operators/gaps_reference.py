@@ -33,8 +33,6 @@ class Expectation:
 
 
 class Found(NamedTuple):
-    """A gap."""
-
     key: str | None
     column: str | None
     kind: str
@@ -47,8 +45,6 @@ class Found(NamedTuple):
 
 
 class Total(NamedTuple):
-    """Completeness of a key, or of its column."""
-
     key: str | None
     column: str | None
     is_expected: bool | None
@@ -60,7 +56,6 @@ class Total(NamedTuple):
 
 
 def report(rows: Sequence[Row], rules: Expectation) -> tuple[list[Found], list[Total]]:
-    """Returns gaps and completeness of a recording."""
     points = [g for g in range(-500, 500) if rules.begin <= rules.origin + g * rules.cadence < rules.end]
     end = rules.origin + (points[-1] + 1) * rules.cadence if points else rules.end
     known = {row.key for row in rows if row.t is not None and row.t < end} if points else set()

@@ -86,7 +86,6 @@ varying_slack = st.builds(
 
 
 def settings_of(rules: Rules, **more: Any) -> HeartbeatSettings:
-    """Returns the library's settings for a reference's rules."""
     seconds = Decimal(1_000_000)
     more = {"key_by": ("case",)} | more
     return HeartbeatSettings(

@@ -49,13 +49,11 @@ class Rules:
 
 
 class TooManyTimers(Exception):
-    """More timers than allowed for one crossing or one silence."""
+    pass
 
 
 @dataclass
 class Clock:
-    """A Heartbeat's clock, fed with one arrival after the other."""
-
     rules: Rules
     arrived_us: int | None = None
     ts_us: int | None = None
@@ -74,7 +72,7 @@ class Clock:
         return self.arrived_us - ((-wait.numerator) // wait.denominator)
 
     def scheduled_us(self, index: int) -> Fraction:
-        """Returns S of a timer (H6)."""
+        # Rules: H6
         assert self.arrived_us is not None and self.ts_us is not None
         return self.arrived_us + Fraction(index * self.rules.interval_us - self.ts_us) / self.rules.speed
 

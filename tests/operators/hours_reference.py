@@ -42,7 +42,6 @@ class Clock:
     ends: list[int]
 
     def point(self, ts: float) -> int | None:
-        """Returns the point in whose step a time lies."""
         return self.lies_in.get(int(ts // TICK) * TICK)
 
 

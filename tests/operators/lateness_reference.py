@@ -19,8 +19,6 @@ class Arrival(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What became of a tuple: its outcome, and the watermark it was held against."""
-
     outcome: str
     watermark_us: int | None
 

@@ -24,7 +24,6 @@ class Tuple(NamedTuple):
 
     @property
     def window(self) -> int:
-        """Window of the arrival."""
         return self.at_us // WINDOW_US
 
 
@@ -46,7 +45,6 @@ class Merged(NamedTuple):
 
 
 def merge_tuples(tuples: Sequence[Tuple], ports: int) -> Merged:
-    """Returns what a Merge makes of a recording."""
     merged = Merged([], [None] * ports, [])
     emission: dict[int, int] = {}
     for at_us, arrivals in groupby(sorted(tuples, key=lambda one: one.at_us), key=lambda one: one.at_us):

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 
 class Tuple(NamedTuple):
-    """A tuple: number of its stream, arrival, timestamp or None."""
-
     stream: int
     at: int
     ts: int | None

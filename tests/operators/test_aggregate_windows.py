@@ -45,7 +45,6 @@ AGGREGATES = {
 
 
 def operator(**properties: Any) -> AggregateWindows:
-    """Returns the operator of these tests, some of its properties exchanged."""
     given = {
         "columns": COLUMNS, "event_at": "ts", "lag": "500 us", "watermark_interval": "250 us", "max_ahead": "5 ms",
         "length": "1 ms", "slide": "500 us", "aggregates": AGGREGATES, "keys": ("key",),
@@ -89,14 +88,12 @@ class Kept:
         self.frames: dict[str, DataFrame] = {}
 
     def __call__(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
-        """Returns the frame of this name."""
         if name not in self.frames:
             self.frames[name] = make().localCheckpoint()
         return self.frames[name]
 
 
 def properties_of(windows: AnyWindows) -> dict[str, Any]:
-    """Returns the windows as properties of the operator."""
     if isinstance(windows, SessionWindows):
         return {"length": None, "slide": None, **windows.model_dump()}
     if isinstance(windows, CountWindows):
@@ -114,12 +111,9 @@ def properties_of(windows: AnyWindows) -> dict[str, Any]:
         for ends in (True, False)
     ],
 )
-def test_windows_fire_as_those_of_the_function_in_groups(spark: SparkSession, shape: str, ends: bool) -> None:
-    """Each in the streaming window of its tick; what waits at a group's end is the state.
-
-    Where the recording ends, what waits fires in its last window, and nothing is left (E35, E45). Corrections lie in
-    the window of the tick that made them (E37, E41, E43, E46, E49, E61, X29, X34).
-    """
+def test_windows_fire_like_the_function_in_any_grouping(spark: SparkSession, shape: str, ends: bool) -> None:
+    # Rules: E35, E45, E37, E41, E43, E46, E49, E61, X29, X34
+    # Pending tuples at a group's end are the state; the end of the recording fires them.
     windows, cuts = SHAPES[shape]
     time = EventTime(
         streams={"stream": StreamTime(event_at="ts", max_ahead="5 ms")}, lag="500 us", watermark_interval="250 us"
@@ -171,8 +165,7 @@ def assert_balance(counts: list[dict[str, Any]], tuples: int) -> None:
         waiting[key] = found["pending_after"]
 
 
-def test_it_has_its_place_in_an_application() -> None:
-    """And its types are known before Spark is there."""
+def test_aggregate_windows_operator_is_valid_and_declares_its_types_without_spark() -> None:
     app = Application("clicks", window="1 s")
     windows = app.add("windows", operator(), stream=app.input("clicks"))
     app.output("by_time", windows["fired"], key=["key", "window_begin_us"])
@@ -182,8 +175,7 @@ def test_it_has_its_place_in_an_application() -> None:
     assert (kinds["mean"], kinds["cost"], kinds["spent"]) == ("double", "decimal128(13, 6)", "decimal128(19, 2)")
 
 
-def test_a_key_that_counts_have_as_a_column_is_refused_where_they_are_read() -> None:
-    """The windows may have it."""
+def test_key_column_with_a_reserved_name_is_rejected_only_for_counts() -> None:
     columns = COLUMNS.append(pa.field("outcome", pa.string()))
     app = Application("clicks", window="1 s")
     windows = app.add("windows", operator(columns=columns, keys=("outcome",)), stream=app.input("clicks"))
@@ -223,7 +215,7 @@ SESSION = {"length": None, "slide": None, "gap": "1 s"}
     ],
 )
 def test_wrong_properties_are_reported_at_launch(properties: dict[str, Any], words: str) -> None:
-    """Building it raises nothing (O53)."""
+    # Rules: O53
     app = Application("clicks", window="1 s")
     windows = app.add("windows", operator(**properties), stream=app.input("clicks"))
     app.output("by_time", windows["fired"], key=["window_begin_us"])

@@ -19,8 +19,8 @@ FIRST, LAST = -(-BEGIN // STEP), -(-END // STEP) - 1
 
 
 @pytest.mark.parametrize("max_rows", [1_000_000, 3])
-def test_each_point_has_recorded_rows_or_stands_for_one_that_is_missing(spark: SparkSession, max_rows: int) -> None:
-    """Late rows take the place of made ones, also of those that stand for many; once more changes nothing (G42)."""
+def test_each_point_has_recorded_rows_or_one_filled_row(spark: SparkSession, max_rows: int) -> None:
+    # Rules: G42
     seed = 42 + max_rows
     random = Random(seed)
     cases = {place: rows for place, rows in list(make_cases(seed).items())[:200] if rows}
@@ -52,8 +52,8 @@ def test_each_point_has_recorded_rows_or_stands_for_one_that_is_missing(spark: S
     assert again.select(*kept).exceptAll(now.select(*kept)).isEmpty() and again.count() == now.count()
 
 
-def test_a_row_for_many_becomes_one_for_each_stretch(spark: SparkSession) -> None:
-    """Its timestamp is of the type of the column, with a key of an odd name and without keys (G33, G42)."""
+def test_row_for_many_points_is_split_around_recorded_rows(spark: SparkSession) -> None:
+    # Rules: G33, G42
     rows = "(timestamp'2024-01-01 00:00', 1.0), (timestamp'2024-01-01 09:00', 2.0)"
     for key in ("", "a.key"):
         rules = FillSettings(
@@ -70,7 +70,6 @@ def test_a_row_for_many_becomes_one_for_each_stretch(spark: SparkSession) -> Non
         assert now.schema["at"].dataType == filled.schema["at"].dataType
 
 
-def test_rows_that_were_not_filled_are_refused(spark: SparkSession) -> None:
-    """With the name of what is missing."""
+def test_unfilled_rows_are_rejected_with_the_missing_column(spark: SparkSession) -> None:
     with pytest.raises(InputError, match="filled rows have no column _rw_is_made, _rw_made_rows"):
         current_filled(frame_of(spark, {}), settings())

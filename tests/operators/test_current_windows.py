@@ -77,14 +77,13 @@ def rows_of(frame: DataFrame) -> dict[int, list[tuple[Any, ...]]]:
 
 
 def in_a_row(frame: DataFrame) -> list[str]:
-    """Returns the rows in an order."""
     return sorted(map(str, frame.collect()))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("shape", ["windows", "sessions"])
-def test_what_stands_is_what_a_reader_would_keep(spark: SparkSession, shape: str) -> None:
-    """One row for each window and key: the tuples', if all has ended; twice, in part, or again: the same (E49, E69)."""
+def test_current_windows_equal_those_of_a_naive_reader(spark: SparkSession, shape: str) -> None:
+    # Rules: E49, E69
     seed = new_seed()
     random = Random(seed)
     rules, ends, inclusive = make_rules(random), random.random() < 0.7, random.random() < 0.3
@@ -138,12 +137,11 @@ PUBLISHED = [
 
 
 def published(spark: SparkSession) -> DataFrame:
-    """Returns rows of a published stream."""
     return spark.createDataFrame(PUBLISHED, f"window_id BIGINT, {FIRED}, n INT")
 
 
-def test_a_window_is_its_newest_row(spark: SparkSession) -> None:
-    """With all of its columns; what is taken back is gone, a null key stands for itself (E49, E69)."""
+def test_window_is_its_newest_row_unless_retracted(spark: SparkSession) -> None:
+    # Rules: E49, E69
     rows = published(spark)
     merged = current_windows(rows, ["key"])
     assert merged.schema.simpleString() == rows.schema.simpleString()
@@ -153,8 +151,8 @@ def test_a_window_is_its_newest_row(spark: SparkSession) -> None:
     assert sorted(map(tuple, more.collect()), key=str) == sorted(standing, key=str)
 
 
-def test_panes_of_windows_that_discard_are_added_up(spark: SparkSession) -> None:
-    """Each pane once, with the types of the column; texts and pairs say how (E49, E59)."""
+def test_panes_of_discarding_windows_are_merged(spark: SparkSession) -> None:
+    # Rules: E49, E59
     panes = [(0, "early", 5, 1, 9), (1, "on_time", 10, 2, 7), (2, "late", 20, 4, 8)]
     fired = spark.createDataFrame([("a", 0, 10, *pane) for pane in panes], f"{FIRED}, n INT, most INT")
     fired = fired.withColumn("sum", F.expr("CAST(n AS DECIMAL(9, 2))"))
@@ -179,16 +177,15 @@ def test_panes_of_windows_that_discard_are_added_up(spark: SparkSession) -> None
         (["key"], {"accumulation": "discarding", "aggregates": {"m": "sum(n)"}}, "fired rows have no column m"),
     ],
 )
-def test_what_cannot_be_merged_is_refused(
+def test_unmergeable_windows_are_rejected_before_anything_runs(
     spark: SparkSession, keys: list[str], more: dict[str, Any], words: str
 ) -> None:
-    """Before anything runs."""
     with pytest.raises(InputError, match=words):
         current_windows(published(spark), keys, **more)
 
 
-def test_rows_that_cannot_be_told_apart_end_the_query(spark: SparkSession) -> None:
-    """No wrong rows where a key is not named, windows do not retract, or panes are added up twice (E49)."""
+def test_indistinguishable_rows_fail_the_query(spark: SparkSession) -> None:
+    # Rules: E49
     rows = published(spark)
     with pytest.raises(PySparkException, match='pane differ; name all keys: .*"window_begin_us":0'):
         current_windows(rows, []).collect()

@@ -47,8 +47,8 @@ class Seen(TupleOperator):
 
 
 @pytest.mark.parametrize(("when", "column"), [("at once", "seen"), ("inside", "last")])
-def test_a_tuple_that_is_changed_after_it_was_emitted_is_told(when: str, column: str) -> None:
-    """O43: operator, port, window and column are named, with both values."""
+def test_tuple_changed_after_emission_is_reported_with_both_values(when: str, column: str) -> None:
+    # Rules: O43
     with pytest.raises(
         InputError, match='a tuple of port "out" of Seen, window 7, was changed after it was emitted'
     ) as caught:
@@ -56,8 +56,8 @@ def test_a_tuple_that_is_changed_after_it_was_emitted_is_told(when: str, column:
     assert f'Column "{column}" was' in caught.value.detail and "Emit a copy" in caught.value.hint
 
 
-def test_what_is_emitted_stays_as_it_was_whatever_becomes_of_it() -> None:
-    """O43: the loop that a replay runs copies lists, structs and maps, and refuses nothing."""
+def test_emitted_tuples_are_isolated_from_later_changes() -> None:
+    # Rules: O43
     operator = Seen()
     schema = tagged_schema([input_tags(operator)["clicks"]])
     batch = pa.RecordBatch.from_pylist(
@@ -72,9 +72,9 @@ def test_what_is_emitted_stays_as_it_was_whatever_becomes_of_it() -> None:
     assert [(row[seen], row[last]) for row in made] == [([], {"counts": []}), ([1], {"counts": [1]})]
 
 
-def test_a_batch_whose_array_is_written_to_afterwards_is_told() -> None:
-    """O43: Arrow takes numpy's memory as it is, so that the tuples would change with it."""
-
+def test_batch_whose_array_is_modified_after_emission_is_reported() -> None:
+    # Rules: O43
+    # Arrow shares the memory of numpy, so the tuples would change with it.
     class Reusing(TupleOperator):
         inputs: ClassVar = {"clicks": InputPort(CLICKS)}
         outputs: ClassVar = {"out": OutputPort(pa.schema([("count", pa.int64())]))}

@@ -65,7 +65,6 @@ def make_windows(random: Random) -> EventWindows:
 
 
 def wanted_values(one: Fired, merging: bool) -> tuple[Any, ...]:
-    """Returns a fired window as the library shows it."""
     values = [value for number in one.tuples if (value := value_of(number)) is not None]
     folded: tuple[Any, ...]
     if merging:
@@ -113,8 +112,8 @@ def in_groups(judged: Lateness, windows: AnyWindows, merging: bool, ends: bool) 
     return results
 
 
-def test_windows_are_those_of_a_machine_for_every_cut(spark: SparkSession) -> None:
-    """Windows, ticks, outcomes are the machine's, cut or not (E27, E28, E30, E32, E42, E44, E45, E63, X34 to X37)."""
+def test_windows_equal_a_state_machine_for_every_cut(spark: SparkSession) -> None:
+    # Rules: E27, E28, E30, E32, E42, E44, E45, E63, X34 to X37
     seed = new_seed()
     random = Random(seed)
     merging = random.random() < 0.5
@@ -140,8 +139,8 @@ def test_windows_are_those_of_a_machine_for_every_cut(spark: SparkSession) -> No
 
 
 @pytest.mark.long
-def test_sessions_are_those_of_a_machine(spark: SparkSession) -> None:
-    """Sessions grow and merge as tuples come; their order of arrival and the cuts change nothing (E67, E68, E70)."""
+def test_sessions_equal_a_state_machine(spark: SparkSession) -> None:
+    # Rules: E67, E68, E70
     seed = new_seed()
     random = Random(seed)
     merging, ends, inclusive = random.random() < 0.5, random.random() < 0.5, random.random() < 0.3
@@ -173,8 +172,8 @@ def order_of(number: int, merging: bool) -> tuple[int, ...]:
 
 
 @pytest.mark.long
-def test_windows_of_so_many_tuples_are_those_of_a_machine(spark: SparkSession) -> None:
-    """Tuples have their places by event time, whatever their order of arrival and the cuts (E13, E14, E18, E45)."""
+def test_count_windows_equal_a_state_machine(spark: SparkSession) -> None:
+    # Rules: E13, E14, E18, E45
     seed = new_seed()
     random = Random(seed)
     merging, ends = random.random() < 0.5, random.random() < 0.5
@@ -202,14 +201,12 @@ def test_windows_of_so_many_tuples_are_those_of_a_machine(spark: SparkSession) -
 
 
 def map_expr(texts: tuple[str, ...]) -> list[Any]:
-    """Returns SQL expressions as columns."""
     from pyspark.sql import functions as F
 
     return [F.expr(text) for text in texts]
 
 
 def found_in(results: list[Windows], merging: bool) -> dict[int, list[tuple[Any, ...]]]:
-    """Returns the fired rows by recording."""
     names = ["case", "window_begin_us", "window_end_us", "pane", "kind", "fired_us", "key"]
     names += list(MERGING if merging else WHOLE)
     found: dict[int, list[tuple[Any, ...]]] = {}
@@ -274,8 +271,8 @@ def clicks(spark: SparkSession) -> DataFrame:
 TIME = EventTime(streams={"clicks": StreamTime(event_at="at")}, lag="5 s", watermark_interval="10 s")
 
 
-def test_pieces_of_a_recording_go_on_where_the_last_one_stopped(spark: SparkSession) -> None:
-    """With the states of lateness and of windows a recording is taken piece by piece (E41, E45, E46)."""
+def test_recording_in_pieces_continues_from_the_carried_state(spark: SparkSession) -> None:
+    # Rules: E41, E45, E46
     frame, windows = clicks(spark), EventWindows(length="10 s", slide="10 s")
     rows: list[tuple[Any, ...]] = []
     states: list[Any] = []
@@ -305,8 +302,8 @@ def test_pieces_of_a_recording_go_on_where_the_last_one_stopped(spark: SparkSess
     ]
 
 
-def test_a_tuple_on_the_watermark_and_a_fired_end_is_in_as_many_windows_as_any_other(spark: SparkSession) -> None:
-    """Windows end before their end, so that no tie is lost (E33), and none is in one window less (E34)."""
+def test_tuple_on_the_watermark_and_a_fired_end_is_in_the_usual_number_of_windows(spark: SparkSession) -> None:
+    # Rules: E33, E34
     rows = [(1, 5), (2, 10), (12, 10), (13, 30)]
     frame = spark.createDataFrame(rows, "arrived INT, at INT").selectExpr(
         "timestamp_seconds(arrived) AS arrived_at", "timestamp_seconds(at) AS at"
@@ -320,7 +317,7 @@ def test_a_tuple_on_the_watermark_and_a_fired_end_is_in_as_many_windows_as_any_o
 
 
 def test_late_tuples_name_the_windows_that_they_missed(spark: SparkSession) -> None:
-    """A late tuple enters no window, and says which it missed (E5); tuples between windows are shown (E20)."""
+    # Rules: E5, E20
     judged = lateness({"clicks": clicks(spark)}, TIME.model_copy(update={"lag": 0}), start_us=0, end_us=40_000_000)
     sliding = event_windows(judged, EventWindows(length="10 s", slide="5 s"), {"n": ("count", "*")})
     late = sliding.late["clicks"].orderBy("at").collect()
@@ -332,7 +329,6 @@ def test_late_tuples_name_the_windows_that_they_missed(spark: SparkSession) -> N
 
 
 def test_aggregates_have_the_types_of_spark(spark: SparkSession) -> None:
-    """Folding by panes changes neither value nor type of an aggregate, decimals included; 3 is late."""
     frame = clicks(spark).selectExpr("*", "CAST(value AS DECIMAL(10, 2)) AS price", "CAST(value AS FLOAT) AS f")
     calls = {
         f"{function}_{column}": (function, column)
@@ -351,8 +347,7 @@ def test_aggregates_have_the_types_of_spark(spark: SparkSession) -> None:
         assert mine.collect() == plain.collect()
 
 
-def test_event_windows_refuse_what_they_cannot_fold(spark: SparkSession) -> None:
-    """An unknown aggregate or column is refused before anything runs, and so is the state of other windows."""
+def test_event_windows_reject_unknown_aggregates_columns_and_foreign_state(spark: SparkSession) -> None:
     judged = lateness({"clicks": clicks(spark)}, TIME, start_us=0, end_us=40_000_000)
     windows = EventWindows(length="10 s", slide="10 s")
     again = EventWindows(length="10 s", slide="10 s", early="1 s")

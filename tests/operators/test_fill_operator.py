@@ -40,7 +40,6 @@ class Tuple(NamedTuple):
 
 
 def operator(**properties: Any) -> FillGaps:
-    """Returns the operator of these tests, some of its properties exchanged."""
     given = {
         "columns": COLUMNS, "event_at": "ts", "unit": "s", "step": STEP, "keys": ("case",), "fill": GIVEN,
         "max_ahead": AHEAD,
@@ -87,7 +86,6 @@ def expected(case: list[Tuple], *, bounded: bool) -> list[tuple[int, Made]]:
 
 
 def frame_of(spark: SparkSession, cases: dict[int, list[Tuple]], windows: WindowRange) -> DataFrame:
-    """Returns the tuples of some windows."""
     rows = [
         (one.at // WIDTH, one.at * S, case, *one[1:], *(getattr(one, method.source) for method in METHODS.values()))
         for case, tuples in cases.items()
@@ -131,10 +129,8 @@ def run(
 
 @pytest.mark.long
 @pytest.mark.parametrize(("bounded", "cuts"), [(True, [0, 3, 8]), (False, [0, 2, 8])], ids=str)
-def test_filling_in_groups_of_windows_is_that_of_one_pass(
-    spark: SparkSession, *, bounded: bool, cuts: list[int]
-) -> None:
-    """A gap is filled in the window that closes it, from what earlier ones showed (G34 to G38, G16, X34)."""
+def test_filling_in_groups_of_windows_equals_one_pass(spark: SparkSession, *, bounded: bool, cuts: list[int]) -> None:
+    # Rules: G34 to G38, G16, X34
     random = Random(5)
     cases = {case: make_case(random) for case in range(CASES)}
     expects = {"expected_keys": tuple((case,) for case in cases), **BOUNDS} if bounded else {}
@@ -156,8 +152,9 @@ def test_filling_in_groups_of_windows_is_that_of_one_pass(
     assert sorted(reported) == sorted(wrong) and len(wrong) > CASES
 
 
-def test_a_timestamp_in_a_wrong_unit_closes_no_gap_and_is_an_error_tuple(spark: SparkSession) -> None:
-    """Milliseconds read as microseconds lie in 1970: they pass, and no row is made back to there (X14)."""
+def test_timestamp_in_a_wrong_unit_closes_no_gap_and_is_an_error_tuple(spark: SparkSession) -> None:
+    # Rules: X14
+    # Milliseconds read as microseconds are a time in 1970.
     now = 1_767_225_600 * S
     columns = pa.schema([("arrived_at", pa.int64()), ("case", pa.int32()), ("ts", pa.int64())])
     fills = operator(columns=columns, unit="us", fill={}, max_ahead="1 day")
@@ -176,8 +173,8 @@ def test_a_timestamp_in_a_wrong_unit_closes_no_gap_and_is_an_error_tuple(spark: 
     assert all("is the unit right?" in row["_rw_detail"] for row in errors)
 
 
-def test_a_gap_goes_on_behind_what_a_skip_had_emitted(spark: SparkSession) -> None:
-    """At most once: what skipped windows had emitted is there, so no row is made in its place (R79)."""
+def test_gap_continues_after_the_rows_emitted_before_a_skip(spark: SparkSession) -> None:
+    # Rules: R79
     fills = operator(fill={"before": "forward"})
     cases = {0: [Tuple(5, 5, 1.0, 1), Tuple(70, 70, 2.0, 2), Tuple(130, 110, 3.0, 3)]}
     contexts = [OperatorContext(Grid(WIDTH * 1000), WindowRange(window, window)) for window in range(3)]
@@ -213,7 +210,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_properties_are_reported_at_launch(case: str) -> None:
-    """Building it raises nothing (O53)."""
+    # Rules: O53
     properties, message = WRONG[case]
     app = Application("readings", window="1 min")
     app.output("filled", app.add("fill", operator(**properties), stream=app.input("readings")), key=[])

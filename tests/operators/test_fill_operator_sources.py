@@ -44,7 +44,6 @@ COLUMNS = pa.schema([
 
 
 def operator(**properties: Any) -> FillGaps:
-    """Returns the operator of these tests, some of its properties exchanged."""
     given = {
         "columns": COLUMNS, "event_at": "ts", "unit": "s", "step": STEP, "keys": ("case",), "fill": GIVEN,
         "max_ahead": AHEAD,
@@ -53,7 +52,6 @@ def operator(**properties: Any) -> FillGaps:
 
 
 def frame_of(spark: SparkSession, cases: dict[int, list[Tuple]], windows: WindowRange) -> DataFrame:
-    """Returns the tuples of some windows."""
     rows = [
         (one.at // WIDTH, one.at * S, case, one.ts, *[one.a] * len(GIVEN))
         for case, tuples in cases.items()
@@ -115,8 +113,8 @@ def run(
     [pytest.param(True, [0, 3, 8], marks=pytest.mark.long), (False, [0, 2, 5, 8])],
     ids=str,
 )
-def test_sources_are_chosen_over_window_borders(spark: SparkSession, *, bounded: bool, cuts: list[int]) -> None:
-    """The last usable value of each column is state (G34, G35), and recorded nulls get theirs as they come (G27)."""
+def test_sources_are_chosen_across_window_borders(spark: SparkSession, *, bounded: bool, cuts: list[int]) -> None:
+    # Rules: G34, G35, G27
     assert cuts[-1] == WINDOWS
     random = Random(8)
     cases = {case: make_case(random) for case in range(CASES)}
@@ -145,8 +143,8 @@ def test_sources_are_chosen_over_window_borders(spark: SparkSession, *, bounded:
         ({"method": "seasonal", "periods": [50], "fallback": "nearest"}, "column before has nearest"),
     ],
 )
-def test_what_a_replay_cannot_know_is_reported_at_launch(given: dict[str, Any], words: str) -> None:
-    """A value from later rows for a null that has been emitted (G27, O53)."""
+def test_null_filling_that_needs_later_rows_is_reported_at_launch(given: dict[str, Any], words: str) -> None:
+    # Rules: G27, O53
     fills = operator(fill={"before": {**given, "treat_null_as_missing": True}})
     app = Application("readings", window="1 min")
     app.output("filled", app.add("fill", fills, stream=app.input("readings")), key=[])
@@ -155,11 +153,8 @@ def test_what_a_replay_cannot_know_is_reported_at_launch(given: dict[str, Any], 
     assert words in str(caught.value)
 
 
-def test_values_beyond_bounds_are_reported_and_a_gap_closes_without_them(spark: SparkSession) -> None:
-    """The row passes and closes its gap, but for them there is no value behind it (G40).
-
-    The next gap has its line from the last value that is believed.
-    """
+def test_out_of_bounds_values_are_reported_and_gaps_close_without_them(spark: SparkSession) -> None:
+    # Rules: G40
     guarded = {"sane": {"method": "linear", "max_value": 100}, "level": {"method": "linear", "extrapolate": True}}
     fills = operator(
         columns=pa.schema([*list(COLUMNS)[:3], ("sane", pa.float64()), ("level", pa.float64())]),

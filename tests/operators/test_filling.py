@@ -71,13 +71,11 @@ def frame_of(spark: SparkSession, cases: dict[tuple[int, str], list[Row]]) -> Da
 
 
 def make_cases(seed: int) -> dict[tuple[int, str], list[Row]]:
-    """Returns random recordings of two keys."""
     random = Random(seed)
     return {(case, key): make_rows(random) for case in range(CASES) for key in ("x", "y")}
 
 
 def made_of(filled: DataFrame) -> dict[tuple[int, str], list[Made]]:
-    """Returns the made rows by case and key, in order."""
     found: dict[tuple[int, str], list[Made]] = {}
     for row in filled.where("_rw_is_made").collect():
         values = tuple((row[name], row["_rw_methods"][name]) for name in METHODS)
@@ -119,8 +117,8 @@ def is_same(one: Made, other: Made) -> bool:
 
 
 @pytest.mark.parametrize("max_rows", [1_000_000, 3])
-def test_filling_is_that_of_the_reference(spark: SparkSession, max_rows: int) -> None:
-    """Methods, bounds, open gaps, nulls, sources, keys without a row (G2, G4 to G8, G19 to G24, G29 to G33, G39)."""
+def test_filling_equals_the_reference(spark: SparkSession, max_rows: int) -> None:
+    # Rules: G2, G4 to G8, G19 to G24, G29 to G33, G39
     cases = make_cases(max_rows)
     expected = [[case, key] for case, key in cases]
     filled = fill_gaps(frame_of(spark, cases), settings(max_rows=max_rows, expected_keys=expected))
@@ -139,8 +137,8 @@ def test_filling_is_that_of_the_reference(spark: SparkSession, max_rows: int) ->
 
 
 @pytest.mark.long
-def test_what_was_recorded_is_untouched_and_filling_again_changes_nothing(spark: SparkSession) -> None:
-    """Without made rows the result is the input (G40, X24); a made row is no source later (G26, G43, G44)."""
+def test_filling_keeps_recorded_rows_and_is_idempotent(spark: SparkSession) -> None:
+    # Rules: G40, X24, G26, G43, G44
     frame = frame_of(spark, dict(list(make_cases(3).items())[:40]))
     odd = [(None, "x", 100, 1.0, 1), (0, None, 100, 1.0, 1), (0, "x", None, 1.0, 1), (0, "x", 9_999, 1.0, 1)]
     more = spark.createDataFrame(odd, "case int, key string, ts bigint, a double, b bigint")
@@ -158,8 +156,8 @@ def test_what_was_recorded_is_untouched_and_filling_again_changes_nothing(spark:
     assert again.count() == once.count()
 
 
-def test_a_row_that_says_nothing_of_being_made_is_a_recorded_one(spark: SparkSession) -> None:
-    """Rows joined to what was filled have null there: they are kept, and are sources (G40, G44)."""
+def test_row_with_a_null_fill_marker_is_a_recorded_row(spark: SparkSession) -> None:
+    # Rules: G40, G44
     rows = [(0, 1, None), (10, 9, True), (20, 2, False)]
     frame = spark.createDataFrame(rows, "ts bigint, n bigint, _rw_is_made boolean")
     given = {"event_at": "ts", "unit": "s", "step": 10, "from_time": 0, "to_time": 30 * S}
@@ -168,8 +166,8 @@ def test_a_row_that_says_nothing_of_being_made_is_a_recorded_one(spark: SparkSes
     assert sorted(map(tuple, found)) == [(0, 1, False), (10, 1, True), (20, 2, False)]
 
 
-def test_of_rows_of_one_instant_the_same_is_a_source_in_whatever_order_they_come(spark: SparkSession) -> None:
-    """A season's source as one before a gap: the order of a table's files decides nothing (G38)."""
+def test_source_among_rows_of_one_instant_does_not_depend_on_their_order(spark: SparkSession) -> None:
+    # Rules: G38
     rows = [(0, key, n, n) for key in range(40) for n in range(8)]
     given = {"event_at": "ts", "unit": "s", "step": 10, "from_time": 0, "to_time": 20 * S, "keys": ["key"]}
     columns = {"season": {"method": "seasonal", "periods": [10]}, "before": "forward"}
@@ -181,8 +179,8 @@ def test_of_rows_of_one_instant_the_same_is_a_source_in_whatever_order_they_come
     assert len(found[0]) == 40 and found[0] == found[1]
 
 
-def test_timestamps_are_filled_on_their_grid(spark: SparkSession) -> None:
-    """The whole numbers of a line are rounded; sources are named by their timestamps (G39)."""
+def test_timestamps_are_interpolated_on_their_grid(spark: SparkSession) -> None:
+    # Rules: G39
     rows = [(datetime(2024, 1, 1, 0, 20, tzinfo=UTC), 10), (datetime(2024, 1, 1, 3, 0, tzinfo=UTC), 15)]
     frame = spark.createDataFrame(rows, "at timestamp, people int")
     filled = fill_gaps(
@@ -245,8 +243,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_settings_are_refused(case: str) -> None:
-    """At once, with what may be."""
+def test_wrong_settings_are_rejected_at_once(case: str) -> None:
     wishes, message = WRONG[case]
     with pytest.raises(InputError) as caught:
         settings(**wishes)
@@ -255,8 +252,7 @@ def test_wrong_settings_are_refused(case: str) -> None:
         FillSettings(event_at="at", step="1 h")
 
 
-def test_columns_that_do_not_fit_are_refused(spark: SparkSession) -> None:
-    """Before anything runs: absent ones, text as a line, text as a time."""
+def test_columns_of_a_wrong_type_are_rejected_before_anything_runs(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1, "x", 5, "text")], "case int, key string, ts bigint, word string")
     for wishes, message in (
         ({"columns": {"gone": "null"}}, "frame has no column gone. There are: case, key, ts, word"),
@@ -271,8 +267,8 @@ def test_columns_that_do_not_fit_are_refused(spark: SparkSession) -> None:
         fill_gaps(frame.withColumnRenamed("word", "_rw_Next"), settings(columns={}))
 
 
-def test_a_grid_that_the_timestamp_cannot_tell_is_refused(spark: SparkSession) -> None:
-    """Two points of half a second would be the same whole second (G2)."""
+def test_grid_finer_than_the_timestamp_type_is_rejected(spark: SparkSession) -> None:
+    # Rules: G2
     frame = spark.createDataFrame([(1, 1.0)], "ts bigint, a double")
     for grid in ({"step": "0.5 s"}, {"step": 1, "origin": 250_000}):
         settings = FillSettings(event_at="ts", unit="s", from_time=0, to_time=10 * S, columns={"a": "forward"}, **grid)
@@ -290,10 +286,10 @@ def test_a_grid_that_the_timestamp_cannot_tell_is_refused(spark: SparkSession) -
          ["-12345678901234567890123456789012345676", "-12345678901234567890123456789012345674"]),
     ],
 )  # fmt: skip
-def test_a_line_between_large_numbers_loses_no_digit(
+def test_interpolation_between_large_numbers_loses_no_digit(
     spark: SparkSession, kind: str, ends: list[str], between: list[str]
 ) -> None:
-    """Decimals and whole numbers lie between their sources, though doubles would not tell them apart (G22)."""
+    # Rules: G22
     frame = spark.createDataFrame([(0, ends[0]), (30, ends[1])], "ts bigint, text string")
     frame = frame.selectExpr("ts", f"cast(text as {kind}) as a")
     settings = FillSettings(event_at="ts", unit="s", step=10, from_time=0, to_time=40 * S, columns={"a": "linear"})

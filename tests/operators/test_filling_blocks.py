@@ -33,13 +33,11 @@ COLUMNS: dict[str, Any] = {
 
 
 def texts(filled: DataFrame) -> list[str]:
-    """Returns the rows to the last column, in an order of their own."""
     maps = {name: F.to_json(name) for name in ("_rw_methods", "_rw_sources")}
     return sorted(map(repr, filled.withColumns(maps).collect()))
 
 
 def random_cases(spark: SparkSession, name: str) -> tuple[DataFrame, FillSettings]:
-    """Returns random recordings of many keys, as the references are given them, and settings."""
     random = Random(len(name))
     if name == "methods":
         recordings = {(case, "x"): plain.make_rows(random) for case in range(CASES)}
@@ -49,10 +47,10 @@ def random_cases(spark: SparkSession, name: str) -> tuple[DataFrame, FillSetting
 
 
 @pytest.mark.parametrize("name", ["methods", "choosing"])
-def test_keys_in_blocks_are_filled_as_whole_ones(
+def test_filling_in_blocks_equals_filling_whole_keys(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Of many random recordings, in blocks of four points: methods, bounds, sides, recorded nulls, ids (G38)."""
+    # Rules: G38
     frame, settings = random_cases(spark, name)
     whole = texts(fill_gaps(frame, settings))
 
@@ -76,7 +74,6 @@ def one_source(spark: SparkSession) -> DataFrame:
 
 
 def settings_of(**more: Any) -> FillSettings:
-    """Returns the settings of one source, without keys."""
     given = {
         "event_at": "ts", "unit": "s", "step": 10, "from_time": 55 * S, "to_time": 3_005 * S, "max_rows": 40,
         "columns": COLUMNS,
@@ -87,10 +84,10 @@ def settings_of(**more: Any) -> FillSettings:
 @pytest.mark.parametrize(
     "more", [{}, {"zone": "UTC", "hours": "00:00-00:20", "step": 20, "look_back": 120}], ids=["steps", "hours"]
 )
-def test_one_source_in_blocks_is_filled_as_in_one(
+def test_filling_one_key_in_blocks_equals_one_pass(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
 ) -> None:
-    """Gaps over blocks without a row, rows of one instant, nulls and guards at borders (G5, G8, G16, G27, G38)."""
+    # Rules: G5, G8, G16, G27, G38
     frame, found = one_source(spark), []
     monkeypatch.setattr(function, "COSTLY", 1)
     for count in (1, 97):
@@ -99,8 +96,7 @@ def test_one_source_in_blocks_is_filled_as_in_one(
     assert found[0] == found[1] and len(found[0]) > frame.count()
 
 
-def test_no_task_has_all_rows_of_one_source(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On cores enough each sort goes by block, or by whether a row is at the border of one; none has all rows."""
+def test_no_task_receives_all_rows_of_one_key(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(function, "COSTLY", 1)
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
@@ -121,20 +117,19 @@ def test_no_task_has_all_rows_of_one_source(spark: SparkSession, monkeypatch: py
         (["ts"], [[1], [2]], 1, False),
     ],
 )
-def test_fewer_keys_than_cores_are_cut_into_blocks(
+def test_fewer_keys_than_cores_are_split_into_blocks(
     spark: SparkSession, keys: list[str], expected: list[list[int]], cost: int, *, is_cut: bool
 ) -> None:
-    """On two cores: no keys, or one that is expected, but not at twice the work; uncounted keys are taken for many."""
     frame = spark.createDataFrame([(1, 2)], "ts bigint, _rw_point bigint")
     given = {"event_at": "at", "step": 1, "from_time": 0, "to_time": 9 * S, "keys": keys, "expected_keys": expected}
     assert (blocks.BLOCK in blocks.with_blocks(frame, FillSettings(**given), cost=cost).columns) == is_cut
 
 
 @pytest.mark.parametrize("cost", [1, 4], ids=["blocks", "one order"])
-def test_no_recorded_row_is_lost_of_a_frame_that_is_never_the_same(
+def test_recorded_rows_of_a_nondeterministic_frame_are_all_kept(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, cost: int
 ) -> None:
-    """Values that change with each reading change what is filled, not which rows were recorded (G40)."""
+    # Rules: G40
     monkeypatch.setattr(function, "COSTLY", cost)
     flip = F.udf(lambda at: None if os.urandom(1)[0] % 2 else float(at), "double").asNondeterministic()
     frame = spark.range(2_000).select((F.col("id") * 10).alias("ts")).withColumn("v", flip("ts"))
@@ -144,8 +139,8 @@ def test_no_recorded_row_is_lost_of_a_frame_that_is_never_the_same(
     assert sorted(row["ts"] for row in recorded.select("ts").collect()) == list(range(0, 20_000, 10))
 
 
-def test_what_is_looked_back_to_has_no_more_blocks(spark: SparkSession) -> None:
-    """The borders of all blocks come into one task, so a day that looks back a year has not 365 times as many."""
+def test_look_back_does_not_increase_the_number_of_blocks(spark: SparkSession) -> None:
+    # The borders of all blocks come into one task.
     frame = spark.range(-86_400 * 365, 86_400, 1_000).selectExpr("id AS _rw_point")
     given: dict[str, Any] = {"event_at": "at", "step": 1, "from_time": 0, "to_time": 86_400 * S}
     settings = FillSettings(**given, look_back="365 days")

@@ -40,7 +40,6 @@ GUARD = {"min_value": "low", "max_value": "high"}
 
 
 def method_of(given: dict[str, Any]) -> Method:
-    """Returns what the reference is told of a column."""
     names = {"method": "name", "value": "constant", "treat_null_as_missing": "fills_nulls"} | GUARD
     return Method(source="a", **{names.get(name, name): value for name, value in given.items()})
 
@@ -49,7 +48,6 @@ METHODS = {name: method_of(given) for name, given in GIVEN.items()}
 
 
 def settings(**more: Any) -> FillSettings:
-    """Returns the settings of these tests."""
     given = {
         "event_at": "ts", "unit": "s", "step": STEP, "from_time": BEGIN * S, "to_time": END * S, "columns": GIVEN,
         "keys": ["case"],
@@ -77,10 +75,7 @@ def is_close(found: tuple[Any, str], wanted: tuple[Any, str]) -> bool:
 
 
 def test_values_come_from_usable_rows_as_in_the_reference(spark: SparkSession) -> None:
-    """A recorded null is no source where it is treated as missing, and gets a value beside it (G26, G27, G39, G40).
-
-    A value beyond its bounds is none either; it stays and is named.
-    """
+    # Rules: G26, G27, G39, G40
     random = Random(9)
     cases = [make_rows(random) for _ in range(CASES)]
     frame = frame_of(spark, cases)
@@ -118,8 +113,8 @@ def test_values_come_from_usable_rows_as_in_the_reference(spark: SparkSession) -
 
 
 @pytest.mark.long
-def test_filling_again_fills_recorded_nulls_anew(spark: SparkSession) -> None:
-    """A value made for a null is no source of a later filling (G43, G44)."""
+def test_filling_again_recomputes_filled_nulls(spark: SparkSession) -> None:
+    # Rules: G43, G44
     frame = frame_of(spark, [[Row(20, 1.0, 0), Row(41, None, 0), Row(70, None, 0), Row(90, 4.0, 0)]])
     once = fill_gaps(frame, settings()).localCheckpoint()
     again = fill_gaps(once, settings()).localCheckpoint()
@@ -128,8 +123,10 @@ def test_filling_again_fills_recorded_nulls_anew(spark: SparkSession) -> None:
     assert again.count() == once.count()
 
 
-def test_a_column_and_a_key_may_be_called_previous_and_next(spark: SparkSession) -> None:
-    """With values for recorded nulls and a bound for looking back, too (G27, G35)."""
+def test_columns_and_keys_may_be_called_previous_and_next_with_recorded_nulls_and_look_back(
+    spark: SparkSession,
+) -> None:
+    # Rules: G27, G35
     rows = [(0, 1.0, 2.0, 7), (10, None, 3.0, 7), (30, 4.0, 5.0, 7)]
     frame = spark.createDataFrame(rows, "ts bigint, a double, previous double, next int")
     columns = {"a": {"method": "linear", "treat_null_as_missing": True}}
@@ -155,15 +152,14 @@ def test_a_column_and_a_key_may_be_called_previous_and_next(spark: SparkSession)
         ({"method": "forward", "min_value": "inf"}, "min_value"),
     ],
 )
-def test_a_method_that_cannot_choose_is_refused(given: dict[str, Any], words: str) -> None:
-    """With those that can."""
+def test_method_without_source_selection_is_rejected(given: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as caught:
         settings(columns={"a": given})
     assert words in str(caught.value)
 
 
-def test_not_a_number_is_no_source_of_a_guarded_column_and_text_has_no_bounds(spark: SparkSession) -> None:
-    """NaN is above every bound for Spark, and below none."""
+def test_nan_is_not_a_source_of_a_bounded_column_and_text_has_no_bounds(spark: SparkSession) -> None:
+    # For Spark, NaN is above every number.
     frame = spark.createDataFrame([(10, 3.0, "x"), (20, math.nan, "y")], "ts bigint, a double, word string")
     given = {"keys": [], "from_time": 10 * S, "to_time": 40 * S}
     guarded = {"a": {"method": "forward", "min_value": 0}}
@@ -174,8 +170,8 @@ def test_not_a_number_is_no_source_of_a_guarded_column_and_text_has_no_bounds(sp
     assert 'column "word" is string, so it cannot have min_value or max_value' in str(caught.value)
 
 
-def test_a_null_between_values_of_its_own_instant_is_on_their_line(spark: SparkSession) -> None:
-    """It gets one of them: no time lies between them (G22, G27)."""
+def test_null_between_values_of_the_same_instant_gets_one_of_them(spark: SparkSession) -> None:
+    # Rules: G22, G27
     rows = [(20, None), *((20, float(value)) for value in range(30)), (40, 99.0)]
     given = {"event_at": "ts", "unit": "s", "step": 10, "from_time": 0, "to_time": 50_000_000}
     filling = FillSettings(**given, columns={"a": {"method": "linear", "treat_null_as_missing": True}})

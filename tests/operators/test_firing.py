@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 ROUNDS = 6
 
 
-def test_an_end_is_reached_by_the_first_tick_that_is_not_below_it(spark: SparkSession) -> None:
-    """Below zero too, with ticks that reach no end, and with some that reach thousands at once."""
+def test_window_end_is_reached_by_the_first_tick_at_or_above_it(spark: SparkSession) -> None:
     for seed in [getrandbits(32) for _ in range(ROUNDS)]:
         random = Random(seed)
         step = random.choice([1, 7, 60])

@@ -29,7 +29,6 @@ CARRIERS = ("AA", "B6", "UA")
 
 
 def operator(name: str) -> FrameOperator:
-    """Returns an operator of the application."""
     return APP.nodes[name].operator
 
 
@@ -51,13 +50,11 @@ def run(name: str, inputs: dict[str, DataFrame], spark: SparkSession, *ends: int
 
 
 def ddl(one: FrameOperator) -> str:
-    """Returns an operator's output columns as DDL."""
     fields = spark_schema(one.output_ports()["out"].schema).fields
     return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in fields)
 
 
 def hour(count: float) -> datetime:
-    """Returns an instant so many hours after the epoch."""
     return datetime.fromtimestamp(0, UTC) + timedelta(hours=count)
 
 
@@ -107,14 +104,14 @@ def _delay(random: Random) -> int | None:
         ("delays", {"late_after_minutes": "soon"}, "late_after_minutes", "valid integer"),
     ],
 )
-def test_wrong_properties_are_found_at_launch(name: str, given: dict[str, Any], place: str, text: str) -> None:
-    """H15, H20, H23, H25: not in the job, hours later."""
+def test_wrong_properties_are_reported_at_launch(name: str, given: dict[str, Any], place: str, text: str) -> None:
+    # Rules: H15, H20, H23, H25
     (wrong,) = type(operator(name))(**given).wrong_properties()
     assert wrong.path == place and text in wrong.message
 
 
-def test_fine_times_are_kept_with_the_plan_as_warnings() -> None:
-    """H21, H24: the application's warnings hold those of its heartbeat."""
+def test_fine_times_are_stored_with_the_plan_as_warnings() -> None:
+    # Rules: H21, H24
     app = Application("fine", window="1 hour")
     made = type(operator("hourly_weather"))(interval="0.005", slack="0.001")
     app.output("out", app.add("hourly", made, weather=app.input("weather")), key=["origin"])
@@ -124,19 +121,16 @@ def test_fine_times_are_kept_with_the_plan_as_warnings() -> None:
     ]
 
 
-def test_hourly_weather_needs_what_a_recording_has() -> None:
-    """O13, H53: a stream without the order and the arrival of its tuples is refused at launch."""
+def test_hourly_weather_requires_the_order_and_arrival_columns() -> None:
+    # Rules: O13, H53
     needed = operator("hourly_weather").input_ports()["weather"].schema
     assert {"offset", "arrived_at", "time_hour", "origin"} <= {*needed.names}
 
 
 @pytest.mark.long
-def test_hourly_weather_has_a_row_for_silent_hours_too(spark: SparkSession) -> None:
-    """Reports pass, a silent hour has a flagged row with the last report and its age; groups do not show.
-
-    Without a station they are those of one more (R79). From a station whose reports come later than interval - slack
-    after their hour, here 50 minutes, rows of silent hours come in a later window.
-    """
+def test_hourly_weather_has_a_row_for_silent_hours_in_any_grouping(spark: SparkSession) -> None:
+    # Rules: R79
+    # Reports that arrive later than interval - slack move rows of silent hours to a later window.
     on_time = [("EWR", about, about, 30.0 + about) for about in (0, 1, 4, 5)]
     late = [("JFK", 0, 0, 20.0), ("JFK", 1, 1.5, 21.0), ("JFK", 2, 2, 22.0)]
     nameless, too_late = [(None, 0, 0, 40.0), (None, 1, 0.8 + 1, 41.0)], [("LGA", 0, 0.85, 10.0)]
@@ -156,8 +150,8 @@ def test_hourly_weather_has_a_row_for_silent_hours_too(spark: SparkSession) -> N
     assert run("hourly_weather", inputs, spark, 2) == rows
 
 
-def test_hourly_weather_makes_nothing_up_for_skipped_hours(spark: SparkSession) -> None:
-    """After an at-most-once skip the clocks start anew; the last report stays known (H58)."""
+def test_hourly_weather_emits_nothing_for_skipped_hours(spark: SparkSession) -> None:
+    # Rules: H58
     one = operator("hourly_weather")
     columns = one.state_columns().names
     values: dict[str, Any] = dict.fromkeys(columns) | {"origin": "EWR", "timer_index": 3, "clock_event_us": 1}
@@ -167,8 +161,7 @@ def test_hourly_weather_makes_nothing_up_for_skipped_hours(spark: SparkSession) 
     assert (after["clock_event_us"], after["timer_index"], after["temp"]) == (None, 3, Decimal("31.00"))
 
 
-def test_delays_count_what_left_and_what_did_not(spark: SparkSession) -> None:
-    """Counts, nearest-rank percentile, share late and the weather of each airport and window, in whole numbers."""
+def test_delays_count_departed_and_cancelled_flights(spark: SparkSession) -> None:
     flights = some_flights()
     weather = [(window, "EWR", hour(window), window == 3, 1 if window == 3 else 0) for window in range(HOURS)]
     measures = [
@@ -195,15 +188,13 @@ def test_delays_count_what_left_and_what_did_not(spark: SparkSession) -> None:
 
 
 def test_delays_without_an_airport_are_one_row_with_its_weather(spark: SparkSession) -> None:
-    """A null key meets a null key: there are not two rows of one key."""
     weather = (0, None, hour(0), False, 0, hour(0), Decimal(30), Decimal("5.5"), Decimal(0), Decimal(10))
     frame = spark.createDataFrame([weather], "window_id BIGINT, " + ddl(operator("hourly_weather")))
     rows = run("delays", {"flights": flights_of(spark, [(0, None, "AA", 5)]), "weather": frame}, spark)
     assert [(row["origin"], row["flights"], row["temp"]) for row in rows] == [(None, 1, Decimal(30))]
 
 
-def test_ranks_are_the_season_so_far(spark: SparkSession) -> None:
-    """Every carrier seen so far has its totals and its rank by mean delay in every window; groups do not show."""
+def test_ranks_accumulate_the_season_in_any_grouping(spark: SparkSession) -> None:
     flights = some_flights()
     inputs = {"flights": flights_of(spark, flights)}
     rows = run("ranks", inputs, spark)
@@ -220,8 +211,7 @@ def test_ranks_are_the_season_so_far(spark: SparkSession) -> None:
     assert run("ranks", inputs, spark, 2, 7) == rows
 
 
-def test_ranks_by_a_tuple_operator_are_those_of_frames(spark: SparkSession) -> None:
-    """The application flight_ranks emits the same rows, whole and in groups of windows."""
+def test_ranks_of_the_tuple_operator_equal_those_of_frames(spark: SparkSession) -> None:
     ranks = load_application(Config(applications=[Path(__file__).parents[2] / "jobs" / "applications"]), "flight_ranks")
     operator_by_tuple = ranks.app.nodes["ranks"].operator
     assert isinstance(operator_by_tuple, TupleOperator)
@@ -234,8 +224,7 @@ def test_ranks_by_a_tuple_operator_are_those_of_frames(spark: SparkSession) -> N
     assert sorted(found, key=lambda row: row[:2]) == wanted
 
 
-def test_ranks_of_equal_means_go_by_carrier_and_the_grounded_come_last(spark: SparkSession) -> None:
-    """Ties rank by code; a carrier without a departure has no mean and ranks last."""
+def test_ranks_break_ties_by_carrier_and_put_grounded_carriers_last(spark: SparkSession) -> None:
     flights = [(0, "EWR", "UA", 4), (0, "EWR", "AA", 4), (0, "EWR", "9E", None), (0, "EWR", "B6", -2)]
     rows = run("ranks", {"flights": flights_of(spark, flights)}, spark)
     assert [(row["carrier"], row["rank"]) for row in rows if row["window_id"] == 0] == [

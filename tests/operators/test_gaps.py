@@ -47,7 +47,6 @@ def make_case(random: Random) -> list[Row]:
 
 
 def settings_of(rules: Expectation, cases: int) -> GapSettings:
-    """Returns the library's settings; each case has its keys."""
     return GapSettings(
         event_at="at", cadence=rules.cadence / SECOND, from_time=rules.begin, to_time=rules.end, keys=["case", "k.1"],
         columns=["v"], expected_keys=[(case, key) for case in range(cases) for key in rules.keys],
@@ -57,7 +56,6 @@ def settings_of(rules: Expectation, cases: int) -> GapSettings:
 
 
 def frame_of(spark: SparkSession, cases: list[list[Row]]) -> DataFrame:
-    """Returns all cases as one frame."""
     rows = [(n, r.window, r.place, r.at, r.t, r.key, r.value) for n, case in enumerate(cases) for r in case]
     return spark.createDataFrame(rows, SCHEMA)
 
@@ -81,7 +79,6 @@ def gaps_of(frame: DataFrame) -> dict[tuple[int, int], list[Found]]:
 
 
 def totals_of(frame: DataFrame) -> dict[tuple[int, int], list[Total]]:
-    """Returns the completeness of each set of rules and case."""
     found: dict[tuple[int, int], list[Total]] = {}
     for row in frame.collect():
         total = Total(row["k.1"], *(row[name] for name in Total._fields[1:]))
@@ -104,11 +101,9 @@ def ordered(rows: list[Any]) -> list[Any]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [2013])
-def test_gaps_are_those_of_one_look_at_each_row(spark: SparkSession, seed: int) -> None:
-    """Kinds, bounds, counts, what closed them, ids and completeness (G1, G2, G4 to G18, G38, X24, X34).
-
-    In one piece, and in pieces of windows in any order, each given the state of those before.
-    """
+def test_gaps_equal_a_naive_row_scan(spark: SparkSession, seed: int) -> None:
+    # Rules: G1, G2, G4 to G18, G38, X24, X34
+    # In one piece, and in pieces of windows in any order with carried state.
     random = Random(seed)
     rules = [make_rules(random) for _ in range(RULES)]
     cases = [make_case(random) for _ in range(CASES)]
@@ -144,8 +139,8 @@ def hourly(spark: SparkSession) -> DataFrame:
     )
 
 
-def test_a_report_reads_as_documented(spark: SparkSession) -> None:
-    """A plain frame without windows or arrivals: one hole of five hours, one null, completeness 67 of 72 (G9, G17)."""
+def test_gap_report_equals_the_documented_one(spark: SparkSession) -> None:
+    # Rules: G9, G17
     frame = hourly(spark)
     cadence = learn_cadence(frame, "at", ["origin"])
     assert (cadence.cadence_us, cadence.found, cadence.steps) == (3600 * SECOND, 65, 66)
@@ -184,23 +179,21 @@ def test_a_report_reads_as_documented(spark: SparkSession) -> None:
         ({"window": "1 h", "zone": "UTC", "hours": "09:00-17:00"}, "window is for cadences without hours"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(change: dict[str, Any], words: str) -> None:
-    """Each before anything runs, and by name (G2, G4, X24: no list of expected keys holds a null)."""
+def test_invalid_settings_are_rejected_by_name_before_anything_runs(change: dict[str, Any], words: str) -> None:
+    # Rules: G2, G4, X24
     given = {"event_at": "at", "cadence": "1 h", "from_time": "1970-01-01", "to_time": "1970-01-04", "keys": ["origin"]}
     with pytest.raises(InputError, match=words):
         GapSettings(**given | change)
 
 
-def test_a_frame_without_keys_is_one_key(spark: SparkSession) -> None:
-    """Also without a row: all is missing."""
+def test_frame_without_keys_is_one_key_even_when_empty(spark: SparkSession) -> None:
     settings = GapSettings(event_at="at", cadence="1 d", from_time=0, to_time="1970-01-04", columns=["temp"])
     full, empty = (gap_report(frame, settings) for frame in (hourly(spark), hourly(spark).where("temp > 5")))
     assert full.gaps.count() == 0 and [row["kind"] for row in empty.gaps.collect()] == ["never_started"]
     assert {row["missing"] for row in empty.completeness.collect()} == {3}
 
 
-def test_columns_that_are_not_there_are_refused(spark: SparkSession) -> None:
-    """With what was probably meant; a timestamp that is text is told how to read it."""
+def test_missing_columns_are_rejected_with_a_suggestion(spark: SparkSession) -> None:
     given: dict[str, Any] = {"event_at": "at", "cadence": "1 h", "from_time": 0, "to_time": 10**9}
     with pytest.raises(InputError, match='no column "orig"') as error:
         gap_report(hourly(spark), GapSettings(**given, keys=["orig"]))
@@ -209,7 +202,7 @@ def test_columns_that_are_not_there_are_refused(spark: SparkSession) -> None:
         gap_report(hourly(spark), GapSettings(**given | {"event_at": "origin"}))
 
 
-def test_nothing_to_learn_a_cadence_from_is_refused(spark: SparkSession) -> None:
-    """One row of each key has no distance to another."""
+def test_cadence_that_cannot_be_learned_is_rejected(spark: SparkSession) -> None:
+    # One row of each key has no distance to another.
     with pytest.raises(InputError, match="no key has two rows"):
         learn_cadence(hourly(spark), "at", ["at"])

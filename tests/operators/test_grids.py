@@ -44,8 +44,8 @@ def starts(step: str, zone: str) -> list[datetime]:
 
 
 @pytest.mark.parametrize(("step", "zone"), GRIDS)
-def test_calendar_steps_are_those_of_the_calendar(spark: SparkSession, step: str, zone: str) -> None:
-    """A row in each step that has none, at its first instant, in a year with both changes of the clocks."""
+def test_calendar_steps_equal_those_of_the_calendar(spark: SparkSession, step: str, zone: str) -> None:
+    # The year contains both changes of the clocks.
     random, grid = Random(7), starts(step, zone)
     known = sorted({FROM + (TO - FROM) * random.random() for _ in range(len(grid) // 2)})
     frame = spark.createDataFrame([(at, 1.0) for at in known], "at timestamp, x double")
@@ -71,8 +71,7 @@ def test_calendar_steps_are_those_of_the_calendar(spark: SparkSession, step: str
         ({"step": "1 day", "zone": "Europe/Wien"}, 'zone "Europe/Wien" is unknown.'),
     ],
 )
-def test_steps_that_no_calendar_has_are_refused(given: dict[str, Any], words: str) -> None:
-    """With what may be written."""
+def test_invalid_calendar_steps_are_rejected(given: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as error:
         FillSettings(event_at="at", from_time="2017-01-01", to_time="2018-01-01", **given)
     assert words in str(error.value)

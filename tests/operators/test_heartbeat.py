@@ -72,7 +72,6 @@ def results_in_groups(
 
 
 def in_groups(frame: DataFrame, rules: Rules, cuts: set[int], **more: Any) -> DataFrame:
-    """Returns the tuples of a recording that is taken in groups of windows."""
     return union(result.tuples for result in results_in_groups(frame, rules, cuts, **more))
 
 
@@ -86,7 +85,6 @@ def refused(errors: DataFrame) -> set[tuple[int, int]]:
 
 
 def expected_refused(cases: list[Case], rules: Rules) -> set[tuple[int, int]]:
-    """Returns the reference's quarantined tuples."""
     walked = enumerate(emit(case, rules, END_US) for case in cases)
     return {
         (key, one.offset) for key, found in walked for one in found if one.kind == "refused" and one.offset is not None
@@ -95,28 +93,28 @@ def expected_refused(cases: list[Case], rules: Rules) -> set[tuple[int, int]]:
 
 @batches(1)
 @given(cases=cases, rules=rules, end_included=st.booleans())
-def test_heartbeat_emits_what_a_machine_would_emit(
+def test_heartbeat_equals_a_state_machine(
     spark: SparkSession, cases: list[Case], rules: Rules, end_included: bool
 ) -> None:
-    """The set-based form gives the tuples of the event-by-event form, in its order (H1 to H13, H47 to H54)."""
+    # Rules: H1 to H13, H47 to H54
     result = heartbeat(to_frame(spark, cases), settings_of(rules), end_us=END_US, end_included=end_included)
     assert_same(emitted_by_case(result.tuples, len(cases)), expected(cases, rules, included=end_included), cases)
 
 
 @batches(2)
 @given(cases=cases, rules=readings)
-def test_heartbeat_follows_every_reading(spark: SparkSession, cases: list[Case], rules: Rules) -> None:
-    """So do the other readings of the documentation, playback speeds and summaries (H14, H27 to H39, H41, H62)."""
+def test_heartbeat_variants_equal_a_state_machine(spark: SparkSession, cases: list[Case], rules: Rules) -> None:
+    # Rules: H14, H27 to H39, H41, H62
     result = heartbeat(to_frame(spark, cases), settings_of(rules), end_us=END_US)
     assert_same(emitted_by_case(result.tuples, len(cases)), expected(cases, rules), cases)
 
 
 @batches(1)
 @given(cases=cases, rules=st.one_of(rules, readings), cuts=anywhere)
-def test_heartbeat_is_the_same_in_any_grouping_of_windows(
+def test_heartbeat_is_independent_of_the_grouping_of_windows(
     spark: SparkSession, cases: list[Case], rules: Rules, cuts: set[int]
 ) -> None:
-    """Groups of windows with carried state give the tuples of one pass, each in its emission's window (H55-H57)."""
+    # Rules: H55 to H57
     tuples = in_groups(to_frame(spark, cases, MS), rules, cuts)
     assert_same(emitted_by_case(tuples, len(cases)), expected(cases, rules, included=False), cases)
 
@@ -124,10 +122,10 @@ def test_heartbeat_is_the_same_in_any_grouping_of_windows(
 @pytest.mark.long
 @batches(2)
 @given(case=long_case, rules=st.one_of(rules, readings), cuts=st.sets(st.integers(1, WINDOWS - 1), max_size=1))
-def test_heartbeat_of_one_clock_is_the_same_window_beside_window(
+def test_heartbeat_of_one_clock_sorted_per_window_equals_one_pass(
     spark: SparkSession, case: Case, rules: Rules, cuts: set[int]
 ) -> None:
-    """A stream without keys, whose windows are sorted apart, gives the tuples of one pass as well (H46, H57)."""
+    # Rules: H46, H57
     tuples = in_groups(to_frame(spark, [case], MS), rules, cuts, key_by=())
     found = emitted_by_case(tuples, 1)
     assert_same(found, expected([case], rules, included=False), [case])
@@ -135,20 +133,20 @@ def test_heartbeat_of_one_clock_is_the_same_window_beside_window(
 
 @batches(1)
 @given(cases=cases, rules=varying_slack, cuts=anywhere)
-def test_heartbeat_folds_a_slack_that_depends_on_the_past(
+def test_heartbeat_carries_a_slack_that_depends_on_the_past(
     spark: SparkSession, cases: list[Case], rules: Rules, cuts: set[int]
 ) -> None:
-    """Slack counted from the arrival, or not paid again after timeouts, in groups of windows (H31, H37)."""
+    # Rules: H31, H37
     tuples = in_groups(to_frame(spark, cases, MS), rules, cuts)
     assert_same(emitted_by_case(tuples, len(cases)), expected(cases, rules, included=False), cases)
 
 
 @batches(1)
 @given(cases=cases, rules=rules, jump=st.integers(1, 30))
-def test_heartbeat_quarantines_what_runs_too_far_ahead(
+def test_heartbeat_quarantines_tuples_beyond_max_jump(
     spark: SparkSession, cases: list[Case], rules: Rules, jump: int
 ) -> None:
-    """A tuple beyond `max_jump` leaves by the error frame and moves no clock (H61)."""
+    # Rules: H61
     rules = replace(rules, max_jump_us=jump * UNIT_US)
     result = heartbeat(to_frame(spark, cases), settings_of(rules), end_us=END_US)
     assert_same(emitted_by_case(result.tuples, len(cases)), expected(cases, rules), cases)
@@ -158,10 +156,10 @@ def test_heartbeat_quarantines_what_runs_too_far_ahead(
 @pytest.mark.long
 @batches(1)
 @given(cases=cases, case=long_case, rules=rules, jump=st.integers(1, 30), cuts=anywhere)
-def test_heartbeat_quarantines_the_same_in_any_grouping_of_windows(
+def test_heartbeat_quarantine_is_independent_of_the_grouping_of_windows(
     spark: SparkSession, cases: list[Case], case: Case, rules: Rules, jump: int, cuts: set[int]
 ) -> None:
-    """What is believed is carried over the end of a group, with keys and for one clock of all (H57, H61)."""
+    # Rules: H57, H61
     rules = replace(rules, max_jump_us=jump * UNIT_US)
     for taken, key_by in ((cases, ("case",)), ([case], ())):
         made = results_in_groups(to_frame(spark, taken, MS), rules, cuts, key_by=key_by)
@@ -172,10 +170,10 @@ def test_heartbeat_quarantines_the_same_in_any_grouping_of_windows(
 
 @batches(1)
 @given(cases=cases, rules=st.one_of(rules, readings), cuts=anywhere)
-def test_heartbeat_counts_timestamps_and_windows_from_where_their_grid_begins(
+def test_heartbeat_reads_timestamps_to_the_microsecond_and_origin_moves_only_windows(
     spark: SparkSession, cases: list[Case], rules: Rules, cuts: set[int]
 ) -> None:
-    """TIMESTAMP columns are read to the microsecond; an origin moves windows, and no timer (H40, H57)."""
+    # Rules: H40, H57
     grid = Grid(3, origin_ms=-5)
     frame = to_frame(spark, cases, grid).withColumns({name: F.timestamp_micros(name) for name in ("arrived_at", "ts")})
     tuples = in_groups(frame, rules, cuts, grid=grid)
@@ -188,10 +186,10 @@ def test_heartbeat_counts_timestamps_and_windows_from_where_their_grid_begins(
 @pytest.mark.long
 @batches(1)
 @given(cases=cases, rules=st.one_of(rules, readings), cuts=anywhere)
-def test_heartbeat_has_the_same_timers_whatever_the_width_of_its_windows(
+def test_heartbeat_timers_do_not_depend_on_the_window_width(
     spark: SparkSession, cases: list[Case], rules: Rules, cuts: set[int]
 ) -> None:
-    """Also where a tuple stands for the timer of exactly its timestamp: no other tuple of a window does (H5, H57)."""
+    # Rules: H5, H57
     rules = replace(rules, answered="drop")
     wanted = expected(cases, rules, included=False)
     answers = sum(one.ts_us is not None and one.ts_us % rules.interval_us == 0 for case in cases for one in case)
@@ -204,10 +202,10 @@ def test_heartbeat_has_the_same_timers_whatever_the_width_of_its_windows(
 
 @batches(1)
 @given(cases=cases, case=long_case, rules=rules, seed=st.integers(0, 2**32), cuts=anywhere)
-def test_heartbeat_clamps_the_same_in_any_grouping_of_windows(
+def test_heartbeat_clamps_arrivals_independently_of_the_grouping_of_windows(
     spark: SparkSession, cases: list[Case], case: Case, rules: Rules, seed: int, cuts: set[int]
 ) -> None:
-    """An arrival counts as the latest so far, and not before its window; the tuple is reported as it was (H45, H57)."""
+    # Rules: H45, H57
     random = Random(seed)
     for taken, key_by in ((cases, ("case",)), ([case], ())):
         recorded = [[one.at_us - random.choice([0, 0, random.randint(0, 1_500)]) for one in case] for case in taken]
@@ -242,10 +240,9 @@ def clamped(case: Case, recorded: list[int]) -> Case:
 
 @batches(1)
 @given(cases=cases, rules=rules, jump=st.integers(1, 30), cuts=anywhere)
-def test_heartbeat_tells_tuples_of_one_place_apart_by_their_times(
+def test_heartbeat_distinguishes_tuples_of_equal_order_by_their_times(
     spark: SparkSession, cases: list[Case], rules: Rules, jump: int, cuts: set[int]
 ) -> None:
-    """Only the bad tuple is quarantined where `order_by` is not unique: the lower timestamp is first then."""
     rules = replace(rules, max_jump_us=jump * UNIT_US)
     cases = [in_order_of_times(case) for case in cases]
     made = results_in_groups(to_frame(spark, cases, MS), rules, cuts, order_by=("arrived_at",))

@@ -101,29 +101,29 @@ def _time(second: int) -> datetime:
     return datetime.fromtimestamp(second, UTC)
 
 
-def test_heartbeat_gives_what_its_documentation_prints(spark: SparkSession) -> None:
-    """The printed examples and the table of cases, with an interval of 60 s and a slack of 10 s."""
+def test_heartbeat_equals_the_examples_in_its_documentation(spark: SparkSession) -> None:
     frame = frame_of(spark, {case: given for case, (given, _) in EXAMPLES.items()})
     found = seconds(heartbeat(frame, MINUTE, end_us=200_000_000).tuples)
     assert found == {case: wanted for case, (_, wanted) in EXAMPLES.items()}
 
 
-def test_heartbeat_ends_with_the_last_arrival_unless_told(spark: SparkSession) -> None:
-    """Timers due up to the last arrival of the frame, inclusive, are emitted (H13, H44, X23)."""
+def test_heartbeat_ends_with_the_last_arrival_by_default(spark: SparkSession) -> None:
+    # Rules: H13, H44, X23
     frame = frame_of(spark, {"a": [(59, 59)], "b": [(10, None), (130, None)]})
     assert seconds(heartbeat(frame, MINUTE).tuples)["a"] == [(59, 59, False), (70, 60, True), (130, 120, True)]
 
 
-def test_heartbeat_starts_anew_after_skipped_windows(spark: SparkSession) -> None:
-    """No timer of skipped windows comes later, and none at or below the last one (H58, H10)."""
+def test_heartbeat_restarts_after_skipped_windows(spark: SparkSession) -> None:
+    # Rules: H58, H10
     before = heartbeat(frame_of(spark, {"a": [(59, 59)]}), MINUTE, end_us=135_000_000)
     later = frame_of(spark, {"a": [(500, 100), (510, 130), (515, 185)]})
     found = seconds(heartbeat(later, MINUTE, state=without_clock(before.state), end_us=520_000_000).tuples)
     assert found["a"] == [(500, 100, False), (510, 130, False), (515, 180, True), (515, 185, False)]
 
 
-def test_timers_that_a_skip_left_in_the_output_do_not_come_again(spark: SparkSession) -> None:
-    """The restored state is older than what was emitted: also for a clock that it does not know yet (H58, H10)."""
+def test_timers_emitted_before_a_skip_are_not_repeated(spark: SparkSession) -> None:
+    # Rules: H58, H10
+    # The restored state is older than the output, also for a clock that it does not know yet.
     first, new = {"a": [(30, 30)]}, {"b": [(70, 70)]}
     restored = heartbeat(frame_of(spark, first), MINUTE, end_us=60_000_000, end_included=False).state
     emitted = heartbeat(frame_of(spark, first | new), MINUTE, end_us=200_000_000).tuples
@@ -150,8 +150,8 @@ REFUSED: dict[str, tuple[list[tuple[int, int | None]], dict[str, Any], int, str]
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_heartbeat_stops_with_what_is_wrong_and_where(spark: SparkSession, case: str) -> None:
-    """A clock that steps back (H45), an arrival after the end (H13), too many timers (H62): the query fails."""
+def test_heartbeat_fails_with_the_reason_and_position(spark: SparkSession, case: str) -> None:
+    # Rules: H45, H13, H62
     rows, more, end, message = REFUSED[case]
     settings = MINUTE.model_copy(update=more)
     result = heartbeat(frame_of(spark, {"a": rows}), settings, end_us=end * 1_000_000)
@@ -159,8 +159,8 @@ def test_heartbeat_stops_with_what_is_wrong_and_where(spark: SparkSession, case:
         result.tuples.collect()
 
 
-def test_heartbeat_clamps_a_clock_that_steps_back_when_asked(spark: SparkSession) -> None:
-    """The arrival counts as the latest so far; the tuple itself keeps what was recorded, and is reported (H45, H1)."""
+def test_heartbeat_clamps_a_clock_that_steps_back_on_request(spark: SparkSession) -> None:
+    # Rules: H45, H1
     settings = MINUTE.model_copy(update={"arrival_regression": "clamp"})
     made = heartbeat(frame_of(spark, {"a": [(60, 50), (50, 59)]}), settings, end_us=72_000_000)
     shown = made.tuples.selectExpr("unix_seconds(arrived_at) AS s", "_rw_emission.at_us / 1000000 AS e", "_rw_emission")
@@ -175,8 +175,7 @@ def test_heartbeat_clamps_a_clock_that_steps_back_when_asked(spark: SparkSession
         heartbeat(unknown, settings, end_us=72_000_000).tuples.collect()
 
 
-def test_heartbeat_names_a_column_that_is_not_there(spark: SparkSession) -> None:
-    """Columns and grid are looked at before anything runs."""
+def test_heartbeat_names_a_missing_column_before_anything_runs(spark: SparkSession) -> None:
     with pytest.raises(InputError, match="frame has no column at, case"):
         heartbeat(spark.range(1).selectExpr("id AS arrived_at", "id AS offset"), MINUTE)
     with pytest.raises(InputError, match="frame has the column _rw_cause, which a heartbeat adds"):
@@ -186,8 +185,8 @@ def test_heartbeat_names_a_column_that_is_not_there(spark: SparkSession) -> None
         heartbeat(windows, MINUTE)
 
 
-def test_heartbeat_application_leaves_out_timers_that_their_own_tuple_answers(spark: SparkSession) -> None:
-    """A timer that timed out stays, also where its tuple comes later in its window (H9, H19, H52)."""
+def test_heartbeat_application_omits_timers_answered_by_their_own_tuple(spark: SparkSession) -> None:
+    # Rules: H9, H19, H52
     time = pa.timestamp("us", tz="UTC")
     columns = [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", time), ("case", pa.string())]
     schema = pa.schema([*columns, ("at", time), ("value", pa.float64())])

@@ -34,8 +34,8 @@ COLUMNS = pa.schema(
 
 
 @pytest.mark.parametrize("order_by", [("seq",), ("arrived_at", "seq")])
-def test_timers_have_nothing_but_timestamp_keys_and_arrival(spark: SparkSession, order_by: tuple[str, ...]) -> None:
-    """H2: a crossing timer has none of its tuple's order either, and goes out directly before it all the same."""
+def test_timers_have_only_timestamp_keys_and_arrival(spark: SparkSession, order_by: tuple[str, ...]) -> None:
+    # Rules: H2
     beat = Heartbeat(interval=60, slack=10, event_at="at", order_by=order_by, key_by=("who",), columns=COLUMNS)
     given = [(30, 30, 1, "a"), (65, 61, 3, "a"), (65, 40, 2, "a")]
     rows = [
@@ -55,8 +55,8 @@ def test_timers_have_nothing_but_timestamp_keys_and_arrival(spark: SparkSession,
     ]
 
 
-def test_heartbeat_takes_no_column_that_differs_from_its_own_only_by_case(spark: SparkSession) -> None:
-    """Spark would find them ambiguous: the function says it at once, the operator at launch (H19)."""
+def test_heartbeat_rejects_columns_that_differ_from_its_own_only_by_case(spark: SparkSession) -> None:
+    # Rules: H19
     beat = Heartbeat(interval=60, event_at="at", columns=COLUMNS)
     assert beat.wrong_properties() == []
     frame = to_frame(spark, COLUMNS.empty_table()).selectExpr("*", "'' AS _rw_Cause")
@@ -67,8 +67,8 @@ def test_heartbeat_takes_no_column_that_differs_from_its_own_only_by_case(spark:
 
 
 @pytest.mark.parametrize("name", ["Offset", "Window_ID", "attempt", "Attempt"])
-def test_heartbeat_refuses_columns_that_tables_need_for_themselves(name: str) -> None:
-    """None is lost in silence, none ends in a table's own error; the stream's place and window do not pass (O13)."""
+def test_heartbeat_rejects_columns_reserved_for_tables(name: str) -> None:
+    # Rules: O13
     beat = Heartbeat(interval=60, event_at="at", columns=COLUMNS.append(pa.field(name, pa.string())))
     assert f"column {name} has a name that tables of a replay need" in beat.wrong_properties()[0].message
     beat = Heartbeat(interval=60, event_at="at", columns=COLUMNS.append(pa.field("Value", pa.string())))
@@ -76,11 +76,8 @@ def test_heartbeat_refuses_columns_that_tables_need_for_themselves(name: str) ->
 
 
 @pytest.mark.parametrize("cuts", [[0, 5], [0, 2, 3, 5], [0, 1, 4, 5]])
-def test_a_recording_that_has_ended_gets_its_last_timer_and_none_after_it(spark: SparkSession, cuts: list[int]) -> None:
-    """Due exactly at the end it comes in the last window, at its last instant; windows after it are empty (H13, X23).
-
-    Without an end the timer due at the border comes in the next window, and silence goes on (H56).
-    """
+def test_ended_recording_has_its_last_timer_at_its_end_and_none_later(spark: SparkSession, cuts: list[int]) -> None:
+    # Rules: H13, X23, H56
     beat = Heartbeat(interval=60, slack=0, event_at="at", order_by=("seq",), columns=COLUMNS)
     row = {"window_id": 0, "offset": 0, "arrived_at": 30 * SECOND_US, "at": 30 * SECOND_US, "seq": 1, "who": "a"}
     schema = pa.schema([("window_id", pa.int64()), *COLUMNS])
@@ -104,9 +101,8 @@ def test_a_recording_that_has_ended_gets_its_last_timer_and_none_after_it(spark:
     assert timers({}) == [(at // 120, at * SECOND_US, at) for at in range(60, 600, 60)]
 
 
-def test_each_heartbeat_of_an_application_has_clocks_of_its_own(spark: SparkSession) -> None:
-    """Side by side over one stream, each emits the timers of its own interval, in groups of windows (H18, H63)."""
-
+def test_each_heartbeat_of_an_application_has_separate_clocks(spark: SparkSession) -> None:
+    # Rules: H18, H63
     def times(*intervals: int) -> dict[int, list[int]]:
         app = Application("beats", window="2 min")
         for every in intervals:

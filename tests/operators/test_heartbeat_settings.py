@@ -21,8 +21,8 @@ TOO_FINE = "The Tuple Output Interval you entered is too fine-grained to be guar
 @pytest.mark.parametrize(
     "interval", [0, "0", "0.0", -1, None, "abc", "", "inf", "-inf", "nan", float("nan"), True, [1]]
 )
-def test_interval_is_refused_when_it_is_not_above_zero(interval: object) -> None:
-    """Everything but a finite number above zero is answered by the documented text (H20)."""
+def test_interval_at_or_below_zero_is_rejected(interval: object) -> None:
+    # Rules: H20
     with pytest.raises(InputError) as caught:
         HeartbeatSettings(interval=interval, event_at="at")
     assert caught.value.primary == NOT_POSITIVE
@@ -39,8 +39,8 @@ def test_interval_is_refused_when_it_is_not_above_zero(interval: object) -> None
         ("1e1", 10_000_000),
     ],
 )
-def test_interval_is_read_as_written(interval: object, us: int) -> None:
-    """Decimals are exact, durations may carry a unit, and 10 ms is the smallest without a warning (H22)."""
+def test_interval_is_read_exactly_as_written(interval: object, us: int) -> None:
+    # Rules: H22
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert HeartbeatSettings(interval=interval, event_at="at").interval_us == us
@@ -48,13 +48,13 @@ def test_interval_is_read_as_written(interval: object, us: int) -> None:
 
 @pytest.mark.parametrize(("given", "text"), [({"interval": ".009"}, TOO_FINE), ({"slack": "0.001"}, "10 ms")])
 def test_fine_times_are_accepted_with_a_warning(given: dict[str, Any], text: str) -> None:
-    """Interval and slack below 10 ms are exact all the same (H21, H24, H42, H43)."""
+    # Rules: H21, H24, H42, H43
     with pytest.warns(UserWarning, match=text):
         HeartbeatSettings(**({"interval": 1, "event_at": "at"} | given))
 
 
-def test_old_name_of_no_slack_after_timeouts_is_refused_with_the_new_one() -> None:
-    """H37: `"not"` did not say what it does; in an application it is one violation more, which names `"none"`."""
+def test_old_name_of_no_slack_after_timeouts_is_rejected_with_the_new_one() -> None:
+    # Rules: H37
     with pytest.raises(InputError, match='"not" is called "none" now'):
         HeartbeatSettings(interval=1, event_at="at", slack_after_timeout="not")
     app = Application("old", window="5 seconds")
@@ -65,16 +65,16 @@ def test_old_name_of_no_slack_after_timeouts_is_refused_with_the_new_one() -> No
     HeartbeatSettings(interval=1, event_at="at", slack_after_timeout="none")
 
 
-def test_heartbeat_has_one_port_for_each_and_an_error_port_behind_them() -> None:
-    """One input, one output, the error port last (H16)."""
+def test_heartbeat_has_one_input_one_output_and_an_error_port() -> None:
+    # Rules: H16
     beat = Heartbeat(interval=1, event_at="at", columns=pa.schema(COLUMNS))
     ports = [(name, port.error) for name, port in beat.output_ports().items()]
     assert list(beat.input_ports()) == ["stream"] and ports == [("out", False), ("errors", True)]
 
 
 @pytest.mark.parametrize("slack", [-1, None, "x", "inf"])
-def test_slack_is_refused_with_name_and_value(slack: object) -> None:
-    """A slack that is not a number of zero or more is named with its value (H23)."""
+def test_invalid_slack_is_rejected_with_name_and_value(slack: object) -> None:
+    # Rules: H23
     with pytest.raises(InputError, match=f"slack is {slack!r}"):
         HeartbeatSettings(interval=1, slack=slack, event_at="at")
 
@@ -82,8 +82,8 @@ def test_slack_is_refused_with_name_and_value(slack: object) -> None:
 @pytest.mark.parametrize(
     "given", [{"interval": "1e400"}, {"interval": 10**12}, {"slack": "1e30"}, {"max_jump": "1e16"}]
 )
-def test_times_beyond_a_century_are_refused(given: dict[str, Any]) -> None:
-    """No sum of times leaves 64 bits; a number of any size is answered at once."""
+def test_times_beyond_a_century_are_rejected(given: dict[str, Any]) -> None:
+    # No sum of times exceeds 64 bits.
     with pytest.raises(InputError, match=rf"{next(iter(given))} of .* s is out of range, it may be 100 years at most"):
         HeartbeatSettings(**({"interval": 1, "event_at": "at"} | given))
     with pytest.raises(InputError, match=r"duration .* is out of range"):
@@ -91,35 +91,35 @@ def test_times_beyond_a_century_are_refused(given: dict[str, Any]) -> None:
 
 
 def test_times_may_be_expressions_of_parameters() -> None:
-    """`${parameter}` is replaced and the expression evaluated to seconds, once (H25)."""
+    # Rules: H25
     settings = HeartbeatSettings(
         interval="${minutes} * 60", slack="(${minutes} + 1) / 2", event_at="at", parameters={"minutes": "2"}
     )
     assert (settings.interval_us, settings.slack_us) == (120_000_000, 1_500_000)
 
 
-def test_an_unknown_parameter_is_an_error() -> None:
-    """It is named, with the known ones (H25)."""
+def test_unknown_parameter_is_reported_with_the_known_ones() -> None:
+    # Rules: H25
     with pytest.raises(InputError, match=r"parameter \$\{hours\} is unknown; known: minutes"):
         HeartbeatSettings(interval="${hours}", event_at="at", parameters={"minutes": "2"})
 
 
 @pytest.mark.parametrize("given", [{"interval": "0.0000001"}, {"interval": 1, "slack": "1/3"}])
 def test_times_must_be_whole_microseconds(given: dict[str, Any]) -> None:
-    """Otherwise timers could not be exact (H26)."""
+    # Rules: H26
     with pytest.raises(InputError, match="not a whole number of us"):
         HeartbeatSettings(event_at="at", **given)
 
 
 @pytest.mark.parametrize("given", [{"speed": 0}, {"speed": -1}, {"max_timers": 0}, {"crossing": "some"}, {"end": "x"}])
-def test_other_settings_are_refused_when_wrong(given: dict[str, Any]) -> None:
-    """Speeds above zero (H14), at least one timer, known readings, known names."""
+def test_other_invalid_settings_are_rejected(given: dict[str, Any]) -> None:
+    # Rules: H14
     with pytest.raises(InputError):
         HeartbeatSettings(interval=1, event_at="at", **given)
 
 
 def test_operator_reports_wrong_properties_at_launch() -> None:
-    """Building it raises nothing; launch validation names the operator, the property and the documented text (O53)."""
+    # Rules: O53
     columns = pa.schema([("offset", pa.int64()), ("arrived_at", pa.int64()), ("at", pa.int64())])
     app = Application("clicks", window="1 s")
     beat = app.add("beat", Heartbeat(interval=0, event_at="at", columns=columns), stream=app.input("clicks"))
@@ -154,14 +154,13 @@ COLUMNS = [("offset", pa.int64()), ("arrived_at", pa.timestamp("us", "UTC")), ("
         ),
     ],
 )
-def test_operator_refuses_columns_that_do_not_serve(given: dict[str, Any], columns: list[Any], text: str) -> None:
-    """At launch: what the clock needs is there and of a type that it can count in, what is added has free names."""
+def test_operator_rejects_unsuitable_columns_at_launch(given: dict[str, Any], columns: list[Any], text: str) -> None:
     operator = Heartbeat(**({"interval": 1, "event_at": "at", "columns": pa.schema(columns)} | given))
     assert [wrong.message[: len(text)] for wrong in operator.wrong_properties()] == [text]
 
 
-def test_operator_takes_other_columns_together_with_their_timestamp() -> None:
-    """O53: what fits only together is set together; what remains wrong is named."""
+def test_operator_accepts_columns_changed_together_with_their_timestamp() -> None:
+    # Rules: O53
     beat = Heartbeat(interval=1, event_at="at", columns=pa.schema(COLUMNS))
     beat.set_properties(columns=pa.schema([*COLUMNS[:2], ("ts", pa.int64())]), event_at="ts")
     assert beat.wrong_properties() == [] and beat.input_ports()["stream"].schema.names[-1] == "ts"
@@ -171,8 +170,8 @@ def test_operator_takes_other_columns_together_with_their_timestamp() -> None:
     assert [wrong.message[:16] for wrong in beat.wrong_properties()] == ["column at is not"]
 
 
-def test_operator_names_all_that_is_wrong_with_its_columns() -> None:
-    """O60: one launch tells everything."""
+def test_operator_reports_all_column_errors_together() -> None:
+    # Rules: O60
     operator = Heartbeat(
         interval=1, event_at="x", columns=pa.schema([COLUMNS[1], COLUMNS[3], ("_rw_emission", pa.int64())])
     )
@@ -180,8 +179,8 @@ def test_operator_names_all_that_is_wrong_with_its_columns() -> None:
     assert [part in message for part in ("column offset", "column x is string", "column _rw_emission")] == [True] * 3
 
 
-def test_operator_is_held_against_what_feeds_it() -> None:
-    """O13: the recording must have what the clock needs and what passes; a heartbeat cannot feed another (H19)."""
+def test_operator_checks_its_upstream_stream() -> None:
+    # Rules: O13, H19
     schema = pa.schema(COLUMNS)
     app = Application("clicks", window="1 s")
     beat = app.add("beat", Heartbeat(interval=1, event_at="at", columns=schema), stream=app.input("clicks"))
@@ -200,8 +199,8 @@ def test_operator_is_held_against_what_feeds_it() -> None:
         validate(app)
 
 
-def test_a_missing_setting_is_reported_with_everything_else() -> None:
-    """O53, O60: without an event timestamp there are no ports to tell, which is no reason to say nothing."""
+def test_missing_setting_is_reported_together_with_other_violations() -> None:
+    # Rules: O53, O60
     app = Application("clicks", window="1 s")
     wrong = Heartbeat(interval=0, columns=pa.schema(COLUMNS))  # type: ignore[call-arg]
     app.output("filled", app.add("beat", wrong, stream=app.input("clicks")), key=["x"])

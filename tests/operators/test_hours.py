@@ -50,7 +50,6 @@ def second(day: date) -> int:
 
 
 def settings_of(hours: Hours) -> dict[str, Any]:
-    """Returns the hours as they are written."""
     opens, closes = (f"{minute // 60:02}:{minute % 60:02}" for minute in (hours.opens, hours.closes))
     return {
         "zone": hours.zone, "hours": f"{opens}-{closes}", "weekdays": [DAYS[day] for day in hours.weekdays],
@@ -70,8 +69,7 @@ def make_hours(random: Random) -> tuple[Hours, int]:
     return Hours(zone, opens, opens + count * step // 60, weekdays, tuple(sorted(closed)), step), second(change)
 
 
-def test_points_are_those_of_the_local_clock() -> None:
-    """One where a local time is, none where clocks pass over it, two where they show it twice; none when closed."""
+def test_points_follow_the_local_clock_across_dst_changes_and_closing_hours() -> None:
     random, lengths = Random(11), set()
     for _ in range(80):
         hours, change = make_hours(random)
@@ -145,7 +143,6 @@ def united(frames: list[DataFrame]) -> DataFrame:
 
 
 def made_of(rows: list[Any]) -> dict[tuple[int, int], list[Made]]:
-    """Returns the made rows by grid and case."""
     found: dict[tuple[int, int], list[Made]] = {}
     for row in rows:
         values = tuple(row[name] for name in NAMES)
@@ -172,8 +169,8 @@ def is_same(mine: list[Made], wanted: list[Made]) -> bool:
 
 
 @pytest.mark.parametrize("numbers", [[1, 4], pytest.param([0, 2, 3, 5], marks=pytest.mark.long)], ids=str)
-def test_filling_in_opening_hours_is_that_of_the_reference(spark: SparkSession, numbers: list[int]) -> None:
-    """A night is no gap, a gap over a night is one, rows outside pass and tell nothing (G3, G5, G8, G29)."""
+def test_filling_in_opening_hours_equals_the_reference(spark: SparkSession, numbers: list[int]) -> None:
+    # Rules: G3, G5, G8, G29
     given, frames = [cases_of(number) for number in numbers], []
     for hours, _, cases, begin, end in given:
         settings = FillSettings(
@@ -197,7 +194,6 @@ def test_filling_in_opening_hours_is_that_of_the_reference(spark: SparkSession, 
 
 
 def run(spark: SparkSession, fills: FillGaps, frame: DataFrame, cuts: list[int]) -> list[Any]:
-    """Returns the made rows of a replay in groups of windows."""
     rows: list[Any] = []
     state = to_frame(spark, fills.initial_state())
     for first, end in pairwise(cuts):
@@ -212,8 +208,8 @@ def run(spark: SparkSession, fills: FillGaps, frame: DataFrame, cuts: list[int])
     return rows
 
 
-def test_groups_of_windows_fill_as_one_pass(spark: SparkSession) -> None:
-    """Each gap in the window that closes it, wherever groups end (G38)."""
+def test_filling_in_groups_of_windows_equals_one_pass(spark: SparkSession) -> None:
+    # Rules: G38
     hours, clock, cases, begin, end = cases_of(0)
     # Rows that come in order close every gap behind them.
     cases = [[row._replace(at=row.ts) for row in listed] for listed in cases]
@@ -252,8 +248,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "words"), WRONG, ids=[words[:30] for _, words in WRONG])
-def test_wrong_hours_are_refused(change: dict[str, Any], words: str) -> None:
-    """At once, with what may be (G3)."""
+def test_wrong_hours_are_rejected_at_once(change: dict[str, Any], words: str) -> None:
+    # Rules: G3
     given = {
         "event_at": "at", "step": "15 min", "zone": "America/New_York", "hours": "09:30-16:00", "weekdays": "mon-fri",
         "closed": ["2024-12-25"], "from_time": 0, "to_time": 10,
@@ -268,8 +264,7 @@ def test_wrong_hours_are_refused(change: dict[str, Any], words: str) -> None:
     [("mon-fri", [0, 1, 2, 3, 4]), ("sun-thu", [0, 1, 2, 3, 6]), ("Sat, mon", [0, 5]), (["fri", "mon-tue"], [0, 1, 4]),
      ((), [])],
 )  # fmt: skip
-def test_weekdays_are_stretches_of_a_week_that_goes_round(given: Any, days: list[int]) -> None:
-    """Also over its end; without any, all of them have the hours."""
+def test_weekday_ranges_wrap_around_the_week(given: Any, days: list[int]) -> None:
     settings = FillSettings(event_at="at", step=60, zone="UTC", hours="00:00-24:00", weekdays=given, from_time=0,
                             to_time=10)  # fmt: skip
     assert list(settings.weekdays) == days

@@ -40,7 +40,6 @@ def case_of(number: int) -> Case:
 
 
 def plain(hours: Hours) -> dict[str, Any]:
-    """Returns the hours as settings of the report."""
     given = settings_of(hours)
     return {**{name: given[name] for name in ("zone", "hours", "weekdays", "closed")}, "cadence": hours.step}
 
@@ -74,8 +73,8 @@ def of_stream(root: Path, one: Case) -> EventGaps:
     return report
 
 
-def test_gaps_of_a_recorded_stream_are_those_of_the_reference(tmp_path: Path) -> None:
-    """Nights are no gaps, those over a night are one; its length has no night; counts balance (G3, G8, G9, G16)."""
+def test_gaps_of_a_recorded_stream_equal_the_reference(tmp_path: Path) -> None:
+    # Rules: G3, G8, G9, G16
     total = 0
     for number in range(len(GIVEN)):
         hours, _, *rest = case_of(number)
@@ -99,8 +98,8 @@ def test_gaps_of_a_recorded_stream_are_those_of_the_reference(tmp_path: Path) ->
 
 
 @pytest.mark.long
-def test_gaps_of_a_frame_are_those_of_the_reference(spark: SparkSession, tmp_path: Path) -> None:
-    """In one piece, and of every other in two; ids as of a recorded stream (G3, G8, G9, G16 to G18, G38)."""
+def test_gaps_of_a_frame_equal_the_reference(spark: SparkSession, tmp_path: Path) -> None:
+    # Rules: G3, G8, G9, G16 to G18, G38
     given, reports = [case_of(number) for number in range(len(GIVEN))], []
     for number, (hours, factor, _, _, cases, begin, end) in enumerate(given):
         rows = [(case, row.ts, row.ts, row.at, row.a if row.a >= 10 else None)
@@ -139,8 +138,7 @@ def test_gaps_of_a_frame_are_those_of_the_reference(spark: SparkSession, tmp_pat
         assert ids[0, int(same.key["case"]), same.column, same.from_us // S] == same.gap_id
 
 
-def test_stretches_of_points_are_the_hours() -> None:
-    """Of a range: each day's, cut at its bounds."""
+def test_opening_intervals_of_a_range_are_cut_at_its_bounds() -> None:
     for number in range(len(GIVEN)):
         hours, _, clock, first, _, begin, end = case_of(number)
         grid = hours_grid(
@@ -165,8 +163,8 @@ def test_stretches_of_points_are_the_hours() -> None:
         ({"weekdays": "monday"}, 'weekday "monday" is unknown. Did you mean "mon"'),
     ],
 )
-def test_wrong_hours_of_a_report_are_refused(change: dict[str, Any], words: str) -> None:
-    """At once, with what may be (G3)."""
+def test_wrong_hours_of_a_report_are_rejected_at_once(change: dict[str, Any], words: str) -> None:
+    # Rules: G3
     given = {"event_at": "at", "cadence": "15 min", "zone": "America/New_York", "hours": "09:30-16:00",
              "weekdays": "mon-fri", "closed": ["2024-12-25"], "from_time": 0, "to_time": 10}  # fmt: skip
     with pytest.raises(InputError) as error:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("cut_us", [8_700_000, pytest.param(9_000_000, marks=pytest.mark.long)])
-def test_a_stream_that_sends_again_after_a_cut_is_idle_until_its_next_tick(spark: SparkSession, cut_us: int) -> None:
-    """What arrived after the last tick of a piece raises no watermark before the next one (E42, E47)."""
+def test_resumed_stream_is_idle_until_its_next_tick_after_a_cut(spark: SparkSession, cut_us: int) -> None:
+    # Rules: E42, E47
     arrivals = [(0, 1.0, 100), (1, 2.0, 50), (0, 8.5, 60), (0, 8.8, 70)]
     rows = [(0, number, stream, int(at * 1e6), ts * 10**6) for number, (stream, at, ts) in enumerate(arrivals)]
     frame = spark.createDataFrame(rows, "case INT, number INT, stream INT, arrived_at BIGINT, ts BIGINT")
@@ -50,8 +50,8 @@ def test_a_stream_that_sends_again_after_a_cut_is_idle_until_its_next_tick(spark
     assert sorted(ticks) == [(2_000_000, 50_000_000, None), (9_000_000, 100_000_000, 50_000_000)]
 
 
-def test_a_stream_that_has_sent_is_silent_since_then_also_before_the_first_tick(spark: SparkSession) -> None:
-    """Only one that has sent nothing is waited for from the first tick on (E47, X28)."""
+def test_stream_that_has_sent_is_silent_since_its_last_tuple_even_before_the_first_tick(spark: SparkSession) -> None:
+    # Rules: E47, X28
     stream = StreamTime(event_at="ts", idle_timeout="1 s", max_ahead=None)
     time = EventTime(streams={"s0": stream, "s1": stream}, watermark_interval="10 s")
     kind, second = "arrived_at BIGINT, ts BIGINT", 10**6
@@ -65,8 +65,8 @@ def test_a_stream_that_has_sent_is_silent_since_then_also_before_the_first_tick(
 
 
 @pytest.mark.long
-def test_tuples_that_only_an_idle_timeout_made_late_are_told(spark: SparkSession) -> None:
-    """Those that would be on time if every stream had been waited for (E48)."""
+def test_tuples_made_late_only_by_an_idle_timeout_are_reported(spark: SparkSession) -> None:
+    # Rules: E48
     seed = new_seed()
     random = Random(seed)
     known = {"timeouts_us": (2 * UNIT_US, 5 * UNIT_US), "aheads_us": (None, None), "jumps_us": ()}

@@ -62,7 +62,6 @@ def make_case(random: Random, streams: int) -> Case:
 
 
 def settings_of(rules: Rules) -> EventTime:
-    """Returns the library's settings for the reference's rules."""
     streams = {
         f"s{number}": StreamTime(
             event_at="ts",
@@ -90,7 +89,6 @@ def frames_of(spark: SparkSession, cases: Sequence[Case], rules: Rules) -> dict[
 
 
 def outcomes(results: Sequence[Lateness]) -> dict[tuple[int, int], Judged]:
-    """Returns by case and number what the library says of each tuple."""
     columns = ("case", "number", "_rw_outcome", "_rw_watermark_us")
     rows = []
     for result in results:
@@ -130,8 +128,8 @@ def new_seed() -> int:
     return getrandbits(32)
 
 
-def test_lateness_is_what_a_machine_would_have_decided(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each tuple is held against the watermark of the last tick before it (E1 to E4, E15, E23 to E26, E47, E50)."""
+def test_lateness_equals_a_state_machine(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Rules: E1 to E4, E15, E23 to E26, E47, E50
     seed = new_seed()
     random = Random(seed)
     rules = make_rules(random)
@@ -147,8 +145,8 @@ def test_lateness_is_what_a_machine_would_have_decided(spark: SparkSession, monk
 
 
 @pytest.mark.long
-def test_lateness_is_the_same_in_any_grouping(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces with carried state give the outcomes and ticks of one pass, wherever they are cut (E41, E42, E46, X35)."""
+def test_lateness_is_independent_of_the_grouping(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Rules: E41, E42, E46, X35
     seed = new_seed()
     random = Random(seed)
     monkeypatch.setattr(marks, "BLOCK", random.choice([3, 10, 4_096]))
@@ -172,8 +170,8 @@ def test_lateness_is_the_same_in_any_grouping(spark: SparkSession, monkeypatch: 
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_one_pass_over_timestamps_refuses_what_a_loop_does(seed: int) -> None:
-    """E50: the maximum is that of the timestamps that were believed; chunks and what went before do not show."""
+def test_single_pass_timestamp_check_equals_a_loop(seed: int) -> None:
+    # Rules: E50
     random = Random(seed)
     jump, highest = random.choice([0, 1, 5]), random.randint(-5, 5)
     values = [random.randint(-20, 20) + random.choice([0, 0, number // 3]) for number in range(random.randint(0, 60))]
@@ -189,8 +187,8 @@ def test_one_pass_over_timestamps_refuses_what_a_loop_does(seed: int) -> None:
     assert found.tolist() == wanted
 
 
-def test_one_tuple_far_ahead_makes_no_other_late(spark: SparkSession) -> None:
-    """E50: it is an error tuple, also long after; a jump of just so much is believed; each key has a clock apart."""
+def test_tuple_far_ahead_makes_no_other_tuple_late(spark: SparkSession) -> None:
+    # Rules: E50
     rows = [
         ("a", 1, 10), ("a", 2, 999), ("a", 3, 20), ("a", 4, 21), ("a", 5, 500), ("a", 6, 15),
         ("b", 1, 999), ("b", 2, 1_000), ("b", 3, 1_011),
@@ -208,8 +206,8 @@ def test_one_tuple_far_ahead_makes_no_other_late(spark: SparkSession) -> None:
     assert judged.errors["s"].count() == 3
 
 
-def test_ticks_that_raise_nothing_are_not_made(spark: SparkSession) -> None:
-    """E31, X35: of the 31 million seconds of a year those remain that a tuple precedes."""
+def test_ticks_that_do_not_raise_the_watermark_are_not_created(spark: SparkSession) -> None:
+    # Rules: E31, X35
     year = 366 * 86_400 * 10**6
     rows = [(number * year // 5, number * year // 5 - 3) for number in range(6)]
     frame = spark.createDataFrame(rows, "arrived_at BIGINT, ts BIGINT")
@@ -219,8 +217,8 @@ def test_ticks_that_raise_nothing_are_not_made(spark: SparkSession) -> None:
     assert judged.tuples["s"].where("_rw_watermark_us IS NOT NULL").count() == len(rows) - 1
 
 
-def test_a_piece_that_begins_with_a_block_knows_the_watermark_before_it(spark: SparkSession) -> None:
-    """The tuples of its first tick are held against the watermark that was carried (E41, E42)."""
+def test_first_tick_of_a_piece_uses_the_carried_watermark(spark: SparkSession) -> None:
+    # Rules: E41, E42
     second = 10**6
     end_us = marks.BLOCK * second
     rows = [(end_us - second, end_us - second), (end_us, 10 * second), (end_us + 2 * second, end_us)]
@@ -241,8 +239,9 @@ def one_stream(spark: SparkSession, **more: Any) -> DataFrame:
         FROM VALUES (1000000), (2000000) AS rows(at)""")
 
 
-def test_lateness_reads_the_worked_example(spark: SparkSession) -> None:
-    """Lag 5 s: after the tick that follows 06:00:05, 05:59:59 is late and 06:00:00 is not (E2, E4)."""
+def test_lateness_matches_the_worked_example(spark: SparkSession) -> None:
+    # Rules: E2, E4
+    # With a lag of 5 s, after the tick that follows 06:00:05, 05:59:59 is late and 06:00:00 is not.
     rows = [(5.0, "06:00:05"), (5.5, "05:59:59"), (7.0, "05:59:59"), (7.5, "06:00:00")]
     frame = spark.createDataFrame(rows, "at DOUBLE, ts STRING").selectExpr(
         "timestamp_micros(CAST(at * 1000000 AS BIGINT)) AS arrived_at",
@@ -260,8 +259,8 @@ def test_lateness_reads_the_worked_example(spark: SparkSession) -> None:
     assert [row["_rw_late_by_us"] for row in judged.where("at = 7.0").collect()] == [1_000_000]
 
 
-def test_lateness_reads_timestamps_whole_numbers_and_expressions(spark: SparkSession) -> None:
-    """A timestamp, a number in its unit and an expression over the stream's columns give the same (E17, E21)."""
+def test_lateness_reads_timestamps_integers_and_expressions_equally(spark: SparkSession) -> None:
+    # Rules: E17, E21
     frame = one_stream(spark)
     ways: list[dict[str, Any]] = [
         {"event_at": "stamp"},
@@ -275,8 +274,7 @@ def test_lateness_reads_timestamps_whole_numbers_and_expressions(spark: SparkSes
     assert sorted(row["_rw_event_us"] for row in rows) == [1_000_000] * len(ways) + [2_000_000] * len(ways)
 
 
-def test_a_number_in_a_wrong_unit_silences_no_stream(spark: SparkSession) -> None:
-    """Microseconds read as seconds, and the largest numbers there are, are far in future or past; nothing overflows."""
+def test_number_in_a_wrong_unit_does_not_silence_a_stream(spark: SparkSession) -> None:
     numbers = (1, 2**63 - 1, 1_700_000_000_000_000, -(2**63), -5, 2)
     rows = [(1 + second, number) for second, number in enumerate(numbers)]
     frame = spark.createDataFrame(rows, "arrived LONG, ts LONG")
@@ -289,8 +287,8 @@ def test_a_number_in_a_wrong_unit_silences_no_stream(spark: SparkSession) -> Non
         assert [row["_rw_outcome"] for row in sorted(part, key=lambda row: row["arrived_at"])] == wanted
 
 
-def test_seconds_read_as_milliseconds_are_told(spark: SparkSession) -> None:
-    """They would be of 1970: error tuples in its place, with a hint; what is merely old is late (E50)."""
+def test_seconds_read_as_milliseconds_are_error_tuples_with_a_hint(spark: SparkSession) -> None:
+    # Rules: E50
     at = 1_700_000_000
     rows = [("ms", at * 1_000), ("s", at - 5), ("us", at * 1_000_000), ("old", (at - 40_000_000) * 1_000), ("zero", 0)]
     frame = spark.createDataFrame(rows, "name STRING, ts LONG")
@@ -322,14 +320,16 @@ def test_seconds_read_as_milliseconds_are_told(spark: SparkSession) -> None:
     ("event_at", "words"),
     [("text", "is string, not a timestamp"), ("number", "not a timestamp"), ("nothing", "neither a column nor")],
 )
-def test_lateness_refuses_a_timestamp_it_cannot_read(spark: SparkSession, event_at: str, words: str) -> None:
-    """Text, fractions and columns that are not there are refused before anything runs, with what to write (E22)."""
+def test_lateness_rejects_an_unreadable_timestamp_before_anything_runs(
+    spark: SparkSession, event_at: str, words: str
+) -> None:
+    # Rules: E22
     with pytest.raises(InputError, match=words):
         lateness({"s": one_stream(spark)}, EventTime(streams={"s": StreamTime(event_at=event_at)}))
 
 
-def test_lateness_refuses_streams_that_are_not_declared(spark: SparkSession) -> None:
-    """Which streams there are is declared, not taken from the data (E24); an idle timeout needs a start (X28)."""
+def test_lateness_rejects_undeclared_streams(spark: SparkSession) -> None:
+    # Rules: E24, X28
     frame = one_stream(spark)
     time = EventTime(streams={"a": StreamTime(event_at="us"), "b": StreamTime(event_at="us", idle_timeout="1 min")})
     with pytest.raises(InputError, match="streams a are given, declared are a, b"):
@@ -339,15 +339,15 @@ def test_lateness_refuses_streams_that_are_not_declared(spark: SparkSession) -> 
 
 
 def test_lateness_can_fail_on_a_missing_timestamp(spark: SparkSession) -> None:
-    """With `on_unreadable="fail"` the query stops and shows the tuple (E23)."""
+    # Rules: E23
     frame = one_stream(spark).selectExpr("arrived_at", "CAST(NULL AS TIMESTAMP) AS stamp")
     time = EventTime(streams={"s": StreamTime(event_at="stamp")}, on_unreadable="fail")
     with pytest.raises(Exception, match='a tuple of stream "s" has no timestamp'):
         lateness({"s": frame}, time).tuples["s"].collect()
 
 
-def test_counts_balance_and_name_the_largest_delay(spark: SparkSession) -> None:
-    """Counts by column and outcome add up to the input (E40)."""
+def test_counts_by_outcome_add_up_and_name_the_largest_delay(spark: SparkSession) -> None:
+    # Rules: E40
     random = Random(7)
     rules = make_rules(random)
     cases = [make_case(random, rules.streams) for _ in range(20)]
@@ -372,8 +372,8 @@ def test_counts_balance_and_name_the_largest_delay(spark: SparkSession) -> None:
         ({"delay": 1}, 'delay is unknown. Did you mean "lag"'),
     ],
 )
-def test_event_time_refuses_wrong_settings(wrong: dict[str, Any], words: str) -> None:
-    """Wrong settings are refused at once, by name (E18); so is a stream without a timestamp (E21)."""
+def test_event_time_rejects_wrong_settings_by_name(wrong: dict[str, Any], words: str) -> None:
+    # Rules: E18, E21
     with pytest.raises(InputError, match=words):
         EventTime(**({"streams": {"s": StreamTime(event_at="ts")}} | wrong))
     assert EventTime(streams={"s": StreamTime(event_at="ts")}, lag="2147483647 ms").lag_us == 2_147_483_647_000
@@ -384,8 +384,8 @@ def test_event_time_refuses_wrong_settings(wrong: dict[str, Any], words: str) ->
     assert caught.value.hint == "max_ahead=None turns it off."
 
 
-def test_counts_are_by_columns_of_any_name_but_their_own(spark: SparkSession) -> None:
-    """A name may have a full stop; one that counts have themselves, or that is not there, is refused (E40)."""
+def test_counts_accept_columns_of_any_name_except_reserved_ones(spark: SparkSession) -> None:
+    # Rules: E40
     frame = spark.createDataFrame([(1, 1, "x", "y")], "arrived_at BIGINT, ts BIGINT, `a.b` STRING, outcome STRING")
     judged = lateness({"s": frame}, EventTime(streams={"s": StreamTime(event_at="ts")}))
     assert [tuple(row) for row in judged.counts("a.b").collect()] == [("s", "x", "on_time", 1, None)]

@@ -26,7 +26,6 @@ BEGIN, BACK, CASES = 105, 100, 300
 
 @pytest.mark.parametrize("look_back", [BACK, 137])
 def test_rows_before_the_range_are_sources_up_to_look_back(spark: SparkSession, look_back: int) -> None:
-    """Every method, also of rows within the range: nothing further back is seen, and then the value is null."""
     random = Random(look_back)
     cases = {(case, "x"): plain.make_rows(random) for case in range(CASES)}
     settings = plain.settings(from_time=BEGIN * S, look_back=look_back, expected_keys=[list(key) for key in cases])
@@ -45,7 +44,7 @@ def test_rows_before_the_range_are_sources_up_to_look_back(spark: SparkSession, 
 
 
 def test_columns_that_choose_their_sources_look_back_too(spark: SparkSession) -> None:
-    """For made rows and recorded nulls; nulls before the range are not filled (G4, G27)."""
+    # Rules: G4, G27
     random = Random(11)
     cases = [sources.make_rows(random) for _ in range(CASES)]
     given = {"from_time": BEGIN * S, "look_back": BACK, "expected_keys": [[case] for case in range(CASES)]}
@@ -71,8 +70,8 @@ def test_columns_that_choose_their_sources_look_back_too(spark: SparkSession) ->
 
 
 @pytest.mark.parametrize("cuts", [[0, 2, 8], pytest.param([0, 1, 3, 8], marks=pytest.mark.long)], ids=str)
-def test_filling_in_groups_of_windows_looks_back(spark: SparkSession, cuts: list[int]) -> None:
-    """The first points of the range are filled from what the state holds of rows before it (G34 to G36, G38)."""
+def test_filling_in_groups_of_windows_looks_back_into_its_state(spark: SparkSession, cuts: list[int]) -> None:
+    # Rules: G34 to G36, G38
     random = Random(23)
     cases = {case: carried.make_case(random) for case in range(150)}
     fills = carried.operator(
@@ -98,12 +97,11 @@ def test_filling_in_groups_of_windows_looks_back(spark: SparkSession, cuts: list
 
 
 def lacking(rows: list[tuple[int, float]], spark: SparkSession) -> DataFrame:
-    """Returns rows of one key."""
     return spark.createDataFrame(rows, "ts bigint, a double")
 
 
-def test_look_back_is_inclusive_and_what_is_older_gives_null(spark: SparkSession) -> None:
-    """A row exactly look_back before the made one is its source; for the next made row it is too old (G35, G36)."""
+def test_look_back_is_inclusive_and_older_sources_yield_null(spark: SparkSession) -> None:
+    # Rules: G35, G36
     given = {"event_at": "ts", "unit": "s", "step": 10, "from_time": 100 * S, "to_time": 130 * S, "look_back": 30}
     settings = FillSettings(**given, columns={"a": "forward"})
     made = fill_gaps(lacking([(80, 1.0), (5, 9.0)], spark), settings).where("_rw_is_made").orderBy("ts").collect()
@@ -124,8 +122,7 @@ def test_look_back_is_inclusive_and_what_is_older_gives_null(spark: SparkSession
         ),
     ],
 )
-def test_a_look_back_that_cannot_be_is_refused(given: dict[str, Any], words: str) -> None:
-    """In the function and in the operator, with what is wrong."""
+def test_invalid_look_back_is_rejected_by_function_and_operator(given: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as caught:
         plain.settings(**given)
     assert words in str(caught.value)

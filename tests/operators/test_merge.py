@@ -122,8 +122,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_blocks")
 @batches(2)
 @given(seed=st.integers(0, 2**32), ports=st.integers(2, 3))
-def test_merge_is_that_of_a_machine_in_any_grouping_of_windows(spark: SparkSession, seed: int, ports: int) -> None:
-    """Tuples, places, instants and state are those of the event-by-event form, wherever groups end (H59, R79, R86)."""
+def test_merge_equals_a_state_machine_in_any_grouping_of_windows(spark: SparkSession, seed: int, ports: int) -> None:
+    # Rules: H59, R79, R86
     random = Random(seed)
     tuples = make_tuples(random, ports, 220, WINDOWS)
     wanted = merge_tuples(tuples, ports)
@@ -139,8 +139,8 @@ def test_merge_is_that_of_a_machine_in_any_grouping_of_windows(spark: SparkSessi
 
 
 @pytest.mark.parametrize("seed", [3, 11])
-def test_merge_passes_on_what_waits_where_all_inputs_have_ended(spark: SparkSession, seed: int) -> None:
-    """X34: in the last window, by event time; all else is as it was, and nothing waits any more."""
+def test_merge_emits_pending_tuples_in_the_last_window_of_ended_inputs(spark: SparkSession, seed: int) -> None:
+    # Rules: X34
     tuples = make_tuples(Random(seed), 2, 220, WINDOWS)
     frames = frames_of(spark, tuples, 2)
     how: dict[str, Any] = {"event_at": "at"}
@@ -154,8 +154,8 @@ def test_merge_passes_on_what_waits_where_all_inputs_have_ended(spark: SparkSess
     assert result.state.where("window_id IS NOT NULL").isEmpty()
 
 
-def test_merge_passes_on_what_every_input_has_covered(spark: SparkSession) -> None:
-    """Covered times go in order; equal ones by port; late ones and nulls at once; empty windows carry (H59)."""
+def test_merge_emits_tuples_up_to_the_time_covered_by_every_input(spark: SparkSession) -> None:
+    # Rules: H59
     rows = [
         *[("left", 0, 0, 10, 5), ("left", 0, 1, 20, 7), ("left", 0, 2, 30, None), ("left", 5, 0, 5_500, 9)],
         *[("right", 0, 0, 40, 7), ("right", 2, 0, 2_100, 6), ("right", 5, 0, 5_500, 9), ("right", 5, 1, 5_600, 12)],
@@ -182,8 +182,9 @@ def test_merge_passes_on_what_every_input_has_covered(spark: SparkSession) -> No
 
 
 @pytest.mark.long
-def test_merge_goes_on_past_a_silent_input_that_has_a_heartbeat(spark: SparkSession) -> None:
-    """Timers count as shown time; without them all that comes after the silence began waits in the state (H59)."""
+def test_merge_continues_past_a_silent_input_with_a_heartbeat(spark: SparkSession) -> None:
+    # Rules: H59
+    # Without timers, all tuples after the start of the silence stay pending.
     tuples = [Tuple(0, at_us, 0, at_us) for at_us in range(200, 3_000, 500)] + [Tuple(1, 300, 0, 300)]
     inputs, context = frames_of(spark, tuples, 2), OperatorContext(Grid(1), WindowRange(0, 2))
     bare, beat = operator(2), Heartbeat(interval="500 us", slack="100 us", event_at="at", columns=COLUMNS)
@@ -211,8 +212,7 @@ def test_merge_goes_on_past_a_silent_input_that_has_a_heartbeat(spark: SparkSess
 
 
 @pytest.mark.long
-def test_merge_of_a_merge_is_the_merge_of_all(spark: SparkSession) -> None:
-    """What comes after takes `_rw_released_at` as arrival and `_rw_emission` as order: windows and instants agree."""
+def test_merge_of_merges_equals_one_merge_of_all_inputs(spark: SparkSession) -> None:
     tuples = make_tuples(Random(9), 3, 150, WINDOWS)
     inputs, context = frames_of(spark, tuples, 3), OperatorContext(Grid(1), WindowRange(0, WINDOWS - 1))
     inner = operator(2)
@@ -230,8 +230,8 @@ def test_merge_of_a_merge_is_the_merge_of_all(spark: SparkSession) -> None:
     assert sorted((at_us, note) for _, _, at_us, _, note in nested) == sorted((row[2], row[4]) for row in wanted)
 
 
-def test_merge_forgets_after_skipped_windows_what_waited(spark: SparkSession) -> None:
-    """It may have been passed on in them, and nothing comes twice; what was shown stays shown (H58)."""
+def test_merge_drops_pending_tuples_after_skipped_windows(spark: SparkSession) -> None:
+    # Rules: H58
     tuples = [Tuple(0, 10, 0, 10), Tuple(0, 20, 1, 20), Tuple(1, 30, 0, 10)]
     waits, context = operator(2), OperatorContext(Grid(1), WindowRange(0, 0))
     state = waits.next_state(frames_of(spark, tuples, 2), {}, empty_state(spark, waits), context)
@@ -244,8 +244,7 @@ def test_merge_forgets_after_skipped_windows_what_waited(spark: SparkSession) ->
         assert [tuple(row) for row in counted.collect()] == dropped
 
 
-def test_merge_takes_columns_with_a_dot_in_their_names(spark: SparkSession) -> None:
-    """They are names like any other, no fields of a struct: as payload, order and time, in tuples and state."""
+def test_merge_accepts_columns_with_dots_in_their_names(spark: SparkSession) -> None:
     names = {"note": "a.b", "at": "x.at", "offset": "x.offset"}
     columns = pa.schema([field.with_name(names.get(field.name, field.name)) for field in COLUMNS])
     both, found = operator(2, columns=columns, event_at="x.at", order_by=("x.offset",)), []
@@ -262,8 +261,7 @@ def test_merge_takes_columns_with_a_dot_in_their_names(spark: SparkSession) -> N
     assert found == ["left 10 0 10", "right 30 0 15", "left 20 1 20", "right 1010 0 20"]
 
 
-def test_merge_stops_at_a_tuple_without_an_arrival(spark: SparkSession) -> None:
-    """Its place in the order cannot be told; input and window are named."""
+def test_merge_fails_on_a_tuple_without_an_arrival(spark: SparkSession) -> None:
     inputs = frames_of(spark, [Tuple(0, 10, 0, 10), Tuple(1, 30, 0, 10)], 2)
     inputs["right"] = inputs["right"].withColumn("arrived_at", F.lit(None).cast("timestamp"))
     with pytest.raises(Exception, match="merge: a tuple has no arrival, input right, window 0"):
@@ -290,7 +288,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_merge_reports_wrong_properties_at_launch(case: str) -> None:
-    """Building it raises nothing; launch validation names the operator and what is wrong (O53)."""
+    # Rules: O53
     properties, message = WRONG[case]
     app = Application("clicks", window="1 s")
     both = app.add("both", operator(2, **properties), left=app.input("a"), right=app.input("b"))
@@ -300,8 +298,8 @@ def test_merge_reports_wrong_properties_at_launch(case: str) -> None:
     assert "both: " + message in str(caught.value)
 
 
-def test_merge_fits_behind_heartbeats_and_refuses_other_columns(spark: SparkSession) -> None:
-    """At launch each port is held against the merged columns (O13), in a frame when it is called."""
+def test_merge_accepts_heartbeats_and_rejects_mismatched_columns(spark: SparkSession) -> None:
+    # Rules: O13
     first, second = (Heartbeat(interval=1, event_at="at", columns=COLUMNS) for _ in range(2))
     columns = first.output_ports()["out"].schema
     app = Application("clicks", window="1 s")
@@ -324,5 +322,4 @@ def test_merge_fits_behind_heartbeats_and_refuses_other_columns(spark: SparkSess
 
 
 def empty_state(spark: SparkSession, stateful: FrameOperator) -> DataFrame:
-    """Returns the state before the first window."""
     return to_frame(spark, stateful.initial_state())

@@ -44,7 +44,7 @@ def rows_of(frame: DataFrame) -> list[tuple[int, ...]]:
 def test_metronome_ticks_at_every_multiple_in_any_grouping_of_windows(
     spark: SparkSession, grid: Grid, interval_us: int, first: int, count: int, cut: int
 ) -> None:
-    """Windows of any origin, also before the epoch, have the multiples that lie in them, start included (H18, H56)."""
+    # Rules: H18, H56
     last = first + count - 1
     wanted = [row for window in range(first, last + 1) for row in timers_one_by_one(grid, window, interval_us)]
     assert rows_of(metronome(spark, OperatorContext(grid, WindowRange(first, last)), interval_us)) == wanted
@@ -54,8 +54,7 @@ def test_metronome_ticks_at_every_multiple_in_any_grouping_of_windows(
         assert ticks[0] + ticks[1] == wanted
 
 
-def test_metronome_ticks_in_empty_windows_and_reads_no_tuple(spark: SparkSession) -> None:
-    """What the stream brings, if anything, does not matter; the frame has the columns that the port declares."""
+def test_metronome_ticks_in_empty_windows_and_ignores_tuples(spark: SparkSession) -> None:
     ticks = Metronome(interval="${minutes} * 60", parameters={"minutes": "20"})
     hours = OperatorContext(Grid(3_600_000), WindowRange(100, 101))
     unreadable = spark.range(5).selectExpr("raise_error('read') AS window_id")
@@ -64,8 +63,8 @@ def test_metronome_ticks_in_empty_windows_and_reads_no_tuple(spark: SparkSession
     assert minutes == [(100, 0, 300), (100, 20, 301), (100, 40, 302), (101, 0, 303), (101, 20, 304), (101, 40, 305)]
 
 
-def test_metronome_takes_an_interval_as_the_heartbeat_does() -> None:
-    """Wrong intervals are reported at launch (H20, H25, H26), fine ones are a warning (H21); several may run (H18)."""
+def test_metronome_validates_its_interval_like_the_heartbeat() -> None:
+    # Rules: H20, H25, H26, H21, H18
     app = Application("clicks", window="1 s")
     clicks = app.input("clicks")
     for name, interval in (("fine", "0.009"), ("minutes", "1 minute")):

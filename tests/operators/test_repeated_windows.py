@@ -70,7 +70,6 @@ def make_again(random: Random, rules: Rules) -> Again:
 
 
 def windows_of(again: Again) -> EventWindows | GlobalWindow:
-    """Returns the library's settings for the reference's."""
     given: dict[str, Any] = {
         "allowed_lateness": again.allowed_us / S,
         "early": None if again.early_us is None else again.early_us / S,
@@ -89,7 +88,6 @@ def windows_of(again: Again) -> EventWindows | GlobalWindow:
 
 
 def wanted(row: Shown, length_us: int | None) -> tuple[Any, ...]:
-    """Returns what a window shows as the library does."""
     values = [value for number in row.tuples if (value := value_of(number)) is not None]
     least, most = min(values, default=None), max(values, default=None)
     total, mean = (sum(values), sum(values) / len(values)) if values else (None, None)
@@ -143,8 +141,8 @@ def in_pieces(
 
 
 @pytest.mark.long
-def test_windows_fire_again_as_a_machine_would(spark: SparkSession) -> None:
-    """Early, late and retracted rows are the machine's, however cut (E41, E49, E51 to E61, E64 to E66, X29)."""
+def test_windows_fire_again_like_a_state_machine(spark: SparkSession) -> None:
+    # Rules: E41, E49, E51 to E61, E64 to E66, X29
     seed = new_seed()
     random = Random(seed)
     rules, ends = make_rules(random), random.random() < 0.5
@@ -173,8 +171,8 @@ def test_windows_fire_again_as_a_machine_would(spark: SparkSession) -> None:
 
 
 @pytest.mark.long
-def test_late_tuples_change_sessions_as_a_machine_would(spark: SparkSession) -> None:
-    """Sessions grow, merge and are taken back as the machine's, however cut (E42, E49, E61, E65 to E69, X29, X37)."""
+def test_late_tuples_change_sessions_like_a_state_machine(spark: SparkSession) -> None:
+    # Rules: E42, E49, E61, E65 to E69, X29, X37
     seed = new_seed()
     random = Random(seed)
     rules, ends, inclusive = make_rules(random), random.random() < 0.5, random.random() < 0.3
@@ -218,10 +216,10 @@ LATE_WINDOW = [(1, 1), (2, 9), (12, 15), (21, 3), (22, 12), (33, 5), (34, 4), (3
         ),
     ],
 )
-def test_late_tuples_show_by_their_number(
+def test_late_tuples_retrigger_by_count_and_at_removal(
     spark: SparkSession, late: dict[str, Any], cut: int, shows: list[tuple[int, str, int]]
 ) -> None:
-    """Together, at the tick that sees a multiple, and what is left at removal; however cut (E41, E53, E57, E58)."""
+    # Rules: E41, E53, E57, E58
     rows = spark.createDataFrame(LATE_WINDOW, "arrived INT, at INT")
     clicks = rows.selectExpr("timestamp_seconds(arrived) AS arrived_at", "timestamp_seconds(at) AS at")
     windows = EventWindows(length="10 s", slide="10 s", allowed_lateness="15 s", accumulation="accumulating", **late)
@@ -239,8 +237,8 @@ def test_late_tuples_show_by_their_number(
 
 
 @pytest.mark.parametrize("cut", [pytest.param(100, marks=pytest.mark.long), 23])
-def test_late_tuples_that_wait_at_a_border_stay_apart(spark: SparkSession, cut: int) -> None:
-    """Late tuples of one tick become one session only where a gap allows it, however cut (E41, E67, E69)."""
+def test_late_tuples_at_a_gap_border_stay_in_separate_sessions(spark: SparkSession, cut: int) -> None:
+    # Rules: E41, E67, E69
     arrivals = [(1, 1), (12, 30), (21, 3), (22, 20)]
     rows = spark.createDataFrame(arrivals, "arrived INT, at INT")
     clicks = rows.selectExpr("timestamp_seconds(arrived) AS arrived_at", "timestamp_seconds(at) AS at")
@@ -277,8 +275,8 @@ def only_updates(rows: list[Shown], accumulation: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.long
-def test_firings_that_show_nothing_new_can_be_left_out(spark: SparkSession) -> None:
-    """Whatever the cuts; what is shown next takes back what was shown last (E62)."""
+def test_unchanged_firings_can_be_omitted(spark: SparkSession) -> None:
+    # Rules: E62
     seed = new_seed()
     random = Random(seed)
     rules, ends = make_rules(random), random.random() < 0.5

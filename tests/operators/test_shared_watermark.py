@@ -48,8 +48,6 @@ def make_shared(random: Random) -> Rules:
 
 
 def properties_of(rules: Rules) -> dict[str, Any]:
-    """Returns properties of an operator for the reference's rules."""
-
     def duration(value_us: int | None) -> Any:
         return None if value_us is None else value_us / S
 
@@ -62,7 +60,6 @@ def properties_of(rules: Rules) -> dict[str, Any]:
 
 
 def key_of(number: int) -> str | None:
-    """Returns the key of a tuple, which may be null."""
     return f"k{number % 3}" if number % 3 else None
 
 
@@ -114,7 +111,6 @@ def _as_text(port: str, operator: FrameOperator, frame: DataFrame) -> DataFrame:
 
 
 def expected(case: Case, rules: Rules) -> Found:
-    """Returns what `SplitLate` must emit, from the reference."""
     outcomes, raised = judge(case, rules, 0, END_US)
     found: dict[str, list[tuple[Any, ...]]] = {}
     counts: Counter[tuple[Any, ...]] = Counter()
@@ -134,17 +130,13 @@ def expected(case: Case, rules: Rules) -> Found:
 
 
 def as_text(rows: Sequence[tuple[Any, ...]]) -> Rows:
-    """Returns rows as `run` does."""
     return sorted((tuple(None if value is None else str(value) for value in row) for row in rows), key=repr)
 
 
 @pytest.mark.long
 def test_streams_of_an_operator_share_a_watermark(spark: SparkSession) -> None:
-    """Each tuple is held against the smallest of what the streams show that are not idle, however cut into groups.
-
-    A stream that has not sent anything waits from the first tick of the recording, not of a group (E2, E24, E41, E42,
-    E47, X28, X37).
-    """
+    # Rules: E2, E24, E41, E42, E47, X28, X37
+    # A stream that has not sent anything is idle from the recording's first tick, not a group's.
     seed = new_seed()
     random = Random(seed)
     rules = make_shared(random)
@@ -155,10 +147,7 @@ def test_streams_of_an_operator_share_a_watermark(spark: SparkSession) -> None:
 
 @pytest.mark.long
 def test_windows_of_several_streams_balance_in_each_streaming_window(spark: SparkSession) -> None:
-    """They hold the tuples of all streams; counts are told by stream, key and window, however cut (E28, E40, E42, X37).
-
-    Those that fire where the recording ends do so in its last window (E45).
-    """
+    # Rules: E28, E40, E42, X37, E45
     seed = new_seed()
     random = Random(seed)
     rules, ends = make_shared(random), random.random() < 0.5
@@ -182,8 +171,8 @@ def test_windows_of_several_streams_balance_in_each_streaming_window(spark: Spar
     assert found.get("counts", []) == as_text([(*place, *many) for place, many in counts.items()]), told
 
 
-def test_a_stream_that_never_sends_is_idle_from_the_first_tick_of_the_recording(spark: SparkSession) -> None:
-    """An operator's state is empty then; that of the first group wins over the start of the next one (E47, X28)."""
+def test_stream_that_never_sends_is_idle_from_the_first_tick_of_the_recording(spark: SparkSession) -> None:
+    # Rules: E47, X28
     case = [Arrival(0, at_us, at_us - 100) for at_us in range(0, END_US, 500)]
     properties = {"columns": COLUMNS, "streams": ("s0", "s1"), "event_at": "ts", "watermark_interval": "1 ms"}
     split, tuples = SplitLate(**properties, idle_timeout="2500 us"), frame_of(spark, case)
@@ -204,8 +193,8 @@ OPERATORS: list[Callable[..., Any]] = [
 
 
 @pytest.mark.parametrize("make", OPERATORS)
-def test_streams_are_input_ports_and_tuples_name_theirs(make: Callable[..., Any]) -> None:
-    """Without `streams` ports and columns are those of one stream, with them a column more (E24)."""
+def test_streams_are_input_ports_and_tuples_name_their_stream(make: Callable[..., Any]) -> None:
+    # Rules: E24
     app = Application("both", window="1 s")
     judged = app.add("judged", make(streams=("left", "right")), left=app.input("a"), right=app.input("b"))
     app.output("late", judged["late"], key=["stream", "number"])
@@ -235,7 +224,7 @@ def test_streams_are_input_ports_and_tuples_name_theirs(make: Callable[..., Any]
 )
 @pytest.mark.parametrize("make", OPERATORS)
 def test_wrong_streams_are_reported_at_launch(make: Callable[..., Any], properties: dict[str, Any], words: str) -> None:
-    """Building it raises nothing (O53)."""
+    # Rules: O53
     app = Application("both", window="1 s")
     ends = {"left": app.input("a"), "right": app.input("b")}
     judged = app.add("judged", make(**properties), **ends)  # type: ignore[arg-type]

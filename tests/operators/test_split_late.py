@@ -37,7 +37,6 @@ Found = dict[str, list[tuple[Any, ...]]]
 
 
 def operator(**properties: Any) -> SplitLate:
-    """Returns the operator of these tests, some of its properties exchanged."""
     given = {
         "columns": COLUMNS, "event_at": "ts", "lag": "500 us", "watermark_interval": "250 us", "max_ahead": "5 ms",
         "key_by": ("key",),
@@ -55,7 +54,6 @@ def make_case(random: Random) -> list[Arrival]:
 
 
 def frame_of(spark: SparkSession, case: list[Arrival], first: int, last: int) -> DataFrame:
-    """Returns the tuples of some windows."""
     rows = [
         (at // WIDTH_US, number, at, ts, f"k{number % 3}", number)
         for number, (_, at, ts) in enumerate(case)
@@ -89,7 +87,6 @@ def as_text(port: str, split: SplitLate, frame: DataFrame) -> DataFrame:
 
 
 def expected(case: list[Arrival]) -> Found:
-    """Returns the same from the reference."""
     outcomes, raised = judge(case, RULES, 0, WINDOWS * WIDTH_US)
     found: Found = {"on_time": [], "late": [], "errors": [], "counts": []}
     counts: Counter[tuple[int, str, str]] = Counter()
@@ -116,8 +113,8 @@ def expected(case: list[Arrival]) -> Found:
 
 
 @pytest.mark.long
-def test_split_late_is_the_reference_in_any_grouping(spark: SparkSession) -> None:
-    """Every tuple leaves by one port, with the outcome that it had live; counts say the same (E38 to E42, X37)."""
+def test_split_late_equals_the_reference_in_any_grouping(spark: SparkSession) -> None:
+    # Rules: E38 to E42, X37
     case = make_case(Random(7))
     wanted = expected(case)
     assert all(wanted.values()), "the case has something for every port"
@@ -126,8 +123,8 @@ def test_split_late_is_the_reference_in_any_grouping(spark: SparkSession) -> Non
         assert run(spark, case, cuts) == wanted, f"windows cut at {cuts}"
 
 
-def test_a_tick_in_windows_that_were_given_up_shows_in_the_first_one_after_them(spark: SparkSession) -> None:
-    """No group has tuples of other windows than its own (R14, W17)."""
+def test_tick_in_lost_windows_is_applied_in_the_next_window(spark: SparkSession) -> None:
+    # Rules: R14, W17
     split = operator()
     known = {"stream": "stream", "until_us": 2_000, "ahead_us": 1_990, "arrived_us": 1_990}
     state = to_frame(spark, pa.Table.from_pylist([{**known, "watermark_us": 500}], split.state_columns()))
@@ -136,8 +133,7 @@ def test_a_tick_in_windows_that_were_given_up_shows_in_the_first_one_after_them(
     assert [tuple(row) for row in ports["ticks"].collect()] == [(4, 2_000, 1_490)]
 
 
-def test_a_group_in_which_nothing_was_sent_has_no_tuple_without_an_arrival(spark: SparkSession) -> None:
-    """Its input has no file to read, and the watermark has a tick to come."""
+def test_group_without_tuples_has_no_tuple_without_an_arrival(spark: SparkSession) -> None:
     split = operator()
     known = {"stream": "stream", "until_us": 2_000, "ahead_us": 1_990, "arrived_us": 1_990, "watermark_us": 500}
     state = to_frame(spark, pa.Table.from_pylist([known], split.state_columns()))
@@ -148,8 +144,9 @@ def test_a_group_in_which_nothing_was_sent_has_no_tuple_without_an_arrival(spark
 
 
 @pytest.mark.long
-def test_a_heartbeat_closes_windows_in_a_silent_stretch(spark: SparkSession) -> None:
-    """A timer is the passage of time: it moves the watermark, and no aggregate counts it (H60)."""
+def test_heartbeat_closes_windows_during_silence(spark: SparkSession) -> None:
+    # Rules: H60
+    # A timer moves the watermark, and no aggregate counts it.
     frame = spark.createDataFrame([(1_000_000, "a"), (2_000_000, "a")], "at bigint, key string")
     frame = frame.withColumn("arrived_at", F.col("at")).withColumn("offset", F.col("at"))
     beats = heartbeat(frame, HeartbeatSettings(interval=10, event_at="at", key_by=("key",)), end_us=45_000_000).tuples
@@ -164,11 +161,8 @@ def test_a_heartbeat_closes_windows_in_a_silent_stretch(spark: SparkSession) -> 
         assert counts.get("on_time", 0) == (2 if fired else 0)
 
 
-def test_it_has_its_place_in_an_application() -> None:
-    """What is not connected is not missed; the error port is stored whether or not somebody reads it.
-
-    The port for late tuples is always there (E21), and they are counted where nothing reads it (E36).
-    """
+def test_late_tuples_and_error_tuples_are_stored_even_when_unread() -> None:
+    # Rules: E21, E36
     app = Application("clicks", window="1 s")
     split = app.add("split", operator(), stream=app.input("clicks"))
     app.output("late", split["late"], key=["number"])
@@ -182,8 +176,7 @@ def test_it_has_its_place_in_an_application() -> None:
     assert "split.late" in {str(port) for port in ports_to_count(alone)}
 
 
-def test_the_example_of_flights_is_valid() -> None:
-    """Against the columns that the recorded flights have."""
+def test_flights_example_is_valid() -> None:
     config = Config.load(Path(__file__).parents[2] / "rewindow.toml")
     app = load_application(config, "flight_lateness").app
     needed = app.nodes["split"].input_ports()["stream"].schema
@@ -219,7 +212,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_properties_are_reported_at_launch(case: str) -> None:
-    """Building it raises nothing (O53)."""
+    # Rules: O53
     properties, message = WRONG[case]
     app = Application("clicks", window="1 s")
     split = app.add("split", operator(**properties), stream=app.input("clicks"))

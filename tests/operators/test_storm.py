@@ -40,7 +40,6 @@ def make_case(random: Random, streams: int) -> list[Tuple]:
 
 
 def settings_of(storm: Storm) -> tuple[EventTime, StormWindows]:
-    """Returns the library's settings for the reference's."""
     time = EventTime(
         streams={f"s{number}": StreamTime(event_at="ts") for number in range(storm.streams)},
         lag=storm.lag / 1_000, watermark_interval=storm.interval / 1_000,
@@ -84,8 +83,8 @@ def assert_storm(spark: SparkSession, random: Random, storm: Storm, seed: int, *
         assert [outcomes[key, number] for number in range(len(case))] == last, told
 
 
-def test_storm_is_as_its_rules_say(spark: SparkSession) -> None:
-    """Members, roles and outcomes are the machine's, surprises included (E1 to E14, E17, E39, E44, X26, X38)."""
+def test_storm_windows_equal_a_state_machine(spark: SparkSession) -> None:
+    # Rules: E1 to E14, E17, E39, E44, X26, X38
     seed = new_seed()
     random = Random(seed)
     for _ in range(SETTINGS):
@@ -95,14 +94,14 @@ def test_storm_is_as_its_rules_say(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     "windows", [(10, 0, 4, 0), (3, 0, 4, 0), (10, 0, 0, 2), (0, 3, 4, 0), (0, 3, 0, 2)], ids=lambda given: f"{given}"
 )
-def test_storm_goes_by_arrival_without_timestamps(spark: SparkSession, windows: tuple[int, int, int, int]) -> None:
-    """Every so many arrivals, or every slide of the timer, lengths in time or in tuples; none is late (E16)."""
+def test_storm_uses_arrival_without_timestamps(spark: SparkSession, windows: tuple[int, int, int, int]) -> None:
+    # Rules: E16
     seed = new_seed()
     assert_storm(spark, Random(seed), Storm(2, 1, 0, *windows, tick_first=False), seed, by_arrival=True)
 
 
-def test_a_recording_without_timestamps_ends_with_the_tick_after_its_last_tuple(spark: SparkSession) -> None:
-    """A tick shows nothing of its own millisecond; the first shows all that waits (E16). With an end ticks go on."""
+def test_recording_without_timestamps_ends_with_the_tick_after_its_last_tuple(spark: SparkSession) -> None:
+    # Rules: E16
     rows = [(at * 1_000,) for at in (2, 9, 10, 16, 20)]
     clicks = {"clicks": spark.createDataFrame(rows, "arrived_at BIGINT")}
 
@@ -117,17 +116,16 @@ def test_a_recording_without_timestamps_ends_with_the_tick_after_its_last_tuple(
 
 
 def machine(**rules: Any) -> StormMachine:
-    """Returns a machine of one stream."""
     return StormMachine(StormRules(**{"streams": 1, "lag_ms": 0, "length_ms": 10, "slide_ms": 10, **rules}))
 
 
 def ends(storm: StormMachine) -> list[tuple[int, int]]:
-    """Returns what a tick fires: ends and tuples."""
     return [(one.end_ms, one.tuple) for one in storm.tick(at_ms=0) if one.role != "expired"]
 
 
-def test_a_tuple_on_the_watermark_and_a_fired_end_is_accepted_and_lost() -> None:
-    """The boundary tie (E10, E33): on time by the rule of lateness, and in no window."""
+def test_tuple_on_the_watermark_and_a_fired_end_is_accepted_and_lost() -> None:
+    # Rules: E10, E33
+    # It is on time by the rule of lateness, and in no window.
     storm = machine()
     storm.take(0, 0, 10)
     assert ends(storm) == [(10, 0)]
@@ -137,8 +135,9 @@ def test_a_tuple_on_the_watermark_and_a_fired_end_is_accepted_and_lost() -> None
     assert dict(storm.finish()) == {0: "on_time", 1: "lost_tie", 2: "on_time"}
 
 
-def test_a_tuple_behind_one_far_ahead_is_never_seen() -> None:
-    """The scan stops at a tuple that is further ahead than the lag (E9, E32)."""
+def test_tuple_after_one_far_ahead_is_never_read() -> None:
+    # Rules: E9, E32
+    # The scan stops at a tuple that is further ahead than the lag.
     storm = machine()
     for number, ts in enumerate((30, 5, 30)):
         storm.take(number, 0, ts)
@@ -146,8 +145,8 @@ def test_a_tuple_behind_one_far_ahead_is_never_seen() -> None:
     assert dict(storm.finish()) == {0: "on_time", 1: "hidden_by_scan", 2: "on_time"}
 
 
-def test_windows_end_inclusive_and_nothing_flushes() -> None:
-    """(end - length, end], ascending, gaps skipped; what is left is pending (E6 to E8, E11, E35)."""
+def test_windows_include_their_end_and_are_not_flushed() -> None:
+    # Rules: E6 to E8, E11, E35
     storm = machine(lag_ms=5)
     for number, ts in enumerate((1, 10, 11, 95, 101)):
         storm.take(number, 0, ts)
@@ -155,8 +154,8 @@ def test_windows_end_inclusive_and_nothing_flushes() -> None:
     assert dict(storm.finish()) == {0: "on_time", 1: "on_time", 2: "on_time", 3: "pending", 4: "pending"}
 
 
-def test_a_length_alone_slides_by_a_tuple_in_storm_and_tumbles_elsewhere() -> None:
-    """A window for each tuple in storm; ours begin where the one before ends, or ask for a slide (E19)."""
+def test_window_with_only_a_length_slides_by_a_tuple_in_storm_and_tumbles_elsewhere() -> None:
+    # Rules: E19
     for length in ({"length": "10 ms"}, {"length_tuples": 3}):
         assert StormWindows(**length).rules(None).slide_tuples == 1
     assert StormWindows(length="10 ms", slide="10 ms").rules(None).slide_tuples == 0
@@ -165,8 +164,8 @@ def test_a_length_alone_slides_by_a_tuple_in_storm_and_tumbles_elsewhere() -> No
         EventWindows(**{"length": "10 s"})
 
 
-def test_a_tie_with_an_empty_end_fires_with_the_next_watermark() -> None:
-    """An end that has not fired takes a tuple on it, at the next tick that raises the watermark (E29)."""
+def test_tuple_on_an_unfired_empty_end_fires_with_the_next_watermark() -> None:
+    # Rules: E29
     storm = machine(lag_ms=10)
     storm.take(0, 0, 10)
     storm.take(1, 0, 30)
@@ -188,7 +187,7 @@ def test_a_tie_with_an_empty_end_fires_with_the_next_watermark() -> None:
         ({"length_tuples": 0}, "it must be 1 or more"),
     ],
 )
-def test_storm_windows_refuse_wrong_settings(wrong: dict[str, Any], words: str) -> None:
-    """One length, one slide at most, both of a millisecond or a tuple at least (E18)."""
+def test_storm_windows_reject_wrong_settings(wrong: dict[str, Any], words: str) -> None:
+    # Rules: E18
     with pytest.raises(InputError, match=words):
         StormWindows(**wrong)

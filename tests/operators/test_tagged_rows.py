@@ -36,31 +36,28 @@ class Joined(TupleOperator):
     price = StateField(pa.float64(), 0.0)  # type: ignore[pydantic-field]
 
     def process_left(self, row: Any) -> None:
-        """Nothing: only columns are looked at."""
+        pass
 
     def process_right(self, row: Any) -> None:
-        """Nothing either."""
+        pass
 
 
-def test_the_key_lies_in_the_same_columns_of_every_tag() -> None:
-    """Rows of all tags are divided by these alone."""
+def test_key_is_in_the_same_columns_for_every_tag() -> None:
     shape = TagShape(Joined())
     assert shape.loaded.names == ["_string_0", "_int64_0", "_double_0"]
     assert shape.inputs["left"].names == ["_double_0", "_int64_1", "_int64_0", "_string_0"]
     assert shape.inputs["right"].names == ["_string_1", "_string_0", "_int64_1", "_int64_0"]
 
 
-def test_rows_are_no_wider_than_their_types_need() -> None:
-    """Each column more costs every row its way to Python and back."""
+def test_tagged_rows_are_only_as_wide_as_their_types_need() -> None:
+    # Every column costs each row its way to Python and back.
     shape = TagShape(Joined())
     wide = ["_string_0", "_int64_0", "_double_0", "_int64_1", "_string_1"]
     assert shape.sent.names[1:] == wide
     assert shape.made.names[1:] == ["_string_0", "_int64_0", "_double_0", "_bool_0"]
 
 
-def test_that_a_key_is_gone_is_told_of_state_with_keys_alone() -> None:
-    """Without a key, or without state, there is none that could be gone."""
-
+def test_deleted_keys_are_marked_only_for_state_with_keys() -> None:
     class Total(TupleOperator):
         inputs: ClassVar = {"left": InputPort(LEFT)}
         total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
@@ -69,8 +66,7 @@ def test_that_a_key_is_gone_is_told_of_state_with_keys_alone() -> None:
     assert TagShape(Total()).state == loaded_tag(Total())
 
 
-def test_columns_of_types_that_are_no_words_share_a_name_only_with_their_like() -> None:
-    """Two types whose text is the same have columns of their own, and names are letters and digits."""
+def test_columns_with_complex_types_share_a_name_only_with_equal_types() -> None:
     kinds = [
         pa.decimal128(10, 2),
         pa.decimal128(12, 2),
@@ -92,8 +88,8 @@ def test_columns_of_types_that_are_no_words_share_a_name_only_with_their_like() 
     before=st.integers(-(2**52), 2**52),
     rows=st.lists(st.tuples(st.integers(0, 2**42), st.integers(0, 2**20 - 2)), min_size=1, max_size=20),
 )
-def test_places_say_window_and_tag_and_sort_by_both(before: int, rows: list[tuple[int, int]]) -> None:
-    """Windows of a group in 64 bits; what is nothing comes before everything, state before all tuples."""
+def test_sort_keys_order_rows_by_window_and_tag(before: int, rows: list[tuple[int, int]]) -> None:
+    # A placeholder row sorts first, and state before all tuples.
     places = [place_of(before + window, tag, before) for window, tag in rows]
     array = np.array(places, np.int64)
     assert list(zip((window_of(array, before) - before).tolist(), tag_of(array).tolist(), strict=True)) == rows

@@ -24,37 +24,29 @@ NUMBERED = pa.schema([("key", pa.string()), ("x", pa.int64()), ("number", pa.int
 
 
 class Numbers(TupleOperator):
-    """Numbers the tuples of a key as they come."""
-
     inputs: ClassVar = {"events": InputPort(EVENTS, key=("key",))}
     outputs: ClassVar = {"out": OutputPort(NUMBERED)}
     seen = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def process(self, row: Any) -> None:
-        """Emits it with its number."""
         self.seen += 1
         self.emit("out", row.key, row.x, self.seen)
 
 
 class Beats(TupleOperator):
-    """Counts windows, whatever comes in them."""
-
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {"out": OutputPort(pa.schema([("count", pa.int64())]))}
     count = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def process(self, row: Any) -> None:
-        """Nothing of a tuple counts."""
+        pass
 
     def end_window(self) -> None:
-        """Emits how many windows there were."""
         self.count += 1
         self.emit("out", self.count)
 
 
 class Moving(TupleOperator):
-    """Tuples of each key in the last windows."""
-
     inputs: ClassVar = {"events": InputPort(EVENTS, key=("key",))}
     outputs: ClassVar = {"out": OutputPort(pa.schema([("key", pa.string()), ("count", pa.int64())]))}
     count = SlidingField(pa.int64(), 0)  # type: ignore[pydantic-field]
@@ -63,13 +55,12 @@ class Moving(TupleOperator):
         self.count += 1
 
     def slide(self) -> None:
-        """Emits the sum of the panes."""
         for key in self.keys():
             self.emit("out", key, sum(self.partials("count")))
 
 
-def test_a_window_slides_over_the_end_of_a_group(spark: SparkSession) -> None:
-    """W28, W31, W32: six windows back, every four; the partial results before the second group are its state."""
+def test_window_slides_across_the_end_of_a_group(spark: SparkSession) -> None:
+    # Rules: W28, W31, W32
     operator, windowing = Moving(), Windowing(6, 4)
     rows = [(window, "ann", 0, 0) for window in range(14)] + [(6, "bob", 0, 1)]
     frame = spark.createDataFrame(rows, "window_id bigint, key string, x bigint, offset bigint")
@@ -83,8 +74,8 @@ def test_a_window_slides_over_the_end_of_a_group(spark: SparkSession) -> None:
     assert sorted(found) == [(5, "ann", 6), (9, "ann", 6), (9, "bob", 1), (13, "ann", 6), (13, "bob", 0)]
 
 
-def test_windows_are_called_also_where_spark_knows_beforehand_that_nothing_comes(spark: SparkSession) -> None:
-    """O33: of frames that are empty in the plan Spark computes nothing, so a row that is none goes along."""
+def test_windows_without_tuples_are_called_even_for_frames_that_spark_knows_are_empty(spark: SparkSession) -> None:
+    # Rules: O33
     operator, context = Beats(), OperatorContext(Grid(1000), WindowRange(4, 6))
     columns = "0L as window_id", "'a' as key", "0L as x", "0L as offset"
     nothing = spark.range(1).selectExpr(*columns).where("false")
@@ -96,8 +87,8 @@ def test_windows_are_called_also_where_spark_knows_beforehand_that_nothing_comes
     assert sorted(map(tuple, found)) == [(4, 8), (5, 9), (6, 10)]
 
 
-def test_tuples_of_a_window_come_by_their_offset(spark: SparkSession) -> None:
-    """However the rows lie in files, and whatever their values (X43)."""
+def test_tuples_of_a_window_are_ordered_by_their_offset(spark: SparkSession) -> None:
+    # Rules: X43
     rows = [(window, key, -offset, offset) for window in range(3) for key in "abc" for offset in range(40)]
     Random(3).shuffle(rows)
     frame = spark.createDataFrame(rows, "window_id bigint, key string, x bigint, offset bigint")

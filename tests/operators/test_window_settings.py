@@ -30,8 +30,8 @@ from rewindow.operators.event_time.window_settings import CountWindows, EventWin
         ({"length": "-1 s"}, "out of range|cannot be read"),
     ],
 )
-def test_event_windows_refuse_wrong_settings(wrong: dict[str, Any], words: str) -> None:
-    """Lengths and slides are above 0, and no tuple falls between windows unless that is meant (E18, E20)."""
+def test_event_windows_reject_wrong_settings(wrong: dict[str, Any], words: str) -> None:
+    # Rules: E18, E20
     with pytest.raises(InputError, match=words):
         EventWindows(**({"length": "10 s", "slide": "10 s"} | wrong))
     assert EventWindows(length="10 s", slide="11 s", sampling=True).pane_us == 1_000_000

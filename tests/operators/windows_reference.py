@@ -354,7 +354,6 @@ def fire_sessions_again(
 
 
 def _multiples(slide_us: int, low_us: int, high_us: int) -> list[int]:
-    """Returns the multiples of a slide around a stretch."""
     begin, found = -(abs(low_us) // slide_us + 2) * slide_us, []
     if low_us > 0:
         begin = (low_us // slide_us - 1) * slide_us

@@ -15,7 +15,6 @@ SIZE = 1_495
 
 
 def at(seconds: float) -> datetime:
-    """Returns a moment after the replay's begin."""
     return BEGAN + timedelta(seconds=seconds)
 
 
@@ -63,7 +62,6 @@ def killed(mode: str = "exactly_once", **changes: Any) -> story.Story:
 
 
 def page(*stories: story.Story, **changes: Any) -> story.Page:
-    """Returns a page over a year, with four layers."""
     hours = [(window - WINDOWS.first) % 24 for window in WINDOWS]
     layers = (
         story.Layer("tuples", "Tuples", "tuples", tuple(float(hour * 3) for hour in hours)),

@@ -24,8 +24,7 @@ def layer(values: list[float | None], total: bool = True) -> Layer:
 
 
 @given(widths_ms, ranges)
-def test_every_window_has_a_cell_in_order(width_ms: int, windows: WindowRange) -> None:
-    """Windows fill cells from the first column on, later ones never in an earlier cell, in bounded columns."""
+def test_every_window_has_a_cell_in_order_in_a_bounded_number_of_columns(width_ms: int, windows: WindowRange) -> None:
     cells = place_windows(Grid(width_ms), windows)
     assert len(cells.place) == len(windows)
     assert (np.diff(cells.place) >= 0).all()
@@ -34,8 +33,7 @@ def test_every_window_has_a_cell_in_order(width_ms: int, windows: WindowRange) -
 
 
 @given(ranges, st.data())
-def test_totals_are_kept_when_windows_share_cells(windows: WindowRange, data: st.DataObject) -> None:
-    """What is added up per cell adds up to what the windows hold."""
+def test_totals_are_preserved_when_windows_share_cells(windows: WindowRange, data: st.DataObject) -> None:
     width_ms = data.draw(widths_ms)
     values = [float(window % 7) if window % 5 else None for window in windows]
     cells = place_windows(Grid(width_ms), windows)
@@ -43,15 +41,13 @@ def test_totals_are_kept_when_windows_share_cells(windows: WindowRange, data: st
     assert np.nansum(found) == sum(value for value in values if value is not None)
 
 
-def test_hours_of_a_year_are_days_by_hours() -> None:
-    """The example's 8,756 windows are 366 columns of 24 cells, one window each."""
+def test_hourly_windows_of_a_year_are_columns_of_days() -> None:
     cells = place_windows(Grid(3_600_000), WindowRange(376_954, 385_709))
     assert (cells.columns, cells.rows) == (366, 24)
     assert len(set(cells.place.tolist())) == 8_756
 
 
-def test_area_of_the_shapes_is_the_area_of_the_windows() -> None:
-    """Each window of an hour is drawn once in each layer, whatever its level."""
+def test_area_of_the_shapes_equals_the_area_of_the_windows() -> None:
     windows = WindowRange(24 * 100 + 3, 24 * 190 + 20)
     values: list[float | None] = [None if w % 11 == 0 else float(w % 9) for w in windows]
     calendar = draw_calendar(Grid(3_600_000), windows, [layer(values), layer(values, total=False)])
@@ -62,15 +58,13 @@ def test_area_of_the_shapes_is_the_area_of_the_windows() -> None:
 
 
 @given(st.lists(st.floats(-1e6, 1e6).map(lambda value: round(value, 1)), min_size=1, max_size=200))
-def test_thresholds_ascend_and_begin_at_the_smallest(values: list[float]) -> None:
-    """Levels are bounded in number, distinct, and the lowest holds the smallest value."""
+def test_thresholds_ascend_from_the_smallest_value(values: list[float]) -> None:
     bounds = thresholds(np.array(values))
     assert bounds == sorted(set(bounds)) and len(bounds) <= LEVELS
     assert bounds[0] <= min(values)
 
 
-def test_script_cannot_end_its_element() -> None:
-    """A label with a closing tag stays inside the script element."""
+def test_script_content_cannot_close_its_element() -> None:
     odd = Layer("x", "</script><b>", "things", (1.0,))
     text = draw_calendar(Grid(3_600_000), WindowRange(1, 1), [odd]).script
     assert "<" not in text and json.loads(text)["layers"][0]["label"] == "</script><b>"

@@ -43,12 +43,10 @@ def filled(root: Path, rows: list[dict[str, Any]]) -> Config:
 
 
 def row(at: int, v: float | None, **more: Any) -> dict[str, Any]:
-    """Returns a row of key <a>."""
     return {"window_id": at // 10, "at": float(at), "k": "<a>", "v": v, "word": "x", **more}
 
 
 def made(at: int, v: float | None, method: str, gap: str = "g1", count: int = 1) -> dict[str, Any]:
-    """Returns a made row."""
     methods = json.dumps({"v": method, "word": "forward"})
     before, after = 10 * SECOND, 40 * SECOND
     return row(
@@ -62,8 +60,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-def test_recorded_made_and_missing_values_are_told_apart(tmp_path: Path) -> None:
-    """Each row at its time, each value at its height; the line breaks where a value is missing."""
+def test_recorded_filled_and_missing_values_are_drawn_differently(tmp_path: Path) -> None:
     found = filled_stream(filled(tmp_path, ROWS), "s", WINDOWS)
     assert found is not None and found.columns == ["v"] and found.gap_count == 2
     assert [(gap.from_us, gap.last_us, gap.missing) for gap in found.gaps] == [
@@ -86,8 +83,8 @@ def test_recorded_made_and_missing_values_are_told_apart(tmp_path: Path) -> None
     assert [words for _, words in first.ticks] == ["1", "5"]
 
 
-def test_a_recorded_null_that_was_filled_counts_for_its_method(tmp_path: Path) -> None:
-    """Others stay recorded nulls (G27)."""
+def test_filled_null_counts_for_its_method(tmp_path: Path) -> None:
+    # Rules: G27
     nulls = [row(50, None), row(60, None, _rw_methods=json.dumps({"v": "forward"}))]
     found = filled_stream(filled(tmp_path, [row(0, 1.0), *nulls]), "s", WINDOWS)
     assert found is not None and found.counts == {
@@ -95,8 +92,7 @@ def test_a_recorded_null_that_was_filled_counts_for_its_method(tmp_path: Path) -
     }  # fmt: skip
 
 
-def test_a_made_row_without_a_value_is_not_counted_as_made_by_its_method(tmp_path: Path) -> None:
-    """Of each column by itself, with all rows that a row stands for; what is `none` or `expired` has one name."""
+def test_filled_row_without_a_value_does_not_count_for_its_method(tmp_path: Path) -> None:
     rows = [
         row(0, None), made(10, None, "forward"), made(20, 1.0, "forward", count=3), made(30, None, "forward", count=4),
         made(40, None, "none", count=5), made(50, None, "expired", count=6), made(60, None, "null"),
@@ -119,8 +115,7 @@ def test_a_made_row_without_a_value_is_not_counted_as_made_by_its_method(tmp_pat
     )
 
 
-def test_the_page_of_the_stream_shows_it_with_its_numbers(tmp_path: Path) -> None:
-    """Picture and table hold every row; nothing of a key's is markup; without a filled stream there is no picture."""
+def test_stream_page_shows_the_filled_plot_and_its_table(tmp_path: Path) -> None:
     config = filled(tmp_path, ROWS)
     html = draw_time_page(config, "s", found=gaps(config, "s"))
     found = read(html)
@@ -131,16 +126,14 @@ def test_the_page_of_the_stream_shows_it_with_its_numbers(tmp_path: Path) -> Non
     assert "Recorded, made" not in draw_time_page(plain, "s")
 
 
-def test_of_many_gaps_those_with_most_made_values_come_first(tmp_path: Path) -> None:
-    """Then the longest; so many as can be looked at."""
+def test_gaps_with_most_filled_values_are_shown_first(tmp_path: Path) -> None:
     rows = [made(10 * n, None if n < 5 else 1.0, "linear", f"g{n}", 20 - n) for n in range(10)]
     found = filled_stream(filled(tmp_path, [row(0, 1.0), *rows]), "s", WINDOWS)
     assert found is not None and (found.gap_count, len(found.gaps)) == (10, GAPS_MAX)
     assert [gap.missing for gap in found.gaps] == [15, 14, 13, 20, 19, 18]
 
 
-def test_gaps_without_a_value_around_them_give_way_to_others(tmp_path: Path) -> None:
-    """Nothing is to be seen there, however long they are; of those that are shown begin and end are written."""
+def test_gaps_without_surrounding_values_are_shown_last(tmp_path: Path) -> None:
     lone = [{**made(2000 + 10 * n, None, "none", f"x{n}", 99), "window_id": 9} for n in range(GAPS_MAX)]
     rows = [row(0, 1.0), *(made(10 * n, None, "none", f"g{n}", 2) for n in range(1, GAPS_MAX + 2)), *lone]
     config = filled(tmp_path, rows)

@@ -27,8 +27,6 @@ from tests.quality.staging import StagedReplay, expectation
 
 
 class Links(HTMLParser):
-    """Collects what a page refers to."""
-
     def __init__(self) -> None:
         super().__init__()
         self.sources: list[str] = []
@@ -53,14 +51,12 @@ def faulty(folder: Path, replay_id: str = "faulty") -> StagedReplay:
 
 
 def drawn(config: Config, plan: Plan) -> Path:
-    """Returns the page of a replay's only output, judged and drawn."""
     result = judge(config, plan)
     write_gate_pages(config, result)
     return result.outputs[0].docs
 
 
 def test_page_needs_no_network(tmp_path: Path) -> None:
-    """No style, script, font or image from anywhere; nothing that would run."""
     staged = faulty(tmp_path)
     html = drawn(staged.config, staged.plan).read_text()
     found = Links()
@@ -71,8 +67,7 @@ def test_page_needs_no_network(tmp_path: Path) -> None:
     assert "https://" not in html
 
 
-def test_page_names_what_failed_and_where(tmp_path: Path) -> None:
-    """A reader sees the sentence, the windows, the severity, and the library's own table."""
+def test_page_names_failed_checks_with_windows_and_severity(tmp_path: Path) -> None:
     staged = faulty(tmp_path)
     html = drawn(staged.config, staged.plan).read_text()
     assert "No row lacks a part of its key." in html
@@ -82,8 +77,7 @@ def test_page_names_what_failed_and_where(tmp_path: Path) -> None:
     assert 'class="ge-section' in html
 
 
-def test_page_links_to_files_that_are_there(tmp_path: Path) -> None:
-    """The report as CSV and the index."""
+def test_page_links_only_to_existing_files(tmp_path: Path) -> None:
     staged = faulty(tmp_path)
     page = drawn(staged.config, staged.plan)
     write_index(staged.config)
@@ -94,8 +88,7 @@ def test_page_links_to_files_that_are_there(tmp_path: Path) -> None:
     assert all((page.parent / link).resolve().is_file() for link in local)
 
 
-def test_page_escapes_what_users_write(staged: StagedReplay) -> None:
-    """The name of an application is text, not HTML."""
+def test_page_escapes_user_text(staged: StagedReplay) -> None:
     plan = staged.write().plan
     verdict = judge(staged.config, plan).outputs[0]
     named = plan.model_copy(update={"application": "<b>bold</b>"})
@@ -104,7 +97,6 @@ def test_page_escapes_what_users_write(staged: StagedReplay) -> None:
 
 
 def test_page_of_a_million_windows_stays_small(staged: StagedReplay) -> None:
-    """Strip and tables are bounded; the rest is in the CSV."""
     plan = staged.write().plan
     result = judge(staged.config, plan)
     wide = plan.model_copy(update={"last": plan.first + 999_999})
@@ -115,8 +107,7 @@ def test_page_of_a_million_windows_stays_small(staged: StagedReplay) -> None:
     assert len(output_page(wide, verdict, datetime.now(UTC))) < 200_000
 
 
-def test_index_shows_each_run_and_links_only_to_pages_that_are_there(tmp_path: Path) -> None:
-    """Verdicts over time; a page deleted by age leaves its row."""
+def test_index_shows_each_run_and_links_only_to_existing_pages(tmp_path: Path) -> None:
     bad, good = faulty(tmp_path), StagedReplay(tmp_path, replay_id="good").write()
     drawn(bad.config, bad.plan)
     drawn(good.config, good.plan)
@@ -138,7 +129,7 @@ def test_index_shows_each_run_and_links_only_to_pages_that_are_there(tmp_path: P
 
 
 def test_results_of_a_replay_that_was_checked_again_are_kept(tmp_path: Path) -> None:
-    """Files that are written anew leave their folder as old as it was."""
+    # Rewriting files does not change the modification time of their folder.
     staged = faulty(tmp_path)
     judge(staged.config, staged.plan)
     old = (datetime.now(UTC) - timedelta(days=91)).timestamp()
@@ -147,7 +138,7 @@ def test_results_of_a_replay_that_was_checked_again_are_kept(tmp_path: Path) -> 
 
 
 def test_text_of_a_stream_cannot_run_in_a_page(tmp_path: Path) -> None:
-    """Values, descriptions and measures are text, whatever they hold; Data Docs alone would not escape them."""
+    # Data Docs alone would not escape it.
     evil = "<img src=x onerror=alert(1)><script>alert(2)</script><a href='javascript:alert(3)' onclick=alert(4)>x</a>"
     staged = StagedReplay(tmp_path)
     staged.add_suite(
@@ -166,8 +157,6 @@ def test_text_of_a_stream_cannot_run_in_a_page(tmp_path: Path) -> None:
 
 
 class Tags(HTMLParser):
-    """Collects the tags and attributes of a page."""
-
     def __init__(self) -> None:
         super().__init__()
         self.names: set[str] = set()
@@ -178,13 +167,11 @@ class Tags(HTMLParser):
         self.attributes += attrs
 
 
-def test_index_before_the_first_check_says_so(staged: StagedReplay) -> None:
-    """No findings, no error."""
+def test_index_before_the_first_check_is_empty(staged: StagedReplay) -> None:
     assert "Nothing has been checked yet." in write_index(staged.config).read_text()
 
 
 def test_runs_are_newest_first_with_their_failing_windows(tmp_path: Path) -> None:
-    """A run's failing windows are those of the checks that blocked."""
     staged = faulty(tmp_path)
     judge(staged.config, staged.plan)
     judge(staged.config, staged.plan)
@@ -196,7 +183,6 @@ def test_runs_are_newest_first_with_their_failing_windows(tmp_path: Path) -> Non
 
 
 def test_findings_keep_every_check_of_every_run(tmp_path: Path) -> None:
-    """Also those that passed: the record over time."""
     staged = faulty(tmp_path)
     checks = len(judge(staged.config, staged.plan).outputs[0].checks)
     judge(staged.config, staged.plan)
@@ -207,8 +193,7 @@ def test_findings_keep_every_check_of_every_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_check_leaves_the_expectations_folder_as_it_was(staged: StagedReplay) -> None:
-    """Results lie elsewhere, so git has nothing to say after a run."""
+def test_check_leaves_the_expectations_folder_unchanged(staged: StagedReplay) -> None:
     git = ["git", "-C", str(staged.expectations)]
     subprocess.run([*git, "init", "-q"], check=True)
     subprocess.run([*git, "add", "-A"], check=True)
@@ -217,7 +202,6 @@ def test_check_leaves_the_expectations_folder_as_it_was(staged: StagedReplay) ->
     assert [line for line in changed.splitlines() if not line.startswith("A ")] == []
 
 
-def test_dark_and_light_come_from_the_system(staged: StagedReplay) -> None:
-    """One page for both."""
+def test_dark_and_light_mode_follow_the_system(staged: StagedReplay) -> None:
     html = drawn(staged.config, staged.write().plan).read_text()
     assert "prefers-color-scheme:dark" in html

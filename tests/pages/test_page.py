@@ -50,7 +50,6 @@ def read(html: str) -> Balance:
 
 @pytest.fixture(scope="module")
 def html() -> str:
-    """The page of three recoveries."""
     told = page(killed("exactly_once"), killed("at_least_once"), killed("at_most_once"))
     count = OperatorDescription(name="count", kind="<Count>", feeds={"clicks": "web.clicks"}, stateful=True)
     graph = GraphDescription(
@@ -60,31 +59,27 @@ def html() -> str:
 
 
 def test_page_shows_the_graph_of_the_application(html: str) -> None:
-    """Streams, operators with their classes, outputs, and a line between those that are connected (O1)."""
+    # Rules: O1
     for title in ("count: &lt;Count&gt;, with state", "web.clicks to count.clicks", "count.out to output counts"):
         assert f"<title>{title}</title>" in html
 
 
 def test_page_needs_no_other_file(html: str) -> None:
-    """Nothing is loaded: no address but those of links, no import, no font, no picture."""
     assert not read(html).addresses
     assert not re.search(r"@import|url\(|<link|<img|<iframe|https?://", html)
 
 
-def test_page_is_whole(html: str) -> None:
-    """Elements are closed in order, and the page ends."""
+def test_page_is_well_formed(html: str) -> None:
     found = read(html)
     assert not found.wrong and not found.open
     assert html.rstrip().endswith("</html>")
 
 
-def test_page_of_a_year_is_small(html: str) -> None:
-    """Four layers of 8,756 windows and three replays stay below two megabytes."""
+def test_page_of_a_year_is_smaller_than_two_megabytes(html: str) -> None:
     assert len(html.encode()) < PAGE_BYTES_MAX
 
 
-def test_page_shows_what_it_was_given(html: str) -> None:
-    """Kill, recovery, verdicts, layers and publications are on the page."""
+def test_page_shows_kill_recovery_verdicts_layers_and_publications(html: str) -> None:
     for words in (
         "SIGKILL at after_outputs, group 3",
         "14.0 s from the kill to the next commit",
@@ -96,23 +91,20 @@ def test_page_shows_what_it_was_given(html: str) -> None:
     assert f"{SIZE:,} <small>windows</small>" in html
 
 
-def test_page_escapes_what_users_write() -> None:
-    """A reason or a message cannot become markup."""
+def test_page_escapes_user_text() -> None:
     story = killed(replay_id="<script>alert(1)</script>", title="<b>bold</b>")
     html = render_page(page(story, lead="<i>lead</i>"))
     assert "<script>alert" not in html and "<b>bold" not in html and "<i>lead" not in html
 
 
-def test_page_of_a_replay_that_nothing_is_known_of() -> None:
-    """A replay without attempts, gate, certificate or layers still has a page, and nothing reads None."""
+def test_page_of_a_replay_without_any_results_is_complete() -> None:
     bare = killed(attempts=(), kills=(), gate=None, comparison=None, outputs={"delays": ()}, checkpoints=())
     html = render_page(page(bare, layers=(), acts=(), chapters=(), facts=()))
     assert not read(html).wrong
     assert "None" not in html and "not judged" in html
 
 
-def test_lanes_stay_on_the_clock() -> None:
-    """Every shape lies between the begin and the end of the clock, the kill where work ended."""
+def test_lanes_stay_within_the_clock() -> None:
     story = killed()
     drawn = draw_timeline(story, clock_seconds([story]))
     for lane in drawn.lanes:
@@ -123,28 +115,24 @@ def test_lanes_stay_on_the_clock() -> None:
 
 
 def test_strips_fill_their_width() -> None:
-    """Stretches of an output lie side by side from the first window to the last."""
     for _, _, shapes in draw_strips(killed("at_most_once")).rows:
         assert shapes[0].x == 0
         assert sum(shape.width for shape in shapes) == pytest.approx(WIDTH, abs=0.1)
 
 
-def test_phases_add_up_to_the_replay() -> None:
-    """Start, computing, commits, lost work, waiting and the rest are all of the time."""
+def test_phases_add_up_to_the_duration_of_the_replay() -> None:
     story = killed()
     parts = phases(story)
     assert sum(seconds for _, _, seconds in parts) == pytest.approx(75, abs=0.5)
     assert {kind: seconds for kind, _, seconds in parts}["wait"] == 2.0
 
 
-def test_kill_of_an_unknown_step_is_only_called_a_kill() -> None:
-    """What the launcher noticed has a time and no step."""
+def test_kill_at_an_unknown_step_is_shown_without_a_step() -> None:
     story = killed(kills=(Kill(1, at(36), "", 0),))
     lane = draw_timeline(story, clock_seconds([story])).lanes[0]
     assert lane.kill is not None and lane.kill[1] == "killed"
 
 
-def test_recovery_is_counted_to_the_next_whole_group() -> None:
-    """Recovery ends with the first group that a later attempt commits; without a watched kill it is not known."""
+def test_recovery_time_ends_with_the_first_group_of_a_later_attempt() -> None:
     assert killed().recovery_seconds == 14.0
     assert killed(kills=()).recovery_seconds is None

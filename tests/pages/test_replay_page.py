@@ -16,7 +16,6 @@ from tests.pages import replays
 
 
 def test_replay_page_is_written_with_its_certificate(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page of a replay names its losses and shows the certificate that compares it."""
     monkeypatch.setattr(replay_page, "read_layers", lambda config, plan: ())
     replays.undisturbed(config)
     replays.killed_at_most_once(config)
@@ -29,13 +28,11 @@ def test_replay_page_is_written_with_its_certificate(config: Config, monkeypatch
 
 
 def test_unknown_replay_has_no_page(config: Config) -> None:
-    """A replay that is not in the ledger is refused by name."""
     with pytest.raises(InputError, match='replay "nobody" is unknown'):
         replay_page.build_replay_page(config, "nobody")
 
 
-def test_story_carries_guarantees_checkpoints_and_state(config: Config) -> None:
-    """What the plan promised, the checkpoints and the state are read as they are."""
+def test_report_contains_guarantees_checkpoints_and_state(config: Config) -> None:
     replay = replays.killed_exactly_once(config)
     story = read_story(config, "once")
     assert story.checkpoints == (104, 109, 114, 119) and story.state == "checked"

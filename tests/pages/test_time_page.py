@@ -35,12 +35,11 @@ MINUTE = 60 * SECOND
 
 
 def event_gap(begin: int, end: int) -> Gap:
-    """Returns a gap of event time."""
     return Gap("missing_rows", None, begin, end, 1)
 
 
-def test_missing_time_of_a_window_is_what_counting_each_second_gives() -> None:
-    """Gaps that overlap, touch borders, and reach beyond the range; each second counts once for every gap (G8)."""
+def test_missing_time_of_a_window_equals_a_naive_count_of_seconds() -> None:
+    # Rules: G8
     random = Random(5)
     for _ in range(200):
         width = random.randint(1, 7)
@@ -57,8 +56,7 @@ def test_missing_time_of_a_window_is_what_counting_each_second_gives() -> None:
         assert values.tolist() == expected.tolist(), (width, windows, found)
 
 
-def test_page_is_whole_needs_no_other_file_and_shows_what_the_report_says(tmp_path: Path) -> None:
-    """Completeness, gaps, who is silent; nothing of a key's is markup."""
+def test_page_is_self_contained_and_shows_the_report(tmp_path: Path) -> None:
     config = recorded(tmp_path, [*STEADY, ("<b>x</b>", 5.0, 4.0, 1.0)], cadence="10 s")
     page, table = write_time_page(config, "s", gaps(config, "s"))
     html = page.read_text()
@@ -73,8 +71,8 @@ def test_page_is_whole_needs_no_other_file_and_shows_what_the_report_says(tmp_pa
     ]  # fmt: skip
 
 
-def test_in_opening_hours_the_calendar_counts_what_is_missing_while_open(tmp_path: Path) -> None:
-    """A window outside of the hours lacks nothing, also inside of a gap that goes over them (G3)."""
+def test_calendar_counts_missing_time_only_in_opening_hours(tmp_path: Path) -> None:
+    # Rules: G3
     fill = {"step": "1 min", "zone": "Asia/Kolkata", "hours": "05:30-05:31"}  # 00:00 to 00:01 UTC.
     config = recorded(tmp_path, STEADY, fill=fill)
     event = gaps(config, "s").event
@@ -87,8 +85,7 @@ def test_in_opening_hours_the_calendar_counts_what_is_missing_while_open(tmp_pat
     assert share.values.tolist() == [0] * 6 + [100] * 8_634
 
 
-def test_the_calendar_is_there_as_numbers(tmp_path: Path) -> None:
-    """Rows missing by day and key; of many days and keys those with most missing, and what is left out is said."""
+def test_calendar_has_a_table_of_missing_rows_by_day_and_key(tmp_path: Path) -> None:
     event = gaps(recorded(tmp_path, STEADY, cadence="10 s"), "s").event
     assert event is not None
     day = 86_400 * SECOND
@@ -109,8 +106,7 @@ def test_the_calendar_is_there_as_numbers(tmp_path: Path) -> None:
     assert re.search(r'<td class="line">1970-01-01</td><td class="num">80</td><td class="num">8</td>', html)
 
 
-def test_gaps_lie_on_the_line_of_their_range(tmp_path: Path) -> None:
-    """Each rectangle is where its gap is: from 50 to 70 of 100 seconds."""
+def test_gaps_are_drawn_to_scale(tmp_path: Path) -> None:
     event = gaps(recorded(tmp_path, STEADY, cadence="10 s"), "s").event
     assert event is not None
     [lane] = gap_lanes(event)
@@ -119,8 +115,7 @@ def test_gaps_lie_on_the_line_of_their_range(tmp_path: Path) -> None:
     assert (x, width, kind) == (WIDTH * 0.5, WIDTH * 0.2, "missing_rows") and "2 rows" in words
 
 
-def test_lag_and_lateness_are_what_one_look_at_each_tuple_gives(tmp_path: Path) -> None:
-    """Arrival less event time by window; how far behind the newest that had arrived before, by key."""
+def test_lag_and_lateness_equal_a_naive_scan(tmp_path: Path) -> None:
     random = Random(3)
     tuples: list[tuple[str | None, float, float | None, float | None]] = []
     for _ in range(300):
@@ -155,15 +150,13 @@ def check_behind(rows: list[KeyLateness], behind: dict[Any, list[float]]) -> Non
         assert list(found[key].behind) == [sum(v * SECOND > us for v in values) for us in LATER_THAN_US]
 
 
-def test_page_says_when_all_keys_end(tmp_path: Path) -> None:
-    """In place of a list of all of them."""
+def test_page_states_a_common_end_of_all_keys_instead_of_listing_them(tmp_path: Path) -> None:
     config = recorded(tmp_path, [*STEADY[:5], ("b", 95.0, 20.0, 1.0)], cadence="10 s")
     html = draw_time_page(config, "s")
     assert "All keys end by 1970-01-01T00:00:50Z, before the end of what is sealed. Silent before that: k=b." in html
 
 
-def test_tuples_whose_timestamps_cannot_be_are_named_beside_the_pictures(tmp_path: Path) -> None:
-    """In a section with numbers, and in a note at each picture that leaves them out; no axis goes to 1970."""
+def test_tuples_with_impossible_timestamps_are_listed_and_left_out_of_charts(tmp_path: Path) -> None:
     html = draw_time_page(bad_ones(tmp_path / "a", [*GOOD, *BAD]), "s")
     found = read(html)
     assert not found.wrong and not found.open
@@ -174,7 +167,6 @@ def test_tuples_whose_timestamps_cannot_be_are_named_beside_the_pictures(tmp_pat
 
 
 def test_lateness_is_drawn_by_key_and_hour_of_the_day(tmp_path: Path) -> None:
-    """Cells where tuples arrived, the darkest where most are late; also of keys that send at no steady pace."""
     hour, late = 3600 * SECOND, [3, 2, 2, 0, 0]
     by_key = [KeyLateness({"k": "a"}, 10, late, hour), KeyLateness({"k": "b"}, 10, [0] * 5, 0)]
     by_hour = [
@@ -197,8 +189,7 @@ def test_lateness_is_drawn_by_key_and_hour_of_the_day(tmp_path: Path) -> None:
     assert html.count("<title>k=a, 00:00: ") == 1 and "By hour of the day" in html and "Lag over time" in html
 
 
-def test_the_curve_spans_the_lags_and_is_there_as_numbers(tmp_path: Path) -> None:
-    """The least at the bottom, the most at the top; a row for every bar; without tuples there is no curve."""
+def test_curve_spans_the_lags_and_has_a_table(tmp_path: Path) -> None:
     config = recorded(tmp_path / "a", [("a", 10.0, 4.0, 1.0), ("a", 50.0, 52.0, 1.0)], cadence="10 s")
     rows = StreamRows.open(config, "s", {})
     curve = draw_curve(lag_over_time(rows, WindowRange(0, 9), Grid(10_000)))
@@ -209,7 +200,6 @@ def test_the_curve_spans_the_lags_and_is_there_as_numbers(tmp_path: Path) -> Non
     assert draw_curve([]) is None
 
 
-def test_a_stream_without_event_time_has_a_page_of_the_other_clock(tmp_path: Path) -> None:
-    """Nothing reads None, and what is not known is said."""
+def test_stream_without_event_time_has_a_page_by_arrival(tmp_path: Path) -> None:
     html = draw_time_page(recorded(tmp_path, STEADY, event_at=None, interval="5 s"), "s")
     assert "The stream has no event time" in html and "silent" in html and "None<" not in html

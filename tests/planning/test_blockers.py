@@ -9,8 +9,7 @@ from tests.recovery.project import FIRST, WINDOWS, Project
 LAST = FIRST + WINDOWS - 1
 
 
-def test_a_plan_names_who_holds_its_windows_and_nobody_else(project: Project) -> None:
-    """Another table, or other windows of the same one, are in nobody's way."""
+def test_plan_names_only_the_replays_that_hold_its_windows(project: Project) -> None:
     plan = project.plan("one", "exactly_once", first=FIRST + 4, last=FIRST + 8)
     project.plan("other", "exactly_once", first=FIRST, last=LAST)
     ledger = Ledger.open(project.config.ledger_url)
@@ -23,8 +22,7 @@ def test_a_plan_names_who_holds_its_windows_and_nobody_else(project: Project) ->
     assert blockers(project.config, plan) == [f'replay "other" holds totals.sums [{FIRST}, {FIRST + 4}]']
 
 
-def test_a_plan_names_later_windows_that_are_stale(project: Project) -> None:
-    """Those before its range, those inside it and another application's are none of its matter."""
+def test_plan_names_only_stale_windows_after_its_range(project: Project) -> None:
     plan = project.plan("one", "exactly_once", first=FIRST + 4, last=FIRST + 8)
     ledger = Ledger.open(project.config.ledger_url)
     for application, first in (("totals", FIRST), ("totals", FIRST + 5), ("other", FIRST + 10)):

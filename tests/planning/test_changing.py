@@ -18,12 +18,10 @@ LAST = FIRST + WINDOWS - 1
 
 @pytest.fixture
 def plan(project: Project) -> Plan:
-    """A replay that has not begun."""
     return create_replay(project.config, ReplayRequest("changing", replay_id="one"))
 
 
-def test_a_change_is_noted_with_its_window_and_who_made_it(project: Project, plan: Plan) -> None:
-    """From the first window that is not begun, unless another one is said; the plan in the ledger has it, too."""
+def test_property_change_is_recorded_with_its_window_and_user(project: Project, plan: Plan) -> None:
     made = [set_property(project.config, "one", "weighed.factor", "3")]
     change_log(project.config, plan).begin(FIRST, FIRST + 4)
     made.append(set_property(project.config, "one", "weighed.factor", 5))
@@ -36,8 +34,7 @@ def test_a_change_is_noted_with_its_window_and_who_made_it(project: Project, pla
     assert (again.options or [])[-2:] == ["--changes-from", "one"]
 
 
-def test_tables_and_ledger_still_hold_one_plan(project: Project, plan: Plan) -> None:
-    """What was changed is no other plan: the replay can be resumed, and planned again under its id."""
+def test_tables_and_ledger_have_the_same_plan_after_a_property_change(project: Project, plan: Plan) -> None:
     set_property(project.config, "one", "weighed.factor", 3)
     ledger = Ledger.open(project.config.ledger_url)
     noted = ledger.replays.get("one").read_plan()
@@ -59,10 +56,9 @@ def test_tables_and_ledger_still_hold_one_plan(project: Project, plan: Plan) -> 
         ("weighed.factor", "3", LAST + 1, RangeError, f"window {LAST + 1} is not of the replay"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_and_changes_nothing(
+def test_invalid_property_change_is_rejected_and_changes_nothing(
     project: Project, plan: Plan, path: str, value: str, window: int | None, kind: type[RewindowError], words: str
 ) -> None:
-    """With the names that there are, or the first window that may be changed."""
     log = change_log(project.config, plan)
     log.begin(FIRST, FIRST + 4)
     with pytest.raises(kind) as error:
@@ -71,8 +67,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     assert not log.changes()
 
 
-def test_a_replay_that_has_ended_is_changed_no_more(project: Project, plan: Plan) -> None:
-    """Nor one whose last window was begun."""
+def test_ended_replay_accepts_no_property_change(project: Project, plan: Plan) -> None:
     change_log(project.config, plan).begin(LAST, LAST)
     with pytest.raises(RangeError, match="every window of the replay was begun"):
         set_property(project.config, "one", "weighed.factor", 3)

@@ -34,15 +34,13 @@ def run(project: Project, replay_id: str, runs: Sequence[Sequence[tuple[int, flo
     return ledger
 
 
-def test_a_plan_without_an_earlier_replay_says_so(project: Project) -> None:
-    """One that was planned and never ran is none."""
+def test_plan_without_an_earlier_replay_has_no_estimate(project: Project) -> None:
     project.plan("planned", "exactly_once")
     draft = draft_plan(project.config, request())
     assert (draft.seconds, draft.basis) == (None, "no earlier replay of this application has committed anything")
 
 
-def test_one_replay_of_one_group_is_a_basis(project: Project) -> None:
-    """Its windows, tuples and seconds are named, and its id; half of its windows take half of its time."""
+def test_estimate_from_one_replay_of_one_group_scales_with_its_windows(project: Project) -> None:
     ledger = run(project, "one", [[(WINDOWS, 60.0)]])
     found = experience_of(ledger, "totals")
     assert found is not None
@@ -55,8 +53,8 @@ def test_one_replay_of_one_group_is_a_basis(project: Project) -> None:
     assert "the last one, " in draft.basis
 
 
-def test_several_replays_are_added_up_and_groups_after_a_crash_count_from_the_second_on(project: Project) -> None:
-    """What the first group of a later attempt took is known, but not from which window on: it only shows a start."""
+def test_estimate_adds_up_replays_and_ignores_the_first_group_after_a_crash(project: Project) -> None:
+    # The first window of that group is not known, so its time counts only as a start.
     run(project, "one", [[(6, 6.0), (12, 6.0)], [(18, 50.0), (WINDOWS, 12.0)]])
     ledger = run(project, "two", [[(WINDOWS, 12.0)]])
     found = experience_of(ledger, "totals")
@@ -65,8 +63,7 @@ def test_several_replays_are_added_up_and_groups_after_a_crash_count_from_the_se
     assert set(found.replays) == {"one", "two"} and str(found).startswith("from 2 replays: 42 windows")
 
 
-def test_a_start_is_the_shortest_that_an_attempt_took(project: Project) -> None:
-    """From its beginning until its first group began: one that waited for long says nothing of the next one."""
+def test_estimated_start_is_the_shortest_of_all_attempts(project: Project) -> None:
     run(project, "one", [[(WINDOWS, 60.0)]])
     ledger = run(project, "two", [[(WINDOWS, 60.0)]])
     for replay_id, start in (("one", 7), ("two", 500)):
@@ -88,17 +85,14 @@ def test_a_start_is_the_shortest_that_an_attempt_took(project: Project) -> None:
         ({"mode": "exactly_once", "group_windows": 300}, None),
     ],
 )
-def test_a_plan_says_that_a_group_size_is_cut_and_why(
-    project: Project, wishes: dict[str, object], words: str | None
-) -> None:
-    """Groups end where a checkpoint falls due."""
+def test_plan_explains_why_a_group_size_is_cut(project: Project, wishes: dict[str, object], words: str | None) -> None:
     warnings = [text for text in draft_plan(project.config, request(**wishes)).plan.warnings if "are cut" in text]
     assert bool(warnings) == (words is not None)
     assert words is None or (warnings[0].startswith(words) and "--checkpoint-windows" in warnings[0])
 
 
-def test_a_plan_says_that_the_settings_group_size_is_cut_by_what_a_crash_may_cost(project: Project) -> None:
-    """A size that is asked for is refused; one of the settings is cut, and the plan says so."""
+def test_plan_reports_when_the_loss_limit_cuts_the_configured_group_size(project: Project) -> None:
+    # A size that the request names is rejected instead.
     config = project.config.model_copy(update={"replay": ReplayConfig(group_windows=12, loss_windows_max=4)})
     plan = draft_plan(config, request(mode="at_most_once")).plan
     [text] = [text for text in plan.warnings if "are cut" in text]

@@ -40,12 +40,10 @@ app.output("sums", app.add("sums", Sum(), events=app.input("events")), key=["key
 
 @pytest.fixture
 def tuned(project: Project, tmp_path: Path) -> Config:
-    """The project with an application that has properties."""
     return settle(project, tmp_path, "least = 3")
 
 
 def settle(project: Project, folder: Path, setting: str) -> Config:
-    """Writes the application, and rewindow.toml with a setting of its operator."""
     (folder / "own").mkdir(exist_ok=True)
     (folder / "own" / "totals.py").write_text(TUNED)
     text = f'state = "{project.config.state}"\n[applications]\nfolders = ["own"]\n[applications.totals]\n'
@@ -58,8 +56,10 @@ def values(plan: Plan) -> dict[str, object]:
     return {one.path: one.value for one in plan.given}
 
 
-def test_a_plan_keeps_what_was_given_and_goes_on_with_it(project: Project, tmp_path: Path, tuned: Config) -> None:
-    """O28, W65: another value in the settings changes later plans, not this one; its command asks for the same."""
+def test_plan_keeps_overridden_properties_and_resumes_with_them(
+    project: Project, tmp_path: Path, tuned: Config
+) -> None:
+    # Rules: O28, W65
     plan = create_replay(tuned, request(replay_id="one", properties={"sums.keys": '["a"]'}))
     assert values(plan) == {"checkpoint_windows": 9, "sums.least": 3, "sums.keys": '["a"]'}
     assert plan.checkpoint_windows == 9 and "--set 'sums.keys=[\"a\"]'" in plan.command
@@ -71,10 +71,10 @@ def test_a_plan_keeps_what_was_given_and_goes_on_with_it(project: Project, tmp_p
     assert draft_plan(later, request()).plan.configuration_digest != plan.configuration_digest
 
 
-def test_the_settings_say_by_what_an_outputs_rows_are_sorted(
+def test_sort_columns_of_an_output_can_be_overridden_in_the_settings(
     project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """O28: in place of the code; the plan keeps it, and says what it costs; columns and names are checked (O13)."""
+    # Rules: O28, O13
     config = settle(project, tmp_path, "[applications.totals.outputs.sums]\nsorted_by = ['key', 'window_id']")
     draft = draft_plan(config, request())
     (output,) = draft.plan.outputs
@@ -91,16 +91,15 @@ def test_the_settings_say_by_what_an_outputs_rows_are_sorted(
             draft_plan(settle(project, tmp_path, f"[applications.totals.outputs.{wrong}"), request())
 
 
-def test_another_value_under_the_same_id_is_refused(tuned: Config) -> None:
-    """The replay goes on with what it was planned with."""
+def test_other_property_value_under_the_same_id_is_rejected(tuned: Config) -> None:
     asked = request(replay_id="one", properties={"sums.keys": '["a"]'})
     assert create_replay(tuned, asked) == create_replay(tuned, asked)
     with pytest.raises(InputError, match="is there already with properties"):
         create_replay(tuned, request(replay_id="one", properties={"sums.keys": '["b"]'}))
 
 
-def test_a_repair_keeps_what_was_given(project: Project, tmp_path: Path, tuned: Config) -> None:
-    """O28: also what has changed in the settings since; parts with other values are replays of their own."""
+def test_repair_keeps_overridden_properties(project: Project, tmp_path: Path, tuned: Config) -> None:
+    # Rules: O28
     plan = draft_plan(tuned, request(properties={"sums.keys": '["a"]'})).plan
     stretch = PublishedStretch(plan.range, plan)
     other = PublishedStretch(plan.range, draft_plan(tuned, request()).plan)
@@ -110,8 +109,8 @@ def test_a_repair_keeps_what_was_given(project: Project, tmp_path: Path, tuned: 
     assert again.configuration_digest == plan.configuration_digest
 
 
-def test_a_wrong_value_is_refused_before_anything_is_created(tuned: Config) -> None:
-    """O53: with the place that it came from."""
+def test_wrong_property_value_is_rejected_before_anything_is_created(tuned: Config) -> None:
+    # Rules: O53
     with pytest.raises(ValidationFailed, match=r"greater than or equal to 1 \(least = '0', from --set\)"):
         create_replay(tuned, request(properties={"sums.least": "0"}))
     assert not (tuned.state / "replays").exists()

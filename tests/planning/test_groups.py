@@ -25,8 +25,9 @@ def groups_of(plan: Plan) -> list[int]:
 
 
 @pytest.mark.parametrize("mode", [MODES["exactly_once"], MODES["at_most_once"]])
-def test_a_short_replay_has_several_groups(project: Project, monkeypatch: pytest.MonkeyPatch, mode: Mode) -> None:
-    """So that it shows progress and a crash keeps something; not one of few windows, nor one with a fixed size."""
+def test_short_replay_has_several_groups_unless_few_windows_or_a_fixed_size(
+    project: Project, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
     config, wishes = project.config, {"mode": mode.name, "checkpoint_windows": 10**6}
     assert groups_of(draft_plan(config, request(**wishes)).plan) == [WINDOWS]
     monkeypatch.setattr(planner, "SHORT_WINDOWS_MIN", WINDOWS)

@@ -31,10 +31,8 @@ LAST = FIRST + WINDOWS - 1
 
 
 @pytest.mark.parametrize("of", [draft_plan, unpublished], ids=["plan", "unpublished"])
-def test_a_width_changed_after_the_recording_is_refused_before_anything_is_planned(
-    project: Project, of: Callable[..., object]
-) -> None:
-    """W15: the replay would take the windows of the recording while the settings name others."""
+def test_width_changed_after_the_recording_is_rejected(project: Project, of: Callable[..., object]) -> None:
+    # Rules: W15
     config, width_us = project.config, 3_600_000_000
     asked = request() if of is draft_plan else "totals"
     stream = StreamConfig(source="events.csv", arrived_at="at", width=f"{2 * width_us} us")
@@ -54,8 +52,7 @@ def test_a_width_changed_after_the_recording_is_refused_before_anything_is_plann
         ("counts.totals", "Publish it first: rewindow replay counts"),
     ],
 )
-def test_an_input_that_is_not_recorded_names_the_next_act(project: Project, stream: str, hint: str) -> None:
-    """Known to the settings, a slip, or another application's output."""
+def test_unrecorded_input_is_rejected_with_the_next_step(project: Project, stream: str, hint: str) -> None:
     known = StreamConfig(source="clicks.csv", arrived_at="at")
     config = project.config.model_copy(update={"streams": {"clicks": known}})
     with pytest.raises(InputError, match=f'stream "{stream}" is not recorded') as caught:
@@ -65,8 +62,7 @@ def test_an_input_that_is_not_recorded_names_the_next_act(project: Project, stre
 
 @pytest.mark.parametrize("name", ["stream_table", "windows_table"])
 @pytest.mark.parametrize(("number", "words"), [("1", "move all tables of stream events away"), ("99", "newer one")])
-def test_a_stream_of_another_format_is_refused_by_name(project: Project, name: str, number: str, words: str) -> None:
-    """A plan takes no values of an older or a newer format for its own, and says what to do."""
+def test_stream_of_another_format_is_rejected_by_name(project: Project, name: str, number: str, words: str) -> None:
     table = Table.open(getattr(project.config, name)("events"))
     table.set_properties({PROPERTY: number})
     with pytest.raises(TableError, match=f'table "{table.path.name}" has format {number}') as raised:
@@ -76,8 +72,9 @@ def test_a_stream_of_another_format_is_refused_by_name(project: Project, name: s
 
 @pytest.mark.parametrize("table", [CHECKPOINTS, FACTS])
 @pytest.mark.parametrize(("number", "words"), [("2", "rewindow abandon other"), ("99", "newer one")])
-def test_a_replay_of_another_format_is_refused_by_name(project: Project, table: str, number: str, words: str) -> None:
-    """An open replay that another version has planned is not resumed; the message says what to do."""
+def test_replay_of_another_format_is_rejected_with_a_hint_to_abandon_it(
+    project: Project, table: str, number: str, words: str
+) -> None:
     create_replay(project.config, request(replay_id="other"))
     Table.open(project.config.replay_root("other") / table).set_properties({PROPERTY: number})
     with pytest.raises(TableError, match=f'replay "other" has format {number}') as raised:
@@ -85,8 +82,7 @@ def test_a_replay_of_another_format_is_refused_by_name(project: Project, table: 
     assert words in raised.value.hint
 
 
-def test_a_damaged_seal_is_named_before_anything_is_planned(project: Project) -> None:
-    """A count that was changed without its checksum is not believed."""
+def test_damaged_seal_is_reported_before_anything_is_planned(project: Project) -> None:
     table = Table.open(project.config.windows_table("events"))
     rows = read_seals(table)
     place = rows.column_names.index("tuples")
@@ -96,8 +92,7 @@ def test_a_damaged_seal_is_named_before_anything_is_planned(project: Project) ->
         draft_plan(project.config, request())
 
 
-def test_seals_of_another_table_are_refused(project: Project) -> None:
-    """Tuples that were deleted by hand and made anew are another table, whatever its seals say."""
+def test_seals_of_another_table_are_rejected(project: Project) -> None:
     path = project.config.stream_table("events")
     schema = Table.open(path).schema
     shutil.rmtree(path)
@@ -107,7 +102,7 @@ def test_seals_of_another_table_are_refused(project: Project) -> None:
 
 
 def test_windows_after_the_end_of_a_stream_are_sealed_and_empty(project: Project) -> None:
-    """W36, X21: once a stream has ended, no later window is missing; the plan's own range ends with the stream."""
+    # Rules: W36, X21
     config = project.config
     data, windows = Table.open(config.stream_table("events")), Table.open(config.windows_table("events"))
     windows.commit_arrow(end_row(data, LAST), app_id="record", version=2)
@@ -117,12 +112,10 @@ def test_windows_after_the_end_of_a_stream_are_sealed_and_empty(project: Project
 
 
 def project_tuples(config: Config) -> int:
-    """Returns how many tuples the stream holds."""
     return sum(file.rows for file in Table.open(config.stream_table("events")).files())
 
 
-def test_a_plan_pins_the_table_of_each_input_and_an_attempt_refuses_another(project: Project) -> None:
-    """A stream that is deleted and recorded again under the plan is not read in its place."""
+def test_plan_pins_the_table_of_each_input_and_an_attempt_rejects_another(project: Project) -> None:
     path = project.config.stream_table("events")
     plan = create_replay(project.config, request(replay_id="one"))
     assert plan.inputs[0].table_id == Table.open(path).id
@@ -134,8 +127,7 @@ def test_a_plan_pins_the_table_of_each_input_and_an_attempt_refuses_another(proj
 @pytest.mark.parametrize(
     ("state_from", "words"), [(None, "the published state at window"), ("one", "the state of replay .one.")]
 )
-def test_a_start_state_of_another_table_is_refused(project: Project, state_from: str | None, words: str) -> None:
-    """A state that was computed from a stream which was deleted since is not gone on from; the message names both."""
+def test_start_state_of_another_table_is_rejected(project: Project, state_from: str | None, words: str) -> None:
     config = project.config
     plan = create_replay(config, request(replay_id="one"))
     made = stored.Provenance.of(plan, 1)
@@ -164,8 +156,7 @@ def _record_again(config: Config, name: str) -> None:
     make_stream(config, name, rows, counts, width_ms=3_600_000)
 
 
-def test_an_input_file_of_another_size_is_named_by_the_plan(project: Project) -> None:
-    """Names and sizes of data files are compared with what was noted when they were written, without reading them."""
+def test_input_file_of_another_size_is_reported_by_the_plan(project: Project) -> None:
     (file,) = Table.open(project.config.stream_table("events")).files()
     with Path(file.path).open("ab") as stream:
         stream.write(b"!")
@@ -181,17 +172,15 @@ def test_an_input_file_of_another_size_is_named_by_the_plan(project: Project) ->
 @pytest.mark.parametrize(
     ("wish", "setting", "verified"), [(None, True, True), (None, False, False), (True, False, True)]
 )
-def test_whether_checksums_are_compared_is_asked_or_set(
+def test_plan_stores_whether_checksums_are_compared(
     project: Project, wish: bool | None, setting: bool, verified: bool
 ) -> None:
-    """The plan carries it, so that every attempt does the same and the certificate can say so."""
     config = project.config
     config.__dict__["replay"] = config.replay.model_copy(update={"verify_inputs": setting})
     assert draft_plan(config, request(verify_inputs=wish)).plan.verify_inputs is verified
 
 
-def test_files_of_another_program_are_a_warning(project: Project) -> None:
-    """A compacted stream can be replayed; the plan says that its bytes are not compared, and how they can be."""
+def test_files_of_another_program_cause_a_warning(project: Project) -> None:
     data = Table.open(project.config.stream_table("events"))
     rows = query("select * from t", t=data)
     data.delta.delete()
@@ -201,9 +190,9 @@ def test_files_of_another_program_are_a_warning(project: Project) -> None:
     assert any("rewindow streams upgrade events" in warning for warning in plan.warnings)
 
 
-def test_windows_behind_the_end_of_all_inputs_are_told_of() -> None:
-    """They are empty, which a slip in --to would not show otherwise; a stream that goes on has no end (X21)."""
-
+def test_windows_after_the_end_of_all_inputs_cause_a_warning() -> None:
+    # Rules: X21
+    # They are empty, so a slip in --to would otherwise go unnoticed.
     def stream(end: int | None) -> RecordedStream:
         return RecordedStream(cast("Table", None), cast("Table", None), WindowRange(1, 9), end)
 

@@ -48,8 +48,7 @@ WISHES = {"first": AT + 1, "state_from": "one", "allow_other_code": True}
 
 
 @pytest.mark.parametrize("inline_bytes", [0, 1 << 20])
-def test_an_operator_makes_its_own_of_a_state_of_another_version(project: Project, inline_bytes: int) -> None:
-    """The replay's start state has the new columns and version; that of the other replay stays."""
+def test_operator_migrates_a_start_state_of_another_version(project: Project, inline_bytes: int) -> None:
     added = 'return rows.append_column("since", pa.array([version] * rows.num_rows, pa.int32()))'
     config = changed(project, added, inline_bytes)
     plan = create_replay(config, request(replay_id="two", **WISHES))
@@ -72,7 +71,9 @@ def test_an_operator_makes_its_own_of_a_state_of_another_version(project: Projec
         ("return 1 / 0", 'migrate_state of operator "totals" failed: ZeroDivisionError'),
     ],
 )
-def test_what_becomes_no_state_is_refused_when_the_replay_is_planned(project: Project, body: str, words: str) -> None:
-    """W65, X49: nothing is created."""
+def test_failed_state_migration_is_rejected_at_planning_and_creates_nothing(
+    project: Project, body: str, words: str
+) -> None:
+    # Rules: W65, X49
     with pytest.raises(CheckpointError, match=words):
         draft_plan(changed(project, body), request(**WISHES))

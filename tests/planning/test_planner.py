@@ -26,8 +26,7 @@ LAST = FIRST + WINDOWS - 1
 FORMAT = format_property(TableKind.SEALS)
 
 
-def test_a_plan_pins_inputs_and_names_promises_and_start_state(project: Project) -> None:
-    """Without a range it is all that is sealed; the first window starts from the initial state."""
+def test_plan_pins_inputs_and_names_guarantees_and_start_state(project: Project) -> None:
     plan = draft_plan(project.config, request()).plan
     assert (plan.first, plan.last, plan.start.source) == (FIRST, LAST, "initial")
     assert [(entry.stream, entry.version) for entry in plan.inputs] == [("events", 1)]
@@ -36,10 +35,9 @@ def test_a_plan_pins_inputs_and_names_promises_and_start_state(project: Project)
 
 
 @pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
-def test_marks_that_cut_a_range_into_many_groups_are_said(
+def test_checkpoint_marks_that_cut_a_range_into_many_groups_are_reported(
     project: Project, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    """Not when they are few."""
     assert not draft_plan(project.config, request(mode=mode, checkpoint_windows=1)).plan.warnings
     monkeypatch.setattr(planner, "MARKS_MANY", WINDOWS - 1)
     warnings = draft_plan(project.config, request(mode=mode, checkpoint_windows=1)).plan.warnings
@@ -47,8 +45,8 @@ def test_marks_that_cut_a_range_into_many_groups_are_said(
     assert not draft_plan(project.config, request(mode=mode, checkpoint_windows=2)).plan.warnings
 
 
-def test_checkpoint_windows_that_exactly_once_ignores_are_said(project: Project, tmp_path: Path) -> None:
-    """Those of the replay and those of an operator; the plan keeps it (W51, O61, X5)."""
+def test_checkpoint_windows_ignored_by_exactly_once_are_reported(project: Project, tmp_path: Path) -> None:
+    # Rules: W51, O61, X5
     assert not draft_plan(project.config, request()).plan.warnings
     (warning,) = draft_plan(project.config, request(checkpoint_windows=1)).plan.warnings
     assert "of this replay have no effect" in warning and "exactly once makes a checkpoint after every group" in warning
@@ -62,8 +60,8 @@ def test_checkpoint_windows_that_exactly_once_ignores_are_said(project: Project,
     assert not draft_plan(config, request(mode="at_least_once")).plan.warnings
 
 
-def test_application_windows_that_a_checkpoint_may_cut_are_said(project: Project, tmp_path: Path) -> None:
-    """W48, W49, W50: not where checkpoints wait for their ends, and not where every group is saved."""
+def test_application_windows_that_a_checkpoint_may_cut_are_reported(project: Project, tmp_path: Path) -> None:
+    # Rules: W48, W49, W50
     source = (project.config.applications[0] / "totals.py").read_text()
     for waits, said in ((7, True), (8, False)):
         given = f"RunningTotal(), application_windows=4, checkpoint_windows={waits}, sums"
@@ -77,7 +75,6 @@ def test_application_windows_that_a_checkpoint_may_cut_are_said(project: Project
 
 
 def test_another_mode_is_planned_by_its_name(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mode is an entry of `MODES`: the planner asks it how often it saves and what it promises."""
     mode = Mode("saved_at_marks", "every window once, saved at marks")
     monkeypatch.setitem(MODES, mode.name, mode)
     plan = draft_plan(project.config, request(mode="saved at marks", checkpoint_windows=2)).plan
@@ -85,14 +82,13 @@ def test_another_mode_is_planned_by_its_name(project: Project, monkeypatch: pyte
     assert plan.loss_windows_max == 0 and not [text for text in plan.warnings if "have no effect" in text]
 
 
-def test_planning_creates_nothing(project: Project) -> None:
-    """A draft leaves no folder behind."""
+def test_dry_run_of_a_plan_creates_nothing(project: Project) -> None:
     draft_plan(project.config, request())
     assert not (project.config.state / "replays").exists()
 
 
 def test_planning_starts_no_jvm(project: Project) -> None:
-    """In a process of its own, for other tests' sessions live in this one: py4j has no gateway afterwards."""
+    # It runs in a separate process, because other tests have Spark sessions in this one.
     code = (
         "import sys, pyspark; from rewindow.config import Config; from rewindow.planning import *;"
         "from pathlib import Path;"
@@ -136,22 +132,22 @@ def test_planning_starts_no_jvm(project: Project) -> None:
         ({"parameters": {"a": "b"}}, InputError, "takes no parameters"),
     ],
 )
-def test_what_cannot_be_replayed_is_refused(project: Project, wishes: dict, error: type, words: str) -> None:
-    """Each bad wish gives its own error in words, and creates nothing."""
+def test_invalid_request_is_rejected_and_creates_nothing(
+    project: Project, wishes: dict, error: type, words: str
+) -> None:
     with pytest.raises(error, match=words):
         create_replay(project.config, request(**wishes))
     assert not (project.config.state / "replays").exists()
 
 
-def test_missing_windows_are_replayed_only_when_allowed_and_then_recorded(project: Project) -> None:
-    """--allow-missing keeps the missing windows in the plan."""
+def test_missing_windows_are_replayed_only_when_allowed_and_recorded_in_the_plan(project: Project) -> None:
     plan = draft_plan(project.config, request(last=LAST + 2, allow_missing=True)).plan
     assert plan.inputs[0].missing == [(LAST + 1, LAST + 2)]
 
 
-def test_missing_windows_are_found_by_arithmetic(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A range of millions of windows costs what its seals cost: nobody walks through it."""
-
+def test_missing_windows_are_computed_without_enumerating_the_range(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(windows: WindowRange) -> None:
         raise AssertionError(f"{windows} is walked through")
 
@@ -160,8 +156,8 @@ def test_missing_windows_are_found_by_arithmetic(project: Project, monkeypatch: 
     assert plan.inputs[0].missing == [(5, FIRST - 1), (LAST + 1, FIRST + 19_000_000)]
 
 
-def test_missing_windows_of_a_warm_up_are_not_taken_for_empty(project: Project) -> None:
-    """A hole before the range makes the start state wrong, as one in the range would (W40)."""
+def test_missing_windows_of_a_warm_up_are_not_treated_as_empty(project: Project) -> None:
+    # Rules: W40
     seals = Table.open(project.config.windows_table("events"))
     late = dict.fromkeys(range(LAST + 4, LAST + 9), 0)
     seals.commit_arrow(seals_of(project.config, "events", late), app_id="record", version=2)
@@ -174,14 +170,12 @@ def test_missing_windows_of_a_warm_up_are_not_taken_for_empty(project: Project) 
     assert not draft_plan(project.config, request(**wishes, initial_state=True)).plan.warnings
 
 
-def test_a_later_range_warms_up_from_the_first_window(project: Project) -> None:
-    """Without a published checkpoint the state is computed from the beginning, and the plan says so."""
+def test_later_range_without_a_checkpoint_warms_up_from_the_first_window(project: Project) -> None:
     start = draft_plan(project.config, request(first=FIRST + 6)).plan.start
     assert (start.source, start.warm_up_first, start.window) == ("warm_up", FIRST, FIRST - 1)
 
 
-def test_the_same_request_under_the_same_id_is_the_same_replay(project: Project) -> None:
-    """A task that is run again finds its plan; another wish under the same id is refused."""
+def test_same_request_under_the_same_id_returns_the_same_replay(project: Project) -> None:
     first = create_replay(project.config, request(replay_id="one"))
     assert create_replay(project.config, request(replay_id="one")) == first
     with pytest.raises(InputError, match="there already with mode"):
@@ -198,8 +192,7 @@ def test_the_same_request_under_the_same_id_is_the_same_replay(project: Project)
             create_replay(project.config, request(replay_id="one", **wish))
 
 
-def test_a_start_state_for_an_application_without_state_asks_for_nothing(project: Project) -> None:
-    """The same request is the same replay also where --state-from was ignored."""
+def test_start_state_is_ignored_for_an_application_without_state(project: Project) -> None:
     create_replay(project.config, request(replay_id="one"))
     wish = request(application="rejects", replay_id="two", state_from="one")
     assert create_replay(project.config, wish) == create_replay(project.config, wish)
@@ -229,8 +222,9 @@ def build(shown="no"):
 """
 
 
-def test_a_heartbeat_that_could_not_tell_its_timers_after_a_loss_is_said(project: Project) -> None:
-    """Only at most once loses windows, and only an output remembers what was emitted in them (H58, X30)."""
+def test_heartbeat_that_cannot_remember_its_timers_after_a_loss_causes_a_warning(project: Project) -> None:
+    # Rules: H58, X30
+    # Only at most once loses windows, and only an output remembers their timers.
     folder = project.config.root / "applications"
     folder.mkdir()
     (folder / "beats.py").write_text(BEATS)
@@ -245,14 +239,13 @@ def test_a_heartbeat_that_could_not_tell_its_timers_after_a_loss_is_said(project
 
 
 @pytest.mark.parametrize("replay_id", ["published", "..", "a/b", "", "a b", "-x"])
-def test_an_id_that_means_something_else_is_refused(project: Project, replay_id: str) -> None:
-    """It becomes a folder's name, and certify takes "published" for what is published."""
+def test_reserved_or_unsafe_replay_id_is_rejected(project: Project, replay_id: str) -> None:
+    # The id becomes a folder name, and certify reads "published" as the published tables.
     with pytest.raises(InputError, match="cannot be used"):
         create_replay(project.config, request(replay_id=replay_id))
 
 
-def test_an_application_that_cannot_be_built_is_an_error(project: Project) -> None:
-    """Its own exception is told, with what it was given."""
+def test_application_that_cannot_be_built_is_an_error_with_its_exception(project: Project) -> None:
     folder = project.config.root / "applications"
     folder.mkdir()
     (folder / "fussy.py").write_text("def build(x):\n    raise ValueError(f'x is {x}')\n")
@@ -263,31 +256,30 @@ def test_an_application_that_cannot_be_built_is_an_error(project: Project) -> No
         draft_plan(config, request(application="fussy", parameters={"y": "1"}))
 
 
-def test_every_table_is_there_before_the_first_attempt(project: Project) -> None:
-    """Empty staged tables, facts, and checkpoint 0 with the start state (R9, X4); the plan is a table property."""
+def test_all_tables_exist_before_the_first_attempt(project: Project) -> None:
+    # Rules: R9, X4
     plan = create_replay(project.config, request(replay_id="one"))
     root = project.config.replay_root("one")
     assert all(Table.exists(root / name) for name in ("sums", "totals", FACTS, CHECKPOINTS))
     assert Table.open(root / CHECKPOINTS).properties["rewindow.plan"] == plan.model_dump_json()
 
 
-def test_a_stream_of_another_grid_is_refused(project: Project) -> None:
-    """W15: ids of different grids are never compared."""
+def test_stream_of_another_grid_is_rejected(project: Project) -> None:
+    # Rules: W15
     _reseal(project, {**FORMAT, "rewindow.width_ms": "60000", "rewindow.origin_ms": "0"})
     with pytest.raises(InputError, match='has windows of 1 min, application "totals" has windows of 1 h\n') as caught:
         draft_plan(project.config, request())
     assert 'window="1 min"' in caught.value.hint and "rewindow record events --start-over" in caught.value.hint
 
 
-def test_a_stream_that_is_not_ours_is_refused(project: Project) -> None:
-    """A table without a stored grid is named."""
+def test_table_without_a_stored_grid_is_rejected(project: Project) -> None:
     _reseal(project, FORMAT)
     with pytest.raises(TableError, match="is not ours"):
         draft_plan(project.config, request())
 
 
-def test_a_stream_of_the_wrong_types_is_refused(project: Project) -> None:
-    """O13 against the recording: column, both types."""
+def test_stream_of_the_wrong_types_is_rejected_with_column_and_types(project: Project) -> None:
+    # Rules: O13
     shutil.rmtree(path := project.config.stream_table("events"))
     schema = pa.schema([(name, pa.int64()) for name in ("window_id", "key", "x")])
     create_table(path, schema, format_property(TableKind.STREAM))
@@ -298,8 +290,8 @@ def test_a_stream_of_the_wrong_types_is_refused(project: Project) -> None:
         draft_plan(project.config, request())
 
 
-def test_a_start_state_of_other_code_is_refused_unless_allowed(project: Project) -> None:
-    """W65: --state-from a replay planned with other code needs --allow-other-code."""
+def test_start_state_of_other_code_is_rejected_unless_allowed(project: Project) -> None:
+    # Rules: W65
     create_replay(project.config, request(replay_id="one"))
     source = project.config.applications[0] / "totals.py"
     folder = project.config.root / "changed"
@@ -325,10 +317,8 @@ def test_a_start_state_of_other_code_is_refused_unless_allowed(project: Project)
         ),
     ],
 )
-def test_a_start_state_that_does_not_fit_is_refused_whatever_is_allowed(
-    project: Project, old: str, new: str, words: str
-) -> None:
-    """Operators, columns and version of a state are those that the application goes on from (W65)."""
+def test_incompatible_start_state_is_always_rejected(project: Project, old: str, new: str, words: str) -> None:
+    # Rules: W65
     create_replay(project.config, request(replay_id="one"))
     source = (project.config.applications[0] / "totals.py").read_text()
     folder = project.config.root / "changed"
@@ -350,8 +340,8 @@ def _reseal(project: Project, properties: dict[str, str]) -> None:
     create_table(path, schema, properties).commit_arrow(kept, app_id="record", version=1)
 
 
-def test_a_plan_names_the_worst_loss_of_a_crash_in_windows_and_a_setting_bounds_it(project: Project) -> None:
-    """At most once may lose a commit group (X1): the plan says how long one can be, and no request makes it longer."""
+def test_plan_names_the_largest_loss_of_a_crash_and_a_setting_limits_it(project: Project) -> None:
+    # Rules: X1
     config = project.config
     wish = {"mode": "at_most_once", "checkpoint_windows": 6}
     assert draft_plan(config, request(**wish)).plan.loss_windows_max == 6
@@ -368,8 +358,7 @@ def test_a_plan_names_the_worst_loss_of_a_crash_in_windows_and_a_setting_bounds_
         draft_plan(bounded, request(**wish, group_windows=5))
 
 
-def test_plan_over_a_published_stream_says_until_when_it_can_be_run(project: Project) -> None:
-    """From the commit of the pinned version on, for as long as its table keeps versions; a recorded one has none."""
+def test_plan_over_a_published_stream_names_its_expiry(project: Project) -> None:
     assert not draft_plan(project.config, request()).plan.warnings
     seals = Table.open(project.config.windows_table("events"))
     _reseal(project, {**seals.properties, "rewindow.application": "clicks"})
@@ -383,7 +372,7 @@ def test_plan_over_a_published_stream_says_until_when_it_can_be_run(project: Pro
 
 
 def test_flaws_of_suites_are_reported_with_all_other_violations(project: Project, tmp_path: Path) -> None:
-    """O60: by the plan, and before a replay is created; the output of another application's suite is no exception."""
+    # Rules: O60
     source = (project.config.applications[0] / "totals.py").read_text()
     own = tmp_path / "own"
     own.mkdir()

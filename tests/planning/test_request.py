@@ -13,8 +13,7 @@ from tests.recovery.project import FIRST, WINDOWS, Project
 LAST = FIRST + WINDOWS - 1
 
 
-def test_an_id_that_is_taken_is_answered_with_what_to_do_about_it(project: Project) -> None:
-    """An unfinished replay can be resumed; one that is over is named as what it is, and another id is asked for."""
+def test_existing_id_is_rejected_with_a_hint_that_depends_on_its_state(project: Project) -> None:
     project.plan("one", "exactly_once")
     with pytest.raises(InputError) as taken:
         create_replay(project.config, request(replay_id="one", mode="at_least_once"))
@@ -25,8 +24,7 @@ def test_an_id_that_is_taken_is_answered_with_what_to_do_about_it(project: Proje
     assert taken.value.hint == "It is abandoned (rewindow status one). Give the new replay another --id."
 
 
-def test_a_plan_can_be_asked_for_again_by_its_command(project: Project) -> None:
-    """Every option that was given stands in it, and none that was not."""
+def test_plan_command_contains_exactly_the_given_options(project: Project) -> None:
     plain = draft_plan(project.config, request()).plan
     assert plain.command == f"rewindow replay totals --first {FIRST} --last {LAST}"
     wishes = {

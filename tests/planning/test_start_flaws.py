@@ -59,7 +59,6 @@ def lacking(config: Config) -> None:
 
 
 def stale(config: Config) -> None:
-    """The windows of the published state have changed since."""
     published(config, []).stale.add("totals", "totals.totals", FIRST + 2, BASE, 1)
 
 
@@ -71,10 +70,9 @@ def stale(config: Config) -> None:
     ],
 )
 @pytest.mark.parametrize("later", [0, 3], ids=["from the checkpoint", "after a warm-up from it"])
-def test_flawed_start_state_is_refused_and_names_what_to_replay_first(
+def test_flawed_start_state_is_rejected_and_the_hint_names_the_range_to_replay(
     config: Config, flaw: Callable[[Config], None], field: str, windows: tuple[int, int], words: str, later: int
 ) -> None:
-    """The plan holds the windows; nothing is created, and the hint is the range whose replay mends the state."""
     flaw(config)
     wish = request(first=BASE + 1 + later, replay_id="next")
     draft = draft_plan(config, wish)
@@ -87,8 +85,7 @@ def test_flawed_start_state_is_refused_and_names_what_to_replay_first(
 
 
 @pytest.mark.parametrize("by", ["flag", "setting"])
-def test_allowed_flaw_is_kept_and_every_later_window_is_affected(config: Config, by: str) -> None:
-    """The plan warns; whatever has state upstream is affected from the first window on, and lacks what it lacked."""
+def test_allowed_flaw_is_stored_and_affects_every_later_window(config: Config, by: str) -> None:
     lacking(config)
     if by == "setting":
         allowed = config.replay.model_copy(update={"allow_affected": True})
@@ -100,8 +97,7 @@ def test_allowed_flaw_is_kept_and_every_later_window_is_affected(config: Config,
     assert [(part.first, part.last) for part in losses.lacking] == [(FIRST + 4, FIRST + 5)]
 
 
-def test_at_most_once_goes_on_from_a_loss_and_not_from_a_stale_state(config: Config) -> None:
-    """It allows losses, so that a nightly replay is not held up by one; what has changed since is for no mode."""
+def test_at_most_once_accepts_a_lossy_start_state_but_not_a_stale_one(config: Config) -> None:
     lacking(config)
     draft = draft_plan(config, request(first=BASE + 1, mode="at_most_once"))
     assert draft.refusal is None
@@ -110,15 +106,13 @@ def test_at_most_once_goes_on_from_a_loss_and_not_from_a_stale_state(config: Con
     assert draft_plan(config, request(first=BASE + 1, mode="at_most_once")).refusal is not None
 
 
-def test_whole_start_states_are_not_refused(config: Config) -> None:
-    """Nothing was lost and nothing is stale before the range; what is stale behind it is none of its matter."""
+def test_intact_start_states_are_accepted(config: Config) -> None:
     published(config, []).stale.add("totals", "totals.totals", BASE + 1, FIRST + WINDOWS - 1, 1)
     draft = draft_plan(config, request(first=BASE + 1))
     assert (draft.refusal, draft.plan.start.affects, draft.plan.warnings) == (None, False, [])
 
 
-def test_state_of_another_replay_brings_its_losses(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--state-from hands down what the named replay's own start state lacked."""
+def test_state_of_another_replay_carries_its_losses(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     lacking(config)
     create_replay(config, request(first=BASE + 1, replay_id="next", allow_affected=True))
     draft = draft_plan(config, request(first=BASE + 1, state_from="next"))
@@ -126,8 +120,7 @@ def test_state_of_another_replay_brings_its_losses(config: Config, monkeypatch: 
     assert draft.refusal is not None
 
 
-def test_plan_shows_the_flaw_before_it_refuses(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command prints the whole plan, warns, and ends with an error."""
+def test_plan_shows_the_flaw_before_it_fails(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     from rewindow.cli import app
 
     lacking(config)

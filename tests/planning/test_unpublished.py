@@ -35,35 +35,32 @@ def publish(project: Project, first: int, last: int, *, close: bool = True, undo
 
 
 def test_everything_sealed_is_unpublished_before_the_first_publication(project: Project) -> None:
-    """The first run takes all that there is."""
     assert unpublished(project.config, "totals") == WindowRange(FIRST, LAST)
 
 
-def test_what_follows_the_last_publication_is_unpublished(project: Project) -> None:
-    """The next run goes on where the last one ended; when all is published there is nothing."""
+def test_windows_after_the_last_publication_are_unpublished(project: Project) -> None:
     publish(project, FIRST, FIRST + 9)
     assert unpublished(project.config, "totals") == WindowRange(FIRST + 10, LAST)
     publish(project, FIRST + 10, LAST)
     assert unpublished(project.config, "totals") is None
 
 
-def test_a_gap_between_publications_is_unpublished_to_the_end(project: Project) -> None:
-    """States are carried through one range, so what is published behind the gap comes again."""
+def test_gap_between_publications_is_unpublished_up_to_the_end(project: Project) -> None:
+    # State is carried through one range, so windows published after the gap are computed again.
     publish(project, FIRST, FIRST + 3)
     publish(project, FIRST + 8, LAST)
     assert unpublished(project.config, "totals") == WindowRange(FIRST + 4, LAST)
 
 
-def test_what_was_undone_or_is_not_closed_is_unpublished(project: Project) -> None:
-    """Readers do not see it, or not yet."""
+def test_undone_and_open_publications_are_unpublished(project: Project) -> None:
     publish(project, FIRST, LAST, undo=True)
     assert unpublished(project.config, "totals") == WindowRange(FIRST, LAST)
     publish(project, FIRST, FIRST + 3, close=False)
     assert unpublished(project.config, "totals") == WindowRange(FIRST, LAST)
 
 
-def test_missing_windows_are_not_waited_for(project: Project) -> None:
-    """A window that no seal covers cannot be replayed, so a hole before what is published asks for nothing (W40)."""
+def test_missing_windows_are_not_unpublished(project: Project) -> None:
+    # Rules: W40
     publish(project, FIRST + 2, LAST)
     seals = project.config.windows_table("events")
     Table.open(seals).delta.delete(f"window_id < {FIRST + 2} and window_id > {FIRST}")
@@ -72,17 +69,15 @@ def test_missing_windows_are_not_waited_for(project: Project) -> None:
     assert unpublished(project.config, "totals") is None
 
 
-def test_a_stream_that_has_ended_asks_for_no_more_than_its_last_window(project: Project) -> None:
-    """Behind the end every window is sealed and empty, and none of them is asked for (X21)."""
+def test_ended_stream_is_unpublished_only_up_to_its_last_window(project: Project) -> None:
+    # Rules: X21
     config = project.config
     Table.open(config.windows_table("events")).append(end_row(Table.open(config.stream_table("events")), LAST))
     publish(project, FIRST, LAST)
     assert unpublished(config, "totals") is None
 
 
-def test_range_without_others_is_what_is_in_none_of_them() -> None:
-    """Against sets of windows."""
-
+def test_range_difference_equals_a_naive_set_difference() -> None:
     @given(st.lists(st.tuples(st.integers(-3, 30), st.integers(0, 8)), max_size=8))
     def check(parts: list[tuple[int, int]]) -> None:
         whole, taken = WindowRange(0, 24), [WindowRange(first, first + more) for first, more in parts]
@@ -93,8 +88,7 @@ def test_range_without_others_is_what_is_in_none_of_them() -> None:
     check()
 
 
-def test_unknown_stream_is_refused_by_name(project: Project) -> None:
-    """A range that nobody can compute is an error, not nothing."""
+def test_unknown_stream_is_rejected_by_name(project: Project) -> None:
     Table.open(project.config.windows_table("events")).delta.delete("window_id is not null")
     with pytest.raises(RangeError, match='stream "events" has no sealed window'):
         unpublished(project.config, "totals")

@@ -6,5 +6,4 @@ from rewindow.planning import ReplayRequest
 
 
 def request(**wishes: object) -> ReplayRequest:
-    """Returns a request for a replay of the totals."""
     return ReplayRequest(**{"application": "totals", **wishes})  # type: ignore[arg-type]

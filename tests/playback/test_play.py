@@ -38,11 +38,9 @@ class Clock:
         self.moment, self.late = 100.0, late
 
     def now(self) -> float:
-        """See rewindow.playback.player.Clock."""
         return self.moment
 
     def wait_until(self, moment: float) -> None:
-        """See rewindow.playback.player.Clock."""
         if moment > self.moment:
             self.moment = moment + self.late
 
@@ -55,7 +53,6 @@ class Reader:
         self.got: list[tuple[float, dict[str, Any]]] = []
 
     def __call__(self, data: bytes) -> None:
-        """Takes lines."""
         for line in data.splitlines():
             if len(self.got) == self.until:
                 raise BrokenPipeError
@@ -84,16 +81,15 @@ def played(config: Config, clock: Clock, **wishes: Any) -> list[tuple[float, str
 
 
 @pytest.mark.parametrize("speed", [0.5, 1.0, 10.0, 3600.0])
-def test_a_tuple_is_sent_when_its_arrival_is_due_at_that_speed(tmp_path: Path, speed: float) -> None:
-    """H14, H51: every wait takes its part of the speed; what is sent, and in which order, does not depend on it."""
+def test_tuple_is_sent_when_its_arrival_is_due_at_the_given_speed(tmp_path: Path, speed: float) -> None:
+    # Rules: H14, H51
     arrivals = [3.0, 3.0, 4.5, 27.0, 27.25, 61.0]
     config = record(tmp_path, arrivals)
     wanted = [(round((arrival - 3.0) / speed, 6), f"k{n}") for n, arrival in enumerate(arrivals)]
     assert played(config, Clock(), speed=speed) == wanted
 
 
-def test_the_fastest_playback_waits_for_nothing(tmp_path: Path) -> None:
-    """And there is no delay to tell, as nothing is due."""
+def test_fastest_playback_waits_for_nothing_and_reports_no_delay(tmp_path: Path) -> None:
     config, clock = record(tmp_path, [1.0, 500.0, 90_000.0]), Clock()
     reader = Reader(clock)
     report = play(config, "s", reader, speed=None, clock=clock)
@@ -101,8 +97,7 @@ def test_the_fastest_playback_waits_for_nothing(tmp_path: Path) -> None:
     assert (report.tuples, report.delay_s, report.recorded_s) == (3, None, 89_999.0)
 
 
-def test_a_line_has_the_whole_tuple(tmp_path: Path) -> None:
-    """Its place as well as its columns."""
+def test_line_contains_the_whole_tuple_with_its_position(tmp_path: Path) -> None:
     clock = Clock()
     reader = Reader(clock)
     play(record(tmp_path, [12.5]), "s", reader, clock=clock)
@@ -111,8 +106,7 @@ def test_a_line_has_the_whole_tuple(tmp_path: Path) -> None:
     ]
 
 
-def test_delays_do_not_add_up(tmp_path: Path) -> None:
-    """A clock that wakes up 20 ms late delays each tuple by 20 ms, not the last one by the sum."""
+def test_delays_do_not_accumulate(tmp_path: Path) -> None:
     config, clock = record(tmp_path, [float(n) for n in range(50)]), Clock(late=0.02)
     reader = Reader(clock)
     report = play(config, "s", reader, clock=clock)
@@ -122,8 +116,7 @@ def test_delays_do_not_add_up(tmp_path: Path) -> None:
     assert report.delay_s["median"] == pytest.approx(0.02, rel=0.03)
 
 
-def test_time_does_not_go_back(tmp_path: Path) -> None:
-    """A tuple whose arrival lies before that of the tuple before it is due with that one."""
+def test_decreasing_arrival_is_due_with_the_previous_tuple(tmp_path: Path) -> None:
     tuples = pa.Table.from_pydict(
         {
             "window_id": [0, 1, 1], "offset": [0, 0, 1], "key": ["k0", "k1", "k2"],
@@ -139,8 +132,7 @@ def test_time_does_not_go_back(tmp_path: Path) -> None:
     assert report.delay_s == {"median": 0.0, "p99": 0.0, "largest": 0.0}
 
 
-def test_a_stream_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And sent as if it were one; also where a part is one window, or empty windows lie between."""
+def test_stream_read_in_parts_is_sent_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = record(tmp_path, [n * 0.7 for n in range(100)] + [200.0])
     whole = played(config, Clock(), speed=7)
     monkeypatch.setattr("rewindow.playback.player.PART_TUPLES", 5)
@@ -149,16 +141,15 @@ def test_a_stream_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(whole) == 101
 
 
-def test_a_range_is_played(tmp_path: Path) -> None:
-    """By window ids, or by times, whose end is not included; its first tuple is due at once."""
+def test_range_of_windows_or_times_is_played_from_its_first_tuple(tmp_path: Path) -> None:
     config = record(tmp_path, [3.0, 14.0, 29.0, 33.0])
     wanted = [(0.0, "k1"), (15.0, "k2")]
     assert played(config, Clock(), first=1, last=2) == wanted
     assert played(config, Clock(), from_time="1970-01-01T00:00:10Z", to_time="1970-01-01T00:00:30Z") == wanted
 
 
-def test_windows_that_are_not_sealed_are_named_and_not_sent(tmp_path: Path) -> None:
-    """Tuples may still come into them (W40)."""
+def test_unsealed_windows_are_reported_and_not_sent(tmp_path: Path) -> None:
+    # Rules: W40
     config, lines = record(tmp_path, [3.0, 14.0, 29.0], lacking=1), list[str]()
     reader = Reader(clock := Clock())
     report = play(config, "s", reader, clock=clock, listener=Lines(lines.append))
@@ -167,8 +158,7 @@ def test_windows_that_are_not_sealed_are_named_and_not_sent(tmp_path: Path) -> N
     assert lines[0] == "1 of 3 windows are not sealed: nothing is sent for them"
 
 
-def test_tuples_that_were_lost_are_noticed(tmp_path: Path) -> None:
-    """Of the windows that hold them; a playback never ends well with fewer tuples than were sealed."""
+def test_lost_tuples_are_detected_by_window(tmp_path: Path) -> None:
     config = record(tmp_path, [3.0, 14.0])
     DeltaTable(str(config.stream_table("s"))).delete("window_id = 1")
     with pytest.raises(TableError, match='window 1 of stream "s" holds 0 tuples, sealed were 1'):
@@ -189,16 +179,14 @@ def test_tuples_that_were_lost_are_noticed(tmp_path: Path) -> None:
         ({"first": 1, "last": 1}, RangeError, r"no window of \[1, 1\] .* is sealed"),
     ],
 )
-def test_what_cannot_be_played_is_refused(
+def test_unplayable_stream_is_rejected_before_anything_is_sent(
     tmp_path: Path, wishes: dict[str, Any], kind: type[Exception], words: str
 ) -> None:
-    """Before anything is sent."""
     with pytest.raises(kind, match=words):
         played(record(tmp_path, [3.0, 14.0, 29.0], lacking=1), Clock(), **wishes)
 
 
-def test_unknown_streams_are_refused(tmp_path: Path) -> None:
-    """Whether it was never named, or only never recorded; with those that are there, published ones too."""
+def test_unknown_streams_are_rejected_with_the_existing_ones(tmp_path: Path) -> None:
     with pytest.raises(InputError, match='stream "nothing" is unknown'):
         play(Config(state=tmp_path), "nothing", lambda data: None)
     config = record(tmp_path, [3.0])
@@ -208,16 +196,14 @@ def test_unknown_streams_are_refused(tmp_path: Path) -> None:
     assert found.value.hint == 'Did you mean "app.totals"? Recorded or published are: app.totals, s.'
 
 
-def test_a_reader_that_goes_ends_it_with_the_place_to_go_on(tmp_path: Path) -> None:
-    """The window that was being sent is sent again: nobody knows what the reader had read of it."""
+def test_disconnected_reader_ends_the_playback_with_the_window_to_resume_from(tmp_path: Path) -> None:
     config, clock = record(tmp_path, [3.0, 14.0, 29.0]), Clock()
     with pytest.raises(Interrupted, match="ended after 2 tuples, in window 2: the reader has gone") as found:
         play(config, "s", Reader(clock, until=2), clock=clock)
     assert found.value.hint.startswith("rewindow play s --first 2 --last 2 ")
 
 
-def test_what_was_really_taken_is_counted(tmp_path: Path) -> None:
-    """Of a block of lines those that the reader took whole; the report of what was sent comes with the error."""
+def test_report_counts_only_lines_that_the_reader_received_whole(tmp_path: Path) -> None:
     config = record(tmp_path, [3.0, 4.0, 29.0])
     taken: list[bytes] = []
 
@@ -233,9 +219,7 @@ def test_what_was_really_taken_is_counted(tmp_path: Path) -> None:
     assert (report["tuples"], report["recorded_s"], report["is_complete"]) == (2, 1.0, False)
 
 
-def test_ctrl_c_leaves_the_report(tmp_path: Path) -> None:
-    """Of what was sent until then."""
-
+def test_interrupt_reports_the_tuples_sent_until_then(tmp_path: Path) -> None:
     class Stopped(Clock):
         def wait_until(self, moment: float) -> None:
             if moment > 120:
@@ -248,8 +232,7 @@ def test_ctrl_c_leaves_the_report(tmp_path: Path) -> None:
     assert (found.value.report.tuples, found.value.report.is_complete, found.value.by_reader) == (2, False, False)
 
 
-def test_a_pipe_that_closes_says_how_much_it_took() -> None:
-    """More than fits into it is sent to a reader that takes one block and goes."""
+def test_closed_pipe_reports_how_much_was_read() -> None:
     ours, theirs = socket.socketpair()
 
     def read() -> None:
@@ -264,8 +247,7 @@ def test_a_pipe_that_closes_says_how_much_it_took() -> None:
     assert 0 < gone.value.taken < 100_000_000
 
 
-def test_a_port_serves_one_reader(tmp_path: Path) -> None:
-    """On a free port of this machine; the reader sees the end of the stream."""
+def test_port_serves_one_reader_until_the_end_of_the_stream(tmp_path: Path) -> None:
     config, said, got = record(tmp_path, [3.0, 14.0, 29.0]), list[str](), list[bytes]()
     threads = list[threading.Thread]()
 
@@ -283,8 +265,7 @@ def test_a_port_serves_one_reader(tmp_path: Path) -> None:
     assert [json.loads(line)["key"] for line in got[0].splitlines()] == ["k0", "k1", "k2"]
 
 
-def test_a_long_playback_says_where_it_is(tmp_path: Path) -> None:
-    """Every ten seconds of its own time, not of the recorded one."""
+def test_long_playback_reports_its_position_every_ten_seconds(tmp_path: Path) -> None:
     config, lines = record(tmp_path, [3.0, 14.0, 29.0, 33.0]), list[str]()
     play(config, "s", Reader(clock := Clock()), clock=clock, listener=Lines(lines.append))
     assert lines == [
@@ -293,8 +274,7 @@ def test_a_long_playback_says_where_it_is(tmp_path: Path) -> None:
     ]
 
 
-def test_ports_that_cannot_be_are_refused() -> None:
-    """One that is no port, and one that somebody has."""
+def test_invalid_and_occupied_ports_are_rejected() -> None:
     with pytest.raises(InputError, match="port 70000 is out of range"), on_port(70_000):
         pass
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -303,8 +283,7 @@ def test_ports_that_cannot_be_are_refused() -> None:
             pass
 
 
-def test_values_that_json_lacks_are_text() -> None:
-    """Exact, and the same in nested columns."""
+def test_values_without_a_json_type_are_exact_text() -> None:
     rows = pa.table(
         {
             "sum": pa.array([Decimal("1.10")]), "raw": [b"\x00\xff"], "many": [[1.5, float("inf")]],
@@ -319,8 +298,7 @@ def test_values_that_json_lacks_are_text() -> None:
 
 
 @given(st.lists(st.floats(0, 1e4), min_size=1, max_size=200), st.sampled_from([0.5, 0.9, 0.99, 1.0]))
-def test_delays_are_those_of_all_tuples(seconds: list[float], share: float) -> None:
-    """Within the width of a bin."""
+def test_delay_percentiles_equal_those_of_all_tuples_within_a_bin(seconds: list[float], share: float) -> None:
     delays = Delays()
     delays.add(np.array(seconds[:3]))
     if seconds[3:]:

@@ -44,12 +44,10 @@ class Scene:
     take_back: bool
 
     def copy(self, folder: Path) -> Scene:
-        """Returns the same scene in a folder of its own."""
         shutil.copytree(self.config.state, folder / "state")
         return Scene(settings(folder), self.take_back)
 
     def act(self, spark: SparkSession | None = None) -> PublicationResult:
-        """Publishes or undoes, in this process."""
         return (undo if self.take_back else publish)(self.config, "fix", spark=spark)
 
     def start(self, crash: str = "", writer: str = "") -> subprocess.Popen[str]:
@@ -85,7 +83,6 @@ class Scene:
         return {name: _numbers(self.config.stream_table(name), publish_app_id(name)) for name in TABLES}
 
     def standing(self) -> dict[str, Any]:
-        """Returns what the ledger says in the end."""
         ledger = Ledger.open(self.config.ledger_url)
         return {
             "open": ledger.publications.unfinished(),
@@ -105,7 +102,6 @@ class Scene:
 
 
 def start_job(config: Config, replay_id: str, *flags: str, crash: str = "", writer: str = "") -> subprocess.Popen[str]:
-    """Starts a publication job in a process of its own."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("REWINDOW_")}
     environment |= {"REWINDOW_CONFIG": str(config.file), "PYTHONPATH": str(PROJECT)}
     environment |= {"REWINDOW_CRASH": crash} if crash else {}
@@ -118,7 +114,6 @@ def start_job(config: Config, replay_id: str, *flags: str, crash: str = "", writ
 
 
 def settings(folder: Path) -> Config:
-    """Returns settings with the state in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "rewindow.toml"
     jars = PROJECT / ".rewindow" / "jars"

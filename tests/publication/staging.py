@@ -92,7 +92,6 @@ class StagedReplay:
 
     @property
     def plan(self) -> Plan:
-        """The plan that its tables carry."""
         outputs = [
             OutputPlan(
                 name=name, operator=f"{name}_operator", port="out", key=KEYS[name], suite=None,
@@ -152,20 +151,17 @@ class StagedReplay:
         table.commit_files(files, app_id=app_id(self.replay_id, output), version=version)
 
     def seal(self, output: str, by_window: dict[int, list[Row]], epoch: int) -> None:
-        """Seals windows of an output with what they hold."""
         for window, rows in by_window.items():
             digest, float_digest = self.digests(output, OUTPUTS[output], rows)
             self._fact(window, "out", output, len(rows), digest, float_digest, epoch, lost=False)
             self.facts[-1]["rows"] = rows
 
     def lose(self, first: int, last: int, outputs: Iterable[str], epoch: int) -> None:
-        """Lists windows as lost."""
         for window in range(first, last + 1):
             for output in outputs:
                 self._fact(window, "out", output, 0, None, None, epoch, lost=True)
 
     def save(self, window: int, epoch: int, state: pa.Table) -> None:
-        """Saves a checkpoint."""
         made = stored.Provenance(self.code_version, "settings-1", epoch)
         mark = self.plan.mark_of(window)
         rows = stored.encode(window, mark, {"ranks_operator": state}, {"ranks_operator": 1}, made)
@@ -214,7 +210,6 @@ class StagedReplay:
 
 
 def engine_digests(output: str, schema: pa.Schema, rows: list[Row]) -> tuple[str, str | None]:
-    """Returns the engine's digests of a window with these rows."""
     if not rows:
         return empty_digests(spark_schema(schema))
     frame = pa.Table.from_pylist(

@@ -33,12 +33,10 @@ STREAM = "app.ranks"
 
 
 def stage(config: Config, replay_id: str, first: int, last: int, plus: int = 0) -> None:
-    """Stages a replay of one output."""
     simple(config, replay_id, first, last, plus, publishable=True, outputs=("ranks",))
 
 
 def rows(config: Config, name: str = STREAM) -> list[str]:
-    """Returns what a published table holds, sorted."""
     return sorted(map(repr, query("select * from t", t=Table.open(config.stream_table(name))).to_pylist()))
 
 
@@ -49,18 +47,15 @@ def windows(config: Config) -> dict[int, int]:
 
 
 def expected(first: int, last: int, plus: int = 0) -> dict[int, int]:
-    """Returns what a staged replay publishes, as `windows` says it."""
     return {w: 20 * w + 1 + 2 * plus for w in range(first, last + 1)}
 
 
 def actions(config: Config, name: str, version: int) -> list[dict[str, Any]]:
-    """Returns what a commit says."""
     log = config.stream_table(name) / "_delta_log" / f"{version:020}.json"
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
-def test_a_neighbour_that_was_compacted_keeps_its_rows(config: Config) -> None:
-    """Publish, publish the neighbour, OPTIMIZE, undo the first: one file of both is cut, nothing else is touched."""
+def test_compacted_neighbour_keeps_its_rows_after_an_undo(config: Config) -> None:
     stage(config, "one", 100, 104)
     stage(config, "two", 105, 109)
     publish(config, "one")
@@ -75,8 +70,7 @@ def test_a_neighbour_that_was_compacted_keeps_its_rows(config: Config) -> None:
     assert windows(config) == expected(100, 109)
 
 
-def test_an_undo_puts_whole_files_back_and_cuts_those_on_its_edge(config: Config) -> None:
-    """Below lies one file of a longer range; the fix over its middle goes, the rest stays where it is."""
+def test_undo_restores_whole_files_and_cuts_those_on_its_edge(config: Config) -> None:
     stage(config, "one", 100, 109)
     stage(config, "fix", 103, 106, plus=50)
     publish(config, "one")
@@ -89,8 +83,7 @@ def test_an_undo_puts_whole_files_back_and_cuts_those_on_its_edge(config: Config
     assert rows(config) == []
 
 
-def test_files_are_linked_when_they_are_put_back(config: Config) -> None:
-    """An undo of a whole range writes no row: its files are those of before, under new names, with their times."""
+def test_undo_links_restored_files_without_writing_rows(config: Config) -> None:
     stage(config, "one", 100, 104)
     stage(config, "fix", 100, 104, plus=5)
     publish(config, "one")
@@ -104,8 +97,9 @@ def test_files_are_linked_when_they_are_put_back(config: Config) -> None:
     assert certify(config, "one", "published").verdict == "equal"
 
 
-def test_readers_skip_files_by_their_statistics(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounds of windows, offsets, times and short texts are in the log; each commit names its publication."""
+def test_log_has_file_statistics_and_each_commit_names_its_publication(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(staged_output, "TUPLES_PER_FILE", 4)
     simple(config, "one", 100, 103, publishable=True, outputs=("ranks",), linkable=False)
     result = publish(config, "one")
@@ -137,7 +131,6 @@ def delete(table: DeltaTable) -> None:
 
 
 def compact(table: DeltaTable) -> None:
-    """Somebody else's OPTIMIZE."""
     write_deltalake(table, pa.table({"window_id": [900]}), mode="append", schema_mode="merge")
     DeltaTable(table.table_uri).optimize.compact()
 
@@ -147,10 +140,9 @@ OTHERS: dict[str, Callable[[DeltaTable], None]] = {"append": append, "delete": d
 
 @pytest.mark.parametrize("when", ["before it is read", "before the commit"])
 @pytest.mark.parametrize("other", OTHERS)
-def test_what_others_commit_meanwhile_is_neither_lost_nor_doubled(
+def test_concurrent_commits_are_neither_lost_nor_duplicated(
     other: str, when: str, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commit is built anew on what is there then; in the range only the publication is left."""
     stage(config, "one", 100, 109)
     publish(config, "one")
     stage(config, "fix", 102, 104, plus=50)
@@ -189,8 +181,7 @@ def test_what_others_commit_meanwhile_is_neither_lost_nor_doubled(
     assert numbers == [1, 2], "one commit for each publication"
 
 
-def test_two_publishers_of_neighbouring_ranges_wait_for_each_other(config: Config) -> None:
-    """The one that comes second is told, or waits; both ranges are there in the end, once."""
+def test_concurrent_publishers_of_neighbouring_ranges_wait_for_each_other(config: Config) -> None:
     stage(config, "one", 100, 104)
     stage(config, "two", 105, 109)
     met: list[str] = []
@@ -206,8 +197,9 @@ def test_two_publishers_of_neighbouring_ranges_wait_for_each_other(config: Confi
     assert met == ["opened"] and windows(config) == expected(100, 109)
 
 
-def test_a_full_disk_leaves_nothing_behind_and_is_gone_on_from(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was written for a commit that could not be built goes; the publication stays open, the next one ends it."""
+def test_full_disk_leaves_no_files_and_the_next_publisher_finishes(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, first in (("one", 100), ("two", 105)):
         stage(config, name, first, first + 4)
         publish(config, name)
@@ -230,7 +222,6 @@ def test_a_full_disk_leaves_nothing_behind_and_is_gone_on_from(config: Config, m
 
 
 def test_files_are_copied_where_they_cannot_be_linked(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another file system: a copy has its name only once it is whole."""
     stage(config, "one", 100, 104)
     stage(config, "fix", 100, 104, plus=5)
     publish(config, "one")
@@ -253,8 +244,7 @@ def test_files_are_copied_where_they_cannot_be_linked(config: Config, monkeypatc
     assert windows(config) == expected(100, 104)
 
 
-def test_a_file_that_somebody_took_before_the_publication_ended_is_linked_again(config: Config) -> None:
-    """Between commit and closing; one that has no source stops the publication, with a way out."""
+def test_file_removed_before_the_publication_is_closed_is_linked_again(config: Config) -> None:
     stage(config, "one", 100, 104)
     stage(config, "fix", 100, 104, plus=5)
     publish(config, "one")
@@ -272,10 +262,8 @@ def test_a_file_that_somebody_took_before_the_publication_ended_is_linked_again(
     assert windows(config) == expected(100, 104)
 
 
-def test_no_vacuum_takes_an_old_file_that_is_about_to_be_put_back(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its bytes are older than the retention of the table, and no version names the link yet."""
+def test_vacuum_keeps_an_old_file_that_an_undo_is_restoring(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its bytes are older than the retention, and no version names the link yet.
     stage(config, "one", 100, 104)
     stage(config, "fix", 100, 104, plus=5)
     publish(config, "one")
@@ -295,8 +283,7 @@ def test_no_vacuum_takes_an_old_file_that_is_about_to_be_put_back(
     assert windows(config) == expected(100, 104)
 
 
-def test_rows_outlive_a_vacuum_of_every_version(config: Config) -> None:
-    """VACUUM with no retention, before and after: readers have all rows, an undo says what is gone."""
+def test_rows_survive_a_vacuum_of_every_version_and_undo_names_deleted_files(config: Config) -> None:
     stage(config, "one", 100, 104)
     stage(config, "fix", 100, 104, plus=5)
     publish(config, "one")
@@ -312,8 +299,7 @@ def test_rows_outlive_a_vacuum_of_every_version(config: Config) -> None:
         undo(config, "fix")
 
 
-def test_a_table_that_needs_spark_is_refused_without_it_before_anything_is_begun(config: Config) -> None:
-    """Named with its reason; nothing is opened, no lease is held."""
+def test_table_that_needs_spark_is_rejected_without_spark_before_anything_starts(config: Config) -> None:
     stage(config, "one", 100, 104)
     publish(config, "one")
     stage(config, "fix", 102, 104, plus=5)
@@ -327,8 +313,7 @@ def test_a_table_that_needs_spark_is_refused_without_it_before_anything_is_begun
 
 
 @pytest.mark.long
-def test_tables_that_others_changed_are_published_and_taken_back_by_spark(spark: SparkSession, config: Config) -> None:
-    """Deletion vectors on files of the range, and on files that are put back; where none is touched, no Spark."""
+def test_tables_changed_by_other_writers_are_published_and_undone_by_spark(spark: SparkSession, config: Config) -> None:
     stage(config, "one", 100, 104)
     publish(config, "one")
     path = config.stream_table(STREAM)
@@ -360,14 +345,12 @@ NEEDS_SPARK = {
 
 
 @pytest.mark.parametrize("setting", NEEDS_SPARK)
-def test_features_that_files_cannot_keep_need_spark(setting: str, spark: SparkSession, tmp_path: Path) -> None:
-    """Delta-rs would refuse them, or write what is wrong."""
+def test_table_features_unsupported_by_delta_rs_need_spark(setting: str, spark: SparkSession, tmp_path: Path) -> None:
     spark.sql(f"create table delta.`{tmp_path}` (window_id bigint) using delta tblproperties ('{setting}')")
     assert NEEDS_SPARK[setting] in reason_for_spark(Table.open(tmp_path), list)
 
 
-def test_partitions_and_computed_columns_need_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """A file would need its partition's values, a computed column somebody who computes it."""
+def test_partitions_and_generated_columns_need_spark(spark: SparkSession, tmp_path: Path) -> None:
     spark.sql(f"create table delta.`{tmp_path / 'p'}` (window_id bigint, day int) using delta partitioned by (day)")
     assert "is partitioned" in reason_for_spark(Table.open(tmp_path / "p"), list)
     write_deltalake(tmp_path / "plain", pa.table({"window_id": [1]}))

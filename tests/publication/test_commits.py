@@ -25,8 +25,8 @@ def begin(config: Config, replay_id: str) -> Publication:
     return Ledger.open(config.ledger_url).publications.open(replay_id, {NAME: version}, 100, 109)
 
 
-def test_a_number_that_another_publication_has_is_not_taken_for_ones_own(config: Config) -> None:
-    """A new ledger counts from 1 again; a table that holds number 1 of another replay is refused, not called done."""
+def test_number_of_a_publication_of_another_ledger_is_rejected(config: Config) -> None:
+    # A new ledger counts from 1 again.
     one = begin(config, "one")
     rows = stored.encode(109, 10, {}, {}, stored.Provenance("code", "settings", 1))
     version = commit_once(config, NAME, one, lambda: write_arrow(config, NAME, one, rows))

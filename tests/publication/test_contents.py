@@ -43,8 +43,7 @@ def repeated(config: Config) -> StagedReplay:
     return replay.end(epoch=3)
 
 
-def test_the_newest_sealed_attempt_of_a_window_is_published(config: Config, repeated: StagedReplay) -> None:
-    """With its count and digests; an attempt that did not seal the window does not count."""
+def test_newest_sealed_attempt_of_a_window_is_published(config: Config, repeated: StagedReplay) -> None:
     facts = Table.open(repeated.root / "facts")
     seals = staged_seals(facts, "ranks", RANGE).to_pylist()
     assert [(seal["window_id"], seal["attempt"], seal["tuples"]) for seal in seals] == [
@@ -54,8 +53,9 @@ def test_the_newest_sealed_attempt_of_a_window_is_published(config: Config, repe
     assert [seal["digest"] for seal in seals] == [wanted[seal["window_id"], seal["attempt"]] for seal in seals]
 
 
-def test_seals_of_a_million_windows_are_read_once(repeated: StagedReplay, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest of each is taken from one reading of the facts: no join, no sort of windows that are in order."""
+def test_seals_of_a_million_windows_are_read_once_without_join_or_sort(
+    repeated: StagedReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
 
     def noted(sql: str, **tables: Table) -> pa.Table:
@@ -68,15 +68,13 @@ def test_seals_of_a_million_windows_are_read_once(repeated: StagedReplay, monkey
     assert not {"join", "order", "distinct"} & set(asked[0].lower().split())
 
 
-def test_a_certificate_is_about_the_newest_sealed_attempt_too(config: Config, repeated: StagedReplay) -> None:
-    """What is compared is what would be published."""
+def test_certificate_compares_the_newest_sealed_attempt_too(config: Config, repeated: StagedReplay) -> None:
     seals = staged_snapshot(config, "r").output_seals("ranks")
     published = staged_seals(Table.open(repeated.root / "facts"), "ranks", RANGE)
     assert seals["digest"].to_pylist() == published["digest"].to_pylist()
 
 
-def test_the_newest_state_after_a_window_is_published(config: Config, repeated: StagedReplay) -> None:
-    """Of a window that was saved by several attempts; its digest is the one by which staleness is judged."""
+def test_newest_state_after_a_window_is_published(config: Config, repeated: StagedReplay) -> None:
     table = Table.open(repeated.root / "checkpoints")
     (row,) = checkpoint_rows(config, repeated.plan, table.version, [105]).to_pylist()
     assert stored.decode(row, Path()).equals(state_of(3))
@@ -85,8 +83,7 @@ def test_the_newest_state_after_a_window_is_published(config: Config, repeated: 
     assert states[105] == stored.state_digest(checkpoint_rows(config, repeated.plan, table.version, [105]))
 
 
-def test_a_publication_that_is_out_of_date_commits_nothing(config: Config) -> None:
-    """A table that holds a later number refuses an earlier one, whoever wakes up with it."""
+def test_outdated_publication_commits_nothing(config: Config) -> None:
     plan = simple(config, "r", 100, 105).plan
     ledger = Ledger.open(config.ledger_url)
     late = ledger.publications.open("r", prepare_tables(config, plan), 100, 105)
@@ -98,8 +95,7 @@ def test_a_publication_that_is_out_of_date_commits_nothing(config: Config) -> No
     assert done == [] and open_published(config, "app.ranks").version == table.version
 
 
-def test_a_table_that_says_nothing_keeps_what_delta_keeps(config: Config) -> None:
-    """Removed files for seven days, the log for thirty: the shorter time is the horizon."""
+def test_undo_horizon_defaults_to_the_retention_of_delta(config: Config) -> None:
     path = config.stream_table("app.ranks")
     table = create_table(path, stored.SCHEMA)
     assert kept_days(table) == 7.0

@@ -24,7 +24,6 @@ RANGE = WindowRange(100, 109)
 
 
 def cut(file: Path) -> None:
-    """Leaves half of a file."""
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
@@ -50,18 +49,17 @@ def table(config: Config) -> Path:
 
 
 def windows_of(path: Path) -> list[int]:
-    """Returns the windows that have rows."""
     return query("select window_id as w from t order by w", t=Table.open(path))["w"].to_pylist()
 
 
 def file_of(path: Path, window: int) -> Path:
-    """Returns the file that holds a window."""
     return Path(next(file.path for file in Table.open(path).files(window, window)))
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_file_is_named_with_its_windows(config: Config, table: Path, damage: Callable[[Path], None]) -> None:
-    """Cut, overwritten or gone; only where the range needs it."""
+def test_damaged_file_is_reported_with_its_windows_only_when_needed(
+    config: Config, table: Path, damage: Callable[[Path], None]
+) -> None:
     assert find_damage(Table.open(table), "app.x", RANGE) == []
     file = file_of(table, 107)
     damage(file)
@@ -74,8 +72,7 @@ def test_a_damaged_file_is_named_with_its_windows(config: Config, table: Path, d
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_file_is_left_out_and_kept(config: Config, table: Path, damage: Callable[[Path], None]) -> None:
-    """Its windows have neither rows nor seals then, all others are as they were; again it changes nothing."""
+def test_damaged_file_is_left_out_and_kept(config: Config, table: Path, damage: Callable[[Path], None]) -> None:
     windows = pa.array([104, 105], pa.int64())
     write_deltalake(table, pa.table({"window_id": windows, "x": ["more", "text"]}), mode="append")
     file = file_of(table, 107)
@@ -87,8 +84,7 @@ def test_a_damaged_file_is_left_out_and_kept(config: Config, table: Path, damage
     assert damaged_now(config, ["app.x", "app.x.windows"], RANGE) == []
 
 
-def test_a_file_that_is_gone_elsewhere_is_not_forgotten_on_the_way(config: Config, table: Path) -> None:
-    """Files of windows that nobody asked about stay in the log."""
+def test_missing_file_outside_the_range_stays_in_the_log(config: Config, table: Path) -> None:
     cut(file_of(table, 107))
     file_of(table, 100).unlink()
     with pytest.raises(TableError, match='table "app.x" lacks files of other windows too'):
@@ -96,10 +92,9 @@ def test_a_file_that_is_gone_elsewhere_is_not_forgotten_on_the_way(config: Confi
     assert file_of(table, 107).exists()
 
 
-def test_good_windows_are_put_back_and_published_beside_damaged_ones(
+def test_intact_windows_are_restored_and_published_alongside_damaged_ones_on_request(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over a damaged earlier version, and over a damaged file that is there now: refused, then on request done."""
     monkeypatch.setattr(staged_output, "TUPLES_PER_FILE", 4)
     simple(config, "r0", 100, 107, publishable=True, outputs=("ranks",), linkable=False)
     simple(config, "fix", 100, 107, plus=9, publishable=True, outputs=("ranks",), linkable=False)

@@ -26,12 +26,10 @@ STREAM = "app.ranks"
 
 
 def stage(config: Config, replay_id: str, first: int, last: int, plus: int = 0) -> StagedReplay:
-    """Stages a replay of one output."""
     return simple(config, replay_id, first, last, plus, publishable=True, outputs=("ranks",))
 
 
 def expected(config: Config, replay_id: str) -> ExpectedTable:
-    """Returns what publishing does to the one table of tuples."""
     found = expected_publication(config, replay_id)
     assert isinstance(found, ExpectedPublication) and found.seconds > 0
     (table,) = found.tables
@@ -59,8 +57,7 @@ def no_links(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_asking_changes_nothing_and_tells_what_is_then_done(config: Config) -> None:
-    """Links into a table that is not there, then over a range of which files are cut; the publication says the same."""
+def test_preview_changes_nothing_and_equals_the_publication(config: Config) -> None:
     stage(config, "one", 100, 109)
     fix = stage(config, "fix", 105, 112, plus=3)
     before = contents(config.state.local())
@@ -77,16 +74,14 @@ def test_asking_changes_nothing_and_tells_what_is_then_done(config: Config) -> N
     assert f"{STREAM}: 1 files linked, 10 rows written" in said
 
 
-def test_asking_about_what_is_published_says_so(config: Config) -> None:
-    """As publishing again does."""
+def test_preview_of_a_published_replay_reports_that_it_is_published(config: Config) -> None:
     stage(config, "one", 100, 104)
     number = publish(config, "one").number
     found = expected_publication(config, "one")
     assert not isinstance(found, ExpectedPublication) and (found.already, found.number) == (True, number)
 
 
-def test_what_publishing_refuses_asking_refuses(config: Config) -> None:
-    """A gate that was not run, unless somebody would accept that, which is not entered; a staged file that was cut."""
+def test_preview_rejects_the_same_replays_as_publish(config: Config) -> None:
     simple(config, "open", 100, 104, publishable=True, outputs=("ranks",), checked=False)
     with pytest.raises(GateError, match="its gate was not run"):
         expected_publication(config, "open")
@@ -101,15 +96,15 @@ def test_what_publishing_refuses_asking_refuses(config: Config) -> None:
         expected_publication(config, "two")
 
 
-def test_links_need_no_room(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk refuses no publication of which nothing is written anew."""
+def test_linked_files_need_no_disk_space(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     stage(config, "one", 100, 104)
     monkeypatch.setattr(LocalLocation, "free_bytes", lambda place: 0)
     publish(config, "one")
 
 
-def test_rows_that_are_written_anew_need_room(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a file that readers take in part: where published tables lie, whatever is free elsewhere; nothing is begun."""
+def test_rewritten_rows_need_disk_space_where_the_published_tables_are(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     replay = StagedReplay(config, "twice", 100, 109, mode=Mode.AT_LEAST_ONCE, outputs=("ranks",))
     replay.group(100, 109, rows_of(range(100, 110)), 1, state=state_of(1))
     replay.group(105, 109, rows_of(range(105, 110), 7), 2, state=state_of(2))
@@ -126,8 +121,7 @@ def test_rows_that_are_written_anew_need_room(config: Config, monkeypatch: pytes
     publish(config, "twice")
 
 
-def test_where_links_cannot_be_made_files_are_copied_and_that_is_said_before(config: Config, no_links: None) -> None:
-    """The way is copies, they need room, and nothing but whole files is left in the published table."""
+def test_preview_reports_copies_where_links_are_impossible(config: Config, no_links: None) -> None:
     replay = stage(config, "one", 100, 104)
     table = expected(config, "one")
     assert table.way is Way.COPIES and table.bytes_written == table.bytes and "links cannot be made" in table.why
@@ -141,10 +135,9 @@ def test_where_links_cannot_be_made_files_are_copied_and_that_is_said_before(con
     )
 
 
-def test_a_disk_that_fills_while_files_are_copied_leaves_nothing_half_there(
+def test_disk_that_fills_during_copies_leaves_no_partial_files(
     config: Config, no_links: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error says what was full; the same command goes on when there is room."""
     stage(config, "one", 100, 104)
 
     def fill(source: str, target: str) -> None:
@@ -162,10 +155,10 @@ def test_a_disk_that_fills_while_files_are_copied_leaves_nothing_half_there(
     assert query("select count(*) as n from t", t=config.stream_table(STREAM))["n"].to_pylist() == [10]
 
 
-def test_a_disk_that_fills_while_files_are_linked_leaves_nothing_half_there(
+def test_disk_that_fills_during_links_leaves_no_partial_publication(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A link needs an entry in a folder: the second one has no room; the same command goes on when there is some."""
+    # A link needs a directory entry, and there is no space for the second one.
     replay = StagedReplay(config, "one", 100, 109, outputs=("ranks",))
     for first in (100, 105):
         replay.group(first, first + 4, rows_of(range(first, first + 5)), state=state_of(first))
@@ -188,8 +181,7 @@ def test_a_disk_that_fills_while_files_are_linked_leaves_nothing_half_there(
     assert query("select count(*) as n from t", t=config.stream_table(STREAM))["n"].to_pylist() == [20]
 
 
-def test_the_slow_way_is_told_before(config: Config) -> None:
-    """A table with a constraint: by asking, and by a plan of the same range."""
+def test_preview_and_plan_report_a_slow_publication(config: Config) -> None:
     plan = stage(config, "one", 100, 104).plan
     assert reasons_for_spark(config, plan) == []
     publish(config, "one")
@@ -201,7 +193,6 @@ def test_the_slow_way_is_told_before(config: Config) -> None:
 
 
 def expected_of_undo(config: Config, replay_id: str) -> tuple[ExpectedPublication, ExpectedTable]:
-    """Returns what an undo does, and to the one table of tuples."""
     before = contents(config.state.local())
     found = expected_undo(config, replay_id)
     assert contents(config.state.local()) == before
@@ -210,8 +201,7 @@ def expected_of_undo(config: Config, replay_id: str) -> tuple[ExpectedPublicatio
     return found, table
 
 
-def test_asking_about_an_undo_changes_nothing_and_tells_what_is_then_done(config: Config) -> None:
-    """Whole files and rows of a cut one come back; the undo says the same, and what the range shows then."""
+def test_undo_preview_changes_nothing_and_equals_the_undo(config: Config) -> None:
     stage(config, "one", 100, 109)
     stage(config, "two", 110, 111)
     stage(config, "fix", 105, 113, plus=3)
@@ -230,8 +220,7 @@ def test_asking_about_an_undo_changes_nothing_and_tells_what_is_then_done(config
     assert not isinstance(again, ExpectedPublication) and (again.already, again.number) == (True, 4)
 
 
-def test_an_undo_that_was_begun_is_asked_about_as_what_is_left(config: Config) -> None:
-    """Before a table holds it, and after."""
+def test_preview_of_a_started_undo_shows_the_remaining_steps(config: Config) -> None:
     stage(config, "one", 100, 104)
     publish(config, "one")
     for step, left in (("opened", [STREAM]), ("table_marked", [])):
@@ -243,12 +232,10 @@ def test_an_undo_that_was_begun_is_asked_about_as_what_is_left(config: Config) -
 
 
 class Died(Exception):
-    """Stands for the end of a publisher."""
+    pass
 
 
 def die_at(step: str) -> Callable[[str, int], None]:
-    """Returns what ends a publisher at a step."""
-
     def die(reached: str, number: int) -> None:
         if reached == step:
             raise Died
@@ -256,8 +243,7 @@ def die_at(step: str) -> Callable[[str, int], None]:
     return die
 
 
-def test_what_an_undo_refuses_asking_refuses(config: Config) -> None:
-    """Never published; covered by a later publication; a damaged file, unless its windows shall be left out."""
+def test_undo_preview_rejects_the_same_replays_as_undo(config: Config) -> None:
     stage(config, "one", 100, 104)
     with pytest.raises(InputError, match="never published"):
         expected_undo(config, "one")
@@ -277,8 +263,7 @@ def test_what_an_undo_refuses_asking_refuses(config: Config) -> None:
     assert contents(config.state.local()) == before
 
 
-def test_the_slow_way_back_is_told_before(config: Config) -> None:
-    """A table with a constraint."""
+def test_undo_preview_reports_a_slow_undo(config: Config) -> None:
     stage(config, "one", 100, 104)
     publish(config, "one")
     stage(config, "two", 105, 106)

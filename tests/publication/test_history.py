@@ -28,7 +28,6 @@ class Table:
     acts: list[Publication] = field(default_factory=list)
 
     def publish(self, replay: str) -> None:
-        """Publishes a replay's range."""
         act = self._act(replay, "publish", None)
         self.versions.append(self.versions[-1] | dict.fromkeys(act.range, act.number))
         self.acts.append(act)
@@ -51,7 +50,6 @@ class Table:
 
     @property
     def effective(self) -> list[Publication]:
-        """The publications that stand."""
         return effective_publications(self.acts)
 
     def _act(self, replay: str, kind: str, undoes: int | None) -> Publication:
@@ -77,8 +75,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["publish", "undo"]), st.sampled_from
 
 
 @given(STEPS)
-def test_a_table_shows_the_newest_publication_that_stands(steps: list[tuple[str, str]]) -> None:
-    """Whatever was published over what, published again and undone; below all of it what was there before the first."""
+def test_table_shows_the_newest_publication_that_was_not_undone(steps: list[tuple[str, str]]) -> None:
     table = Table()
     for verb, replay in steps:
         getattr(table, verb)(replay)
@@ -92,8 +89,7 @@ def test_a_table_shows_the_newest_publication_that_stands(steps: list[tuple[str,
         }
 
 
-def test_after_a_publication_that_lies_below_is_undone_nothing_of_it_comes_back() -> None:
-    """Publish a, b, a; undo a, undo b: readers see what was there before the first publication."""
+def test_publication_undone_below_another_does_not_come_back() -> None:
     table = Table()
     for replay in ("a", "b", "a"):
         table.publish(replay)
@@ -103,8 +99,8 @@ def test_after_a_publication_that_lies_below_is_undone_nothing_of_it_comes_back(
     assert set(table.versions[-1].values()) == {None} and table.effective == []
 
 
-def test_an_undo_takes_the_version_just_before_as_a_rule() -> None:
-    """That is the one which VACUUM removes last."""
+def test_undo_restores_the_version_just_before_by_default() -> None:
+    # VACUUM removes that version last.
     table = Table()
     for replay in ("a", "b", "c"):
         table.publish(replay)

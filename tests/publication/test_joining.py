@@ -34,8 +34,7 @@ def files(*sizes: int) -> list[DataFile]:
     return [DataFile(f"/t/{n}", 1, n, n, size) for n, size in enumerate(sizes)]
 
 
-def test_what_is_published_day_by_day_stays_in_few_files(config: Config) -> None:
-    """Rows, offsets and certificates are as of one file a day; the noted checksums are those of the files there."""
+def test_daily_publications_are_joined_into_few_files(config: Config) -> None:
     most, apart = 0, {}
     for name, windows in DAYS.items():
         stage(config, name, *windows)
@@ -55,8 +54,7 @@ def test_what_is_published_day_by_day_stays_in_few_files(config: Config) -> None
     assert certify(config, "day1", "published").verdict == "equal"
 
 
-def test_any_publication_of_a_joined_file_can_be_taken_back(config: Config) -> None:
-    """In any order, with others published over it: what is left is what stands; at last nothing."""
+def test_publication_in_a_joined_file_can_be_undone_in_any_order(config: Config) -> None:
     shown: dict[str, dict[int, int]] = {}
     for name, windows in DAYS.items():
         stage(config, name, *windows)
@@ -75,8 +73,8 @@ def test_any_publication_of_a_joined_file_can_be_taken_back(config: Config) -> N
     assert minutes(config) == {}
 
 
-def test_a_damaged_neighbour_is_left_to_be_found(config: Config) -> None:
-    """A byte changed in place would become right if its file were written anew."""
+def test_damaged_neighbour_is_not_joined(config: Config) -> None:
+    # Rewriting the file would hide the damage.
     for name, windows in list(DAYS.items())[:4]:
         stage(config, name, *windows)
         publish(config, name)
@@ -101,13 +99,13 @@ def test_a_damaged_neighbour_is_left_to_be_found(config: Config) -> None:
         ([joining.BYTES_MAX // 4] * 9, [0, 1, 2, 3]),
     ],
 )
-def test_a_run_is_joined_when_no_file_is_most_of_it(sizes: list[int], joined: list[int]) -> None:
-    """So a row is written anew a few times; and never more than a file is to have."""
+def test_files_are_joined_when_none_of_them_dominates_and_the_size_limit_is_kept(
+    sizes: list[int], joined: list[int]
+) -> None:
     assert [file.first for file in joining._longest(files(*sizes))] == joined
 
 
-def test_a_year_of_days_is_few_files_and_each_row_is_written_anew_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of a day is 500 kB; by the numbers that are in force."""
+def test_year_of_daily_publications_is_few_files_with_few_rewrites_per_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     day, there, rewritten, most = 500_000, list[DataFile](), 0, 0
     for number in range(365):
@@ -121,8 +119,7 @@ def test_a_year_of_days_is_few_files_and_each_row_is_written_anew_a_few_times(mo
     assert most <= 25 and rewritten <= 2 * 365 * day
 
 
-def test_files_behind_a_large_one_or_with_windows_in_common_are_left_alone() -> None:
-    """What is nearest to the range ends there."""
+def test_files_after_a_large_one_or_with_common_windows_are_not_joined() -> None:
     near = files(1, 1, joining.BYTES_MAX, 1)
     assert joining._chain(near) == near[:2]
     assert joining._chain([*near[:2], DataFile("/t/x", 1, 0, 1, 1)]) == near[:2]

@@ -71,8 +71,7 @@ def recover(act: str, step: str, scenes: dict[str, Scene], folder: Path) -> None
     check_as_if_undisturbed(scene, scenes[f"{act}, undisturbed"])
 
 
-def test_the_undisturbed_acts_do_what_the_kills_are_held_against(scenes: dict[str, Scene]) -> None:
-    """The fix shows and makes r1 stale; its undo gives back what was there before."""
+def test_undisturbed_actions_produce_the_expected_result_of_the_kill_tests(scenes: dict[str, Scene]) -> None:
     published, undone = scenes["publish, undisturbed"], scenes["undo, undisturbed"]
     assert published.contents() != scenes["publish"].contents() == undone.contents()
     assert published.standing()["stale"] == [("app.ranks", 108, 109)] and undone.standing()["stale"] == []
@@ -82,23 +81,20 @@ def test_the_undisturbed_acts_do_what_the_kills_are_held_against(scenes: dict[st
 
 
 @pytest.mark.parametrize(("act", "step"), QUICK)
-def test_a_killed_act_is_rolled_forward(act: str, step: str, scenes: dict[str, Scene], tmp_path: Path) -> None:
-    """A commit that the ledger does not know is found; a half-done act is completed."""
+def test_killed_action_is_rolled_forward(act: str, step: str, scenes: dict[str, Scene], tmp_path: Path) -> None:
     recover(act, step, scenes, tmp_path)
 
 
 @pytest.mark.recovery_matrix
 @pytest.mark.parametrize(("act", "step"), MATRIX)
-def test_an_act_killed_at_any_step_is_rolled_forward(
+def test_action_killed_at_any_step_is_rolled_forward(
     act: str, step: str, scenes: dict[str, Scene], tmp_path: Path
 ) -> None:
-    """Every other step of both."""
     recover(act, step, scenes, tmp_path)
 
 
 @pytest.mark.recovery_matrix
 def test_two_kills_in_a_row_are_rolled_forward(scenes: dict[str, Scene], tmp_path: Path) -> None:
-    """The second publisher is killed while it rolls the first one forward."""
     scene = scenes["publish"].copy(tmp_path)
     scene.kill_at("opened")
     scene.kill_at("table_committed:2")
@@ -117,10 +113,9 @@ def test_two_kills_in_a_row_are_rolled_forward(scenes: dict[str, Scene], tmp_pat
         ("undo", "table_committed:1", "rows"),
     ],
 )
-def test_an_act_is_killed_and_rolled_forward_beside_another_writer(
+def test_killed_action_is_rolled_forward_alongside_another_writer(
     act: str, step: str, writer: str, scenes: dict[str, Scene], tmp_path: Path
 ) -> None:
-    """Who appends, compacts, deletes and vacuums between read and commit loses no row and changes none of ours."""
     scene = scenes[act].copy(tmp_path)
     scene.kill_at(step, writer)
     process = scene.start(writer=writer)
@@ -131,8 +126,7 @@ def test_an_act_is_killed_and_rolled_forward_beside_another_writer(
 
 
 @pytest.mark.recovery_matrix
-def test_two_publishers_of_neighbouring_ranges_begin_at_once(tmp_path: Path) -> None:
-    """One waits or is told who publishes, and then does it too: as if one had come after the other."""
+def test_two_publishers_of_neighbouring_ranges_can_start_together(tmp_path: Path) -> None:
     scene = Scene(settings(tmp_path), take_back=False)
     ranges = {"left": (100, 103), "right": (104, 107)}
     for name, windows in ranges.items():
@@ -153,7 +147,6 @@ def test_two_publishers_of_neighbouring_ranges_begin_at_once(tmp_path: Path) -> 
 
 @pytest.mark.recovery_matrix
 def test_another_publisher_rolls_a_killed_one_forward_first(scenes: dict[str, Scene], tmp_path: Path) -> None:
-    """Whoever publishes next finishes what was begun; until then readers keep the last whole publication."""
     scene = scenes["publish"].copy(tmp_path)
     before = read_published(scene.config, "app")
     scene.kill_at("table_committed:2")
@@ -164,10 +157,9 @@ def test_another_publisher_rolls_a_killed_one_forward_first(scenes: dict[str, Sc
 
 
 @pytest.mark.recovery_matrix
-def test_a_jvm_that_outlives_its_publisher_is_ended_before_anything_else(
+def test_jvm_that_outlives_its_publisher_is_ended_first(
     scenes: dict[str, Scene], tmp_path: Path, spark: SparkSession
 ) -> None:
-    """Python alone is killed while Spark writes files and cannot even notice; the next publisher begins at once."""
     scene = scenes["publish"].copy(tmp_path)
     table = scene.config.stream_table("app.ranks")
     Table.open(table).delta.alter.add_constraint({"known": "window_id >= 0"})  # Needs Spark from now on.
@@ -193,8 +185,7 @@ def test_a_jvm_that_outlives_its_publisher_is_ended_before_anything_else(
 
 
 @pytest.mark.recovery_matrix
-def test_a_stopped_publisher_keeps_the_others_out_until_it_ends(scenes: dict[str, Scene], tmp_path: Path) -> None:
-    """SIGSTOP: the lock is held, the next one is told who publishes; after SIGCONT it ends by itself."""
+def test_stopped_publisher_keeps_its_lock_until_it_ends(scenes: dict[str, Scene], tmp_path: Path) -> None:
     scene = scenes["publish"].copy(tmp_path)
     process = scene.start()
     ledger = Ledger.open(scene.config.ledger_url)

@@ -32,39 +32,35 @@ def other_java(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 class Failed(Exception):
-    """Stands for any failure of a publication."""
+    pass
 
 
 def fail_as_publisher(config: Config) -> None:
-    """Begins to publish and fails."""
     with only_publisher(config, "app", None):
         assert note(config).exists()
         raise Failed
 
 
 def note(config: Config) -> Path:
-    """Returns where a publisher notes its processes."""
     return config.state / "streams" / "app.publisher.json"
 
 
-def test_a_publisher_that_failed_is_in_nobodys_way(config: Config) -> None:
-    """A notebook's process lives on: its note would name a publisher that does not publish."""
+def test_failed_publisher_does_not_block_others(config: Config) -> None:
     with pytest.raises(Failed):
         fail_as_publisher(config)
     assert not note(config).exists()
 
 
-def test_only_the_jvm_of_the_session_is_noted(
+def test_only_the_jvm_of_the_session_is_recorded(
     spark: SparkSession, config: Config, other_java: subprocess.Popen[bytes]
 ) -> None:
-    """Other children called java, such as a database or an editor's, are not ours to end."""
+    # Other Java processes, such as a database, must not be ended.
     with only_publisher(config, "app", spark):
         ((pid, _),) = json.loads(note(config).read_text())["java"]
     assert pid != other_java.pid and psutil.Process(pid).name() == "java"
 
 
-def test_a_jvm_that_others_began_is_not_noted(config: Config) -> None:
-    """Under a server that runs Spark for many, the JVM above this process goes on with their work."""
+def test_jvm_started_by_another_process_is_not_recorded(config: Config) -> None:
     handle = SimpleNamespace(pid=lambda: psutil.Process().ppid())
     lang = SimpleNamespace(ProcessHandle=SimpleNamespace(current=lambda: handle))
     session = SimpleNamespace(_jvm=SimpleNamespace(java=SimpleNamespace(lang=lang)))
@@ -72,10 +68,9 @@ def test_a_jvm_that_others_began_is_not_noted(config: Config) -> None:
         assert json.loads(note(config).read_text())["java"] == []
 
 
-def test_a_java_of_a_publisher_that_died_is_left_alone_unless_it_was_noted(
+def test_java_process_of_a_dead_publisher_is_ended_only_if_it_was_recorded(
     config: Config, other_java: subprocess.Popen[bytes]
 ) -> None:
-    """The next publisher ends what the note names, and nothing else."""
     gone = subprocess.Popen(["/bin/true"])
     gone.wait()
     started = process_identity(other_java.pid)

@@ -32,12 +32,10 @@ from tests.publication.staging import HOUR_MS, StagedReplay, rows_of, simple, st
 
 
 def book(config: Config) -> Ledger:
-    """Returns the ledger."""
     return Ledger.open(config.ledger_url)
 
 
 def table_rows(path: Path, columns: str = "*") -> list[dict[str, Any]]:
-    """Returns a table's rows, ordered."""
     return query(f"select {columns} from t order by window_id", t=Table.open(path)).to_pylist()
 
 
@@ -81,13 +79,8 @@ def published_rows(config: Config, windows: WindowRange, publication: int | None
 
 
 @pytest.mark.parametrize("linkable", [True, False], ids=["linked", "written"])
-def test_a_published_output_is_a_recorded_stream(
-    linkable: bool, config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Window, offset, arrival at the window's start, seals also of empty windows; idempotent, undone.
-
-    Where rows are written, they are numbered by key, in files that are ordered by window.
-    """
+def test_published_output_is_a_recorded_stream(linkable: bool, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Rows staged by older versions have no offset and are numbered by key.
     monkeypatch.setattr(staged_output, "TUPLES_PER_FILE", 5)
     simple(config, "r1", 100, 107, publishable=True, linkable=linkable)
     result = publish(config, "r1")
@@ -117,8 +110,7 @@ def test_a_published_output_is_a_recorded_stream(
     )
 
 
-def test_a_range_is_replaced_as_a_whole_and_undone_as_a_whole(config: Config) -> None:
-    """A fix over the middle replaces it, and is undone before what lies under it: rows, seals, states."""
+def test_range_is_replaced_and_undone_as_a_whole(config: Config) -> None:
     ranks_only(config, "r1", 100, 119, publishable=True)
     names = list(publish(config, "r1").versions)
     before = {name: sortable(table_rows(config.stream_table(name))) for name in names}
@@ -147,12 +139,10 @@ def ranks_only(config: Config, replay_id: str, first: int, last: int, plus: int 
 
 
 def sortable(rows: list[dict[str, Any]]) -> list[str]:
-    """Returns rows as sorted text."""
     return sorted(map(repr, rows))
 
 
-def test_a_changed_state_makes_later_windows_stale(config: Config) -> None:
-    """Stateful outputs are listed with what to replay next; the undo of the cause ends it."""
+def test_changed_state_makes_later_windows_stale_until_the_cause_is_undone(config: Config) -> None:
     ranks_only(config, "r1", 100, 109, publishable=True)
     assert publish(config, "r1").stale == []
     following(config, "r2", 110, 119)
@@ -163,8 +153,7 @@ def test_a_changed_state_makes_later_windows_stale(config: Config) -> None:
     assert undo(config, "fix").stale == []
 
 
-def test_a_replay_whose_gate_has_not_passed_is_refused_unless_accepted(config: Config) -> None:
-    """Not checked, failed, then accepted: the reason is kept with the replay."""
+def test_replay_without_a_passed_gate_is_rejected_unless_accepted(config: Config) -> None:
     ranks_only(config, "r1", 100, 103, checked=False)
     with pytest.raises(GateError, match="its gate was not run"):
         publish(config, "r1")
@@ -182,8 +171,7 @@ def test_a_replay_whose_gate_has_not_passed_is_refused_unless_accepted(config: C
         check_publishable(config, ledger, ledger.replays.get("r1"), plan)
 
 
-def test_a_replay_that_has_not_ended_is_refused(config: Config) -> None:
-    """Its tables say so."""
+def test_replay_that_has_not_ended_is_rejected(config: Config) -> None:
     replay = StagedReplay(config, "half", 100, 119, outputs=("ranks",))
     replay.group(100, 109, rows_of(range(100, 110)), state=state_of(1)).end(ledger=False)
     plan, ledger = replay.plan, book(config)
@@ -192,8 +180,7 @@ def test_a_replay_that_has_not_ended_is_refused(config: Config) -> None:
         check_publishable(config, ledger, ledger.replays.get("half"), plan, accept="whatever", who="me")
 
 
-def test_a_replay_that_has_lost_commits_since_it_ended_is_refused_by_name(config: Config) -> None:
-    """The ledger says that it ended, its tables hold less: which, how much, and what to do."""
+def test_replay_that_lost_commits_after_its_end_is_rejected_by_name(config: Config) -> None:
     replay = StagedReplay(config, "half", 100, 119, outputs=("ranks",))
     replay.group(100, 109, rows_of(range(100, 110)), state=state_of(1)).end()
     ledger = book(config)
@@ -204,7 +191,6 @@ def test_a_replay_that_has_lost_commits_since_it_ended_is_refused_by_name(config
 
 
 def test_repeated_windows_stay_staged_and_lost_ones_are_published_as_missing(config: Config) -> None:
-    """At least once: the newest sealed attempt. At most once: no row, no seal, also where something was before."""
     replay = StagedReplay(config, "twice", 100, 109, mode=Mode.AT_LEAST_ONCE, outputs=("ranks",))
     replay.group(100, 104, rows_of(range(100, 105)), 1, state=state_of(1))
     replay.group(105, 107, rows_of(range(105, 108)), 1)
@@ -227,8 +213,7 @@ def test_repeated_windows_stay_staged_and_lost_ones_are_published_as_missing(con
     assert sealed == [100, 101, 102, 103, 104, 107, 108, 109]
 
 
-def test_staged_files_that_were_altered_are_not_published(config: Config) -> None:
-    """What is published is what was sealed, certified and judged."""
+def test_altered_staged_files_are_not_published(config: Config) -> None:
     replay = StagedReplay(config, "r1", 100, 103, outputs=("ranks",)).group(
         100, 103, rows_of(range(100, 104)), state=state_of(1)
     )
@@ -241,8 +226,7 @@ def test_staged_files_that_were_altered_are_not_published(config: Config) -> Non
     assert book(config).publications.newest() == [] and book(config).leases.held() == []
 
 
-def test_readers_pin_a_publication_until_its_files_are_vacuumed(config: Config) -> None:
-    """Its versions stay readable after the next one; once they are gone, undo reports it."""
+def test_pinned_publication_is_readable_until_its_files_are_vacuumed(config: Config) -> None:
     ranks_only(config, "r1", 100, 103, publishable=True)
     ranks_only(config, "fix", 102, 103, plus=50, publishable=True)
     one, two = publish(config, "r1"), publish(config, "fix")
@@ -266,8 +250,7 @@ def test_readers_pin_a_publication_until_its_files_are_vacuumed(config: Config) 
     assert minutes(config)[102] == 1070 and book(config).replays.get("fix").state is State.PUBLISHED
 
 
-def test_tables_keep_what_an_undo_needs_and_say_when_they_do_not(config: Config) -> None:
-    """Created with retention for the horizon; a table that its owner set shorter is named."""
+def test_tables_retain_files_for_an_undo_and_shorter_retention_is_reported(config: Config) -> None:
     assert undo_horizon(config, "app").days == 30
     ranks_only(config, "r1", 100, 103)
     prepare_tables(config, staged_plan(config, "r1"))
@@ -278,8 +261,7 @@ def test_tables_keep_what_an_undo_needs_and_say_when_they_do_not(config: Config)
     assert (horizon.days, horizon.short) == (2.0, {"app.ranks": 2.0})
 
 
-def test_a_table_that_does_not_fit_is_refused_and_new_columns_are_added(config: Config) -> None:
-    """A foreign table under the name is left alone; a lost column is named; an added one is null in older windows."""
+def test_incompatible_table_is_rejected_and_new_columns_are_added(config: Config) -> None:
     foreign = pa.schema([("something", pa.int64())])
     path = config.stream_table("app.ranks")
     from rewindow.storage import create_table
@@ -296,8 +278,7 @@ def test_a_table_that_does_not_fit_is_refused_and_new_columns_are_added(config: 
     assert minutes(config)[100] == 1000
 
 
-def test_what_is_sealed_is_read_once_for_an_output(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A million seals take a second: whatever asks for them again gets those that are there."""
+def test_seals_are_read_once_per_output(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     ranks_only(config, "r1", 100, 103, publishable=True)
     read: list[str] = []
 
@@ -310,8 +291,7 @@ def test_what_is_sealed_is_read_once_for_an_output(config: Config, monkeypatch: 
     assert read == ["ranks"]
 
 
-def test_a_range_on_which_another_replay_runs_is_not_published(config: Config) -> None:
-    """The lease names the holder; nothing was opened."""
+def test_range_held_by_another_replay_is_not_published(config: Config) -> None:
     ranks_only(config, "r1", 100, 103, publishable=True)
     ranks_only(config, "other", 102, 110, checked=False)
     ledger = book(config)
@@ -321,11 +301,9 @@ def test_a_range_on_which_another_replay_runs_is_not_published(config: Config) -
     assert ledger.publications.newest() == []
 
 
-def test_a_publication_whose_source_is_gone_before_its_first_commit_is_given_up(config: Config) -> None:
-    """Nobody is blocked by what cannot be finished and has changed nothing; the ledger keeps why."""
-
+def test_publication_without_a_source_or_commit_is_withdrawn_with_its_reason(config: Config) -> None:
     class Died(Exception):
-        """Stands for the end of a publisher."""
+        pass
 
     def die(step: str, number: int) -> None:
         if step == "opened":
@@ -342,8 +320,7 @@ def test_a_publication_whose_source_is_gone_before_its_first_commit_is_given_up(
     assert book(config).publications.unfinished() == [] and book(config).leases.held() == []
 
 
-def test_the_package_gives_pinned_reading(config: Config) -> None:
-    """`rewindow.read_published`, without loading anything before it is asked for."""
+def test_read_published_is_exported_lazily(config: Config) -> None:
     import rewindow
 
     with pytest.raises(InputError, match="is not published"):

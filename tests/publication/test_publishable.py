@@ -19,7 +19,6 @@ from tests.publication.staging import StagedReplay, simple
 
 
 def flag_as_lost(root: Path) -> None:
-    """Says of a window that it was lost."""
     Table.open(root / "facts").delta.update(updates={"lost": "true"}, predicate="window_id = 101 and port = 'ranks'")
 
 
@@ -43,7 +42,6 @@ def flip_a_byte(table: str) -> Callable[[Path], None]:
 
 
 def drop_rows(root: Path) -> None:
-    """Deletes a window of an output."""
     Table.open(root / "ranks").delta.delete("window_id = 101")
 
 
@@ -63,17 +61,15 @@ ALTERATIONS = {
 
 
 def refused(config: Config, ledger: Ledger, replay: StagedReplay) -> GateError:
-    """Returns the refusal to publish."""
     with pytest.raises(GateError) as error:
         publishing.check_publishable(config, ledger, ledger.replays.get(replay.replay_id), replay.plan)
     return error.value
 
 
 @pytest.mark.parametrize(("alter", "table"), ALTERATIONS.values(), ids=ALTERATIONS)
-def test_what_was_altered_after_the_check_is_not_published(
+def test_tables_altered_after_the_check_are_not_published(
     config: Config, alter: Callable[[Path], None], table: str
 ) -> None:
-    """The verdict is about the tables that the gate read; a newer check, of what is there now, counts."""
     replay = simple(config, "r", 100, 103)
     ledger = Ledger.open(config.ledger_url)
     publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
@@ -85,8 +81,7 @@ def test_what_was_altered_after_the_check_is_not_published(
     publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
 
 
-def test_what_was_altered_after_somebody_accepted_it_is_not_published(config: Config) -> None:
-    """An acceptance is of what was there when it was given."""
+def test_tables_altered_after_the_acceptance_are_not_published(config: Config) -> None:
     replay = simple(config, "r", 100, 103, checked=False)
     ledger = Ledger.open(config.ledger_url)
     publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan, "a known outage", "me")
@@ -95,16 +90,14 @@ def test_what_was_altered_after_somebody_accepted_it_is_not_published(config: Co
     assert "its tables are not what somebody accepted" in refused(config, ledger, replay).primary
 
 
-def test_a_check_that_does_not_say_what_it_judged_is_not_enough(config: Config) -> None:
-    """Such as one that came to no verdict."""
+def test_check_without_table_versions_is_not_sufficient(config: Config) -> None:
     replay = simple(config, "r", 100, 103, checked=False)
     ledger = Ledger.open(config.ledger_url)
     ledger.checks.record("r", "passed")
     assert refused(config, ledger, replay).detail == "What was judged then is not known."
 
 
-def test_a_publication_takes_the_versions_that_were_judged(config: Config) -> None:
-    """Not those that are the newest when it is entered."""
+def test_publication_uses_the_checked_versions(config: Config) -> None:
     replay = simple(config, "r", 100, 103)
     ledger = Ledger.open(config.ledger_url)
     judged = publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
@@ -113,8 +106,7 @@ def test_a_publication_takes_the_versions_that_were_judged(config: Config) -> No
     assert details.staged_versions["ranks"] == Table.open(replay.root / "ranks").version - 1
 
 
-def test_a_publication_that_was_begun_stops_at_facts_that_were_altered_since(config: Config) -> None:
-    """Whoever rolls it forward looks again; as nothing was committed, it is given up."""
+def test_publication_stops_when_the_facts_were_altered_after_its_start(config: Config) -> None:
     replay = simple(config, "r", 100, 103)
     ledger = Ledger.open(config.ledger_url)
     judged = publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
@@ -127,8 +119,8 @@ def test_a_publication_that_was_begun_stops_at_facts_that_were_altered_since(con
     assert "is not what was judged" in str(publisher.roll_forward(publication).withdrawn)
 
 
-def test_a_published_table_that_forgets_transactions_is_refused(config: Config) -> None:
-    """By its last transaction a table tells which publication it holds."""
+def test_published_table_that_expires_transactions_is_rejected(config: Config) -> None:
+    # Its last transaction identifies the publication that it holds.
     replay = simple(config, "r", 100, 103)
     prepare_tables(config, replay.plan)
     name = "delta.setTransactionRetentionDuration"

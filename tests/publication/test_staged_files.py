@@ -35,17 +35,14 @@ STREAM = "app.ranks"
 
 
 def stage(config: Config, replay_id: str, first: int, last: int, plus: int = 0) -> StagedReplay:
-    """Stages a replay of one output."""
     return simple(config, replay_id, first, last, plus, publishable=True, outputs=("ranks",))
 
 
 def published(config: Config) -> list[DataFile]:
-    """Returns the files of the published table."""
     return Table.open(config.stream_table(STREAM)).files()
 
 
 def staged(replay: StagedReplay) -> list[DataFile]:
-    """Returns the files of the staged table, by window."""
     return sorted(Table.open(replay.root / "ranks").files(), key=lambda file: (file.first or 0, file.path))
 
 
@@ -56,7 +53,6 @@ def minutes(config: Config) -> dict[int, int]:
 
 
 def expected(first: int, last: int, plus: int = 0) -> dict[int, int]:
-    """Returns what a staged replay publishes, as `minutes` says it."""
     return {w: 20 * w + 1 + 2 * plus for w in range(first, last + 1)}
 
 
@@ -65,8 +61,7 @@ def is_linked(file: DataFile, sources: list[DataFile]) -> bool:
     return any(os.path.samefile(file.path, source.path) for source in sources)
 
 
-def test_a_replay_is_published_by_links(config: Config) -> None:
-    """No row is written; readers see windows, offsets and arrival, but no attempt; the certificate is equal."""
+def test_replay_is_published_by_links(config: Config) -> None:
     replay = stage(config, "one", 100, 104)
     said: list[str] = []
     publish(config, "one", say=said.append)
@@ -80,8 +75,7 @@ def test_a_replay_is_published_by_links(config: Config) -> None:
     assert Path(file.path).stat().st_mtime_ns // 1_000_000 == file.changed_ms == staged(replay)[0].changed_ms
 
 
-def test_a_superseded_attempt_stays_staged(config: Config) -> None:
-    """Files of windows that a later attempt sealed, and of windows that nobody sealed, are left out whole."""
+def test_superseded_attempt_stays_staged(config: Config) -> None:
     replay = StagedReplay(config, "twice", 100, 109, mode=Mode.AT_LEAST_ONCE, outputs=("ranks",))
     replay.group(100, 104, rows_of(range(100, 105)), 1, state=state_of(1))
     replay.group(105, 107, rows_of(range(105, 108), 7), 1)
@@ -94,8 +88,8 @@ def test_a_superseded_attempt_stays_staged(config: Config) -> None:
     assert minutes(config) == expected(100, 109)
 
 
-def test_of_a_file_that_readers_take_in_part_the_rows_are_written(config: Config) -> None:
-    """A file of windows 100 to 109, of which a later attempt sealed the last five: the first five are written."""
+def test_partly_read_file_is_rewritten(config: Config) -> None:
+    # Of the file of windows 100 to 109, a later attempt sealed the last five.
     replay = StagedReplay(config, "twice", 100, 109, mode=Mode.AT_LEAST_ONCE, outputs=("ranks",))
     replay.group(100, 109, rows_of(range(100, 110)), 1, state=state_of(1))
     replay.group(105, 109, rows_of(range(105, 110), 7), 2, state=state_of(2))
@@ -113,13 +107,11 @@ def rewrite(file: Path, change: Callable[[pa.Table], pa.Table]) -> None:
 
 
 def cut(file: Path) -> None:
-    """Leaves half of a file."""
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
 @pytest.mark.parametrize("damage", [cut, Path.unlink, lambda file: rewrite(file, lambda rows: rows.slice(1))])
-def test_a_staged_file_that_is_not_as_it_was_written_is_named(damage: Callable[[Path], None], config: Config) -> None:
-    """Cut, gone, or with other rows: nothing is begun."""
+def test_changed_staged_file_is_reported_before_anything_starts(damage: Callable[[Path], None], config: Config) -> None:
     (file,) = staged(stage(config, "one", 100, 104))
     damage(Path(file.path))
     with pytest.raises(TableError, match=r"windows 100 to 104 cannot be (published|read)"):
@@ -136,8 +128,7 @@ def flip(file: Path) -> None:
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def test_a_byte_changed_in_place_under_its_time_is_seen(config: Config) -> None:
-    """By the checksum noted when the file was written: refused, with the windows; nothing is begun."""
+def test_byte_changed_in_place_is_detected_by_checksum(config: Config) -> None:
     replay = stage(config, "one", 100, 104)
     (file,) = staged(replay)
     flip(Path(file.path))
@@ -150,8 +141,7 @@ def test_a_byte_changed_in_place_under_its_time_is_seen(config: Config) -> None:
     assert minutes(config) == expected(100, 104)
 
 
-def test_every_damaged_file_is_told_of(config: Config) -> None:
-    """The first by name, the others by their windows."""
+def test_all_damaged_files_are_reported(config: Config) -> None:
     replay = StagedReplay(config, "one", 100, 109, outputs=("ranks",))
     for first in (100, 105):
         replay.group(first, first + 4, rows_of(range(first, first + 5)), state=state_of(first))
@@ -163,8 +153,7 @@ def test_every_damaged_file_is_told_of(config: Config) -> None:
     assert "So have 1 other files, of windows 105 to 109" in str(refused.value)
 
 
-def test_the_published_files_have_the_checksums_that_were_noted_at_staging(config: Config) -> None:
-    """They are carried over: a byte that changes after the comparison is not noted as if it were right."""
+def test_published_files_have_the_checksums_recorded_at_staging(config: Config) -> None:
     replay = stage(config, "one", 100, 104)
     (noted,) = noted_checksums(Table.open(replay.root / "ranks")).values()
 
@@ -181,8 +170,7 @@ def test_the_published_files_have_the_checksums_that_were_noted_at_staging(confi
         undo(config, "one")
 
 
-def test_what_has_no_checksum_is_told_of_and_held_against_its_seals(config: Config) -> None:
-    """As where the log was lost: a byte changed in place under its time is seen all the same."""
+def test_files_without_checksums_are_reported_and_verified_against_their_seals(config: Config) -> None:
     replay = simple(config, "one", 100, 104, publishable=True, outputs=("ranks",), noted=False)
     (file,) = staged(replay)
     flip(Path(file.path))
@@ -198,8 +186,7 @@ def test_what_has_no_checksum_is_told_of_and_held_against_its_seals(config: Conf
     assert minutes(config) == expected(100, 104)
 
 
-def test_checksums_outlive_the_cleaning_of_logs(config: Config) -> None:
-    """Commits of two months ago, a checkpoint, a cleaning by somebody: nothing of a replay is lost."""
+def test_checksums_survive_log_cleanup(config: Config) -> None:
     replay = stage(config, "one", 100, 104)
     for name in ("ranks", FACTS, CHECKPOINTS):
         table, long_ago = Table.open(replay.root / name), time.time() - 60 * 86_400
@@ -219,8 +206,7 @@ def test_checksums_outlive_the_cleaning_of_logs(config: Config) -> None:
 
 
 @pytest.mark.parametrize("noted", [True, False])
-def test_a_file_whose_time_has_changed_is_held_against_checksum_or_seals(noted: bool, config: Config) -> None:
-    """As in a copy of the folder: published all the same; with a byte changed in place, refused."""
+def test_file_with_a_changed_time_is_verified_against_checksum_or_seals(noted: bool, config: Config) -> None:
     for name, first in (("one", 100), ("two", 110)):
         replay = simple(config, name, first, first + 4, publishable=True, outputs=("ranks",), noted=noted)
         (file,) = staged(replay)
@@ -233,11 +219,7 @@ def test_a_file_whose_time_has_changed_is_held_against_checksum_or_seals(noted: 
     assert minutes(config) == expected(100, 104)
 
 
-def test_a_published_link_survives_its_replay_and_every_vacuum(config: Config) -> None:
-    """The replay's folder vacuumed and deleted, the published table vacuumed without retention: all rows are there.
-
-    So they are after a second publication, whose undo is then refused, as what was before it is gone.
-    """
+def test_published_link_survives_its_replay_and_every_vacuum(config: Config) -> None:
     replay = stage(config, "one", 100, 104)
     keep_all = {"retention_hours": 0, "dry_run": False, "enforce_retention_duration": False, "full": True}
     Table.open(replay.root / "ranks").delta.vacuum(**keep_all)  # type: ignore[arg-type]
@@ -256,8 +238,7 @@ def test_a_published_link_survives_its_replay_and_every_vacuum(config: Config) -
     assert minutes(config) == shown and Ledger.open(config.ledger_url).publications.unfinished() == []
 
 
-def test_purge_takes_the_staged_name_and_published_rows_stay(config: Config) -> None:
-    """A published file is a second name of a staged one: rows, checksums and an undo of what lies above outlive it."""
+def test_purge_removes_staged_files_and_published_rows_stay(config: Config) -> None:
     replay = stage(config, "one", 100, 104)
     publish(config, "one")
     deleted = purge(config, timedelta(0), delete=True).deleted
@@ -271,11 +252,10 @@ def test_purge_takes_the_staged_name_and_published_rows_stay(config: Config) -> 
 
 
 class Died(Exception):
-    """Stands for the end of a publisher."""
+    pass
 
 
-def test_a_link_that_is_gone_before_the_end_is_made_again(config: Config) -> None:
-    """Somebody removes it between commit and closing; whoever rolls forward restores it from the replay."""
+def test_link_removed_before_the_publication_is_closed_is_restored(config: Config) -> None:
     replay = stage(config, "one", 100, 104)
 
     def take(step: str, number: int) -> None:
@@ -291,10 +271,9 @@ def test_a_link_that_is_gone_before_the_end_is_made_again(config: Config) -> Non
     assert minutes(config) == expected(100, 104) and is_linked(file, staged(replay))
 
 
-def test_a_publisher_that_died_before_its_commit_leaves_links_that_the_next_one_takes(
+def test_links_of_a_publisher_that_died_before_its_commit_are_adopted(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The times of the staged files are touched then; once it is published, they are as the log has them."""
     replay = stage(config, "one", 100, 104)
 
     def die(change: by_files.Replacement) -> None:
@@ -311,8 +290,7 @@ def test_a_publisher_that_died_before_its_commit_leaves_links_that_the_next_one_
     assert Path(staged(replay)[0].path).stat().st_mtime_ns // 1_000_000 == file.changed_ms
 
 
-def test_publish_undo_and_publish_again_never_write_a_row(config: Config) -> None:
-    """Over and over: names stay short, rows stay equal."""
+def test_repeated_publish_and_undo_never_rewrite_a_row(config: Config) -> None:
     stage(config, "one", 100, 104)
     stage(config, "fix", 100, 104, plus=5)
     said: list[str] = []

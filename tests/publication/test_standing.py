@@ -38,14 +38,12 @@ def next_start() -> dict[str, Any]:
 
 
 def test_publications_of_other_outputs_make_nothing_stale(config: Config, next_start: dict[str, Any]) -> None:
-    """Another output of the same application name, over some of the windows, with a state of its own."""
     opened(config, "one", 100, 109, ("ranks",))
     opened(config, "other", 104, 105, ("delays",))
     assert opened(config, "two", 110, 119, ("ranks",), **next_start).details.stale == ()
 
 
-def test_publications_that_share_an_output_still_make_stale(config: Config, next_start: dict[str, Any]) -> None:
-    """The same with an output that both have: what follows the windows in between has another state before it."""
+def test_publications_that_share_an_output_make_later_windows_stale(config: Config, next_start: dict[str, Any]) -> None:
     opened(config, "one", 100, 109, ("ranks",))
     opened(config, "other", 104, 105, ("delays", "ranks"))
     stale = opened(config, "two", 110, 119, ("ranks",), **next_start).details.stale
@@ -53,7 +51,6 @@ def test_publications_that_share_an_output_still_make_stale(config: Config, next
 
 
 def test_stale_windows_of_other_outputs_stay_stale(config: Config) -> None:
-    """A publication says what is stale of its own outputs; of others it repeats what the ledger holds."""
     opened(config, "other", 104, 105, ("delays",))
     ledger = Ledger.open(config.ledger_url)
     ledger.stale.add("app", "app.delays", 104, 105, 1)
@@ -62,8 +59,7 @@ def test_stale_windows_of_other_outputs_stay_stale(config: Config) -> None:
     )
 
 
-def test_an_undo_leaves_other_outputs_alone(config: Config) -> None:
-    """What an undo finds stale are windows of its own outputs; what it repeats are those of others."""
+def test_undo_does_not_change_other_outputs(config: Config) -> None:
     opened(config, "one", 100, 109, ("ranks",))
     opened(config, "other", 104, 105, ("delays",))
     fix = opened(config, "fix", 100, 101, ("ranks",), plus=7)

@@ -47,8 +47,7 @@ def vacuum(config: Config) -> None:
     table.delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
 
 
-def test_a_published_state_outlives_its_replay_a_vacuum_and_an_undo(config: Config) -> None:
-    """Publish, purge, VACUUM, start from it, publish again, undo, purge."""
+def test_published_state_survives_purge_vacuum_and_undo(config: Config) -> None:
     stage(config, "one", 100, 103)
     publish(config, "one")
     purge(config, AT_ONCE, delete=True)
@@ -66,8 +65,7 @@ def test_a_published_state_outlives_its_replay_a_vacuum_and_an_undo(config: Conf
     assert minutes(config, 103) == 103
 
 
-def test_a_state_that_no_undo_can_put_back_is_purged(config: Config) -> None:
-    """Once a VACUUM has taken the rows that name it; until then it stays."""
+def test_state_is_purged_once_no_undo_can_restore_it(config: Config) -> None:
     for name, plus in (("one", 0), ("two", 7)):
         stage(config, name, 100, 103, plus)
         publish(config, name)
@@ -81,8 +79,7 @@ def test_a_state_that_no_undo_can_put_back_is_purged(config: Config) -> None:
     assert purgeable(config, AT_ONCE) == []
 
 
-def test_an_undo_whose_state_is_gone_changes_nothing(config: Config) -> None:
-    """It is refused before it begins."""
+def test_undo_is_rejected_when_its_state_was_deleted(config: Config) -> None:
     for name, plus in (("one", 0), ("two", 7)):
         stage(config, name, 100, 103, plus)
         publish(config, name)
@@ -93,8 +90,7 @@ def test_an_undo_whose_state_is_gone_changes_nothing(config: Config) -> None:
     assert minutes(config, 103) == 110
 
 
-def test_a_damaged_state_is_not_published(config: Config) -> None:
-    """A bucket that is not what its checkpoint says, and nothing was begun."""
+def test_damaged_state_is_not_published(config: Config) -> None:
     folder = stage(config, "one", 100, 103)
     next(folder.rglob("*.parquet")).unlink()
     with pytest.raises(CheckpointError, match='operator "ranks_operator" at window 103 is damaged: bucket'):
@@ -103,8 +99,6 @@ def test_a_damaged_state_is_not_published(config: Config) -> None:
 
 
 def test_files_are_copied_where_they_cannot_be_linked(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another file system, say."""
-
     def refuse(*paths: object) -> None:
         raise OSError(18, "Invalid cross-device link")
 

@@ -22,12 +22,10 @@ NOTHING: dict[str, list[Any]] = {name: [] for name in TABLES}
 
 
 class Died(Exception):
-    """Stands for the end of a publisher."""
+    pass
 
 
 def die_at(step: str, number: int = 1) -> Callable[[str, int], None]:
-    """Returns what ends a publisher at a step."""
-
     def die(reached: str, count: int) -> None:
         if (reached, count) == (step, number):
             raise Died
@@ -36,7 +34,6 @@ def die_at(step: str, number: int = 1) -> Callable[[str, int], None]:
 
 
 def stage(config: Config, replay_id: str, first: int, last: int, plus: int = 0) -> None:
-    """Stages a replay of one output."""
     simple(config, replay_id, first, last, plus, publishable=True, outputs=("ranks",))
 
 
@@ -50,8 +47,7 @@ def contents(config: Config) -> dict[str, list[Any]]:
     return found
 
 
-def test_undone_replays_leave_what_was_there_before_the_first_of_them(config: Config) -> None:
-    """Publish r1, r2, r1 again, undo r1, undo r2: nothing of r1 comes back from below."""
+def test_undoing_all_replays_restores_the_state_before_the_first_one(config: Config) -> None:
     stage(config, "r1", 100, 103)
     stage(config, "r2", 102, 105, plus=50)
     publish(config, "r1")
@@ -68,8 +64,7 @@ def test_undone_replays_leave_what_was_there_before_the_first_of_them(config: Co
     assert [ledger.replays.get(name).state for name in ("r1", "r2")] == [State.UNDONE] * 2
 
 
-def test_a_begun_publication_whose_source_is_gone_is_withdrawn(config: Config) -> None:
-    """Until then it names the way out to everybody; afterwards readers see what they saw, and others publish again."""
+def test_started_publication_without_its_source_is_withdrawn(config: Config) -> None:
     stage(config, "r0", 100, 105)
     publish(config, "r0")
     before = contents(config)
@@ -97,8 +92,7 @@ def test_a_begun_publication_whose_source_is_gone_is_withdrawn(config: Config) -
     assert contents(config) == NOTHING
 
 
-def test_a_begun_undo_is_withdrawn(config: Config) -> None:
-    """Readers see the publication again, and it can be undone later."""
+def test_started_undo_is_withdrawn_and_can_be_repeated(config: Config) -> None:
     stage(config, "r0", 100, 103)
     publish(config, "r0")
     before = contents(config)
@@ -113,8 +107,7 @@ def test_a_begun_undo_is_withdrawn(config: Config) -> None:
     assert contents(config) == NOTHING
 
 
-def test_there_is_nothing_to_withdraw_but_what_was_begun(config: Config) -> None:
-    """Neither before a publication nor after it; one without a commit is given up at once."""
+def test_only_an_open_publication_can_be_withdrawn(config: Config) -> None:
     stage(config, "r0", 100, 101)
     with pytest.raises(InputError, match="no publication that was begun and left open"):
         withdraw(config, "r0")
@@ -128,8 +121,7 @@ def test_there_is_nothing_to_withdraw_but_what_was_begun(config: Config) -> None
     assert "rewindow undo r0" in error.value.hint
 
 
-def test_undo_refuses_a_table_that_was_deleted_and_made_anew(config: Config) -> None:
-    """Nothing of before can be put back into it, though it has the same name and as many versions; nothing is begun."""
+def test_undo_rejects_a_table_that_was_deleted_and_recreated(config: Config) -> None:
     stage(config, "r0", 100, 103)
     publish(config, "r0")
     path = config.stream_table("app.ranks")

@@ -26,7 +26,6 @@ LEFT = {"rows": [FIRST + 1, FIRST + 2], "vacuum": [FIRST, FIRST + 1]}
 
 
 def append(path: str, windows: list[int]) -> None:
-    """Adds a row to each of some windows."""
     table = DeltaTable(path)
     schema = pa.schema(table.schema().to_arrow())
     row = {"offset": 0, "arrived_at": datetime(2026, 1, 1, tzinfo=UTC), "carrier": "??", "minutes": 0, "share": 0.0}
@@ -34,7 +33,6 @@ def append(path: str, windows: list[int]) -> None:
 
 
 def compact(path: str) -> None:
-    """Writes all rows into one file."""
     DeltaTable(path).optimize.compact()
 
 

@@ -39,12 +39,10 @@ def values(kind: str, change: Change, reach: int | None = 0) -> Damage:
 
 
 def put(**given: Any) -> Change:
-    """Returns a change: fixed values."""
     return lambda row: given
 
 
 def when(condition: Callable[[Row], Any], **given: Any) -> Change:
-    """Returns a change: fixed values in a row of a kind."""
     return lambda row: given if condition(row) else None
 
 
@@ -54,7 +52,6 @@ def add(column: str, amount: Any, **others: Any) -> Change:
 
 
 def dropped(kind: str, condition: Callable[[Row], Any] = lambda row: True) -> Damage:
-    """Returns a damage: a row less."""
     return Damage(kind, lambda rows, window, random: _take(rows[window], condition, random, 0))
 
 
@@ -160,12 +157,10 @@ def _take(rows: list[Row], condition: Callable[[Row], Any], random: Random, time
 
 
 def is_timer(row: Row) -> bool:
-    """Says whether a row is a timer."""
     return bool(row[TIMER])
 
 
 def is_data(row: Row) -> bool:
-    """Says whether a row is no timer."""
     return not row[TIMER]
 
 

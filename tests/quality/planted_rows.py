@@ -64,7 +64,6 @@ def specimen(folder: Path, name: str) -> Specimen:
 
 
 def columns_of(name: str) -> dict[str, str]:
-    """Returns the event columns that the application declares for an output, by name."""
     declared = _declared(Config.load(PROJECT.parent / "rewindow.toml"), name)
     return {field.name: str(field.type) for field in declared[0].columns(declared[1])}
 
@@ -119,7 +118,6 @@ def _read(name: str, windows: WindowRange) -> pa.Table:
 
 
 def main(state: str, replay: str, heartbeat: str) -> None:
-    """Writes the files of `planted_data`."""
     config = Config(state=Path(state))
     for name, windows in RANGES.items():
         root = config.replay_root(heartbeat if name == "filled" else replay)

@@ -85,7 +85,6 @@ class StagedReplay:
     def fact(
         window: int, direction: str, port: str, tuples: int, attempt: int = 1, lost: bool = False
     ) -> dict[str, Any]:
-        """Returns a row of the facts table."""
         made = {
             "window_id": window,
             "direction": direction,
@@ -108,12 +107,10 @@ class StagedReplay:
 
     @property
     def config(self) -> Config:
-        """Settings under which the replay lies."""
         return Config(state=self.folder / "state", expectations=self.expectations)
 
     @property
     def plan(self) -> Plan:
-        """The replay's plan."""
         columns = [(entry.name, str(entry.type)) for entry in self.schema][2:]
         output = {
             "name": self.output, "operator": "made", "port": "out", "key": self.key, "suite": self.suite,
@@ -142,7 +139,6 @@ class StagedReplay:
         )  # fmt: skip
 
     def write(self) -> StagedReplay:
-        """Writes the tables; returns the replay itself."""
         config = self.config
         root = config.replay_root(self.replay_id)
         rows = pa.Table.from_pylist(self.rows, schema=self.schema)
@@ -167,18 +163,15 @@ class StagedReplay:
 
 
 def expectation(slug: str, type_: str, severity: str = "critical", **kwargs: Any) -> dict[str, Any]:
-    """Returns an expectation as a suite file has it."""
     meta = {"check": slug, **kwargs.pop("meta", {})}
     return {"type": type_, "kwargs": kwargs, "meta": meta, "description": f"{slug} holds.", "severity": severity}
 
 
 def read_json(path: Path) -> Any:
-    """Returns what a JSON file holds."""
     return json.loads(path.read_text())
 
 
 def ended(staged: StagedReplay) -> Ledger:
-    """Writes a replay and enters it in a ledger as ended."""
     staged.write()
     ledger = Ledger.open(staged.config.ledger_url)
     ledger.replays.create(**ledger_row(staged))
@@ -189,7 +182,6 @@ def ended(staged: StagedReplay) -> Ledger:
 
 
 def ledger_row(staged: StagedReplay) -> dict[str, object]:
-    """Returns what the ledger is told of a new replay."""
     plan = staged.plan
     return {
         "replay_id": plan.replay_id,

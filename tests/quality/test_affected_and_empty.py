@@ -18,8 +18,7 @@ def begin_stale(staged: StagedReplay) -> None:
     staged.start = {"source": "published", "window": 99, "stale": [(90, 99)]}
 
 
-def test_stale_start_state_affects_every_window(staged: StagedReplay) -> None:
-    """In exactly once too; an output without state upstream has nothing of it."""
+def test_stale_start_state_affects_every_window_of_stateful_outputs(staged: StagedReplay) -> None:
     begin_stale(staged)
     result = judge(staged.config, staged.write().plan)
     assert outcome(result, "no-affected-windows") == ("failed", "warning", list(range(100, 120)))
@@ -27,7 +26,6 @@ def test_stale_start_state_affects_every_window(staged: StagedReplay) -> None:
 
 @pytest.mark.parametrize("consent", ["suite", "error port"])
 def test_empty_output_passes_where_that_is_declared(staged: StagedReplay, consent: str) -> None:
-    """The suite says so, or it is an output of error tuples; then nobody asks for a row."""
     empty(staged)
     staged.add_suite(
         "own", expectation("total-set", IN_SET, column="total", value_set=[1]), measures={"total": "sum(flights)"}
@@ -46,8 +44,7 @@ def test_empty_output_passes_where_that_is_declared(staged: StagedReplay, consen
     assert "not-empty" not in {entry.check for entry in result.outputs[0].checks}
 
 
-def test_consent_to_an_empty_output_is_true_or_false(staged: StagedReplay) -> None:
-    """A suite that says something else is refused, not taken for consent."""
+def test_consent_to_an_empty_output_must_be_a_boolean(staged: StagedReplay) -> None:
     staged.add_suite("own", expectation("total-set", IN_SET, column="total", value_set=[6]), may_be_empty="perhaps")
     with pytest.raises(GateError, match='true or false as "may_be_empty", not "perhaps"'):
         judge(staged.config, staged.write().plan)

@@ -36,12 +36,10 @@ WINDOWS = WindowRange(0, 2)
 
 
 def suite_of(*entries: dict[str, Any]) -> Suite:
-    """Returns a suite as it is after reading its file."""
     return Suite("mine", tuple({**entry, "id": check_id("mine", entry["meta"]["check"])} for entry in entries))
 
 
 def report_of(lost: int) -> pa.Table:
-    """Returns a small window report."""
     windows = list(range(len(WINDOWS)))
     starts = pa.array([0] * len(windows), pa.timestamp("us", tz="UTC"))
     return pa.table(
@@ -50,7 +48,6 @@ def report_of(lost: int) -> pa.Table:
 
 
 def ask_library(suite: Suite, frame: Any, *, spark: bool = False) -> dict[str, Any]:
-    """Returns what the library alone says of a frame."""
     import great_expectations as gx
     from great_expectations.core import ExpectationSuite
 
@@ -66,8 +63,8 @@ def ask_library(suite: Suite, frame: Any, *, spark: bool = False) -> dict[str, A
 # --- 1: a class that is not imported
 
 
-def test_expectation_of_an_unknown_class_is_dropped_by_the_library_and_refused_here(staged: StagedReplay) -> None:
-    """The library evaluates nothing and succeeds; the gate names the check."""
+def test_gate_rejects_an_expectation_of_an_unknown_class(staged: StagedReplay) -> None:
+    # The library would evaluate nothing and succeed.
     lost = expectation("all-lost", "expect_rewindow_to_be_lost")
     said = ask_library(suite_of(lost), to_pandas(report_of(1)))
     assert (said["success"], said["statistics"]["evaluated_expectations"]) == (True, 0)
@@ -77,8 +74,7 @@ def test_expectation_of_an_unknown_class_is_dropped_by_the_library_and_refused_h
         judge(staged.config, staged.write().plan)
 
 
-def test_check_that_did_not_come_back_is_noticed(staged: StagedReplay) -> None:
-    """Whatever drops an expectation on the way: what came back is compared with what the file asks for."""
+def test_dropped_check_is_detected(staged: StagedReplay) -> None:
     good = expectation("no-loss", "expect_column_values_to_be_in_set", column="lost", value_set=[0])
     dropped = expectation("dropped", "expect_column_values_to_be_in_set", column="lost", value_set=[9])
     frame = to_pandas(report_of(0))
@@ -89,8 +85,7 @@ def test_check_that_did_not_come_back_is_noticed(staged: StagedReplay) -> None:
     assert "dropped" in error.value.detail
 
 
-def test_plugin_that_cannot_be_imported_is_named(staged: StagedReplay) -> None:
-    """Its expectations would be unknown; the reason is the import."""
+def test_plugin_that_cannot_be_imported_is_reported(staged: StagedReplay) -> None:
     (staged.expectations / "plugins").mkdir(exist_ok=True)
     (staged.expectations / "plugins" / "broken_plugin_of_test.py").write_text("import nowhere_to_be_found\n")
     with pytest.raises(GateError, match=r'plugin "broken_plugin_of_test.py" of the expectations cannot be imported'):
@@ -98,7 +93,6 @@ def test_plugin_that_cannot_be_imported_is_named(staged: StagedReplay) -> None:
 
 
 def test_expectation_of_a_plugin_is_evaluated(staged: StagedReplay) -> None:
-    """A class of the user's own counts once its module lies in the plugins folder."""
     (staged.expectations / "plugins").mkdir(exist_ok=True)
     (staged.expectations / "plugins" / "good_plugin_of_test.py").write_text(
         "import great_expectations.expectations as gxe\n\n\n"
@@ -120,15 +114,12 @@ def tidy_views(spark: SparkSession) -> Iterator[None]:
 
 
 def frame_of(spark: SparkSession, lost: int) -> DataFrame:
-    """Returns a window report in Spark."""
     return spark.createDataFrame([(window, lost, 0) for window in WINDOWS], "window_id long, lost long, affected long")
 
 
 @pytest.mark.usefixtures("tidy_views")
-def test_frame_of_another_session_is_passed_by_the_library_and_refused_here(
-    spark: SparkSession, staged: StagedReplay
-) -> None:
-    """The library looks at the frame before, which was good; nothing it says of Spark is believed."""
+def test_frame_of_another_session_is_rejected(spark: SparkSession, staged: StagedReplay) -> None:
+    # The library would evaluate the previous frame and succeed.
     suite = suite_of(SQL_CHECK)
     assert ask_library(suite, frame_of(spark, lost=0), spark=True)["success"]
     other = ask_library(suite, frame_of(spark.newSession(), lost=1), spark=True)
@@ -141,8 +132,7 @@ def test_frame_of_another_session_is_passed_by_the_library_and_refused_here(
     assert [(entry.check, entry.status) for entry in result.outputs[0].failed] == [("no-loss", "not_run")]
 
 
-def test_evaluation_of_another_report_is_refused() -> None:
-    """Same columns, same windows, other values: told apart by the fingerprint."""
+def test_evaluation_of_another_report_is_rejected() -> None:
     check = suite_of(expectation("no-loss", "expect_column_values_to_be_in_set", column="lost", value_set=[0]))
     said = ask_library(check, to_pandas(report_of(0)))
     with pytest.raises(GateError, match="was evaluated on another frame"):
@@ -153,8 +143,9 @@ def test_evaluation_of_another_report_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("tidy_views")
-def test_two_threads_mix_up_their_frames_in_the_library(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bad rows pass, since the other thread's view has taken their view's place; the guard sees the other frame."""
+def test_frames_mixed_up_by_two_threads_in_the_library_are_detected(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frame_class = type(spark.range(1))
     meet = threading.Barrier(2, timeout=20)
     original = frame_class.createOrReplaceTempView
@@ -186,8 +177,7 @@ def test_two_threads_mix_up_their_frames_in_the_library(spark: SparkSession, mon
         )
 
 
-def test_evaluations_of_threads_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never two in the library at once, and each thread gets the verdict of its own replay."""
+def test_evaluations_of_threads_are_serialized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inside, most = 0, 0
     original = evaluation._build
 
@@ -221,8 +211,8 @@ def test_evaluations_of_threads_take_turns(tmp_path: Path, monkeypatch: pytest.M
 # --- 4: an empty frame
 
 
-def test_empty_frame_satisfies_the_library_and_is_refused_here(staged: StagedReplay) -> None:
-    """A report without rows, or without some of them, is not evaluated as if it were the range."""
+def test_gate_rejects_an_empty_or_incomplete_frame(staged: StagedReplay) -> None:
+    # The library would succeed.
     suite = suite_of(
         expectation("no-loss", "expect_column_values_to_be_in_set", column="lost", value_set=[0]),
         expectation("no-null", "expect_column_values_to_not_be_null", column="lost"),
@@ -235,25 +225,21 @@ def test_empty_frame_satisfies_the_library_and_is_refused_here(staged: StagedRep
             assess(Evaluation(said, fingerprint(to_pandas(report))), suite, report, WINDOWS)
 
 
-def test_report_that_lost_windows_on_its_way_is_not_judged(
-    staged: StagedReplay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The number of rows is compared with the plan, not with the report itself."""
+def test_report_that_lost_windows_is_rejected(staged: StagedReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The number of rows is compared with the plan, not with the report.
     monkeypatch.setattr(gate, "make_report", lambda *arguments: _cut(make_report(*arguments), 19))
     with pytest.raises(GateError, match=r"window report has 19 rows, the range \[100, 119\] has 20 windows"):
         judge(staged.config, staged.write().plan)
 
 
 def test_replay_that_staged_nothing_fails(staged: StagedReplay) -> None:
-    """An empty output has no wrong row; it has no sealed window either."""
     staged.rows, staged.facts = [], []
     result = judge(staged.config, staged.write().plan)
     assert [entry.check for entry in result.outputs[0].failed] == ["no-undeclared-loss", "not-empty"]
     assert result.outputs[0].failed[0].failing_windows == 20
 
 
-def test_check_that_counted_fewer_windows_is_noticed(staged: StagedReplay) -> None:
-    """An expectation that looks at a part of the report, by a condition of its own, is not taken for the whole."""
+def test_check_that_counted_fewer_windows_is_detected(staged: StagedReplay) -> None:
     report = report_of(0)
     suite = suite_of(expectation("no-loss", "expect_column_values_to_be_in_set", column="lost", value_set=[0]))
     found = evaluate(staged.expectations, suite, report, {})
@@ -263,7 +249,6 @@ def test_check_that_counted_fewer_windows_is_noticed(staged: StagedReplay) -> No
 
 
 def test_replay_without_outputs_does_not_pass(staged: StagedReplay) -> None:
-    """Nothing evaluated is nothing passed."""
     plan = staged.write().plan.model_copy(update={"outputs": []})
     assert judge(staged.config, plan).verdict == "failed"
     assert suite_for(staged.expectations, None).checks
@@ -273,10 +258,7 @@ def _cut(report: WindowReport, windows: int) -> WindowReport:
     return replace(report, table=report.table.slice(0, windows))
 
 
-def test_columns_that_a_check_leaves_whole_are_not_copied(
-    staged: StagedReplay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each check takes the rows without null; of a million windows that would be a copy of the whole report a check."""
+def test_columns_without_nulls_are_not_copied_per_check(staged: StagedReplay, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     def looked_at(frame: pd.DataFrame) -> str:

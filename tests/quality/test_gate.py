@@ -36,7 +36,6 @@ def lose(staged: StagedReplay, *windows: int, declared: bool) -> None:
 
 
 def repeat(staged: StagedReplay, *windows: int) -> None:
-    """Writes windows again by another attempt, with seals."""
     staged.rows += [{**row, "attempt": 2} for row in staged.rows if row["window_id"] in windows]
     staged.facts += [
         {**fact, "attempt": 2} for fact in staged.facts if fact["window_id"] in windows and fact["direction"] == "out"
@@ -55,17 +54,14 @@ def double_key(staged: StagedReplay) -> None:
 
 
 def null_key(staged: StagedReplay) -> None:
-    """Takes a part of a key away."""
     next(row for row in staged.rows if row["window_id"] == 106)["origin"] = None
 
 
 def forget_tuples(staged: StagedReplay) -> None:
-    """Lets fewer tuples in than were recorded."""
     next(fact for fact in staged.facts if fact["window_id"] == 107 and fact["direction"] == "in")["tuples"] = 5
 
 
 def quarantine(reason: str) -> Fault:
-    """Returns a fault: a tuple in quarantine."""
     return lambda staged: staged.quarantine.append({"window_id": 109, "source": "flights", "reason": reason})
 
 
@@ -88,7 +84,6 @@ def empty(staged: StagedReplay) -> None:
 
 
 def unsealed_input(staged: StagedReplay) -> None:
-    """Takes the seal of an input's window away."""
     staged.seals.pop(9)
 
 
@@ -112,8 +107,7 @@ NOT_BY_FAULT = {"every-window-reported"}
 """Shown by test_false_passes: a report without all windows is refused before it is evaluated."""
 
 
-def test_faultless_replay_passes_and_everything_was_evaluated(staged: StagedReplay) -> None:
-    """All checks of the suite come back, on all windows."""
+def test_faultless_replay_passes_and_every_check_is_evaluated(staged: StagedReplay) -> None:
     lines: list[str] = []
     result = judge(staged.config, staged.write().plan, Lines(lines.append))
     verdict = result.outputs[0]
@@ -131,7 +125,6 @@ TOGETHER = [slug for slug in FAULTS if slug not in ALONE]
 
 @pytest.fixture(scope="module")
 def with_faults(tmp_path_factory: pytest.TempPathFactory) -> GateResult:
-    """A replay that has the faults of single windows at once."""
     staged = StagedReplay(tmp_path_factory.mktemp("faults"))
     for slug in TOGETHER:
         FAULTS[slug][0](staged)
@@ -139,8 +132,7 @@ def with_faults(tmp_path_factory: pytest.TempPathFactory) -> GateResult:
 
 
 @pytest.mark.parametrize("slug", FAULTS)
-def test_check_fails_on_its_fault_and_names_the_windows(request: pytest.FixtureRequest, slug: str) -> None:
-    """The windows of the fault, no others, with the severity of the check; only critical ones block."""
+def test_check_fails_on_its_fault_and_names_exactly_its_windows(request: pytest.FixtureRequest, slug: str) -> None:
     fault, severity, windows = FAULTS[slug]
     if slug in ALONE:
         staged = request.getfixturevalue("staged")
@@ -156,7 +148,6 @@ def test_check_fails_on_its_fault_and_names_the_windows(request: pytest.FixtureR
 
 
 def test_every_check_of_every_output_has_a_fault() -> None:
-    """A check without a fault that it is seen to find is not worth having."""
     from rewindow.loading.suites import read_suite
     from tests.quality.staging import PROJECT
 
@@ -166,7 +157,6 @@ def test_every_check_of_every_output_has_a_fault() -> None:
 
 @pytest.mark.parametrize(("mode", "verdict"), [("at_most_once", "passed"), ("exactly_once", "failed")])
 def test_declared_loss_passes_only_under_at_most_once(staged: StagedReplay, mode: str, verdict: str) -> None:
-    """A loss that the mode allows is a warning; the same facts under another mode stop the publication."""
     staged.mode = mode
     lose(staged, 110, 111, declared=True)
     result = judge(staged.config, staged.write().plan)
@@ -178,7 +168,6 @@ def test_declared_loss_passes_only_under_at_most_once(staged: StagedReplay, mode
     ("mode", "verdict"), [("at_least_once", "passed"), ("exactly_once", "failed"), ("at_most_once", "failed")]
 )
 def test_repeats_pass_only_under_at_least_once(staged: StagedReplay, mode: str, verdict: str) -> None:
-    """Readers take one attempt, so repeats are a warning where the mode allows them, and else a broken promise."""
     staged.mode = mode
     repeat(staged, 110, 111)
     result = judge(staged.config, staged.write().plan)
@@ -187,7 +176,6 @@ def test_repeats_pass_only_under_at_least_once(staged: StagedReplay, mode: str, 
 
 
 def test_rows_of_an_attempt_that_died_before_its_seal_are_repeats(staged: StagedReplay) -> None:
-    """At least once: readers take the newest *sealed* attempt, whatever an unsealed one left."""
     staged.mode = "at_least_once"
     staged.rows += [{**row, "attempt": 2, "flights": 9} for row in staged.rows if row["window_id"] == 112]
     result = judge(staged.config, staged.write().plan)
@@ -211,8 +199,7 @@ def err_in_second_attempt(staged: StagedReplay) -> None:
     next(row for row in staged.rows if row["window_id"] == 115)["flights"] = 7
 
 
-def test_failure_after_a_loss_is_a_warning_where_the_check_says_so(staged: StagedReplay) -> None:
-    """At most once, stateful: windows that a later attempt computed are affected; earlier ones are not excused."""
+def test_failure_in_windows_affected_by_a_loss_is_a_warning(staged: StagedReplay) -> None:
     lose(staged, 110, declared=True)
     err_in_second_attempt(staged)
     result = judge(staged.config, staged.write().plan)
@@ -224,8 +211,7 @@ def test_failure_after_a_loss_is_a_warning_where_the_check_says_so(staged: Stage
     assert (result.verdict, outcome(result, "two-each")) == ("failed", ("failed", "critical", [105]))
 
 
-def test_failure_after_a_stop_that_lost_nothing_is_not_excused(staged: StagedReplay) -> None:
-    """At most once: a second attempt alone loses nothing, when it goes on from a checkpoint where the first ended."""
+def test_failure_after_a_restart_without_loss_is_not_a_warning(staged: StagedReplay) -> None:
     staged.checkpoints = [(0, 0), (10, 1)]
     err_in_second_attempt(staged)
     result = judge(staged.config, staged.write().plan)
@@ -239,8 +225,7 @@ def test_failure_after_a_stop_that_lost_nothing_is_not_excused(staged: StagedRep
         ({"sql": "select distinct window_id, 1 as value from output", "empty": "none"}, 'needs a number as "empty"'),
     ],
 )
-def test_measure_of_a_wrong_type_is_an_error_in_words(staged: StagedReplay, measure: dict, words: str) -> None:
-    """It names the measure, or the type that it has."""
+def test_measure_of_a_wrong_type_is_an_error_with_its_name(staged: StagedReplay, measure: dict, words: str) -> None:
     staged.add_suite(
         "mine",
         expectation("any", "expect_column_values_to_be_in_set", column="d", value_set=[1]),
@@ -251,7 +236,6 @@ def test_measure_of_a_wrong_type_is_an_error_in_words(staged: StagedReplay, meas
 
 
 def test_warning_that_cannot_run_blocks(staged: StagedReplay) -> None:
-    """What was not checked has not passed, whatever its severity."""
     staged.add_suite(
         "mine", expectation("of-nothing", "expect_column_values_to_be_in_set", "warning", column="no", value_set=[0])
     )
@@ -260,8 +244,8 @@ def test_warning_that_cannot_run_blocks(staged: StagedReplay) -> None:
     assert "no" in result.outputs[0].failed[0].note
 
 
-def test_check_of_nothing_but_nulls_says_so(staged: StagedReplay) -> None:
-    """Nulls satisfy nearly every expectation; the verdict tells "passed" from "nothing to check"."""
+def test_check_of_only_nulls_reports_nothing_to_check(staged: StagedReplay) -> None:
+    # Nulls satisfy nearly every expectation.
     staged.add_suite(
         "mine",
         expectation("never", "expect_column_values_to_be_in_set", column="m", value_set=[0]),
@@ -271,8 +255,7 @@ def test_check_of_nothing_but_nulls_says_so(staged: StagedReplay) -> None:
     assert (result.verdict, outcome(result, "never")[0]) == ("passed", "nothing_to_check")
 
 
-def test_unknown_expectation_and_bad_arguments_are_refused(staged: StagedReplay) -> None:
-    """A misspelt type or argument is an error that names the check."""
+def test_unknown_expectation_and_bad_arguments_are_rejected(staged: StagedReplay) -> None:
     staged.add_suite("mine", expectation("odd", "expect_column_values_to_be_od"))
     with pytest.raises(GateError, match='check "odd" of suite "mine" is of the unknown type'):
         judge(staged.config, staged.write().plan)
@@ -282,7 +265,6 @@ def test_unknown_expectation_and_bad_arguments_are_refused(staged: StagedReplay)
 
 
 def test_check_records_the_verdict_in_the_ledger(staged: StagedReplay) -> None:
-    """An ended replay that passed is checked; one that cannot be judged afterwards is ended again."""
     ledger = ended(staged)
     assert check(staged.config, staged.replay_id).verdict == "passed"
     assert ledger.replays.get(staged.replay_id).state is State.CHECKED
@@ -295,8 +277,7 @@ def test_check_records_the_verdict_in_the_ledger(staged: StagedReplay) -> None:
     assert ledger.checks.newest(staged.replay_id)[0].verdict == "failed"
 
 
-def test_error_of_any_kind_leaves_no_older_verdict_in_force(staged: StagedReplay) -> None:
-    """What cannot be judged has not passed, whatever was in the way: here its staged table is gone."""
+def test_error_of_any_kind_revokes_an_older_verdict(staged: StagedReplay) -> None:
     ledger = ended(staged)
     assert check(staged.config, staged.replay_id).verdict == "passed"
     shutil.rmtree(staged.config.replay_root(staged.replay_id) / staged.output)
@@ -307,14 +288,12 @@ def test_error_of_any_kind_leaves_no_older_verdict_in_force(staged: StagedReplay
 
 
 def test_replay_that_has_not_ended_is_not_checked(staged: StagedReplay) -> None:
-    """Its windows would all be lost."""
     Ledger.open(staged.config.ledger_url).replays.create(**ledger_row(staged))
     with pytest.raises(InputError, match="is planned: it has not finished, only a replay that has ended"):
         check(staged.config, staged.replay_id)
 
 
-def test_failures_are_those_of_the_newest_run_and_of_a_window(staged: StagedReplay) -> None:
-    """`why` asks for one window; a replay that was judged anew has only the newest findings."""
+def test_failures_are_those_of_the_newest_run_and_the_requested_window(staged: StagedReplay) -> None:
     assert failures(staged.config, staged.replay_id) == []
     lose(staged, 103, 104, declared=False)
     null_key(staged)
@@ -329,8 +308,7 @@ def test_failures_are_those_of_the_newest_run_and_of_a_window(staged: StagedRepl
     assert failures(staged.config, "another") == []
 
 
-def test_results_are_kept_as_json(staged: StagedReplay) -> None:
-    """The file has our verdict beside what the library said."""
+def test_results_are_stored_as_json_with_the_output_of_the_library(staged: StagedReplay) -> None:
     null_key(staged)
     verdict = judge(staged.config, staged.write().plan).outputs[0]
     kept = read_json(verdict.results)

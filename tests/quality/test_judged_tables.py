@@ -16,8 +16,7 @@ from rewindow.storage.layout import Contents, staged_contents
 from tests.quality.staging import StagedReplay, ended
 
 
-def test_a_verdict_names_what_was_judged(staged: StagedReplay) -> None:
-    """The versions at which the gate began, also when a table changes while it judges."""
+def test_verdict_names_the_table_versions_at_the_start_of_the_gate(staged: StagedReplay) -> None:
     ledger, root = ended(staged), staged.config.replay_root(staged.replay_id)
     before = staged_contents(root)
     assert check(staged.config, staged.replay_id).tables == before == ledger.checks.newest(staged.replay_id)[0].tables
@@ -32,8 +31,7 @@ def test_a_verdict_names_what_was_judged(staged: StagedReplay) -> None:
     assert ledger.checks.newest(staged.replay_id)[0].tables == before
 
 
-def test_the_gate_reads_the_versions_that_it_names(staged: StagedReplay, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is committed after it has begun is not judged, since it is not what is published."""
+def test_gate_reads_the_versions_that_it_names(staged: StagedReplay, monkeypatch: pytest.MonkeyPatch) -> None:
     ended(staged)
     root = staged.config.replay_root(staged.replay_id)
     look = gate.staged_contents
@@ -49,8 +47,7 @@ def test_the_gate_reads_the_versions_that_it_names(staged: StagedReplay, monkeyp
     assert check(staged.config, staged.replay_id).verdict == "failed"
 
 
-def test_the_gate_stops_at_a_flipped_count_in_a_seal_of_an_input(staged: StagedReplay) -> None:
-    """By the name of the window and the stream: what it would count against was never recorded so."""
+def test_gate_fails_on_a_flipped_count_in_a_seal_of_an_input(staged: StagedReplay) -> None:
     ended(staged)
     path = staged.config.windows_table("flights")
     altered = query("select * replace (case window_id when 103 then 7 else tuples end as tuples) from w", w=path)

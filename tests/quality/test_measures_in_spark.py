@@ -67,8 +67,7 @@ def functions(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 @pytest.mark.parametrize("name", RANGES)
-def test_shipped_measures_are_the_same_in_both_engines(tmp_path: Path, name: str, functions: SparkSession) -> None:
-    """Every measure of every shipped suite, on real rows, in every window."""
+def test_shipped_measures_are_equal_in_both_engines(tmp_path: Path, name: str, functions: SparkSession) -> None:
     made = specimen(tmp_path, name)
     report = build_report(made.plan, made.output, made.sources, made.suite.measures)
     _views(made, functions)
@@ -82,8 +81,7 @@ def test_shipped_measures_are_the_same_in_both_engines(tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("name", RANGES)
-def test_what_a_replay_stores_is_what_the_gate_measures(tmp_path: Path, name: str, spark: SparkSession) -> None:
-    """Every aggregate of the suites but counts of distinct values: the gate's value and type in every window."""
+def test_stored_measures_equal_those_of_the_gate(tmp_path: Path, name: str, spark: SparkSession) -> None:
     made = specimen(tmp_path, name)
     report = build_report(made.plan, made.output, made.sources, made.suite.measures)
     rows = made.rows.drop_columns("attempt")
@@ -100,8 +98,7 @@ def test_what_a_replay_stores_is_what_the_gate_measures(tmp_path: Path, name: st
         assert values.to_pylist() == expected.to_pylist(), measure.name
 
 
-def test_documented_aggregates_are_stored_as_they_are_measured(tmp_path: Path, spark: SparkSession) -> None:
-    """Nulls, NaN and windows that hold nothing else; what may differ is left to the gate."""
+def test_documented_aggregates_are_stored_as_they_are_computed(tmp_path: Path, spark: SparkSession) -> None:
     table = _odd_rows()
     left, different = [], {}
     write_deltalake(str(tmp_path / "t"), table)
@@ -123,8 +120,7 @@ def test_documented_aggregates_are_stored_as_they_are_measured(tmp_path: Path, s
     assert left == ["min(x)", "min(s)", "max(s)"]
 
 
-def test_documented_sql_is_the_same_in_both_engines(tmp_path: Path, functions: SparkSession) -> None:
-    """Aggregates and queries over nulls, NaN, and windows that hold nothing else."""
+def test_documented_sql_is_equal_in_both_engines(tmp_path: Path, functions: SparkSession) -> None:
     table = _odd_rows()
     write_deltalake(str(tmp_path / "t"), table)
     functions.createDataFrame(table).createOrReplaceTempView("t")

@@ -37,8 +37,9 @@ FURTHER: dict[str, tuple[Damage, ...]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damages_are_stopped(tmp_path: Path, name: str, record_property: Callable[[str, object], None]) -> None:
-    """Each kind fails a critical check in its window or beside it; and no check is there that sees nothing."""
+def test_planted_damages_are_detected_and_most_fail_a_critical_check(
+    tmp_path: Path, name: str, record_property: Callable[[str, object], None]
+) -> None:
     made, damages = specimen(tmp_path, name), DAMAGES[name]
     found = plant(made, (*damages, *FURTHER.get(name, ())), seed=1)
     score = found[: len(damages)]
@@ -52,22 +53,19 @@ def test_damages_are_stopped(tmp_path: Path, name: str, record_property: Callabl
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_undamaged_rows_pass_every_check(tmp_path: Path, name: str) -> None:
-    """Nothing fails but what informs of the silent hours, and nothing passes for want of values."""
     made = specimen(tmp_path, name)
     status = {check.check: check.status for check in made.judge(made.by_window())}
     silent = {"no-station-silent"} if name == "hourly_weather" else set()
     assert {slug for slug, found in status.items() if found != "passed"} == silent
 
 
-def test_airport_renamed_in_every_window_is_stopped(tmp_path: Path) -> None:
-    """Three names are not the three airports."""
+def test_airport_renamed_in_every_window_fails(tmp_path: Path) -> None:
     renamed = values("EWR renamed XXX", lambda row: {"origin": "XXX"} if row["origin"] == "EWR" else None, reach=None)
     (found,) = plant(specimen(tmp_path, "delays"), [renamed], seed=1)
     assert (found.seen, "airports-known" in found.checks) == ("stopped", True)
 
 
 def test_measures_of_one_window_depend_on_no_other(tmp_path: Path) -> None:
-    """A suite that promises it may have its measures taken group by group."""
     for name in DAMAGES:
         made = specimen(tmp_path / name, name)
         whole = build_report(made.plan, made.output, made.sources, made.suite.measures)
@@ -86,21 +84,18 @@ def test_measures_of_one_window_depend_on_no_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_planted_rows_have_the_columns_of_the_application(name: str) -> None:
-    """The saved rows are of today's application: else what is measured is another output."""
     schema = pq.read_schema(DATA / f"{name}.parquet")
     saved = {field.name: str(field.type) for field in schema if field.name not in ("window_id", "attempt")}
     assert saved == columns_of(name)
 
 
-def test_there_are_as_many_kinds_as_the_score_says() -> None:
-    """The list does not shrink unnoticed."""
+def test_number_of_damage_kinds_equals_the_documented_score() -> None:
     assert {name: len({damage.kind for damage in damages}) for name, damages in DAMAGES.items()} == {
         "hourly_weather": 24, "delays": 26, "ranks": 21, "filled": 21,
     }  # fmt: skip
 
 
 def told(name: str, score: list[Planted]) -> str:
-    """Returns a score as a line."""
     stopped = sum(one.seen == "stopped" for one in score)
     rest = ", ".join(f"{one.damage.kind} ({one.seen})" for one in score if one.seen != "stopped")
     return f"{name}: {stopped} of {len(score)} planted damages stopped" + (f"; {rest}" if rest else "")

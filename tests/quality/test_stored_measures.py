@@ -24,7 +24,6 @@ WRONG, WRONG_HALF = 7_000, 0.25
 
 
 def store(staged: StagedReplay, attempt: int = 1, **values: Any) -> None:
-    """Stores values of the suite's measures with the facts of an attempt."""
     plan = staged.plan
     output = plan.outputs[0]
     suite, known = suite_of(staged.config, output), values_of(plan, output)
@@ -57,7 +56,6 @@ def written(staged: StagedReplay) -> Table:
 
 
 def report(staged: StagedReplay) -> WindowReport:
-    """Returns the report of what was written."""
     output = staged.plan.outputs[0]
     sources = Sources.open(
         staged.config.replay_root(staged.replay_id), output.name, location(staged.config.quarantine_table)
@@ -73,8 +71,7 @@ def measured(staged: StagedReplay) -> StagedReplay:
     return staged
 
 
-def test_stored_values_are_taken_and_nothing_is_measured(measured: StagedReplay) -> None:
-    """Whole numbers and others, each in its own type."""
+def test_stored_values_are_used_without_computing_measures(measured: StagedReplay) -> None:
     store(measured, total=WRONG, half=WRONG_HALF)
     written(measured)
     found = report(measured)
@@ -84,8 +81,7 @@ def test_stored_values_are_taken_and_nothing_is_measured(measured: StagedReplay)
     assert found.table["total"].type == pa.int64()
 
 
-def test_suite_that_has_changed_since_is_measured(measured: StagedReplay) -> None:
-    """Only the measure that asks for something else; the other one's value stands."""
+def test_only_measures_that_changed_in_the_suite_are_recomputed(measured: StagedReplay) -> None:
     store(measured, total=WRONG, half=WRONG_HALF)
     written(measured)
     check = expectation("flights-seen", "expect_column_values_to_not_be_null", column="total")
@@ -95,16 +91,15 @@ def test_suite_that_has_changed_since_is_measured(measured: StagedReplay) -> Non
     assert set(found.table["total"].to_pylist()) == {7}
 
 
-def test_same_words_about_other_columns_are_measured(measured: StagedReplay) -> None:
-    """A value is bound to the types of the rows that it was taken of."""
+def test_stored_value_is_not_used_for_columns_of_other_types(measured: StagedReplay) -> None:
     store(measured, total=WRONG, half=WRONG_HALF)
     written(measured)
     measured.schema = pa.schema([*SCHEMA, ("later", pa.string())])
     assert report(measured).measured == ("half", "total")
 
 
-def test_only_values_of_the_attempt_that_readers_see_count(measured: StagedReplay) -> None:
-    """R52: a window that was sealed again has the values of the newest attempt, none if that one stored none."""
+def test_only_values_of_the_newest_sealed_attempt_count(measured: StagedReplay) -> None:
+    # Rules: R52
     again = [dict(row, attempt=2, flights=3) for row in measured.rows if row["window_id"] >= 110]
     measured.mode = "at_least_once"
     measured.rows += again
@@ -118,8 +113,7 @@ def test_only_values_of_the_attempt_that_readers_see_count(measured: StagedRepla
     assert found.table["repeated"].to_pylist() == [0] * 10 + [3] * 10
 
 
-def test_lost_and_empty_windows_have_what_they_always_had(measured: StagedReplay) -> None:
-    """A lost window is null; one without rows has nothing stored, and is null or what the suite says."""
+def test_lost_windows_are_null_and_empty_windows_have_the_default_of_the_suite(measured: StagedReplay) -> None:
     check = expectation("flights-seen", "expect_column_values_to_not_be_null", column="half")
     measured.add_suite("own", check, measures={"total": {"sql": SUM, "empty": 0}, "half": HALF})
     measured.mode = "at_most_once"
@@ -135,8 +129,7 @@ def test_lost_and_empty_windows_have_what_they_always_had(measured: StagedReplay
     assert found.table["half"].to_pylist()[:4] == [WRONG_HALF, None, None, WRONG_HALF]
 
 
-def test_a_null_is_a_value_and_not_a_number_stops_the_gate(measured: StagedReplay) -> None:
-    """As where it is measured: nulls are passed over, NaN is refused by name and window."""
+def test_stored_null_is_a_value_and_nan_fails_the_gate(measured: StagedReplay) -> None:
     store(measured, total=None, half=WRONG_HALF)
     written(measured)
     found = report(measured)
@@ -147,8 +140,7 @@ def test_a_null_is_a_value_and_not_a_number_stops_the_gate(measured: StagedRepla
         _of_new_facts(measured)
 
 
-def test_rows_that_somebody_has_replaced_are_measured(measured: StagedReplay) -> None:
-    """The counts are the same, but the files are not those of an attempt; the report says why it measures."""
+def test_replaced_rows_are_recomputed_with_a_reason(measured: StagedReplay) -> None:
     store(measured, total=WRONG, half=WRONG_HALF)
     table = written(measured)
     DeltaTable(table.path.uri).update(updates={"flights": "flights + 1"})
@@ -158,8 +150,7 @@ def test_rows_that_somebody_has_replaced_are_measured(measured: StagedReplay) ->
     assert set(found.table["total"].to_pylist()) == {9}
 
 
-def test_rows_that_are_gone_are_not_covered_by_stored_values(measured: StagedReplay) -> None:
-    """A row that was deleted shows in the counts, and nothing stored counts any more."""
+def test_deleted_rows_invalidate_stored_values(measured: StagedReplay) -> None:
     store(measured, total=WRONG, half=WRONG_HALF)
     table = written(measured)
     DeltaTable(table.path.uri).delete("window_id = 105 and origin = 'LGA'")
@@ -169,7 +160,6 @@ def test_rows_that_are_gone_are_not_covered_by_stored_values(measured: StagedRep
 
 
 def _of_new_facts(staged: StagedReplay) -> WindowReport:
-    """Returns the report after the facts were written anew."""
     path = staged.config.replay_root(staged.replay_id) / FACTS
     write_deltalake(str(path), pa.Table.from_pylist(staged.facts, schema=FACTS_SCHEMA), mode="overwrite")
     return report(staged)

@@ -34,7 +34,6 @@ def tried(staged: StagedReplay) -> tuple[Strength, dict[tuple[str, str], str]]:
 
 
 def test_holes_of_a_suite_are_named_by_column_and_kind(staged: StagedReplay) -> None:
-    """What every output's suite stops is known; the rest are holes, which a check of the output's own closes."""
     ended(staged)
     found, seen = tried(staged)
     stopped = {("", "row doubled"), ("origin", "null")}
@@ -50,8 +49,7 @@ def test_holes_of_a_suite_are_named_by_column_and_kind(staged: StagedReplay) -> 
     assert closed == {("flights", kind) for kind in ("null", "of the other sign", "of another unit", "off by one")}
 
 
-def test_severity_decides_what_a_damage_is_worth(staged: StagedReplay) -> None:
-    """A warning is no hole, and stops nothing."""
+def test_damage_that_causes_only_a_warning_is_not_stopped_and_not_a_hole(staged: StagedReplay) -> None:
     staged.add_suite("mine", {**TWO_EACH, "severity": "warning"}, measures=NOT_TWO)
     ended(staged)
     found, seen = tried(staged)
@@ -59,8 +57,7 @@ def test_severity_decides_what_a_damage_is_worth(staged: StagedReplay) -> None:
     assert found.noticed == found.stopped + 4
 
 
-def test_damage_that_shows_far_away_hides_no_other(staged: StagedReplay) -> None:
-    """A check that fails in every later window is not taken for a check of what was planted there."""
+def test_check_that_fails_in_later_windows_does_not_hide_other_damages(staged: StagedReplay) -> None:
     sql = "select window_id, max(max(flights)) over (order by window_id) as value from output group by window_id"
     few = expectation("few-so-far", "expect_column_values_to_be_between", column="most", max_value=2)
     staged.add_suite("mine", few, row_measures={"most": {"sql": sql, "windows": "several"}})
@@ -70,16 +67,14 @@ def test_damage_that_shows_far_away_hides_no_other(staged: StagedReplay) -> None
     assert seen["origin", "renamed"] == "unseen"
 
 
-def test_same_seed_gives_the_same_and_the_replay_stays_as_it_is(staged: StagedReplay) -> None:
-    """Neither verdict nor finding comes of it, and no table of the replay changes."""
+def test_strength_is_deterministic_for_a_seed_and_changes_no_table(staged: StagedReplay) -> None:
     ledger = ended(staged)
     first, again = strength(staged.config, staged.replay_id), strength(staged.config, staged.replay_id)
     assert [one.to_dict() for one in first] == [one.to_dict() for one in again]
     assert (ledger.replays.get(staged.replay_id).state, runs(staged.config)) == (State.ENDED, [])
 
 
-def test_page_over_time_shows_the_share(staged: StagedReplay) -> None:
-    """Beside the verdicts of an output stands what its suite would notice."""
+def test_page_over_time_shows_the_detected_share(staged: StagedReplay) -> None:
     ended(staged)
     check(staged.config, staged.replay_id)
     assert "planted damages" not in write_index(staged.config).read_text()
@@ -90,8 +85,7 @@ def test_page_over_time_shows_the_share(staged: StagedReplay) -> None:
     assert kept == found.to_dict()
 
 
-def test_what_cannot_be_tried_is_refused(staged: StagedReplay) -> None:
-    """An output that is not there, and rows that cannot be judged as they are."""
+def test_strength_rejects_unknown_outputs_and_rows_that_cannot_be_checked(staged: StagedReplay) -> None:
     staged.add_suite("mine", TWO_EACH, measures={"not_two": "sum(nowhere)"})
     ended(staged)
     with pytest.raises(InputError, match='has no output "other"'):
@@ -100,8 +94,7 @@ def test_what_cannot_be_tried_is_refused(staged: StagedReplay) -> None:
         strength(staged.config, staged.replay_id)
 
 
-def test_damages_fit_the_types_of_columns() -> None:
-    """Each column gets what can go wrong with its type, and can be exchanged."""
+def test_damages_match_the_types_of_columns() -> None:
     types = {"s": pa.string(), "b": pa.bool_(), "t": pa.timestamp("us", tz="UTC"), "d": pa.decimal128(5, 2)}
     found = list(damages_of(pa.schema(list(types.items())), 3_600_000_000))
     by_column = {name: {one.kind for one in found if one.column == name} for name in ("", *types)}

@@ -23,7 +23,6 @@ from tests.quality.staging import StagedReplay
 
 
 def report_of(staged: StagedReplay, *measures: Measure) -> pa.Table:
-    """Returns the report of a written replay."""
     sources = Sources.open(staged.config.replay_root(staged.replay_id), staged.output, staged.config.quarantine_table)
     return build_report(staged.plan, staged.plan.outputs[0], sources, measures)
 
@@ -33,8 +32,7 @@ def column(report: pa.Table, name: str) -> dict[int, Any]:
     return dict(zip(report["window_id"].to_pylist(), report[name].to_pylist(), strict=True))
 
 
-def test_report_has_a_row_for_every_window_also_without_output(staged: StagedReplay) -> None:
-    """A window that is in no table is a row all the same, and is lost without being declared."""
+def test_report_has_a_row_for_every_window_even_without_output(staged: StagedReplay) -> None:
     staged.rows = [row for row in staged.rows if row["window_id"] != 107]
     staged.facts = [fact for fact in staged.facts if fact["window_id"] != 107]
     report = report_of(staged.write())
@@ -44,8 +42,8 @@ def test_report_has_a_row_for_every_window_also_without_output(staged: StagedRep
     assert report["starts_at"][0].as_py().isoformat() == "1970-01-05T04:00:00+00:00"
 
 
-def test_facts_that_come_in_order_are_not_sorted(staged: StagedReplay, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a million windows each sort takes longer than reading them; attempts write them in order."""
+def test_ordered_facts_are_not_sorted_again(staged: StagedReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Sorting a million windows takes longer than reading them.
     in_order, moved = window_table.in_order, []
 
     def noted(rows: pa.Table, *names: str) -> pa.Table:
@@ -61,8 +59,7 @@ def test_facts_that_come_in_order_are_not_sorted(staged: StagedReplay, monkeypat
     assert moved and not any(moved)
 
 
-def test_sealed_empty_window_is_neither_lost_nor_a_gap_of_the_output(staged: StagedReplay) -> None:
-    """Empty and missing are two things: an empty input window is a gap, an unsealed one is missing."""
+def test_sealed_empty_window_is_neither_lost_nor_missing(staged: StagedReplay) -> None:
     staged.rows = [row for row in staged.rows if row["window_id"] != 107]
     for fact in staged.facts:
         if fact["window_id"] == 107:
@@ -75,8 +72,7 @@ def test_sealed_empty_window_is_neither_lost_nor_a_gap_of_the_output(staged: Sta
     assert [w for w, missing in column(report, "missing_inputs").items() if missing] == [108]
 
 
-def test_inputs_of_a_lost_window_count_as_given_up_and_not_as_processed(staged: StagedReplay) -> None:
-    """Each recorded tuple is in one of the two; the newest attempt's count is the one that counts."""
+def test_inputs_of_a_lost_window_count_as_lost_and_not_as_processed(staged: StagedReplay) -> None:
     staged.mode = "at_most_once"
     staged.rows = [row for row in staged.rows if row["window_id"] != 107]
     staged.facts = [
@@ -90,23 +86,20 @@ def test_inputs_of_a_lost_window_count_as_given_up_and_not_as_processed(staged: 
     assert processed[108] == 5 and column(report, "unaccounted_tuples")[108] == 1
 
 
-def test_rows_outside_the_range_are_refused(staged: StagedReplay) -> None:
-    """Rows that no line of the report could show are an error, not a silence."""
+def test_rows_outside_the_range_are_rejected(staged: StagedReplay) -> None:
     staged.rows.append({**staged.rows[0], "window_id": 120})
     with pytest.raises(GateError, match="1 rows of window 120, which is outside its range"):
         report_of(staged.write())
 
 
-def test_timers_are_counted_apart(staged: StagedReplay) -> None:
-    """Heartbeats are the timer rows, data rows the others."""
+def test_timers_are_counted_separately(staged: StagedReplay) -> None:
     staged.rows[4]["is_timer"] = True
     report = report_of(staged.write())
     assert column(report, "heartbeats")[101] == 1
     assert column(report, "data_rows")[101] == 2
 
 
-def test_quarantine_is_told_apart_by_reason_and_source(staged: StagedReplay) -> None:
-    """Late tuples, other quarantined ones, and those of streams that the replay does not read."""
+def test_quarantined_tuples_are_counted_by_reason_and_source(staged: StagedReplay) -> None:
     staged.quarantine = [
         {"window_id": 103, "source": "flights", "reason": "late"},
         {"window_id": 103, "source": "flights", "reason": "arrived_at is null"},
@@ -118,8 +111,7 @@ def test_quarantine_is_told_apart_by_reason_and_source(staged: StagedReplay) -> 
     assert sum(column(report, "late").values()) == 1
 
 
-def test_measures_are_null_where_a_window_is_lost_and_empty_where_it_has_no_rows(staged: StagedReplay) -> None:
-    """What is not known is null; what is known to be nothing is what the suite says."""
+def test_measures_are_null_in_lost_windows_and_defaults_in_empty_ones(staged: StagedReplay) -> None:
     staged.rows = [row for row in staged.rows if row["window_id"] not in (107, 108)]
     for fact in staged.facts:
         if fact["window_id"] == 107 and fact["direction"] == "out":
@@ -139,8 +131,7 @@ def test_measures_are_null_where_a_window_is_lost_and_empty_where_it_has_no_rows
     assert [column(report, "newark")[w] for w in (106, 107, 108)] == [1, 0, None]
 
 
-def test_row_measures_see_only_the_attempt_that_readers_take(staged: StagedReplay) -> None:
-    """A repeated window is measured once."""
+def test_row_measures_use_only_the_attempt_that_readers_see(staged: StagedReplay) -> None:
     staged.mode = "at_least_once"
     staged.rows += [{**row, "attempt": 2, "flights": 5} for row in staged.rows if row["window_id"] == 105]
     staged.facts.append(staged.fact(105, "out", "made", 3, attempt=2))
@@ -173,7 +164,6 @@ def test_row_measures_see_only_the_attempt_that_readers_take(staged: StagedRepla
     ],
 )
 def test_measure_that_cannot_be_computed_is_named(staged: StagedReplay, measure: Measure, message: str) -> None:
-    """A suite with a wrong measure is refused with the measure's name."""
     with pytest.raises(GateError, match=message):
         report_of(staged.write(), measure)
 
@@ -186,10 +176,9 @@ SEALS = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3), st.booleans()),
 
 @settings(max_examples=20, deadline=None)
 @given(rows=ROWS, seals=SEALS, mode=st.sampled_from(["exactly_once", "at_least_once", "at_most_once"]))
-def test_report_counts_as_a_naive_reader_would(
+def test_report_equals_a_naive_count(
     rows: list[tuple[int, int, str | None]], seals: list[tuple[int, int, bool]], mode: str
 ) -> None:
-    """Rows, repeats, keys and losses per window equal a count in plain Python."""
     with tempfile.TemporaryDirectory() as folder:
         staged = StagedReplay(Path(folder), mode=mode, windows=WindowRange(0, 4))
         staged.rows = [
@@ -215,8 +204,7 @@ def test_report_counts_as_a_naive_reader_would(
         assert column(report, "attempts")[window] == len({a for w, a, _ in seals if w == window})
 
 
-def test_error_tuples_are_those_that_readers_see(staged: StagedReplay) -> None:
-    """Of a window that two attempts have sealed only the newest counts, and none of a lost one."""
+def test_error_tuples_are_those_of_the_newest_seal(staged: StagedReplay) -> None:
     for window, tuples, attempt in ((101, 3, 1), (101, 4, 2), (102, 5, 1), (103, 2, 1)):
         staged.facts.append(staged.fact(window, "error", "made.rejected", tuples, attempt, lost=window == 102))
     found = column(report_of(staged.write()), "error_tuples")
@@ -224,7 +212,6 @@ def test_error_tuples_are_those_that_readers_see(staged: StagedReplay) -> None:
 
 
 def test_row_measure_compares_with_an_input_where_both_are_sealed(staged: StagedReplay) -> None:
-    """It sees what the replay has read, by the stream's name with underscores; of a lost window it says nothing."""
     staged.inputs, staged.mode = ["raw.flights"], "at_most_once"
     staged.seals = [{"window_id": w, "tuples": 6, "stream": "raw.flights"} for w in staged.windows]
     staged.facts = [{**fact, "port": "raw.flights"} if fact["direction"] == "in" else fact for fact in staged.facts]

@@ -30,13 +30,11 @@ class Bench:
     root: Path
 
     def config(self, **settings: Any) -> Config:
-        """Returns settings for the stream, changed as asked."""
         values = {"source": str(self.root / "s.csv"), "arrived_at": "at", "columns": COLUMNS, "keys": ["k"]}
         stream = StreamConfig(**{**values, "width": "10 s", "sealed_to": ENDS, **settings})
         return Config(state=self.root / "state", streams={"s": stream})
 
     def write(self, rows: str, name: str = "s.csv") -> None:
-        """Writes a CSV source."""
         (self.root / name).write_text(HEADER + rows)
 
     def record(
@@ -48,7 +46,6 @@ class Bench:
         start_over: bool = False,
         **settings: Any,
     ) -> RecordResult:
-        """Records the stream."""
         from rewindow.recording.record import record
 
         flags = {"end": end, "seal_again": seal_again, "reopen": reopen, "start_over": start_over}
@@ -73,7 +70,6 @@ class Bench:
 
 @pytest.fixture
 def bench(spark: SparkSession, tmp_path: Path) -> Bench:
-    """An empty bench."""
     return Bench(spark, tmp_path)
 
 

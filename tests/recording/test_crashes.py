@@ -25,12 +25,10 @@ BAD = "a,1970-01-01T02:46:41Z,many\n"
 
 
 class Died(Exception):
-    """Stands for the end of the process."""
+    pass
 
 
 def die_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
-    """Makes the recording stop at a point."""
-
     def crash(step: str, number: int = 1, attempt: int | None = None) -> None:
         if step == point:
             raise Died
@@ -40,7 +38,6 @@ def die_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
 
 
 def check_complete(bench: Bench) -> None:
-    """Asserts that the stream is what an undisturbed recording gives."""
     assert [row[3] for row in bench.tuples()] == [2, 1, 3, 4, 5]
     sealed = bench.rows("select window_id, tuples from w order by window_id")
     assert [tuple(row.values()) for row in sealed] == [(1000, 3), (1001, 1), (1002, 0), (1003, 0), (1004, 1)]
@@ -48,8 +45,8 @@ def check_complete(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_the_next_run_completes_a_file_recording(bench: Bench, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
-    """Whatever was committed stays, whatever was not is done again, and a third run changes nothing."""
+def test_next_run_completes_a_file_recording(bench: Bench, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    # A third run changes nothing.
     bench.write(ROWS + BAD)
     with monkeypatch.context() as patch:
         die_at(patch, point)
@@ -63,8 +60,9 @@ def test_the_next_run_completes_a_file_recording(bench: Bench, monkeypatch: pyte
 
 @pytest.mark.long
 @pytest.mark.parametrize("point", [*POINTS, "move_on"])
-def test_the_next_run_completes_a_delta_recording(bench: Bench, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
-    """Files that a dead run has read are read again, and their tuples are neither doubled nor taken for late."""
+def test_next_run_completes_a_delta_recording_without_duplicates(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
     source = bench.root / "d"
     write_deltalake(str(source), frame_of([("a", 41, 1)]))
     settings = {"source": str(source), "columns": None}
@@ -82,8 +80,7 @@ def test_the_next_run_completes_a_delta_recording(bench: Bench, monkeypatch: pyt
     assert [row[:2] for row in bench.aside()] == [(1000, "late")]
 
 
-def test_a_killed_process_leaves_a_stream_that_the_next_run_completes(bench: Bench, tmp_path: Path) -> None:
-    """The same with a real process and a real SIGKILL between the tuples and their seal."""
+def test_next_run_completes_a_stream_after_a_sigkill(bench: Bench, tmp_path: Path) -> None:
     bench.write(ROWS + BAD)
     script = f"""
 from pathlib import Path
@@ -104,8 +101,9 @@ Bench(spark_session(config, "dies", quick=True), Path({str(tmp_path)!r})).record
     check_complete(bench)
 
 
-def test_of_two_recorders_without_a_common_lock_one_conflicts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On two machines the lock does not help: the commits then decide, and the loser has changed nothing."""
+def test_one_of_two_recorders_without_a_common_lock_conflicts_and_changes_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench.write(ROWS + BAD)
     seal = sealing.seal
 
@@ -138,8 +136,8 @@ def _other_scratch(bench: Bench) -> object:
     return scratch
 
 
-def test_strays_of_dead_runs_are_removed_and_nothing_else(bench: Bench) -> None:
-    """Those of committed numbers that no commit holds; a later number may be a recording on another machine."""
+def test_only_orphan_files_of_dead_runs_are_removed(bench: Bench) -> None:
+    # Files of a later commit number may be a recording on another machine.
     bench.write(ROWS)
     bench.record()
     folder, tuples = bench.config().stream_table("s"), bench.tuples()

@@ -18,7 +18,6 @@ from rewindow.recording.sources.source import SourcePosition
 
 
 def write(source: Path, *numbers: int, **settings: Any) -> None:
-    """Appends rows to a Delta table."""
     write_deltalake(str(source), pa.table({"n": pa.array(numbers, pa.int64())}), mode="append", **settings)
 
 
@@ -38,8 +37,7 @@ CHANGES: dict[str, Callable[[DeltaTable], Any]] = {
 
 
 @pytest.mark.parametrize("operation", CHANGES)
-def test_a_commit_that_changed_rows_is_refused_by_name_or_passed_over(tmp_path: Path, operation: str) -> None:
-    """A recorded stream only grows; the message names version, operation and both choices."""
+def test_commit_that_changed_rows_is_rejected_or_skipped_on_request(tmp_path: Path, operation: str) -> None:
     source = tmp_path / "d"
     write(source, 1, 2)
     write(source, 3)
@@ -55,8 +53,7 @@ def test_a_commit_that_changed_rows_is_refused_by_name_or_passed_over(tmp_path: 
     assert [warning.split(" of ")[0] for warning in found.warnings] == [f"version 2 ({operation})"]
 
 
-def test_files_that_were_compacted_and_vacuumed_are_found_in_the_whole_table(tmp_path: Path) -> None:
-    """Nothing is lost with them: all rows are in the files that are there."""
+def test_compacted_and_vacuumed_files_are_replaced_by_reading_the_whole_table(tmp_path: Path) -> None:
     source = tmp_path / "d"
     for number in range(4):
         write(source, number)
@@ -74,8 +71,7 @@ def test_files_that_were_compacted_and_vacuumed_are_found_in_the_whole_table(tmp
 
 
 @pytest.mark.parametrize("position", [SourcePosition(), SourcePosition(0)])
-def test_a_table_partitioned_by_time_is_read(tmp_path: Path, position: SourcePosition) -> None:
-    """Partition values are text in the log: times with and without fractions, dates and nulls."""
+def test_table_partitioned_by_time_is_read(tmp_path: Path, position: SourcePosition) -> None:
     source = tmp_path / "d"
     times = [datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC), None]
     frame = pa.table(
@@ -94,8 +90,7 @@ def test_a_table_partitioned_by_time_is_read(tmp_path: Path, position: SourcePos
     ]
 
 
-def test_a_file_from_before_a_new_column_has_nulls_in_it(tmp_path: Path) -> None:
-    """A Delta table that gained a column keeps its older files."""
+def test_file_from_before_a_new_column_has_nulls_in_it(tmp_path: Path) -> None:
     source = tmp_path / "d"
     write(source, 1)
     both = pa.table({"n": pa.array([2], pa.int64()), "m": ["x"]})

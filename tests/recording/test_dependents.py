@@ -36,8 +36,7 @@ def close(ledger: Ledger, number: int) -> None:
     ledger.publications.close(number)
 
 
-def test_readers_are_those_that_are_open_or_published_over_the_windows(ledger: Ledger) -> None:
-    """An undone publication reads nothing any more; a range asks only for who meets it."""
+def test_readers_are_open_or_published_replays_over_the_windows(ledger: Ledger) -> None:
     assert {(entry.replay_id, entry.is_open) for entry in readers(ledger, "clicks")} == {
         ("open", True), ("done", False)
     }  # fmt: skip
@@ -46,15 +45,14 @@ def test_readers_are_those_that_are_open_or_published_over_the_windows(ledger: L
     assert readers(ledger, "other") == []
 
 
-def test_a_published_stream_is_needed_by_its_own_publications(ledger: Ledger) -> None:
-    """An undo puts back what it was before, so it needs the table."""
+def test_published_stream_is_needed_by_its_own_publications(ledger: Ledger) -> None:
     assert [entry.why for entry in dependents(ledger, "app.rows")] == [
         "publication 1 made its windows [100, 199]; it is visible to readers and can be taken back: rewindow undo done"
     ]
 
 
-def test_windows_that_are_opened_again_make_stale_what_was_published_from_them(ledger: Ledger) -> None:
-    """Without state these windows, with state all from the first of them on; open replays are only named (X52)."""
+def test_reopened_windows_make_publications_computed_from_them_stale(ledger: Ledger) -> None:
+    # Rules: X52
     said = mark_stale(ledger, "clicks", [WindowRange(110, 111), WindowRange(160, 160), WindowRange(500, 501)])
     assert len(said) == 2
     for _ in range(2):

@@ -23,7 +23,6 @@ INSTANT = pa.timestamp("us", "UTC")
 
 
 def told(folder: Path, **settings: Any) -> dict[str, pa.DataType] | None:
-    """Returns the columns by name."""
     (folder / "s.csv").write_text("k,n,at\na,1,2026-01-01\n")
     (folder / "beats.py").write_text(OPERATOR)
     pq.write_table(pa.table({"k": ["a"], "n": [1], "at": pa.array([0], pa.timestamp("ns"))}), folder / "s.parquet")
@@ -47,10 +46,10 @@ def told(folder: Path, **settings: Any) -> dict[str, pa.DataType] | None:
         ({"source": "beats.py", "source_settings": {"begin": "2026-01-01"}}, {"at": INSTANT, "k": pa.string()}),
     ],
 )  # fmt: skip
-def test_settings_and_source_tell_the_columns(
+def test_columns_are_derived_from_settings_and_source_where_types_are_certain(
     tmp_path: Path, settings: dict[str, Any], wanted: dict[str, pa.DataType] | None
 ) -> None:
-    """O13: types where they are certain; nothing where the source cannot be read as the settings say."""
+    # Rules: O13
     if "source" in settings:
         settings = {**settings, "source": str(tmp_path / settings["source"])}
     assert told(tmp_path, **settings) == wanted

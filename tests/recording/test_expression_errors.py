@@ -31,8 +31,7 @@ EVENTS = T.StructType([
         ("att", 'Did you mean "at"? Event columns: at timestamp, measured_ms bigint'),
     ],
 )
-def test_an_event_timestamp_that_is_none_is_refused_with_the_way_out(event_at: str, hint: str) -> None:
-    """With the user's own names, as it stands in rewindow.toml; a slip of the pen is told as one."""
+def test_invalid_event_timestamp_is_rejected_with_a_hint(event_at: str, hint: str) -> None:
     stream = StreamConfig(source="x.csv", arrived_at="at", event_at=event_at)
     with pytest.raises(InputError, match="is not a TIMESTAMP column") as caught:
         check_event_columns("s", stream, EVENTS)

@@ -33,17 +33,13 @@ def written(path: Path, compression: str | None = None) -> Path:
 
 
 def read(path: Path, kind: str | None = None) -> tuple[SourceContents, pa.Table]:
-    """Returns what a source has, and its rows."""
     source = open_source("s", StreamConfig(source=path.name, arrived_at="at", format=kind), path.parent)
     contents = source.look(SourcePosition(), None, None)
     return contents, pa.concat_tables(rows for part in contents.files for rows in source.rows(contents, part))
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-def test_rows_come_in_types_of_spark_and_are_numbered_through_all_batches(
-    tmp_path: Path, compression: str | None
-) -> None:
-    """Categories are their values, nanoseconds microseconds, unsigned integers wider."""
+def test_rows_have_spark_types_and_are_numbered_across_batches(tmp_path: Path, compression: str | None) -> None:
     contents, rows = read(written(tmp_path / "s.arrow", compression))
     types = {"k": "string", "n": "int64", "at": "timestamp[us]", "text": "string"}
     assert {field.name: str(field.type) for field in contents.schema} == types
@@ -51,16 +47,14 @@ def test_rows_come_in_types_of_spark_and_are_numbered_through_all_batches(
     assert rows["at"].cast(pa.int64()).to_pylist() == [1, 2, None]
 
 
-def test_a_member_of_a_zip_file_and_a_file_of_another_name_are_read(tmp_path: Path) -> None:
-    """The format is told by the suffix, else by the setting."""
+def test_zip_members_and_files_with_other_suffixes_are_read(tmp_path: Path) -> None:
     path = written(tmp_path / "data.bin")
     with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
         archive.write(path, "in/1.feather")
     assert read(tmp_path / "s.zip")[1].num_rows == read(path, "feather")[1].num_rows == 3
 
 
-def test_what_only_looks_like_feather_is_refused_by_name(tmp_path: Path) -> None:
-    """Also where the beginning is whole: damage within is said, and nothing is taken for rows."""
+def test_invalid_feather_file_is_rejected_by_name(tmp_path: Path) -> None:
     whole = written(tmp_path / "s.feather", "lz4").read_bytes()
     (tmp_path / "packed.feather.gz").write_bytes(gzip.compress(whole))
     (tmp_path / "cut.feather").write_bytes(whole[: len(whole) // 2])

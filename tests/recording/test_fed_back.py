@@ -26,11 +26,10 @@ NOW_US = 20_005_000_000
 
 
 class _Crash(BaseException):
-    """Stands for a killed process."""
+    pass
 
 
 def publish(streams: Path, by_window: dict[int, list[str]], replay: str = "one") -> None:
-    """Writes the published table of an error port, anew."""
     rows = [
         {"window_id": window, "offset": offset, "k": k, "n": offset, "_rw_replay": replay, "_rw_window": window,
          "_rw_attempt": 1, "_rw_reason": "emitted"}
@@ -52,7 +51,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def read(folder: Path, position: SourcePosition | None = None, **settings: Any) -> list[dict[str, Any]]:
-    """Returns what a recording would read."""
     stream = StreamConfig(**{"source": SOURCE, "arrived_at": "arrived_at", "width": "10 s", **settings})
     source = open_source("again", stream, folder, location(folder))
     contents = source.look(position or SourcePosition(), None, None)
@@ -60,8 +58,9 @@ def read(folder: Path, position: SourcePosition | None = None, **settings: Any) 
     return pa.concat_tables(found).to_pylist() if found else []
 
 
-def test_they_arrive_in_the_newest_window_that_has_ended(tmp_path: Path, clock: SimpleNamespace) -> None:
-    """So that the run can seal it; where that is sealed, they wait in the open one."""
+def test_fed_back_tuples_arrive_in_the_newest_ended_window_or_the_open_one(
+    tmp_path: Path, clock: SimpleNamespace
+) -> None:
     publish(tmp_path, {3: ["a", "b"], 7: ["a"]})
     found = read(tmp_path)
     assert [(row["k"], row["_rw_from_window"], row["_rw_from_offset"]) for row in found] == [
@@ -78,24 +77,21 @@ def test_they_arrive_in_the_newest_window_that_has_ended(tmp_path: Path, clock: 
     ("published", "words"),
     [(False, "is not published"), (True, "has no error tuples: it is no error port")],
 )
-def test_what_is_no_error_port_is_refused(tmp_path: Path, published: bool, words: str) -> None:
-    """With what to do."""
+def test_stream_that_is_not_an_error_port_is_rejected_with_a_hint(tmp_path: Path, published: bool, words: str) -> None:
     if published:
         write_deltalake(tmp_path / PORT, pa.table({"window_id": pa.array([1], pa.int64())}))
     with pytest.raises(InputError, match=words):
         read(tmp_path)
 
 
-def test_settings_of_other_sources_are_refused(tmp_path: Path) -> None:
-    """Such as those of a CSV file."""
+def test_settings_of_other_sources_are_rejected(tmp_path: Path) -> None:
     publish(tmp_path, {3: ["a"]})
     with pytest.raises(InputError, match='"delimiter" of stream "again" means nothing to a source of format errors'):
         read(tmp_path, delimiter=";")
 
 
 @pytest.mark.jvm
-def test_each_is_recorded_once_whatever_is_published_again(bench: Bench, clock: SimpleNamespace) -> None:
-    """A window that was published anew since is not fed back again, and that is said; others are."""
+def test_fed_back_tuples_are_recorded_once_despite_republication(bench: Bench, clock: SimpleNamespace) -> None:
     streams = bench.root / "state" / "streams"
     publish(streams, {3: ["a", "b"]})
     asked: dict[str, Any] = {
@@ -117,10 +113,9 @@ def test_each_is_recorded_once_whatever_is_published_again(bench: Bench, clock: 
 
 
 @pytest.mark.jvm
-def test_a_run_that_dies_before_its_seals_feeds_nothing_back_twice(
+def test_run_that_dies_before_its_seals_feeds_nothing_back_twice(
     bench: Bench, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it has committed is sealed by the next run, which finds its references there."""
     publish(bench.root / "state" / "streams", {3: ["a", "b"]})
     asked: dict[str, Any] = {"source": SOURCE, "arrived_at": "arrived_at", "columns": None, "sealed_to": None}
 

@@ -17,11 +17,10 @@ SWAPPED = "".join(f"a,{day}/02/1970,1\n" for day in range(10, 28))
 
 
 class Died(Exception):
-    """Stands for the end of the process."""
+    pass
 
 
 def rows_of(count: int, bad: int) -> Arrivals:
-    """Returns as many rows, so many of them malformed."""
     windows = pa.array([None, 1000], pa.int64())
     numbers = {name: [bad, count - bad] for name in ("tuples", "present", "newest")}
     return Arrivals.of(pa.table({"window_id": windows, **numbers}))
@@ -34,8 +33,7 @@ def rows_of(count: int, bad: int) -> Arrivals:
         (100, 9, 0.0, False), (100, 10, 0.0, True), (100, 100, 1.0, False), (100, 50, 0.5, False), (100, 51, 0.5, True),
     ],
 )  # fmt: skip
-def test_the_share_counts_from_ten_rows_on(count: int, bad: int, share: float, stops: bool) -> None:
-    """Both must be more: the share than the setting, and the rows than nine."""
+def test_malformed_share_counts_only_from_ten_rows_on(count: int, bad: int, share: float, stops: bool) -> None:
     stream = StreamConfig(source="s", arrived_at="at", malformed_max_share=share)
     assert malformed.too_many(rows_of(count, bad), stream) is stops
 
@@ -44,8 +42,7 @@ def test_the_share_counts_from_ten_rows_on(count: int, bad: int, share: float, s
     ("rows", "reason"),
     [(SWAPPED, "column at is not timestamp"), ("a,,1\n" * 12 + ROWS, "no arrival timestamp")],
 )
-def test_too_many_malformed_rows_seal_nothing(bench: Bench, rows: str, reason: str) -> None:
-    """The error has numbers, reason and rows; all lie in quarantine until a run with better settings takes them out."""
+def test_too_many_malformed_rows_seal_nothing_and_stay_in_quarantine(bench: Bench, rows: str, reason: str) -> None:
     bench.write(rows)
     with pytest.raises(InputError) as caught:
         bench.record()
@@ -65,8 +62,7 @@ def test_too_many_malformed_rows_seal_nothing(bench: Bench, rows: str, reason: s
         assert {row[1] for row in bench.aside()} == {f"malformed: {reason}"}
 
 
-def test_a_later_run_with_too_many_malformed_rows_leaves_the_stream_as_it_was(bench: Bench) -> None:
-    """New tuples beside them are not sealed either; of the rows that were read before only those that waited count."""
+def test_later_run_with_too_many_malformed_rows_leaves_the_stream_unchanged(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record(sealed_to="1970-01-01T02:46:50Z")
     before = bench.tuples()
@@ -76,8 +72,7 @@ def test_a_later_run_with_too_many_malformed_rows_leaves_the_stream_as_it_was(be
     assert bench.tuples() == before
 
 
-def test_a_stream_is_started_over_with_other_settings(bench: Bench) -> None:
-    """What nobody needs may become another stream: other windows, other columns, nothing of the old in quarantine."""
+def test_unneeded_stream_can_be_restarted_with_other_settings(bench: Bench) -> None:
     bench.write(ROWS + "a,1970-01-01T02:46:41Z,many\n")
     bench.record()
     result = bench.record(start_over=True, columns="k STRING, at TIMESTAMP, n STRING", width="20 s", sealed_to=None)
@@ -86,8 +81,7 @@ def test_a_stream_is_started_over_with_other_settings(bench: Bench) -> None:
     assert bench.aside() == []
 
 
-def test_a_start_over_that_fails_keeps_what_was_recorded(bench: Bench) -> None:
-    """The old recording goes only when the new settings have read the source."""
+def test_failed_restart_keeps_the_recording(bench: Bench) -> None:
     bench.write(ROWS + SWAPPED)
     bench.record(malformed_max_share=1)
     before = bench.tuples()
@@ -96,8 +90,7 @@ def test_a_start_over_that_fails_keeps_what_was_recorded(bench: Bench) -> None:
     assert bench.tuples() == before
 
 
-def test_a_stream_that_a_replay_reads_is_not_started_over(bench: Bench) -> None:
-    """The replay is named, and nothing is changed."""
+def test_stream_that_a_replay_reads_is_not_restarted(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record()
     ledger = Ledger.open(bench.config().ledger_url)
@@ -109,10 +102,9 @@ def test_a_stream_that_a_replay_reads_is_not_started_over(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("point", [("remove_after_move", 1), ("remove_after_move", 2), ("remove_after_quarantine", 1)])
-def test_a_start_over_that_dies_is_completed_by_the_next_run(
+def test_interrupted_restart_is_completed_by_the_next_run(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, point: tuple[str, int]
 ) -> None:
-    """Wherever it dies, an ordinary run then records the source as if nothing had been there."""
     bench.write(ROWS + "a,1970-01-01T02:46:41Z,many\n")
     bench.record()
 
@@ -130,8 +122,7 @@ def test_a_start_over_that_dies_is_completed_by_the_next_run(
     assert not [path.name for path in bench.config().stream_table("s").parent.iterdir() if path.name[0] == "."]
 
 
-def test_tables_that_were_put_back_are_not_removed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies aside of a removal that died goes; the tuples that are there again stay."""
+def test_restored_tables_are_not_removed_by_an_old_removal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.write(ROWS)
     bench.record()
     folder = bench.config().stream_table("s").parent

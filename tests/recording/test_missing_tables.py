@@ -12,8 +12,7 @@ from tests.recording.conftest import Bench
 from tests.recording.test_record import ROWS
 
 
-def test_a_stream_without_its_seals_is_refused_and_sealed_again_from_its_tuples(bench: Bench) -> None:
-    """Nothing is deleted, though the source is gone by then; the new seals have the digests of the old ones."""
+def test_stream_without_its_seals_is_rejected_and_can_be_resealed(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record()
     seals = "select window_id, tuples, digest, float_digest from w order by window_id"
@@ -32,8 +31,7 @@ def test_a_stream_without_its_seals_is_refused_and_sealed_again_from_its_tuples(
         bench.record(seal_again=True)
 
 
-def test_a_stream_without_its_tuples_is_refused(bench: Bench) -> None:
-    """The seals stay: they say what was there. Files without a log are no table, and are not recorded over either."""
+def test_stream_without_its_tuples_is_rejected_and_keeps_its_seals(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record()
     data = bench.config().stream_table("s")
@@ -46,8 +44,7 @@ def test_a_stream_without_its_tuples_is_refused(bench: Bench) -> None:
     assert bench.rows("select count(*) as n from w") == [{"n": 5}]
 
 
-def test_a_stream_without_its_last_commit_is_refused_by_record_and_plan(bench: Bench) -> None:
-    """Its seals name a version that is not there, so its newest tuples would be taken for none."""
+def test_stream_without_its_last_commit_is_rejected_by_record_and_plan(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record()
     data = bench.config().stream_table("s")
@@ -57,8 +54,7 @@ def test_a_stream_without_its_last_commit_is_refused_by_record_and_plan(bench: B
             attempt()
 
 
-def test_a_run_that_died_between_its_two_tables_leaves_nothing_to_refuse(bench: Bench) -> None:
-    """A first run that created only one empty table is begun again."""
+def test_run_that_died_between_its_two_tables_can_be_repeated(bench: Bench) -> None:
     bench.write("")
     bench.record()
     shutil.rmtree(bench.config().windows_table("s"))

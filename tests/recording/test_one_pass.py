@@ -54,7 +54,6 @@ def write_delta(root: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("write", [write_parquet, write_delta])
 def test_spark_reads_the_same_tuples_as_a_copy(bench: Bench, monkeypatch: pytest.MonkeyPatch, write: Any) -> None:
-    """Tuples, order, ties, malformed rows and their positions are the same in both ways."""
     settings = {**write(bench.root), "malformed_max_share": 1}
     bench.record(**settings)
     read = bench.tuples(), bench.aside(), bench.rows("select window_id, digest from w order by window_id")
@@ -71,8 +70,8 @@ def test_spark_reads_the_same_tuples_as_a_copy(bench: Bench, monkeypatch: pytest
 @pytest.mark.parametrize(
     "kind", [pa.timestamp("ns", "UTC"), pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC"), pa.timestamp("s", "UTC")]
 )
-def test_every_unit_of_time_gives_the_same_tuples(bench: Bench, kind: pa.DataType) -> None:
-    """Spark cannot read nanoseconds by itself: these are copied."""
+def test_every_time_unit_yields_the_same_tuples(bench: Bench, kind: pa.DataType) -> None:
+    # Spark cannot read nanoseconds by itself, so such files are copied.
     frame = frame_of(1)
     times = frame["at"].cast(kind)
     pq.write_table(frame.set_column(1, "at", times), bench.root / "t.parquet")
@@ -84,8 +83,7 @@ def test_every_unit_of_time_gives_the_same_tuples(bench: Bench, kind: pa.DataTyp
     assert [(row["k"], row["n"]) for row in first] == [(k, n) for _, k, n in wanted]
 
 
-def test_a_value_of_the_moment_is_computed_once(bench: Bench) -> None:
-    """Tuples of a source that Spark reads twice are the same both times, also with rand() in their settings."""
+def test_nondeterministic_expression_is_computed_once(bench: Bench) -> None:
     settings = write_parquet(bench.root)
     bench.record(**settings, select={"dice": "cast(rand() * 1000 as int)"}, malformed_max_share=1)
     assert len(bench.tuples()) > 150
@@ -94,8 +92,7 @@ def test_a_value_of_the_moment_is_computed_once(bench: Bench) -> None:
     assert arrived.record(**now, sealed_to=None, end=True).recorded == 180
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever reads it: its time is looked at again before anything is committed, and the next run takes it whole."""
+def test_file_that_changes_during_the_read_is_rejected(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {**write_parquet(bench.root), "malformed_max_share": 1}
     file, put = bench.root / "p" / "1.parquet", Places.put
 
@@ -111,8 +108,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(bench: Bench, monkeypat
     assert bench.record(**settings).recorded > 150
 
 
-def test_other_rows_than_were_counted_are_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was written is held against what was counted before it is committed."""
+def test_rows_that_differ_from_the_count_are_not_committed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.write(ROWS)
     count = Arrivals.count
 
@@ -127,8 +123,9 @@ def test_other_rows_than_were_counted_are_refused(bench: Bench, monkeypatch: pyt
     assert bench.tuples() == []
 
 
-def test_very_many_windows_are_numbered_by_a_window_function(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the windows' places would be too many to send, offsets are the same."""
+def test_many_windows_are_numbered_by_a_window_function_with_equal_offsets(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = {**write_parquet(bench.root), "malformed_max_share": 1}
     bench.record(**settings)
     monkeypatch.setattr(places, "_SENT_MAX", 1)
@@ -137,8 +134,7 @@ def test_very_many_windows_are_numbered_by_a_window_function(bench: Bench, monke
     assert other.tuples() == bench.tuples()
 
 
-def test_windows_are_cut_into_files_of_equal_size() -> None:
-    """A window lies in one file, files follow each other, and offsets begin at 0 in every file's first window."""
+def test_windows_are_distributed_over_files_of_equal_size_in_order() -> None:
     counts = np.array([400_000, 100_000, 1, 300_000, 200_000])
     arrivals = Arrivals(np.array([1, 2, 5, 6, 9]), counts, counts, counts, 3)
     whole = Places.of(arrivals, WindowRange(1, 9))
@@ -147,8 +143,7 @@ def test_windows_are_cut_into_files_of_equal_size() -> None:
     assert arrivals.rows == 1_000_004
 
 
-def test_nothing_is_committed_before_the_read_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read-back that fails leaves the table as it was."""
+def test_nothing_is_committed_before_the_read_back_succeeds(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.write(ROWS)
     monkeypatch.setattr(Places, "check", lambda *_: (_ for _ in ()).throw(ResourceError("gone")))
     with pytest.raises(ResourceError, match="gone"):

@@ -59,14 +59,12 @@ LAWS = {
 
 
 def write(folder: Path, text: str = MODULE) -> Path:
-    """Writes the module of the operator."""
     file = folder / "beats.py"
     file.write_text(text)
     return file
 
 
 def rows(folder: Path, position: SourcePosition | None = None, **settings: Any) -> list[dict[str, Any]]:
-    """Returns what a recording would read."""
     given = {"begin": BEGIN, "end": END, **settings}
     stream = StreamConfig(source="beats.py", arrived_at="at", width="10 s", source_settings=given)
     source = open_source("s", stream, folder)
@@ -75,8 +73,7 @@ def rows(folder: Path, position: SourcePosition | None = None, **settings: Any) 
     return pa.concat_tables(found).to_pylist() if found else []
 
 
-def test_every_window_is_called_with_its_borders(tmp_path: Path) -> None:
-    """Properties are settings of the source; positions count up; what is sealed is not asked for again."""
+def test_source_operator_is_called_for_every_unsealed_window_with_its_bounds(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     write(tmp_path)
     found = rows(tmp_path, every_s=5, notes=str(notes))
@@ -89,8 +86,8 @@ def test_every_window_is_called_with_its_borders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", LAWS)
-def test_what_an_operator_may_not_emit_is_told_with_the_callback(tmp_path: Path, case: str) -> None:
-    """O54: the window, the callback and what to do are in the error."""
+def test_invalid_emission_is_reported_with_window_and_callback(tmp_path: Path, case: str) -> None:
+    # Rules: O54
     text, words = LAWS[case]
     write(tmp_path, f"{MODULE}\n    {text}\n")
     with pytest.raises(InputError) as error:
@@ -112,18 +109,17 @@ def test_what_an_operator_may_not_emit_is_told_with_the_callback(tmp_path: Path,
         ({}, MODULE.replace('("at",', '("when",'), 'a pyarrow schema with the column "at"'),
     ],
 )
-def test_wrong_settings_are_refused_before_anything_is_read(
+def test_wrong_settings_are_rejected_before_anything_is_read(
     tmp_path: Path, settings: dict[str, Any], text: str, words: str
 ) -> None:
-    """With the setting, the value, or the names that there are."""
     write(tmp_path, text)
     with pytest.raises(InputError) as error:
         rows(tmp_path, **settings)
     assert words in str(error.value)
 
 
-def test_it_is_recorded_as_any_source_and_goes_on_where_it_was_sealed(bench: Bench, tmp_path: Path) -> None:
-    """R56: all windows that it was asked for are sealed, empty ones too; a later run asks for what is behind them."""
+def test_operator_source_is_recorded_and_continues_after_its_last_seal(bench: Bench, tmp_path: Path) -> None:
+    # Rules: R56
     notes = bench.root / "notes"
     asked = {"source": str(write(bench.root)), "columns": None, "keys": ["k"]}
     given = {"begin": BEGIN, "end": END, "notes": str(notes)}
@@ -140,8 +136,7 @@ def test_it_is_recorded_as_any_source_and_goes_on_where_it_was_sealed(bench: Ben
     assert again.recorded == 0 and len(notes.read_text().split()) == 7
 
 
-def test_a_test_calls_it_window_by_window(tmp_path: Path) -> None:
-    """Without a recording, by `run_input`."""
+def test_run_input_calls_the_source_window_by_window(tmp_path: Path) -> None:
     space: dict[str, Any] = {}
     exec(compile(write(tmp_path).read_text(), "beats.py", "exec"), space)
     found = run_input(space["Beats"](every_s=5), 1000, 1001, width="10 s")

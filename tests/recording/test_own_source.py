@@ -63,19 +63,16 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def opened(root: Path, name: str, **settings: Any) -> Source:
-    """Returns the source of a stream."""
     return open_source("s", StreamConfig(source=name, arrived_at="at", **settings), root)
 
 
 def read(source: Source, declared: Sequence[str] | None = None) -> tuple[SourceContents, pa.Table]:
-    """Returns what a source has, and its rows."""
     contents = source.look(SourcePosition(), declared, None)
     return contents, pa.concat_tables(rows for part in contents.files for rows in source.rows(contents, part))
 
 
 @pytest.mark.parametrize("given", [None, "pairs"])
-def test_a_module_is_all_that_a_source_needs(own: Path, given: str | None) -> None:
-    """It is found by its suffix or its format, and gives its rows with their positions."""
+def test_module_defines_a_source_by_suffix_or_format(own: Path, given: str | None) -> None:
     (own / "1.pairs").write_text("a=1\nb=2\n")
     contents, rows = read(opened(own, "1.pairs", format=given, source_settings={"between": "="}))
     assert contents.columns == ["k", "at"]
@@ -85,15 +82,13 @@ def test_a_module_is_all_that_a_source_needs(own: Path, given: str | None) -> No
     ]
 
 
-def test_a_source_checks_its_own_settings(own: Path) -> None:
-    """What only it knows is not checked elsewhere, and is refused before anything is read."""
+def test_source_validates_its_own_settings_before_reading(own: Path) -> None:
     (own / "1.pairs").write_text("a=1\n")
     with pytest.raises(InputError, match="needs source_settings.between"):
         opened(own, "1.pairs")
 
 
-def test_an_unknown_format_names_those_that_are_known(own: Path) -> None:
-    """The list is that of the modules that are there, the new one among them."""
+def test_unknown_format_error_lists_the_known_ones(own: Path) -> None:
     known = ", ".join(known_sources())
     assert "pairs" in known
     with pytest.raises(InputError, match=f"known are {known}"):
@@ -110,9 +105,8 @@ def test_an_unknown_format_names_those_that_are_known(own: Path) -> None:
         ("s.json", {"null_values": ["NA"], "columns": "k STRING"}, 'setting "null_values"'),
     ],
 )  # fmt: skip
-def test_a_setting_that_means_nothing_to_the_source_is_refused(
+def test_setting_unknown_to_the_source_is_rejected(
     tmp_path: Path, name: str, settings: dict[str, Any], named: str
 ) -> None:
-    """Who sets it expects something of it."""
     with pytest.raises(InputError, match=re.escape(named)):
         opened(tmp_path, name, **settings)

@@ -20,7 +20,6 @@ from rewindow.recording.sources.source import BAD, RAW, ROW, SourceFile
 
 
 def file_of(folder: Path, content: bytes, name: str = "s.csv") -> SourceFile:
-    """Returns a source file with some content."""
     (folder / name).write_bytes(content)
     return find_source_files("s", str(folder / name), {Path(name).suffix})[0]
 
@@ -28,15 +27,13 @@ def file_of(folder: Path, content: bytes, name: str = "s.csv") -> SourceFile:
 def rows_of(
     file: SourceFile, columns: list[str], optional: tuple[str, ...] = (), **settings: Any
 ) -> list[dict[str, Any]]:
-    """Returns a CSV file's rows by their numbers."""
     stream = StreamConfig(source="s.csv", arrived_at="at", **settings)
     return sorted(
         pa.concat_tables(csv_rows(file, columns, stream, optional)).to_pylist(), key=lambda row: int(row[ROW])
     )
 
 
-def test_a_byte_outside_of_the_encoding_costs_its_row_only(tmp_path: Path) -> None:
-    """The row comes as text with its reason, the others as they are, each with its number."""
+def test_undecodable_byte_rejects_only_its_row(tmp_path: Path) -> None:
     file = file_of(tmp_path, b"k,n\na,1\nb\xff,2\nc\xff\nd,4\n")
     rows = rows_of(file, ["k", "n"])
     assert [(row[ROW], row["k"], row[BAD]) for row in rows] == [
@@ -46,8 +43,7 @@ def test_a_byte_outside_of_the_encoding_costs_its_row_only(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-8-sig"])
-def test_a_csv_is_read_in_its_encoding(tmp_path: Path, encoding: str) -> None:
-    """Header and values are decoded; the same for lines of JSON."""
+def test_csv_and_json_are_read_in_their_encoding(tmp_path: Path, encoding: str) -> None:
     file = file_of(tmp_path, "où,n\né,1\n".encode(encoding))
     assert csv_columns(file, ",", None, encoding) == ["où", "n"]
     assert [row["où"] for row in rows_of(file, ["où", "n"], encoding=encoding)] == ["é"]
@@ -55,41 +51,36 @@ def test_a_csv_is_read_in_its_encoding(tmp_path: Path, encoding: str) -> None:
     assert [row[RAW].lstrip("\ufeff") for row in next(json_rows(lines, encoding)).to_pylist()] == ['{"où": "é"}']
 
 
-def test_a_byte_that_a_code_page_lacks_costs_its_row_only(tmp_path: Path) -> None:
-    """0x81 is no character of cp1252."""
+def test_byte_missing_from_a_code_page_rejects_only_its_row(tmp_path: Path) -> None:
+    # 0x81 is undefined in cp1252.
     rows = rows_of(file_of(tmp_path, b"k\n\x81\n\xe9\n"), ["k"], encoding="cp1252")
     assert [(row["k"], row[BAD]) for row in rows] == [(None, "row is not CP1252"), ("é", None)]
 
 
-def test_a_header_outside_of_the_encoding_is_refused(tmp_path: Path) -> None:
-    """Without the names of its columns nothing of a file can be taken; the hint names the setting."""
+def test_undecodable_header_is_rejected_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not UTF-8\n  Hint: Set the stream's encoding"):
         csv_columns(file_of(tmp_path, b"k\xff,n\na,1\n"), ",")
 
 
-def test_an_unknown_encoding_is_refused() -> None:
-    """It is named where the settings are read."""
+def test_unknown_encoding_is_rejected() -> None:
     with pytest.raises(ValidationError, match='encoding "klingon" is unknown'):
         StreamConfig(source="s.csv", arrived_at="at", encoding="klingon")
 
 
-def test_a_quoted_null_is_text(tmp_path: Path) -> None:
-    """What somebody has quoted is meant as written; unquoted it is null."""
+def test_quoted_null_is_text(tmp_path: Path) -> None:
     file = file_of(tmp_path, b'k,n\n"null",1\nnull,2\n"",3\n,4\n')
     rows = rows_of(file, ["k", "n"], null_values=["", "null"])
     assert [row["k"] for row in rows] == ["null", None, "", None]
 
 
 def test_only_optional_columns_may_be_absent(tmp_path: Path) -> None:
-    """A file without a column that appeared later has nulls in it; any other absent column is an error."""
     file = file_of(tmp_path, b"k\na\n")
     assert [row["n"] for row in rows_of(file, ["k", "n"], ("n",))] == [None]
     with pytest.raises(InputError, match='column "n" is not in source file "s.csv"'):
         rows_of(file, ["k", "n"])
 
 
-def test_a_line_that_holds_the_replacement_character_is_no_bad_line(tmp_path: Path) -> None:
-    """Only bytes that cannot be decoded make a line bad."""
+def test_line_with_the_replacement_character_is_valid(tmp_path: Path) -> None:
     lines = next(json_rows(file_of(tmp_path, '"\ufffd"\n'.encode() + b'"\xff"\n', "s.json"))).to_pylist()
     assert [line[BAD] for line in lines] == [None, "line is not UTF-8"]
 
@@ -107,8 +98,7 @@ class Endless(io.RawIOBase):
         return begin + b"2" * (size - len(begin))
 
 
-def test_one_enormous_line_is_refused_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A header, a row and a JSON line that do not end are named, not taken into memory."""
+def test_enormous_line_is_rejected_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "_HEAD_CHARACTERS", 1000)
     monkeypatch.setattr(readers, "_LINE_MAX_BYTES", 1000)
     monkeypatch.setattr(readers, "_BLOCK_BYTES", 1000)
@@ -126,8 +116,7 @@ def test_one_enormous_line_is_refused_in_bounded_memory(tmp_path: Path, monkeypa
         list(json_rows(line))
 
 
-def test_names_that_come_twice_are_told_apart_by_a_number(tmp_path: Path) -> None:
-    """Each column has its own values, also one without a name; the rows keep their numbers."""
+def test_duplicate_column_names_are_numbered(tmp_path: Path) -> None:
     file = file_of(tmp_path, b'id,name,name,,\n1,"a\nb",c,d,e\n2\n3,f,g,h,i\n')
     assert csv_columns(file, ",") == ["id", "name", "name_2", "", "column_5"]
     rows = rows_of(file, ["id", "name", "name_2", "column_5"])
@@ -136,7 +125,6 @@ def test_names_that_come_twice_are_told_apart_by_a_number(tmp_path: Path) -> Non
     ]  # fmt: skip
 
 
-def test_lines_of_json_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
-    """Else the first line would be no JSON."""
+def test_json_lines_may_start_with_a_byte_order_mark(tmp_path: Path) -> None:
     lines = file_of(tmp_path, b'\xef\xbb\xbf{"a": 1}\n{"a": 2}\n', "s.jsonl")
     assert [row[RAW] for row in next(json_rows(lines)).to_pylist()] == ['{"a": 1}', '{"a": 2}']

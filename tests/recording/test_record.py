@@ -24,7 +24,6 @@ c,1970-01-01T02:47:25Z,5
 
 
 def test_record_writes_windows_in_arrival_order_with_offsets(bench: Bench) -> None:
-    """A window begins at its start and ends before the next; offsets count from 0 in order of arrival."""
     bench.write(ROWS)
     result = bench.record()
     found = bench.tuples()
@@ -34,7 +33,6 @@ def test_record_writes_windows_in_arrival_order_with_offsets(bench: Bench) -> No
 
 
 def test_record_seals_empty_windows_too(bench: Bench) -> None:
-    """Every window between the first tuple's and the last one's has a row; without a tuple its count is 0."""
     bench.write(ROWS)
     result = bench.record()
     sealed = bench.rows("select window_id, tuples from w order by window_id")
@@ -42,15 +40,13 @@ def test_record_seals_empty_windows_too(bench: Bench) -> None:
     assert (result.windows_sealed, result.windows_empty) == (5, 2)
 
 
-def test_ties_are_decided_by_the_number_of_the_row(bench: Bench) -> None:
-    """Tuples that arrived at the same time keep the order of their rows, as numbers: row 9 before row 10."""
+def test_ties_are_ordered_by_the_numeric_row_number(bench: Bench) -> None:
     bench.write("".join(f"k{n},1970-01-01T02:46:41Z,{n}\n" for n in range(25)))
     bench.record()
     assert [row[3] for row in bench.tuples()] == list(range(25))
 
 
-def test_a_second_run_changes_nothing(bench: Bench) -> None:
-    """The same source again: no commit to any table, no tuple, no quarantine."""
+def test_second_run_changes_nothing(bench: Bench) -> None:
     bench.write(ROWS + "a,1970-01-01T02:46:41Z,x\n")
     bench.record()
     before = bench.tuples(), bench.aside(), bench.rows("select * from w order by window_id")
@@ -60,8 +56,7 @@ def test_a_second_run_changes_nothing(bench: Bench) -> None:
     assert (again.already_there, again.known, again.files_unchanged, again.bytes_read) == (0, 0, 1, 0)
 
 
-def test_late_tuples_are_put_aside_once(bench: Bench) -> None:
-    """What a sealed window did not have is late, also one copy more of a tuple that is there; put aside only once."""
+def test_late_tuples_are_quarantined_once(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record()
     copy, new = "a,1970-01-01T02:46:50Z,4\n", "z,1970-01-01T02:47:01Z,9\n"
@@ -77,8 +72,7 @@ def test_late_tuples_are_put_aside_once(bench: Bench) -> None:
     assert len(bench.aside()) == 4
 
 
-def test_late_tuples_keep_their_content(bench: Bench) -> None:
-    """The payload of a late tuple is its arrival and its event columns, nulls included."""
+def test_late_tuples_keep_their_content_in_quarantine(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record()
     bench.write(ROWS + "late,1970-01-01T02:46:50.5Z,\n")
@@ -88,8 +82,8 @@ def test_late_tuples_keep_their_content(bench: Bench) -> None:
     assert payload == [{"payload": f'{{"arrived_at":"{at}","k":"late","at":"{at}","n":null}}', "source": "s"}]
 
 
-def test_malformed_rows_are_put_aside_with_their_reason(bench: Bench) -> None:
-    """A wrong width, a text that has no such value, no arrival, and an arrival before the origin are malformed (W5)."""
+def test_malformed_rows_are_quarantined_with_their_reason(bench: Bench) -> None:
+    # Rules: W5
     at = "1970-01-01T02:46:41Z"
     bench.write(ROWS + f"a,{at}\na,{at},many\na,,1\na,yesterday,1\na,1969-12-31T23:59:59Z,1\n")
     result = bench.record()
@@ -103,8 +97,7 @@ def test_malformed_rows_are_put_aside_with_their_reason(bench: Bench) -> None:
     assert (result.recorded, result.malformed) == (5, 5)
 
 
-def test_tuples_behind_the_bound_wait(bench: Bench) -> None:
-    """A bound that cuts a window leaves it unsealed; its tuples come with the run that seals it."""
+def test_tuples_after_the_bound_are_recorded_by_a_later_run(bench: Bench) -> None:
     bench.write(ROWS)
     early = bench.record(sealed_to="1970-01-01T02:46:55Z")
     assert (early.last, early.recorded, early.waiting) == (1000, 3, 2)
@@ -114,8 +107,7 @@ def test_tuples_behind_the_bound_wait(bench: Bench) -> None:
     assert bench.rows("select count(*) as n from w where tuples = 0") == [{"n": 5}]
 
 
-def test_the_window_of_the_newest_tuple_stays_open(bench: Bench) -> None:
-    """A source that grows loses nothing: what comes later into the newest tuple's window is no late tuple."""
+def test_window_of_the_newest_tuple_stays_open(bench: Bench) -> None:
     bench.write(ROWS)
     half = bench.record(sealed_to=None)
     assert (half.last, half.recorded, half.waiting) == (1003, 4, 1)
@@ -127,15 +119,13 @@ def test_the_window_of_the_newest_tuple_stays_open(bench: Bench) -> None:
     assert [row[3] for row in bench.tuples()] == [2, 1, 3, 4, 5, 6]
 
 
-def test_seal_after_leaves_time_for_stragglers(bench: Bench) -> None:
-    """Sealing stays behind the newest tuple by the stream's allowance."""
+def test_seal_after_delays_sealing_by_the_allowance_of_the_stream(bench: Bench) -> None:
     bench.write(ROWS)
     result = bench.record(sealed_to=None, seal_after="20 s")
     assert (result.last, result.recorded, result.waiting) == (1001, 4, 1)
 
 
-def test_an_ended_stream_is_sealed_to_its_last_tuple(bench: Bench) -> None:
-    """With `end` no window with a tuple stays open; a stream with tuples of the future has not ended."""
+def test_ended_stream_is_sealed_to_its_last_tuple(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record(sealed_to=None)
     ended = bench.record(sealed_to=None, end=True)
@@ -145,8 +135,7 @@ def test_an_ended_stream_is_sealed_to_its_last_tuple(bench: Bench) -> None:
         bench.record(sealed_to=None, end=True)
 
 
-def test_tuples_without_an_event_time_are_told_of(bench: Bench) -> None:
-    """An expression that finds no time in a text gives null: it is no malformed row, and must not pass unseen."""
+def test_tuples_without_an_event_time_are_reported(bench: Bench) -> None:
     bench.write(ROWS + "08-03-1970,1970-01-01T02:46:51Z,1\n")
     result = bench.record(select={"day": "try_to_timestamp(k, 'dd-MM-yyyy')"}, event_at="day")
     assert result.recorded == 6
@@ -156,8 +145,7 @@ def test_tuples_without_an_event_time_are_told_of(bench: Bench) -> None:
     ]
 
 
-def test_a_tuple_of_the_future_waits_and_seals_nothing(bench: Bench) -> None:
-    """One wrong clock does not seal ten thousand years of windows, nor those that are open before it."""
+def test_tuple_of_the_future_is_pending_and_seals_nothing(bench: Bench) -> None:
     bench.write(ROWS + "x,9000-01-01T00:00:00Z,1\n")
     result = bench.record(sealed_to=None)
     assert (result.last, result.waiting) == (1003, 2)
@@ -165,15 +153,13 @@ def test_a_tuple_of_the_future_waits_and_seals_nothing(bench: Bench) -> None:
     assert result.open.startswith("window 1004 is open")
 
 
-def test_a_bound_in_the_future_is_refused(bench: Bench) -> None:
-    """A window that has not ended is not sealed on request."""
+def test_bound_in_the_future_is_rejected(bench: Bench) -> None:
     bench.write(ROWS)
     with pytest.raises(InputError, match="that time has not come yet"):
         bench.record(sealed_to="9000-01-01")
 
 
-def test_what_the_source_has_lost_stays_recorded(bench: Bench) -> None:
-    """A tuple that is gone from the source is a warning, not a change."""
+def test_tuple_deleted_from_the_source_stays_recorded_with_a_warning(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record()
     bench.write("".join(ROWS.splitlines(keepends=True)[1:]))
@@ -193,8 +179,10 @@ def test_what_the_source_has_lost_stays_recorded(bench: Bench) -> None:
         ({"keep": ["k", "at"]}, "columns"),
     ],
 )
-def test_other_settings_than_recorded_are_refused(bench: Bench, change: dict[str, object], named: str) -> None:
-    """A stream keeps its grid, its arrival and its columns (W4, W15); nothing is written."""
+def test_changed_grid_arrival_or_columns_are_rejected_and_nothing_is_written(
+    bench: Bench, change: dict[str, object], named: str
+) -> None:
+    # Rules: W4, W15
     bench.write(ROWS)
     bench.record()
     with pytest.raises(InputError, match=f'^{named} of stream "s" is'):
@@ -202,8 +190,7 @@ def test_other_settings_than_recorded_are_refused(bench: Bench, change: dict[str
     assert len(bench.tuples()) == 5
 
 
-def test_settings_do_not_bind_before_the_first_window(bench: Bench) -> None:
-    """A first run that found nothing leaves nothing that a better setting would contradict."""
+def test_settings_may_change_before_the_first_window(bench: Bench) -> None:
     bench.write("")
     bench.record()
     bench.write(ROWS)
@@ -211,7 +198,7 @@ def test_settings_do_not_bind_before_the_first_window(bench: Bench) -> None:
 
 
 def test_keys_and_event_timestamp_may_change(bench: Bench) -> None:
-    """They say how the tuples are read, not what they are."""
+    # They define how the tuples are read, not their content.
     bench.write(ROWS)
     bench.record()
     bench.record(keys=["k", "n"], event_at="at")
@@ -252,8 +239,9 @@ def test_keys_and_event_timestamp_may_change(bench: Bench) -> None:
         ({"format": "xml"}, 'format "xml"'),
     ],
 )
-def test_bad_settings_are_named(bench: Bench, change: dict[str, object], message: str) -> None:
-    """What is wrong in rewindow.toml is said before anything is written."""
+def test_bad_settings_are_reported_before_anything_is_written(
+    bench: Bench, change: dict[str, object], message: str
+) -> None:
     bench.write(ROWS)
     with pytest.raises(InputError, match=message) as caught:
         bench.record(**change)
@@ -261,8 +249,7 @@ def test_bad_settings_are_named(bench: Bench, change: dict[str, object], message
     assert not bench.config().stream_table("s").exists()
 
 
-def test_select_adds_columns_and_zone_reads_texts(bench: Bench) -> None:
-    """Texts without a zone are read in the stream's zone; select adds columns, keep chooses among the source's."""
+def test_select_adds_columns_and_zone_applies_to_zoneless_texts(bench: Bench) -> None:
     bench.write("a,1970-06-01T12:00:00,3\n")
     bench.record(
         end=True, sealed_to=None, zone="America/New_York", keep=["k"], select={"twice": "n * 2", "hour": "hour(at)"}
@@ -273,7 +260,6 @@ def test_select_adds_columns_and_zone_reads_texts(bench: Bench) -> None:
 
 
 def test_numbers_may_have_a_decimal_comma(bench: Bench) -> None:
-    """Points between groups of three are left out; a number with a decimal point is malformed then, never another."""
     values = ("1.234,50", "-7,25", "1.234", "12", "1.5", "1,5", "many")
     (bench.root / "s.csv").write_text("k;at;n\n" + "".join(f"a;1970-01-01T02:46:41Z;{n}\n" for n in values))
     bench.record(delimiter=";", decimal=",", columns="k STRING, at TIMESTAMP, n DECIMAL(9,2)")
@@ -285,24 +271,21 @@ def test_numbers_may_have_a_decimal_comma(bench: Bench) -> None:
     ]  # fmt: skip
 
 
-def test_the_session_is_left_as_it_was(bench: Bench) -> None:
-    """A recording in another zone does not change the caller's session."""
+def test_recording_leaves_the_session_of_the_caller_unchanged(bench: Bench) -> None:
     bench.write(ROWS)
     before = bench.spark.conf.get("spark.sql.session.timeZone")
     bench.record(zone="Asia/Tokyo")
     assert bench.spark.conf.get("spark.sql.session.timeZone") == before
 
 
-def test_a_second_recorder_is_refused(bench: Bench) -> None:
-    """While one recording is at work another says so and changes nothing."""
+def test_second_recorder_is_rejected_while_one_is_running(bench: Bench) -> None:
     bench.write(ROWS)
     with recording_lock(bench.config(), "s"), pytest.raises(OverlapError, match="is being recorded by process"):
         bench.record()
     assert bench.record().recorded == 5
 
 
-def test_an_empty_source_seals_nothing_at_first_and_empty_windows_later(bench: Bench) -> None:
-    """Without a first tuple there is no first window; after it, a bound seals empty windows."""
+def test_empty_source_seals_nothing_before_the_first_tuple(bench: Bench) -> None:
     bench.write("")
     assert bench.record().windows_sealed == 0
     bench.write(ROWS)
@@ -311,8 +294,7 @@ def test_an_empty_source_seals_nothing_at_first_and_empty_windows_later(bench: B
     assert (later.windows_sealed, later.windows_empty, later.recorded) == (3, 3, 0)
 
 
-def test_a_listener_is_told_of_every_step(bench: Bench) -> None:
-    """The one listener of all verbs is told in order what is done, and of what."""
+def test_listener_receives_every_step_in_order(bench: Bench) -> None:
     from rewindow.recording.record import record
 
     lines: list[str] = []

@@ -25,8 +25,8 @@ def check_taken(bench: Bench) -> None:
     assert bench.aside() == []
 
 
-def test_late_tuples_are_taken_into_their_windows(bench: Bench) -> None:
-    """They are announced with the way back; afterwards the source has nothing that the recording lacks (X52)."""
+def test_late_tuples_are_added_to_their_reopened_windows(bench: Bench) -> None:
+    # Rules: X52
     bench.write(ROWS)
     bench.record()
     bench.write(ROWS + LATE)
@@ -41,8 +41,9 @@ def test_late_tuples_are_taken_into_their_windows(bench: Bench) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("point", ["reopen_after_note", "reopen_after_data", "reopen_after_seals"])
-def test_a_reopening_that_dies_is_completed(bench: Bench, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
-    """Wherever it died: the next run leaves every tuple once, in its window or, if nothing had begun, in quarantine."""
+def test_interrupted_reopening_is_completed_with_every_tuple_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
     bench.write(ROWS)
     bench.record()
     bench.write(ROWS + LATE)
@@ -63,8 +64,7 @@ def test_a_reopening_that_dies_is_completed(bench: Bench, monkeypatch: pytest.Mo
     check_taken(bench)
 
 
-def test_an_end_is_kept_and_can_be_taken_back(bench: Bench) -> None:
-    """Behind the end nothing is sealed and tuples wait, with a warning; if the stream goes on, they are recorded."""
+def test_declared_end_is_stored_and_can_be_revoked(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record(end=True, sealed_to=None)
     assert bench.rows("select end_window from w where window_id is null") == [{"end_window": 1004}]

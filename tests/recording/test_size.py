@@ -9,8 +9,7 @@ from rewindow.config import Config, StreamConfig
 from rewindow.recording.sources.size import bytes_to_read
 
 
-def test_files_that_changed_since_the_last_recording_are_counted(tmp_path: Path) -> None:
-    """A folder with folders, a pattern, one file; nothing at all is 0, and so is a package."""
+def test_files_changed_since_the_last_recording_are_counted(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     (folder / "below").mkdir(parents=True)
     for number, name in enumerate(("a.csv", "b.csv", "below/c.csv"), 1):

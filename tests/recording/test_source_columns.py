@@ -22,7 +22,6 @@ RECORDED = RECORDED.append(pa.field("k", pa.string())).append(pa.field("at", pa.
 
 
 def inspect(root: Path, recorded: pa.Schema | None = None, **settings: Any) -> SourceContents:
-    """Returns the source "src" of a folder."""
     stream = StreamConfig(**{"source": "src", "arrived_at": "at", **settings})
     return open_source("s", stream, root).look(SourcePosition(), None, recorded)
 
@@ -45,8 +44,7 @@ def write_source(root: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "feather", "delta"])
-def test_a_column_that_appears_later_is_reported(tmp_path: Path, kind: str) -> None:
-    """By default it is not recorded, and a warning names it, its file and the setting."""
+def test_column_that_appears_later_is_reported(tmp_path: Path, kind: str) -> None:
     write_source(tmp_path, kind)
     found = inspect(tmp_path, RECORDED)
     assert found.columns == ["k", "at"]
@@ -56,16 +54,14 @@ def test_a_column_that_appears_later_is_reported(tmp_path: Path, kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "feather", "delta"])
-def test_a_column_that_appears_later_is_taken_on_request(tmp_path: Path, kind: str) -> None:
-    """It is null where it is not there."""
+def test_column_that_appears_later_is_added_on_request(tmp_path: Path, kind: str) -> None:
     write_source(tmp_path, kind)
     found = inspect(tmp_path, RECORDED, new_columns="take")
     assert (found.columns, list(found.warnings)) == (["k", "at", "n"], [])
     assert "n" in found.optional
 
 
-def test_a_first_recording_reports_columns_that_only_later_files_have(tmp_path: Path) -> None:
-    """They used to be dropped in silence."""
+def test_first_recording_reports_columns_that_only_later_files_have(tmp_path: Path) -> None:
     write_source(tmp_path, "csv")
     found = inspect(tmp_path)
     assert found.columns == ["k", "at"]
@@ -73,15 +69,13 @@ def test_a_first_recording_reports_columns_that_only_later_files_have(tmp_path: 
 
 
 @pytest.mark.parametrize("settings", [{"keep": ["k"]}, {"new_columns": "take", "keep": ["k"]}])
-def test_settings_that_name_their_columns_are_not_told_of_others(tmp_path: Path, settings: dict[str, Any]) -> None:
-    """Who lists what is kept has decided."""
+def test_settings_that_name_their_columns_get_no_report_of_others(tmp_path: Path, settings: dict[str, Any]) -> None:
     write_source(tmp_path, "csv")
     found = inspect(tmp_path, **settings)
     assert (found.columns, list(found.warnings)) == (["k", "at"], [])
 
 
-def test_a_taken_column_whose_files_are_gone_stays(tmp_path: Path) -> None:
-    """The recorded stream keeps its columns when the files that brought one are cleaned away."""
+def test_added_column_stays_after_its_files_are_deleted(tmp_path: Path) -> None:
     write_source(tmp_path, "csv")
     (tmp_path / "src" / "2.csv").unlink()
     found = inspect(tmp_path, RECORDED.append(pa.field("n", pa.string())), new_columns="take")
@@ -92,8 +86,7 @@ def test_a_taken_column_whose_files_are_gone_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "kind", [pa.duration("us"), pa.time64("us"), pa.list_(pa.duration("s"))], ids=["duration", "time", "nested"]
 )
-def test_a_column_of_a_type_that_tables_lack_is_named(tmp_path: Path, kind: pa.DataType) -> None:
-    """With its type, before anything is read; named columns leave it out."""
+def test_column_of_an_unsupported_type_is_reported_before_anything_is_read(tmp_path: Path, kind: pa.DataType) -> None:
     feather.write_feather(pa.table({"at": ["1"], "d": pa.nulls(1, kind)}), tmp_path / "s.feather")
     source = open_source("s", StreamConfig(source="s.feather", arrived_at="at"), tmp_path)
     with pytest.raises(InputError, match='column "d" of the source of stream "s" has type .*: it cannot be recorded'):
@@ -101,8 +94,7 @@ def test_a_column_of_a_type_that_tables_lack_is_named(tmp_path: Path, kind: pa.D
     assert source.look(SourcePosition(), ["at"], None).columns == ["at"]
 
 
-def test_parquet_in_a_zip_file_is_read_and_in_gzip_refused(tmp_path: Path) -> None:
-    """Its bytes are those of the member."""
+def test_parquet_in_a_zip_file_is_read_and_in_gzip_rejected(tmp_path: Path) -> None:
     pq.write_table(pa.table({"at": ["1", "2"]}), tmp_path / "p.parquet")
     whole = (tmp_path / "p.parquet").read_bytes()
     with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
@@ -118,8 +110,7 @@ def test_parquet_in_a_zip_file_is_read_and_in_gzip_refused(tmp_path: Path) -> No
     assert "unpacked first" in str(caught.value.hint)
 
 
-def test_nanoseconds_within_lists_become_microseconds(tmp_path: Path) -> None:
-    """Spark has no others, at any depth."""
+def test_nested_nanoseconds_become_microseconds(tmp_path: Path) -> None:
     nested = pa.struct([("t", pa.timestamp("ns", "UTC")), ("n", pa.list_(pa.uint32()))])
     table = pa.table({"at": ["1"], "d": pa.array([[{"t": 1_500, "n": [2**32 - 1]}]], pa.list_(nested))})
     feather.write_feather(table, tmp_path / "s.feather")

@@ -15,7 +15,6 @@ from rewindow.recording.sources.source import SourcePosition, open_source
 
 
 def refused(root: Path, declared: list[str] | None = None, **settings: Any) -> InputError:
-    """Returns the error of looking at a source."""
     stream = StreamConfig(**{"arrived_at": "at", **settings})
     with pytest.raises(InputError) as caught:
         open_source("s", stream, root).look(SourcePosition(), declared, None)
@@ -32,8 +31,7 @@ def refused(root: Path, declared: list[str] | None = None, **settings: Any) -> I
         ("days/*.csv", "is a pattern that no file matches", "counts from the folder of rewindow.toml"),
     ],
 )
-def test_a_source_without_files_is_named_for_what_it_is(tmp_path: Path, source: str, primary: str, more: str) -> None:
-    """An empty folder, a slip in a name and a pattern without a match are different slips."""
+def test_source_without_files_is_reported_by_cause(tmp_path: Path, source: str, primary: str, more: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "clicks.csv").write_text("k,at\n")
     error = refused(tmp_path, source=source)
@@ -41,17 +39,16 @@ def test_a_source_without_files_is_named_for_what_it_is(tmp_path: Path, source: 
     assert more in error.hint
 
 
-def test_a_folder_of_other_files_says_what_it_holds(tmp_path: Path) -> None:
-    """Such as a folder with a folder for each day."""
+def test_folder_with_other_files_is_reported_with_its_contents(tmp_path: Path) -> None:
     (tmp_path / "src" / "2026-03-01").mkdir(parents=True)
     error = refused(tmp_path, source="src", format="csv")
     assert "is a folder without files of its format" in error.primary
     assert "It holds: 2026-03-01." in error.detail and "src/*/*.csv" not in error.primary
 
 
-def test_a_file_without_the_right_to_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No traceback, and the command that shows the rights."""
-
+def test_file_without_read_permission_is_reported_with_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def denied(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -71,18 +68,16 @@ def test_a_file_without_the_right_to_read_is_named(tmp_path: Path, monkeypatch: 
         ("k,arrivd_at\na,1\n", ["k", "arrived_at"], 'column "arrived_at" is not', 'Did you mean "arrivd_at"?'),
     ],
 )
-def test_a_first_row_that_does_not_fit_names_the_setting(
+def test_first_row_that_does_not_fit_names_the_setting(
     tmp_path: Path, text: str, declared: list[str] | None, primary: str, hint: str
 ) -> None:
-    """Delimiter, header or a name: which of them, and what to write."""
     (tmp_path / "s.csv").write_text(text)
     error = refused(tmp_path, declared, source="s.csv")
     assert primary in error.primary
     assert hint in error.hint
 
 
-def test_a_time_that_has_not_come_yet_is_no_bound() -> None:
-    """In plain words, and with what to give instead."""
+def test_bound_in_the_future_is_explained_with_an_alternative() -> None:
     stream = StreamConfig(source="s.csv", arrived_at="at", sealed_to="2999-01-01T00:00Z")
     with pytest.raises(InputError, match="sealed to 2999-01-01T00:00:00Z: that time has not come yet") as caught:
         Extent("s", stream).given(None)

@@ -32,7 +32,6 @@ def text_of(rows: list[tuple[str, int, int | None]]) -> str:
 
 
 def frame_of(rows: list[tuple[str, int, int | None]]) -> pa.Table:
-    """Returns tuples as an Arrow table."""
     ks, seconds, ns = zip(*rows, strict=True)
     return pa.table(
         {
@@ -84,7 +83,6 @@ def write_pandas_feather(root: Path) -> Path:
 
 
 def write_folder(root: Path) -> Path:
-    """Writes a folder of CSV files."""
     (root / "in").mkdir()
     for number, row in enumerate(TUPLES):
         (root / "in" / f"{number}.csv").write_text(HEADER + text_of([row]))
@@ -108,14 +106,12 @@ WRITERS = [
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_every_format_gives_the_same_tuples(bench: Bench, write: Any) -> None:
-    """CSV in a zip or compressed, JSON lines, pandas' Parquet and Feather, a folder, a pattern."""
+def test_every_format_yields_the_same_tuples(bench: Bench, write: Any) -> None:
     bench.record(source=str(write(bench.root)))
     assert bench.tuples() == EXPECTED
 
 
-def test_csv_values_may_hold_separators_and_line_ends(bench: Bench) -> None:
-    """A quoted value may hold the delimiter and a line end; numbers count rows, not lines."""
+def test_csv_values_may_contain_delimiters_and_line_ends(bench: Bench) -> None:
     at = time_of(41).isoformat()
     (bench.root / "s.csv").write_text(f'k;at;n\n"a;\nb";{at};1\n\n"x";{at};many\n')
     bench.record(delimiter=";")
@@ -123,8 +119,7 @@ def test_csv_values_may_hold_separators_and_line_ends(bench: Bench) -> None:
     assert bench.aside() == [(None, "malformed: column n is not int", "s.csv:3")]
 
 
-def test_unreadable_rows_keep_the_numbers_of_the_others(bench: Bench) -> None:
-    """Rows of the wrong width, however many and wherever, do not shift the positions behind them."""
+def test_unreadable_rows_do_not_shift_later_row_numbers(bench: Bench) -> None:
     at = time_of(41).isoformat()
     rows = [f"r{n},{at},{'x' if n % 7 == 0 else n}" if n % 3 else f"r{n},{at}" for n in range(2, 200)]
     bench.write("\n".join(rows) + "\n")
@@ -135,8 +130,7 @@ def test_unreadable_rows_keep_the_numbers_of_the_others(bench: Bench) -> None:
     assert positions == {f"s.csv:{n}": expected[f"s.csv:{n}"] for n in range(2, 200) if n % 3 == 0 or n % 7 == 0}
 
 
-def test_a_csv_without_header_takes_its_names_from_the_settings(bench: Bench) -> None:
-    """Its first row is a tuple; rows are numbered from 1; a name too few is said."""
+def test_csv_without_header_reads_its_column_names_from_the_settings(bench: Bench) -> None:
     at = time_of(41).isoformat()
     (bench.root / "s.csv").write_text(f"a,{at},1\nb,{at}\nc,{at},x\n")
     bench.record(header=False)
@@ -151,8 +145,7 @@ def test_a_csv_without_header_takes_its_names_from_the_settings(bench: Bench) ->
         bench.record(header=False, columns=None)
 
 
-def test_a_decimal_that_would_be_rounded_is_malformed(bench: Bench) -> None:
-    """Nothing is lost without a word; trailing zeros lose nothing."""
+def test_decimal_that_would_be_rounded_is_malformed(bench: Bench) -> None:
     at = time_of(41).isoformat()
     bench.write(f"a,{at},1.25\nb,{at},1.255\nc,{at},1.2500\nd,{at},12345678.9\n")
     bench.record(columns="k STRING, at TIMESTAMP, n DECIMAL(5,2)")
@@ -163,16 +156,15 @@ def test_a_decimal_that_would_be_rounded_is_malformed(bench: Bench) -> None:
     ]
 
 
-def test_null_values_are_nulls_and_not_malformed(bench: Bench) -> None:
-    """What the settings call null is null in every column; quoted it is text where the column is text."""
+def test_null_values_are_null_and_not_malformed(bench: Bench) -> None:
     bench.write(f'NA,{time_of(41).isoformat()},NA\n"NA",{time_of(42).isoformat()},"NA"\n')
     result = bench.record(null_values=["", "NA"])
     assert bench.tuples() == [(1000, 0, None, None), (1000, 1, "NA", None)]
     assert result.malformed == 0
 
 
-def test_a_column_that_appears_later_is_taken_into_a_recorded_stream(bench: Bench) -> None:
-    """The older windows are still what the source has: no tuple of theirs is late, none is missing."""
+def test_column_that_appears_later_is_added_to_a_recorded_stream(bench: Bench) -> None:
+    # No tuple of an older window is late or missing.
     folder = write_folder(bench.root)
     settings = {"source": str(folder), "columns": None, "select": {"m": "cast(n as int)"}, "new_columns": "take"}
     bench.record(**settings)
@@ -188,8 +180,7 @@ def test_a_column_that_appears_later_is_taken_into_a_recorded_stream(bench: Benc
     assert (again.recorded, again.late, again.short_windows) == (0, 0, 0)
 
 
-def test_column_names_may_hold_dots_and_backticks(bench: Bench) -> None:
-    """They are recorded, and come back with late and malformed rows, as any other name."""
+def test_column_names_may_contain_dots_and_backticks(bench: Bench) -> None:
     (bench.root / "s.csv").write_text(f"a.b,c`d,at\n1,x,{time_of(41).isoformat()}\n?,y,{time_of(42).isoformat()}\n")
     settings = {"columns": "`a.b` INT, `c``d` STRING, at TIMESTAMP", "keys": ["a.b"]}
     bench.record(**settings)
@@ -201,8 +192,7 @@ def test_column_names_may_hold_dots_and_backticks(bench: Bench) -> None:
     assert (payload["a.b"], payload["c`d"]) == (2, "z")
 
 
-def test_bad_json_is_put_aside_as_it_was(bench: Bench) -> None:
-    """A line that is not JSON, or holds another type, goes to quarantine with its text."""
+def test_bad_json_is_quarantined_with_its_text(bench: Bench) -> None:
     good = json.dumps({"k": "a", "at": time_of(41).isoformat(), "n": 1})
     bad = ['{"k": "a", ', json.dumps({"k": "a", "at": time_of(41).isoformat(), "n": "many"}), "[1]"]
     (bench.root / "s.json").write_text("\n".join([bad[0], good, *bad[1:]]))
@@ -222,21 +212,19 @@ def test_bad_json_is_put_aside_as_it_was(bench: Bench) -> None:
         ("s.zip", b"not a zip", "is not a zip file"),
     ],
 )
-def test_broken_sources_are_named(bench: Bench, name: str, content: bytes, message: str) -> None:
-    """A source that is not what it says is refused with its name."""
+def test_broken_sources_are_rejected_by_name(bench: Bench, name: str, content: bytes, message: str) -> None:
     (bench.root / name).write_bytes(content)
     with pytest.raises(InputError, match=message):
         bench.record(source=str(bench.root / name), format="csv" if name == "s.zip" else None)
 
 
-def test_json_without_columns_is_refused(bench: Bench) -> None:
-    """JSON lines do not say their types."""
+def test_json_without_columns_is_rejected(bench: Bench) -> None:
+    # JSON lines do not declare their types.
     with pytest.raises(InputError, match="no columns"):
         bench.record(source=str(write_json(bench.root)), columns=None)
 
 
-def test_a_zoneless_timestamp_becomes_an_instant(bench: Bench) -> None:
-    """A Parquet timestamp without zone is read in the stream's zone."""
+def test_zoneless_timestamp_is_read_in_the_zone_of_the_stream(bench: Bench) -> None:
     frame = pd.DataFrame({"k": ["a"], "at": [pd.Timestamp("1970-06-01T12:00:00")], "n": [1]})
     frame.to_parquet(bench.root / "s.parquet")
     bench.record(end=True, sealed_to=None, source=str(bench.root / "s.parquet"), columns=None, zone="Europe/Berlin")
@@ -244,10 +232,7 @@ def test_a_zoneless_timestamp_becomes_an_instant(bench: Bench) -> None:
 
 
 class TestDelta:
-    """A Delta table as source."""
-
-    def test_only_what_was_added_is_read(self, bench: Bench) -> None:
-        """The second run reads the new file only; what it holds for sealed windows is late, the rest is new."""
+    def test_second_run_reads_only_added_files(self, bench: Bench) -> None:
         source = bench.root / "d"
         write_deltalake(str(source), frame_of(TUPLES))
         first = bench.record(source=str(source), columns=None, sealed_to="1970-01-01T02:47:00Z")
@@ -260,8 +245,7 @@ class TestDelta:
         third = bench.record(source=str(source), columns=None)
         assert (third.bytes_read, third.late, third.known) == (0, 0, 0)
 
-    def test_waiting_tuples_are_taken_when_their_window_is_sealed(self, bench: Bench) -> None:
-        """Tuples behind the bound are not forgotten although their file is read; late ones are put aside once."""
+    def test_pending_tuples_are_recorded_when_their_window_is_sealed(self, bench: Bench) -> None:
         source = bench.root / "d"
         write_deltalake(str(source), frame_of([*TUPLES, ("w", 59, 7)]), partition_by=["k"])
         bench.record(source=str(source), columns=None, sealed_to="1970-01-01T02:46:50Z")
@@ -273,8 +257,7 @@ class TestDelta:
         assert [row[2] for row in bench.tuples()] == ["b", "a", "c", "x", "w"]
         assert len(bench.aside()) == 1
 
-    def test_compaction_brings_nothing_new(self, bench: Bench) -> None:
-        """A commit that moved rows without changing them is passed over."""
+    def test_compaction_adds_nothing(self, bench: Bench) -> None:
         source = bench.root / "d"
         for row in TUPLES:
             write_deltalake(str(source), frame_of([row]), mode="append")
@@ -283,8 +266,7 @@ class TestDelta:
         result = bench.record(source=str(source), columns=None)
         assert (result.bytes_read, result.late, result.warnings) == (0, 0, [])
 
-    def test_changed_rows_are_refused_before_anything_is_written(self, bench: Bench) -> None:
-        """An overwritten source is named with its version; passed over, what is recorded stays."""
+    def test_changed_rows_are_rejected_before_anything_is_written(self, bench: Bench) -> None:
         source = bench.root / "d"
         write_deltalake(str(source), frame_of(TUPLES))
         bench.record(source=str(source), columns=None)
@@ -295,8 +277,7 @@ class TestDelta:
         assert (result.late, len(result.warnings)) == (0, 1)
         assert bench.tuples() == EXPECTED
 
-    def test_waiting_tuples_are_found_after_compaction_and_vacuum(self, bench: Bench) -> None:
-        """Their file is gone: the whole table is read, and nothing is lost, doubled or late twice."""
+    def test_pending_tuples_are_found_after_compaction_and_vacuum(self, bench: Bench) -> None:
         source = bench.root / "d"
         settings = {"source": str(source), "columns": None}
         write_deltalake(str(source), frame_of([*TUPLES, ("w", 59, 7)]))
@@ -312,8 +293,7 @@ class TestDelta:
         assert len(bench.aside()) == 1
         assert "compacted and vacuumed" in result.warnings[0]
 
-    def test_a_new_column_is_taken_or_reported(self, bench: Bench) -> None:
-        """Reported, the stream stays as it is; taken, older tuples have nulls, and none of them is late."""
+    def test_new_column_is_added_or_reported(self, bench: Bench) -> None:
         source = bench.root / "d"
         settings = {"source": str(source), "columns": None}
         write_deltalake(str(source), frame_of(TUPLES))
@@ -326,8 +306,8 @@ class TestDelta:
         assert (result.recorded, result.late, result.warnings) == (2, 0, [])
         assert bench.rows("select k, m from s where m is not null") == [{"k": "x", "m": "new"}]
 
-    def test_a_log_that_does_not_reach_back_is_refused(self, bench: Bench) -> None:
-        """When the commits in between are cleaned up, nobody can say what was added."""
+    def test_truncated_source_log_is_rejected(self, bench: Bench) -> None:
+        # Without its commits the added rows cannot be determined.
         source = bench.root / "d"
         write_deltalake(str(source), frame_of(TUPLES))
         bench.record(source=str(source), columns=None)

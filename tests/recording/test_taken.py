@@ -23,13 +23,11 @@ STREAM = StreamConfig(source="in", arrived_at="at")
 
 
 def files_in(folder: Path) -> list[SourceFile]:
-    """Returns the files of a folder."""
     return find_source_files("s", str(folder), {".csv"})
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three files."""
     for name in "abc":
         (tmp_path / f"{name}.csv").write_text(f"k\n{name}\n")
     return tmp_path
@@ -43,8 +41,7 @@ def taken(folder: Path, *waiting: str) -> SourcePosition:
     return SourcePosition.from_text(SourcePosition(-1, 1000, {}, noted, settings_digest(STREAM)).to_text())
 
 
-def test_only_what_is_new_or_waited_is_read(folder: Path) -> None:
-    """Files that are as they were are left out; one whose time alone differs is as it was."""
+def test_only_new_files_and_files_with_pending_tuples_are_read(folder: Path) -> None:
     position = taken(folder, "b.csv")
     (folder / "d.csv").write_text("k\nd\n")
     os.utime(folder / "a.csv", ns=(7, 7))
@@ -54,8 +51,7 @@ def test_only_what_is_new_or_waited_is_read(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["k\nA\n", "k\na\nb\nc\n", ""])
-def test_a_file_that_changed_makes_the_whole_source_be_read(folder: Path, content: str) -> None:
-    """With the same size or another one; the file is named, unless it may only have grown."""
+def test_changed_file_causes_a_full_read_and_is_reported(folder: Path, content: str) -> None:
     position = taken(folder)
     (folder / "a.csv").write_text(content)
     found = select_files(files_in(folder), position, STREAM)
@@ -64,8 +60,7 @@ def test_a_file_that_changed_makes_the_whole_source_be_read(folder: Path, conten
     assert named == ([] if len(content) > len("k\na\n") else [True])
 
 
-def test_a_renamed_file_is_known_and_a_copy_is_not(folder: Path) -> None:
-    """A file is known by its bytes once; its equal beside it is new."""
+def test_renamed_file_is_known_and_a_copy_is_new(folder: Path) -> None:
     position = taken(folder)
     (folder / "a.csv").rename(folder / "e.csv")
     assert select_files(files_in(folder), position, STREAM).files == []
@@ -73,8 +68,7 @@ def test_a_renamed_file_is_known_and_a_copy_is_not(folder: Path) -> None:
     assert [file.name for file in select_files(files_in(folder), position, STREAM).files] == ["f.csv"]
 
 
-def test_a_file_that_is_gone_is_named_if_tuples_waited_in_it(folder: Path) -> None:
-    """What was taken of it is recorded; what waited is lost."""
+def test_deleted_file_is_reported_if_it_had_pending_tuples(folder: Path) -> None:
     position = taken(folder, "b.csv")
     (folder / "a.csv").unlink()
     assert select_files(files_in(folder), position, STREAM).warnings == []
@@ -82,16 +76,14 @@ def test_a_file_that_is_gone_is_named_if_tuples_waited_in_it(folder: Path) -> No
     assert "such as b.csv" in select_files(files_in(folder), position, STREAM).warnings[0]
 
 
-def test_other_settings_read_all_files(folder: Path) -> None:
-    """A setting that says which tuples a file has, not one that says how far to seal."""
+def test_changed_source_settings_cause_a_full_read(folder: Path) -> None:
     position = taken(folder)
     files = files_in(folder)
     assert select_files(files, position, STREAM.model_copy(update={"null_values": ["NA"]})).whole
     assert not select_files(files, position, STREAM.model_copy(update={"sealed_to": "2020-01-01"})).whole
 
 
-def test_a_file_that_changed_while_it_was_read_equals_nothing(folder: Path) -> None:
-    """Its checksum may be that of rows that nobody has read."""
+def test_file_that_changed_during_its_read_is_read_again(folder: Path) -> None:
     files = files_in(folder)
     os.utime(folder / "a.csv", ns=(7, 7))
     noted = remember(files, dict.fromkeys(["a.csv", "b.csv", "c.csv"], FileRows(2, None)), SourcePosition())
@@ -102,12 +94,10 @@ def test_a_file_that_changed_while_it_was_read_equals_nothing(folder: Path) -> N
 
 
 def row(key: str, second: int) -> str:
-    """Returns a file's text with one tuple."""
     return f"{HEADER}{key},1970-01-01T02:47:{second:02}Z,1\n"
 
 
-def test_one_new_file_beside_many_is_all_that_is_read(bench: Bench) -> None:
-    """Its tuples are recorded, those of sealed windows are late, and once."""
+def test_new_file_among_many_is_the_only_one_read(bench: Bench) -> None:
     (bench.root / "in").mkdir()
     for number in range(20):
         (bench.root / "in" / f"{number:02}.csv").write_text(row(f"k{number}", number))
@@ -126,16 +116,14 @@ def test_one_new_file_beside_many_is_all_that_is_read(bench: Bench) -> None:
     assert any('"03.csv" has changed' in warning for warning in fourth.warnings)
 
 
-def test_a_damaged_note_costs_a_reading_and_nothing_else(bench: Bench) -> None:
-    """Without what was noted all files are read and compared."""
+def test_damaged_note_costs_only_a_full_read(bench: Bench) -> None:
     bench.write(row("a", 1)[len(HEADER) :])
     bench.record()
     (bench.config().windows_table("s") / "_rewindow" / "taken.json").write_text('{"table"')
     assert (bench.record().already_there, len(bench.tuples())) == (1, 1)
 
 
-def test_a_late_tuple_of_a_run_that_died_is_taken_in_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put aside by a run that died before it noted its file, then taken into its window: it is not late again."""
+def test_late_tuple_of_a_dead_run_is_added_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     (bench.root / "in").mkdir()
     settings: dict[str, Any] = {"source": str(bench.root / "in")}
     (bench.root / "in" / "1.csv").write_text(row("a", 1))
@@ -162,8 +150,7 @@ def marked(path: Path, last: int, waits: int | None, *, quotes: bool = True) -> 
 
 
 @pytest.mark.parametrize(("waits", "byte", "row"), [(None, 26, 6), (6, 26, 6), (4, 16, 4), (2, 6, 2)])
-def test_a_file_that_has_grown_is_read_on_from_what_waits(tmp_path: Path, waits: int, byte: int, row: int) -> None:
-    """From its old end where nothing waits; its first row is its header."""
+def test_grown_file_is_read_from_its_first_pending_row(tmp_path: Path, waits: int, byte: int, row: int) -> None:
     path = tmp_path / "s.csv"
     path.write_text("key,n\n" + "".join(LINES[:4]))
     position = marked(path, 5, waits)
@@ -189,8 +176,9 @@ def test_a_file_that_has_grown_is_read_on_from_what_waits(tmp_path: Path, waits:
     ],
     ids=["last line not complete", "a row of two lines", "open quote", "other bytes", "no line ends"],
 )
-def test_a_file_whose_lines_are_not_its_rows_is_read_whole(tmp_path: Path, before: str, last: int, after: str) -> None:
-    """Where a line may not be the beginning of a row, or the old part differs."""
+def test_file_with_multiline_rows_or_a_changed_start_is_read_whole(
+    tmp_path: Path, before: str, last: int, after: str
+) -> None:
     path = tmp_path / "s.csv"
     path.write_bytes(before.encode())
     position = marked(path, last, None)
@@ -200,8 +188,7 @@ def test_a_file_whose_lines_are_not_its_rows_is_read_whole(tmp_path: Path, befor
     assert bool(found.warnings) == ("A" in after)
 
 
-def test_bad_rows_of_a_file_read_on_keep_their_numbers(tmp_path: Path) -> None:
-    """A row with too many columns is told by its number in the whole file."""
+def test_bad_rows_of_a_partly_read_file_keep_their_row_numbers(tmp_path: Path) -> None:
     path = tmp_path / "s.csv"
     path.write_text("key,n\na,1\nb,2\nc,3,3\nd,4\n")
     file = replace(files_in(tmp_path)[0], begin_byte=10, begin_row=3)
@@ -212,8 +199,7 @@ def test_bad_rows_of_a_file_read_on_keep_their_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "json"])
-def test_a_growing_file_gives_what_the_whole_file_gives(bench: Bench, kind: str) -> None:
-    """Grown twice, with late and malformed rows among them: the same tuples, late ones and malformed ones, once."""
+def test_growing_file_yields_the_same_tuples_as_the_whole_file(bench: Bench, kind: str) -> None:
     second_of = [0, 3, 11, 12, 1, 14, 25, 24, 22, 13, 37, 36, 2, 41]
     path = bench.root / f"grown.{kind}"
     head = HEADER if kind == "csv" else ""
@@ -257,8 +243,8 @@ def test_a_growing_file_gives_what_the_whole_file_gives(bench: Bench, kind: str)
     ] + [("malformed", f"{path.name}:{7 if kind == 'csv' else 6}")]
 
 
-def test_files_that_hold_nothing_are_passed_over(tmp_path: Path) -> None:
-    """Somebody may write them just now: they count once they hold something; nothing else is not a source."""
+def test_empty_files_are_skipped_until_they_have_content(tmp_path: Path) -> None:
+    # Another process may be writing them; a source of only empty files is an error.
     for name in "ab":
         (tmp_path / f"{name}.csv").touch()
     source = open_source("s", StreamConfig(source=str(tmp_path), arrived_at="at", format="csv"), tmp_path)

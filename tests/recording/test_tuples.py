@@ -15,8 +15,8 @@ OWN = [T.StructField("window_id", T.LongType()), T.StructField("arrived_at", T.T
 
 
 @pytest.mark.parametrize("name", ["offset", "Offset", "ATTEMPT", "Window_ID", "_rw_is_timer", "_RW_x"])
-def test_a_column_that_tables_have_or_operators_add_is_refused(name: str) -> None:
-    """Before anything is read, with the way out; capital letters make no difference (X22)."""
+def test_reserved_column_name_is_rejected_ignoring_case(name: str) -> None:
+    # Rules: X22
     stream = StreamConfig(source="x", arrived_at="at")
     schema = T.StructType([*POSITION, *SAID, *OWN, T.StructField(name, T.StringType())])
     with pytest.raises(InputError, match=f'event column "{name}" of stream "clicks" cannot be recorded'):

@@ -45,8 +45,7 @@ def damaged(recorded: Config) -> Config:
     return recorded
 
 
-def test_damaged_seals_are_made_again_and_the_stream_can_be_used(bench: Bench, damaged: Config) -> None:
-    """Until then they are refused; afterwards recording resumes, and finds nothing new."""
+def test_damaged_seals_are_rejected_until_they_are_repaired(bench: Bench, damaged: Config) -> None:
     with pytest.raises(TableError, match=r"5 of 5 seals|seal of window") as raised:
         read_seals(Table.open(damaged.windows_table("s")))
     assert "rewindow streams upgrade s" in raised.value.hint
@@ -57,8 +56,7 @@ def test_damaged_seals_are_made_again_and_the_stream_can_be_used(bench: Bench, d
     assert (again.recorded, again.late) == (0, 0)
 
 
-def test_a_repaired_stream_is_whole_and_a_repair_can_be_repeated(bench: Bench, damaged: Config) -> None:
-    """Seals are whole, files are noted, the versions from before stay; a second run does nothing."""
+def test_repaired_stream_is_complete_and_a_second_repair_changes_nothing(bench: Bench, damaged: Config) -> None:
     before = Table.open(damaged.windows_table("s"))
     upgrade_stream(bench.spark, damaged, "s")
     data, windows = Table.open(damaged.stream_table("s")), Table.open(damaged.windows_table("s"))
@@ -71,8 +69,7 @@ def test_a_repaired_stream_is_whole_and_a_repair_can_be_repeated(bench: Bench, d
     assert again.already and again.lines() == ["s: nothing to repair"]
 
 
-def test_a_window_that_does_not_match_is_named_and_refused(bench: Bench, damaged: Config) -> None:
-    """One flipped float of the recording is found by its digest; other windows can be used, and no run hides it."""
+def test_window_that_does_not_match_its_digest_is_rejected_by_the_repair(bench: Bench, damaged: Config) -> None:
     data = Table.open(damaged.stream_table("s"))
     rows = query("select * from t", t=data).to_pylist()
     changed = [{**row, "x": 9.5} if row["k"] == "c" else row for row in rows]
@@ -97,10 +94,9 @@ def test_a_window_that_does_not_match_is_named_and_refused(bench: Bench, damaged
 
 @pytest.mark.parametrize("table", ["s", "s.windows"])
 @pytest.mark.parametrize(("number", "words"), [("1", "an older"), ("99", "an unknown, newer")])
-def test_a_stream_of_another_format_is_refused_and_not_touched(
+def test_stream_of_an_older_or_newer_format_is_rejected_by_name_and_unchanged(
     bench: Bench, damaged: Config, table: str, number: str, words: str
 ) -> None:
-    """A repair does not convert a table: an older format and a newer one are both refused by name."""
     path = damaged.stream_table(table)
     Table.open(path).set_properties({PROPERTY: number})
     before = Table.open(path).version
@@ -110,8 +106,7 @@ def test_a_stream_of_another_format_is_refused_and_not_touched(
     assert (Table.open(path).version, Table.open(path).properties[PROPERTY]) == (before, number)
 
 
-def test_files_that_another_program_wrote_are_noted_once_they_match(bench: Bench, damaged: Config) -> None:
-    """After a compaction the files have no row; the upgrade reads all windows, then notes them."""
+def test_files_of_another_program_are_recorded_once_they_match(bench: Bench, damaged: Config) -> None:
     upgrade_stream(bench.spark, damaged, "s")
     data = Table.open(damaged.stream_table("s"))
     rows = query("select * from t", t=data)
@@ -121,8 +116,7 @@ def test_files_that_another_program_wrote_are_noted_once_they_match(bench: Bench
     assert (result.already, result.resealed, result.files, result.differing) == (False, 0, 1, [])
 
 
-def test_windows_are_compared_over_the_columns_that_they_were_sealed_with(bench: Bench, damaged: Config) -> None:
-    """A column that came later changes no older window; a seal keeps the columns that it names."""
+def test_windows_are_compared_over_the_columns_of_their_seal(bench: Bench, damaged: Config) -> None:
     upgrade_stream(bench.spark, damaged, "s")
     data = Table.open(damaged.stream_table("s"))
     before = read_seals(Table.open(damaged.windows_table("s")))
@@ -133,8 +127,7 @@ def test_windows_are_compared_over_the_columns_that_they_were_sealed_with(bench:
     assert read_seals(Table.open(damaged.windows_table("s"))).equals(before)
 
 
-def test_streams_to_repair_are_chosen_by_stream_or_application(damaged: Config) -> None:
-    """Names are those of streams, or of applications for all their outputs; an unknown one is refused."""
+def test_repair_accepts_streams_and_applications_and_rejects_an_unknown_name(damaged: Config) -> None:
     for name in ("app.a", "app.b"):
         create_table(damaged.windows_table(name), WINDOWS_SCHEMA)
     assert upgradable(damaged, []) == ["app.a", "app.b", "s"]

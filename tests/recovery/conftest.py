@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A recorded stream and an application."""
     return make_project(tmp_path_factory.mktemp("recovery"))
 
 

@@ -32,7 +32,7 @@ KILLED = -9
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL."""
+    pass
 
 
 def jobs_here(spark: SparkSession) -> Run:

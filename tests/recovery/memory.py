@@ -40,7 +40,6 @@ class Sum(FrameOperator):
 
 
 def make_app() -> Application:
-    """Returns an application of one operator with two outputs."""
     app = Application("simulated", window="1 hour", checkpoint_windows=3)
     node = app.add("sum", Sum(), events=app.input("events"))
     for name in OUTPUTS:
@@ -76,11 +75,9 @@ class World:
     compares_joins: bool = True
 
     def frames(self, name: str) -> list[pa.Table]:
-        """Returns all frames that a table holds."""
         return [frame for _, frame in _held(self.tables.get(name, []))]
 
     def rows(self, name: str) -> list[Row]:
-        """Returns an output's rows."""
         return [row for frame in self.frames(name) for row in zip(*frame.to_pydict().values(), strict=True)]
 
 
@@ -170,8 +167,6 @@ class MemoryAttempts:
 
 
 class MemoryEngine:
-    """Computes sums of window numbers."""
-
     def __init__(self, world: World, epoch: int, pause: Pause, tables: Mapping[str, FencedTable]) -> None:
         self._world, self._epoch, self._pause, self._tables = world, epoch, pause, tables
 

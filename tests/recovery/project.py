@@ -124,7 +124,6 @@ def make_stream(config: Config, name: str, rows: pa.Table, sealed: dict[int, int
 
 
 def seals_of(config: Config, name: str, sealed: dict[int, int]) -> pa.Table:
-    """Returns seals of a stream from windows and their numbers of tuples."""
     data = Table.open(config.stream_table(name))
     found = pa.table({
         "window_id": pa.array(sealed, pa.int64()), "tuples": pa.array(sealed.values(), pa.int64()),

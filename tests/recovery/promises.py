@@ -23,13 +23,11 @@ def raw(config: Config, plan: Plan, output: str) -> Rows:
 
 
 def seen(config: Config, plan: Plan, output: str) -> Rows:
-    """Returns the rows that a reader sees."""
     rows = read_output(config.replay_root(plan.replay_id), output, plan.range)
     return _rows(rows.select(["window_id", "key", "total"]))
 
 
 def seals(config: Config, plan: Plan, output: str) -> list[dict]:
-    """Returns the fact rows of an output."""
     sql = f"select * from f where direction = 'out' and port = '{output}' order by window_id, attempt"
     return query(sql, f=config.replay_root(plan.replay_id) / FACTS).to_pylist()
 
@@ -88,7 +86,6 @@ def _check_balance(config: Config, plan: Plan) -> None:
 
 
 def lost_windows(config: Config, plan: Plan, output: str) -> set[int]:
-    """Returns the windows that the facts list as lost."""
     return {row["window_id"] for row in seals(config, plan, output) if row["lost"]}
 
 

@@ -171,7 +171,6 @@ def finish(world: World, plan: Plan, rng: random.Random, live: list[Process]) ->
 
 
 def step(process: Process, live: list[Process]) -> None:
-    """Lets an attempt run on to its next pause."""
     process.switch()
     if process.dead:
         live.remove(process)
@@ -186,8 +185,6 @@ def _none(world: World) -> Iterator[None]:
 
 
 def _duty(name: str) -> Callable[[World], Any]:
-    """Drops a duty of the memory's."""
-
     @contextmanager
     def dropped(world: World) -> Iterator[None]:
         setattr(world, name, False)
@@ -197,7 +194,6 @@ def _duty(name: str) -> Callable[[World], Any]:
 
 
 def _replaced(target: Any, name: str, other: Any) -> Callable[[World], Any]:
-    """Replaces a function of the product's."""
     return lambda world: patch.object(target, name, other)
 
 

@@ -57,7 +57,6 @@ def recorded(project: Project) -> list[tuple[str, Tuple]]:
 
 
 def rows_of(project: Project, replay: str) -> dict[str, list[Any]]:
-    """Returns the rows of each output that readers see, in order."""
     found = {}
     for name, columns in COLUMNS.items():
         rows = read_output(project.config.replay_root(replay), name, WindowRange(0, WINDOWS - 1))
@@ -67,14 +66,10 @@ def rows_of(project: Project, replay: str) -> dict[str, list[Any]]:
 
 @pytest.mark.recovery_matrix
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
-def test_event_time_comes_out_the_same_through_kills(
+def test_event_time_results_are_unchanged_through_kills(
     mode: str, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> None:
-    """Each attempt is killed elsewhere, in groups of other lengths than those of the replay it is held against.
-
-    Filling, corrections and timers come from a state that was restored (G34, G38, E37, E41, E46, H55, R86); the made
-    rows are those of a reference that reads all tuples in one pass.
-    """
+    # Rules: G34, G38, E37, E41, E46, H55, R86
     project = projects.make_project(tmp_path_factory.mktemp("timely"))
     given = recorded(project)
     with pytest.MonkeyPatch.context() as patch:

@@ -60,7 +60,6 @@ RECOVERING = [step for step in STEPS if step is not Step.FENCED]
 
 @pytest.mark.long
 def test_exactly_once_keeps_its_promise_through_a_kill(project: Project, baseline: Plan) -> None:
-    """Killed between two outputs of a group; the second attempt ends."""
     plan = project.plan("quick", "exactly_once")
     project.attempts("quick", [f"{Step.AFTER_FIRST_OUTPUT}:2"])
     check_promise(project.config, plan, baseline)
@@ -69,13 +68,10 @@ def test_exactly_once_keeps_its_promise_through_a_kill(project: Project, baselin
 @pytest.mark.recovery_matrix
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("number", range(len(CHAINS)))
-def test_promise_holds_through_kills_at_every_step(
+def test_promise_is_kept_through_kills_at_every_step(
     number: int, mode: str, project: Project, baseline: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each attempt dies at its own step, the last one ends; the chains of a mode meet every step.
-
-    In one of them the state lies in its checkpoints' cells, in the other one in files.
-    """
+    # The state is stored in checkpoint cells in one chain and in files in another.
     if number:
         monkeypatch.setenv("REWINDOW_REPLAY__INLINE_STATE_BYTES", "0")
     name = f"chain_{number}_{mode}"
@@ -87,16 +83,15 @@ def test_promise_holds_through_kills_at_every_step(
     check_promise(project.config, plan, baseline)
 
 
-def test_the_chains_meet_every_step() -> None:
-    """No step of the protocol is left out of the matrix."""
+def test_kill_chains_cover_every_step() -> None:
     assert {kill.partition(":")[0] for chain in CHAINS for kill in chain} == {*map(str, STEPS), SECOND}
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("step", STEPS)
-def test_promise_holds_after_a_kill_at_every_step(step: Step, mode: str, project: Project, baseline: Plan) -> None:
-    """One kill at one step, in the second group where groups matter (R2, W61, W64)."""
+def test_promise_is_kept_after_a_kill_at_every_step(step: Step, mode: str, project: Project, baseline: Plan) -> None:
+    # Rules: R2, W61, W64
     name = f"{step}_{mode}"
     plan = project.plan(name, mode)
     group = 1 if step in (Step.FENCED, Step.RESUMED, Step.JOINED) else 2
@@ -107,8 +102,7 @@ def test_promise_holds_after_a_kill_at_every_step(step: Step, mode: str, project
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("second", RECOVERING)
-def test_promise_holds_after_every_second_kill(second: Step, mode: str, project: Project, baseline: Plan) -> None:
-    """The recovery is killed at each of its steps."""
+def test_promise_is_kept_after_every_second_kill(second: Step, mode: str, project: Project, baseline: Plan) -> None:
     name = f"then_{second}_{mode}"
     plan = project.plan(name, mode)
     project.attempts(name, [f"{Step.AFTER_FIRST_OUTPUT}:3", f"{second}:1"])
@@ -117,8 +111,7 @@ def test_promise_holds_after_every_second_kill(second: Step, mode: str, project:
 
 @pytest.mark.recovery_matrix
 @pytest.mark.usefixtures("here")
-def test_exactly_once_redoes_at_most_one_group(project: Project, baseline: Plan) -> None:
-    """After a kill between outputs and facts only that group is computed again."""
+def test_exactly_once_recomputes_at_most_one_group(project: Project, baseline: Plan) -> None:
     plan = project.plan("redo", "exactly_once")
     project.attempts("redo", [f"{Step.AFTER_OUTPUTS}:4"])
     marks = [timing.mark for timing in Ledger.open(project.config.ledger_url).attempts.timings("redo")]
@@ -129,7 +122,8 @@ def test_exactly_once_redoes_at_most_one_group(project: Project, baseline: Plan)
 @pytest.mark.recovery_matrix
 @pytest.mark.usefixtures("here")
 def test_at_least_once_repeats_only_windows_after_its_checkpoint(project: Project, baseline: Plan) -> None:
-    """R51: the kill comes two groups after mark 1007 (ordinal 1008 = 168 * 6); what is repeated lies after it."""
+    # Rules: R51
+    # The kill is two groups after checkpoint mark 1007 (ordinal 1008 = 168 * 6).
     plan = project.plan("repeats", "at_least_once")
     project.attempts("repeats", [f"{Step.AFTER_FACTS}:5"])
     repeated = repeated_windows(project.config, plan, "sums")
@@ -139,8 +133,8 @@ def test_at_least_once_repeats_only_windows_after_its_checkpoint(project: Projec
 
 @pytest.mark.recovery_matrix
 @pytest.mark.usefixtures("here")
-def test_at_most_once_loses_the_group_in_progress_and_lists_it(project: Project, baseline: Plan) -> None:
-    """R13, R15: killed with one output committed, only the other output lacks the group."""
+def test_at_most_once_loses_and_lists_the_group_in_progress(project: Project, baseline: Plan) -> None:
+    # Rules: R13, R15
     plan = project.plan("losses", "at_most_once")
     project.attempts("losses", [f"{Step.AFTER_FIRST_OUTPUT}:2"])
     assert lost_windows(project.config, plan, "sums") == set()
@@ -150,14 +144,9 @@ def test_at_most_once_loses_the_group_in_progress_and_lists_it(project: Project,
 
 @pytest.mark.recovery_matrix
 @pytest.mark.parametrize("mode", MODES)
-def test_promise_holds_when_only_the_jvm_is_killed_and_when_a_zombie_wakes(
+def test_promise_is_kept_when_only_the_jvm_is_killed_and_when_a_zombie_wakes(
     mode: str, project: Project, baseline: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A driver loses its JVM in the middle of a group and ends too.
-
-    The next attempt is stopped, the one after it runs to its end elsewhere, then the stopped one wakes and goes on: it
-    changes nothing.
-    """
     name = f"zombie_{mode}"
     plan = project.plan(name, mode)
     outcome = project.attempt(name, on_line=after_first_group(lambda group: kill(group, "java")))
@@ -214,10 +203,10 @@ def alter_state(path: Path) -> None:
     [pytest.param(*case, marks=pytest.mark.recovery_matrix) for case in DAMAGES]
     + [pytest.param(*case, marks=pytest.mark.exhaustive) for case in OTHER_DAMAGES],
 )
-def test_a_damaged_checkpoint_is_passed_over_for_an_older_one(
+def test_damaged_checkpoint_falls_back_to_an_older_one(
     mode: str, damage: str, project: Project, baseline: Plan
 ) -> None:
-    """R25: the newest checkpoint cannot be read, or is not what it says; the one before it serves."""
+    # Rules: R25
     name = f"{damage}_{mode}"
     plan = project.plan(name, mode)
     outcome = project.attempt(name, f"{Step.MATERIALISED}:5@1")
@@ -237,8 +226,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_an_older_one(
 
 @pytest.mark.recovery_matrix
 @pytest.mark.usefixtures("here")
-def test_no_checkpoint_at_all_is_a_named_error_and_nothing_is_lost(project: Project, baseline: Plan) -> None:
-    """Every checkpoint is gone: the attempt fails for good, what was staged stays."""
+def test_missing_checkpoints_are_a_named_error_and_nothing_is_lost(project: Project, baseline: Plan) -> None:
     plan = project.plan("bare", "exactly_once")
     project.attempt("bare", f"{Step.AFTER_CHECKPOINT}:2@1")
     before = raw(project.config, plan, "sums")
@@ -252,10 +240,10 @@ def test_no_checkpoint_at_all_is_a_named_error_and_nothing_is_lost(project: Proj
 @pytest.mark.recovery_matrix
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("mode", MODES)
-def test_a_lost_ledger_is_rebuilt_and_the_replay_goes_on(
+def test_lost_ledger_is_rebuilt_and_the_replay_resumes(
     mode: str, baseline: Plan, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After `rewindow ledger rebuild` each mode keeps its promise: what was begun is in the tables (R7)."""
+    # Rules: R7
     config = project.config.model_copy(update={"state": tmp_path / "state"})
     config._root, config._file = project.config.root, None
     shutil.copytree(project.config.state / "streams", config.state / "streams")
@@ -298,7 +286,6 @@ def group_of_job() -> int:
 
 
 def members(group: int) -> list[psutil.Process]:
-    """Returns the processes of a process group."""
     found = []
     for process in psutil.process_iter(["name"]):
         with contextlib.suppress(ProcessLookupError):
@@ -308,7 +295,6 @@ def members(group: int) -> list[psutil.Process]:
 
 
 def kill(group: int, name: str) -> None:
-    """Kills the members of a process group that have a name."""
     for process in members(group):
         if name in process.info["name"]:
             process.kill()

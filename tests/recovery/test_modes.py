@@ -22,27 +22,23 @@ def fourth(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> M
     return mode
 
 
-def test_another_mode_is_kept_with_a_plan_and_promised(fourth: Mode) -> None:
-    """By its name in JSON, as every other."""
+def test_custom_mode_is_stored_in_a_plan_with_its_guarantees(fourth: Mode) -> None:
     plan = make_plan(Mode.parse(str(fourth)))
     text = plan.model_dump_json()
     assert f'"mode":"{fourth.name}"' in text and Plan.model_validate_json(text).mode is fourth
     assert guarantee(fourth, stateful=True, lost=1, unseen=1) == fourth.promise
 
 
-def test_another_mode_keeps_its_promise_whatever_crashes(fourth: Mode) -> None:
-    """The protocol asks the policy only, so no interleaving breaks what it says."""
+def test_custom_mode_keeps_its_promise_under_any_crash(fourth: Mode) -> None:
     broken = {seed: found for seed in range(RUNS) if (found := run(fourth, seed))}
     assert not broken
 
 
-def test_another_mode_breaks_without_a_rule_that_it_needs() -> None:
-    """What is computed again must not be written where it is there already."""
+def test_custom_mode_breaks_without_a_required_rule() -> None:
     assert "nothing to a table that has it" in RULES
     assert any(run(SAVED_AT_MARKS, seed, "nothing to a table that has it") for seed in range(RUNS))
 
 
-def test_a_mode_that_is_not_there_is_refused_in_a_plan() -> None:
-    """A plan of a mode that was taken away is a wrong plan, not another mode."""
+def test_plan_of_an_unknown_mode_is_rejected() -> None:
     with pytest.raises(ValueError, match="recovery mode saved_at_marks is unknown"):
         Plan.model_validate_json(make_plan(SAVED_AT_MARKS).model_dump_json())

@@ -28,25 +28,21 @@ RULES = [
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=str)
-def test_protocol_keeps_its_promise_whatever_crashes(mode: Mode) -> None:
-    """No interleaving of crashes, zombies and late attempts breaks the mode's promise."""
+def test_protocol_keeps_its_promise_under_any_crash(mode: Mode) -> None:
     check(mode, range(RUNS))
 
 
 @pytest.mark.recovery_matrix
 @pytest.mark.parametrize("mode", MODES.values(), ids=str)
 def test_protocol_keeps_its_promise_in_many_more_runs(mode: Mode) -> None:
-    """The same, for longer."""
     check(mode, range(RUNS, RUNS_MANY))
 
 
 @pytest.mark.parametrize(("mode", "rule"), RULES)
-def test_protocol_breaks_without_a_rule(mode: Mode, rule: str) -> None:
-    """Each rule is needed: without it some run breaks the promise."""
+def test_protocol_breaks_without_any_single_rule(mode: Mode, rule: str) -> None:
     assert any(run(mode, seed, rule) for seed in range(RUNS_MANY)), f"nothing broke without: {rule}"
 
 
 def check(mode: Mode, seeds: range) -> None:
-    """Asserts that no run breaks a promise."""
     broken = {seed: found for seed in seeds if (found := run(mode, seed))}
     assert not broken, f"seeds and broken promises: {dict(list(broken.items())[:3])}"

@@ -14,8 +14,8 @@ MARK = st.integers(0, 60)
 
 
 @given(st.sets(MARK, min_size=1), st.dictionaries(st.sampled_from("abc"), MARK, min_size=1))
-def test_exactly_once_restores_the_newest_checkpoint_that_no_table_is_behind(saved: set[int], done: dict) -> None:
-    """R1, R21: newest checkpoint not past min done(t), the window after it, and groups end where tables end."""
+def test_exactly_once_restores_the_newest_checkpoint_that_every_table_has_reached(saved: set[int], done: dict) -> None:
+    # Rules: R1, R21
     lowest = min(done.values())
     usable = [mark for mark in saved if mark <= lowest]
     if not usable:
@@ -31,7 +31,7 @@ def test_exactly_once_restores_the_newest_checkpoint_that_no_table_is_behind(sav
 
 @given(st.sets(MARK, min_size=1), st.dictionaries(st.sampled_from("abc"), MARK, min_size=1))
 def test_at_least_once_restores_the_newest_checkpoint_and_loses_nothing(saved: set[int], done: dict) -> None:
-    """R10: everything after the checkpoint is computed again, whatever the tables hold."""
+    # Rules: R10
     usable = [mark for mark in saved if mark <= min(done.values())]
     if not usable:
         with pytest.raises(CheckpointError, match="no usable checkpoint"):
@@ -42,8 +42,8 @@ def test_at_least_once_restores_the_newest_checkpoint_and_loses_nothing(saved: s
 
 
 @given(st.sets(MARK, min_size=1), st.dictionaries(st.sampled_from("abc"), MARK, min_size=1), MARK)
-def test_at_most_once_never_begins_a_window_twice(saved: set[int], done: dict, started: int) -> None:
-    """R12, R13: the first window lies after the highest one begun; what tables lack of those is lost, no more."""
+def test_at_most_once_never_starts_a_window_twice(saved: set[int], done: dict, started: int) -> None:
+    # Rules: R12, R13
     found = resume(Mode.AT_MOST_ONCE, saved, done, started)
     started = max(started, *done.values())
     assert found.first > started
@@ -53,15 +53,15 @@ def test_at_most_once_never_begins_a_window_twice(saved: set[int], done: dict, s
         assert lost == set(range(mark + 1, started + 1))
 
 
-def test_resume_refuses_to_begin_without_a_checkpoint() -> None:
-    """No checkpoint at all is a named error, never a silent start from nothing."""
+def test_resume_without_a_checkpoint_is_rejected() -> None:
     with pytest.raises(CheckpointError):
         resume(Mode.AT_LEAST_ONCE, [], {})
 
 
 @given(st.integers(1, 20), st.integers(1, 6))
-def test_checkpoints_fall_due_where_the_rules_put_them(distance: int, multiple: int) -> None:
-    """W42, W43, W45, W46, X7: mark m leads to a checkpoint after ordinal ceil(m / K) * K; ordinals count from 1."""
+def test_checkpoints_fall_due_at_the_documented_ordinals(distance: int, multiple: int) -> None:
+    # Rules: W42, W43, W45, W46, X7
+    # Mark m leads to a checkpoint after ordinal ceil(m / K) * K; ordinals count from 1.
     schedule = CheckpointSchedule(distance, multiple)
     expected = {-(-m // multiple) * multiple for m in range(distance, 600, distance)}
     assert {w + 1 for w in range(300) if schedule.is_due(w)} == {n for n in expected if n <= 300}
@@ -72,8 +72,9 @@ def test_checkpoints_fall_due_where_the_rules_put_them(distance: int, multiple: 
 @given(
     st.integers(0, 500), st.integers(0, 80), st.integers(1, 90), st.sampled_from([*MODES.values()]), st.integers(1, 30)
 )
-def test_a_group_never_crosses_a_mark_or_the_end(first: int, more: int, size: int, mode: Mode, distance: int) -> None:
-    """Groups end where a checkpoint falls due, if the mode has a schedule, never past the range, never empty."""
+def test_group_never_crosses_a_checkpoint_mark_or_the_end(
+    first: int, more: int, size: int, mode: Mode, distance: int
+) -> None:
     schedule = CheckpointSchedule(distance)
     end = next_end(first, first + more, size, mode, schedule)
     assert first <= end <= first + more and end - first + 1 <= size
@@ -82,8 +83,7 @@ def test_a_group_never_crosses_a_mark_or_the_end(first: int, more: int, size: in
 
 
 @given(st.integers(1, 1000), st.floats(0.01, 100), st.integers(1, 500))
-def test_group_size_moves_towards_the_target_by_bounded_steps(windows: int, seconds: float, size: int) -> None:
-    """A group that took too long shrinks the next one, one that was quick lets it grow, at most fourfold."""
+def test_group_size_approaches_the_target_in_bounded_steps(windows: int, seconds: float, size: int) -> None:
     sizer = GroupSizer(None, 10.0, size)
     sizer.took(windows, seconds)
     assert 1 <= sizer.size <= 4 * size
@@ -91,8 +91,7 @@ def test_group_size_moves_towards_the_target_by_bounded_steps(windows: int, seco
 
 
 @pytest.mark.parametrize(("overhead", "each", "least"), [(0.0, 0.1, 90), (2.0, 0.01, 700), (30.0, 0.003, 2_000)])
-def test_groups_do_not_shrink_where_that_saves_nothing(overhead: float, each: float, least: int) -> None:
-    """Where a group takes longer than the target whatever its size, smaller ones would only pay it more often."""
+def test_groups_do_not_shrink_where_that_saves_no_time(overhead: float, each: float, least: int) -> None:
     sizer, sizes = GroupSizer(None, 10.0, 2_000), list[int]()
     for _ in range(12):
         sizer.took(sizer.size, overhead + each * sizer.size)
@@ -102,8 +101,8 @@ def test_groups_do_not_shrink_where_that_saves_nothing(overhead: float, each: fl
 
 
 @given(st.integers(1, 20), st.integers(1, 6), st.sampled_from([None, 1, 3, 50]))
-def test_no_group_is_longer_than_the_worst_loss(distance: int, multiple: int, bound: int | None) -> None:
-    """Due checkpoints and the bound cut groups; the longest one is what the plan says that a crash costs (X1)."""
+def test_no_group_is_longer_than_the_loss_named_by_the_plan(distance: int, multiple: int, bound: int | None) -> None:
+    # Rules: X1
     schedule, sizer = CheckpointSchedule(distance, multiple), GroupSizer(None, 10.0, 64, bound)
     lengths, window = [], 0
     while window < 400:
@@ -114,15 +113,14 @@ def test_no_group_is_longer_than_the_worst_loss(distance: int, multiple: int, bo
     assert max(lengths) == min(schedule.gap_max, bound or schedule.gap_max)
 
 
-def test_fixed_group_size_stays() -> None:
-    """A fixed size is not adapted."""
+def test_fixed_group_size_is_not_adapted() -> None:
     sizer = GroupSizer(7, 10.0, 64)
     sizer.took(7, 100.0)
     assert sizer.size == 7
 
 
-def test_guarantees_say_what_each_mode_promises() -> None:
-    """R48 to R50: every mode names its own promise; only at most once may affect later windows (R14)."""
+def test_guarantees_name_the_promise_of_each_mode() -> None:
+    # Rules: R48 to R50, R14
     texts = {mode: guarantee(mode, stateful=True, lost=1, unseen=1_200) for mode in MODES.values()}
     assert all(text.startswith(mode.words) for mode, text in texts.items())
     assert "affected" in texts[Mode.AT_MOST_ONCE] and "affected" not in texts[Mode.EXACTLY_ONCE]
@@ -131,7 +129,7 @@ def test_guarantees_say_what_each_mode_promises() -> None:
     assert "affected" not in guarantee(Mode.AT_MOST_ONCE, stateful=False, lost=1, unseen=1)
 
 
-def test_affected_windows_begin_after_the_first_skip() -> None:
-    """R14: everything after the first skipped stretch is computed from a state that lacks it."""
+def test_affected_windows_start_after_the_first_skip() -> None:
+    # Rules: R14
     assert affected_from(Mode.AT_MOST_ONCE, [(7, 9), (12, 12)]) == 10
     assert affected_from(Mode.EXACTLY_ONCE, [(7, 9)]) is None

@@ -24,13 +24,12 @@ SECOND = publication(2, 10, 19, {9: "a", 19: "b"})
 THIRD = publication(3, 20, 29, {19: "b", 29: "c"})
 
 
-def test_nothing_is_stale_while_every_range_began_with_what_is_published_before_it() -> None:
-    """Three ranges in order."""
+def test_nothing_is_stale_while_every_range_started_from_the_published_state() -> None:
     assert stale_windows([FIRST, SECOND, THIRD]) == []
 
 
-def test_a_range_that_comes_behind_a_year_of_others_is_not_held_against_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what it overlaps is cut: a publication a day must not cost more every day."""
+def test_new_range_is_compared_only_with_overlapping_publications(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A publication a day must not cost more every day.
     cut: list[WindowRange] = []
     outside = staleness._outside
 
@@ -47,8 +46,7 @@ def test_a_range_that_comes_behind_a_year_of_others_is_not_held_against_each(mon
     assert cut == [over_two.range, over_two.range]
 
 
-def test_a_changed_end_state_makes_everything_after_it_stale_and_the_next_replay_clears_it() -> None:
-    """Transitively; replaying the first stale range with the old end state clears the rest too."""
+def test_changed_end_state_makes_all_later_windows_stale_until_the_next_replay() -> None:
     fix = publication(4, 0, 9, {-1: "s", 9: "A"}, "initial")
     assert stale_windows([FIRST, SECOND, THIRD, fix]) == [WindowRange(10, 29)]
     assert stale_windows([FIRST, SECOND, THIRD, fix, publication(5, 10, 19, {9: "A", 19: "b"})]) == []
@@ -57,13 +55,12 @@ def test_a_changed_end_state_makes_everything_after_it_stale_and_the_next_replay
     ]
 
 
-def test_a_fix_with_the_same_end_state_makes_nothing_stale() -> None:
-    """Only the state matters, not the rows before it."""
+def test_fix_with_the_same_end_state_makes_nothing_stale() -> None:
     assert stale_windows([FIRST, SECOND, publication(3, 0, 9, {-1: "s", 9: "a"}, "initial")]) == []
 
 
-def test_a_fix_in_the_middle_compares_with_the_state_that_was_saved_there() -> None:
-    """Not saved is not known, and not known is stale."""
+def test_fix_in_the_middle_is_compared_with_the_saved_state_there() -> None:
+    # If no state was saved there, the later windows are stale.
     whole = publication(1, 0, 29, {-1: "s", 19: "m", 29: "e"}, "initial")
     assert stale_windows([whole, publication(2, 10, 19, {9: "x", 19: "m"})]) == [WindowRange(10, 29)]
     known = publication(1, 0, 29, {-1: "s", 9: "x", 19: "m", 29: "e"}, "initial")
@@ -73,8 +70,7 @@ def test_a_fix_in_the_middle_compares_with_the_state_that_was_saved_there() -> N
     assert stale_windows([thinned, publication(2, 10, 19, {9: "x", 19: "m"})]) == [WindowRange(20, 29)]
 
 
-def test_a_warm_up_depends_on_the_state_it_began_with() -> None:
-    """Its base decides where no state was saved at the border; an undone base makes it stale."""
+def test_warm_up_depends_on_its_start_state() -> None:
     whole = publication(1, 0, 29, {-1: "s", 4: "x", 29: "e"}, "initial")
     warmed = EffectivePublication(2, WindowRange(10, 14), {9: "y", 14: "z"}, "warm_up", 4, "x")
     assert stale_windows([whole, warmed]) == [WindowRange(15, 29)], "what follows cannot know"
@@ -84,7 +80,6 @@ def test_a_warm_up_depends_on_the_state_it_began_with() -> None:
 
 
 def test_windows_computed_from_the_initial_state_on_request_are_never_stale() -> None:
-    """Nor those warmed up from the very first window."""
     asked = publication(2, 10, 19, {9: "s", 19: "b"}, "initial")
     assert stale_windows([FIRST, asked]) == []
     assert stale_windows([EffectivePublication(3, WindowRange(10, 19), {9: "a"}, "warm_up")]) == []
@@ -95,8 +90,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3), st.booleans()),
 
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
-def test_stale_windows_agree_with_a_model_that_recomputes(steps: list[tuple[int, int, bool]]) -> None:
-    """A window is stale iff the chain of states that is published does not lead to the one it was computed from."""
+def test_stale_windows_equal_a_model_that_recomputes(steps: list[tuple[int, int, bool]]) -> None:
     shown: dict[int, tuple[int, str, str]] = {}
     published: list[EffectivePublication] = []
     for number, (start, width, fixed) in enumerate(steps, start=1):
@@ -119,8 +113,7 @@ def test_stale_windows_agree_with_a_model_that_recomputes(steps: list[tuple[int,
     assert found == wrong
 
 
-def test_the_newest_publication_over_a_window_is_in_effect() -> None:
-    """Later ones lie over earlier ones; parts stand out on both sides."""
+def test_newest_publication_over_a_window_is_in_effect() -> None:
     whole, middle = publication(1, 0, 9, {}), publication(2, 3, 5, {})
     segments = [(str(one.range), one.owner.number) for one in in_effect([middle, whole])]
     assert segments == [("[0, 2]", 1), ("[3, 5]", 2), ("[6, 9]", 1)]

@@ -57,8 +57,8 @@ def names(found: list[Purgeable]) -> set[str]:
     return {f"{entry.folder.parent.name}/{entry.folder.name}" for entry in found}
 
 
-def test_a_published_replay_loses_its_tables_but_for_the_facts(config: Config, here: Path) -> None:
-    """Facts stay, for `certify` and `why`; a second purge finds nothing more (W86)."""
+def test_published_replay_loses_its_tables_except_the_facts(config: Config, here: Path) -> None:
+    # Rules: W86
     published(config, "one")
     assert names(purgeable(config, AT_ONCE)) == {"one/delays", "one/ranks", "one/checkpoints"}
     assert purge(config, AT_ONCE, delete=True).bytes > 0
@@ -66,8 +66,7 @@ def test_a_published_replay_loses_its_tables_but_for_the_facts(config: Config, h
     assert purgeable(config, AT_ONCE) == []
 
 
-def test_a_rebuilt_ledger_never_leads_purge_to_the_working_directory(config: Config, here: Path) -> None:
-    """Publish, purge, lose the ledger, rebuild, purge again: the project is as it was."""
+def test_purge_after_a_rebuild_never_touches_the_working_directory(config: Config, here: Path) -> None:
     published(config, "one").close()
     purge(config, AT_ONCE, delete=True)
     (config.state / "ledger.sqlite").unlink()
@@ -77,18 +76,16 @@ def test_a_rebuilt_ledger_never_leads_purge_to_the_working_directory(config: Con
 
 
 @pytest.mark.parametrize("forged", ["", ".", "..", "one/../..", "/"])
-def test_an_id_that_leads_out_of_the_replays_is_refused(
+def test_id_that_leads_outside_the_replays_folder_is_rejected(
     config: Config, here: Path, forged: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such as in a ledger that somebody has altered."""
     row = published(config, "one").replays.get("one")
     monkeypatch.setattr(Replays, "newest", lambda self, **more: [replace(row, replay_id=forged)])
     with pytest.raises(InputError, match="replay"):
         purgeable(config, AT_ONCE)
 
 
-def test_a_replay_that_is_a_link_to_another_folder_is_left_alone(config: Config, here: Path) -> None:
-    """Nothing is deleted but what lies below the folder of staged replays."""
+def test_replay_that_is_a_link_to_another_folder_is_not_purged(config: Config, here: Path) -> None:
     published(config, "one").close()
     root, elsewhere = config.replay_root("one"), here / "elsewhere"
     root.rename(elsewhere)
@@ -97,15 +94,13 @@ def test_a_replay_that_is_a_link_to_another_folder_is_left_alone(config: Config,
     assert purgeable(config, AT_ONCE) == []
 
 
-def test_a_replay_without_a_plan_is_left_alone(config: Config, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of such a row only publications are known."""
+def test_replay_without_a_plan_is_not_purged(config: Config, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = published(config, "one").replays.get("one")
     monkeypatch.setattr(Replays, "newest", lambda self, **more: [replace(row, plan={})])
     assert purgeable(config, AT_ONCE) == []
 
 
-def test_a_replay_whose_plan_was_purged_is_refused_by_certify(config: Config, here: Path) -> None:
-    """After purge and rebuild its digests are there, but not what they are of: an error for people."""
+def test_certify_rejects_a_replay_whose_plan_was_purged(config: Config, here: Path) -> None:
     published(config, "one").close()
     simple(config, "two", 100, 103, ledger=False)
     purge(config, AT_ONCE, delete=True)
@@ -115,8 +110,7 @@ def test_a_replay_whose_plan_was_purged_is_refused_by_certify(config: Config, he
         certify(config, "two", "one")
 
 
-def test_tables_that_somebody_publishes_are_left_alone(config: Config, here: Path) -> None:
-    """Purge takes the locks of the replay's publishers and does not wait for them; next time it deletes."""
+def test_tables_of_a_running_publication_are_not_purged(config: Config, here: Path) -> None:
     other = published(config, "one")
     with other.publications.publishing(["app.ranks"]):
         purged = purge(config, AT_ONCE, delete=True)
@@ -125,10 +119,9 @@ def test_tables_that_somebody_publishes_are_left_alone(config: Config, here: Pat
     assert names(purge(config, AT_ONCE, delete=True).deleted) == {"one/delays", "one/ranks", "one/checkpoints"}
 
 
-def test_a_publication_that_begins_after_the_first_look_keeps_its_tables(
+def test_publication_that_starts_during_a_purge_keeps_its_tables(
     config: Config, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under the locks purge looks again."""
     ledger = published(config, "one")
     look = module.purgeable
 
@@ -142,8 +135,7 @@ def test_a_publication_that_begins_after_the_first_look_keeps_its_tables(
     assert Table.exists(config.replay_root("one") / "ranks")
 
 
-def test_what_was_not_published_goes_only_when_it_is_old(config: Config, here: Path) -> None:
-    """Ended, checked and undone replays; abandoned ones go at once."""
+def test_unpublished_replays_are_purged_only_when_old_or_abandoned(config: Config, here: Path) -> None:
     simple(config, "one", 100, 103)
     simple(config, "two", 104, 107)
     Ledger.open(config.ledger_url).replays.abandon("two")
@@ -151,8 +143,8 @@ def test_what_was_not_published_goes_only_when_it_is_old(config: Config, here: P
     assert {entry.replay_id for entry in purgeable(config, AT_ONCE)} == {"one", "two"}
 
 
-def test_a_checkpoint_from_which_an_open_replay_starts_is_kept(config: Config, here: Path) -> None:
-    """W85: the start state of what is planned, running or failed; it goes once that replay has ended."""
+def test_start_checkpoint_of_an_open_replay_is_kept_until_it_has_ended(config: Config, here: Path) -> None:
+    # Rules: W85
     published(config, "one")
     taken_from = str(config.replay_root("one") / "checkpoints")
     start = StartState(source="replay", window=103, taken_from=taken_from, version=1)

@@ -33,14 +33,11 @@ COUNTS = pa.schema([("user", pa.string()), ("clicks", pa.int64())])
 
 
 class Prices(TupleOperator):
-    """Takes a module of the user when it is called."""
-
     inputs: ClassVar = {"clicks": InputPort(CLICKS, key=("user",))}
     outputs: ClassVar = {"out": OutputPort(COUNTS)}
     total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def process(self, click: Any) -> None:
-        """Adds the price."""
         from _prices import PRICE  # type: ignore[import-not-found]
 
         self.total += PRICE
@@ -67,7 +64,6 @@ def python(folder: Path, name: str, lacking: tuple[str, ...]) -> str:
 
 
 def refused(spark: SparkSession, python_exec: str) -> str:
-    """Returns why a Python is refused."""
     spark.sparkContext.pythonExec = python_exec
     try:
         check_executors(spark)
@@ -77,7 +73,6 @@ def refused(spark: SparkSession, python_exec: str) -> str:
 
 
 def computed(spark: SparkSession, root: Location) -> list[Any]:
-    """Returns what a tuple operator emits, and what its tasks have written of it."""
     clicks = spark.createDataFrame([(7, 0, "ann"), (7, 1, "ann")], "window_id bigint, offset bigint, user string")
     operator = Prices()
     state = spark.createDataFrame([], spark_schema(operator.state_columns() or pa.schema([])))
@@ -88,7 +83,6 @@ def computed(spark: SparkSession, root: Location) -> list[Any]:
 
 
 def main(folder: Path, jars: str) -> None:
-    """Runs all three."""
     conf = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"}
     config = Config(
         state=folder / "state", spark=SparkConfig(master=CLUSTER, driver_memory="512m", jars=jars, conf=conf)

@@ -88,21 +88,18 @@ def digest_of(spark: SparkSession, query: str) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("pair", CONFUSED_BY_PLAIN_HASHING)
-def test_digest_differs_where_plain_hashing_does_not(spark: SparkSession, pair: str) -> None:
-    """Values that xxhash64 takes for equal have different digests."""
+def test_digest_differs_where_xxhash64_does_not(spark: SparkSession, pair: str) -> None:
     one, other = CONFUSED_BY_PLAIN_HASHING[pair]
     assert digest_of(spark, one) != digest_of(spark, other)
 
 
 @pytest.mark.parametrize("pair", THE_SAME)
-def test_digest_is_the_same_for_values_that_are_equal(spark: SparkSession, pair: str) -> None:
-    """What Spark calls equal has one digest."""
+def test_digest_is_equal_for_equal_values(spark: SparkSession, pair: str) -> None:
     one, other = THE_SAME[pair]
     assert digest_of(spark, one) == digest_of(spark, other)
 
 
 def test_digest_ignores_order_and_partitioning(spark: SparkSession) -> None:
-    """Neither order, nor the number of partitions, nor the columns' order change a digest."""
     frame = spark.sql(MANY)
     expected = {tuple(row) for row in window_digests(frame).collect()}
     mixed = frame.select(*reversed(frame.columns)).repartition(5).sortWithinPartitions("k", "x")
@@ -110,27 +107,23 @@ def test_digest_ignores_order_and_partitioning(spark: SparkSession) -> None:
     assert len(expected) == 7
 
 
-def test_digest_ignores_bookkeeping(spark: SparkSession) -> None:
-    """Offset and attempt stay out of a digest."""
+def test_digest_ignores_offset_and_attempt(spark: SparkSession) -> None:
     assert digest_of(spark, "select 1L offset, 1L attempt, 'x' a") == digest_of(spark, "select 2L offset, 'x' a")
 
 
 @pytest.mark.parametrize("change", ["union all select 'x'", "union all select 'z'", "union all select null"])
 def test_digest_counts_duplicates_and_additions(spark: SparkSession, change: str) -> None:
-    """A tuple more changes the digest itself, not only the count; so does a tuple that is there twice."""
     before, after = digest_of(spark, "select 'x' a"), digest_of(spark, f"select 'x' a {change}")
     assert before[1] != after[1]
     assert (before[0], after[0]) == (1, 2)
 
 
 def test_digest_changes_when_one_tuple_replaces_another(spark: SparkSession) -> None:
-    """Two tuples of one kind and one of the other are not one of the first and two of the second."""
     one = digest_of(spark, "select * from values ('x'), ('x'), ('y') t(a)")
     assert one != digest_of(spark, "select * from values ('x'), ('y'), ('y') t(a)")
 
 
-def test_digest_is_the_sum_of_its_tuples_digests(spark: SparkSession) -> None:
-    """Modulo 2^64, so that what one half of a sum has too much goes over into the other one."""
+def test_digest_is_the_sum_of_its_tuple_digests_modulo_2_64(spark: SparkSession) -> None:
     every = digest_of(spark, "select cast(id as string) a, id * 0.5D f from range(100)")
     rows = spark.sql("select id as window_id, cast(id as string) a, id * 0.5D f from range(100)")
     singles = [tuple(row)[1:] for row in window_digests(rows).collect()]
@@ -139,8 +132,8 @@ def test_digest_is_the_sum_of_its_tuples_digests(spark: SparkSession) -> None:
         assert parts[0][1:] == [sum(one[half] for one in parts[1:]) % 2**64 for half in (1, 2)]
 
 
-def test_digests_stay_comparable_with_those_that_are_stored(spark: SparkSession) -> None:
-    """Format 2 of seals and facts is made of these: another salt or order of columns would be another format."""
+def test_digest_format_2_is_stable(spark: SparkSession) -> None:
+    # Stored seals and facts contain these values.
     found = digest_of(spark, "select 1 a, 'x' b, 0.5D f union all select 2, null, null")
     assert found == (2, "367e5a27-e52cc743fc3b7a64-6a26d516599bf1a8", "367e5a27-c5028cf42f112902-cd31651d1f7b1aa8")
     names = row_hashes(spark.sql("select 1 a, 'x' b").schema)
@@ -150,8 +143,7 @@ def test_digests_stay_comparable_with_those_that_are_stored(spark: SparkSession)
     )
 
 
-def test_float_columns_are_apart(spark: SparkSession) -> None:
-    """A float, also one deep inside, moves only the float digest; without one there is no float digest."""
+def test_float_columns_change_only_the_float_digest(spark: SparkSession) -> None:
     one = digest_of(spark, "select 1 a, array(named_struct('y', 1.5D)) f")
     other = digest_of(spark, "select 1 a, array(named_struct('y', 2.5D)) f")
     assert one[1] == other[1]
@@ -159,8 +151,8 @@ def test_float_columns_are_apart(spark: SparkSession) -> None:
     assert digest_of(spark, "select 1 a")[2] is None
 
 
-def test_digest_sees_every_exchange_of_values_between_two_rows(spark: SparkSession) -> None:
-    """Whichever columns, of whatever types, two rows exchange, if they do not exchange all: it is seen (X17)."""
+def test_digest_detects_every_partial_exchange_of_values_between_two_rows(spark: SparkSession) -> None:
+    # Rules: X17
     names = list(EXCHANGED)
     whole = (1 << len(names)) - 1
     rng = random.Random(11)
@@ -178,15 +170,13 @@ def test_digest_sees_every_exchange_of_values_between_two_rows(spark: SparkSessi
     assert not unseen, [[name for place, name in enumerate(names) if mask >> place & 1] for mask in unseen]
 
 
-def test_digest_is_null_safe_in_wide_schemas(spark: SparkSession) -> None:
-    """More columns than one bitmap holds keep their nulls apart."""
+def test_digest_distinguishes_nulls_in_wide_schemas(spark: SparkSession) -> None:
     wide = ", ".join(f"if(id = {i}, null, 1) c{i:03}" for i in range(140))
     digests = window_digests(spark.sql(f"select id window_id, {wide} from range(140)")).select("digest").collect()
     assert len(set(digests)) == 140
 
 
 def test_several_frames_are_digested_in_one_job(spark: SparkSession) -> None:
-    """The aggregates alone give what window_digests gives."""
     frame = spark.sql(MANY)
     grouped = frame.groupBy("window_id").agg(*digest_columns(frame.schema))
     assert {tuple(row) for row in grouped.collect()} == {tuple(row) for row in window_digests(frame).collect()}
@@ -196,14 +186,12 @@ UNSUPPORTED = ["select parse_json('1') a", "select null a", "select array('x' co
 
 
 @pytest.mark.parametrize("query", UNSUPPORTED)
-def test_unsupported_types_are_refused(spark: SparkSession, query: str) -> None:
-    """A type without a dependable hash is refused, and the column is named."""
+def test_unsupported_types_are_rejected_with_the_column(spark: SparkSession, query: str) -> None:
     with pytest.raises(InputError, match='column "a" of type'):
         check_digestible(spark.sql(query).schema)
 
 
-def test_empty_digests_belong_to_the_schema(spark: SparkSession) -> None:
-    """An empty window's digest carries the schema, and is nobody else's."""
+def test_empty_digest_is_specific_to_the_schema(spark: SparkSession) -> None:
     schema = spark.sql(MANY).schema
     digest, float_digest = empty_digests(schema)
     assert digest == float_digest == f"{schema_hash(schema)}-{'0' * 16}-{'0' * 16}"

@@ -16,8 +16,7 @@ from rewindow.spark.executors import code_zip
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_zip_has_the_library_and_the_modules_by_the_names_they_are_imported_by(tmp_path: Path) -> None:
-    """The same content has the same name, so that nothing is sent twice; another one has another."""
+def test_executor_zip_contains_the_library_and_has_a_content_based_name(tmp_path: Path) -> None:
     folder = Path(str(tmp_path)) / "applications"
     (folder / "helpers").mkdir(parents=True)
     files = [folder / "spending.py", folder / "_prices.py", folder / "helpers" / "rates.py"]
@@ -33,8 +32,7 @@ def test_the_zip_has_the_library_and_the_modules_by_the_names_they_are_imported_
 
 @pytest.mark.recovery_matrix
 @pytest.mark.jvm
-def test_executors_compute_with_what_was_sent_and_lack_nothing_unsaid(tmp_path: Path) -> None:
-    """A Python without the project, on executors of their own processes: none, one without pyarrow, a good one."""
+def test_executors_compute_with_the_shipped_modules_and_report_missing_ones(tmp_path: Path) -> None:
     here = {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
     script = [
         sys.executable,

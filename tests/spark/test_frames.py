@@ -37,8 +37,7 @@ def tear(path: Path) -> None:
         stream.commit_arrow(torn, app_id="record", version=window)
 
 
-def test_sorted_rows_in_small_row_groups_let_a_reader_pass_over_most(tmp_path: Path, spark: SparkSession) -> None:
-    """Of sorted rows one row group holds a key, of others every one; Spark's own size leaves nothing to pass over."""
+def test_sorted_rows_in_small_row_groups_let_readers_skip_most(tmp_path: Path, spark: SparkSession) -> None:
     rows = spark.range(400_000, numPartitions=1).selectExpr("id % 1000 as key", "hash(id) as value")
     found = {}
     for name, frame, size in (
@@ -64,7 +63,6 @@ def row_groups(folder: Path, wanted: pc.Expression) -> tuple[int, int]:
 def test_rows_of_unsealed_windows_are_neither_read_nor_counted(
     tmp_path: Path, spark: SparkSession, warm_up: bool
 ) -> None:
-    """--allow-missing over a torn recording: its rows are not the stream's, in the range and in a warm-up before it."""
     config = make_project(tmp_path).config
     tear(config.stream_table("events"))
     if warm_up:
@@ -92,10 +90,9 @@ def test_rows_of_unsealed_windows_are_neither_read_nor_counted(
         ("delta.columnMapping.mode' = 'name", "alter table delta.`{0}` rename column x to y", {2: 10, 3: 10}),
     ],
 )
-def test_tuples_are_counted_as_a_reader_sees_them(
+def test_tuple_count_respects_deletion_vectors_and_column_mapping(
     tmp_path: Path, spark: SparkSession, feature: str, change: str, tuples: dict[int, int]
 ) -> None:
-    """A deleted row is none, and a column has the name that the table gives it, not that of the file."""
     path = str(tmp_path / "s")
     spark.sql(f"create table delta.`{path}` (window_id bigint, x bigint) using delta tblproperties ('{feature}')")
     rows = spark.range(100).selectExpr("id div 10 as window_id", "id as x").repartition(1)
@@ -106,8 +103,7 @@ def test_tuples_are_counted_as_a_reader_sees_them(
     assert dict(zip(*found.to_pydict().values(), strict=True)) == tuples
 
 
-def test_holes_are_the_stretches_between_seals() -> None:
-    """In any order, with repeats, and at both ends."""
+def test_holes_are_the_ranges_between_seals() -> None:
     sealed = pa.chunked_array([[7, 5, 5], [6, 10]])
     assert [(hole.first, hole.last) for hole in holes(sealed, WindowRange(3, 12))] == [(3, 4), (8, 9), (11, 12)]
     assert holes(pa.chunked_array([[]], pa.int64()), WindowRange(1, 2)) == [WindowRange(1, 2)]

@@ -26,36 +26,32 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def submit(folder: object, limit: str, soft: int, hard: int) -> str:
-    """Returns what a job's submission says in a process under a limit."""
     command = [sys.executable, "-c", SUBMIT, limit, str(soft), str(hard), str(folder)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 @pytest.mark.parametrize("hard", [64, 256])
-def test_too_few_open_files_are_refused_before_anything_starts(tmp_path: object, hard: int) -> None:
-    """Spark would wait for ever: the limit and what is needed are named at once."""
+def test_low_open_file_limit_is_rejected_before_anything_starts(tmp_path: object, hard: int) -> None:
+    # Spark would wait forever.
     said = submit(tmp_path, "RLIMIT_NOFILE", hard, hard)
     assert f"limit of {hard} open files is too low, Spark needs at least 1024" in said
     assert "ulimit -n 1024" in said
 
 
-def test_few_open_files_are_raised_where_that_is_allowed(tmp_path: object) -> None:
-    """A soft limit is ours to lift; what is refused then are the jars that this test does not have."""
+def test_soft_open_file_limit_is_raised_where_allowed(tmp_path: object) -> None:
     said = submit(tmp_path, "RLIMIT_NOFILE", 256, 4096)
     assert "open files" not in said
     assert said.splitlines()[-1] == "1024"
 
 
-def test_too_little_address_space_is_not_called_a_missing_java(tmp_path: object) -> None:
-    """The limit is named, with the setting that needs the space."""
+def test_address_space_limit_is_not_reported_as_missing_java(tmp_path: object) -> None:
     said = submit(tmp_path, "RLIMIT_AS", 4 * 2**30, 4 * 2**30)
     assert "limit of 4096 MB of address space is too low" in said
     assert "spark.driver_memory = 2g" in said
     assert "no Java" not in said
 
 
-def test_heap_is_read_as_spark_writes_it() -> None:
-    """A number without a unit is in mebibytes."""
+def test_heap_without_a_unit_is_in_mebibytes() -> None:
     assert [heap_bytes(text) for text in ("2g", "512m", "512", "1GB")] == [2**31, 2**29, 2**29, 2**30]
     assert BESIDE_HEAP_BYTES == 2.5 * 2**30
     with pytest.raises(InputError, match='memory "much" cannot be read'):

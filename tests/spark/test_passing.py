@@ -37,7 +37,6 @@ def damaged(change: Callable[[bytes], bytes], *, schema: str = "id bigint") -> B
 
 
 def in_python(spark: SparkSession, folder: Path) -> DataFrame:
-    """Returns a frame whose Python function raises."""
     return spark.range(5).mapInArrow(lambda batches: (1 / 0 for _ in batches), "id bigint")
 
 
@@ -57,34 +56,27 @@ LASTING: dict[str, Broken] = {
 
 @pytest.fixture
 def quiet(spark: SparkSession) -> Iterator[SparkSession]:
-    """Returns a session whose executor says nothing of the errors to come."""
     spark.sparkContext.setLogLevel("OFF")
     yield spark
     spark.sparkContext.setLogLevel("ERROR")
 
 
 @pytest.mark.parametrize("name", LASTING)
-def test_what_the_same_work_meets_again_is_no_reason_for_another_attempt(
-    quiet: SparkSession, tmp_path: Path, name: str
-) -> None:
-    """Data that cannot be computed, code that raises, files that are damaged: written as the engine writes them."""
+def test_permanent_spark_errors_are_not_retryable(quiet: SparkSession, tmp_path: Path, name: str) -> None:
     with pytest.raises(Exception) as caught:
         LASTING[name](quiet, tmp_path).write.parquet(str(tmp_path / "out"))
     assert not is_passing(caught.value), describe(caught.value)
     assert "\tat org.apache" not in describe(caught.value).split("\n")[0]
 
 
-def test_refused_write_of_spark_is_worth_another_attempt(quiet: SparkSession) -> None:
-    """No folder can be made under /proc: the file system's refusal, not the data's."""
+def test_write_rejected_by_the_file_system_is_retryable(quiet: SparkSession) -> None:
     with pytest.raises(Exception) as caught:
         quiet.range(5).write.parquet("/proc/rewindow/out")
     assert is_passing(caught.value)
     assert "Mkdirs failed" in describe(caught.value)
 
 
-def test_lost_python_worker_is_worth_another_attempt(quiet: SparkSession, tmp_path: Path) -> None:
-    """A worker that the machine killed raised nothing of its own."""
-
+def test_lost_python_worker_is_retryable(quiet: SparkSession, tmp_path: Path) -> None:
     def die(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import os
 
@@ -116,13 +108,11 @@ def test_lost_python_worker_is_worth_another_attempt(quiet: SparkSession, tmp_pa
     ],
     ids=repr,
 )
-def test_machine_passes_and_damage_stays(error: Exception, passes: bool) -> None:
-    """The operating system's trouble is worth another attempt; damage, absence and bugs are not."""
+def test_operating_system_errors_are_retryable_and_damage_is_not(error: Exception, passes: bool) -> None:
     assert is_passing(error) is passes
 
 
-def test_a_full_disk_is_said_before_what_spark_calls_it() -> None:
-    """With what to do; of anything else nothing is advised."""
+def test_full_disk_is_reported_before_the_error_of_spark() -> None:
     text = (
         "[TASK_WRITE_FAILED] Task failed while writing rows to file:/s. SQLSTATE: 58030\n\tat a.B(C.scala:1)\n"
         "Caused by: java.io.IOException: No space left on device\n\tat a.B(C.scala:1)"

@@ -39,12 +39,10 @@ def config(tmp_path: Path) -> Config:
 
 
 def with_spark(config: Config, **changes: object) -> Config:
-    """Returns the settings with another section [spark]."""
     return config.model_copy(update={"spark": config.spark.model_copy(update=changes)})
 
 
-def test_settings_are_offline_utc_and_loopback_on_a_local_master(config: Config) -> None:
-    """A local Spark takes its jars from the folder, reckons in UTC and listens on loopback only."""
+def test_local_settings_use_utc_loopback_and_jars_from_the_folder(config: Config) -> None:
     settings = spark_settings(config)
     assert settings["spark.hadoop.fs.defaultFS"] == "file:///"
     assert settings["spark.jars"].count(str(config.jars)) == len(jars.expected_jars())
@@ -54,14 +52,12 @@ def test_settings_are_offline_utc_and_loopback_on_a_local_master(config: Config)
     assert settings["spark.local.dir"].startswith(str(config.state))
 
 
-def test_settings_leave_the_driver_reachable_on_a_cluster(config: Config) -> None:
-    """On a cluster the executors must reach the driver, so no loopback address is set."""
+def test_cluster_settings_leave_the_driver_reachable(config: Config) -> None:
     settings = spark_settings(with_spark(config, master="spark://host:7077"))
     assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.local.dir"} & settings.keys()
 
 
-def test_settings_of_the_file_win_and_keep_ours_in_the_driver_options(config: Config) -> None:
-    """[spark.conf] is laid over the defaults; its JVM options come beside ours, not in their place."""
+def test_spark_conf_overrides_defaults_and_extends_driver_options(config: Config) -> None:
     given = {"spark.sql.shuffle.partitions": "7", DRIVER_OPTIONS: "-Xss8m"}
     settings = spark_settings(with_spark(config, conf=given))
     assert settings["spark.sql.shuffle.partitions"] == "7"
@@ -69,16 +65,15 @@ def test_settings_of_the_file_win_and_keep_ours_in_the_driver_options(config: Co
     assert "-Duser.timezone=UTC" in settings[DRIVER_OPTIONS]
 
 
-def test_at_most_once_forbids_spark_its_own_retries(config: Config) -> None:
-    """At most once (R13, R49): one failure ends a task and a stage, and nothing is speculated."""
+def test_at_most_once_disables_retries_and_speculation_of_spark(config: Config) -> None:
+    # Rules: R13, R49
     settings = spark_settings(config, needed=Mode.AT_MOST_ONCE.spark_settings)
     assert settings["spark.task.maxFailures"] == "1"
     assert settings["spark.stage.maxConsecutiveAttempts"] == "1"
     assert settings["spark.speculation"] == "false"
 
 
-def test_at_most_once_refuses_a_setting_that_breaks_it(config: Config) -> None:
-    """A setting that would let Spark begin a window's work twice is refused by name, not overridden silently."""
+def test_at_most_once_rejects_a_setting_that_allows_spark_retries(config: Config) -> None:
     broken = with_spark(config, conf={"spark.task.maxFailures": "4"})
     spark_settings(broken)
     with pytest.raises(InputError, match=r"spark\.task\.maxFailures"):
@@ -86,8 +81,8 @@ def test_at_most_once_refuses_a_setting_that_breaks_it(config: Config) -> None:
 
 
 @pytest.mark.parametrize("master", ["local[2,4]", "local[*, 2]"])
-def test_at_most_once_refuses_a_local_master_that_lets_a_task_fail(config: Config, master: str) -> None:
-    """The number in the master goes before spark.task.maxFailures; with one failure, or a bare local, all is well."""
+def test_at_most_once_rejects_a_local_master_with_task_retries(config: Config, master: str) -> None:
+    # The number in the master takes precedence over spark.task.maxFailures.
     broken = with_spark(config, master=master)
     spark_settings(broken)
     with pytest.raises(InputError, match=r"lets a task fail"):
@@ -96,8 +91,7 @@ def test_at_most_once_refuses_a_local_master_that_lets_a_task_fail(config: Confi
         spark_settings(with_spark(config, master=whole), needed=Mode.AT_MOST_ONCE.spark_settings)
 
 
-def test_settings_of_a_job_are_in_a_file_for_its_user_alone(config: Config) -> None:
-    """A secret is on no command line, and Java reads back what was set, whatever characters it has."""
+def test_job_settings_are_in_a_file_that_only_its_user_can_read(config: Config) -> None:
     conf = {"spark.hadoop.fs.s3a.secret.key": "S3cr=t# \\t!:\n end", "spark.a b": " x"}
     command = submit_command(with_spark(config, conf=conf), "record.py", ["--stream", "s"], name="record s")
     assert "S3cr" not in " ".join(command)
@@ -109,15 +103,13 @@ def test_settings_of_a_job_are_in_a_file_for_its_user_alone(config: Config) -> N
     assert "spark.driver.memory=2g\n" in text
 
 
-def test_environment_keeps_what_leads_to_a_cluster() -> None:
-    """YARN and HDFS are found by these; a plain path means a file all the same."""
+def test_environment_keeps_the_cluster_configuration() -> None:
     cluster = {name: f"/etc/{name}" for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")}
     environment = spark_environment(cluster)
     assert {name: environment[name] for name in cluster} == cluster
 
 
-def test_settings_name_a_missing_jar(config: Config) -> None:
-    """Without a jar nothing starts, and the error names it and what to run."""
+def test_missing_jar_is_reported_with_the_command_to_run(config: Config) -> None:
     (config.jars / "delta-storage-4.4.0.jar").unlink()
     with pytest.raises(ResourceError) as caught:
         spark_settings(config)
@@ -125,8 +117,8 @@ def test_settings_name_a_missing_jar(config: Config) -> None:
     assert "make setup" in caught.value.hint
 
 
-def test_class_archive_counts_only_when_it_is_whole(config: Config) -> None:
-    """A JVM dies of an archive that was cut short, so its size decides."""
+def test_class_archive_is_used_only_when_complete(config: Config) -> None:
+    # A JVM crashes on a truncated archive, so its size decides.
     archive = class_archive(config)
     archive.write_bytes(b"12345")
     assert usable_archive(config) is None
@@ -137,8 +129,7 @@ def test_class_archive_counts_only_when_it_is_whole(config: Config) -> None:
     assert usable_archive(config) is None
 
 
-def test_environment_drops_what_a_shell_put_in_the_way() -> None:
-    """A foreign Spark, Python or Java option of the caller's shell does not reach the job."""
+def test_environment_drops_foreign_spark_python_and_java_options() -> None:
     stray = {"SPARK_HOME": "/x", "PYTHONPATH": "/x", "JAVA_TOOL_OPTIONS": "-Xmx1m", "PYSPARK_PYTHON": "/x", "KEPT": "1"}
     environment = spark_environment(stray)
     assert environment["KEPT"] == "1"
@@ -146,8 +137,9 @@ def test_environment_drops_what_a_shell_put_in_the_way() -> None:
     assert not {"SPARK_HOME", "PYTHONPATH", "JAVA_TOOL_OPTIONS"} & environment.keys()
 
 
-def test_java_of_another_version_is_refused_with_what_was_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where only a Java 21 is found, the error says so and names what to install."""
+def test_java_of_another_version_is_rejected_with_the_version_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     binary = tmp_path / "bin" / "java"
     binary.parent.mkdir()
     binary.write_text("#!/bin/sh\necho 'openjdk version \"21.0.1\"' >&2\n")
@@ -158,10 +150,9 @@ def test_java_of_another_version_is_refused_with_what_was_seen(tmp_path: Path, m
     assert f"{tmp_path} is Java 21" in caught.value.detail
 
 
-def test_damaged_jar_is_fetched_again_and_a_wrong_one_is_thrown_away(
+def test_damaged_jar_is_downloaded_again_and_a_wrong_one_is_discarded(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A jar comes into its folder only when its SHA-256 is the expected one."""
     name = "good.jar"
     monkeypatch.setattr(jars, "expected_jars", lambda: {name: hashlib.sha256(b"good").hexdigest()})
 
@@ -188,8 +179,7 @@ def test_damaged_jar_is_fetched_again_and_a_wrong_one_is_thrown_away(
 @pytest.mark.parametrize(
     "module", ["rewindow.cli", "rewindow.launcher", "rewindow.storage.delta", "rewindow.application"]
 )
-def test_importing_it_loads_no_heavy_library(module: str) -> None:
-    """What answers without a JVM imports neither pyspark nor Airflow nor Great Expectations."""
+def test_import_loads_no_pyspark_airflow_or_great_expectations(module: str) -> None:
     code = (
         f"import sys, {module}; print(*[n for n in ('pyspark', 'airflow', 'great_expectations') if n in sys.modules])"
     )
@@ -198,8 +188,8 @@ def test_importing_it_loads_no_heavy_library(module: str) -> None:
     assert done.stdout.strip() == ""
 
 
-def test_example_streams_have_common_windows() -> None:
-    """Flights begin in window 376954 and both streams are sealed to the same bound: 8,756 common windows (W39, W40)."""
+def test_example_streams_have_8756_common_windows() -> None:
+    # Rules: W39, W40
     from rewindow.windows import parse_time
 
     config = Config.load(ROOT / "rewindow.toml")
@@ -212,8 +202,7 @@ def test_example_streams_have_common_windows() -> None:
     assert after - 1 == flights.grid.window(parse_time("2014-01-01T05:26:00Z"))
 
 
-def test_scratch_of_ended_processes_goes(config: Config) -> None:
-    """What a killed driver left is deleted; what another host or a living process has is not."""
+def test_scratch_files_of_ended_local_processes_are_deleted(config: Config) -> None:
     own = scratch_folder(config)
     host = own.name.rpartition("-")[0]
     with subprocess.Popen([sys.executable, "-c", "pass"]) as process:

@@ -13,13 +13,12 @@ from rewindow.state.changes import ChangeLog
 
 
 def change(value: int, from_window: int) -> PropertyChange:
-    """A change of the one property."""
     at = datetime(2026, 1, 1, value, tzinfo=UTC)
     return PropertyChange(operator="op", name="limit", value=value, from_window=from_window, at=at, by="ann")
 
 
-def test_a_group_ends_before_a_change_and_the_last_one_of_a_window_counts(tmp_path: Path) -> None:
-    """O27; another process, which reads the log anew, sees the same."""
+def test_group_ends_before_a_change_and_the_last_change_of_a_window_counts(tmp_path: Path) -> None:
+    # Rules: O27
     log = ChangeLog(location(tmp_path), [change(1, 3)])
     assert log.begun() is None and log.begin(3, 9) == 9 and log.begun() == 9
     for value, window in ((2, 15), (3, 12), (4, 12)):
@@ -33,8 +32,7 @@ def test_a_group_ends_before_a_change_and_the_last_one_of_a_window_counts(tmp_pa
     assert ChangeLog(location(tmp_path)).begun() == 20
 
 
-def test_of_two_that_write_at_once_the_second_sees_the_first(tmp_path: Path) -> None:
-    """Whoever sets is told of what was begun meanwhile; a group is cut by a change that came first."""
+def test_second_of_two_concurrent_writers_sees_the_first(tmp_path: Path) -> None:
     here, there = ChangeLog(location(tmp_path)), ChangeLog(location(tmp_path))
     seen: list[int | None] = []
 
@@ -49,8 +47,7 @@ def test_of_two_that_write_at_once_the_second_sees_the_first(tmp_path: Path) -> 
     assert here.begin(6, 9) == 7
 
 
-def test_nothing_is_noted_where_a_change_is_refused(tmp_path: Path) -> None:
-    """What raises leaves no file."""
+def test_rejected_change_leaves_no_file(tmp_path: Path) -> None:
     log = ChangeLog(location(tmp_path))
     log.begin(1, 5)
 

@@ -29,7 +29,6 @@ def frame(rows: list) -> pa.Table:
 
 @given(VALUES, st.randoms())
 def test_digest_is_of_the_multiset(rows: list, rng: object) -> None:
-    """Order does not matter; a row more or less, or a null for an empty text, does."""
     shuffled = list(rows)
     rng.shuffle(shuffled)  # type: ignore[attr-defined]
     assert stored.frame_digest(frame(rows)) == stored.frame_digest(frame(shuffled))
@@ -38,13 +37,11 @@ def test_digest_is_of_the_multiset(rows: list, rng: object) -> None:
 
 @given(VALUES, VALUES)
 def test_digests_of_different_multisets_differ(one: list, other: list) -> None:
-    """Equal digests mean equal multisets, for small frames."""
     same = sorted(map(repr, one)) == sorted(map(repr, other))
     assert (stored.frame_digest(frame(one)) == stored.frame_digest(frame(other))) == same
 
 
-def test_digest_covers_every_kind_of_column() -> None:
-    """Decimals, times, booleans, bytes, floats and lists: a change of one value changes the digest."""
+def test_digest_covers_every_column_type() -> None:
     columns = {
         "d": [Decimal("1.20"), None], "t": [datetime(2020, 1, 1, tzinfo=UTC), None], "b": [True, None],
         "y": [b"x", None], "f": [1.5, None], "l": [[1, None], []],
@@ -58,8 +55,8 @@ def test_digest_covers_every_kind_of_column() -> None:
     assert len({stored.frame_digest(frame) for frame in (base, *others)}) == 7
 
 
-def test_states_come_back_and_the_newest_attempt_wins(tmp_path: Path) -> None:
-    """A checkpoint written again by a later attempt is the one that is read (X33)."""
+def test_newest_attempt_of_a_checkpoint_is_read(tmp_path: Path) -> None:
+    # Rules: X33
     table = create_table(tmp_path / "c", stored.SCHEMA)
     for attempt, value in ((1, "old"), (2, "new")):
         made = stored.Provenance("code", "configuration", attempt)
@@ -70,23 +67,22 @@ def test_states_come_back_and_the_newest_attempt_wins(tmp_path: Path) -> None:
     assert stored.marks(table) == [3]
 
 
-def test_a_checkpoint_without_state_exists(tmp_path: Path) -> None:
-    """W71: an application without state reports checkpoints all the same."""
+def test_checkpoint_without_state_exists(tmp_path: Path) -> None:
+    # Rules: W71
     table = create_table(tmp_path / "c", stored.SCHEMA)
     table.commit_arrow(stored.encode(9, 3, {}, {}, MADE), app_id="r", version=1)
     assert stored.marks(table) == [3] and stored.load(table, 3).states == {}
 
 
-def test_a_damaged_state_is_named() -> None:
-    """Bytes that are not Arrow, or whose digest differs, are refused with operator and window."""
+def test_damaged_state_is_reported_with_operator_and_window() -> None:
     row = stored.encode(9, 3, {"op": pa.table({"k": ["a"]})}, {"op": 1}, MADE).to_pylist()[0]
     for damage in ({"state": b"rubbish"}, {"digest": "0" * 32}, {"state": None}):
         with pytest.raises(CheckpointError, match='"op" at window 9 is damaged'):
             stored.decode({**row, **damage}, Path())
 
 
-def test_a_checkpoint_file_that_cannot_be_read_now_is_not_passed_over(tmp_path: Path) -> None:
-    """The machine's trouble is named and worth another attempt; an older state is never used for it (R25)."""
+def test_temporarily_unreadable_checkpoint_is_retryable_and_not_skipped(tmp_path: Path) -> None:
+    # Rules: R25
     table = create_table(tmp_path / "r" / "c", stored.SCHEMA)
     table.commit_arrow(stored.encode(9, 3, {}, {}, MADE), app_id="r", version=1)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -104,8 +100,7 @@ def test_a_checkpoint_file_that_cannot_be_read_now_is_not_passed_over(tmp_path: 
 
 
 @pytest.mark.parametrize("damage", ["gone", "garbled", "cut", "folder"])
-def test_a_checkpoint_file_that_is_damaged_or_gone_has_no_checkpoint(damage: str, tmp_path: Path) -> None:
-    """An older one serves instead."""
+def test_damaged_or_missing_checkpoint_file_falls_back_to_an_older_one(damage: str, tmp_path: Path) -> None:
     table = create_table(tmp_path / "c", stored.SCHEMA)
     for version, mark in ((1, 3), (2, 6)):
         table.commit_arrow(stored.encode(9, mark, {}, {}, MADE), app_id="r", version=version)
@@ -119,7 +114,6 @@ def test_a_checkpoint_file_that_is_damaged_or_gone_has_no_checkpoint(damage: str
     assert stored.marks(table) == [3]
 
 
-def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """A missing mark is an error, never an empty state."""
+def test_missing_checkpoint_is_an_error_and_not_an_empty_state(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="not found at mark 7"):
         stored.load(create_table(tmp_path / "c", stored.SCHEMA), 7)

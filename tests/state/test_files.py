@@ -16,12 +16,10 @@ ROWS = pa.table({"k": ["a", "b", None, "d"], "n": [1, 2, 3, 4]})
 
 
 def written(folder: Path, place: str) -> StateFiles:
-    """Writes a state into a place of a folder."""
     return write_rows(ROWS, folder, f"{place}/op/state", ("k",), 2)
 
 
-def test_a_state_in_memory_goes_into_files_above_the_bound(tmp_path: Path) -> None:
-    """An empty one never does."""
+def test_state_above_the_size_bound_is_written_to_files(tmp_path: Path) -> None:
     assert settled(ROWS, ROWS.nbytes, tmp_path, "0-0/op/state", (), 2) is ROWS
     assert isinstance(settled(ROWS, ROWS.nbytes - 1, tmp_path, "0-0/op/state", (), 2), StateFiles)
     assert isinstance(settled(ROWS.slice(0, 0), 0, tmp_path, "0-0/op/state", (), 2), pa.Table)
@@ -41,10 +39,9 @@ def put_other_rows(path: Path, state: StateFiles) -> None:
         (put_other_rows, "its digest differs"),
     ],
 )
-def test_a_bucket_that_is_not_what_was_noted_is_named(
+def test_bucket_that_differs_from_its_record_is_reported(
     damage: Callable[[Path, StateFiles], None], words: str, tmp_path: Path
 ) -> None:
-    """Gone, of another size, or with other rows."""
     state = written(tmp_path, "1-5")
     state.check()
     damage(state.all_paths()[0], state)
@@ -52,8 +49,7 @@ def test_a_bucket_that_is_not_what_was_noted_is_named(
         state.check()
 
 
-def test_links_are_made_once_and_outlive_their_source(tmp_path: Path) -> None:
-    """So that a replay that was copied halfway, or whose source is gone, goes on."""
+def test_links_are_created_once_and_survive_their_source(tmp_path: Path) -> None:
     state = written(tmp_path / "a", "1-5")
     for _ in range(2):
         copied = state.copied_to(tmp_path / "b", "start")
@@ -65,8 +61,7 @@ def test_links_are_made_once_and_outlive_their_source(tmp_path: Path) -> None:
         state.copied_to(tmp_path / "b", "elsewhere")
 
 
-def test_an_attempt_deletes_what_older_ones_left_and_no_checkpoint_names(tmp_path: Path) -> None:
-    """Never what a later attempt has begun, nor the state with which the replay begins."""
+def test_attempt_deletes_only_unreferenced_files_of_older_attempts(tmp_path: Path) -> None:
     for place in ("1-5", "1-9", "2-12", "3-12", "start/7/1-5"):
         written(tmp_path, place)
     KeptFiles(tmp_path, 2).clear({"1-5/op/state"})
@@ -75,8 +70,7 @@ def test_an_attempt_deletes_what_older_ones_left_and_no_checkpoint_names(tmp_pat
     ]  # fmt: skip
 
 
-def test_a_state_goes_once_the_next_one_is_there_unless_a_checkpoint_names_it(tmp_path: Path) -> None:
-    """Files that the next state goes on with stay too."""
+def test_state_is_deleted_once_the_next_one_exists_unless_referenced(tmp_path: Path) -> None:
     kept = KeptFiles(tmp_path, 1)
     first, second, third = (written(tmp_path, place) for place in ("1-1", "1-2", "1-3"))
     grown = replace(third, files=(*second.files, *third.files))

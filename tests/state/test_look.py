@@ -19,7 +19,6 @@ COLUMNS = pa.schema([("user", pa.string()), ("seen", pa.int64()), ("marks", pa.l
 
 
 def rows_of(users: dict[str, int]) -> pa.Table:
-    """Returns a state with a row for each user."""
     rows = [{"user": user, "seen": seen, "marks": [seen]} for user, seen in users.items()]
     return pa.Table.from_pylist(rows, schema=COLUMNS)
 
@@ -39,13 +38,11 @@ def changed(state: StateFiles, users: dict[str, int | None]) -> StateFiles:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Location:
-    """A folder of states."""
     return location(tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_rows_of_later_steps_take_the_place_of_earlier_ones(folder: Location, seed: int) -> None:
-    """Whatever came, changed, went and came back; the same rows as a reader of all of it has."""
+def test_rows_of_later_changes_replace_earlier_ones(folder: Location, seed: int) -> None:
     chosen = random.Random(seed)
     now = {f"u{number}": number for number in range(chosen.randint(0, 30))}
     state = write_rows(rows_of(now), folder, "base", ("user",), 4)
@@ -65,15 +62,13 @@ def test_rows_of_later_steps_take_the_place_of_earlier_ones(folder: Location, se
     ]
 
 
-def test_a_state_in_memory_is_cut_and_filtered_too() -> None:
-    """A number is given as it is written."""
+def test_state_in_memory_is_truncated_and_filtered_too() -> None:
     state = rows_of({"ann": 1, "bob": 2, "eve": 2})
     assert first_rows(state, 2, {})["user"].to_pylist() == ["ann", "bob"]
     assert first_rows(state, 9, {"seen": "2"})["user"].to_pylist() == ["bob", "eve"]
 
 
-def test_columns_that_cannot_be_asked_for_are_said() -> None:
-    """One that is not there, and one whose values have no text."""
+def test_unsupported_filter_columns_are_reported() -> None:
     state = rows_of({"ann": 1})
     with pytest.raises(InputError, match='the state has no column "usr"') as error:
         first_rows(state, 9, {"usr": "ann"})

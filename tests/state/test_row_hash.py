@@ -45,14 +45,12 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 def random_frame(rng: random.Random, names: list[str], rows: int = 60) -> pa.Table:
-    """Returns rows of the interesting values of each type, and nulls."""
     columns = {name: [rng.choice([None, *VALUES[name][1]]) for _ in range(rows)] for name in names}
     return pa.table(columns, schema=pa.schema([(name, VALUES[name][0]) for name in names]))
 
 
 @pytest.mark.parametrize("names", [*([name] for name in VALUES), list(VALUES)], ids=lambda names: "+".join(names)[:20])
-def test_python_and_spark_hash_a_row_alike(names: list[str], spark: SparkSession) -> None:
-    """One hash, so that a state is the same whoever wrote it."""
+def test_python_and_spark_row_hashes_are_equal(names: list[str], spark: SparkSession) -> None:
     frame = random_frame(random.Random(1), names)
     schema = spark_schema(frame.schema)
     rows = spark.createDataFrame(frame).withColumns({"_h": in_spark(schema, ())[0], "_b": bucket_of(schema, (), 8)})
@@ -63,15 +61,15 @@ def test_python_and_spark_hash_a_row_alike(names: list[str], spark: SparkSession
     assert f"{row_sum(frame):016x}" == total
 
 
-def test_more_columns_than_a_bitmap_holds(spark: SparkSession) -> None:
-    """Null bitmaps of 62 columns each."""
+def test_row_hash_supports_more_columns_than_one_bitmap(spark: SparkSession) -> None:
+    # A null bitmap holds 62 columns.
     frame = pa.table({f"c{n:03}": pa.array([None if n % 3 else n, n], pa.int32()) for n in range(130)})
     rows = spark.createDataFrame(frame).select(in_spark(spark_schema(frame.schema), ())[0].alias("h")).toArrow()
     assert row_hashes(frame).view(np.int64).tolist() == rows["h"].to_pylist()
 
 
-def test_the_bucket_is_of_the_key_alone(spark: SparkSession) -> None:
-    """Rows of one key lie in one bucket, in Spark as in Python (X47)."""
+def test_bucket_depends_only_on_the_key(spark: SparkSession) -> None:
+    # Rules: X47
     frame = random_frame(random.Random(2), ["text", "long", "double"])
     schema = spark_schema(frame.schema)
     rows = spark.createDataFrame(frame).select(bucket_of(schema, ("text", "long"), 4).alias("b")).toArrow()
@@ -79,8 +77,7 @@ def test_the_bucket_is_of_the_key_alone(spark: SparkSession) -> None:
     assert buckets_of(frame, ("text", "long"), 4).tolist() == buckets_of(frame.drop_columns("double"), (), 4).tolist()
 
 
-def test_slices_and_chunks_do_not_matter() -> None:
-    """The hash is of the values, not of how Arrow holds them."""
+def test_row_hash_does_not_depend_on_slices_and_chunks() -> None:
     frame = random_frame(random.Random(3), list(VALUES))
     chunked = pa.concat_tables([frame.slice(0, 7), frame.slice(7, 20), frame.slice(27)])
     assert row_hashes(chunked).tolist() == row_hashes(frame).tolist()
@@ -88,7 +85,6 @@ def test_slices_and_chunks_do_not_matter() -> None:
     assert row_hashes(frame.slice(0, 0)).tolist() == []
 
 
-def test_a_type_without_a_hash_is_refused_by_name() -> None:
-    """An unsigned number is none of Spark's types."""
+def test_type_without_a_hash_is_rejected_by_name() -> None:
     with pytest.raises(InputError, match="values of type uint8 cannot be kept in a state"):
         row_sum(pa.table({"a": pa.array([], pa.uint8())}))

@@ -19,35 +19,32 @@ SCHEMA = pa.schema([("window_id", pa.int64())])
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """Returns a table with one file and two commits."""
     made = create_table(tmp_path / "clicks", SCHEMA)
     made.commit_arrow(pa.table({"window_id": list(range(1000))}), app_id="a", version=1)
     return made
 
 
 def cut(path: Path) -> None:
-    """Cuts a file in half."""
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 @pytest.mark.parametrize("damage", [cut, Path.unlink, lambda path: path.write_bytes(b"")])
-def test_query_over_a_damaged_file_names_the_table(table: Table, damage: Callable[[Path], None]) -> None:
-    """A file that is cut short, gone or empty is damage of this table, for good, and not a failure of the query."""
+def test_query_over_a_damaged_file_names_the_table_and_is_not_retryable(
+    table: Table, damage: Callable[[Path], None]
+) -> None:
     damage(next(table.path.glob("*.parquet")))
     with pytest.raises(TableError, match='"clicks"') as caught:
         query("select sum(window_id) from t", t=table)
     assert not caught.value.retryable
 
 
-def test_query_that_is_wrong_stays_the_libraries_error(table: Table) -> None:
-    """A column that is not there says nothing about the table's files."""
+def test_wrong_query_keeps_the_error_of_the_library(table: Table) -> None:
     with pytest.raises(Exception, match="nope") as caught:
         query("select nope from t", t=table)
     assert not isinstance(caught.value, RewindowError)
 
 
-def test_table_with_a_damaged_log_is_named_without_native_frames(table: Table) -> None:
-    """The error has no frames of native code, whatever RUST_BACKTRACE is."""
+def test_table_with_a_damaged_log_is_reported_without_native_frames(table: Table) -> None:
     cut(sorted((table.path / "_delta_log").glob("*.json"))[-1])
     with pytest.raises(TableError, match='table "clicks" cannot be read') as caught:
         Table.open(table.path)
@@ -56,11 +53,9 @@ def test_table_with_a_damaged_log_is_named_without_native_frames(table: Table) -
 
 
 @pytest.mark.parametrize("raised", [OSError, DeltaError, CommitFailedError])
-def test_refused_write_is_worth_another_attempt(
+def test_commit_rejected_by_the_file_system_is_retryable(
     table: Table, raised: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A commit that the file system refuses is the machine's trouble: not another attempt's commit, and no damage."""
-
     def refuse(*arguments: object, **named: object) -> None:
         raise raised("Generic LocalFileSystem error\n ↳ Unable to rename file x: Read-only file system (os error 30)")
 
@@ -70,8 +65,7 @@ def test_refused_write_is_worth_another_attempt(
     assert caught.value.retryable
 
 
-def test_commit_that_meets_another_one_is_fenced(table: Table) -> None:
-    """Two commits of one transaction id on one snapshot conflict, whatever the file system says."""
+def test_conflicting_commit_of_one_transaction_id_is_fenced(table: Table) -> None:
     late = Table.open(table.path)
     table.commit_files([], app_id="a", version=2)
     with pytest.raises(FencedError, match="met another one"):
@@ -79,8 +73,7 @@ def test_commit_that_meets_another_one_is_fenced(table: Table) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
-def test_commit_on_a_read_only_file_system_is_worth_another_attempt(table: Table) -> None:
-    """The same with a file system that really is read-only, for rows and for a bare transaction."""
+def test_commit_on_a_read_only_file_system_is_retryable(table: Table) -> None:
     folder = str(table.path)
     if os.system(f"mount --bind '{folder}' '{folder}' 2>/dev/null && mount -o remount,bind,ro '{folder}' 2>/dev/null"):
         os.system(f"umount '{folder}' 2>/dev/null")
@@ -96,8 +89,7 @@ def test_commit_on_a_read_only_file_system_is_worth_another_attempt(table: Table
         os.system(f"umount '{folder}'")
 
 
-def test_plain_text_is_one_line_of_words() -> None:
-    """Colours, arrows and frames of native code are left out."""
+def test_plain_text_has_no_colours_arrows_or_native_frames() -> None:
     frames = "   0: <unknown>\n  12: start_thread\n at ./x.c:442:8\n"
     error = OSError(f"Generic error\n  \x1b[31m↳\x1b[0m Unable to open\n{frames}")
     assert plain_text(error) == "Generic error Unable to open"

@@ -28,21 +28,19 @@ def path(tmp_path: Path) -> Path:
 
 
 @given(st.integers(0, 2**20), st.integers(0, 2**40 - 1))
-def test_position_packs_epoch_and_mark(epoch: int, mark: int) -> None:
-    """version = (epoch << 40) | mark, both read back, ordered by epoch first."""
+def test_position_packs_epoch_and_mark_in_order(epoch: int, mark: int) -> None:
+    # The version is epoch * 2**40 + mark.
     version = Position(epoch, mark).version
     assert (version >> 40, version & (2**40 - 1)) == (epoch, mark)
 
 
-def test_a_table_that_does_not_exist_cannot_be_fenced(tmp_path: Path) -> None:
-    """A missing table is an error and is never created on the way."""
+def test_missing_table_cannot_be_fenced_and_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(TableError, match='table "gone" is not there'):
         fence(tmp_path / "gone", APP, 1)
     assert not (tmp_path / "gone").exists()
 
 
-def test_an_older_attempt_cannot_commit_after_a_newer_fence(path: Path) -> None:
-    """The zombie sees the higher epoch and stops; its rows do not appear."""
+def test_older_attempt_cannot_commit_after_a_newer_fence(path: Path) -> None:
     zombie = fence(path, APP, 1)
     fence(path, APP, 2)
     with pytest.raises(FencedError, match="superseded by attempt 2"):
@@ -50,8 +48,7 @@ def test_an_older_attempt_cannot_commit_after_a_newer_fence(path: Path) -> None:
     assert query("select count(*) as n from t", t=path)["n"].to_pylist() == [0]
 
 
-def test_an_older_attempt_that_looked_before_the_fence_conflicts(path: Path) -> None:
-    """A commit prepared on the snapshot before the fence carries the same id and is refused by the log."""
+def test_older_attempt_with_a_snapshot_from_before_the_fence_conflicts(path: Path) -> None:
     stale = Table.open(path)
     fence(path, APP, 2)
     with pytest.raises(FencedError, match="met another one"):
@@ -72,16 +69,14 @@ class Overtaken(Table):
 overtaken_at = 0
 
 
-def test_an_attempt_that_is_overtaken_in_its_fence_learns_it_by_the_fence(path: Path) -> None:
-    """The epoch is looked at again after the fence's commit."""
+def test_attempt_superseded_during_its_fence_is_detected(path: Path) -> None:
     with pytest.raises(FencedError, match="superseded by attempt 2"):
         fence(path, APP, 1, open_table=Overtaken.open)
 
 
-def test_an_attempt_that_is_overtaken_in_a_commit_learns_it_by_that_commit(
+def test_attempt_superseded_during_a_commit_is_detected_and_earlier_commits_stay(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The epoch is looked at again after a commit; what was committed before the newer fence stays."""
     monkeypatch.setattr(f"{__name__}.overtaken_at", 3)
     fenced = fence(path, APP, 1, open_table=Overtaken.open)
     with pytest.raises(FencedError, match="superseded by attempt 2"):
@@ -89,8 +84,7 @@ def test_an_attempt_that_is_overtaken_in_a_commit_learns_it_by_that_commit(
     assert query("select count(*) as n from t", t=path)["n"].to_pylist() == [1]
 
 
-def test_an_epoch_is_taken_only_once(path: Path) -> None:
-    """Two attempts with one epoch: the second is stopped."""
+def test_epoch_is_used_by_only_one_attempt(path: Path) -> None:
     fence(path, APP, 3)
     with pytest.raises(FencedError):
         fence(path, APP, 3)
@@ -98,8 +92,7 @@ def test_an_epoch_is_taken_only_once(path: Path) -> None:
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.tuples(st.sampled_from(["fence", "commit"]), st.integers(0, 2)), max_size=10))
-def test_the_newest_epoch_alone_commits(tmp_path_factory: pytest.TempPathFactory, steps: list) -> None:
-    """Whatever the order, rows come only from attempts that were newest when they committed, and marks are kept."""
+def test_only_the_newest_epoch_commits(tmp_path_factory: pytest.TempPathFactory, steps: list) -> None:
     path = tmp_path_factory.mktemp("t") / "out"
     create_table(path, SCHEMA)
     newest, mark, held, committed = 0, 0, {}, 0
@@ -122,7 +115,6 @@ def test_the_newest_epoch_alone_commits(tmp_path_factory: pytest.TempPathFactory
 
 
 def test_files_are_committed_with_their_window_bounds(path: Path) -> None:
-    """Files in a folder of the table become part of it, found by window range from the log alone."""
     folder = path / "1-2"
     folder.mkdir()
     pq.write_table(rows(5, 6), folder / "a.parquet")
@@ -134,8 +126,7 @@ def test_files_are_committed_with_their_window_bounds(path: Path) -> None:
     assert query("select x from t where window_id = 6", t=path)["x"].to_pylist() == ["x"]
 
 
-def test_the_mark_survives_log_checkpoints(path: Path) -> None:
-    """Positions come from the transaction id, which log checkpoints keep."""
+def test_mark_survives_log_checkpoints(path: Path) -> None:
     fenced = fence(path, APP, 1)
     for mark in range(1, 25):
         fenced.commit(mark, [])
@@ -143,8 +134,8 @@ def test_the_mark_survives_log_checkpoints(path: Path) -> None:
     assert position(Table.open(path), APP) == Position(1, 24)
 
 
-def test_a_table_that_forgets_transactions_is_refused(path: Path) -> None:
-    """Its owner may set this; then the fence and every number of a publication could vanish from it."""
+def test_table_that_expires_transactions_is_rejected(path: Path) -> None:
+    # The fence and every publication number could vanish from it.
     fence(path, APP, 1)
     name = "delta.setTransactionRetentionDuration"
     Table.open(path).delta.alter.set_table_properties({name: "interval 1 days"})

@@ -14,8 +14,7 @@ ROWS = st.lists(st.tuples(st.integers(-2, 5), st.integers(0, 2)), max_size=6)
 
 
 @given(ROWS, st.integers(1, 3))
-def test_rows_in_order_are_those_of_a_sorted_list(rows: list[tuple[int, int]], chunk: int) -> None:
-    """Whatever chunks they come in."""
+def test_ordered_rows_equal_a_sorted_list_for_any_chunks(rows: list[tuple[int, int]], chunk: int) -> None:
     columns = {"window_id": [row[0] for row in rows], "attempt": [row[1] for row in rows]}
     whole = pa.table(columns, schema=pa.schema([("window_id", pa.int64()), ("attempt", pa.int64())]))
     table = pa.Table.from_batches(whole.to_batches(max_chunksize=chunk), whole.schema)
@@ -24,8 +23,7 @@ def test_rows_in_order_are_those_of_a_sorted_list(rows: list[tuple[int, int]], c
     assert (ordered is table) == (rows == sorted(rows))
 
 
-def test_batches_in_another_order_change_places_and_are_not_copied() -> None:
-    """A query gives the files of a table in any order; a million rows are not sorted for that."""
+def test_batches_out_of_order_are_reordered_without_copying() -> None:
     schema = pa.schema([("window_id", pa.int64())])
     batches = [pa.record_batch({"window_id": list(range(first, first + 3))}, schema) for first in (6, 0, 3)]
     ordered = in_order(pa.Table.from_batches(batches, schema), "window_id")
@@ -34,8 +32,7 @@ def test_batches_in_another_order_change_places_and_are_not_copied() -> None:
     assert {chunk.buffers()[1].address for chunk in ordered["window_id"].chunks} == places
 
 
-def test_pieces_between_which_others_belong_are_not_sorted_row_by_row() -> None:
-    """A commit that went through a query leaves every second piece behind; each of them still ascends."""
+def test_interleaved_ascending_batches_are_not_sorted_row_by_row() -> None:
     schema = pa.schema([("window_id", pa.int64()), ("attempt", pa.int64())])
     pieces = [pa.record_batch({"window_id": list(range(first, first + 3)), "attempt": [1] * 3}, schema)
               for first in (0, 6, 12, 3, 9, 15)]  # fmt: skip
@@ -45,8 +42,7 @@ def test_pieces_between_which_others_belong_are_not_sorted_row_by_row() -> None:
     assert {chunk.buffers()[1].address for chunk in ordered["window_id"].chunks} == places
 
 
-def test_result_of_a_query_keeps_nothing_else_alive(tmp_path: Location) -> None:
-    """A result is in pyarrow's memory: one number of a batch of the engine would hold all that the engine had read."""
+def test_query_result_does_not_keep_engine_memory_alive(tmp_path: Location) -> None:
     table = create_table(tmp_path / "t", pa.schema([("window_id", pa.int64()), ("text", pa.string())]))
     rows = pa.table({"window_id": list(range(20_000)), "text": ["a" * 100] * 20_000})
     table.commit_arrow(rows, app_id="test", version=1)

@@ -18,7 +18,6 @@ WHOLE = WindowRange(FIRST, FIRST + WINDOWS - 1)
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """The tuples of a recorded stream, in one file."""
     return Table.open(make_project(tmp_path).config.stream_table("events"))
 
 
@@ -30,8 +29,8 @@ def flip_a_byte(table: Table) -> None:
     path.write_bytes(content)
 
 
-def test_a_flipped_byte_is_named_by_its_checksum(table: Table) -> None:
-    """File and windows are in the message; with names and sizes alone it is not seen."""
+def test_flipped_byte_is_detected_by_checksum(table: Table) -> None:
+    # With names and sizes alone it is not detected.
     flip_a_byte(table)
     InputFiles("events", table, checksums=False).compare(WHOLE)
     with pytest.raises(TableError, match='of stream "events" holds other bytes than were recorded') as raised:
@@ -39,8 +38,7 @@ def test_a_flipped_byte_is_named_by_its_checksum(table: Table) -> None:
     assert f"windows {FIRST + 1} to {WHOLE.last}" in raised.value.detail
 
 
-def test_a_file_is_compared_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second group of the same file reads it no second time."""
+def test_file_is_verified_only_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
     checksum = module.file_checksum
 

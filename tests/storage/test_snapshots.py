@@ -17,8 +17,7 @@ SCHEMA = pa.schema([("window_id", pa.int64())])
 ROW = pa.table({"window_id": [1]}, schema=SCHEMA)
 
 
-def test_a_table_is_read_once_until_somebody_commits_to_it(tmp_path: Path) -> None:
-    """By another handle, by the kept one, at the newest and at a version."""
+def test_table_is_read_once_until_another_commit(tmp_path: Path) -> None:
     create_table(tmp_path, SCHEMA)
     with kept_snapshots():
         before = Table.open(tmp_path)
@@ -34,8 +33,7 @@ def test_a_table_is_read_once_until_somebody_commits_to_it(tmp_path: Path) -> No
         assert Table.open(tmp_path, 1).version == 1 and pinned.version == 2
 
 
-def test_another_writers_commit_leaves_what_was_opened_before(tmp_path: Path) -> None:
-    """A commit that is built on an older snapshot meets it: its handle is not moved by whoever opens the table next."""
+def test_commit_of_another_writer_does_not_move_open_handles(tmp_path: Path) -> None:
     create_table(tmp_path, SCHEMA)
     other = Table.open(tmp_path)
     with kept_snapshots():
@@ -44,8 +42,7 @@ def test_another_writers_commit_leaves_what_was_opened_before(tmp_path: Path) ->
         assert (Table.open(tmp_path).version, building.version) == (1, 0)
 
 
-def test_a_table_made_anew_is_another_one(tmp_path: Path) -> None:
-    """Deleted and created under its name, also with as many versions; and one that is gone is not there."""
+def test_recreated_table_is_not_the_cached_one(tmp_path: Path) -> None:
     create_table(tmp_path / "t", SCHEMA)
     with kept_snapshots():
         before = Table.open(tmp_path / "t").id
@@ -56,8 +53,7 @@ def test_a_table_made_anew_is_another_one(tmp_path: Path) -> None:
         assert Table.open(tmp_path / "t").id != before != Table.open(tmp_path / "t", 0).id
 
 
-def test_nothing_is_kept_outside(tmp_path: Path) -> None:
-    """Each opening reads the log."""
+def test_tables_outside_a_snapshot_cache_are_read_each_time(tmp_path: Path) -> None:
     create_table(tmp_path, SCHEMA)
     with kept_snapshots():
         kept = Table.open(tmp_path)

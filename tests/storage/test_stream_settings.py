@@ -25,10 +25,10 @@ def stream(**settings: str) -> StreamConfig:
     ],
     ids=str,
 )
-def test_a_changed_setting_is_named_with_units_and_both_ways_out(
+def test_changed_setting_is_reported_with_units_and_two_solutions(
     changed: dict[str, str], now: str, recorded: str
 ) -> None:
-    """W4, W15: no bare number; the old setting as it is to be written, and the command that records anew."""
+    # Rules: W4, W15
     stored = {key: str(value) for key, value in fixed_settings(stream()).items()}
     check_fixed_settings("bays", stream(), stored)
     with pytest.raises(InputError, match=f"{now}, it was recorded with {recorded}\n") as caught:

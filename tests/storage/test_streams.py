@@ -13,8 +13,7 @@ from rewindow.storage.streams import create_stream
 SCHEMA = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", tz="UTC"))])
 
 
-def test_the_log_of_a_stream_is_read_from_a_near_checkpoint(tmp_path: Path) -> None:
-    """A stream to which something is added every day is opened as fast after a year: few commits are read alone."""
+def test_stream_log_is_read_from_a_recent_checkpoint(tmp_path: Path) -> None:
     path = location(tmp_path / "s")
     create_stream(path, SCHEMA, {"width_ms": 1000, "origin_ms": 0})
     table = Table.open(path)

@@ -10,7 +10,6 @@ UNIT, PAGES = 1_000_000, "abc"
 
 
 def ranks(events: Mapping[int, Iterable[tuple[str, int]]], windows: range) -> Rows:
-    """Returns the rank of each page in each window."""
     links: dict[str, list[str]] = {}
     rank: dict[str, int] = {}
     given: dict[str, int] = {}

@@ -33,7 +33,6 @@ class Totals(TupleOperator):
     total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def process(self, click: Any) -> None:
-        """Counts and emits."""
         if click.user is None:
             self.emit_error("rejected", (click.count,), "null_key")
             return
@@ -56,16 +55,13 @@ class Leader(TupleOperator):
             self.best, self.user = row.total, row.user
 
     def process_known(self, row: Any) -> None:
-        """Keeps a name."""
         self.names.append(row.name)
 
     def end_window(self) -> None:
-        """Emits who leads."""
         self.emit("out", self.user, self.user in self.names)
 
 
 def leaders() -> Application:
-    """Returns totals, and behind them who leads."""
     app = Application("leaders", window="1 second")
     totals = app.add("totals", Totals(), clicks=app.input("clicks"))
     leader = app.add("leader", Leader(), totals=totals, known=app.input("users"))
@@ -80,8 +76,7 @@ GIVEN: dict[str, dict[int, list[Any]]] = {
 }
 
 
-def test_operators_run_behind_each_other_over_the_same_windows() -> None:
-    """Every port is collected, error tuples with their reason; empty windows are called in all operators."""
+def test_operators_run_in_sequence_over_the_same_windows() -> None:
     found = run_application(leaders(), GIVEN)
     assert sorted(found["totals"]) == [(7, "ann", 1), (7, "bob", 2), (9, "ann", 5)]
     assert found["leader"] == [(7, "bob", False), (8, "bob", True), (9, "ann", True)]
@@ -90,8 +85,8 @@ def test_operators_run_behind_each_other_over_the_same_windows() -> None:
     assert found.states["totals"] == {"ann": {"total": 5}, "bob": {"total": 2}}
 
 
-def test_cuts_and_orders_of_ports_show_nowhere_in_a_sound_application() -> None:
-    """R86; where one shows, the first port is named with the seed."""
+def test_deterministic_application_is_independent_of_cuts_and_port_order() -> None:
+    # Rules: R86
     check_application(leaders(), GIVEN, runs=8, any_port_order=True)
 
     class Forgetful(Leader):
@@ -110,8 +105,7 @@ def test_cuts_and_orders_of_ports_show_nowhere_in_a_sound_application() -> None:
         check_application(app, GIVEN)
 
 
-def test_a_crash_costs_what_the_mode_says() -> None:
-    """Nothing, or at most once the group in which it was, of all operators alike."""
+def test_crash_costs_the_loss_of_its_mode() -> None:
     whole = run_application(leaders(), GIVEN)
     dying = {**GIVEN, "clicks": {**GIVEN["clicks"], 9: [CRASH, *GIVEN["clicks"][9]]}}
     assert run_application(leaders(), dying) == whole
@@ -120,8 +114,7 @@ def test_a_crash_costs_what_the_mode_says() -> None:
     assert lossy.ports == {port: [row for row in rows if row[0] != 9] for port, rows in whole.ports.items()}
 
 
-def test_what_cannot_be_run_is_refused() -> None:
-    """Streams and columns that are not there, and an application that breaks rules."""
+def test_invalid_run_is_rejected() -> None:
     with pytest.raises(InputError, match='"leaders" reads no stream "visits"'):
         run_application(leaders(), {"visits": {1: []}})
     with pytest.raises(InputError, match='a tuple of stream "clicks" has 1 values, its columns are user, count'):
@@ -135,14 +128,12 @@ def test_what_cannot_be_run_is_refused() -> None:
 
 
 def application(name: str) -> Application:
-    """Returns an application of the recovery tests."""
     folder = Path(__file__).parents[1] / "recovery" / "applications"
     return load_application(Config(applications=[folder]), name).app
 
 
 @pytest.mark.jvm
-def test_frame_operators_run_in_the_same_groups_on_a_session(spark: SparkSession) -> None:
-    """The application by frames and the one by tuples come to the same, whatever their groups."""
+def test_frame_operators_equal_tuple_operators_in_any_grouping(spark: SparkSession) -> None:
     rows = {"events": {1: [("a", 1), ("b", 2), ("a", 3)], 3: [("b", -1)], 4: [("c", 7), ("a", 0)]}}
     by_tuples = run_application(application("tuple_totals"), rows)
     for group_windows in (1, 3):

@@ -17,8 +17,6 @@ CLICKS = pa.schema([("user", pa.string())])
 
 
 class Told(TupleOperator):
-    """Notes its calls about checkpoints in a list of the test."""
-
     inputs: ClassVar = {"clicks": InputPort(CLICKS)}
     outputs: ClassVar = {"out": OutputPort(pa.schema([("flushes", pa.int64())]))}
     calls: ClassVar[list[tuple[str, int]]] = []
@@ -29,7 +27,7 @@ class Told(TupleOperator):
         self.emit("out", self.flushes)
 
     def process(self, row: Any) -> None:
-        """Nothing of a tuple counts."""
+        pass
 
     def end_window(self) -> None:
         self.calls.append(("end", self.window_id))
@@ -51,8 +49,8 @@ def fresh() -> None:
     Told.calls.clear()
 
 
-def test_the_next_group_is_told_what_was_saved_before_its_first_window() -> None:
-    """W53, W77, W78, X20, X42: also where no mark is; after the last group nobody is."""
+def test_next_group_is_notified_of_the_checkpoint_before_its_first_window() -> None:
+    # Rules: W53, W77, W78, X20, X42
     run_operator(Told(), {}, windows=(3, 6), group_windows=2)
     assert Told.calls == [
         ("begin", 3), ("end", 3), ("begin", 4), ("end", 4),
@@ -61,8 +59,8 @@ def test_the_next_group_is_told_what_was_saved_before_its_first_window() -> None
 
 
 @pytest.mark.parametrize("group", [1, 3, 10])
-def test_before_checkpoint_is_called_at_marks_and_what_it_changes_is_saved(group: int) -> None:
-    """W53, X42: by id, wherever groups end."""
+def test_before_checkpoint_is_called_at_marks_and_its_changes_are_saved(group: int) -> None:
+    # Rules: W53, X42
     found = run_operator(Told(), {}, windows=(0, 9), group_windows=group, checkpoint_windows=4)
     assert [call for call in Told.calls if call[0] == "before"] == [("before", 3), ("before", 7)]
     assert found["out"] == [(window, window // 4) for window in range(10)]
@@ -71,8 +69,8 @@ def test_before_checkpoint_is_called_at_marks_and_what_it_changes_is_saved(group
 
 
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once", "at_most_once"])
-def test_after_a_crash_the_restored_checkpoint_is_told_again(mode: str) -> None:
-    """X42: the copy that goes on from it is told which one it is."""
+def test_restored_checkpoint_is_reported_again_after_a_crash(mode: str) -> None:
+    # Rules: X42
     run_operator(Told(), {"clicks": {2: [("ann",), CRASH], 4: [("ann",)]}}, windows=(0, 4), group_windows=2, mode=mode)
     told = [window for call, window in Told.calls if call == "committed"]
     assert told == ([1, 1] if mode == "at_most_once" else [1, 1, 3])
@@ -82,9 +80,8 @@ def test_after_a_crash_the_restored_checkpoint_is_told_again(mode: str) -> None:
 @pytest.mark.parametrize(
     ("does", "words"), [("emits", "Bad emits outside of a window"), ("changes", "Bad changes its state in ")]
 )
-def test_who_is_told_may_neither_emit_nor_change_state(callback: str, does: str, words: str) -> None:
-    """X42; in place as little as by assignment."""
-
+def test_checkpoint_callbacks_may_neither_emit_nor_change_state(callback: str, does: str, words: str) -> None:
+    # Rules: X42
     class Bad(Told):
         seen = StateField(pa.list_(pa.int64()), [])  # type: ignore[pydantic-field]
 
@@ -99,18 +96,17 @@ def test_who_is_told_may_neither_emit_nor_change_state(callback: str, does: str,
     assert error.value.__notes__ == [f"in {callback}(4) of Bad"]
 
 
-def test_what_keys_hold_may_be_read_when_told() -> None:
-    """Reading is no change; a change of a key's value is (O36)."""
-
+def test_checkpoint_callbacks_may_read_keyed_state_but_not_change_it() -> None:
+    # Rules: O36
     class Keyed(Told):
         inputs: ClassVar = {"clicks": InputPort(CLICKS, key=("user",))}
         changes: bool = False
 
         def begin_window(self, window_id: int) -> None:
-            """Emits nothing."""
+            pass
 
         def before_checkpoint(self, window_id: int) -> None:
-            """Keeps the state."""
+            pass
 
         def process(self, row: Any) -> None:
             self.flushes += 1
@@ -127,9 +123,8 @@ def test_what_keys_hold_may_be_read_when_told() -> None:
         run_operator(Keyed(changes=True), given)
 
 
-def test_an_operator_is_told_how_many_windows_are_left_to_the_next_checkpoint() -> None:
-    """W47: 1 means after this window, however the range is cut into groups; ordinals count from 1."""
-
+def test_operator_reads_the_number_of_windows_to_the_next_checkpoint() -> None:
+    # Rules: W47
     class Left(Told):
         outputs: ClassVar = {"out": OutputPort(pa.schema([("left", pa.int64())]))}
 
@@ -141,8 +136,8 @@ def test_an_operator_is_told_how_many_windows_are_left_to_the_next_checkpoint() 
         assert found["out"] == [(2, 2), (3, 1), (4, 4), (5, 3), (6, 2), (7, 1), (8, 4)]
 
 
-def test_one_thread_calls_an_operator_and_never_two_at_once() -> None:
-    """O34: so nothing needs a lock; windows of a copy share declared state only (W59)."""
+def test_operator_is_called_by_one_thread_and_never_concurrently() -> None:
+    # Rules: O34, W59
     threads: dict[int, set[int]] = {}
     inside: list[str] = []
 
@@ -167,9 +162,8 @@ def test_one_thread_calls_an_operator_and_never_two_at_once() -> None:
     assert threads and all(len(of_copy) == 1 for of_copy in threads.values())
 
 
-def test_setup_reads_attributes_and_may_refuse_them() -> None:
-    """O28, O29: an operator that works with some only says so before a tuple comes."""
-
+def test_setup_reads_attributes_and_may_reject_them() -> None:
+    # Rules: O28, O29
     class Careful(Told):
         def setup(self) -> None:
             if self.context.mode.may_lose or self.context.windowing.application % 2:
@@ -184,8 +178,6 @@ def test_setup_reads_attributes_and_may_refuse_them() -> None:
 
 
 class Fails(Told):
-    """Fails in one callback."""
-
     fails_in: str
     too: str = ""
 
@@ -235,8 +227,7 @@ class Fails(Told):
         ("committed", "in committed(5) of Fails"),
     ],
 )
-def test_each_callback_that_fails_is_named_with_its_window(at: str, note: str) -> None:
-    """And the tuple, where there is one; what it raised stays what it is."""
+def test_failing_callback_is_named_with_its_window_and_tuple(at: str, note: str) -> None:
     with pytest.raises(ValueError, match=f"no {at}") as error:
         run_operator(
             Fails(fails_in=at), {"clicks": {5: [("ann",)]}}, windows=(4, 7), group_windows=2, checkpoint_windows=2,
@@ -245,8 +236,8 @@ def test_each_callback_that_fails_is_named_with_its_window(at: str, note: str) -
     assert error.value.__notes__ == [note]
 
 
-def test_a_teardown_that_fails_hides_no_error() -> None:
-    """O35: what failed first is raised; teardown is said beside it."""
+def test_failing_teardown_does_not_hide_the_first_error() -> None:
+    # Rules: O35
     with pytest.raises(ValueError, match="no process") as error:
         run_operator(Fails(fails_in="process", too="teardown"), {"clicks": {5: [("ann",)]}})
     assert error.value.__notes__[-1] == "teardown failed too: ValueError: no teardown"

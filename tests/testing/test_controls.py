@@ -26,20 +26,16 @@ class Closes(TupleOperator):
         self.seen += 1
 
     def end_window(self) -> None:
-        """Emits the control tuple."""
         if self.window_id % 3 == 2:
             self.emit("close", self.window_id // 3, 5)
 
 
 class Days(TupleOperator):
-    """Sums of each key and day."""
-
     inputs: ClassVar = {"close": InputPort(CLOSE, control=True), "events": InputPort(EVENTS, key=("key",))}
     outputs: ClassVar = {"out": OutputPort(pa.schema([("day", pa.int64()), *EVENTS]))}
     total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def process_events(self, row: Any) -> None:
-        """Adds a tuple."""
         self.total += row.n
 
     def process_close(self, close: Any) -> None:
@@ -51,7 +47,6 @@ class Days(TupleOperator):
 
 
 def days() -> Application:
-    """Returns one that closes days of another."""
     app = Application("days", window="1 second")
     events = app.input("events")
     closes = app.add("closes", Closes(), events=events)
@@ -60,8 +55,7 @@ def days() -> Application:
     return app
 
 
-def test_a_control_tuple_comes_once_to_every_copy_before_the_end_of_its_window() -> None:
-    """However many key ranges emit it and get it; it is recorded once, with the outputs."""
+def test_control_tuple_reaches_every_copy_once_before_the_end_of_its_window() -> None:
     given = {
         "events": {
             0: [(key, 1) for key in "abcdefgh"], 2: [("a", 2)], 3: [("b", 5)], 5: [("b", 1), ("c", 1)], 7: [("a", 9)],
@@ -76,21 +70,19 @@ def test_a_control_tuple_comes_once_to_every_copy_before_the_end_of_its_window()
     assert len(cut["closes"]) == 3
 
 
-def test_equal_ones_are_one_and_others_come_in_their_order() -> None:
-    """X44: what a control tuple is, is its window and its values."""
-
+def test_equal_control_tuples_are_one_and_others_keep_their_order() -> None:
+    # Rules: X44
     class Notes(TupleOperator):
         inputs: ClassVar = {"say": InputPort(EVENTS, control=True), "rows": InputPort(EVENTS, key=("key",))}
         outputs: ClassVar = {"out": OutputPort(EVENTS)}
 
         def process_rows(self, row: Any) -> None:
-            """Emits it."""
             self.emit("out", *row)
 
         process_say = process_rows  # type: ignore[pydantic-field]
 
         def end_window(self) -> None:
-            """Comes behind them (O132)."""
+            # Rules: O132
             self.emit("out", "end", self.window_id)
 
     given = {"say": {1: [("z", 2), ("z", 1), ("z", 2)], 2: [("z", 2)]}, "rows": {1: [("a", 0)], 2: [("a", 0)]}}
@@ -99,9 +91,7 @@ def test_equal_ones_are_one_and_others_come_in_their_order() -> None:
     ]  # fmt: skip
 
 
-def test_what_a_control_port_cannot_do_is_said_at_launch() -> None:
-    """It has no key, and is not fed from its own cycle."""
-
+def test_invalid_use_of_a_control_port_is_reported_at_launch() -> None:
     class Keyed(Days):
         inputs: ClassVar = {**Days.inputs, "close": InputPort(CLOSE, control=True, key=("day",))}
 

@@ -24,7 +24,6 @@ ROWS = pa.schema([("key", pa.string()), ("n", pa.int64())])
 
 
 def application() -> Application:
-    """Returns the application of two cycles of the recovery tests."""
     folder = Path(__file__).parents[1] / "recovery" / "applications"
     return load_application(Config(applications=[folder]), "tuple_cycle").app
 
@@ -38,8 +37,7 @@ def events() -> dict[int, list[Any]]:
     }
 
 
-def test_cycles_come_to_what_plain_loops_do_however_they_are_cut() -> None:
-    """In one group, in random ones, in one key range and in many, in small batches and in large ones."""
+def test_cycles_equal_plain_loops_in_any_grouping() -> None:
     given = events()
     found = check_application(application(), {"events": given}, windows=(WINDOWS[0], WINDOWS[-1]), runs=8)
     assert sorted(found["ranks"]) == cycles.ranks(given, WINDOWS)
@@ -48,8 +46,8 @@ def test_cycles_come_to_what_plain_loops_do_however_they_are_cut() -> None:
 
 
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
-def test_what_a_delay_operator_holds_outlives_a_crash(mode: str) -> None:
-    """X9, R26: all operators of a cycle go on from the same window."""
+def test_state_of_a_delay_operator_survives_a_crash(mode: str) -> None:
+    # Rules: X9, R26
     given = events()
     how: dict[str, Any] = {"windows": (WINDOWS[0], WINDOWS[-1]), "mode": mode}
     whole = run_application(application(), {"events": given}, **how)
@@ -61,8 +59,7 @@ def test_what_a_delay_operator_holds_outlives_a_crash(mode: str) -> None:
     assert found.lost == []
 
 
-def test_at_most_once_loses_the_group_and_nothing_that_waited_before_it() -> None:
-    """What was meant for a window that is lost comes in the first one after it."""
+def test_at_most_once_loses_only_the_group_and_keeps_earlier_delayed_tuples() -> None:
     app = Application("one", window="1 second")
     app.output("out", app.add("later", Later(), tuples=app.input("rows")), key=["key"])
     rows = {"rows": {1: [("a", 1)], 2: [CRASH], 3: [("b", 2)]}}
@@ -71,20 +68,16 @@ def test_at_most_once_loses_the_group_and_nothing_that_waited_before_it() -> Non
 
 
 class Later(DelayOperator):
-    """Rows of a window in the next one."""
-
     columns: ClassVar = ROWS
 
 
 class LaterByKey(DelayOperator):
-    """Rows of a window in the next one, by key."""
-
     columns: ClassVar = ROWS
     key: ClassVar = ("key",)
 
 
-def test_a_delay_operator_is_one_without_a_cycle_too() -> None:
-    """O52: the first window has nothing, each next one what came before it, or as many windows before as it says."""
+def test_delay_operator_works_without_a_cycle() -> None:
+    # Rules: O52
     rows = {"tuples": {3: [("b", 1), ("a", 2)], 4: [("a", 3)]}}
     for delay in (Later(), LaterByKey()):
         found = run_operator(delay, rows, windows=(3, 6))["out"]
@@ -94,9 +87,7 @@ def test_a_delay_operator_is_one_without_a_cycle_too() -> None:
     assert slow.states == {}, "nothing waits any more"
 
 
-def test_times_and_nested_values_come_back_as_they_were() -> None:
-    """Timestamps are microseconds on the way, as for every tuple operator."""
-
+def test_times_and_nested_values_pass_through_a_cycle_unchanged() -> None:
     class Nested(DelayOperator):
         columns: ClassVar = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("tags", pa.list_(pa.string()))])
 
@@ -113,17 +104,14 @@ class Move(TupleOperator):
     to: str = ""
 
     def process_rows(self, row: Any) -> None:
-        """Sends on what comes from outside."""
         self.emit("on", self.to or row.key, row.n)
 
     def process_back(self, row: Any) -> None:
-        """Counts what has come around."""
         self.seen += row.n
         self.emit("out", row.key, self.seen)
 
 
 def moving(delay: DelayOperator, to: str = "") -> Application:
-    """Returns a cycle of two."""
     app = Application("moving", window="1 second")
     move = app.add("move", Move(to=to), rows=app.input("rows"), back=PortHandle("delay", "out"))
     app.add("delay", delay, tuples=move["on"])
@@ -131,8 +119,9 @@ def moving(delay: DelayOperator, to: str = "") -> Application:
     return app
 
 
-def test_a_tuple_that_leaves_its_key_is_refused_in_a_cycle_divided_by_keys() -> None:
-    """X40: its state may be in another key range; without a key of the delay operator there is one range."""
+def test_tuple_that_changes_its_key_is_rejected_in_a_keyed_cycle() -> None:
+    # Rules: X40
+    # Its state may be in another key range.
     rows = {"rows": {1: [("a", 1), ("b", 2)]}}
     divided = run_application(moving(LaterByKey()), rows, windows=(1, 2), key_ranges=8)
     assert sorted(divided["out"]) == [(2, "a", 1), (2, "b", 2)]
@@ -142,8 +131,7 @@ def test_a_tuple_that_leaves_its_key_is_refused_in_a_cycle_divided_by_keys() -> 
     assert run_application(moving(Later(), to="z"), rows, windows=(1, 2))["out"] == [(2, "z", 1), (2, "z", 3)]
 
 
-def test_an_error_names_the_operator_window_and_tuple() -> None:
-    """As outside of a cycle; what was set up is torn down."""
+def test_error_in_a_cycle_names_operator_window_and_tuple() -> None:
     torn: list[str] = []
 
     class Fails(Move):
@@ -163,8 +151,7 @@ def test_an_error_names_the_operator_window_and_tuple() -> None:
     assert torn == ["torn"]
 
 
-def test_the_graph_shows_the_way_back() -> None:
-    """In words, and dashed in the drawing; an operator stands where it is called."""
+def test_graph_shows_the_back_edge_of_a_cycle() -> None:
     graph = describe_graph(application())
     assert graph.cycles == [["around", "ranks"], ["later", "sums", "half"]]
     assert "  cycle of around, ranks, window by window in one pass\n" in graph_text(graph)
@@ -173,9 +160,7 @@ def test_the_graph_shows_the_way_back() -> None:
     assert "ranks.given to around.tuples, for a later window" in drawn
 
 
-def test_batches_longer_windows_and_ports_without_columns_go_around_too() -> None:
-    """What operators of a cycle may be is what they may be outside of one."""
-
+def test_cycles_support_batches_longer_windows_and_ports_without_columns() -> None:
     class Batches(TupleOperator):
         inputs: ClassVar = {"rows": InputPort(ROWS), "back": InputPort(ROWS)}
         outputs: ClassVar = {"out": OutputPort(ROWS)}
@@ -192,11 +177,9 @@ def test_batches_longer_windows_and_ports_without_columns_go_around_too() -> Non
         beats = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
         def process(self, row: Any) -> None:
-            """Adds a tuple."""
             self.total += row.n
 
         def end_window(self) -> None:
-            """Emits the sum of four windows."""
             self.emit("out", "sum", self.total)
             self.emit("beat")
             self.total = 0
@@ -207,12 +190,10 @@ def test_batches_longer_windows_and_ports_without_columns_go_around_too() -> Non
         beats = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
         def process_beat(self, row: Any) -> None:
-            """Counts, and says so."""
             self.beats += 1
             self.emit("out", self.beats)
 
         def process_told(self, row: Any) -> None:
-            """Says so too."""
             self.emit("out", -self.beats)
 
     app = Application("periods", window="1 second")

@@ -19,22 +19,18 @@ TOTALS = pa.schema([("user", pa.string()), ("total", pa.int64())])
 
 
 class Totals(TupleOperator):
-    """Clicks of each user so far, from a limit on."""
-
     inputs: ClassVar = {"clicks": InputPort(CLICKS, key=("user",))}
     outputs: ClassVar = {"out": OutputPort(TOTALS)}
     limit: int = 1
     total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def process(self, click: Any) -> None:
-        """Counts and emits."""
         self.total += click.count
         if self.total >= self.limit:
             self.emit("out", click.user, self.total)
 
 
 def random_clicks(seed: int, windows: int = 12) -> dict[str, dict[int, list[tuple[str, int]]]]:
-    """Returns clicks of a few users, and windows without any."""
     import random
 
     chosen = random.Random(seed)
@@ -46,8 +42,8 @@ def random_clicks(seed: int, windows: int = 12) -> dict[str, dict[int, list[tupl
     }
 
 
-def test_state_goes_from_window_to_window_and_properties_count() -> None:
-    """Tuples may be mappings or sequences; the state is that after the last window (W57, W59)."""
+def test_state_carries_over_windows_and_properties_apply() -> None:
+    # Rules: W57, W59
     given = {"clicks": {7: [("ann", 1), {"user": "ann", "count": 1}], 9: [("ann", 1), ("bob", 5)]}}
     found = run_operator(Totals(limit=2), given)
     assert found["out"] == [(7, "ann", 2), (9, "ann", 3), (9, "bob", 5)]
@@ -55,8 +51,8 @@ def test_state_goes_from_window_to_window_and_properties_count() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_cut_into_groups_and_key_ranges_shows(seed: int) -> None:
-    """R86, X41; a plain loop over the tuples comes to the same."""
+def test_result_is_independent_of_groups_and_key_ranges(seed: int) -> None:
+    # Rules: R86, X41
     clicks = random_clicks(seed)
     totals: dict[str, int] = {}
     expected = []
@@ -69,9 +65,7 @@ def test_no_cut_into_groups_and_key_ranges_shows(seed: int) -> None:
     assert found.states == {user: {"total": total} for user, total in totals.items()}
 
 
-def test_an_operator_in_which_groups_show_is_caught() -> None:
-    """What is kept in an attribute and not in a state is lost at the end of a group."""
-
+def test_operator_that_depends_on_grouping_is_detected() -> None:
     class Forgetful(Totals):
         transient: ClassVar = ("seen",)
 
@@ -87,8 +81,8 @@ def test_an_operator_in_which_groups_show_is_caught() -> None:
     assert "window 5: in one group only (5, 'a', 2); cut only (5, 'a', 1)" in str(error.value)
 
 
-def test_every_window_is_begun_and_ended_also_an_empty_one() -> None:
-    """In their order, tuples in between; setup first, teardown last (O25, O31, O33, O35)."""
+def test_every_window_is_opened_and_closed_even_when_empty() -> None:
+    # Rules: O25, O31, O33, O35
     called: list[str] = []
 
     class Called(TupleOperator):
@@ -128,11 +122,9 @@ class Joined(TupleOperator):
     seen = StateField(pa.list_(pa.int64()), [])  # type: ignore[pydantic-field]
 
     def process_left(self, row: Any) -> None:
-        """Keeps a tuple."""
         self.seen.append(row.count)
 
     def process_right(self, row: Any) -> None:
-        """Emits what was kept."""
         if self.seen:
             self.emit("out", user=row.name, total=sum(self.seen))
         else:
@@ -141,7 +133,7 @@ class Joined(TupleOperator):
 
 
 def test_ports_are_aligned_by_window_and_share_a_key() -> None:
-    """Tuples of a window come port by port (W35, W41, O39, X43); error tuples say why."""
+    # Rules: W35, W41, O39, X43
     given = {"right": {1: [("ann",)], 2: [("bob",), ("ann",)]}, "left": {1: [("ann", 4)], 2: [("ann", 5)]}}
     found = check_grouping(Joined(), given, runs=8)
     assert found["out"] == [(1, "ann", 4), (2, "ann", 9)]
@@ -149,16 +141,15 @@ def test_ports_are_aligned_by_window_and_share_a_key() -> None:
     assert found.states == {"ann": {"seen": [4, 5]}}
 
 
-def test_an_operator_that_depends_on_the_order_of_its_ports_is_caught_where_that_is_asked_for() -> None:
-    """In a replay the order is that of their declaration (X43); in a live system it would be none."""
+def test_operator_that_depends_on_port_order_is_detected_on_request() -> None:
+    # Rules: X43
+    # In a replay ports follow their declaration; a live system has no such order.
     given = {"right": {1: [("ann",)]}, "left": {1: [("ann", 4)]}}
     with pytest.raises(AssertionError, match=r'port "out" differs with seed \d+: .*, ports in the order right, left'):
         check_grouping(Joined(), given, runs=8, any_port_order=True)
 
 
-def test_keys_are_gone_through_in_their_order_and_can_be_forgotten() -> None:
-    """At the end of a window, whichever tuples it had."""
-
+def test_keys_are_visited_in_order_and_can_be_deleted() -> None:
     class Expiring(Totals):
         def process(self, click: Any) -> None:
             self.total += click.count
@@ -174,9 +165,8 @@ def test_keys_are_gone_through_in_their_order_and_can_be_forgotten() -> None:
     assert found["out"] == [(1, "a", 0), (1, "b", 1), (2, "b", 0)] and found.states == {}
 
 
-def test_an_operator_with_a_key_and_no_state_is_divided_too() -> None:
-    """It has no rows of state that could hold a key (X41, X49)."""
-
+def test_stateless_operator_with_a_key_is_partitioned_too() -> None:
+    # Rules: X41, X49
     class Passed(TupleOperator):
         inputs: ClassVar = {"clicks": InputPort(CLICKS, key=("user",))}
         outputs: ClassVar = {"out": OutputPort(CLICKS)}
@@ -189,8 +179,7 @@ def test_an_operator_with_a_key_and_no_state_is_divided_too() -> None:
     assert sorted(check_grouping(Passed(), clicks)["out"]) == wanted
 
 
-def test_values_of_every_kind_come_back_as_they_were() -> None:
-    """Timestamps are microseconds, both ways; a map is a dict."""
+def test_values_of_every_type_pass_unchanged() -> None:
     kinds = pa.schema([
         ("at", pa.timestamp("us", "UTC")), ("price", pa.decimal128(9, 2)), ("tags", pa.list_(pa.string())),
         ("on", pa.bool_()), ("day", pa.date32()),
@@ -224,8 +213,9 @@ def test_values_of_every_kind_come_back_as_they_were() -> None:
         ("at_most_once", [(1, "a", 1), (3, "a", 4)], [2]),
     ],
 )
-def test_a_crash_is_a_value_among_the_tuples(mode: str, out: list[Any], lost: list[int]) -> None:
-    """What was emitted before it is not seen; at most once gives the window up, and the state has not seen it."""
+def test_crash_among_the_tuples_discards_its_window_under_at_most_once(
+    mode: str, out: list[Any], lost: list[int]
+) -> None:
     given = {"clicks": {1: [("a", 1)], 2: [("a", 2), CRASH], 3: [("a", 3)]}}
     found = run_operator(Totals(), given, mode=mode)
     assert (found["out"], found.lost, found.crashes) == (out, lost, 1)
@@ -235,7 +225,6 @@ class Batched(Totals):
     """The same, called with Arrow batches."""
 
     def process_batch(self, port: str, rows: pa.RecordBatch) -> None:
-        """Adds up a batch of one window, and emits its totals as a batch."""
         sums = pa.Table.from_batches([rows]).group_by("user", use_threads=False).aggregate([("count", "sum")])
         totals = []
         for user, count in zip(sums["user"].to_pylist(), sums["count_sum"].to_pylist(), strict=True):
@@ -245,8 +234,7 @@ class Batched(Totals):
         self.emit_batch("out", pa.table({"user": sums["user"], "total": pa.array(totals, pa.int64())}))
 
 
-def test_batches_come_to_the_same_state() -> None:
-    """A batch has tuples of one window; what is emitted as a batch is in it."""
+def test_batches_produce_the_same_state() -> None:
     clicks = random_clicks(3)
     found, by_tuple = run_operator(Batched(), clicks), run_operator(Totals(), clicks)
     assert found.states == by_tuple.states
@@ -254,8 +242,6 @@ def test_batches_come_to_the_same_state() -> None:
 
 
 class _Wrong(Totals):
-    """Does what its test says."""
-
     what: str = ""
 
     def setup(self) -> None:
@@ -304,8 +290,8 @@ class _Wrong(Totals):
         ("raises", "no such user"),
     ],
 )
-def test_what_breaks_a_rule_is_said_in_words(what: str, words: str) -> None:
-    """Where it is done (O33, X49)."""
+def test_rule_violation_is_reported_where_it_happens(what: str, words: str) -> None:
+    # Rules: O33, X49
     with pytest.raises((RewindowError, ValueError), match=words) as error:
         run_operator(_Wrong(what=what), {"clicks": {3: [("a", 1)]}})
     if what == "raises":
@@ -313,9 +299,8 @@ def test_what_breaks_a_rule_is_said_in_words(what: str, words: str) -> None:
         assert note == "in process of port clicks of _Wrong, window 3, at the tuple clicks(user='a', count=1)"
 
 
-def test_what_cannot_be_is_told_before_anything_is_called() -> None:
-    """Properties, ports, keys and callbacks are looked at together; ports say what their tuples are (O22, O53, X41)."""
-
+def test_invalid_operator_is_reported_before_anything_is_called() -> None:
+    # Rules: O22, O53, X41
     class Nothing(TupleOperator):
         inputs: ClassVar = {"a": InputPort(CLICKS, key=("name",)), "b": InputPort()}
         limit: int = 0
@@ -344,8 +329,8 @@ def test_what_cannot_be_is_told_before_anything_is_called() -> None:
         run_operator(Totals(**{"limits": 3}), {"clicks": {1: [("a", 1)]}})
 
 
-def test_what_setup_has_opened_is_closed_after_an_error_too() -> None:
-    """O35."""
+def test_resources_opened_in_setup_are_closed_after_an_error() -> None:
+    # Rules: O35
     called: list[str] = []
 
     class Opened(_Wrong):

@@ -41,20 +41,14 @@ class Ledger(OutputOperator):
 
 
 class Seen(CollectOperator):
-    """The last clicks."""
-
     inputs: ClassVar = {"clicks": InputPort(CLICKS)}
 
 
 class SeenByUser(CollectOperator):
-    """The last clicks of each user."""
-
     inputs: ClassVar = {"clicks": InputPort(CLICKS, key=("user",))}
 
 
 class Through(TupleOperator):
-    """Passes everything on."""
-
     inputs: ClassVar = {"clicks": InputPort(CLICKS)}
     outputs: ClassVar = {"out": OutputPort(CLICKS)}
 
@@ -62,8 +56,8 @@ class Through(TupleOperator):
         self.emit("out", *row)
 
 
-def test_what_a_target_rejects_goes_to_the_error_port_and_the_rest_goes_on() -> None:
-    """O62, R67; the tuples of a window are sent at its end, and after a crash not once more (R63)."""
+def test_tuples_rejected_by_a_target_go_to_the_error_port() -> None:
+    # Rules: O62, R67, R63
     Ledger.sent.clear()
     clicks: dict[int, list[Any]] = {3: [("ann", 1), ("", 2), ("bob", 3)], 4: [("eve", 4), CRASH]}
     found = run_operator(Ledger(), {"clicks": clicks})
@@ -72,8 +66,9 @@ def test_what_a_target_rejects_goes_to_the_error_port_and_the_rest_goes_on() -> 
     assert found.crashes == 1
 
 
-def test_a_replay_refuses_what_writes_outside_in_every_mode() -> None:
-    """X46: a replay cannot take back what has left; what collects stays inside."""
+def test_replay_rejects_operators_that_write_outside_in_every_mode() -> None:
+    # Rules: X46
+    # A replay cannot undo external writes; a collecting operator writes nothing outside.
     app = Application("sinks", window="5 seconds")
     clicks = app.input("clicks")
     app.output("through", app.add("through", Through(), clicks=clicks), key=["user"])
@@ -84,8 +79,8 @@ def test_a_replay_refuses_what_writes_outside_in_every_mode() -> None:
         assert [(one.rule, one.operator) for one in find_violations(app, mode)] == [("X46", "ledger")]
 
 
-def test_a_test_runs_an_application_with_all_of_its_output_operators() -> None:
-    """The strictest setting knows that nothing is computed in vain there (O3, O15)."""
+def test_test_run_includes_all_output_operators() -> None:
+    # Rules: O3, O15
     Ledger.sent.clear()
     app = Application("sinks", window="5 seconds", strict_outputs=True)
     through = app.add("through", Through(), clicks=app.input("clicks"))
@@ -98,8 +93,7 @@ def test_a_test_runs_an_application_with_all_of_its_output_operators() -> None:
     assert [one["user"] for one in found.states["seen"][()]["collected"]] == ["ann", ""]
 
 
-def test_the_last_tuples_are_collected_with_their_windows_however_the_range_is_cut() -> None:
-    """They are state: a crash loses none, and none is there twice."""
+def test_last_tuples_are_collected_once_with_their_windows_in_any_grouping() -> None:
     clicks: dict[int, list[Any]] = {2: [("ann", 10), ("bob", 20)], 5: [("ann", 30), CRASH], 6: [("ann", 40)]}
     found = run_operator(Seen(limit=2), {"clicks": clicks}, group_windows=2)
     assert found.states[()] == {
@@ -111,9 +105,8 @@ def test_the_last_tuples_are_collected_with_their_windows_however_the_range_is_c
     assert [one["at"] for one in by_user.states["bob"]["collected"]] == [20]
 
 
-def test_ports_that_do_not_fit_are_said() -> None:
-    """Results have no place in an operator that ends a stream, and a collecting one knows one port (O3)."""
-
+def test_mismatched_ports_of_output_operators_are_reported() -> None:
+    # Rules: O3
     class Emits(OutputOperator):
         inputs: ClassVar = {"clicks": InputPort(CLICKS)}
         outputs: ClassVar = {"out": OutputPort(CLICKS)}

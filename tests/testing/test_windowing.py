@@ -31,8 +31,6 @@ COUNTS = pa.schema([("user", pa.string()), ("count", pa.int64())])
 
 
 class Calls(TupleOperator):
-    """Says which callback was called in which window."""
-
     inputs: ClassVar = {"clicks": InputPort(CLICKS)}
     outputs: ClassVar = {"out": OutputPort(pa.schema([("call", pa.string())]))}
 
@@ -50,8 +48,6 @@ class Calls(TupleOperator):
 
 
 class Joins(TupleOperator):
-    """Has two ports."""
-
     inputs: ClassVar = {"left": InputPort(pa.schema([("call", pa.string())])), "right": InputPort(CLICKS)}
     outputs: ClassVar = {"out": OutputPort(CLICKS)}
 
@@ -84,8 +80,6 @@ class Marked(PerPeriod):
 
 
 class Moving(TupleOperator):
-    """Clicks of each user in the windows that are looked back over."""
-
     inputs: ClassVar = {"clicks": InputPort(CLICKS, key=("user",))}
     outputs: ClassVar = {"out": OutputPort(COUNTS)}
     count = SlidingField(pa.int64(), 0)  # type: ignore[pydantic-field]
@@ -106,7 +100,6 @@ class Moving(TupleOperator):
 
 
 def clicks(seed: int, first: int = 0, windows: int = 30) -> dict[str, dict[int, list[tuple[str]]]]:
-    """Returns clicks of a few users; many windows have none."""
     chosen = random.Random(seed)
     users = "abc"
     return {
@@ -117,15 +110,15 @@ def clicks(seed: int, first: int = 0, windows: int = 30) -> dict[str, dict[int, 
     }
 
 
-def test_callbacks_are_those_of_application_windows_at_ids() -> None:
-    """W18, W19, X8: begun where the id divides, whatever the range begins with; tuples are emitted in every window."""
+def test_application_window_callbacks_are_aligned_to_window_ids() -> None:
+    # Rules: W18, W19, X8
     found = run_operator(Calls(), {"clicks": {8: [("ann",)]}}, windows=(5, 12), application_windows=3)
     assert found["out"] == [(5, "end"), (6, "begin"), (8, "ann"), (8, "end"), (9, "begin"), (11, "end"), (12, "begin")]
 
 
 @pytest.mark.parametrize(("whole", "slide", "due"), [(6, 4, [5, 9, 13]), (4, 2, [3, 5, 7, 9, 11, 13]), (3, 3, [2, 5])])
-def test_a_sliding_window_works_on_panes_and_has_results_every_slide(whole: int, slide: int, due: list[int]) -> None:
-    """W28, W31: the first once all windows are done, with the id of the last one; panes are the common divisor."""
+def test_sliding_window_uses_panes_and_emits_every_slide(whole: int, slide: int, due: list[int]) -> None:
+    # Rules: W28, W31
     found = run_operator(
         Calls(), {}, windows=(0, due[-1]), application_windows=whole, slide_windows=slide
     )["out"]  # fmt: skip
@@ -135,8 +128,8 @@ def test_a_sliding_window_works_on_panes_and_has_results_every_slide(whole: int,
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_period_goes_on_over_the_end_of_a_group(seed: int) -> None:
-    """W21, W24, W59: its partial count is state; however groups are cut, the result is that of a plain count."""
+def test_period_continues_across_the_end_of_a_group(seed: int) -> None:
+    # Rules: W21, W24, W59
     given = clicks(seed)
     expected = [
         (end, user, count)
@@ -149,8 +142,8 @@ def test_a_period_goes_on_over_the_end_of_a_group(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_slide_goes_on_over_the_end_of_a_group(seed: int) -> None:
-    """W27, W29, W32: partial results are state, also of windows without tuples; what has slid out counts no more."""
+def test_slide_continues_across_the_end_of_a_group(seed: int) -> None:
+    # Rules: W27, W29, W32
     given = clicks(seed)
     expected = [
         (end, user, count)
@@ -162,16 +155,14 @@ def test_a_slide_goes_on_over_the_end_of_a_group(seed: int) -> None:
     assert found["out"] == expected
 
 
-def test_what_slid_out_leaves_the_state() -> None:
-    """W32: of a key that goes on, no more panes are stored than a window has."""
+def test_expired_panes_are_removed_from_the_state() -> None:
+    # Rules: W32
     given = {"clicks": {window: [("ann",)] for window in range(40)}}
     found = run_operator(Moving(), given, application_windows=6, slide_windows=4)
     assert found.states["ann"]["count"] == {17: 2, 18: 2, 19: 2}
 
 
-def test_partials_of_what_does_not_slide_are_refused() -> None:
-    """The name must be that of a sliding field."""
-
+def test_partials_of_a_field_that_does_not_slide_are_rejected() -> None:
     class Wrong(PerPeriod):
         def end_window(self) -> None:
             self.partials("count")
@@ -199,14 +190,16 @@ def _application(**attributes: Any) -> Application:
         ),
     ],
 )
-def test_windows_that_cannot_be_are_refused_at_launch(attributes: dict[str, int], mode: str, message: str) -> None:
-    """W18, W30, W50, R20."""
+def test_invalid_application_windows_are_rejected_at_launch(
+    attributes: dict[str, int], mode: str, message: str
+) -> None:
+    # Rules: W18, W30, W50, R20
     found = find_violations(_application(**attributes), Mode.parse(mode))
     assert [one for one in found if message in str(one)], found
 
 
-def test_windows_that_can_be_are_attributes_like_others() -> None:
-    """O28, R20, W30: given from outside, described; a slide of the whole length is a warning."""
+def test_application_windows_can_be_overridden_like_other_attributes() -> None:
+    # Rules: O28, R20, W30
     app = _application(application_windows=4, slide_windows=4, checkpoint_windows=8)
     assert not find_violations(app, Mode.AT_MOST_ONCE)
     assert any("slides by its whole length" in text for text in app.warnings())
@@ -218,8 +211,8 @@ def test_windows_that_can_be_are_attributes_like_others() -> None:
     assert (found["application_windows"], found["slide_windows"]) == (6, 2)
 
 
-def test_a_state_is_bound_to_the_windows_that_made_it() -> None:
-    """W65, X8: other windows, given from outside too, are another configuration; none given is what it always was."""
+def test_state_is_bound_to_its_application_windows() -> None:
+    # Rules: W65, X8
     plain, four = configuration_digest(_application()), configuration_digest(_application(application_windows=4))
     slid = configuration_digest(_application(application_windows=4, slide_windows=2))
     assert len({plain, four, slid}) == 3
@@ -228,8 +221,8 @@ def test_a_state_is_bound_to_the_windows_that_made_it() -> None:
     assert configuration_digest(given) == four
 
 
-def test_an_application_window_that_lacks_windows_says_so() -> None:
-    """X8, R20: one in which the range begins, and one of which at most once has lost a part; the others are whole."""
+def test_incomplete_application_window_is_marked_as_partial() -> None:
+    # Rules: X8, R20
     clicks: dict[int, list[Any]] = {window: [("ann",)] for window in range(6, 20)}
     for group in (1, 5, 14):
         found = run_operator(Marked(), {"clicks": clicks}, application_windows=4, group_windows=group)
@@ -244,8 +237,8 @@ def test_an_application_window_that_lacks_windows_says_so() -> None:
     assert lost["out"] == [(7, "ann", 2, True), (11, "ann", 4, False), (15, "ann", 3, True), (19, "ann", 4, False)]
 
 
-def test_a_frame_operator_is_told_its_partial_application_windows() -> None:
-    """X8: by their ids, whatever group they lie in; of windows that look back each by itself."""
+def test_frame_operator_receives_its_partial_application_windows() -> None:
+    # Rules: X8
     unseen = ((-(1 << 62), 5), (13, 13))
     asked = [
         [window for window in (last, *range(last - 3, last)) if OperatorContext(
@@ -263,8 +256,8 @@ def test_a_frame_operator_is_told_its_partial_application_windows() -> None:
     assert [window for window in range(6, 20) if sliding.is_partial(window)] == [6, 7, 8, 13, 14, 15, 16]
 
 
-def test_the_end_of_a_recording_ends_an_application_window_once() -> None:
-    """W23: it is partial then; where a range goes on behind the end, its own last window ends nothing again."""
+def test_end_of_a_recording_closes_an_application_window_once() -> None:
+    # Rules: W23
     own = {"operator": "app.one", "ends": {"one": 13}, "windowing": Windowing(4)}
     behind = OperatorContext(Grid(1000, 0), WindowRange(8, 19), **own)  # type: ignore[arg-type]
     assert [window for window in range(8, 20) if behind.closes(window)] == [11, 13, 19]
@@ -276,8 +269,8 @@ def test_the_end_of_a_recording_ends_an_application_window_once() -> None:
     assert [window for window in range(8, 16) if whole.closes(window)] == [11, 15] and not whole.is_partial(15)
 
 
-def test_an_operator_has_ended_when_all_streams_that_reach_it_have() -> None:
-    """X21: with the last of them."""
+def test_operator_has_ended_when_all_upstream_streams_have() -> None:
+    # Rules: X21
     app = Application("app", window="1 hour")
     first = app.add("first", Calls(), clicks=app.input("a"))
     app.add("second", Joins(), left=first, right=app.input("b"))

@@ -269,7 +269,6 @@ def _moves_clock(stream: StreamTime) -> Column:
 
 
 def _is_believed(stream: StreamTime) -> Column:
-    """Returns whether a tuple has a timestamp that is believed, by itself."""
     from pyspark.sql import functions as F
 
     far = _far(stream)
@@ -350,7 +349,7 @@ def matched(frame: DataFrame, other: DataFrame, apart: Sequence[str], on: str, h
 def _judge(
     timed: DataFrame, name: str, settings: EventTime, columns: Sequence[str], held: DataFrame, apart: Sequence[str]
 ) -> DataFrame:
-    """Adds the outcome of each tuple (E4, E39)."""
+    # Rules: E4, E39
     from pyspark.sql import functions as F
 
     stream = settings.streams[name]

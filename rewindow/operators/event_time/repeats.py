@@ -149,7 +149,6 @@ def _late_after(clock: ArrivalClock, windows: Repeating) -> Column:
 
 
 def _every(clock: ArrivalClock, interval: Decimal) -> ArrivalClock:
-    """Returns a clock that ticks at other multiples."""
     return ArrivalClock(clock.settings.model_copy(update={"watermark_interval": interval}), clock.origin_us)
 
 

@@ -224,7 +224,6 @@ def _sessions(
     apart: Sequence[str],
     once: Once | None,
 ) -> Windows:
-    """Returns sessions."""
     if windows.allowed_us:
         fold.check_merges()
         rows = kept(once, "sessions", changed.changed_rows(judged, windows, fold, own, state, apart, ended_us))
@@ -250,7 +249,6 @@ def _counted(
     apart: Sequence[str],
     once: Once | None,
 ) -> Windows:
-    """Returns windows of so many tuples."""
     rows = kept(once, "counted", counted.counted_rows(judged, windows, fold, own, state, apart, ended_us))
     left = partial(counted.left_counted, rows, windows, fold, own)
     fired = counted.fired_counted(rows, judged, windows, fold, own, apart, ended_us)

@@ -242,7 +242,6 @@ class HoursGrid:
         return _bound(_bound(self._piece("start", at), placed), of)
 
     def _local(self, number: Column) -> Column:
-        """Returns the local time of a point of the plain count."""
         from pyspark.sql import functions as F
 
         of_week = F.pmod(number, F.lit(self._of_week))

@@ -203,7 +203,6 @@ def with_season(made: DataFrame, rows: DataFrame, settings: FillRules, period_us
 
 
 def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: Mapping[str, Column]) -> DataFrame:
-    """Returns the made rows, with all columns."""
     from pyspark.sql import functions as F
 
     types = {field.name: field.dataType for field in frame.schema}
@@ -299,7 +298,6 @@ def filled_value(name: str, kind: DataType, settings: FillRules) -> tuple[Column
 
 
 def _choice(name: str, fill: ColumnFill, method: str, settings: FillRules, kind: DataType) -> _Choice:
-    """Returns what a method gives."""
     from pyspark.sql import functions as F
 
     carry_us = None if fill.max_carry is None else int(fill.max_carry * 1_000_000)

@@ -78,7 +78,6 @@ def _step(so_far: Column, one: Column, settings: HeartbeatProperties) -> tuple[C
 
 
 def _indexed(one: Column, seen: Column, base: Column, slack: Column, last: Column) -> Column:
-    """Returns a tuple with its indices."""
     indices = {"_seen_index": seen, "_silence_index": base, "_slack_us": slack, "_last_index": last}
     for name, value in indices.items():
         one = one.withField(name, value)

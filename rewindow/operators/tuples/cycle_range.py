@@ -202,6 +202,5 @@ def _stretches(batches: Iterable[pa.RecordBatch], before: int) -> Iterator[tuple
 
 
 def _keys_of(rows: pa.RecordBatch, places: Iterable[int]) -> list[Any]:
-    """Returns the keys of rows, as the states have them."""
     lists = lists_of(rows.select(list(places)))
     return list(lists[0]) if len(lists) == 1 else list(zip(*lists, strict=True))

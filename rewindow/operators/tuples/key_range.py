@@ -241,7 +241,6 @@ class KeyRange:
         self._take(port, self._declared(port, batch) if self._in_batches else self._tuples(port, batch))
 
     def _declared(self, port: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns tuples with names and types as the port declares them."""
         schema = self._shape.inputs[port].schema
         columns = [
             column if column.type == field.type else column.cast(field.type)

@@ -44,7 +44,6 @@ def _schema(file: SourceFile) -> pa.Schema:
 
 
 def _batches(file: SourceFile, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
-    """Yields the batches of a file, as it was written in them, with some of its columns."""
     with _opened(file) as reader:
         for number in range(reader.num_record_batches):
             yield reader.get_batch(number).select(columns)

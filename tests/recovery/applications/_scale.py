@@ -4,5 +4,4 @@ FACTOR = 3
 
 
 def scaled(x: int) -> int:
-    """Returns x, scaled."""
     return FACTOR * x

@@ -25,7 +25,6 @@ class Stamp(FrameOperator):
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """Returns the tuples."""
         later = F.timestamp_seconds(F.col("x") + F.lit(1_000_000_000))
         stamp = F.when(F.col("key") != "a", later).alias("arrived_at")
         return inputs["events"].select("window_id", "key", "x", stamp)
@@ -41,14 +40,12 @@ class Witness(FrameOperator):
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """Returns a row for every tuple, with the columns of its input."""
         return inputs["rows"].select("window_id", "key", F.lit(",".join(inputs["rows"].columns)).alias("seen"))
 
     def next_state(
         self, inputs: Mapping[str, DataFrame], outputs: Mapping[str, DataFrame], state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:  # fmt: skip
-        """Returns the columns of its output, once."""
         seen = F.lit(",".join(outputs["out"].columns)).alias("seen")
         return outputs["out"].select(seen).union(state).distinct()
 

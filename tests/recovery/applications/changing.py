@@ -25,7 +25,6 @@ class Weighed(TupleOperator):
     total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def process(self, row: Any) -> None:
-        """Adds and emits."""
         self.total += row.x * self.factor
         self.emit("out", row.key, self.factor, self.total + self.start)
 

@@ -14,15 +14,12 @@ EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
 
 
 class Same(FrameOperator):
-    """Passes everything on."""
-
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {"out": OutputPort(EVENTS)}
 
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """Returns what it is given."""
         return inputs["events"].select("window_id", "key", "x")
 
 

@@ -35,28 +35,22 @@ class Early(FrameOperator):
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """See FrameOperator."""
         udf = {"method_udf": self.inverse, "early_udf": inverse}.get(self.fails)
         x = F.udf(udf, "bigint")(F.col("x") * 0) if udf else F.col("x")
         return inputs["events"].select("window_id", "key", x.alias("x"))
 
 
 class Doubled(FrameOperator):
-    """Twice x."""
-
     inputs: ClassVar = {"early": InputPort(TOTALS)}
     outputs: ClassVar = {"out": OutputPort(TOTALS)}
 
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """See FrameOperator."""
         return inputs["early"].withColumn("x", F.col("x") * 2)
 
 
 class Sums(FrameOperator):
-    """Fails as `fails` says."""
-
     inputs: ClassVar = {"doubled": InputPort(TOTALS)}
     outputs: ClassVar = {"out": OutputPort(TOTALS)}
     state_schema: ClassVar = STATE
@@ -65,7 +59,6 @@ class Sums(FrameOperator):
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame | Mapping[str, DataFrame]:
-        """See FrameOperator."""
         found = inputs["doubled"].select("window_id", "key", "x")
         if self.fails == "transform":
             raise ValueError("no rates for June")
@@ -94,7 +87,6 @@ class Sums(FrameOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """See FrameOperator."""
         if self.fails == "next_state":
             return state.select("no_such_column")
         if self.fails == "state_udf":
@@ -103,7 +95,6 @@ class Sums(FrameOperator):
 
 
 def build(fails: str = "transform") -> Application:
-    """Returns the application."""
     if fails == "definition":
         raise KeyError("RATES")
     app = Application("failing", window="1 hour", checkpoint_windows=6)

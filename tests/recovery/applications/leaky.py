@@ -23,7 +23,6 @@ class Numbered(FrameOperator):
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """Returns each tuple with its number."""
         number = F.row_number().over(Window.partitionBy("key").orderBy("window_id", "x"))
         return inputs["events"].select("window_id", "key", "x", number.alias("number"))
 

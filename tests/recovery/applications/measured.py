@@ -24,7 +24,6 @@ class Shares(FrameOperator):
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """Returns a row per key and window with a tuple."""
         total = F.col("total")
         share = F.when(total % 5 == 0, F.lit(float("nan"))).otherwise(total / F.lit(3.0))
         few = F.when(total % 2 == 0, total).cast("int")
@@ -33,15 +32,12 @@ class Shares(FrameOperator):
 
 
 class Heads(FrameOperator):
-    """How many keys a window has."""
-
     inputs: ClassVar = {"shares": InputPort(SHARES)}
     outputs: ClassVar = {"heads": OutputPort(pa.schema([("keys", pa.int64())]))}
 
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """Returns a row per window with a key."""
         return inputs["shares"].groupBy("window_id").agg(F.count("key").alias("keys"))
 
 

@@ -30,7 +30,6 @@ class Score(FrameOperator):
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """Returns a row for every tuple."""
         exact, noise = int(os.environ.get("NOISE_EXACT", "0")), float(os.environ.get("NOISE_FLOAT", "0"))
         x = F.col("x") + F.lit(exact).cast("bigint")
         amounts = F.array(F.when(F.col("key") == "a", F.lit(noise)).otherwise(F.lit(0.0)))

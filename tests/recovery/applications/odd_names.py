@@ -23,7 +23,6 @@ class Rename(FrameOperator):
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> Mapping[str, DataFrame]:
-        """Returns the tuples by port."""
         columns = [F.col("key").alias("a.`key`"), F.col("x").alias("x`")]
         rows, is_even = inputs["events"], F.col("x") % 2 == 0
         return {

@@ -26,7 +26,6 @@ class Newest(FrameOperator):
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """Returns a row per key and window with a tuple of it."""
         assert state is not None, "stateful"
         newest = inputs["events"].groupBy("window_id", "key").agg(F.max_by("x", "offset").alias("newest"))
         kept = state.withColumnRenamed("x", "kept")
@@ -41,7 +40,6 @@ class Newest(FrameOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the newest value of each key."""
         newest = outputs["pairs"].groupBy("key").agg(F.max_by("newest", "window_id").alias("x"))
         return state.join(newest, "key", "left_anti").unionByName(newest)
 

@@ -14,20 +14,16 @@ from rewindow.application import Application, FrameOperator, InputPort, Operator
 
 
 def twice(x: int) -> int:
-    """Returns twice x, scaled."""
     return 2 * scaled(x)
 
 
 class Scaling(FrameOperator):
-    """Every x, six times."""
-
     inputs: ClassVar = {"events": InputPort(pa.schema([("x", pa.int64())]))}
     outputs: ClassVar = {"out": OutputPort(pa.schema([("x", pa.int64()), ("six", pa.int64())]))}
 
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """Returns a row for every tuple."""
         return inputs["events"].select("window_id", "x", F.udf(twice, "bigint")("x").alias("six"))
 
 

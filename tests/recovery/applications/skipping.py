@@ -25,7 +25,6 @@ class Kept(FrameOperator):
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """Returns the state's row for every window."""
         assert state is not None, "stateful"
         kept = state.agg(F.coalesce(F.max("kept"), F.lit(0)).cast("bigint").alias("kept"))
         return context.frame(state.sparkSession).crossJoin(kept)
@@ -37,11 +36,9 @@ class Kept(FrameOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the state unchanged."""
         return state
 
     def state_after_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
-        """Returns the number of rows in the output."""
         return outputs["out"].agg(F.count("*").alias("kept"))
 
 

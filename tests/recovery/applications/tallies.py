@@ -24,7 +24,6 @@ class Tally(RunningTotal):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the newest total of each key that had a tuple."""
         newest = outputs["totals"].groupBy("key").agg(F.max_by("total", "window_id").alias("total"))
         return newest.withColumn("_rw_gone", F.col("total") == 0)
 

@@ -16,15 +16,12 @@ TOLD = pa.schema([("operator", pa.string()), ("mode", pa.string()), ("drawn", pa
 
 
 class Told(FrameOperator):
-    """A row for every tuple."""
-
     inputs: ClassVar = {"events": InputPort()}
     outputs: ClassVar = {"out": OutputPort(TOLD)}
 
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """Returns the operator's name, the mode and the number."""
         name, mode = F.lit(context.operator).alias("operator"), F.lit(context.mode.name).alias("mode")
         return inputs["events"].select("window_id", name, mode, random_number(context, "offset").alias("drawn"))
 

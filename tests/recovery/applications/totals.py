@@ -16,15 +16,12 @@ TOTALS = pa.schema([("key", pa.string()), ("total", pa.int64())])
 
 
 class SumPerKey(FrameOperator):
-    """Sum of x per key and window."""
-
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {"sums": OutputPort(TOTALS)}
 
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """Returns a row per key and window with a tuple."""
         return inputs["events"].groupBy("window_id", "key").agg(F.sum("x").alias("total"))
 
 
@@ -40,7 +37,6 @@ class RunningTotal(FrameOperator):
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """Returns the totals, from the state before the group on."""
         assert state is not None, "stateful"
         before = state.select("key", F.col("total").alias("before"))
         running = F.sum("total").over(Window.partitionBy("key").orderBy("window_id"))
@@ -54,7 +50,6 @@ class RunningTotal(FrameOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the newest total of each key."""
         newest = outputs["totals"].groupBy("key").agg(F.max_by("total", "window_id").alias("total"))
         return state.join(newest, "key", "left_anti").unionByName(newest)
 

@@ -15,31 +15,24 @@ EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
 
 
 class Nothing(FrameOperator):
-    """Lets no tuple through."""
-
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {"out": OutputPort(EVENTS)}
 
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """Returns no row."""
         return inputs["events"].where("false").select("window_id", "key", "x")
 
 
 class Beats(TupleOperator):
-    """Counts windows."""
-
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {"out": OutputPort(pa.schema([("count", pa.int64())]))}
     count = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def process(self, row: Any) -> None:
-        """Is never called."""
         raise AssertionError(row)
 
     def end_window(self) -> None:
-        """Counts."""
         self.count += 1
         self.emit("out", self.count)
 

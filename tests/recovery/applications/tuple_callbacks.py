@@ -23,15 +23,12 @@ class Told(TupleOperator):
     count = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def begin_window(self, window_id: int) -> None:
-        """Begins to count."""
         self.count = 0
 
     def process(self, row: Any) -> None:
-        """Counts."""
         self.count += 1
 
     def end_window(self) -> None:
-        """Emits the count, and whether windows are missing in it."""
         self.emit("out", self.count, self.is_partial)
 
     def _note(self, text: str) -> None:
@@ -39,15 +36,12 @@ class Told(TupleOperator):
             file.write(f"{text}\n")
 
     def before_checkpoint(self, window_id: int) -> None:
-        """Notes it."""
         self._note(f"before {window_id}")
 
     def checkpointed(self, window_id: int) -> None:
-        """Notes it."""
         self._note(f"checkpointed {window_id}")
 
     def committed(self, window_id: int) -> None:
-        """Notes it."""
         self._note(f"committed {window_id}")
 
 

@@ -16,13 +16,10 @@ UNIT, PAGES = 1_000_000, "abc"
 
 
 class Links(TupleOperator):
-    """A link from the page of an event to another one."""
-
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {"out": OutputPort(pa.schema([("page", pa.string()), ("to", pa.string())]))}
 
     def process(self, event: Any) -> None:
-        """Emits a link."""
         self.emit("out", event.key, PAGES[event.x % len(PAGES)])
 
 
@@ -42,15 +39,12 @@ class Ranks(TupleOperator):
     got = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def process_links(self, link: Any) -> None:
-        """Keeps a link."""
         self.to.append(link.to)
 
     def process_shares(self, share: Any) -> None:
-        """Adds what was given."""
         self.got += share.share
 
     def end_window(self) -> None:
-        """Emits at the end."""
         for page in self.keys():
             if self.got:
                 self.rank = UNIT * 15 // 100 + self.got * 85 // 100
@@ -74,15 +68,12 @@ class Sum(TupleOperator):
     total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def process_events(self, event: Any) -> None:
-        """Adds a tuple."""
         self.total += event.x
 
     def process_back(self, row: Any) -> None:
-        """Adds what comes back."""
         self.total += row.balance
 
     def end_window(self) -> None:
-        """Emits at the end."""
         for key in self.keys():
             if self.total:
                 self.emit("out", key, self.total)
@@ -90,13 +81,10 @@ class Sum(TupleOperator):
 
 
 class Half(TupleOperator):
-    """Gives back half of a balance."""
-
     inputs: ClassVar = {"rows": InputPort(BALANCES, key=("key",))}
     outputs: ClassVar = {"out": OutputPort(BALANCES)}
 
     def process(self, row: Any) -> None:
-        """Emits it."""
         self.emit("out", row.key, row.balance // 2)
 
 
@@ -115,18 +103,14 @@ class Closes(TupleOperator):
     seen = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def process(self, event: Any) -> None:
-        """Keeps the key."""
         self.seen += 1
 
     def end_window(self) -> None:
-        """Emits the control tuple."""
         if self.window_id % 4 == 3:
             self.emit("out", self.window_id // 4)
 
 
 class Days(TupleOperator):
-    """Sums of each key and day."""
-
     inputs: ClassVar = {
         "close": InputPort(Closes.outputs["out"].schema, control=True),
         "events": InputPort(EVENTS, key=("key",)),
@@ -135,11 +119,9 @@ class Days(TupleOperator):
     sum = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def process_events(self, event: Any) -> None:
-        """Adds a tuple."""
         self.sum += event.x
 
     def process_close(self, close: Any) -> None:
-        """Emits the sums of a day, and begins the next one."""
         for key in self.keys():
             self.emit("out", key, close.day, self.sum)
             self.forget()

@@ -19,7 +19,6 @@ class Failing(TupleOperator):
     outputs: ClassVar = {"out": OutputPort(EVENTS)}
 
     def process(self, row: Any) -> None:
-        """Fails in one window."""
         self.emit("out", row.key, 100 // (self.window_id - 1003))
 
 

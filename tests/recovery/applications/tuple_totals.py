@@ -23,15 +23,12 @@ class Totals(TupleOperator):
     total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def begin_window(self, window_id: int) -> None:
-        """Nothing has come yet."""
         self.sums: dict[str, int] = {}
 
     def process(self, row: Any) -> None:
-        """Adds a tuple."""
         self.sums[row.key] = self.sums.get(row.key, 0) + (row.x or 0)
 
     def end_window(self) -> None:
-        """Emits a row for each key that had a tuple."""
         for key, sum_ in self.sums.items():
             self.at(key)
             self.total += sum_

@@ -29,7 +29,6 @@ class Numbering(FrameOperator):
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """Returns each tuple with a number."""
         number = F.lit(random.SystemRandom().randrange(1 << 40) if self.fault == "chance" else 0)
         if self.fault == "order":
             number = F.row_number().over(Window.partitionBy("window_id").orderBy(F.lit(1)))
@@ -37,15 +36,12 @@ class Numbering(FrameOperator):
 
 
 class Passing(FrameOperator):
-    """Passes everything on."""
-
     inputs: ClassVar = {"rows": InputPort(NUMBERED)}
     outputs: ClassVar = {"out": OutputPort(NUMBERED)}
 
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> DataFrame:
-        """Returns what it is given."""
         return inputs["rows"].select("window_id", "key", "x", "number")
 
 

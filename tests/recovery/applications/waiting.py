@@ -25,7 +25,6 @@ class Halve(FrameOperator):
     def transform(
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> Mapping[str, DataFrame]:
-        """Returns each tuple on one of the ports."""
         rows = inputs["events"]
         return {"left": rows.where("key = 'a'"), "right": rows.where("key <> 'a'")}
 
