@@ -18,7 +18,6 @@ run format ruff format --check --quiet --output-format concise .
 run lint ruff check --quiet --output-format concise .
 run types mypy
 run borders lint-imports
-run lengths python scripts/lengths.py
 run names python scripts/class_names.py
 run spelling codespell
 run rules python scripts/rules.py --check
