@@ -19,8 +19,8 @@ from bench.replay import ROOT, make_project
 from bench.report import Row
 from rewindow.operators.event_time.lateness import lateness
 from rewindow.operators.event_time.settings import EventTime, StreamTime
-from rewindow.operators.event_time.window_settings import EventWindows
-from rewindow.operators.event_time.windows import event_windows
+from rewindow.operators.event_time_windows.settings import EventWindows
+from rewindow.operators.event_time_windows.windows import event_windows
 from rewindow.operators.filling.function import fill_gaps
 from rewindow.operators.filling.settings import FillSettings
 from rewindow.spark.session import spark_session

@@ -20,17 +20,17 @@ from pathlib import Path
 import psutil
 
 from bench.replay import APPLICATION, FIRST, ROOT, WINDOWS, make_project, record
-from rewindow.config import Config
 from rewindow.engine.spark_engine import spark_attempt
 from rewindow.ledger import Ledger
-from rewindow.listener import Silent
 from rewindow.loading.catalog import load_application
 from rewindow.loading.measures import Measure
 from rewindow.loading.suites import canonical, replay_measures
 from rewindow.planning import ReplayRequest, create_replay
+from rewindow.progress.listener import Silent
 from rewindow.quality import judge
 from rewindow.quality.evaluation import preload
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.spark.session import spark_session
 
 RUNS = 3

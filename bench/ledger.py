@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rewindow.ledger import Ledger, PortCount, PortStretch
-from rewindow.ledger.segments import Direction
+from rewindow.ledger.stretches import Direction
 
 WINDOWS, GROUP, CHECKPOINT, PORTS, OTHERS, REPORTED = 1_000_000, 60, 240, 3, 300, 600
 REACH_MS = 200

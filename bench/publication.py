@@ -25,7 +25,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rewindow.application import Mode
-from rewindow.config import Config
 from rewindow.engine.joining import FILE_BYTES, join_files
 from rewindow.facts.arrow_digests import arrow_digests
 from rewindow.ledger import AttemptEnd, Ledger
@@ -33,6 +32,7 @@ from rewindow.location import Location
 from rewindow.planning.creation import create_staging
 from rewindow.publication.publish import publish
 from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints
 from rewindow.storage import Position, Table, data_files, fence, query
 from rewindow.storage.checksums import with_checksums

@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from rewindow.config import Config, StreamConfig
 from rewindow.recording.record import record
+from rewindow.settings.config import Config, StreamConfig
 from rewindow.spark.session import spark_session
 
 FILES, WINDOW_S, SPAN_S = 8, 60, 86_400

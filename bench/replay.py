@@ -19,13 +19,13 @@ import pyarrow as pa
 
 from bench.report import Row
 from rewindow.certificate import certify
-from rewindow.config import Config
 from rewindow.engine.spark_engine import spark_attempt
 from rewindow.facts.seals import columns_text, seal_rows
 from rewindow.ledger import Ledger
 from rewindow.loading.catalog import load_application
 from rewindow.location import Location
 from rewindow.planning import ReplayRequest, create_replay
+from rewindow.settings.config import Config
 from rewindow.spark.session import spark_session
 from rewindow.storage import Table, data_files
 from rewindow.storage.files import note_files

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.sql import DataFrame
 
-from rewindow.config import Config
 from rewindow.engine.group import SORTED_GROUP_BYTES
 from rewindow.location import location
+from rewindow.settings.config import Config
 from rewindow.spark.frames import write_files
 from rewindow.spark.session import spark_session
 

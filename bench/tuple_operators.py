@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from bench.report import Row
 from rewindow.application import InputPort, OperatorContext, OutputPort
-from rewindow.config import Config
 from rewindow.operators import StateField, TupleOperator
+from rewindow.settings.config import Config
 from rewindow.testing import run_operator
 from rewindow.windows import Grid, WindowRange
 
@@ -61,9 +61,9 @@ def measure_tuple_operators(tuples: int) -> list[Row]:
     """Returns the rows of the page."""
     from pyspark.sql import functions as F
 
-    from rewindow.operators.tuples.frames import one_pass
     from rewindow.spark.frames import empty_frame, spark_schema
     from rewindow.spark.session import spark_session
+    from rewindow.tuple_engine.frames import one_pass
 
     spark = spark_session(Config.load(), "bench")
     each = tuples // WINDOWS

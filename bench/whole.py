@@ -55,7 +55,7 @@ SCRIPT = """
 import sys
 from pyspark.sql import functions as F
 from bench.whole import totals
-from rewindow.config import Config
+from rewindow.settings.config import Config
 from rewindow.spark.session import spark_session
 
 spark = spark_session(Config.load(), "script")

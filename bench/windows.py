@@ -28,12 +28,12 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from rewindow.config import Config
 from rewindow.facts.seals import columns_text, seal_rows
 from rewindow.ledger import AttemptEnd, Ledger, PortCount
-from rewindow.ledger.segments import Direction
+from rewindow.ledger.stretches import Direction
 from rewindow.planning import ReplayRequest, create_replay
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints
 from rewindow.storage import Position, Table
 from rewindow.storage.files import note_files

@@ -18,7 +18,7 @@ windows these are, why, and the commands; nothing is changed.
 
 from airflow.sdk import TaskGroup, chain
 
-from rewindow.config import Config
+from rewindow.settings.config import Config
 from rewindow_airflow import check, plan_filling, publish, repair, replay, report_gaps, scheduled_dag
 
 with scheduled_dag("fill_heartbeat_gaps", doc_md=__doc__, tags=["heartbeat"]):

@@ -9,7 +9,7 @@ silent. A tuple that the source gets later than that is late: set `seal_after` i
 may lag behind. A stream with `sealed_to` is sealed to that time and no further.
 """
 
-from rewindow.config import Config
+from rewindow.settings.config import Config
 from rewindow_airflow import record, scheduled_dag
 
 with scheduled_dag("record_streams", schedule="@hourly", doc_md=__doc__, tags=["recording"]):

@@ -18,39 +18,39 @@ from typing import TYPE_CHECKING, Any
 from rewindow.version import VERSION
 
 if TYPE_CHECKING:
+    from rewindow.candidates.comparison import compare
+    from rewindow.candidates.determinism import check_determinism
     from rewindow.certificate import certify
-    from rewindow.config import Config
     from rewindow.inspection.error_tuples import list_errors
     from rewindow.inspection.gaps import gaps
     from rewindow.inspection.operator_states import operator_states
     from rewindow.inspection.replay_status import list_replays
     from rewindow.inspection.replay_status import replay_status as status
     from rewindow.inspection.window_life import window_life as why
-    from rewindow.launcher.comparison import compare
-    from rewindow.launcher.determinism import check_determinism
-    from rewindow.launcher.repair import find_repairs
-    from rewindow.launcher.run_repairs import repair
     from rewindow.launcher.verbs import abandon, plan, publish, record, replay, resume, undo, withdraw
-    from rewindow.listener import Lines, Listener
     from rewindow.planning.changing import set_property
     from rewindow.planning.unpublished import unpublished
     from rewindow.planning.validation import validate
     from rewindow.playback import play
+    from rewindow.progress.listener import Lines, Listener
     from rewindow.publication.read import read_published
     from rewindow.quality import check
     from rewindow.recording.inventory import list_streams as streams
+    from rewindow.repairs.find import find_repairs
+    from rewindow.repairs.run import repair
     from rewindow.retention.purge import purge
+    from rewindow.settings.config import Config
 
 _PLACES = {
-    "Config": "config:Config",
-    "Lines": "listener:Lines",
-    "Listener": "listener:Listener",
+    "Config": "settings.config:Config",
+    "Lines": "progress.listener:Lines",
+    "Listener": "progress.listener:Listener",
     "abandon": "launcher.verbs:abandon",
     "certify": "certificate:certify",
     "check": "quality:check",
-    "check_determinism": "launcher.determinism:check_determinism",
-    "compare": "launcher.comparison:compare",
-    "find_repairs": "launcher.repair:find_repairs",
+    "check_determinism": "candidates.determinism:check_determinism",
+    "compare": "candidates.comparison:compare",
+    "find_repairs": "repairs.find:find_repairs",
     "gaps": "inspection.gaps:gaps",
     "list_errors": "inspection.error_tuples:list_errors",
     "list_replays": "inspection.replay_status:list_replays",
@@ -61,7 +61,7 @@ _PLACES = {
     "purge": "retention.purge:purge",
     "read_published": "publication.read:read_published",
     "record": "launcher.verbs:record",
-    "repair": "launcher.run_repairs:repair",
+    "repair": "repairs.run:repair",
     "replay": "launcher.verbs:replay",
     "resume": "launcher.verbs:resume",
     "set_property": "planning.changing:set_property",

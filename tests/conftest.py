@@ -13,12 +13,14 @@ import pytest
 from hypothesis import settings
 
 import rewindow.location as places
-from rewindow.config import Config
+from rewindow.settings.config import Config
 from tests.places import Place, Places
 from tests.small_frames import SMALL_FRAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.recovery.project import Project
 
 
 settings.register_profile("rewindow", deadline=None, print_blob=True)
@@ -42,7 +44,7 @@ LONGEST_FIRST = (
     "tests/publication/test_kills.py",
     "tests/engine/test_attempt.py",
     "tests/engine/test_state_store.py",
-    "tests/launcher/test_determinism.py",
+    "tests/candidates/test_determinism.py",
     "tests/commands/test_verbs.py",
     "tests/recording/test_record.py",
     "tests/recording/test_sources.py",
@@ -133,6 +135,14 @@ def _settings() -> dict[str, str]:
 
 
 @pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A project of one test: a recorded stream and an application."""
+    from tests.recovery.project import make_project
+
+    return make_project(tmp_path)
+
+
+@pytest.fixture
 def config(tmp_path: Path) -> Config:
     file = tmp_path / "rewindow.toml"
     file.write_text(f'state = "{tmp_path / "state"}"\n')
@@ -142,7 +152,7 @@ def config(tmp_path: Path) -> Config:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of a test run: as the product starts it, on two local cores."""
-    from rewindow.config import SparkConfig
+    from rewindow.settings.config import SparkConfig
     from rewindow.spark.session import spark_session
 
     jars = Path(__file__).parent.parent / ".rewindow" / "jars"

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rewindow.cli import VERBS, app
-from rewindow.config import Config
+from rewindow.settings.config import Config
 from rewindow.version import VERSION
 from tests.commands.conftest import Command, command, config, run
 from tests.publication.staging import simple

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from rewindow.cli import app
-from rewindow.config import Config
+from rewindow.settings.config import Config
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 from rewindow.application import Application, FrameOperator, InputPort, Mode, OutputPort, validate
 from rewindow.certificate import certify
 from rewindow.cli import app as command_line
-from rewindow.config import Config
 from rewindow.errors import InputError, ValidationFailed
 from rewindow.launcher import plain_submission
 from rewindow.loading.catalog import load_application
 from rewindow.loading.suites import read_suite
 from rewindow.names import REPLAY_ID_LENGTH_MAX, check_replay_id, check_stream
 from rewindow.planning import ReplayRequest, create_replay
+from rewindow.settings.config import Config
 from rewindow.storage.results import replay_folder
 
 ELSEWHERE = ["../elsewhere", "/tmp/elsewhere", "a/b", "..", "", "a\nb", "a\0b", "a b", "-a", "x" * 300]

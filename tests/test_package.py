@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import pkgutil
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,10 @@ def test_packages_have_a_py_typed_file(package: str) -> None:
 def test_classifiers_equal_the_versions_of_requires_python() -> None:
     named = {line.rpartition(" :: 3.")[2] for line in PROJECT["classifiers"] if ":: 3." in line}
     assert named == {"11", "12", "13"} and PROJECT["requires-python"] == ">=3.11,<3.14"
+
+
+@pytest.mark.parametrize("package", ["rewindow", "rewindow.operators"])
+def test_no_exported_name_is_hidden_by_a_submodule(package: str) -> None:
+    module = import_module(package)
+    submodules = {info.name for info in pkgutil.iter_modules(module.__path__)}
+    assert not submodules & set(module.__all__)

@@ -15,7 +15,7 @@ from airflow.sdk import Asset, AssetAlias
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from rewindow.config import Config
+    from rewindow.settings.config import Config
 
 PUBLICATIONS = AssetAlias("rewindow_publications")
 

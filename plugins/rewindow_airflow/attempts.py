@@ -10,8 +10,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundExceptio
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-    from rewindow.config import Config
     from rewindow.launcher import Submission
+    from rewindow.settings.config import Config
 
 
 def begin_replay(config: Config, name: str, arguments: dict[str, Any], again: bool) -> Submission | None:
@@ -69,7 +69,7 @@ def settings_for(conn_id: str) -> Config:
     """
     from airflow.sdk import BaseHook
 
-    from rewindow.config import Config
+    from rewindow.settings.config import Config
 
     config = Config.load()
     try:

@@ -18,7 +18,7 @@ from typing import Any
 
 from airflow.sdk import DAG, AssetAny, BaseOperator, CronDataIntervalTimetable
 
-from rewindow.config import Config
+from rewindow.settings.config import Config
 from rewindow_airflow import replay_requests
 from rewindow_airflow.assets import PUBLICATIONS, stream_asset
 from rewindow_airflow.forms import CRASH, applications, daily_params, default_application, replay_params

@@ -9,10 +9,10 @@ from typing import Any
 from airflow.sdk import Param
 
 from rewindow.application import MODES
-from rewindow.config import Config
 from rewindow.crash import Step
 from rewindow.errors import InputError
 from rewindow.names import COMPONENT
+from rewindow.settings.config import Config
 
 TIMES, WINDOWS, UNPUBLISHED = "times", "windows", "unpublished"
 APPROVE, AT_ONCE, STAGED = "approve", "at_once", "staged"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rewindow.config import Config
     from rewindow.ledger import Ledger, Replay
     from rewindow.planning import ReplayRequest
+    from rewindow.settings.config import Config
 
 
 _LENGTH_MAX = 40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, urlsplit
 
 from airflow.sdk import BaseOperatorLink
@@ -12,10 +12,19 @@ if TYPE_CHECKING:
     from airflow.models.taskinstancekey import TaskInstanceKey
     from airflow.sdk import BaseOperator
 
-    from rewindow_airflow.operators import ReplayTask
-    from rewindow_airflow.steps import ReportGapsOperator
-
 PREFIX = "/rewindow"
+
+
+class OfReplay(Protocol):
+    """A task about one replay."""
+
+    replay: str
+
+
+class OfStream(Protocol):
+    """A task about one stream."""
+
+    stream: str
 
 
 def address(path: str) -> str:
@@ -30,7 +39,7 @@ class ReplayLink(BaseOperatorLink):
     name = "Replay"
     page = "page"
 
-    def get_link(self, operator: ReplayTask, *, ti_key: TaskInstanceKey) -> str:
+    def get_link(self, operator: OfReplay, *, ti_key: TaskInstanceKey) -> str:
         """Returns an address on Airflow's own host, empty for a task without a replay; called when a task ends."""
         return address(f"replays/{quote(operator.replay, safe='')}/{self.page}") if operator.replay else ""
 
@@ -71,7 +80,7 @@ class TimeLink(BaseOperatorLink):
 
     name = "Time of the stream"
 
-    def get_link(self, operator: ReportGapsOperator, *, ti_key: TaskInstanceKey) -> str:
+    def get_link(self, operator: OfStream, *, ti_key: TaskInstanceKey) -> str:
         """Returns an address on Airflow's own host."""
         return address(f"streams/{quote(operator.stream, safe='')}/time")
 

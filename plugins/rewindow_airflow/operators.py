@@ -27,25 +27,18 @@ from rewindow_airflow.failures import (
     mapped_errors,
     waiting,
 )
-from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.progress import TaskLog
+from rewindow_airflow.replay_task import ReplayTask
 from rewindow_airflow.spark_process import SparkProcess
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from rewindow.config import Config
     from rewindow.launcher import Outcome, Submission
+    from rewindow.settings.config import Config
 
 CONNECTION = "rewindow_spark"
 POOL = "spark"
-
-
-class ReplayTask:
-    """What all tasks of a replay share: its id, which the task that plans it hands on, and the links to its pages."""
-
-    replay: str
-    operator_extra_links = REPLAY_LINKS
 
 
 class RewindowSubmitOperator(ReplayTask, BaseOperator):

@@ -20,10 +20,10 @@ from airflow.api_fastapi.core_api.security import GetUserDep, get_user
 from fastapi import Depends, FastAPI, HTTPException, Query
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
-from rewindow.config import Config
 from rewindow.errors import InputError, RewindowError
 from rewindow.location import Location
 from rewindow.names import check_replay_id, check_stream
+from rewindow.settings.config import Config
 from rewindow.version import PACKAGE
 from rewindow_airflow import page_html
 from rewindow_airflow.rights import OF_STREAMS, refuse_stranger, refuse_without, replays_of

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from rewindow.job_lines import ReplayProgress, is_for_machines, parse_progress, parse_step
+from rewindow.progress.job_lines import ReplayProgress, is_for_machines, parse_progress, parse_step
 
 _STORE_SECONDS_MIN = 1.0
 

@@ -18,8 +18,8 @@ from rewindow_airflow.spark_process import SparkProcess
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from rewindow.config import Config
-    from rewindow.launcher.repair import Repairs
+    from rewindow.repairs.find import Repairs
+    from rewindow.settings.config import Config
 
 _COMMAND = ("repair", "--run")
 _ENDING = "What was published stays; a retry or a clear of this task goes on with what is left."
@@ -49,7 +49,7 @@ class RepairOperator(BaseOperator):
             AirflowException: a job failed, or another replay holds a range; Airflow tries again.
             AirflowRescheduleException: Airflow itself is about to end; this uses up no try.
         """
-        from rewindow.launcher.repair import find_repairs
+        from rewindow.repairs.find import find_repairs
 
         with mapped_errors():
             config = settings_for(self.conn_id)

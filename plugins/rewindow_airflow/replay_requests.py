@@ -16,9 +16,9 @@ from rewindow_airflow.forms import UNPUBLISHED, ReplayForm, applications, parse_
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from rewindow.config import Config
     from rewindow.planning import ReplayRequest
     from rewindow.recovery import Plan
+    from rewindow.settings.config import Config
 
 _log = logging.getLogger(__name__)
 
@@ -171,8 +171,8 @@ def gap_request(stream: str, config: Config, context: Context) -> ReplayRequest:
     Raises:
         Nothing: all of it is filled.
     """
-    from rewindow.config import FILLED, HEARTBEAT
     from rewindow.planning import ReplayRequest
+    from rewindow.settings.config import FILLED, HEARTBEAT
 
     application = f"{FILLED if config.stream(stream).fill else HEARTBEAT}{stream}"
     recorded, filled = sealed_of(config, stream), sealed_of(config, f"{application}.filled")

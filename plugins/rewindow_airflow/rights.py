@@ -13,10 +13,10 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
 from airflow.models.dag import DagModel
 from fastapi import HTTPException
 
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.location import Location
 from rewindow.names import PUBLISHED, check_replay_id
+from rewindow.settings.config import Config
 
 BY_HAND = "replay_windows"
 """The DAG whose rights count for replays of the command line, and for those that nobody knows."""

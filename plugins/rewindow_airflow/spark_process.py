@@ -9,9 +9,9 @@ import subprocess
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from rewindow.job_lines import is_for_machines, parse_progress
-from rewindow.listener import Listener
-from rewindow.parent_death import dies_with_parent
+from rewindow.processes.parent_death import dies_with_parent
+from rewindow.progress.job_lines import is_for_machines, parse_progress
+from rewindow.progress.listener import Listener
 
 _END_SECONDS = 5.0
 _EXCEPTION = re.compile(r'^Traceback \(most recent call last\)|Exception in thread "')

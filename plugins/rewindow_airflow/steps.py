@@ -15,18 +15,18 @@ from rewindow_airflow.failures import WAIT, Nothing, NotYet, mapped_errors, wait
 from rewindow_airflow.forms import APPROVE, STAGED
 from rewindow_airflow.identity import RunName, day_of, newest_of, run_name
 from rewindow_airflow.links import ReportsLink, TimeLink
-from rewindow_airflow.operators import ReplayTask
 from rewindow_airflow.order import make_way, turn_of
 from rewindow_airflow.replay_requests import describe, refuse_other_wishes
+from rewindow_airflow.replay_task import ReplayTask
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from rewindow.config import Config
     from rewindow.inspection.gaps import GapReport
     from rewindow.location import Location
     from rewindow.planning import ReplayRequest
     from rewindow.recovery import Plan
+    from rewindow.settings.config import Config
 
 
 _SHOWN_ROWS = 100
@@ -72,9 +72,9 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
             AirflowSkipException: there is nothing to replay.
             TaskDeferred: the run before has not succeeded yet.
         """
-        from rewindow.config import Config
         from rewindow.ledger import Ledger
         from rewindow.loading.catalog import check_code, load_application
+        from rewindow.settings.config import Config
 
         run = context["dag_run"]
         if self.in_order and (change := turn_of(context)) is not None:
@@ -125,11 +125,11 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
         Raises:
             AirflowFailException: the gate did not pass; the range stays staged.
         """
-        from rewindow.config import Config
         from rewindow.errors import GateError
-        from rewindow.listener import Lines
         from rewindow.pages.gate_pages import write_gate_pages
+        from rewindow.progress.listener import Lines
         from rewindow.quality import check
+        from rewindow.settings.config import Config
 
         ending = (
             f'Replay "{self.replay}" stays staged; nothing is published. See the links of this task. When a suite is '
@@ -209,9 +209,9 @@ class ReportGapsOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns how many gaps there are, and how many keys are silent now."""
-        from rewindow.config import Config
         from rewindow.inspection.gaps import gaps
         from rewindow.pages.time_page import write_time_page
+        from rewindow.settings.config import Config
 
         with mapped_errors():
             config = Config.load()
@@ -256,9 +256,9 @@ class BuildReportSiteOperator(BaseOperator):
 
     def execute(self, context: Context) -> str:
         """Returns the path of the site's first page."""
-        from rewindow.config import Config
         from rewindow.pages.expectation_index import write_index
         from rewindow.retention import prune_results
+        from rewindow.settings.config import Config
 
         with mapped_errors():
             config = Config.load()

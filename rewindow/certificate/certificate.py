@@ -28,9 +28,9 @@ from rewindow.certificate.lacking import OnlyIn
 from rewindow.certificate.rereading import digested_again
 from rewindow.certificate.rows import RowComparison
 from rewindow.certificate.snapshots import Snapshot, both_snapshots, check_comparable, staged_plan
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.names import PUBLISHED
+from rewindow.settings.config import Config
 from rewindow.windows import WindowRange, to_ranges
 
 EQUAL, EQUAL_WITHIN_TOLERANCE, DIFFERENT = "equal", "equal within tolerance", "different"

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.certificate.snapshots import Snapshot
-from rewindow.config import Config
 from rewindow.recovery import OutputPlan
+from rewindow.settings.config import Config
 from rewindow.windows import WindowRange, to_ranges
 
 

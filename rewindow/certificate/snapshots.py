@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from rewindow.certificate.description import Description, StartDescription
 from rewindow.certificate.integrity import Doubt, doubts_of
-from rewindow.config import Config
 from rewindow.errors import InputError, RangeError, TableError
 from rewindow.facts.losses import Losses, losses_of
 from rewindow.facts.readers import seen_rows
@@ -19,6 +18,7 @@ from rewindow.facts.seals import read_seals
 from rewindow.ledger import publish_app_id
 from rewindow.names import PUBLISHED, windows_name
 from rewindow.recovery import OutputPlan, Plan
+from rewindow.settings.config import Config
 from rewindow.storage import Table, position, query
 from rewindow.storage.files import noted_files, open_files
 from rewindow.storage.formats import TableKind, check_format

@@ -9,10 +9,10 @@ from rich.markup import escape
 
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, JobScreen, ReplayId, out, print_json, print_rows
-from rewindow.config import Config
 from rewindow.errors import GateError, InputError
 from rewindow.loading.suites import HOW_TO
 from rewindow.quality.strength import Strength
+from rewindow.settings.config import Config
 
 Output = Annotated[str | None, typer.Argument(help="Only this output, with --strength.")]
 AskStrength = Annotated[

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from rewindow.candidates.determinism import SAMPLE_WINDOWS
+from rewindow.candidates.determinism import check_determinism as check
 from rewindow.commands.plan import App, InitialState, ModeOption, Parameter, Set, parameters
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_json
-from rewindow.launcher.determinism import SAMPLE_WINDOWS
-from rewindow.launcher.determinism import check_determinism as check
 
 
 def check_determinism(

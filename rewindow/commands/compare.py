@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from rewindow.candidates.comparison import compare as run
 from rewindow.certificate import Certificate
 from rewindow.commands.certify import DIFFERENT_CODE, show_certificate
 from rewindow.commands.completion import sides
 from rewindow.commands.plan import App
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_json, print_rows
-from rewindow.launcher.comparison import compare as run
 from rewindow.names import PUBLISHED
 from rewindow.pages.certificate_page import write_certificate
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from rewindow.config import Config
 from rewindow.errors import RewindowError
+from rewindow.settings.config import Config
 
 _REPLAYS_OFFERED = 200
 

@@ -12,13 +12,13 @@ import typer
 from rich.markup import escape
 
 from rewindow.commands.screen import err, out, print_facts, print_rows
-from rewindow.config import JARS
 from rewindow.errors import InputError
 from rewindow.new_project.columns import Column
 from rewindow.new_project.files import OUTPUT, new_files, write_files
 from rewindow.new_project.sample import read_sample
 from rewindow.new_project.stream import NewStream, changed, propose_stream
-from rewindow.settings_file import SETTINGS_FILE
+from rewindow.settings.config import JARS
+from rewindow.settings.file import SETTINGS_FILE
 from rewindow.spark.jars import missing_jars
 from rewindow.version import PACKAGE
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rewindow.config import Config
+from rewindow.settings.config import Config
 from rewindow.spark.jars import expected_jars, fetch_jars
 
 

@@ -11,7 +11,6 @@ from rich.markup import escape
 from rewindow.commands.completion import applications, modes, replays
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_facts, print_json, print_rows
-from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.launcher import verbs
 from rewindow.loading.catalog import load_application
@@ -20,6 +19,7 @@ from rewindow.planning.request import Wishes
 from rewindow.planning.unpublished import unpublished as unpublished_windows
 from rewindow.publication.expected import reasons_for_spark
 from rewindow.retention import undo_horizon
+from rewindow.settings.config import Config
 from rewindow.windows import WindowRange, format_time
 
 SORTING_COSTS = "That is a sort in every group: it takes about twice as long to write."
@@ -144,7 +144,7 @@ def plan(
         out.print(escape(str(horizon)))
     draft.check()
     if verify:
-        from rewindow.launcher.determinism import verify_sample
+        from rewindow.candidates.determinism import verify_sample
 
         verify_sample(config, ReplayRequest(application, **wishes), draft, verify, JobScreen())
 
@@ -152,7 +152,7 @@ def plan(
 def _show_late(config: Config, application: str | None, *, asked: bool, as_json: bool) -> None:
     """Shows what `rewindow repair --run` would replay, of one application or of all."""
     from rewindow.commands.repair import show_repairs
-    from rewindow.launcher.repair import find_repairs
+    from rewindow.repairs.find import find_repairs
 
     if not asked:
         raise InputError(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rewindow.config import Config
 from rewindow.errors import InputError
-from rewindow.settings_file import SETTINGS_FILE
+from rewindow.settings.config import Config
+from rewindow.settings.file import SETTINGS_FILE
 
 
 def load_project() -> Config:

@@ -10,12 +10,12 @@ from rich.markup import escape
 from rewindow.commands.completion import sources
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, JobScreen, err, out, print_json
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.launcher import verbs
 from rewindow.ledger import Ledger
-from rewindow.recording.dependents import readers, readers_of_end
+from rewindow.lineage.dependents import readers, readers_of_end
 from rewindow.recording.inventory import check_unneeded, late_windows, list_streams
+from rewindow.settings.config import Config
 
 SHOWN = 20
 

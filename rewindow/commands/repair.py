@@ -10,8 +10,8 @@ from rich.markup import escape
 
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, JobScreen, err, out, print_json, print_rows
-from rewindow.launcher.repair import Repairs, find_repairs
-from rewindow.launcher.run_repairs import repair as put_right
+from rewindow.repairs.find import Repairs, find_repairs
+from rewindow.repairs.run import repair as put_right
 
 
 def repair(

@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rewindow.commands.completion import replays
-from rewindow.job_lines import (
+from rewindow.progress.job_lines import (
     RecordProgress,
     ReplayProgress,
     StepProgress,

@@ -9,11 +9,11 @@ from rich.markup import escape
 
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, ReplayId, err, out, print_facts, print_json, print_rows
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.inspection.replay_status import ReplayStatus, replay_status
 from rewindow.inspection.visibility import outcome
 from rewindow.recording.result import size_words
+from rewindow.settings.config import Config
 from rewindow.storage.streams import sealed_streams
 from rewindow.windows import format_time
 

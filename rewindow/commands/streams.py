@@ -14,8 +14,8 @@ from rewindow.commands.subcommands import Subcommands
 from rewindow.errors import InputError
 from rewindow.launcher.loop import run_plain
 from rewindow.ledger import Ledger
+from rewindow.lineage.dependents import dependents
 from rewindow.recording import inventory
-from rewindow.recording.dependents import dependents
 from rewindow.storage.streams import sealed_streams
 
 DIFFERENT_CODE = 1

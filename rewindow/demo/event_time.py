@@ -6,10 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
-from rewindow.config import FILLED, HEARTBEAT, Config
 from rewindow.demo.telling import Telling
 from rewindow.inspection.filled import RECORDED, filled_stream
 from rewindow.operators.heartbeat.function import IS_TIMER
+from rewindow.settings.config import FILLED, HEARTBEAT, Config
 from rewindow.storage import Table, in_windows, query
 from rewindow.windows import WindowRange
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from rewindow.application import Mode
 from rewindow.certificate.certificate import Certificate, certify
-from rewindow.config import Config
 from rewindow.demo.drill import group_ends
 from rewindow.demo.watch import DemoRun
 from rewindow.errors import RewindowError
@@ -16,6 +15,7 @@ from rewindow.ledger import Ledger
 from rewindow.location import Location
 from rewindow.pages.certificate_page import write_certificate
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.windows import WindowRange, to_ranges
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from rewindow.config import Config
 from rewindow.demo.proof import Proof
 from rewindow.embedded.environment import password_file
 from rewindow.location import Location, location
@@ -13,6 +12,7 @@ from rewindow.pages.layers import LayerMeasure, read_layers
 from rewindow.pages.reading import comparison_of, read_acts, read_story, relative
 from rewindow.pages.replay_page import write_page
 from rewindow.pages.story import CertificateSummary, Chapter, Page, Story
+from rewindow.settings.config import Config
 
 NAME = "demo.html"
 DELAY = LayerMeasure(

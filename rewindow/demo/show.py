@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from rewindow.application import Mode
-from rewindow.config import Config
 from rewindow.demo import report, summary
 from rewindow.demo.airflow import Airflow
 from rewindow.demo.drill import Drill, draw_drills, group_distance
@@ -21,6 +20,7 @@ from rewindow.ledger import Ledger
 from rewindow.ledger.replays import RUNNABLE
 from rewindow.location import Location
 from rewindow.planning import ReplayRequest, draft_plan
+from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.windows import WindowRange
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from rewindow.config import HEARTBEAT, Config
 from rewindow.demo import event_time
 from rewindow.embedded import PORT_DEFAULT, Running, down, running, up
 from rewindow.errors import InputError, ResourceError
 from rewindow.ledger import Ledger
-from rewindow.listener import Lines
+from rewindow.progress.listener import Lines
+from rewindow.settings.config import HEARTBEAT, Config
 
 PORTS_TRIED = 10
 DISK_BYTES_MIN = 2_000_000_000

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from rewindow.config import Config
 from rewindow.demo.drill import GROUPS
 from rewindow.demo.proof import Proof
 from rewindow.embedded.environment import password_file
@@ -15,6 +14,7 @@ from rewindow.ledger import Ledger
 from rewindow.location import Location
 from rewindow.pages.reading import read_story
 from rewindow.pages.story import Story
+from rewindow.settings.config import Config
 
 _ROWS = ("windows", "tuples", "redone", "lost", "repeated", "affected")
 

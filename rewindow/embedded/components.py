@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rewindow.embedded.processes import descendants, session, signal_all, started_at, title
-from rewindow.parent_death import dies_with_parent
+from rewindow.processes.parent_death import dies_with_parent
 
 API_SERVER = "api-server"
 COMMANDS = {

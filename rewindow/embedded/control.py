@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rewindow.config import Config
 from rewindow.embedded.api import unwell
 from rewindow.embedded.environment import (
     HOST,
@@ -27,7 +26,8 @@ from rewindow.embedded.processes import is_alive, session, signal_all, started_a
 from rewindow.embedded.sqlite import write_local_settings
 from rewindow.embedded.status import FAILED, READY, SupervisorStatus, read_status
 from rewindow.errors import InputError, ResourceError
-from rewindow.listener import Listener, Silent
+from rewindow.progress.listener import Listener, Silent
+from rewindow.settings.config import Config
 
 _READY_SECONDS_MAX = 300.0
 _STOP_SECONDS_MAX = 40.0

@@ -10,9 +10,9 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from rewindow.config import Config
 from rewindow.errors import InputError, ResourceError
 from rewindow.json_files import reading_json
+from rewindow.settings.config import Config
 from rewindow.version import PACKAGE
 
 HOST = "127.0.0.1"

@@ -6,10 +6,10 @@ import json
 import threading
 from collections.abc import Callable
 
-from rewindow.config import Config
 from rewindow.embedded import api
 from rewindow.embedded.environment import dags_folder, password_file
 from rewindow.json_files import reading_json
+from rewindow.settings.config import Config
 
 _DAGS_SECONDS_MAX = 30.0
 _EVERY_SECONDS = 0.25

@@ -10,14 +10,14 @@ import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rewindow.config import Config
 from rewindow.embedded.api import unwell
 from rewindow.embedded.components import API_SERVER, COMMANDS, Component, busy_workers, end_orphans
 from rewindow.embedded.environment import address, airflow_home, airflow_version, port_of
 from rewindow.embedded.processes import adopt_orphans, descendants, signal_all, started_at, wait_until
 from rewindow.embedded.readiness import make_ready
 from rewindow.embedded.status import FAILED, READY, STARTING, SupervisorStatus
-from rewindow.file_lock import file_lock
+from rewindow.processes.file_lock import file_lock
+from rewindow.settings.config import Config
 
 _LOOK_SECONDS = 0.3
 _STOP_SECONDS = 4.0

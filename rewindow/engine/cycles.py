@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 
 from rewindow.application import Application, Node, OperatorContext, PortHandle
 from rewindow.engine.once import OnceInGroup
-from rewindow.operators.tuples.frames import pass_of
-from rewindow.operators.tuples.passes import Pass
+from rewindow.tuple_engine.frames import pass_of
+from rewindow.tuple_engine.passes import Pass
 
 
 class Cycles:

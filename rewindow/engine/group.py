@@ -29,6 +29,7 @@ from rewindow.errors import InputError
 from rewindow.facts.window_facts import COUNTS_SCHEMA, DIGESTS_SCHEMA, WindowFacts, ids_of
 from rewindow.location import Location
 from rewindow.names import quoted_column
+from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.spark.digests import digest_columns, empty_digests
 from rewindow.spark.frames import (
     conform,
@@ -47,6 +48,7 @@ from rewindow.state.files import State
 from rewindow.state.store import SizedStates, what
 from rewindow.storage import Table
 from rewindow.storage.layout import MEASURES
+from rewindow.tuple_engine.frames import emitted_frames, states_after
 from rewindow.windows import Grid, WindowRange
 
 SMALL_TUPLES = 200_000
@@ -270,8 +272,7 @@ class GroupRunner:
     ) -> dict[PortHandle, DataFrame]:
         inputs = self._cycles.inputs_of(node, frames)
         with explained([node], context.windows, "transform", self._next_act):
-            made = node.operator.transform(inputs, states.get(node.name), self._context_of(node, context))
-            by_port = frames_of(node, made)
+            by_port = self._transform(node, inputs, states.get(node.name), self._context_of(node, context))
         found: Frames = {}
         for port, frame in by_port.items():
             handle = node[port]
@@ -285,6 +286,15 @@ class GroupRunner:
             with explained(self._computed_with(node), context.windows, f'output port "{port}"', self._next_act):
                 found[handle] = self._materialise(handle, frame, mark, staged, result, context.grid)
         return found
+
+    def _transform(
+        self, node: Node, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> Mapping[str, DataFrame]:
+        """Returns the frames of an operator's output ports by name."""
+        operator = node.operator
+        if isinstance(operator, TupleOperator):
+            return emitted_frames(operator, inputs, state, context)
+        return frames_of(node, operator.transform(inputs, state, context))
 
     def _count(self, handle: PortHandle, frame: DataFrame) -> WindowFacts:
         """Returns the tuples by window of a port whose tuples nobody reads, the operator's state neither (O16)."""
@@ -369,11 +379,15 @@ class GroupRunner:
         context: OperatorContext,
     ) -> State:
         inputs = self._cycles.inputs_of(node, frames)
-        outputs = {port: frames[node[port]] for port in node.operator.output_ports() if node[port] in frames}
+        operator, own_context = node.operator, self._context_of(node, context)
+        outputs = {port: frames[node[port]] for port in operator.output_ports() if node[port] in frames}
         place, size = f"{self._epoch}-{context.last}", {"is_small": self._is_small}
         with explained(self._computed_with(node), context.windows, "next_state", self._next_act):
-            frame = node.operator.next_state(inputs, outputs, state, self._context_of(node, context))
-            if node.operator.state_increments:
+            if isinstance(operator, TupleOperator):
+                frame = states_after(operator, inputs, state, own_context)
+            else:
+                frame = operator.next_state(inputs, outputs, state, own_context)
+            if operator.state_increments:
                 return self._states.save_changes(node, frame, before, place, tuples=self._tuples, **size)
             return self._states.save(node, frame, before, place, **size)
 

@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JNetworkError
 
 from rewindow.application.watching import watch_every_port
-from rewindow.config import Config
 from rewindow.engine.progress import Progress
 from rewindow.engine.spark_engine import spark_attempt
 from rewindow.errors import FencedError, Interrupted
-from rewindow.job_lines import ReplayProgress
 from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.ledger.facts_index import segments_of
 from rewindow.loading.catalog import check_code, load_planned
 from rewindow.loading.suites import replay_measures
+from rewindow.location import Location
 from rewindow.operators import TupleOperator
-from rewindow.process_identity import Launcher, process_identity
+from rewindow.processes.identity import Launcher, process_identity
+from rewindow.progress.job_lines import ReplayProgress
+from rewindow.settings.config import Config
 from rewindow.spark.executors import check_executors, send_code
 from rewindow.spark.job import StopRequest, in_words, say
 from rewindow.spark.session import spark_session
+from rewindow.storage import Table
+from rewindow.storage.layout import FACTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,8 +54,14 @@ def replay(replay_id: str, epoch: int) -> dict[str, Any]:
         ledger.attempts.end(replay_id, epoch, *how_it_ended(error, launcher))
         raise
     ledger.attempts.end(replay_id, epoch, AttemptEnd.DONE)
-    ledger.counts.fill(replay_id, config.replay_root(replay_id))
+    _close_index(ledger, replay_id, config.replay_root(replay_id) / FACTS)
     return outcome
+
+
+def _close_index(ledger: Ledger, replay_id: str, facts: Location) -> None:
+    """Rebuilds the index of window facts if an attempt died between a commit and its report; not from purged facts."""
+    if not ledger.counts.is_whole(replay_id) and Table.exists(facts):
+        ledger.counts.rebuild(replay_id, segments_of(facts))
 
 
 def how_it_ended(error: Exception, launcher: Launcher) -> tuple[AttemptEnd, str]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from rewindow.application.error_tuples import POSITION, REASON, error_columns
-from rewindow.config import Config
 from rewindow.errors import InputError, TableError
 from rewindow.facts.readers import newest_seals, seen_rows
 from rewindow.ledger import Ledger
 from rewindow.location import Location
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.layout import FACTS, event_columns
 from rewindow.storage.names import data_name

@@ -12,16 +12,16 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.inspection.gap_rows import OPEN, Gap, with_nulls
 from rewindow.location import location
 from rewindow.names import BOOKKEEPING, did_you_mean
 from rewindow.operators.event_time.verdicts import is_far, is_shrunk
-from rewindow.operators.filling.hours_grid import HoursGrid
 from rewindow.operators.gaps.hours_sql import clock_sql
 from rewindow.operators.gaps.settings import GapSettings
 from rewindow.operators.gaps.sql import ENDED, LATE_REPAIRED, NEVER_STARTED, RUN, GapSql
+from rewindow.operators.schedule.hours_grid import HoursGrid
+from rewindow.settings.config import Config
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.streams import stored_settings
 from rewindow.windows import Grid, WindowRange, format_duration, format_time, parse_duration

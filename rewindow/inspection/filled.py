@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from rewindow.config import FILLED, Config
 from rewindow.inspection.event_gaps import StreamRows
 from rewindow.operators.filling.settings import FillRules
-from rewindow.operators.filling.values import EXPIRED, NONE
+from rewindow.operators.filling.values import EXPIRED, FILLED, NONE
+from rewindow.settings.config import Config
 from rewindow.storage import Table, in_windows, query, quoted
 from rewindow.windows import WindowRange
 

@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError, RangeError
 from rewindow.facts.seals import sealed_range
 from rewindow.inspection.event_gaps import EventGaps, StreamRows, event_gaps
 from rewindow.inspection.gap_rows import COLUMNS, EMPTY, MISSING, OPEN, SILENT, Gap, with_nulls
 from rewindow.inspection.unusable import Unusable, unusable_tuples
 from rewindow.operators.gaps.sql import LATE_REPAIRED, RECORDED_NULLS
+from rewindow.settings.config import Config, StreamConfig
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.streams import stored_grid
 from rewindow.windows import Grid, WindowRange, check_order, format_time, parse_time

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from rewindow.config import Config
 from rewindow.inspection.visibility import visibility
 from rewindow.launcher.processes import is_gone
 from rewindow.launcher.readiness import obstacle
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, State
 from rewindow.names import PUBLISHED
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from rewindow.config import Config
 from rewindow.errors import InputError, TableError
 from rewindow.ledger import Ledger
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.state.checkpoints import frame_digest, load, marks
 from rewindow.state.files import State
 from rewindow.state.look import first_rows

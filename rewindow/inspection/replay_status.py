@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rewindow.config import Config
 from rewindow.errors import InputError, RewindowError, TableError
 from rewindow.facts.losses import Losses, losses_of
 from rewindow.inspection.counts import count_replay
@@ -19,6 +18,7 @@ from rewindow.location import Location
 from rewindow.names import did_you_mean
 from rewindow.planning.forecast import expect_recovery
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.state.sizes import StateSize, state_sizes
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS, FACTS

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rewindow.application.given import PropertyChange
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.inspection.visibility import outcome
 from rewindow.ledger import AttemptRecord, Ledger
@@ -16,6 +15,7 @@ from rewindow.location import Location
 from rewindow.names import did_you_mean
 from rewindow.planning.changing import change_log
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.windows import format_time, parse_time

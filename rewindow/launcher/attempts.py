@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rewindow.config import Config
 from rewindow.crash import VARIABLE as CRASH_VARIABLE
 from rewindow.crash import check_crash
 from rewindow.errors import FencedError, InputError, Interrupted, ResourceError, RewindowError
@@ -26,9 +25,10 @@ from rewindow.ledger import AttemptEnd, AttemptRecord, Ledger, Replay
 from rewindow.ledger.replays import ways_on
 from rewindow.location import Location
 from rewindow.names import check_replay_id, check_stream
-from rewindow.parent_death import dies_with_parent
 from rewindow.planning.forecast import expect_recovery
+from rewindow.processes.parent_death import dies_with_parent
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.spark.java import check_limits
 from rewindow.spark.job_log import LOG_VARIABLE
 from rewindow.spark.settings import (

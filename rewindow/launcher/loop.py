@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rewindow.config import Config
 from rewindow.errors import RewindowError
 from rewindow.launcher.attempts import Outcome, begin_attempt, note_kill, plain_submission, run
-from rewindow.listener import Listener, Silent
+from rewindow.progress.listener import Listener, Silent
+from rewindow.settings.config import Config
 
 TRIES = 3
 

@@ -10,7 +10,7 @@ import psutil
 
 from rewindow.errors import ResourceError
 from rewindow.ledger import AttemptRecord
-from rewindow.process_identity import is_of_this_boot, process_identity
+from rewindow.processes.identity import is_of_this_boot, process_identity
 
 _PATIENCE_SECONDS = 15.0
 

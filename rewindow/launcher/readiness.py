@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rewindow.config import Config
 from rewindow.errors import RewindowError
 from rewindow.ledger import Ledger
 from rewindow.loading.catalog import check_code, load_planned
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.storage import Position
 from rewindow.storage.inputs import open_input
 from rewindow.storage.layout import check_replay_format

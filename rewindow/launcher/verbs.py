@@ -15,21 +15,21 @@ import socket
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from rewindow.config import Config
 from rewindow.launcher.attempts import known_replay
 from rewindow.launcher.loop import run_attempts, run_plain
 from rewindow.launcher.processes import end_process_group
 from rewindow.ledger import Ledger, Replay
 from rewindow.ledger.replays import State
-from rewindow.listener import Listener, Silent
 from rewindow.planning import Draft, ReplayRequest, create_replay, draft_plan
 from rewindow.planning.request import Wishes
+from rewindow.progress.listener import Listener, Silent
 from rewindow.publication.acts import PublicationVerb
 from rewindow.publication.result import PublicationResult
 from rewindow.recording.inventory import check_unneeded
 from rewindow.recording.result import RecordResult
 from rewindow.recording.sources.size import bytes_to_read
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from rewindow.ledger.facade import Ledger
 from rewindow.ledger.leases import Lease
 from rewindow.ledger.publication_rows import Publication, PublishedTable, publish_app_id
 from rewindow.ledger.replays import Replay, State
-from rewindow.ledger.segments import PortCount, PortStretch, PortTotal
 from rewindow.ledger.staleness import StaleRange
+from rewindow.ledger.stretches import PortCount, PortStretch, PortTotal
 
 __all__ = [
     "Acceptance",

@@ -20,7 +20,8 @@ from rewindow.errors import InputError
 from rewindow.ledger.connection import Database, LedgerPart
 from rewindow.ledger.models import attempts, group_timings, replays
 from rewindow.ledger.replays import RUNNABLE, Replays, State, read_replay
-from rewindow.ledger.segments import CountsIndex, PortCount
+from rewindow.ledger.segments import CountsIndex
+from rewindow.ledger.stretches import PortCount
 
 
 class AttemptEnd(StrEnum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rewindow.ledger.segments import SEGMENT_WINDOWS, PortStretch
+from rewindow.ledger.stretches import SEGMENT_WINDOWS, PortStretch
 from rewindow.location import Location
 from rewindow.storage.queries import query
 

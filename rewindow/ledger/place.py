@@ -13,7 +13,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from rewindow.errors import InputError, LedgerError
-from rewindow.file_lock import file_lock
+from rewindow.processes.file_lock import file_lock
 
 _DRIVERS = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg"}
 

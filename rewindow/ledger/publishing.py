@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, text
 
-from rewindow.file_lock import file_lock
 from rewindow.ledger.place import LedgerPlace
+from rewindow.processes.file_lock import file_lock
 
 _POLL_SECONDS = 0.05
 _TRY = text("SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '/' || :name, 0))")

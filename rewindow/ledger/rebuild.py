@@ -21,7 +21,6 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger.attempts import AttemptEnd
 from rewindow.ledger.facade import Ledger
@@ -30,6 +29,7 @@ from rewindow.ledger.models import attempts, counters, publication_tables, publi
 from rewindow.ledger.publication_rows import WITHDRAW, effective_publications, find_publications, publish_app_id
 from rewindow.ledger.replays import State, find_replay
 from rewindow.location import Location
+from rewindow.settings.config import Config
 from rewindow.storage.delta import Table
 from rewindow.storage.fence import position
 from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id

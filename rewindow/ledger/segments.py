@@ -1,6 +1,6 @@
 """Index of window facts: a row stands for a stretch of windows of one port, so that a million windows are few rows.
 
-The facts themselves are a Delta table of the replay; the index can be made anew from it (`fill_index`). A stretch grows
+The facts themselves are a Delta table of the replay; the index can be rebuilt from it (`facts_index`). A stretch grows
 by the groups that follow it, up to SEGMENT_WINDOWS. Stretches break where an attempt may go back to, the newest
 checkpoint, so that windows computed again replace whole stretches.
 """
@@ -8,71 +8,14 @@ checkpoint, so that windows computed again replace whole stretches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import Connection, case, delete, func, insert, select, update
 
 from rewindow.ledger.connection import LedgerPart
 from rewindow.ledger.models import replays, segments
-from rewindow.location import Location
-
-SEGMENT_WINDOWS = 1000
-"""Windows in a stretch, at most, unless a single group has more."""
-
-Direction = Literal["in", "out", "error", "dropped"]
-
-
-@dataclass(frozen=True)
-class PortCount:
-    """Tuples of one port in the consecutive windows of a commit group.
-
-    Attributes:
-        direction: "in" for an input stream, "out" for an output, "error" for an error port, "dropped" for another
-            output port that nothing reads.
-        lost: at most once gave these windows up; `tuples` were not processed (R15).
-    """
-
-    direction: Direction
-    port: str
-    first: int
-    last: int
-    tuples: int
-    lost: bool = False
-
-
-@dataclass(frozen=True)
-class PortStretch:
-    """A stretch of windows of one port, with the time in which it was committed and the newest epoch that did."""
-
-    direction: Direction
-    port: str
-    first: int
-    last: int
-    tuples: int
-    lost: bool
-    epoch: int
-    began_at: datetime
-    ended_at: datetime
-
-    @property
-    def windows(self) -> int:
-        """Number of its windows."""
-        return self.last - self.first + 1
-
-
-@dataclass(frozen=True)
-class PortTotal:
-    """What is known of one port over a replay; lost windows and tuples are counted apart."""
-
-    direction: Direction
-    port: str
-    windows: int
-    tuples: int
-    lost_windows: int
-    lost_tuples: int
-
+from rewindow.ledger.stretches import SEGMENT_WINDOWS, PortCount, PortStretch, PortTotal
 
 _COLUMNS = [segments.c[name] for name in PortStretch.__dataclass_fields__]
 _WIDTH = segments.c.last - segments.c.first + 1
@@ -116,7 +59,7 @@ class CountsIndex(LedgerPart):
     def is_whole(self, replay_id: str) -> bool:
         """Returns whether each port's windows up to the replay's mark are indexed.
 
-        They are not after a process died between its commit and its report; `fill` closes such holes.
+        They are not after a process died between its commit and its report; `rebuild` closes such holes.
         """
         with self.reading() as connection:
             its_mark = select(replays.c.mark).where(replays.c.replay_id == replay_id)
@@ -162,21 +105,8 @@ class CountsIndex(LedgerPart):
         if rows:
             connection.execute(insert(segments), rows)
 
-    def fill(self, replay_id: str, root: Location) -> None:
-        """Makes the index of a replay's window facts anew from its facts table if it has holes.
-
-        Args:
-            replay_id: the replay.
-            root: folder of the replay's tables; purged facts leave the index as it is.
-        """
-        from rewindow.ledger.facts_index import segments_of
-        from rewindow.storage import Table
-        from rewindow.storage.layout import FACTS
-
-        facts = root / FACTS
-        if self.is_whole(replay_id) or not Table.exists(facts):
-            return
-        parts = segments_of(facts)
+    def rebuild(self, replay_id: str, parts: Iterable[PortStretch]) -> None:
+        """Replaces the whole index of a replay in a transaction of its own; see `facts_index.segments_of`."""
         with self.serialised() as connection:
             self.replace(connection, replay_id, parts)
 

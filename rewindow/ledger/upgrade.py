@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, Engine, inspect, text
 
 from rewindow.errors import InputError
-from rewindow.file_lock import file_lock
 from rewindow.ledger.models import VERSION
 from rewindow.ledger.place import LedgerPlace
+from rewindow.processes.file_lock import file_lock
 
 if TYPE_CHECKING:
     from alembic.config import Config

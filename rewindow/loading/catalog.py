@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from rewindow.application import Application, Given, Violation, apply_given
 from rewindow.application.given import FILE
-from rewindow.config import FILLED, HEARTBEAT, WINDOWS, Config
 from rewindow.errors import CheckpointError, InputError, RewindowError
 from rewindow.loading.code_versions import code_version, configuration_digest, own_files
 from rewindow.loading.stream_applications import stream_application
 from rewindow.loading.user_lines import raised_at
 from rewindow.names import check_name, did_you_mean
 from rewindow.recovery import Plan
+from rewindow.settings.config import FILLED, HEARTBEAT, WINDOWS, Config
 from rewindow.storage import Table
 from rewindow.storage.layout import CODE
 from rewindow.version import PACKAGE

@@ -55,6 +55,7 @@ DECIDES_ROWS = (
     "state/store.py",
     "storage/inputs.py",
     "storage/streams.py",
+    "tuple_engine",
     "windows.py",
 )
 """Files and folders of the package whose code decides which rows or which state an operator returns."""

@@ -7,14 +7,14 @@ import re
 import pyarrow as pa
 
 from rewindow.application import Application, FrameOperator
-from rewindow.config import FILLED, HEARTBEAT, WINDOWS, StreamConfig
 from rewindow.errors import InputError
 from rewindow.names import PLACE
 from rewindow.operators.event_time.verdicts import is_shrunk
-from rewindow.operators.event_time.window_operator import AggregateWindows
+from rewindow.operators.event_time_windows.operator import AggregateWindows
 from rewindow.operators.filling.operator import FillGaps
 from rewindow.operators.heartbeat.function import EMISSION
 from rewindow.operators.heartbeat.operator import Heartbeat
+from rewindow.settings.config import FILLED, HEARTBEAT, WINDOWS, StreamConfig
 from rewindow.storage import quoted
 from rewindow.windows import format_duration
 

@@ -20,11 +20,11 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from rewindow.application import Application, Output, Violation
-from rewindow.config import Config
 from rewindow.errors import GateError, InputError
 from rewindow.loading.measures import Measure, for_datafusion, query_of, recorded_name, refusal, table_name
 from rewindow.loading.suites import COLUMNS, Suite, suite_for
 from rewindow.location import location
+from rewindow.settings.config import Config
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.layout import staged_schema
 from rewindow.windows import WindowRange

@@ -11,7 +11,7 @@ from typing import Any
 from rewindow.errors import InputError
 from rewindow.new_project.columns import Column
 from rewindow.new_project.stream import NewStream
-from rewindow.settings_file import SETTINGS_FILE
+from rewindow.settings.file import SETTINGS_FILE
 
 OUTPUT = "counts"
 _LINE = 100

@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 from rewindow.new_project.times import NULLS
@@ -25,6 +24,7 @@ from rewindow.recording.sources.parquet_files import parquet_schema
 from rewindow.recording.sources.readers import single_names
 from rewindow.recording.sources.source import SourceFile, known_sources, source_format
 from rewindow.recording.sources.typed_rows import spark_type
+from rewindow.settings.config import StreamConfig
 from rewindow.storage import Table, query
 
 ROWS, CELLS = 20_000, 1_000_000

@@ -9,20 +9,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rewindow.operators.event_time.current import current_windows
     from rewindow.operators.event_time.lateness import Lateness, late_by_idleness, lateness
     from rewindow.operators.event_time.operator import SplitLate
     from rewindow.operators.event_time.settings import EventTime, StreamTime
-    from rewindow.operators.event_time.storm import StormResult, StormWindows, storm_windows
-    from rewindow.operators.event_time.window_operator import AggregateWindows
-    from rewindow.operators.event_time.window_settings import (
+    from rewindow.operators.event_time_windows.current import current_windows
+    from rewindow.operators.event_time_windows.operator import AggregateWindows
+    from rewindow.operators.event_time_windows.settings import (
         ApexWindows,
         CountWindows,
         EventWindows,
         GlobalWindow,
         SessionWindows,
     )
-    from rewindow.operators.event_time.windows import Windows, event_windows
+    from rewindow.operators.event_time_windows.windows import Windows, event_windows
     from rewindow.operators.filling.current import current_filled
     from rewindow.operators.filling.function import fill_gaps
     from rewindow.operators.filling.operator import FillGaps
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from rewindow.operators.heartbeat.operator import Heartbeat
     from rewindow.operators.merge.operator import Merge
     from rewindow.operators.metronome import Metronome
+    from rewindow.operators.storm.windows import StormResult, StormWindows, storm_windows
     from rewindow.operators.tuples.delay import DelayOperator
     from rewindow.operators.tuples.input_operator import InputOperator
     from rewindow.operators.tuples.operator import TupleOperator
@@ -40,43 +40,43 @@ if TYPE_CHECKING:
     from rewindow.operators.tuples.state import StateField
 
 _PLACES = {
-    "AggregateWindows": "event_time.window_operator",
-    "ApexWindows": "event_time.window_settings",
+    "AggregateWindows": "event_time_windows.operator",
+    "ApexWindows": "event_time_windows.settings",
     "CollectOperator": "tuples.output_operator",
     "ColumnFill": "filling.settings",
-    "CountWindows": "event_time.window_settings",
+    "CountWindows": "event_time_windows.settings",
     "DelayOperator": "tuples.delay",
     "EventTime": "event_time.settings",
-    "EventWindows": "event_time.window_settings",
+    "EventWindows": "event_time_windows.settings",
     "FillGaps": "filling.operator",
     "FillSettings": "filling.settings",
     "FrameGaps": "gaps.function",
     "GapSettings": "gaps.settings",
-    "GlobalWindow": "event_time.window_settings",
+    "GlobalWindow": "event_time_windows.settings",
     "Heartbeat": "heartbeat.operator",
     "InputOperator": "tuples.input_operator",
     "Lateness": "event_time.lateness",
     "Merge": "merge.operator",
     "Metronome": "metronome",
     "OutputOperator": "tuples.output_operator",
-    "SessionWindows": "event_time.window_settings",
+    "SessionWindows": "event_time_windows.settings",
     "SlidingField": "tuples.sliding",
     "SplitLate": "event_time.operator",
     "StateField": "tuples.state",
-    "StormResult": "event_time.storm",
-    "StormWindows": "event_time.storm",
+    "StormResult": "storm.windows",
+    "StormWindows": "storm.windows",
     "StreamTime": "event_time.settings",
     "TupleOperator": "tuples.operator",
-    "Windows": "event_time.windows",
+    "Windows": "event_time_windows.windows",
     "current_filled": "filling.current",
-    "current_windows": "event_time.current",
-    "event_windows": "event_time.windows",
+    "current_windows": "event_time_windows.current",
+    "event_windows": "event_time_windows.windows",
     "fill_gaps": "filling.function",
     "gap_report": "gaps.function",
     "late_by_idleness": "event_time.lateness",
     "lateness": "event_time.lateness",
     "learn_cadence": "gaps.function",
-    "storm_windows": "event_time.storm",
+    "storm_windows": "storm.windows",
 }
 __all__ = [
     "AggregateWindows",

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import Field, ValidationInfo, field_validator
 
 from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
-from rewindow.operators.heartbeat.clock import WINDOW, floor_div
+from rewindow.operators.columns import WINDOW, floor_div
 from rewindow.operators.heartbeat.settings import FINE_US, TOO_FINE, HeartbeatProperties
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import errno
 from typing import Any
 
 from rewindow.certificate.certificate import CONTENTS, Certificate, OutputCertificate
-from rewindow.config import Config
 from rewindow.pages.drawing import draw
+from rewindow.settings.config import Config
 from rewindow.windows import Grid, WindowRange, format_time
 
 STRIP_WIDTH = 1000

@@ -7,11 +7,11 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from rewindow.config import Config
 from rewindow.json_files import reading_json
 from rewindow.location import Location, location
 from rewindow.pages.drawing import draw
 from rewindow.quality.findings import GateRun, runs
+from rewindow.settings.config import Config
 from rewindow.storage.results import index_page
 
 SHOWN_RUNS = 12

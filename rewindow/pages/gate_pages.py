@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rewindow.config import Config
 from rewindow.pages.expectation_index import write_index
 from rewindow.pages.output_page import output_page
 from rewindow.quality.outcome import GateResult
+from rewindow.settings.config import Config
 
 
 def write_gate_pages(config: Config, result: GateResult) -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rewindow.config import Config
 from rewindow.facts.readers import seen_rows
 from rewindow.loading.measures import TIMER_COLUMNS
 from rewindow.location import Location
 from rewindow.pages.story import Layer
 from rewindow.recovery import InputPlan, OutputPlan, Plan
+from rewindow.settings.config import Config
 from rewindow.storage import Table, in_windows, query, quoted
 from rewindow.storage.layout import FACTS
 from rewindow.windows import WindowRange

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from rewindow.inspection.event_gaps import EventGaps
 from rewindow.inspection.gap_rows import Gap
-from rewindow.operators.filling.hours_grid import HoursGrid
 from rewindow.operators.gaps.sql import LATE_REPAIRED, MISSING_ROWS, RECORDED_NULLS
+from rewindow.operators.schedule.hours_grid import HoursGrid
 from rewindow.pages.calendar import short
 from rewindow.pages.story import Layer
 from rewindow.windows import Grid, WindowRange, to_datetime

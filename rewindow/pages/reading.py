@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from rewindow.config import Config
 from rewindow.inspection.counts import ReplayCount, count_replay
 from rewindow.inspection.next_act import has_stopped_unnoticed
 from rewindow.inspection.visibility import state_words, visibility
@@ -16,6 +15,7 @@ from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.location import Location
 from rewindow.pages import story
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.storage.results import replay_folder
 from rewindow.windows import WindowRange
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from rewindow.config import Config
 from rewindow.errors import TableError
 from rewindow.inspection.error_tuples import count_errors
 from rewindow.inspection.next_act import cause
@@ -17,6 +16,7 @@ from rewindow.pages.page import render_page
 from rewindow.pages.reading import pages_folder, read_acts, read_story
 from rewindow.pages.story import Page, Story
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS, FACTS
 

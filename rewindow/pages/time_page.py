@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from rewindow.config import Config
 from rewindow.inspection.event_gaps import EventGaps, StreamRows
 from rewindow.inspection.filled import filled_stream
 from rewindow.inspection.gap_rows import Gap
@@ -19,6 +18,7 @@ from rewindow.pages.calendar import describe_range, draw_calendar
 from rewindow.pages.drawing import draw
 from rewindow.pages.filled_plot import HEIGHT, draw_plots
 from rewindow.pages.missing_rows import calendar_layers, missing_by_day
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.streams import stored_grid
 from rewindow.windows import format_duration, format_time, to_datetime

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 from rewindow.application.configuring import check_changes
 from rewindow.application.given import PropertyChange, given_as
-from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import RUNNABLE
 from rewindow.loading.catalog import load_planned
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.state.changes import ChangeLog
 
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from rewindow.application import Application
-from rewindow.config import Config
 from rewindow.errors import CheckpointError, TableError
 from rewindow.location import Location, location
 from rewindow.planning.start_state import migrated
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.spark.settings import make_scratch, scratch_folder
 from rewindow.state import checkpoints as stored
 from rewindow.state.files import FIELD, folder_of, read_rows, settled

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rewindow.application import Mode
-from rewindow.config import Config
 from rewindow.facts.readers import sealed_to
 from rewindow.ledger import Ledger
 from rewindow.planning.experience import experience_of
 from rewindow.recovery import Plan, resume
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, position
 from rewindow.storage.layout import CHECKPOINTS, FACTS, STARTED, app_id

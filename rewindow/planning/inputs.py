@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rewindow.application import Application, Mode, Violation, find_violations, validate
-from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.facts.seals import sealed_range, sealed_windows, stream_end
 from rewindow.names import did_you_mean
 from rewindow.recovery import InputPlan, StartState, path_in
 from rewindow.retention.horizon import kept_days
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.formats import TableKind, check_format
 from rewindow.storage.inputs import InputFiles

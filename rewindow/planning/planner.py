@@ -12,7 +12,6 @@ from rewindow.application import Application, Mode, Output, describe_graph
 from rewindow.application.configuring import check_changes
 from rewindow.application.given import FILE, PropertyChange
 from rewindow.application.watching import watch_every_port
-from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.ledger import Ledger, Replay
 from rewindow.ledger.replays import RUNNABLE
@@ -38,6 +37,7 @@ from rewindow.planning.request import Draft, ReplayRequest
 from rewindow.planning.start_flaws import AFFECTED, refusal
 from rewindow.planning.start_state import find_start_state
 from rewindow.recovery import CheckpointSchedule, InputPlan, OutputPlan, Plan, StartState, guarantee
+from rewindow.settings.config import Config
 from rewindow.windows import Grid, WindowRange, format_time, parse_time
 
 MARKS_MANY = 100

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rewindow.application import Mode
-from rewindow.config import Config
 from rewindow.errors import CheckpointError
 from rewindow.facts.losses import losses_of
 from rewindow.ledger import Ledger, Publication
 from rewindow.recovery import Plan, StartState
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.windows import WindowRange

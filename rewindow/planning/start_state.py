@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from rewindow.application import Application, FrameOperator
-from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError
 from rewindow.ledger import Ledger
 from rewindow.loading.catalog import LoadedApplication
@@ -15,6 +14,7 @@ from rewindow.location import Location
 from rewindow.planning.request import ReplayRequest
 from rewindow.planning.start_flaws import with_flaws
 from rewindow.recovery import StartState, path_in
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, query
 from rewindow.storage.delta import plain_schema

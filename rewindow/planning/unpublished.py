@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rewindow.application import Application
-from rewindow.config import Config
 from rewindow.ledger import Ledger
 from rewindow.loading.catalog import load_application
 from rewindow.planning.inputs import RecordedStream, check_grids, common_range, open_recorded_stream, sealed_parts
+from rewindow.settings.config import Config
 from rewindow.storage.names import data_name
 from rewindow.windows import WindowRange, without
 

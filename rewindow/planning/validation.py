@@ -11,13 +11,13 @@ import pyarrow as pa
 from rewindow.application import Application, GraphDescription, Mode, Violation, describe_graph, find_violations
 from rewindow.application.advice import ADVICE
 from rewindow.application.given import OPTION, given_as
-from rewindow.config import Config
 from rewindow.errors import InputError, RangeError, RewindowError
 from rewindow.loading.catalog import LoadedApplication, application_names, given_in_file, load_application
 from rewindow.loading.determinism_lint import doubts
 from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.names import did_you_mean
 from rewindow.planning.inputs import open_recorded_stream, other_grid
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.streams import stored_grid
 

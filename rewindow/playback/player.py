@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rewindow.config import Config
 from rewindow.errors import InputError, Interrupted, RangeError, TableError
 from rewindow.facts.seals import read_seals, sealed_range
-from rewindow.listener import Listener, Silent
 from rewindow.names import did_you_mean
 from rewindow.playback.lines import json_lines
 from rewindow.playback.report import Delays, PlaybackReport, delays_of
 from rewindow.playback.targets import ReaderGone, Target
+from rewindow.progress.listener import Listener, Silent
+from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.storage.queries import in_order
 from rewindow.storage.streams import sealed_streams, stored_grid

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from rewindow.config import Config
-from rewindow.progress import watched
+from rewindow.progress.steps import watched
 from rewindow.publication.publish import publish
 from rewindow.publication.result import PublicationResult
 from rewindow.publication.take_back import undo, withdraw
+from rewindow.settings.config import Config
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

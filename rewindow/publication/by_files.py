@@ -20,17 +20,17 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, Transaction
 from deltalake.transaction import RemoveAction
 
-from rewindow.config import Config
 from rewindow.errors import TableError
 from rewindow.ledger import Publication, publish_app_id
 from rewindow.ledger.publication_details import PutBack
 from rewindow.location import Location, location
-from rewindow.progress import counted
+from rewindow.progress.steps import counted
 from rewindow.publication.contents import files_of
 from rewindow.publication.joining import files_to_join
 from rewindow.publication.spark_needed import reason_for_spark
 from rewindow.publication.staged_files import StagedFiles
 from rewindow.publication.staged_output import inside, outside
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.checksums import with_noted
 from rewindow.storage.delta import DataFile

@@ -14,9 +14,9 @@ import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from rewindow.config import Config
 from rewindow.errors import FencedError, TableError
 from rewindow.ledger import Publication, publish_app_id
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange

@@ -8,13 +8,13 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rewindow.config import Config
 from rewindow.errors import CheckpointError, TableError
 from rewindow.facts.seals import FIRST_GENERATION, read_seals, seal_rows
 from rewindow.ledger.publication_details import PutBack, StartedFrom
 from rewindow.location import location
 from rewindow.names import windows_name
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, query
 from rewindow.storage.delta import DataFile

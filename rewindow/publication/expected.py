@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from rewindow.config import Config
 from rewindow.errors import ResourceError
 from rewindow.facts.seals import read_seals
 from rewindow.ledger.publication_details import PutBack
@@ -24,6 +23,7 @@ from rewindow.publication.joining import files_to_join
 from rewindow.publication.staged_files import StagedFiles
 from rewindow.publication.staged_output import StagedOutput, inside
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.delta import DataFile
 from rewindow.storage.names import open_published

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rewindow.config import Config
 from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.publication_details import PutBack
 from rewindow.ledger.publication_rows import UNDO
@@ -11,6 +10,7 @@ from rewindow.publication.expected import ExpectedPublication, ShownWindows, exp
 from rewindow.publication.history import shown_without
 from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.take_back import find_damaged, find_put_back, newest_act, same_table, without_damaged
+from rewindow.settings.config import Config
 from rewindow.storage.damage import damaged_error
 from rewindow.storage.published_tables import Kind, kind_of
 

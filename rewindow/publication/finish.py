@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rewindow.config import Config
 from rewindow.errors import CheckpointError, InputError, RewindowError, TableError
 from rewindow.facts.readers import staged_seals
 from rewindow.facts.seals import columns_text
 from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.staleness import REOPENED
 from rewindow.names import stream_of
-from rewindow.progress import counted, step
+from rewindow.progress.steps import counted, step
 from rewindow.publication.by_files import (
     publish_files,
     put_back,
@@ -35,6 +34,7 @@ from rewindow.publication.staged_files import StagedFiles, staged_files
 from rewindow.publication.staged_output import StagedOutput
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table
 from rewindow.storage.damage import DamagedFile, damaged_error, damaged_now, find_damage

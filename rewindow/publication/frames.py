@@ -11,11 +11,11 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from rewindow.config import Config
 from rewindow.facts.readers_frame import readers_frame
 from rewindow.ledger.publication_details import PutBack
 from rewindow.names import quoted_column
 from rewindow.publication.staged_output import TUPLES_PER_FILE, StagedOutput
+from rewindow.settings.config import Config
 from rewindow.spark.frames import window_start
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rewindow.config import Config
 from rewindow.publication.acts import PublicationVerb, perform
 from rewindow.publication.spark_needed import SparkNeeded
+from rewindow.settings.config import Config
 from rewindow.spark.job import say, tell
 from rewindow.spark.session import spark_session
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from rewindow.config import Config
 from rewindow.errors import OverlapError, ResourceError
 from rewindow.location import Location
-from rewindow.process_identity import process_identity
+from rewindow.processes.identity import process_identity
+from rewindow.settings.config import Config
 from rewindow.spark.job import OUTCOME_VARIABLE
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 from deltalake import Schema
 
-from rewindow.config import Config
 from rewindow.errors import TableError
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.retention.horizon import retention
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table
 from rewindow.storage.files import open_files

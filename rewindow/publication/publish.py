@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rewindow.config import Config
 from rewindow.crash import crash_point
 from rewindow.errors import GateError, InputError, TableError
 from rewindow.facts.losses import losses_of
@@ -31,6 +30,7 @@ from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
 from rewindow.recovery.staleness import EffectivePublication
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, position
 from rewindow.storage.damage import damaged_error, damaged_now, settle_damage

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger
 from rewindow.publication.commits import version_of
+from rewindow.settings.config import Config
 from rewindow.storage.published_tables import Kind, kind_of
 
 

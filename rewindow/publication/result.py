@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rewindow.config import Config
 from rewindow.ledger import Ledger, Publication
 from rewindow.retention.horizon import undo_horizon
+from rewindow.settings.config import Config
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rewindow.config import Config
 from rewindow.crash import crash_point
 from rewindow.errors import InputError, TableError
 from rewindow.ledger import Ledger, Publication, Replay
@@ -26,6 +25,7 @@ from rewindow.publication.history import versions_without, without_windows
 from rewindow.publication.leftovers import only_publisher
 from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.steps import Crash, PublishStep
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.damage import DamagedFile, damaged_error, damaged_now, find_damage, settle_damage
 from rewindow.storage.names import open_published

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from rewindow.config import Config
 from rewindow.location import location
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.results import findings_table, replay_folder
 from rewindow.windows import WindowRange

@@ -8,20 +8,20 @@ from datetime import UTC, datetime
 
 import pyarrow.csv as pa_csv
 
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger, State
 from rewindow.ledger.replays import ways_on
-from rewindow.listener import Listener, Silent
 from rewindow.loading.measures import values_of
 from rewindow.loading.suites import Suite, suite_for
-from rewindow.progress import counted, step, watched
+from rewindow.progress.listener import Listener, Silent
+from rewindow.progress.steps import counted, step, watched
 from rewindow.quality.assessment import assess
 from rewindow.quality.evaluation import evaluate, preload
 from rewindow.quality.findings import record_findings
 from rewindow.quality.outcome import GateResult, OutputVerdict, name_windows
 from rewindow.quality.window_table import Sources, make_report
 from rewindow.recovery import OutputPlan, Plan, path_in
+from rewindow.settings.config import Config
 from rewindow.storage.layout import Contents, check_replay_format, staged_contents, versions_of
 from rewindow.storage.results import replay_folder
 

@@ -17,15 +17,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from rewindow.config import Config
 from rewindow.errors import GateError, InputError
 from rewindow.facts.readers import read_output, staged_seals
 from rewindow.ledger import Ledger
-from rewindow.listener import Listener, Silent
+from rewindow.progress.listener import Listener, Silent
 from rewindow.quality.gate import checkable, suite_of
 from rewindow.quality.planting import LEVELS, Damage, Planted, Row, Rows, Specimen, cut, plant
 from rewindow.quality.window_table import Sources
 from rewindow.recovery import OutputPlan, Plan
+from rewindow.settings.config import Config
 from rewindow.storage import query
 from rewindow.storage.layout import event_columns
 from rewindow.storage.results import strength_file

@@ -30,7 +30,7 @@ from rewindow.loading.measures import (
 )
 from rewindow.loading.suites import COLUMNS, HOW_TO
 from rewindow.location import Location
-from rewindow.progress import step
+from rewindow.progress.steps import step
 from rewindow.quality.report_queries import Ints, aggregate_sql, distinct_attempts, numbers, plain_numbers, rows_sql
 from rewindow.quality.stored_measures import StoredMeasures, written_by_attempts
 from rewindow.recovery import InputPlan, OutputPlan, Plan

@@ -6,9 +6,9 @@ import re
 
 import pyarrow as pa
 
-from rewindow.config import Config, StreamConfig
 from rewindow.errors import RewindowError
 from rewindow.recording.sources.source import SourcePosition, open_source
+from rewindow.settings.config import Config, StreamConfig
 
 UNKNOWN = pa.null()
 """The type of a column that only the recording can tell, such as that of an expression."""

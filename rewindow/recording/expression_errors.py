@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
+from rewindow.settings.config import StreamConfig
 
 _TYPES = (
     *("BIGINT", "BINARY", "BOOLEAN", "DATE", "DECIMAL(10,2)", "DOUBLE", "FLOAT", "INT", "SMALLINT", "STRING"),

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.recording.arrivals import Arrivals
 from rewindow.recording.sources.source import SourceContents
 from rewindow.recording.stream import StreamTables
+from rewindow.settings.config import StreamConfig
 from rewindow.windows import WindowRange, format_time, parse_time
 
 

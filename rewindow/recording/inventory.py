@@ -8,14 +8,14 @@ from typing import Any, TypedDict
 
 import pyarrow as pa
 
-from rewindow.config import Config
 from rewindow.crash import crash_point
 from rewindow.errors import InputError, OverlapError, RangeError
 from rewindow.facts.seals import stream_end
 from rewindow.ledger import Ledger
+from rewindow.lineage.dependents import Dependent, dependents
 from rewindow.location import Location
 from rewindow.names import did_you_mean, windows_name
-from rewindow.recording.dependents import Dependent, dependents
+from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.storage.files import files_path
 from rewindow.storage.streams import sealed_streams, stored_grid, stored_settings

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from rewindow.config import Config
-from rewindow.listener import Lines
+from rewindow.progress.listener import Lines
 from rewindow.recording.record import record
 from rewindow.recording.upgrade import upgradable, upgrade_stream
+from rewindow.settings.config import Config
 from rewindow.spark.job import say
 from rewindow.spark.session import spark_session
 

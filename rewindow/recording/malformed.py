@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.location import Location
 from rewindow.recording.arrivals import Arrivals
 from rewindow.recording.sources.source import FILE, ROW, SourceFile
 from rewindow.recording.tuples import PAYLOAD, REASON
+from rewindow.settings.config import StreamConfig
 
 MALFORMED_MIN = 10
 """Fewer malformed rows than this never stop a recording: a share of a few rows says nothing."""

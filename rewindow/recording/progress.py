@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rewindow.job_lines import RecordProgress
-from rewindow.listener import Listener
+from rewindow.progress.job_lines import RecordProgress
+from rewindow.progress.listener import Listener
 
 _PAUSE_S = 1.0
 

@@ -15,15 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from rewindow.config import Config, StreamConfig
 from rewindow.crash import crash_point
 from rewindow.ledger import Ledger
-from rewindow.listener import Listener, Silent
+from rewindow.lineage.dependents import mark_end, mark_stale
 from rewindow.location import Location
 from rewindow.names import quoted_column
+from rewindow.progress.listener import Listener, Silent
 from rewindow.recording import inventory, malformed, quarantine, reopening, sealing
 from rewindow.recording.arrivals import Arrivals
-from rewindow.recording.dependents import mark_end, mark_stale
 from rewindow.recording.extent import Extent, RecordingCounts
 from rewindow.recording.late import SourceComparison, compare, surplus
 from rewindow.recording.progress import RecordingProgress
@@ -59,6 +58,7 @@ from rewindow.recording.tuples import (
     session_of,
     untaken,
 )
+from rewindow.settings.config import Config, StreamConfig
 from rewindow.spark.frames import empty_frame
 from rewindow.storage import Table
 from rewindow.windows import WindowRange

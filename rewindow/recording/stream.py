@@ -13,12 +13,12 @@ from deltalake import Schema
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError, OverlapError, TableError
 from rewindow.facts.seals import columns_text, sealed_range, stream_end
-from rewindow.file_lock import file_lock
 from rewindow.location import Location
+from rewindow.processes.file_lock import file_lock
 from rewindow.recording.sources.source import SourcePosition
+from rewindow.settings.config import Config, StreamConfig
 from rewindow.spark.frames import spark_schema
 from rewindow.storage import Table
 from rewindow.storage.files import note_files, open_files

@@ -18,11 +18,11 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rewindow.application.error_tuples import FROM, PREFIX
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.names import BOOKKEEPING, did_you_mean, quoted_column
 from rewindow.recording.expression_errors import columns_error, event_at_hint, expression_error, plain_words
 from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, SourceContents, SourceFile
+from rewindow.settings.config import StreamConfig
 from rewindow.spark.digests import check_digestible
 
 REASON, PAYLOAD = "__reason", "__payload"

@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from rewindow.config import Config
 from rewindow.errors import InputError, OverlapError
 from rewindow.facts.seals import intact, seal_rows
 from rewindow.recording.stream import recording_lock
+from rewindow.settings.config import Config
 from rewindow.spark.digests import NOT_DIGESTED, digest_columns, empty_digests
 from rewindow.spark.frames import read_windows
 from rewindow.storage import Table, create_table, query

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rewindow.config import Config
 from rewindow.names import files_name, stream_of
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 
 LOG, FILES = "delta.logRetentionDuration", "delta.deletedFileRetentionDuration"

@@ -16,11 +16,11 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow.parquet as pq
 
-from rewindow.config import Config
 from rewindow.errors import OverlapError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, State
 from rewindow.location import Location
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.state.files import folder_of, leaves_in
 from rewindow.storage import Table

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from rewindow.config import Config
 from rewindow.location import Location
+from rewindow.settings.config import Config
 from rewindow.storage.results import quality_folder
 
 KEEP_DAYS = 90

@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rewindow.config import Config
 from rewindow.errors import ResourceError
+from rewindow.settings.config import Config
 from rewindow.spark.session import spark_session
 from rewindow.spark.settings import DRIVER_OPTIONS, class_archive, spark_settings
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rewindow.config import Config
 from rewindow.errors import RewindowError
+from rewindow.settings.config import Config
 from rewindow.spark.settings import local_threads, scratch_folder
 from rewindow.version import PACKAGE
 

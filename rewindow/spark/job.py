@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from rewindow.errors import Interrupted, RewindowError
-from rewindow.job_lines import machine_line
 from rewindow.location import location
-from rewindow.parent_death import end_group_with_parent
+from rewindow.processes.parent_death import end_group_with_parent
+from rewindow.progress.job_lines import machine_line
 from rewindow.spark.job_log import hush_pyspark, keep_traceback, where_all_is
 from rewindow.spark.passing import describe, hint_on, is_passing
 

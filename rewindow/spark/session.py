@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from rewindow.config import Config
 from rewindow.errors import InputError
+from rewindow.settings.config import Config
 from rewindow.spark.java import check_limits
 from rewindow.spark.settings import (
     make_scratch,

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import psutil
 
-from rewindow.config import Config
 from rewindow.errors import InputError, ResourceError
+from rewindow.settings.config import Config
 from rewindow.spark.jars import expected_jars, missing_jars
 from rewindow.spark.java import JAVA_OPTIONS, find_java
 

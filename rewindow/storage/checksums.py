@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from rewindow.location import location
-from rewindow.progress import counted
+from rewindow.progress.steps import counted
 from rewindow.storage.delta import CHECKSUMS, DataFile, Table
 from rewindow.storage.files import file_checksum, files_path, name_in, noted_files
 

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties
 
-from rewindow.config import Config
 from rewindow.errors import TableError
 from rewindow.location import Location, location
 from rewindow.names import stream_of, windows_name
-from rewindow.progress import counted
+from rewindow.progress.steps import counted
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.checksums import with_noted
 from rewindow.storage.delta import DataFile

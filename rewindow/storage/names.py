@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rewindow.config import Config
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 
 

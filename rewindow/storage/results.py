@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rewindow.config import Config
 from rewindow.location import Location
 from rewindow.names import check_replay_id
+from rewindow.settings.config import Config
 
 
 def quality_folder(config: Config) -> Location:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError
+from rewindow.settings.config import Config, StreamConfig
 from rewindow.storage.delta import Table
 from rewindow.storage.streams import stored_settings
 from rewindow.windows import format_duration, format_time

@@ -16,7 +16,6 @@ from rewindow.application import Application, Mode, Node, OperatorContext, PortH
 from rewindow.application.error_tuples import GIVEN
 from rewindow.errors import InputError
 from rewindow.operators import TupleOperator
-from rewindow.operators.tuples.passes import Pass
 from rewindow.testing.operators import (
     Tuples,
     groups_of,
@@ -27,6 +26,7 @@ from rewindow.testing.operators import (
     words_of,
 )
 from rewindow.testing.passes import CRASH, PassRun
+from rewindow.tuple_engine.passes import Pass
 from rewindow.windows import WindowRange, to_datetime
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def _after(operator: Any, before: DataFrame, after: DataFrame) -> pa.Table:
     """Returns the state after a group; an operator with increments has given the changed keys alone."""
     from pyspark.sql import functions as F
 
-    from rewindow.operators.tuples.tagged_rows import GONE
+    from rewindow.tuple_engine.tagged_rows import GONE
 
     if operator.state_increments:
         kept = before.join(after, list(operator.state_key_columns()), "left_anti")

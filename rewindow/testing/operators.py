@@ -12,9 +12,9 @@ from rewindow.application.graph import CHECKPOINT_WINDOWS
 from rewindow.application.windowing import Windowing
 from rewindow.errors import InputError
 from rewindow.operators.tuples.operator import TupleOperator
-from rewindow.operators.tuples.passes import ALONE, Member, Pass
 from rewindow.recovery import CheckpointSchedule, StartState
 from rewindow.testing.passes import OperatorRun, PassRun
+from rewindow.tuple_engine.passes import ALONE, Member, Pass
 from rewindow.windows import Grid, WindowRange
 
 Tuples = Mapping[str, Mapping[int, Sequence[Any]]]

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 
 from rewindow.application import OperatorContext
 from rewindow.errors import InputError
-from rewindow.operators.tuples.passes import Pass, control_rows
-from rewindow.operators.tuples.tagged_rows import PLACE, Columns, Place, place_of, tag_of, to_array, window_of
+from rewindow.operators.tuples.values import to_array
 from rewindow.state.row_hash import row_hashes
+from rewindow.tuple_engine.passes import Pass, control_rows
+from rewindow.tuple_engine.tagged_rows import PLACE, Columns, Place, place_of, tag_of, window_of
 from rewindow.windows import WindowRange
 
 CRASH = object()

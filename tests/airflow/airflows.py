@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from rewindow import embedded as supervisor
-from rewindow.config import Config
 from rewindow.embedded import api
 from rewindow.embedded.processes import wait_until
+from rewindow.settings.config import Config
 from tests.airflow.conftest import in_force
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rewindow.config import Config
+from rewindow.settings.config import Config
 from tests.airflow.small_project import FIRST_DAY, make_project
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from rewindow.config import Config
+from rewindow.settings.config import Config
 from tests.recovery.project import make_stream
 from tests.small_frames import small_frames_toml
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rewindow.config import Config
+from rewindow.settings.config import Config
 
 ROOT = Path(__file__).parents[2]
 IDS = {"expectation_reports", "fill_heartbeat_gaps", "record_streams", "replay_daily", "replay_windows"}
@@ -96,7 +96,7 @@ def test_commands_in_the_docs_are_complete_airflow_commands(dags: Mapping[str, A
 def test_record_streams_seals_silent_streams_to_the_end_of_its_data_interval(
     dags: Mapping[str, Any], context: dict[str, Any], rendered: str, bound: str | None
 ) -> None:
-    from rewindow.config import StreamConfig
+    from rewindow.settings.config import StreamConfig
     from rewindow_airflow.attempts import sealing_bound
 
     dag = dags["record_streams"]

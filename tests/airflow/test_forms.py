@@ -11,9 +11,9 @@ from airflow.sdk import Param
 from airflow.sdk.definitions.param import ParamsDict
 
 from rewindow.application.given import FILE, FORM, given_as
-from rewindow.config import AirflowConfig, Config
 from rewindow.errors import InputError
 from rewindow.recovery import Plan
+from rewindow.settings.config import AirflowConfig, Config
 from rewindow_airflow.forms import applications, daily_params, default_application, parse_form, replay_params
 from rewindow_airflow.replay_requests import refuse_other_wishes
 

@@ -23,11 +23,11 @@ from airflow.sdk.exceptions import (
     AirflowSkipException,
 )
 
-from rewindow.config import Config
 from rewindow.embedded.processes import started_at, wait_until
 from rewindow.errors import FencedError, LedgerError, OverlapError, RewindowError
 from rewindow.launcher import Submission
 from rewindow.ledger import Ledger
+from rewindow.settings.config import Config
 from rewindow_airflow import attempts
 from rewindow_airflow.failures import is_retryable
 from rewindow_airflow.operators import RewindowSubmitOperator, was_cleared
@@ -229,7 +229,7 @@ def test_job_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     program = f"""
         import os, sys
         sys.path[:0] = {[path for path in sys.path if path]!r}
-        from rewindow.listener import Lines
+        from rewindow.progress.listener import Lines
         from rewindow_airflow.spark_process import SparkProcess
         job = "import os, time; open({str(tmp_path / "pid")!r}, 'w').write(str(os.getpid()) + chr(10)); time.sleep(60)"
         SparkProcess([sys.executable, "-c", job], dict(os.environ), Lines(print)).run()
@@ -288,7 +288,7 @@ def test_signal_is_retryable_and_bad_input_never_is() -> None:
 def test_spark_connection_replaces_the_master_of_the_settings() -> None:
     from airflow.sdk import Connection
 
-    from rewindow.config import Config
+    from rewindow.settings.config import Config
 
     config = attempts.with_connection(Config(), Connection(conn_id="c", conn_type="spark", host="spark://m", port=7077))
     assert config.spark.master == "spark://m:7077"

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from rewindow.config import Config
 from rewindow.ledger import Ledger
 from rewindow.pages import replay_page
 from rewindow.pages.page import render_page
+from rewindow.settings.config import Config
 from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.pages import inside

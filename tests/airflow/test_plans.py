@@ -16,10 +16,10 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSkipException
 from deltalake import write_deltalake
 
-from rewindow.config import Config
 from rewindow.facts.seals import with_checksums
-from rewindow.fill_section import FillConfig
 from rewindow.ledger import Ledger
+from rewindow.settings.config import Config
+from rewindow.settings.fill_section import FillConfig
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.formats import TableKind, format_property

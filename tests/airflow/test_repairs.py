@@ -11,12 +11,12 @@ import pytest
 from airflow.dag_processing.bundles.manager import DagBundlesManager
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRescheduleException
 
-from rewindow.config import Config
 from rewindow.launcher import loop
-from rewindow.launcher.repair import find_repairs
 from rewindow.launcher.verbs import publish, record, replay
 from rewindow.ledger import Ledger
 from rewindow.quality import check
+from rewindow.repairs.find import find_repairs
+from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow_airflow import repairs
 from rewindow_airflow.repairs import RepairOperator
@@ -26,9 +26,9 @@ from tests.airflow.small_project import FIRST_DAY, make_project
 from tests.airflow.small_project import record as record_without_spark
 from tests.airflow.test_operators import Store
 from tests.airflow.test_runs import dag_of
-from tests.launcher.test_repair import EVENTS, FIRST, LAST, published, seal_again
 from tests.recovery.here import jobs_here
 from tests.recovery.project import make_stream
+from tests.repairs.test_find import EVENTS, FIRST, LAST, published, seal_again
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rewindow.config import Config
 from rewindow.ledger import Ledger
+from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow_airflow import failures
 from rewindow_airflow.identity import run_name

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from rewindow.config import Config
 from rewindow.embedded import environment
 from rewindow.embedded.components import busy_workers
 from rewindow.embedded.environment import airflow_home
 from rewindow.embedded.processes import started_at
 from rewindow.embedded.status import read_status
 from rewindow.ledger import Ledger
+from rewindow.settings.config import Config
 from tests.airflow.airflows import LiveAirflow, live_airflow
 from tests.airflow.conftest import ROOT
 from tests.airflow.small_project import DAYS as PROJECT_DAYS

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from rewindow import embedded as supervisor
-from rewindow.config import Config
 from rewindow.embedded import api, control
 from rewindow.embedded.environment import airflow_home
 from rewindow.embedded.processes import descendants, is_alive, signal_all, started_at, wait_until
 from rewindow.embedded.status import READY, read_status
 from rewindow.errors import ResourceError
+from rewindow.settings.config import Config
 from tests.airflow.airflows import live_airflow
 from tests.airflow.conftest import ROOT
 from tests.airflow.small_project import make_project

@@ -20,14 +20,14 @@ from pathlib import Path
 import pytest
 
 from rewindow import embedded as supervisor
-from rewindow.config import Config
 from rewindow.embedded import api, environment
 from rewindow.embedded.environment import airflow_environment, airflow_home, dags_folder
 from rewindow.embedded.processes import descendants, is_alive, started_at, wait_until
 from rewindow.embedded.status import READY, STARTING, read_status
 from rewindow.errors import InputError, ResourceError
 from rewindow.ledger import Ledger
-from rewindow.listener import Lines
+from rewindow.progress.listener import Lines
+from rewindow.settings.config import Config
 from tests.airflow.conftest import ROOT, in_force
 from tests.airflow.small_project import FIRST_DAY, make_project, record
 

@@ -28,10 +28,10 @@ from rewindow.certificate.certificate import (
     seals_digest,
 )
 from rewindow.certificate.description import Description, StartDescription
-from rewindow.config import Config
 from rewindow.errors import InputError, RangeError
 from rewindow.facts.losses import skipped_marks
 from rewindow.pages.certificate_page import certificate_page, write_certificate
+from rewindow.settings.config import Config
 from rewindow.windows import WindowRange
 from tests.publication import staging
 from tests.publication.staging import Row, StagedReplay, rows_of, simple, state_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rewindow.certificate.certificate import CONTENTS, DIFFERENT, EQUAL, certify
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.pages.certificate_page import certificate_page
+from rewindow.settings.config import Config
 from tests.publication.staging import HOUR_MS, StagedReplay, rows_of, simple, state_of
 
 

@@ -15,7 +15,6 @@ from deltalake import CommitProperties
 from rewindow.certificate.certificate import DIFFERENT, EQUAL, Certificate, certify
 from rewindow.certificate.integrity import doubts_of
 from rewindow.certificate.snapshots import both_snapshots
-from rewindow.config import Config
 from rewindow.errors import TableError
 from rewindow.facts.readers import staged_seals
 from rewindow.facts.seals import columns_text
@@ -23,6 +22,7 @@ from rewindow.ledger import publish_app_id
 from rewindow.publication.contents import published_seals
 from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.publish import publish
+from rewindow.settings.config import Config
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.files import note_files, open_files
 from rewindow.storage.layout import event_columns

@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from rewindow.certificate.certificate import CONTENTS, certify
-from rewindow.config import Config
 from rewindow.pages.certificate_page import certificate_page
+from rewindow.settings.config import Config
 from tests.publication.staging import lossy_and_full, rows_of
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rewindow.cli import main
-from rewindow.config import Config
+from rewindow.settings.config import Config
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from rewindow.config import Config
 from rewindow.ledger import Ledger, State
 from rewindow.pages.reading import read_story
-from rewindow.process_identity import process_identity
+from rewindow.processes.identity import process_identity
 from rewindow.publication.publish import publish as begin
 from rewindow.publication.steps import PublishStep
+from rewindow.settings.config import Config
 from tests.commands.conftest import Command
 from tests.publication.staging import simple
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from rewindow.cli import main
-from rewindow.config import Config
 from rewindow.embedded.environment import airflow_environment, airflow_home
 from rewindow.errors import LedgerError, RewindowError
 from rewindow.launcher import read_outcome
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.planning import create_replay
+from rewindow.settings.config import Config
 from tests.planning.wishes import request
 from tests.recovery.project import FIRST, make_project
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from rewindow.application.error_tuples import error_columns
-from rewindow.config import Config
 from rewindow.pages import replay_page
 from rewindow.recovery import OutputPlan, Plan
+from rewindow.settings.config import Config
 from rewindow.storage.layout import create_staged, staged_schema
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, rows_of, state_of

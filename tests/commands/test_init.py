@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rewindow.config import Config
 from rewindow.loading.catalog import application_names, load_application
 from rewindow.loading.suites import read_suite
+from rewindow.settings.config import Config
 from rewindow.storage import query
 from tests.commands.conftest import Command
 

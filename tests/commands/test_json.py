@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rewindow.config import Config
+from rewindow.settings.config import Config
 from tests.commands.conftest import Command
 from tests.commands.test_looking import FIRST, LAST, seal_windows
 from tests.publication.staging import simple

@@ -14,13 +14,13 @@ from sqlalchemy import update
 from rewindow.application import Given, GraphDescription, OperatorDescription
 from rewindow.application.description import PropertyDescription
 from rewindow.application.given import DEFAULT, FILE, OPTION
-from rewindow.config import Config
 from rewindow.ledger import Ledger, Replay
 from rewindow.ledger.models import replays
 from rewindow.ledger.replays import SAMPLE
 from rewindow.pages.reading import pages_folder
 from rewindow.quality.findings import record_findings
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
+from rewindow.settings.config import Config
 from rewindow.storage import create_table
 from rewindow.storage.layout import FACTS_SCHEMA
 from rewindow.storage.streams import QUARANTINE_SCHEMA, WINDOWS_SCHEMA, create_quarantine, stream_properties

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rewindow.config import Config
 from rewindow.ledger import Ledger
+from rewindow.settings.config import Config
 from rewindow.storage.streams import QUARANTINE_SCHEMA, create_quarantine
 from tests.commands.conftest import Command
 from tests.recovery.project import FIRST, Project, make_project

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rewindow.config import Config
-from rewindow.job_lines import ReplayProgress
 from rewindow.launcher import Outcome, Submission, failure, loop
+from rewindow.progress.job_lines import ReplayProgress
+from rewindow.settings.config import Config
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, simple
 

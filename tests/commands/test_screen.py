@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from rewindow.commands import screen
-from rewindow.config import Config
-from rewindow.job_lines import RecordProgress, ReplayProgress, StepProgress
 from rewindow.ledger import Ledger
+from rewindow.progress.job_lines import RecordProgress, ReplayProgress, StepProgress
+from rewindow.settings.config import Config
 from tests.commands.conftest import Command
 from tests.publication.staging import simple
 

@@ -7,7 +7,7 @@ from shutil import rmtree
 
 import pytest
 
-from rewindow.config import Config
+from rewindow.settings.config import Config
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, rows_of, state_of
 

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from rewindow.application import Mode
-from rewindow.config import Config
 from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.ledger.facts_index import segments_of
 from rewindow.pages.reading import read_story
 from rewindow.pages.replay_page import replay_facts
 from rewindow.planning import ReplayRequest, create_replay
+from rewindow.settings.config import Config
+from rewindow.storage.layout import FACTS
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, rows_of, state_of
 from tests.recovery.project import FIRST, WINDOWS, make_project
@@ -105,7 +107,7 @@ def test_lost_repeated_and_affected_windows_are_shown_with_the_committed_ones(ru
         epoch = ledger.attempts.next_epoch("once")
         ledger.attempts.begin("once", epoch, host="h", pid=1, process_group=1, process_identity="boot/0")
         ledger.attempts.end("once", epoch, end, "")
-    ledger.counts.fill("once", replay.root)
+    ledger.counts.rebuild("once", segments_of(replay.root / FACTS))
     assert "20 of 20 committed, 5 lost, 0 repeated, 5 affected; [100, 119]" in run("status", "once")[1]
     found = json.loads(run("status", "once", "--json")[1])
     assert (found["mark"], found["lost"], found["repeated"], found["affected"]) == (20, 5, 0, 5)

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 
-from rewindow.config import Config
+from rewindow.settings.config import Config
 from tests.commands.conftest import Command
 from tests.recovery.project import make_stream
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from rewindow.application import Mode
-from rewindow.config import Config
 from rewindow.crash import Step
 from rewindow.demo import proof
 from rewindow.demo.drill import Drill
 from rewindow.demo.watch import DemoRun
 from rewindow.errors import RewindowError
+from rewindow.settings.config import Config
 from rewindow.windows import WindowRange
 from tests.pages import replays
 from tests.publication.staging import StagedReplay, rows_of, state_of

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rewindow.config import Config
 from rewindow.demo import start
 from rewindow.demo.telling import Telling
 from rewindow.errors import InputError, ResourceError, RewindowError
 from rewindow.ledger import Ledger
+from rewindow.settings.config import Config
 
 
 def test_folder_without_the_example_is_rejected(config: Config) -> None:

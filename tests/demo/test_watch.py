@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 
 from rewindow.application import Mode
-from rewindow.config import Config
 from rewindow.crash import Step
 from rewindow.demo import watch
 from rewindow.demo.airflow import Airflow, Task
@@ -21,6 +20,7 @@ from rewindow.demo.telling import Telling
 from rewindow.demo.watch import DemoRun, follow, wait_for_task
 from rewindow.errors import RewindowError
 from rewindow.ledger import Ledger
+from rewindow.settings.config import Config
 from tests.publication.staging import StagedReplay
 
 

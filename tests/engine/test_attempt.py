@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rewindow.config import Config, StreamConfig
 from rewindow.crash import Step
 from rewindow.errors import Interrupted, NotDeterministicError
 from rewindow.facts.losses import losses_of
 from rewindow.ledger import Ledger
 from rewindow.planning.forecast import expect_recovery
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config, StreamConfig
 from rewindow.storage import Table, query
 from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.windows import WindowRange, to_ranges

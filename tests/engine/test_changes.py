@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rewindow.config import Config
 from rewindow.crash import Step
 from rewindow.engine.attempt import Attempt
 from rewindow.planning.changing import set_property
+from rewindow.settings.config import Config
 from rewindow.storage import query
 from tests.engine.conftest import Crash
 from tests.recovery.project import FIRST, WINDOWS

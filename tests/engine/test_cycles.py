@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from rewindow.config import Config
 from rewindow.crash import Step
 from rewindow.engine.attempt import Attempt
 from rewindow.facts.readers import read_output
 from rewindow.loading.catalog import load_application
+from rewindow.settings.config import Config
 from rewindow.storage import query
 from rewindow.testing import run_application
 from tests.engine.conftest import Crash

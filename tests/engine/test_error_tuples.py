@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from rewindow.certificate.certificate import EQUAL, certify
-from rewindow.config import Config
 from rewindow.crash import Step
 from rewindow.errors import InputError, TableError
 from rewindow.facts.group_facts import check_error_counts
@@ -26,6 +25,7 @@ from rewindow.publication.take_back import undo
 from rewindow.quality.window_table import Sources, build_report
 from rewindow.recovery import Plan
 from rewindow.retention.purge import purge
+from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.storage.layout import FACTS
 from tests.engine.conftest import Crash

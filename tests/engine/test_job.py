@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from rewindow.engine.job import how_it_ended
-from rewindow.process_identity import Launcher, process_identity
+from rewindow.processes.identity import Launcher, process_identity
 
 BUG = RuntimeError("[INTERNAL_ERROR] You hit a bug in Spark or the Spark plugins you use. SQLSTATE: XX000")
 

@@ -13,7 +13,6 @@ import pyarrow.dataset as ds
 import pytest
 
 from rewindow.certificate import certify
-from rewindow.config import Config
 from rewindow.crash import Step
 from rewindow.engine import joining
 from rewindow.engine.joining import FILES_MIN, join_files, runs_to_join
@@ -22,6 +21,7 @@ from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.publication.publish import publish
 from rewindow.publication.take_back import undo
 from rewindow.retention.purge import purge
+from rewindow.settings.config import Config
 from rewindow.storage import FencedTable, Position, Table, data_files, new_files, query
 from rewindow.storage.checksums import noted_checksums, with_checksums
 from rewindow.storage.delta import create_table

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import write_deltalake
 
-from rewindow.config import Config
 from rewindow.crash import Step
 from rewindow.loading.suites import canonical
 from rewindow.quality.gate import suite_of
 from rewindow.quality.window_table import Sources, WindowReport, make_report
+from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.storage.layout import FACTS, FACTS_SCHEMA
 from tests.engine.conftest import Crash

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rewindow.certificate.certificate import certify
-from rewindow.config import Config
 from rewindow.crash import Step
 from rewindow.launcher import begin_attempt
 from rewindow.ledger import Ledger, State
@@ -20,6 +19,7 @@ from rewindow.publication.publish import publish
 from rewindow.publication.take_back import undo
 from rewindow.quality import check
 from rewindow.retention.purge import purge
+from rewindow.settings.config import Config
 from tests.commands.conftest import Command, run
 from tests.engine.conftest import Crash
 from tests.recovery.here import jobs_here

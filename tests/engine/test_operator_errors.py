@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rewindow.config import Config
 from rewindow.errors import InputError, RewindowError
 from rewindow.launcher import loop, verbs
 from rewindow.ledger import Ledger
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.layout import FACTS
 from tests.recovery.here import jobs_here

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from rewindow.certificate.certificate import EQUAL, certify
-from rewindow.config import Config
 from rewindow.crash import Step
 from rewindow.engine import group
 from rewindow.facts.readers import staged_seals
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.spark.digests import schema_hash
 from rewindow.spark.frames import spark_schema, write_files
 from rewindow.state import checkpoints as stored

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from rewindow.application import Application, FrameOperator
-from rewindow.config import Config
 from rewindow.crash import Step
 from rewindow.errors import InputError
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.state import store
 from rewindow.state.files import StateFiles, folder_of, read_rows, write_rows

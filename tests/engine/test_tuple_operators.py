@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rewindow.config import Config
 from rewindow.crash import Step
 from rewindow.engine.attempt import Attempt
 from rewindow.errors import RewindowError
 from rewindow.facts.losses import losses_of
+from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.storage.layout import CHECKPOINTS, FACTS
 from tests.engine.conftest import Crash

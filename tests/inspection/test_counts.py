@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rewindow.config import Config
 from rewindow.inspection.counts import ReplayCount, count_replay
 from rewindow.inspection.stretches import Stretch
+from rewindow.settings.config import Config
 from tests.pages import replays
 from tests.publication.staging import StagedReplay
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError
 from rewindow.inspection.event_gaps import EventGaps, StreamRows, event_gaps
 from rewindow.inspection.gap_rows import Gap
 from rewindow.inspection.gaps import gaps
 from rewindow.location import location
 from rewindow.operators.gaps.settings import GapSettings
+from rewindow.settings.config import Config, StreamConfig
 from rewindow.storage import Table, create_table
 from rewindow.storage.streams import WINDOWS_SCHEMA, stream_properties
 from rewindow.windows import Grid, WindowRange

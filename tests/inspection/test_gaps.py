@@ -16,9 +16,9 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewindow.config import Config, StreamConfig
 from rewindow.errors import InputError, RangeError
 from rewindow.inspection.gaps import _missing, _outside, _ranges, _silences, gaps
+from rewindow.settings.config import Config, StreamConfig
 from rewindow.storage import create_table
 from rewindow.storage.streams import WINDOWS_SCHEMA, stream_properties
 from rewindow.windows import Grid, WindowRange, to_ranges

@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from rewindow.config import Config
 from rewindow.inspection.event_gaps import StreamRows
 from rewindow.inspection.gaps import gaps
 from rewindow.inspection.lags import lag_over_time, lateness_by_key
 from rewindow.inspection.unusable import describe_unusable, unusable_tuples
+from rewindow.settings.config import Config
 from rewindow.windows import Grid, WindowRange
 from tests.inspection.test_event_gaps import STEADY, recorded
 

@@ -9,7 +9,6 @@ import subprocess
 import psutil
 import pytest
 
-from rewindow.config import Config
 from rewindow.errors import FencedError, InputError, OverlapError, ResourceError, RewindowError, TableError
 from rewindow.launcher import Outcome, Submission, attempts, begin_attempt, known_replay, note_kill
 from rewindow.launcher.processes import end_process_group
@@ -17,9 +16,10 @@ from rewindow.ledger import Ledger
 from rewindow.ledger.rebuild import rebuild_ledger
 from rewindow.location.local import LocalLocation
 from rewindow.planning import create_replay
-from rewindow.process_identity import process_identity
+from rewindow.processes.identity import process_identity
 from rewindow.publication.publish import check_publishable
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.storage import fence
 from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id
 from tests.ledger.life import stop_in_a_write, writer

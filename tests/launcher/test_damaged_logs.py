@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from rewindow.application import Mode
-from rewindow.config import Config
 from rewindow.errors import TableError
 from rewindow.launcher import begin_attempt
 from rewindow.ledger import Ledger
 from rewindow.publication.publish import check_publishable
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from tests.publication.staging import StagedReplay, rows_of, state_of
 

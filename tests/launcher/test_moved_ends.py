@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from rewindow.config import Config
 from rewindow.facts.seals import end_row
-from rewindow.launcher.repair import find_repairs
 from rewindow.ledger import Ledger
-from rewindow.recording.dependents import mark_end
+from rewindow.lineage.dependents import mark_end
 from rewindow.recovery import StartState
+from rewindow.repairs.find import find_repairs
+from rewindow.settings.config import Config
 from rewindow.storage import Table
-from tests.launcher import test_repair
-from tests.launcher.test_repair import STATELESS, proposed, publish_in_groups, published
 from tests.publication.staging import state_of
+from tests.repairs import test_find
+from tests.repairs.test_find import STATELESS, proposed, publish_in_groups, published
 
-config = test_repair.config
+config = test_find.config
 
 
 def move_end(config: Config, last: int | None) -> None:

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 from rewindow.certificate.snapshots import staged_plan
-from rewindow.config import Config
 from rewindow.ledger import Ledger
 from rewindow.location import location
 from rewindow.planning import create_replay
 from rewindow.recovery import InputPlan, path_in
+from rewindow.settings.config import Config
 from tests.planning.wishes import request
 from tests.recovery.project import Project
 

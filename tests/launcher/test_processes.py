@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from rewindow.launcher.processes import end_process_group
-from rewindow.process_identity import boot_id, process_identity
+from rewindow.processes.identity import boot_id, process_identity
 
 
 @pytest.fixture

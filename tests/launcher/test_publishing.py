@@ -9,12 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rewindow.config import Config
 from rewindow.errors import InputError, RewindowError
 from rewindow.launcher import Outcome, Submission, loop, verbs
 from rewindow.launcher.attempts import plain_submission
 from rewindow.ledger import Ledger, State
-from rewindow.listener import Lines
+from rewindow.progress.listener import Lines
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from tests.publication.kills import settings
 from tests.publication.staging import simple

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rewindow.ledger import Ledger, PortCount, PortTotal, Replay, segments
+from rewindow.ledger.facts_index import segments_of
 from rewindow.planning.creation import create_staging
 from rewindow.storage.delta import Table
 from rewindow.storage.layout import FACTS, FACTS_SCHEMA
@@ -88,7 +89,7 @@ def test_index_hole_after_a_crash_is_filled_from_the_facts(ledger: Ledger, tmp_p
     assert ledger.counts.is_whole("r")
     report(ledger, "r", epoch, 21, 30, True, 20)
     assert not ledger.counts.is_whole("r")
-    ledger.counts.fill("r", tmp_path)
+    ledger.counts.rebuild("r", segments_of(tmp_path / FACTS))
     assert ledger.counts.is_whole("r")
     assert ledger.counts.totals("r") == [PortTotal("in", "s", 30, 60, 0, 0), PortTotal("out", "o", 30, 60, 0, 0)]
     assert {part.epoch for part in ledger.counts.index("r")} == {2}

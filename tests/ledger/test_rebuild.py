@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger, Publication, State, publish_app_id
 from rewindow.ledger.publication_details import PublicationDetails, StaleWindows
 from rewindow.ledger.rebuild import rebuild_ledger
 from rewindow.planning.creation import create_staging
+from rewindow.settings.config import Config
 from rewindow.storage.delta import Table, create_table
 from rewindow.storage.fence import fence
 from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id

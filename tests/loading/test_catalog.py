@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from rewindow.application import validate
-from rewindow.config import Config
 from rewindow.errors import InputError, ValidationFailed
 from rewindow.loading.catalog import LoadedApplication, application_names, load_application
+from rewindow.settings.config import Config
 
 ROOT = Path(__file__).parents[2]
 APPLICATION = """
@@ -45,7 +45,7 @@ def load(folder: Path, name: str = "one") -> LoadedApplication:
 
 def fingerprints(folder: Path, hash_seed: int) -> str:
     code = (
-        "import sys; from pathlib import Path; from rewindow.config import Config;"
+        "import sys; from pathlib import Path; from rewindow.settings.config import Config;"
         "from rewindow.loading.catalog import load_application;"
         "one = load_application(Config(applications=[Path(sys.argv[1])]), 'one');"
         "print(one.code_version, one.configuration_digest)"

@@ -37,7 +37,7 @@ NO_ROWS = {
     "application/module.py": "part of the application's graph, which the configuration digest covers",
     "application/modes.py": "which windows come again, never what is in them",
     "application/violations.py": "messages",
-    "config.py": "settings; they reach rows as properties, which are in the configuration digest",
+    "settings/config.py": "settings; they reach rows as properties, which are in the configuration digest",
     "engine/attempt.py": "the commit protocol",
     "engine/committed.py": "comparison of repeated windows with committed ones",
     "engine/computation.py": "protocols and plain values",

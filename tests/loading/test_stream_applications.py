@@ -12,14 +12,14 @@ from pydantic import ValidationError
 
 from rewindow.application import find_violations, validate
 from rewindow.application.given import OPTION, given_as
-from rewindow.config import BY_NAME, Config, StreamConfig
 from rewindow.errors import InputError
 from rewindow.loading.catalog import application_names, load_application
 from rewindow.loading.stream_applications import filled_application, windows_application
 from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.loading.suites import suite_for
 from rewindow.operators import AggregateWindows, FillGaps
-from rewindow.operators.filling.hours_grid import HoursGrid
+from rewindow.operators.schedule.hours_grid import HoursGrid
+from rewindow.settings.config import BY_NAME, Config, StreamConfig
 from rewindow.storage import create_table
 from tests.quality.staging import PROJECT
 

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rewindow.config import Config
 from rewindow.loading.catalog import load_application
 from rewindow.loading.stream_applications import heartbeat_application
 from rewindow.loading.suite_flaws import suite_flaws
+from rewindow.settings.config import Config
 from rewindow.storage import Table, create_table
 from tests.quality.planted_rows import DATA
 from tests.quality.staging import PROJECT

@@ -26,7 +26,7 @@ from rewindow.operators import (
     event_windows,
     lateness,
 )
-from rewindow.operators.event_time.window_settings import AnyWindows
+from rewindow.operators.event_time_windows.settings import AnyWindows
 from rewindow.spark.frames import conform, to_arrow, to_frame
 from rewindow.windows import Grid, WindowRange
 

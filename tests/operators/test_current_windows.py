@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from rewindow.errors import InputError
 from rewindow.operators import current_windows
-from rewindow.operators.event_time.window_settings import SessionWindows
+from rewindow.operators.event_time_windows.settings import SessionWindows
 from tests.operators.lateness_reference import Judged, judge
 from tests.operators.test_event_windows import MERGING, key_of, order_of, value_of
 from tests.operators.test_lateness import END_US, UNIT_US, Case, S, make_case, make_rules, new_seed

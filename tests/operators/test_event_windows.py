@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rewindow.errors import InputError
+from rewindow.operators.columns import floor_div
 from rewindow.operators.event_time.lateness import Lateness, lateness
 from rewindow.operators.event_time.settings import EventTime, StreamTime
-from rewindow.operators.event_time.window_settings import (
+from rewindow.operators.event_time_windows.settings import (
     AnyWindows,
     CountWindows,
     EventWindows,
     SessionWindows,
 )
-from rewindow.operators.event_time.windows import Windows, event_windows
-from rewindow.operators.heartbeat.clock import floor_div
+from rewindow.operators.event_time_windows.windows import Windows, event_windows
 from tests.operators.balance_reference import Place, balance, first_fired
 from tests.operators.lateness_reference import judge
 from tests.operators.test_lateness import END_US, UNIT_US, Case, S, frames_of, make_case, make_rules, new_seed

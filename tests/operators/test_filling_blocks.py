@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from rewindow.operators import FillSettings, fill_gaps
+from rewindow.operators.columns import floor_div
 from rewindow.operators.filling import blocks, function
-from rewindow.operators.heartbeat.clock import floor_div
 from tests.operators import test_filling as plain
 from tests.operators import test_filling_sources as sources
 from tests.operators.test_filling import S

@@ -6,7 +6,7 @@ from itertools import pairwise
 from random import Random, getrandbits
 from typing import TYPE_CHECKING
 
-from rewindow.operators.event_time.firing import fired_at
+from rewindow.operators.event_time_windows.firing import fired_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

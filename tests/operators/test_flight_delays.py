@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rewindow.application import Application, FrameOperator, OperatorContext
-from rewindow.config import Config
 from rewindow.loading.catalog import load_application
 from rewindow.operators import TupleOperator
+from rewindow.settings.config import Config
 from rewindow.spark.frames import conform, spark_schema
 from rewindow.testing import check_grouping
 from rewindow.windows import WindowRange

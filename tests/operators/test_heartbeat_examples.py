@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from rewindow.application import OperatorContext, validate
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.loading.stream_applications import heartbeat_application
 from rewindow.operators.heartbeat.function import HeartbeatSettings, heartbeat, without_clock
+from rewindow.settings.config import StreamConfig
 from rewindow.windows import Grid, WindowRange
 
 if TYPE_CHECKING:

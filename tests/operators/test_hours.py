@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from rewindow.application import OperatorContext
 from rewindow.errors import InputError
 from rewindow.operators import FillGaps, FillSettings, fill_gaps
-from rewindow.operators.filling.hours_grid import hours_grid
-from rewindow.operators.filling.opening_hours import DAYS
+from rewindow.operators.schedule.hours_grid import hours_grid
+from rewindow.operators.schedule.opening_hours import DAYS
 from rewindow.spark.frames import conform, to_arrow, to_frame
 from rewindow.windows import Grid, WindowRange
 from tests.operators.hours_reference import Bounds, Clock, Hours, Made, Row, fill, walk

@@ -16,7 +16,7 @@ from rewindow.errors import InputError
 from rewindow.inspection.event_gaps import EventGaps, StreamRows, event_gaps
 from rewindow.location import location
 from rewindow.operators import GapSettings, gap_report
-from rewindow.operators.filling.hours_grid import hours_grid
+from rewindow.operators.schedule.hours_grid import hours_grid
 from rewindow.storage import Table
 from rewindow.windows import Grid, WindowRange
 from tests.operators.hours_reference import Clock, Found, Hours, Row, gaps, walk

@@ -12,14 +12,14 @@ import pytest
 
 from rewindow.operators.event_time.lateness import lateness
 from rewindow.operators.event_time.settings import EventTime, StreamTime
-from rewindow.operators.event_time.window_settings import (
+from rewindow.operators.event_time_windows.settings import (
     AnyWindows,
     ApexWindows,
     EventWindows,
     GlobalWindow,
     SessionWindows,
 )
-from rewindow.operators.event_time.windows import Windows, event_windows
+from rewindow.operators.event_time_windows.windows import Windows, event_windows
 from tests.operators.balance_reference import balance, first_fired
 from tests.operators.lateness_reference import Judged, Rules, judge
 from tests.operators.test_event_windows import (

@@ -16,13 +16,13 @@ from pyspark.sql import functions as F
 from rewindow.application import Application, OperatorContext
 from rewindow.application.error_tuples import REASON
 from rewindow.application.validation import validate
-from rewindow.config import Config
 from rewindow.engine.ports import ports_to_count
 from rewindow.errors import ValidationFailed
 from rewindow.loading.catalog import load_application
 from rewindow.operators import EventTime, EventWindows, SplitLate, StreamTime, event_windows, lateness
 from rewindow.operators.heartbeat.function import heartbeat
 from rewindow.operators.heartbeat.settings import HeartbeatSettings
+from rewindow.settings.config import Config
 from rewindow.spark.frames import conform, empty_frame, spark_schema, to_arrow, to_frame
 from rewindow.windows import Grid, WindowRange
 from tests.operators.lateness_reference import Arrival, Rules, judge

@@ -9,7 +9,7 @@ import pytest
 
 from rewindow.errors import InputError
 from rewindow.operators import CountWindows, EventTime, EventWindows, StormWindows, StreamTime, storm_windows
-from rewindow.operators.event_time.storm_machine import StormMachine, StormRules
+from rewindow.operators.storm.machine import StormMachine, StormRules
 from tests.operators.storm_reference import Member, Storm, Tuple, storm_by_arrival, storm_machine
 from tests.operators.test_lateness import new_seed
 

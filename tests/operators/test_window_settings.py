@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rewindow.errors import InputError
-from rewindow.operators.event_time.window_settings import CountWindows, EventWindows, GlobalWindow, SessionWindows
+from rewindow.operators.event_time_windows.settings import CountWindows, EventWindows, GlobalWindow, SessionWindows
 
 
 @pytest.mark.parametrize(

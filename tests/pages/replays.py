@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rewindow.application import Mode
-from rewindow.config import Config
+from rewindow.settings.config import Config
 from tests.publication.staging import StagedReplay, rows_of, state_of
 
 FIRST, LAST, SIZE = 100, 119, 5

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from rewindow.config import Config
 from rewindow.demo.event_time import WEATHER, made_values
-from rewindow.fill_section import FillConfig
 from rewindow.inspection.filled import GAPS_MAX, filled_stream
 from rewindow.inspection.gaps import gaps
 from rewindow.pages.filled_plot import HEIGHT, WIDTH, draw_plots
 from rewindow.pages.time_page import draw_time_page
+from rewindow.settings.config import Config
+from rewindow.settings.fill_section import FillConfig
 from rewindow.storage import create_table
 from rewindow.windows import WindowRange
 from tests.inspection.test_event_gaps import SECOND, TIME, recorded

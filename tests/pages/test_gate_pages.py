@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from rewindow.config import Config
 from rewindow.pages.expectation_index import write_index
 from rewindow.pages.gate_pages import write_gate_pages
 from rewindow.pages.output_page import output_page
@@ -20,6 +19,7 @@ from rewindow.quality import judge, runs
 from rewindow.quality.window_table import Sources, build_report
 from rewindow.recovery import Plan
 from rewindow.retention import prune_results
+from rewindow.settings.config import Config
 from rewindow.storage import query
 from rewindow.storage.results import findings_table, replay_folder
 from rewindow.windows import WindowRange

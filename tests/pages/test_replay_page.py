@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from rewindow.certificate.certificate import certify
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.pages import replay_page
 from rewindow.pages.certificate_page import write_certificate
 from rewindow.pages.reading import read_acts, read_story
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.windows import WindowRange
 from tests.pages import replays
 

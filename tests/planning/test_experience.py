@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from rewindow.config import ReplayConfig
 from rewindow.ledger import AttemptEnd, Ledger, PortCount
 from rewindow.ledger.models import attempts
 from rewindow.planning import draft_plan
 from rewindow.planning.experience import experience_of
+from rewindow.settings.config import ReplayConfig
 from tests.planning.wishes import request
 from tests.recovery.project import FIRST, WINDOWS, Project
 

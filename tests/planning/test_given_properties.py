@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from rewindow.commands.plan import show
-from rewindow.config import Config
 from rewindow.errors import InputError, ValidationFailed
-from rewindow.launcher.repair_ranges import PublishedStretch
 from rewindow.loading.catalog import check_code, load_application
 from rewindow.planning import ReplayRequest, create_replay, draft_plan
 from rewindow.recovery import Plan
+from rewindow.repairs.ranges import PublishedStretch
+from rewindow.settings.config import Config
 from tests.planning.wishes import request
 from tests.recovery.project import Project
 

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import write_deltalake
 
-from rewindow.config import Config, StreamConfig
 from rewindow.errors import CheckpointError, InputError, TableError
 from rewindow.facts.seals import end_row, read_seals
 from rewindow.launcher import begin_attempt
 from rewindow.planning import create_replay, draft_plan
 from rewindow.planning.inputs import RecordedStream, end_warnings, open_recorded_stream
 from rewindow.planning.unpublished import unpublished
+from rewindow.settings.config import Config, StreamConfig
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.formats import PROPERTY, TableKind, format_property

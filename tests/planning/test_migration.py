@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from rewindow.config import Config
 from rewindow.errors import CheckpointError
 from rewindow.planning import create_replay, draft_plan
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.state.files import read_rows
 from rewindow.state.sizes import state_sizes

@@ -90,7 +90,7 @@ def test_dry_run_of_a_plan_creates_nothing(project: Project) -> None:
 def test_planning_starts_no_jvm(project: Project) -> None:
     # It runs in a separate process, because other tests have Spark sessions in this one.
     code = (
-        "import sys, pyspark; from rewindow.config import Config; from rewindow.planning import *;"
+        "import sys, pyspark; from rewindow.settings.config import Config; from rewindow.planning import *;"
         "from pathlib import Path;"
         "draft_plan(Config.load(Path(sys.argv[1])), ReplayRequest('totals'));"
         "sys.exit(pyspark.SparkContext._gateway is not None)"

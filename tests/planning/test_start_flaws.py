@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 from typer.testing import CliRunner
 
-from rewindow.config import Config
 from rewindow.errors import CheckpointError
 from rewindow.facts.losses import losses_of
 from rewindow.ledger import Ledger
 from rewindow.ledger.publication_details import PublicationDetails
 from rewindow.loading.catalog import load_application
 from rewindow.planning import create_replay, draft_plan
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table
 from rewindow.storage.formats import TableKind, format_property

@@ -17,13 +17,13 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewindow.config import Config
 from rewindow.errors import InputError, Interrupted, RangeError, ResourceError, TableError
-from rewindow.listener import Lines
 from rewindow.playback import PlaybackStopped, on_port, play
 from rewindow.playback.lines import json_lines
 from rewindow.playback.report import Delays
 from rewindow.playback.targets import ReaderGone, _send
+from rewindow.progress.listener import Lines
+from rewindow.settings.config import Config
 from tests.recovery.project import make_stream
 
 TIME = pa.timestamp("us", "UTC")

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rewindow.application import Mode
-from rewindow.config import Config
 from rewindow.facts.arrow_digests import arrow_digests
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.planning.creation import create_staging
 from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
+from rewindow.settings.config import Config
 from rewindow.spark.digests import empty_digests
 from rewindow.spark.frames import spark_schema
 from rewindow.state import checkpoints as stored

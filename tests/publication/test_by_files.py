@@ -15,7 +15,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from rewindow.certificate import certify
-from rewindow.config import Config
 from rewindow.errors import ResourceError, TableError
 from rewindow.ledger import Ledger
 from rewindow.location import local
@@ -23,6 +22,7 @@ from rewindow.publication import by_files, staged_output
 from rewindow.publication.publish import publish
 from rewindow.publication.spark_needed import SparkNeeded, reason_for_spark
 from rewindow.publication.take_back import undo
+from rewindow.settings.config import Config
 from rewindow.storage import Table, new_files, query
 from tests.publication.staging import simple
 

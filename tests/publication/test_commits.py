@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from rewindow.config import Config
 from rewindow.errors import FencedError
 from rewindow.ledger import Ledger, Publication
 from rewindow.publication.commits import commit_once, held, write_arrow
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table
 from tests.publication.staging import StagedReplay, rows_of, state_of

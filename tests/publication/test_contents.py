@@ -9,7 +9,6 @@ import pytest
 
 from rewindow.application import Mode
 from rewindow.certificate.snapshots import staged_snapshot
-from rewindow.config import Config
 from rewindow.errors import FencedError
 from rewindow.facts import readers
 from rewindow.facts.readers import staged_seals
@@ -18,6 +17,7 @@ from rewindow.publication.commits import commit_once
 from rewindow.publication.contents import checkpoint_rows, saved_states
 from rewindow.publication.prepare import prepare_tables
 from rewindow.retention.horizon import kept_days, undo_horizon
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.names import open_published

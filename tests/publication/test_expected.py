@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from rewindow.application import Mode
-from rewindow.config import Config
 from rewindow.errors import GateError, InputError, ResourceError, TableError
 from rewindow.ledger import Ledger
 from rewindow.location.local import LocalLocation
@@ -19,6 +18,7 @@ from rewindow.publication.expected import ExpectedPublication, ExpectedTable, Sh
 from rewindow.publication.expected_undo import expected_undo
 from rewindow.publication.publish import expected_publication, publish
 from rewindow.publication.take_back import undo
+from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from tests.publication.staging import StagedReplay, rows_of, simple, state_of
 

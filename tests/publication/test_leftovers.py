@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from rewindow.config import Config
-from rewindow.process_identity import process_identity
+from rewindow.processes.identity import process_identity
 from rewindow.publication.leftovers import only_publisher
+from rewindow.settings.config import Config
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

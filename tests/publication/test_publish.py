@@ -13,7 +13,6 @@ import pytest
 from rewindow.application import Mode
 from rewindow.certificate import certify
 from rewindow.certificate.snapshots import staged_plan
-from rewindow.config import Config
 from rewindow.errors import GateError, InputError, OverlapError, TableError
 from rewindow.facts.readers import staged_seals
 from rewindow.ledger import Ledger, State
@@ -23,6 +22,7 @@ from rewindow.publication.publish import check_publishable, publish
 from rewindow.publication.take_back import undo
 from rewindow.recovery import StartState
 from rewindow.retention import undo_horizon
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, in_windows, query
 from rewindow.storage.formats import TableKind, format_property

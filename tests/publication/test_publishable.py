@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rewindow.config import Config
 from rewindow.errors import GateError, TableError
 from rewindow.ledger import Ledger
 from rewindow.publication import publish as publishing
 from rewindow.publication.finish import Publisher
 from rewindow.publication.prepare import prepare_tables
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.layout import staged_contents
 from tests.publication.staging import StagedReplay, simple

@@ -16,13 +16,13 @@ import pytest
 
 from rewindow.application import Mode
 from rewindow.certificate import certify
-from rewindow.config import Config
 from rewindow.errors import TableError
 from rewindow.ledger import Ledger
 from rewindow.publication import by_files
 from rewindow.publication.publish import publish
 from rewindow.publication.take_back import undo
 from rewindow.retention.purge import purge
+from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.storage.checksums import noted_checksums
 from rewindow.storage.damage import find_damage

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from rewindow.config import Config
 from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.publication_details import StaleWindows
 from rewindow.publication import publish as publishing
 from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.take_back import Spare, open_undo
 from rewindow.recovery import StartState
+from rewindow.settings.config import Config
 from rewindow.storage.layout import staged_contents
 from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange

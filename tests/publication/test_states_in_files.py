@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rewindow.config import Config
 from rewindow.errors import CheckpointError, TableError
 from rewindow.ledger import Ledger
 from rewindow.publication.publish import publish
 from rewindow.publication.take_back import undo
 from rewindow.retention.purge import purge, purgeable
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.state.files import State, StateFiles, folder_of, read_rows, write_rows
 from rewindow.storage import Table

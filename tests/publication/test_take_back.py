@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from deltalake import write_deltalake
 
-from rewindow.config import Config
 from rewindow.errors import InputError, TableError
 from rewindow.ledger import Ledger, State
 from rewindow.publication.publish import publish
 from rewindow.publication.take_back import undo, withdraw
+from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from tests.publication.staging import simple
 

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
-from rewindow.config import Config
 from rewindow.facts.readers import read_output
 from rewindow.facts.seals import WINDOWS_SCHEMA, with_checksums
 from rewindow.loading.catalog import load_application
@@ -25,6 +24,7 @@ from rewindow.loading.suites import suite_for
 from rewindow.quality.planting import Specimen
 from rewindow.quality.window_table import Sources
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.storage.layout import FACTS_SCHEMA
 from rewindow.windows import WindowRange

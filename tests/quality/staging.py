@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from rewindow.config import Config
 from rewindow.facts.seals import WINDOWS_SCHEMA, with_checksums
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.loading.suites import canonical
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.delta import create_table
 from rewindow.storage.formats import TableKind, format_property

@@ -9,7 +9,7 @@ import pytest
 
 from rewindow.errors import GateError, InputError, TableError
 from rewindow.ledger import Ledger, State
-from rewindow.listener import Lines
+from rewindow.progress.listener import Lines
 from rewindow.quality import GateResult, check, failures, judge
 from rewindow.windows import WindowRange
 from tests.quality.staging import StagedReplay, ended, expectation, ledger_row, read_json

@@ -9,7 +9,7 @@ import pytest
 from deltalake import write_deltalake
 
 from rewindow.errors import TableError
-from rewindow.listener import Lines
+from rewindow.progress.listener import Lines
 from rewindow.quality import check, gate
 from rewindow.storage import Table, query
 from rewindow.storage.layout import Contents, staged_contents

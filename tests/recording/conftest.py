@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rewindow.config import Config, StreamConfig
 from rewindow.recording.result import RecordResult
+from rewindow.settings.config import Config, StreamConfig
 from rewindow.storage import query
 
 if TYPE_CHECKING:

@@ -85,7 +85,7 @@ def test_next_run_completes_a_stream_after_a_sigkill(bench: Bench, tmp_path: Pat
     script = f"""
 from pathlib import Path
 from tests.recording.conftest import Bench
-from rewindow.config import Config, SparkConfig
+from rewindow.settings.config import Config, SparkConfig
 from rewindow.spark.session import spark_session
 config = Config(state=Path({str(tmp_path)!r}) / "spark", spark=SparkConfig(jars={str(Path.cwd() / ".rewindow/jars")!r}))
 Bench(spark_session(config, "dies", quick=True), Path({str(tmp_path)!r})).record()

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rewindow.config import Config, StreamConfig
 from rewindow.recording.expected import UNKNOWN, expected_columns
+from rewindow.settings.config import Config, StreamConfig
 
 OPERATOR = """
 import pyarrow as pa

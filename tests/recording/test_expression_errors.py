@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import types as T
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.recording.tuples import check_event_columns
+from rewindow.settings.config import StreamConfig
 
 EVENTS = T.StructType([
     T.StructField("window_id", T.LongType()), T.StructField("arrived_at", T.TimestampType()),

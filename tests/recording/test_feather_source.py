@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.recording.sources.source import SourceContents, SourcePosition, open_source
+from rewindow.settings.config import StreamConfig
 
 TABLE = pa.table(
     {

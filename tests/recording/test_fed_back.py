@@ -11,12 +11,12 @@ import pytest
 from deltalake import write_deltalake
 
 from rewindow.application.error_tuples import COLUMNS, error_columns
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.location import location
 from rewindow.recording import sealing
 from rewindow.recording.sources import fed_back
 from rewindow.recording.sources.source import SourcePosition, open_source
+from rewindow.settings.config import StreamConfig
 from tests.recording.conftest import Bench
 
 PORT = "shop.split.rejected"

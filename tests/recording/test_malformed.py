@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError, OverlapError
 from rewindow.ledger import Ledger
 from rewindow.recording import inventory, malformed
 from rewindow.recording.arrivals import Arrivals
+from rewindow.settings.config import StreamConfig
 from tests.recording.conftest import Bench
 from tests.recording.test_record import ROWS
 

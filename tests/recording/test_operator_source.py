@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.recording.sources.source import SourcePosition, open_source
+from rewindow.settings.config import StreamConfig
 from rewindow.testing import run_input
 from tests.recording.conftest import Bench
 

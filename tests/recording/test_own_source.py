@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.recording import sources
 from rewindow.recording.sources import source as registry
 from rewindow.recording.sources.source import Source, SourceContents, SourcePosition, known_sources, open_source
+from rewindow.settings.config import StreamConfig
 
 MODULE = """
 from dataclasses import replace

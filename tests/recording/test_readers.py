@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.recording.sources import readers
 from rewindow.recording.sources.files import find_source_files
 from rewindow.recording.sources.readers import csv_columns, csv_rows, json_rows
 from rewindow.recording.sources.source import BAD, RAW, ROW, SourceFile
+from rewindow.settings.config import StreamConfig
 
 
 def file_of(folder: Path, content: bytes, name: str = "s.csv") -> SourceFile:

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from rewindow.errors import InputError, OverlapError
-from rewindow.job_lines import parse_recording
-from rewindow.listener import Lines
+from rewindow.progress.job_lines import parse_recording
+from rewindow.progress.listener import Lines
 from rewindow.recording.stream import recording_lock
 from tests.recording.conftest import Bench
 

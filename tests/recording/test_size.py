@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rewindow.config import Config, StreamConfig
 from rewindow.recording.sources.size import bytes_to_read
+from rewindow.settings.config import Config, StreamConfig
 
 
 def test_files_changed_since_the_last_recording_are_counted(tmp_path: Path) -> None:

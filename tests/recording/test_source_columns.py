@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.recording.sources.source import SourceContents, SourcePosition, open_source
+from rewindow.settings.config import StreamConfig
 
 RECORDED = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", "UTC"))])
 RECORDED = RECORDED.append(pa.field("k", pa.string())).append(pa.field("at", pa.string()))

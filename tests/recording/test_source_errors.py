@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.recording.extent import Extent
 from rewindow.recording.sources.source import SourcePosition, open_source
+from rewindow.settings.config import StreamConfig
 
 
 def refused(root: Path, declared: list[str] | None = None, **settings: Any) -> InputError:

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.recording import record as record_module
 from rewindow.recording.sources.files import find_source_files
 from rewindow.recording.sources.readers import csv_rows
 from rewindow.recording.sources.source import SourceFile, SourcePosition, open_source
 from rewindow.recording.sources.taken import FileRows, remember, select_files, settings_digest
+from rewindow.settings.config import StreamConfig
 from tests.recording.conftest import HEADER, Bench
 
 STREAM = StreamConfig(source="in", arrived_at="at")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import types as T
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.recording.tuples import check_event_columns
+from rewindow.settings.config import StreamConfig
 
 POSITION = [T.StructField(name, T.LongType()) for name in ("__file", "__row")]
 SAID = [T.StructField(name, T.StringType()) for name in ("__reason", "__payload")]

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import Field, write_deltalake
 
-from rewindow.config import Config
 from rewindow.errors import InputError, TableError
 from rewindow.facts.seals import read_seals
 from rewindow.recording.upgrade import upgradable, upgrade_stream
+from rewindow.settings.config import Config
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.files import noted_files, open_files
 from rewindow.storage.formats import PROPERTY, TableKind, format_property

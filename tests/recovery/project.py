@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rewindow.config import Config
 from rewindow.facts.seals import columns_text, seal_rows
 from rewindow.launcher import Outcome, begin_attempt, run
 from rewindow.planning import ReplayRequest, create_replay
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.files import note_files
 from rewindow.storage.streams import create_stream

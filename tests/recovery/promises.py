@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from rewindow.application import Mode
-from rewindow.config import Config
 from rewindow.facts.readers import read_output
 from rewindow.recovery import Plan
+from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.state.files import read_rows
 from rewindow.storage import Table, query

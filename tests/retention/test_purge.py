@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from rewindow.certificate.certificate import certify
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger, publish_app_id
 from rewindow.ledger.rebuild import rebuild_ledger
@@ -18,6 +17,7 @@ from rewindow.publication.prepare import prepare_tables
 from rewindow.recovery import StartState
 from rewindow.retention import purge as module
 from rewindow.retention.purge import Purgeable, purge, purgeable
+from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.names import open_published
 from rewindow.storage.published_tables import targets_of

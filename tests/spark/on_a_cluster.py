@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from rewindow.application import InputPort, OperatorContext, OutputPort
-from rewindow.config import Config, SparkConfig
 from rewindow.engine.once import OnceInGroup
 from rewindow.errors import RewindowError
 from rewindow.location import Location, location
 from rewindow.operators import StateField, TupleOperator
-from rewindow.operators.tuples.frames import emitted
+from rewindow.settings.config import Config, SparkConfig
 from rewindow.spark.executors import check_executors, send_code
 from rewindow.spark.frames import spark_schema
 from rewindow.spark.session import spark_session
+from rewindow.tuple_engine.frames import emitted
 from rewindow.windows import Grid, WindowRange
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ def test_executor_zip_contains_the_library_and_has_a_content_based_name(tmp_path
         file.write_text("X = 1\n")
     made = code_zip(tmp_path / "one", files)
     names = zipfile.ZipFile(made).namelist()
-    assert {"spending.py", "_prices.py", "helpers/rates.py", "rewindow/operators/tuples/key_range.py"} <= set(names)
+    assert {"spending.py", "_prices.py", "helpers/rates.py", "rewindow/tuple_engine/key_range.py"} <= set(names)
     assert code_zip(tmp_path / "two", reversed(files)).name == made.name
     files[0].write_text("X = 2\n")
     assert code_zip(tmp_path / "one", files).name != made.name

@@ -13,7 +13,7 @@ from rewindow.spark.java import BESIDE_HEAP_BYTES, heap_bytes
 SUBMIT = """
 import resource, sys
 from pathlib import Path
-from rewindow.config import Config, SparkConfig
+from rewindow.settings.config import Config, SparkConfig
 from rewindow.errors import RewindowError
 from rewindow.launcher.attempts import plain_submission
 resource.setrlimit(getattr(resource, sys.argv[1]), (int(sys.argv[2]), int(sys.argv[3])))

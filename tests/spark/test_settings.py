@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rewindow.application import Mode
-from rewindow.config import Config, SparkConfig
 from rewindow.errors import InputError, ResourceError
 from rewindow.launcher.attempts import submit_command
+from rewindow.settings.config import Config, SparkConfig
 from rewindow.spark import jars, java
 from rewindow.spark.settings import (
     DRIVER_OPTIONS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
+from rewindow.settings.config import StreamConfig
 from rewindow.storage.stream_settings import check_fixed_settings, fixed_settings
 
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from rewindow.application import Application, InputPort, OutputPort
-from rewindow.config import Config
 from rewindow.errors import InputError, ValidationFailed
 from rewindow.loading.catalog import load_application
 from rewindow.operators import StateField, TupleOperator
+from rewindow.settings.config import Config
 from rewindow.testing import CRASH, check_application, run_application
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 import pytest
 
 from rewindow.application import Application, InputPort, OutputPort, PortHandle, describe_graph
-from rewindow.config import Config
 from rewindow.errors import InputError
 from rewindow.loading.catalog import load_application
 from rewindow.operators import DelayOperator, StateField, TupleOperator
 from rewindow.pages.application_graph import draw_graph, graph_text
+from rewindow.settings.config import Config
 from rewindow.testing import CRASH, check_application, run_application, run_operator
 from tests.testing import cycles
 

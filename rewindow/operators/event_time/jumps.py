@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rewindow.names import quoted_column
+from rewindow.operators.columns import FIRST, floor_div
 from rewindow.operators.event_time.watermarks import AT, BLOCK, TICK, TS
-from rewindow.operators.heartbeat.clock import FIRST, floor_div
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
+from rewindow.operators.columns import floor_div
 from rewindow.operators.event_time import watermarks as marks
 from rewindow.operators.event_time.arrival_clock import ArrivalClock
 from rewindow.operators.event_time.jumps import JUMPS, mark_jumps
 from rewindow.operators.event_time.settings import EventTime, StreamTime
 from rewindow.operators.event_time.verdicts import DAY_US, FACTORS, is_far, is_shrunk
 from rewindow.operators.event_time.watermarks import AT, BEFORE, IS_NEWS, STREAM, TICK, TS
-from rewindow.operators.heartbeat.clock import floor_div
 from rewindow.operators.heartbeat.function import IS_TIMER
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from pydantic import field_serializer, model_validator
 from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.application.error_tuples import DETAIL, REASON
 from rewindow.names import check_name, quoted_column
+from rewindow.operators.columns import floor_div
 from rewindow.operators.event_time.lateness import (
     ADDED,
     JUMP,
@@ -27,7 +28,6 @@ from rewindow.operators.event_time.lateness import (
 )
 from rewindow.operators.event_time.settings import EventTime, StreamTime
 from rewindow.operators.event_time.watermarks import STATE
-from rewindow.operators.heartbeat.clock import floor_div
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

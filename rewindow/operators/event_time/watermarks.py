@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from rewindow.operators.columns import FIRST, floor_div
 from rewindow.operators.event_time.arrival_clock import ArrivalClock
 from rewindow.operators.event_time.settings import EventTime, StreamTime
-from rewindow.operators.heartbeat.clock import FIRST, floor_div
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from rewindow.names import quoted_column
+from rewindow.operators.columns import floor_div
 from rewindow.operators.filling.settings import FillRules
 from rewindow.operators.filling.values import POINT
-from rewindow.operators.heartbeat.clock import floor_div
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec

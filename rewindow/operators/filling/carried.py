@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
+from rewindow.operators.columns import FIRST, WINDOW
 from rewindow.operators.filling.expected import never_there
 from rewindow.operators.filling.settings import FillRules
 from rewindow.operators.filling.sides import (
@@ -41,7 +42,6 @@ from rewindow.operators.filling.values import (
     sources,
     with_season,
 )
-from rewindow.operators.heartbeat.clock import FIRST, WINDOW
 from rewindow.windows import Grid, WindowRange
 
 if TYPE_CHECKING:

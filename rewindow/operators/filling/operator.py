@@ -11,8 +11,8 @@ from pydantic import ValidationError, field_serializer, model_validator
 from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.application.error_tuples import DETAIL, EMITTED, REASON
 from rewindow.names import quoted_column
+from rewindow.operators.columns import WINDOW, to_us
 from rewindow.operators.event_time.lateness import BAD_TYPE, FAR_FUTURE, NULL_TS, refused_because
-from rewindow.operators.event_time.settings import refusal, seconds
 from rewindow.operators.event_time.verdicts import is_shrunk
 from rewindow.operators.filling.carried import (
     carried_gaps,
@@ -39,7 +39,7 @@ from rewindow.operators.filling.values import (
     with_places,
     with_provenance,
 )
-from rewindow.operators.heartbeat.clock import WINDOW, to_us
+from rewindow.operators.setting_errors import refusal, seconds
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:

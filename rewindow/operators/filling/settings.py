@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
-from rewindow.operators.event_time.settings import in_one_line, refusal, seconds
-from rewindow.operators.filling.grids import EventGrid, FixedGrid, calendar_grid
-from rewindow.operators.filling.opening_hours import OpeningHours
+from rewindow.operators.schedule.grids import EventGrid, FixedGrid, calendar_grid
+from rewindow.operators.schedule.opening_hours import OpeningHours
+from rewindow.operators.setting_errors import in_one_line, refusal, seconds
 from rewindow.windows import format_time, parse_time
 
 METHODS = ("null", "constant", "forward", "backward", "nearest", "linear", "previous_of", "seasonal")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
+from rewindow.operators.columns import FIRST
 from rewindow.operators.filling.blocks import in_order, next_known
 from rewindow.operators.filling.settings import FillRules
 from rewindow.operators.filling.values import (
@@ -25,7 +26,6 @@ from rewindow.operators.filling.values import (
     next_side,
     previous_side,
 )
-from rewindow.operators.heartbeat.clock import FIRST
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from rewindow.names import quoted_column
+from rewindow.operators.columns import floor_div
 from rewindow.operators.filling.settings import ColumnFill, FillRules
-from rewindow.operators.heartbeat.clock import floor_div
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

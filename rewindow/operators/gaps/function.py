@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Literal
 
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean, quoted_column
+from rewindow.operators.columns import floor_div
 from rewindow.operators.event_time.lateness import timestamp_us
 from rewindow.operators.gaps.settings import GapSettings
 from rewindow.operators.gaps.sql import LULL, ROWS, RUN, GapSql
-from rewindow.operators.heartbeat.clock import floor_div
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

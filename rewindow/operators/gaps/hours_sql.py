@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rewindow.operators.filling.hours_grid import DAY_US, MONDAY_US, WEEK_US, HoursGrid
+from rewindow.operators.schedule.hours_grid import DAY_US, MONDAY_US, WEEK_US, HoursGrid
 
 
 def clock_sql(grid: HoursGrid, rows: str, names: Sequence[str]) -> str:

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from rewindow.errors import InputError
-from rewindow.operators.event_time.settings import in_one_line, refusal, seconds
-from rewindow.operators.filling.hours_grid import HoursGrid
-from rewindow.operators.filling.opening_hours import OpeningHours
+from rewindow.operators.schedule.hours_grid import HoursGrid
+from rewindow.operators.schedule.opening_hours import OpeningHours
+from rewindow.operators.setting_errors import in_one_line, refusal, seconds
 from rewindow.windows import format_duration, format_time, parse_time
 
 POINTS_MAX = 1_000_000_000

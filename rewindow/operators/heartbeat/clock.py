@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rewindow.application.error_tuples import DETAIL, POSITION, REASON
 from rewindow.names import quoted_column
+from rewindow.operators.columns import AT, FIRST, TS, WINDOW, floor_div, to_us
 from rewindow.operators.heartbeat.fold import fold_indices
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
 
@@ -22,13 +23,8 @@ if TYPE_CHECKING:
 
     from rewindow.windows import Grid
 
-WINDOW = "window_id"
-AT, TS = "_arrived_us", "_event_us"
-"""Arrival and timestamp of a tuple: a(j) and t(j) of H48."""
 IS_TUPLE = "_is_tuple"
 """1 for a tuple, 0 for a row that carries what came before; a carry row precedes all tuples of its partition."""
-FIRST = -(1 << 63)
-"""Bound of a Spark window that begins with the first row of its partition."""
 END, IS_LAST = "_end_us", "_is_last"
 NEXT, PREV_AT, PREV_TS = "_next_us", "_prev_arrived_us", "_prev_event_us"
 """Arrival of the next clock tuple; arrival and timestamp of the one before."""
@@ -120,16 +116,6 @@ def as_errors(frame: DataFrame, settings: HeartbeatProperties, reason: str, deta
     return frame.withColumns({POSITION: position, REASON: F.lit(reason), DETAIL: detail})
 
 
-def to_us(frame: DataFrame, name: str) -> Column:
-    """Returns a TIMESTAMP column in microseconds since the epoch; a BIGINT is taken as microseconds."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import IntegralType
-
-    column = F.col(quoted_column(name))
-    is_count = isinstance(frame.schema[name].dataType, IntegralType)
-    return column.cast("bigint") if is_count else F.unix_micros(column.cast("timestamp"))
-
-
 def blocks(frame: DataFrame) -> list[str]:
     """Returns the column of the windows, none where the frame has no windows."""
     return [WINDOW] if WINDOW in frame.columns else []
@@ -153,13 +139,6 @@ def order_columns(frame: DataFrame, settings: HeartbeatProperties) -> list[str]:
     """Returns the columns that order the tuples of a clock."""
     times = [settings.arrived_at, settings.event_at] if settings.arrived_at in frame.columns else []
     return list(dict.fromkeys([*blocks(frame), IS_TUPLE, *settings.order_by, AT, TS, *times]))
-
-
-def floor_div(value: Column, divisor: int) -> Column:
-    """Returns the floor of a BIGINT division, also below zero (H54)."""
-    from pyspark.sql import functions as F
-
-    return F.call_function("div", value - F.pmod(value, F.lit(divisor)), F.lit(divisor))
 
 
 def _append(rows: DataFrame, more: DataFrame | None) -> DataFrame:

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rewindow.errors import InputError
-from rewindow.operators.heartbeat import clock as clock
-from rewindow.operators.heartbeat.clock import AT, BASE, CROSSED, LAST, PREV_AT, PREV_TS, SEEN, TS, WINDOW
+from rewindow.operators.columns import AT, TS, WINDOW, floor_div, to_us
+from rewindow.operators.heartbeat import clock
+from rewindow.operators.heartbeat.clock import BASE, CROSSED, LAST, PREV_AT, PREV_TS, SEEN
 from rewindow.operators.heartbeat.jumps import split_jumps
 from rewindow.operators.heartbeat.settings import HeartbeatProperties, HeartbeatSettings
 
@@ -128,9 +129,9 @@ def without_clock(
     bare = state.withColumns({name: F.lit(None).cast("bigint") for name in gone})
     if settings is None or emitted is None:
         return bare
-    ts_us = clock.to_us(emitted, settings.event_at)
+    ts_us = to_us(emitted, settings.event_at)
     is_answer = (ts_us % settings.interval_us == 0) & F.lit(settings.answered_crossing == "drop")
-    index = clock.floor_div(ts_us, settings.interval_us).alias(_LAST_TIMER)
+    index = floor_div(ts_us, settings.interval_us).alias(_LAST_TIMER)
     timers = emitted.where(F.col(IS_TIMER) | is_answer).select(*settings.key_by, index)
     clocks = bare.unionByName(timers, allowMissingColumns=True).groupBy(*settings.key_by)
     return clocks.agg(*(F.max(name).alias(name) for name in clock.STATE)).where(F.col(_LAST_TIMER).isNotNull())
@@ -221,7 +222,7 @@ def _timers(frame: DataFrame, timers: DataFrame, settings: HeartbeatProperties, 
     made = {settings.arrived_at: emitted, settings.event_at: stamp}
     made |= {name: F.col(name) for name in settings.key_by}
     if grid is not None:
-        made[WINDOW] = clock.floor_div(emitted - grid.origin_us, grid.width_us)
+        made[WINDOW] = floor_div(emitted - grid.origin_us, grid.width_us)
     columns = []
     for field in frame.schema:
         value = made.get(field.name, F.lit(None))

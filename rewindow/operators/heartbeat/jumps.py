@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rewindow.operators.heartbeat import clock as clock
-from rewindow.operators.heartbeat.clock import AT, IS_TUPLE, TS
+from rewindow.operators.columns import AT, FIRST, TS
+from rewindow.operators.heartbeat import clock
+from rewindow.operators.heartbeat.clock import IS_TUPLE
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ def _refused(rows: DataFrame, settings: HeartbeatProperties, state: DataFrame | 
         known = state.select(*settings.key_by, F.col("clock_event_us").alias(TS), F.lit(0).alias(IS_TUPLE))
         rows = rows.unionByName(known, allowMissingColumns=True)
     order = clock.ordered(rows, settings)
-    rows = rows.withColumn(_HIGHEST, F.max(TS).over(order.rowsBetween(clock.FIRST, -1)))
+    rows = rows.withColumn(_HIGHEST, F.max(TS).over(order.rowsBetween(FIRST, -1)))
     first = F.when(F.col(TS) > F.col(_HIGHEST) + jump_us, F.col(_HIGHEST))
-    rows = rows.withColumn("_believed", F.min(first).over(order.rowsBetween(clock.FIRST, 0)))
+    rows = rows.withColumn("_believed", F.min(first).over(order.rowsBetween(FIRST, 0)))
     tuples = F.struct(*dict.fromkeys([*clock.blocks(rows), *settings.order_by, AT, TS]))
     doubtful = rows.filter(F.col(TS) > F.col("_believed")).groupBy(*settings.key_by)
     in_order = F.sort_array(F.collect_list(tuples)).alias("_tuples")

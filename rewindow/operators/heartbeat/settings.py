@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from rewindow.errors import InputError
-from rewindow.operators.event_time.settings import refusal
+from rewindow.operators.setting_errors import refusal
 from rewindow.windows import DURATION_US_MAX, parse_duration
 
 NOT_POSITIVE = "The Tuple Output Interval must be a numeric value greater than zero."

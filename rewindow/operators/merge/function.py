@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
-from rewindow.operators.heartbeat.clock import AT, FIRST, TS, WINDOW, to_us
+from rewindow.operators.columns import AT, FIRST, TS, WINDOW, to_us
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

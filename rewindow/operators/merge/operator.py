@@ -10,7 +10,7 @@ from pydantic import field_serializer, model_validator
 
 from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.names import quoted_column
-from rewindow.operators.heartbeat.clock import WINDOW
+from rewindow.operators.columns import WINDOW
 from rewindow.operators.merge.function import (
     EMISSION,
     RELEASED_AT,

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from rewindow.errors import InputError
-from rewindow.operators.tuples.tagged_rows import shown, to_array
+from rewindow.operators.tuples.values import shown, to_array
 from rewindow.windows import Grid, WindowRange
 
 _ROWS = 50_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pydantic import ConfigDict
@@ -13,9 +13,6 @@ from rewindow.application.properties import WrongProperty
 from rewindow.errors import InputError
 from rewindow.operators.tuples.sliding import SlidingField
 from rewindow.operators.tuples.state import StateField
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 class TupleOperator(FrameOperator):
@@ -224,26 +221,6 @@ class TupleOperator(FrameOperator):
     def _is_called(self, port: str, *, only: bool) -> bool:
         of_its_own = type(self).process is not TupleOperator.process
         return hasattr(self, "process_batch") or hasattr(self, f"process_{port}") or (only and of_its_own)
-
-    def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
-    ) -> Mapping[str, DataFrame]:
-        """Returns what was emitted on each port, from the one pass in which everything is computed."""
-        from rewindow.operators.tuples.frames import emitted
-
-        return emitted(self, inputs, state, context)
-
-    def next_state(
-        self,
-        inputs: Mapping[str, DataFrame],
-        outputs: Mapping[str, DataFrame],
-        state: DataFrame,
-        context: OperatorContext,
-    ) -> DataFrame:
-        """Returns the state rows of the same pass: those that changed where there is a key, else all."""
-        from rewindow.operators.tuples.frames import states
-
-        return states(self, inputs, state, context)
 
 
 def _can_be_key(field: pa.Field) -> bool:

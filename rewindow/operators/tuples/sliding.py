@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
-from rewindow.operators.tuples.state import StateField
-
-if TYPE_CHECKING:
-    from rewindow.operators.tuples.operator import TupleOperator
+from rewindow.operators.tuples.state import RunningOperator, StateField
 
 
 class SlidingField(StateField):
@@ -31,17 +28,17 @@ class SlidingField(StateField):
         super().__init__(pa.map_(pa.int64(), kind), {})
         self.partial, self.empty = kind, default
 
-    def _pane(self, operator: TupleOperator) -> int:
+    def _pane(self, operator: RunningOperator) -> int:
         return operator.window_id // operator.context.windowing.pane
 
-    def _record(self, operator: TupleOperator) -> dict[int, Any]:
+    def _record(self, operator: RunningOperator) -> dict[int, Any]:
         found: dict[int, Any] = operator.__dict__["_range"].own()[self.place]
         oldest = self._pane(operator) - operator.context.windowing.panes + 1
         for pane in [pane for pane in found if pane < oldest]:
             del found[pane]
         return found
 
-    def __get__(self, operator: TupleOperator | None, owner: type | None = None) -> Any:
+    def __get__(self, operator: RunningOperator | None, owner: type | None = None) -> Any:
         """Returns the partial result of the pane that is computed."""
         if operator is None:
             return self
@@ -50,10 +47,10 @@ class SlidingField(StateField):
             return self._record(operator).setdefault(pane, copy.deepcopy(self.empty))
         return operator.__dict__["_range"].peek()[self.place].get(pane, self.empty)
 
-    def __set__(self, operator: TupleOperator, value: Any) -> None:
+    def __set__(self, operator: RunningOperator, value: Any) -> None:
         self._record(operator)[self._pane(operator)] = value
 
-    def all_of(self, operator: TupleOperator) -> list[Any]:
+    def all_of(self, operator: RunningOperator) -> list[Any]:
         """Returns the partial results of all panes, the oldest first; of one without tuples the default (W29)."""
         last = self._pane(operator)
         panes = range(last - operator.context.windowing.panes + 1, last + 1)

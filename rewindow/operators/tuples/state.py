@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from rewindow.operators.tuples.operator import TupleOperator
+from rewindow.application import OperatorContext
+
+
+class RunningOperator(Protocol):
+    """The part of a tuple operator that its fields read while it runs."""
+
+    window_id: ClassVar[int]
+    context: ClassVar[OperatorContext]
 
 
 class StateField:
@@ -34,12 +40,12 @@ class StateField:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, operator: TupleOperator | None, owner: type | None = None) -> Any:
+    def __get__(self, operator: RunningOperator | None, owner: type | None = None) -> Any:
         if operator is None:
             return self
         return operator.__dict__["_range"].read(self)
 
-    def __set__(self, operator: TupleOperator, value: Any) -> None:
+    def __set__(self, operator: RunningOperator, value: Any) -> None:
         operator.__dict__["_range"].own()[self.place] = value
 
     def first(self) -> Any:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 from rewindow.recording.sources.source import SourceContents
+from rewindow.settings.config import StreamConfig
 
 _OWN = ("window_id", "offset", "arrived_at")
 

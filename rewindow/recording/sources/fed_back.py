@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 
 from rewindow.application.error_tuples import COLUMNS, FROM, FROM_REPLAY, FROM_STREAM, FROM_WINDOW
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError, TableError
 from rewindow.location import location
 from rewindow.recording.sources.columns import choose_columns
 from rewindow.recording.sources.readers import with_numbers
 from rewindow.recording.sources.source import ERRORS, SourceContents, SourceFile, SourcePosition, source
 from rewindow.recording.sources.typed_rows import schema_for_spark
+from rewindow.settings.config import StreamConfig
 from rewindow.storage import Table, query, quoted
 from rewindow.windows import WindowRange
 

@@ -18,12 +18,12 @@ from typing import IO, TYPE_CHECKING, ClassVar, Literal, cast
 
 import pyarrow as pa
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 from rewindow.recording.sources.columns import takes_what_appears
 from rewindow.recording.sources.source import PACKAGE, SourceContents, SourceFile, SourcePosition, known_sources
 from rewindow.recording.sources.taken import select_files
+from rewindow.settings.config import StreamConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

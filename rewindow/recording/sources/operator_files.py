@@ -15,13 +15,13 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from rewindow.application.properties import wrong_properties
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.operators.tuples.input_operator import InputOperator, input_rows
 from rewindow.recording.sources.columns import choose_columns
 from rewindow.recording.sources.readers import with_numbers
 from rewindow.recording.sources.source import SourceContents, SourceFile, SourcePosition, source
 from rewindow.recording.sources.typed_rows import schema_for_spark
+from rewindow.settings.config import StreamConfig
 from rewindow.windows import WindowRange, parse_time
 
 if TYPE_CHECKING:

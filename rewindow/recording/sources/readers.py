@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError
 from rewindow.recording.sources.source import BAD, RAW, ROW, SourceFile
+from rewindow.settings.config import StreamConfig
 
 _BLOCK_BYTES = 8 << 20
 _HEAD_BYTES = 64 << 10

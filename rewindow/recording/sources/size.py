@@ -6,7 +6,7 @@ import glob
 from collections.abc import Iterator
 from pathlib import Path
 
-from rewindow.config import Config
+from rewindow.settings.config import Config
 
 
 def bytes_to_read(config: Config, name: str) -> int:

@@ -39,10 +39,10 @@ from typing import IO, TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 
-from rewindow.config import StreamConfig
 from rewindow.errors import InputError, ResourceError
 from rewindow.location import Location
 from rewindow.recording import sources
+from rewindow.settings.config import StreamConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

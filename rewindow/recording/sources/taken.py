@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rewindow.config import StreamConfig
 from rewindow.location import location
 from rewindow.recording.sources.source import SourceFile, SourcePosition, TakenFile
+from rewindow.settings.config import StreamConfig
 from rewindow.storage.files import file_checksum
 
 _NOT_ABOUT_ROWS = {

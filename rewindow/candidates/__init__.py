@@ -1,0 +1,1 @@
+"""Runs new code alongside the published code: comparison and determinism."""

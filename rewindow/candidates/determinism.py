@@ -1,0 +1,204 @@
+"""`rewindow check-determinism`: a sample, computed in several ways that must not show in any port (R79, R86).
+
+The ways: all windows in one commit group; in small groups; in one group with the inputs' rows in another order and
+in other parts. Every port is staged and compared, so the first that differs names its operator.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple, Unpack
+
+from rewindow.certificate import Certificate, certify
+from rewindow.errors import NotDeterministicError
+from rewindow.launcher.loop import run_attempts
+from rewindow.ledger import Ledger
+from rewindow.ledger.replays import SAMPLE
+from rewindow.planning import Draft, create_replay, draft_plan
+from rewindow.planning.request import ReplayRequest, Wishes
+from rewindow.progress.listener import Listener, Silent
+from rewindow.settings.config import Config
+
+SAMPLE_ROWS = 3
+SAMPLE_WINDOWS = 48
+
+
+class SampleWay(NamedTuple):
+    """A way to compute the sample.
+
+    Attributes:
+        words: what differs from the first way.
+        sample_seed: of the order of the rows; 0 leaves it as it is recorded.
+        why: what a difference shows.
+        hint: where to look then.
+    """
+
+    words: str
+    group_windows: int
+    sample_seed: int
+    why: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Determinism:
+    """What the check has come to: every port was the same in all ways.
+
+    Attributes:
+        windows: of the sample, first and last.
+        seed: chooses group borders and order of rows; the same one repeats the check.
+        ways: each way's words, with the verdict of the certificate that compares it with the first.
+    """
+
+    application: str
+    windows: tuple[int, int]
+    seed: int
+    ways: tuple[tuple[str, str], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it for programs (docs/json.md)."""
+        first, last = self.windows
+        ways = [{"way": words, "verdict": verdict} for words, verdict in self.ways]
+        return {**asdict(self), "windows": last - first + 1, "first": first, "last": last, "ways": ways}
+
+
+def check_determinism(
+    config: Config,
+    application: str,
+    *,
+    sample_windows: int = SAMPLE_WINDOWS,
+    seed: int | None = None,
+    listener: Listener | None = None,
+    **wishes: Unpack[Wishes],
+) -> Determinism:
+    """Replays the first windows of a range in several ways and compares every port of every window (R86).
+
+    Args:
+        config: settings in force.
+        application: its name.
+        sample_windows: how many windows, from the first of the range on.
+        seed: chooses group borders and order of rows; a new one by default.
+        listener: is told what happens.
+        wishes: see plan.
+
+    Raises:
+        NotDeterministicError: names the first operator, port and window that differ, and what they depend on.
+        RewindowError: see plan and replay.
+    """
+    request = ReplayRequest(application, **wishes)
+    return verify_sample(config, request, draft_plan(config, request), sample_windows, listener, seed)
+
+
+def verify_sample(
+    config: Config,
+    request: ReplayRequest,
+    draft: Draft,
+    windows: int,
+    listener: Listener | None = None,
+    seed: int | None = None,
+) -> Determinism:
+    """Does the same for a request that is planned already; the replays that it makes are deleted afterwards.
+
+    They run exactly once unless operators declare another mode: then no other is allowed (R3).
+
+    Raises:
+        NotDeterministicError: see check_determinism.
+    """
+    told = listener or Silent()
+    plan = draft.plan
+    seed = random.SystemRandom().randrange(1, 10_000) if seed is None else seed
+    last = min(plan.last, plan.first + max(windows, 2) - 1)
+    count = last - plan.first + 1
+    is_declared = any(node.mode for node in draft.loaded.app.nodes.values())
+    sample = replace(
+        request, first=plan.first, last=last, from_time=None, to_time=None, checkpoint_windows=count,
+        mode=request.mode if is_declared else "exactly_once", reason=SAMPLE,
+    )  # fmt: skip
+    runs = _Runs(config, sample, told)
+    try:
+        first, *others = ways(count, seed)
+        base, verdicts = runs.run(first), []
+        for way in others:
+            certificate = certify(config, base, runs.run(way))
+            if not certificate.equal:
+                raise different(config, certificate, base, runs.why(first, base, way), seed)
+            verdicts.append((way.words, certificate.verdict))
+    finally:
+        runs.delete()
+    told.note(f"verified: {count} windows are {_worst(verdicts)} in one group, {', '.join(w for w, _ in verdicts)}")
+    return Determinism(plan.application, (plan.first, last), seed, tuple(verdicts))
+
+
+def ways(count: int, seed: int) -> list[SampleWay]:
+    """Returns the ways: as one group, then what must not show."""
+    size = random.Random(seed).randint(max(1, count // 8), max(1, count // 2))
+    return [
+        SampleWay("in one group", count, 0, "differs when it is computed again in the same way",
+            "Look for a clock or for random numbers in the operator: `rewindow validate` names lines. Take arrived_at, "
+            "and rewindow.operators.seeds.random_number."),
+        SampleWay(f"in groups of {size}", size, 0, "depends on where commit groups end",
+            "Look for an aggregate, a distinct or an ordering over the whole frame: group by window_id, and carry what "
+            "spans windows in the state. If only floats differ, declare a tolerance of the output."),
+        SampleWay("with its rows in another order", count, seed,
+            "depends on the order of rows, or on how Spark divides them",
+            "Look for first, collect_list or row_number over ties: sort by what is total, such as offset. If only "
+            "floats differ, declare a tolerance of the output."),
+    ]  # fmt: skip
+
+
+@dataclass
+class _Runs:
+    """Replays of one sample, which are deleted in the end."""
+
+    config: Config
+    sample: ReplayRequest
+    told: Listener
+
+    def __post_init__(self) -> None:
+        self._ids: list[str] = []
+
+    def run(self, way: SampleWay) -> str:
+        """Returns the id of a replay of the sample in a way."""
+        self._ids.append(f"verify-{uuid.uuid4().hex[:8]}")
+        self.told.note(f"verify: windows {self.sample.first} to {self.sample.last} {way.words}")
+        request = replace(self.sample, group_windows=way.group_windows, sample_seed=way.sample_seed)
+        create_replay(self.config, replace(request, replay_id=self._ids[-1]))
+        run_attempts(self.config, self._ids[-1], self.told)
+        return self._ids[-1]
+
+    def why(self, first: SampleWay, base: str, way: SampleWay) -> SampleWay:
+        """Returns what a difference shows: nothing of the way, where the first one does not repeat itself either."""
+        return way if certify(self.config, base, self.run(first)).equal else first
+
+    def delete(self) -> None:
+        """Deletes all of them."""
+        ledger = Ledger.open(self.config.ledger_url)
+        for replay_id in self._ids:
+            if ledger.replays.find(replay_id):
+                ledger.replays.abandon(replay_id, SAMPLE)
+            self.config.replay_root(replay_id).delete_tree()
+
+
+def _worst(verdicts: Sequence[tuple[str, str]]) -> str:
+    """Returns the verdict that claims the least: equal, unless floats lie within a tolerance only."""
+    return max((verdict for _, verdict in verdicts), key=len)
+
+
+def different(config: Config, certificate: Certificate, base: str, way: SampleWay, seed: int) -> NotDeterministicError:
+    """Returns the error that names the first port that differs, with some rows of each side."""
+    found = certificate.first_difference
+    assert found is not None, "what differs is named"
+    plan = Ledger.open(config.ledger_url).replays.get(base).read_plan()
+    port = next(output.port for output in plan.staged if output.name == found["output"])
+    rows = "; ".join(
+        f"{words}: {', '.join(map(str, shown[:SAMPLE_ROWS])) or 'none'}"
+        for words, shown in (("Only in one group", found["rows_a"]), (f"Only {way.words}", found["rows_b"]))
+    )
+    return NotDeterministicError(
+        f'port "{port}" of operator "{found["operator"]}" {way.why}: first in window {found["window"]}',
+        detail=f"Its rows differ. {rows}. The check can be repeated with --seed {seed}.",
+        hint=way.hint,
+    )

@@ -1,0 +1,63 @@
+"""Windows and tuples of one port: of a commit group, of a stretch of windows, of a whole replay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+SEGMENT_WINDOWS = 1000
+"""Windows in a stretch, at most, unless a single group has more."""
+
+
+Direction = Literal["in", "out", "error", "dropped"]
+
+
+@dataclass(frozen=True)
+class PortCount:
+    """Tuples of one port in the consecutive windows of a commit group.
+
+    Attributes:
+        direction: "in" for an input stream, "out" for an output, "error" for an error port, "dropped" for another
+            output port that nothing reads.
+        lost: at most once gave these windows up; `tuples` were not processed (R15).
+    """
+
+    direction: Direction
+    port: str
+    first: int
+    last: int
+    tuples: int
+    lost: bool = False
+
+
+@dataclass(frozen=True)
+class PortStretch:
+    """A stretch of windows of one port, with the time in which it was committed and the newest epoch that did."""
+
+    direction: Direction
+    port: str
+    first: int
+    last: int
+    tuples: int
+    lost: bool
+    epoch: int
+    began_at: datetime
+    ended_at: datetime
+
+    @property
+    def windows(self) -> int:
+        """Number of its windows."""
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True)
+class PortTotal:
+    """What is known of one port over a replay; lost windows and tuples are counted apart."""
+
+    direction: Direction
+    port: str
+    windows: int
+    tuples: int
+    lost_windows: int
+    lost_tuples: int

@@ -1,0 +1,1 @@
+"""Which publication read which window."""

@@ -1,0 +1,131 @@
+"""Which tick fires a window, for all windows at once (docs/rules/event_time.md E28).
+
+A window fires at the first tick whose watermark is not below its end. As watermarks only rise, that is the smallest
+tick among those at or above the end. Ends and watermarks are cut into blocks of event time; each block gets the first
+tick of all later ones from one row per block, and inside of blocks the ticks are found side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rewindow.errors import InputError
+from rewindow.names import quoted_column
+from rewindow.operators.columns import FIRST, floor_div
+from rewindow.operators.event_time.lateness import matched
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BLOCK = 10_000
+"""A block is as long as so many windows or ticks, whichever lie closer together."""
+END, FIRED = "_end_us", "_fired_us"
+WINDOW = ("window_begin_us", "window_end_us", "pane", "kind", "fired_us")
+"""Columns of a fired row beside apart, keys and aggregates (E65)."""
+STREAM, TUPLES, FIRED_UNTIL = "stream", "tuples", "fired_until_us"
+"""Columns of a carried state: stream, how many tuples a row holds, and up to which watermark its windows have fired."""
+BEGIN, REACHED, CARRIED = "_begin_us", "_reached_us", "_carried"
+"""Begin of a window, the last watermark, and whether a row comes from the piece before."""
+_FEW_ENDS = 1_000
+_VALUE, _BLOCK, _IS_END = "_value", "_block", "_is_end"
+
+
+def first_ticks(ends: DataFrame, ticks: DataFrame, step_us: int, apart: Sequence[str]) -> DataFrame:
+    """Returns the ends that are reached, each with the tick that reaches it: `END`, `FIRED`.
+
+    Args:
+        ends: window ends, each once: `END`, and `apart`.
+        ticks: the ticks that raise the watermark: `tick_us`, `watermark_us`, and `apart`.
+        step_us: how far ends or ticks usually lie apart.
+        apart: columns whose values have ticks of their own.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    width_us = step_us * BLOCK
+    asked = ends.select(
+        *apart, F.col(END).alias(_VALUE), F.lit(None).cast("bigint").alias(FIRED), F.lit(True).alias(_IS_END)
+    )
+    raised = ticks.select(
+        *apart, F.col("watermark_us").alias(_VALUE), F.col("tick_us").alias(FIRED), F.lit(False).alias(_IS_END)
+    )
+    rows = asked.unionByName(raised).withColumn(_BLOCK, floor_div(F.col(_VALUE), width_us))
+    later = Window.partitionBy(*apart).orderBy(_BLOCK).rowsBetween(1, Window.unboundedFollowing)
+    totals = rows.groupBy(*apart, _BLOCK).agg(F.min(FIRED).alias(FIRED))
+    carry = totals.select(*apart, _BLOCK, F.min(FIRED).over(later).alias(FIRED))
+    carry = carry.withColumns({_VALUE: (F.col(_BLOCK) + 1) * width_us, _IS_END: F.lit(False)})
+    above = Window.partitionBy(*apart, _BLOCK).orderBy(F.desc(_VALUE)).rangeBetween(FIRST, 0)
+    reached = rows.unionByName(carry).withColumn(FIRED, F.min(FIRED).over(above))
+    return reached.where(F.col(_IS_END) & F.col(FIRED).isNotNull()).select(*apart, F.col(_VALUE).alias(END), FIRED)
+
+
+def first_fired(
+    rows: DataFrame, ticks: DataFrame, step_us: int, apart: Sequence[str], ended_us: int | None
+) -> DataFrame:
+    """Returns the rows whose window, that with their `END`, had not fired, each with the tick that fires it: `FIRED`.
+
+    Where none does it is null, or the end of the recording.
+    """
+    from pyspark.sql import functions as F
+
+    waiting = rows.where(F.col(FIRED_UNTIL).isNull() | (F.col(END) > F.col(FIRED_UNTIL)))
+    ends = waiting.select(*(F.col(quoted_column(name)) for name in apart), END).distinct()
+    found = matched(waiting, first_ticks(ends, ticks, step_us, apart), apart, END, "left")
+    return found.withColumn(FIRED, F.coalesce(FIRED, F.lit(ended_us).cast("bigint")))
+
+
+def fired_at(found: DataFrame, ticks: DataFrame, step_us: int, phase_us: int) -> DataFrame:
+    """Adds `FIRED` to rows with an `END`: the tick that reaches it, null where none does; for ticks that are few.
+
+    A tick reaches the ends above the watermark before it. Those at multiples of a step, each by itself, make a table
+    that is looked up; what reaches more than a thousand of them, as the first tick does, is a stretch.
+
+    Args:
+        ticks: the ticks that raise the watermark: `tick_us`, `watermark_us`, `before_us`.
+        step_us, phase_us: ends lie at the multiples of the step, and so far behind them.
+    """
+    from pyspark.sql import functions as F
+
+    last = f"watermark_us - pmod(watermark_us - {phase_us}, {step_us}) AS _to"
+    first = f"before_us - pmod(before_us - {phase_us}, {step_us}) + {step_us} AS _from"
+    reaching = ticks.selectExpr("tick_us", first, last).where("_from IS NULL OR _from <= _to")
+    each = f"explode(sequence(_from, _to, {step_us}L)) AS _of_end"
+    few = f"_to - _from <= {_FEW_ENDS * step_us}"
+    single = reaching.where(few).selectExpr(each, "tick_us AS _single")
+    long = reaching.where(f"_from IS NULL OR NOT ({few})").withColumnRenamed("tick_us", "_long")
+    inside = F.expr(f"{END} <= _to AND (_from IS NULL OR {END} >= _from)")
+    joined = found.join(F.broadcast(single), F.col(END) == F.col("_of_end"), "left")
+    joined = joined.join(F.broadcast(long), inside, "left").withColumn(FIRED, F.coalesce("_single", "_long"))
+    return joined.drop("_of_end", "_single", "_from", "_to", "_long")
+
+
+def check_state(state: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Returns the rows of the piece before, marked as carried.
+
+    Raises:
+        InputError: they are those of other windows.
+    """
+    from pyspark.sql import functions as F
+
+    carried = state.withColumn(CARRIED, F.lit(True))
+    if set(carried.columns) != set(columns):
+        raise InputError(
+            "the state is of other windows: its columns are " + ", ".join(state.columns),
+            hint="Pass the state of the same windows, keys and aggregates, or start without one.",
+        )
+    return carried
+
+
+def reached(rows: DataFrame, ticks: DataFrame, apart: Sequence[str], ended_us: int | None) -> DataFrame:
+    """Adds the last watermark of the piece to rows; beyond all data where the recording has ended (E45)."""
+    from pyspark.sql import functions as F
+
+    if ended_us is not None:
+        return rows.withColumn(REACHED, F.lit(2**63 - 1).cast("bigint"))
+    last = F.broadcast(ticks.groupBy(*apart).agg(F.max("watermark_us").alias(REACHED)))
+    if not apart:
+        return rows.crossJoin(last)
+    same = {name: f"_same_{number}" for number, name in enumerate(apart)}
+    on = [F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in same.items()]
+    return rows.join(last.withColumnsRenamed(same), on, "left").drop(*same.values())

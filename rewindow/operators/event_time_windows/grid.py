@@ -1,0 +1,73 @@
+"""Which windows a timestamp lies in: panes, and the windows that hold a pane (docs/rules/event_time.md E27, E63)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rewindow.operators.event_time.lateness import TIMESTAMP
+from rewindow.operators.event_time_windows.settings import EventWindows, GlobalWindow
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+PANE = "_rw_pane_us"
+"""Begin of a pane."""
+FEW_WINDOWS = 4
+"""Tuples in so many windows at most are spread over them one by one, in more of them as aggregates of panes."""
+
+
+def pane_of(windows: EventWindows | GlobalWindow) -> Column:
+    from pyspark.sql import functions as F
+
+    if isinstance(windows, GlobalWindow):
+        return F.lit(windows.begin_us)
+    return F.col(TIMESTAMP) - F.pmod(F.col(TIMESTAMP), F.lit(windows.pane_us))
+
+
+def first_begin(windows: EventWindows | GlobalWindow) -> Column:
+    """Returns where the first window that holds a pane begins (E27, E63)."""
+    from pyspark.sql import functions as F
+
+    if isinstance(windows, GlobalWindow):
+        return F.lit(windows.begin_us)
+    if windows.length_us % windows.slide_us == 0:
+        return last_begin(windows) - windows.length_us + windows.slide_us
+    before = F.col(PANE) - windows.length_us
+    return before - F.pmod(before, F.lit(windows.slide_us)) + windows.slide_us
+
+
+def last_begin(windows: EventWindows | GlobalWindow) -> Column:
+    from pyspark.sql import functions as F
+
+    if windows.pane_us == windows.slide_us:
+        return F.col(PANE)
+    return F.col(PANE) - F.pmod(F.col(PANE), F.lit(windows.slide_us))
+
+
+def inside(windows: EventWindows | GlobalWindow, value: Column) -> Column:
+    """Returns the value for a pane that lies in a window, else null."""
+    from pyspark.sql import functions as F
+
+    if windows.slide_us <= windows.length_us:
+        return value
+    return F.when(first_begin(windows) <= last_begin(windows), value)
+
+
+def begins(windows: EventWindows | GlobalWindow) -> Column:
+    from pyspark.sql import functions as F
+
+    step = F.lit(windows.slide_us).cast("bigint")
+    return inside(windows, F.sequence(first_begin(windows), last_begin(windows), step))
+
+
+def each_begin(windows: EventWindows | GlobalWindow) -> Column:
+    """Returns the begin of the window, or a row for each, of a pane that lies in one."""
+    from pyspark.sql import functions as F
+
+    last = last_begin(windows)
+    if windows.slide_us >= windows.length_us:
+        return last
+    most = -(-windows.length_us // windows.slide_us)
+    if most > FEW_WINDOWS or windows.length_us % windows.slide_us:
+        return F.explode(begins(windows))
+    return F.explode(F.array(*(last - number * windows.slide_us for number in range(most))))

@@ -1,0 +1,260 @@
+"""Event-time windows as an operator: `event_windows` between input ports, output ports and a carried state."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import pyarrow as pa
+from pydantic import model_validator
+
+from rewindow.application import OperatorContext, OutputPort
+from rewindow.operators.event_time import watermarks as clock
+from rewindow.operators.event_time.lateness import Lateness
+from rewindow.operators.event_time.operator import EventTimeOperator
+from rewindow.operators.event_time_windows import changed_sessions, counted, repeats, sessions
+from rewindow.operators.event_time_windows.firing import STREAM, WINDOW
+from rewindow.operators.event_time_windows.folds import MERGING
+from rewindow.operators.event_time_windows.missed import TARGET
+from rewindow.operators.event_time_windows.settings import (
+    AnyWindows,
+    CountWindows,
+    EventWindows,
+    GlobalWindow,
+    SessionWindows,
+)
+from rewindow.operators.event_time_windows.windows import STATE, Windows, event_windows
+from rewindow.operators.setting_errors import seconds
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PART = "_rw_part"
+"""Which of the two parts of the state a row is of: the watermark's, or what waits for it."""
+_CLOCK, _WAITING = "clock", "pane"
+_US = pa.int64()
+_KINDS = {repeats.IS_LATE: pa.bool_(), changed_sessions.IS_SHOWN: pa.bool_()}
+"""Types of columns of the state that are no whole numbers."""
+_CALL = re.compile(r"(\w+)\((\*|[\w ]+)\)")
+_TUPLES = re.compile(r"\s*(\d+)\s+tuples?\s*")
+GLOBAL = "global"
+_TRIGGERS = ("allowed_lateness", "early", "early_tuples", "late", "late_tuples")
+_UPDATED = "only_updated_panes"
+
+
+class AggregateWindows(EventTimeOperator):
+    """Aggregates tuples by windows of event time, which fire when the watermark has passed their end (E28, X36).
+
+    Ports: `fired` has a row for each firing of a window and key with tuples: keys, `window_begin_us`, `window_end_us`
+    (exclusive), `pane`, `kind`, `fired_us`, and the aggregates; `late` and `errors` as those of `SplitLate`, `late`
+    also with the stretch of the windows that a tuple came too late for. A row belongs to the streaming window in which
+    its window fired, a correction to that of the tick that made it (E43, X29). Where a range of a replay ends nothing
+    fires (E46, X34): what waits is the state, a row for each key and pane, session, or window that may fire again.
+
+    The port `counts` balances, by key in each streaming window: `pending_before` and `input` are together all other
+    outcomes. These are `on_time`, for tuples whose first window fired in it; those with which tuples that came in it
+    enter no window, as for `SplitLate`; and `pending_after`. No row has 0 tuples (E40, X37).
+
+    Attributes:
+        length, slide: see `EventWindows`; without a slide the windows tumble. Text such as "100 tuples" makes windows
+            of so many tuples, see `CountWindows`; "global" makes one of all, see `GlobalWindow`.
+        allowed_lateness, early, early_tuples, late, late_tuples, accumulation, only_updated_panes: see
+            `EventWindows`: whether and how windows fire more than once.
+        gap, gap_inclusive: see `SessionWindows`; a gap stands in the place of a length. Of the settings above sessions
+            have `allowed_lateness`.
+        aggregates: by name, one of avg, count, max, min and sum over a column: `{"spent": "sum(amount)"}`;
+            `count(*)` counts tuples. Sums of floats depend on the order of addition: take decimals.
+        keys: columns to group by; a null key is one like any other.
+
+    Example::
+
+        hours = AggregateWindows(
+            columns=CLICKS, event_at="clicked_at", lag="5 s", length="1 h", keys=["page"],
+            aggregates={"clicks": "count(*)"},
+        )
+        app.output("hours", app.add("hours", hours, stream=clicks)["fired"], key=["page", "window_begin_us"])
+    """
+
+    length: Any = None
+    slide: Any = None
+    allowed_lateness: Any = "0 s"
+    early: Any = None
+    early_tuples: int | None = None
+    late: Any = None
+    late_tuples: int | None = None
+    accumulation: Literal["discarding", "accumulating", "retracting"] = "retracting"
+    only_updated_panes: bool = False
+    gap: Any = None
+    gap_inclusive: bool = False
+    aggregates: dict[str, str]
+    keys: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_windows(self) -> Self:
+        self._windows()
+        self._check_columns(*self.keys)
+        if not self.aggregates:
+            raise ValueError('windows have no aggregate: name one, such as {"tuples": "count(*)"}')
+        for name, text in self.aggregates.items():
+            _, argument = self._aggregate(name, text)
+            self._check_columns(*([argument] if argument != "*" else []))
+            _kinds(text, self.columns)
+        shown = {*WINDOW, "window_id"}
+        kept = {*clock.STATE, *self._waiting(), PART}
+        wrong = [name for name in self.aggregates if name.lower() in shown]
+        wrong += [name for name in self.keys if name.lower() in shown | kept]
+        known = {name.lower() for name in self.keys}
+        twice = [name for name in self.aggregates if name.lower() in known]
+        if wrong or twice:
+            raise ValueError(f"column {', '.join(wrong or twice)} would come twice in what windows return: rename it")
+        return self
+
+    def output_ports(self) -> Mapping[str, OutputPort]:
+        """Returns the ports `fired`, `late`, `errors` and `counts`."""
+        fired = [("window_begin_us", _US), ("window_end_us", _US), ("pane", pa.int32()), ("kind", pa.string())]
+        results = [(name, _kinds(text, self.columns)[0]) for name, text in self.aggregates.items()]
+        columns = pa.schema([*self._key_fields(), *fired, ("fired_us", _US), *results])
+        late = [*self._late_port().schema, *((name, _US) for name in TARGET)]
+        return {
+            "fired": OutputPort(columns),
+            "late": OutputPort(pa.schema(late), optional=True),
+            "errors": self._errors_port(),
+            "counts": self._counts_port(self.keys),
+        }
+
+    def state_columns(self) -> pa.Schema:
+        """Returns what the watermark is made of, and what waits for it: what a restart needs (E37, E41)."""
+        of_clock = [(name, _US) for name in clock.STATE if name != STREAM]
+        waiting = [(name, _KINDS.get(name, _US)) for name in self._waiting() if name != STREAM]
+        names = [(PART, pa.string()), (STREAM, pa.string())]
+        return pa.schema([*names, *of_clock, *self._key_fields(), *waiting, *self._parts()])
+
+    def _waiting(self) -> tuple[str, ...]:
+        """Returns the columns of what waits, beside keys and parts of aggregates."""
+        windows = self._windows()
+        if isinstance(windows, SessionWindows):
+            return changed_sessions.STATE if windows.allowed_us else sessions.STATE
+        if isinstance(windows, CountWindows):
+            return counted.STATE
+        return STATE if windows.fires_once else repeats.STATE
+
+    def transform(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> Mapping[str, DataFrame]:
+        """Returns the windows that fire, the late tuples, and those without a timestamp that can be used."""
+        judged, windows = self._fire(inputs, state, context)
+        window = self._window_of("fired_us", context).alias("window_id")
+        counts = windows.by_window(partial(self._window_of, context=context), *self.keys)
+        return {
+            **self._refused(judged, windows.late),
+            "fired": windows.fired.select(window, "*"),
+            "counts": counts if self.streams else counts.drop(STREAM),
+        }
+
+    def next_state(
+        self,
+        inputs: Mapping[str, DataFrame],
+        outputs: Mapping[str, DataFrame],
+        state: DataFrame,
+        context: OperatorContext,
+    ) -> DataFrame:
+        """Returns the watermark's state and what waits after the group."""
+        from pyspark.sql import functions as F
+
+        judged, windows = self._fire(inputs, state, context)
+        assert judged.state is not None, "the end of the group is given"
+        # Where the recording has ended nothing waits any more (E35, E45).
+        waiting = state.where(F.lit(False)) if windows.state is None else windows.state
+        parts = [
+            judged.state.select(F.lit(_CLOCK).alias(PART), *clock.STATE),
+            waiting.withColumn(PART, F.lit(_WAITING)),
+        ]
+        return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+
+    def _fire(
+        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    ) -> tuple[Lateness, Windows]:
+        from pyspark.sql import functions as F
+
+        assert state is not None, "windows are stateful"
+        before = state.where(F.col(PART) == _CLOCK).select(*clock.STATE)
+        waiting = state.where(F.col(PART) == _WAITING).drop(PART, *(name for name in clock.STATE if name != STREAM))
+        judged = self._judge(inputs, before, context)
+        asked = {name: self._aggregate(name, text) for name, text in self.aggregates.items()}
+        windows = event_windows(
+            judged, self._windows(), asked, keys=self.keys, state=waiting, ended_us=context.ended_us, once=context.once
+        )
+        return judged, windows
+
+    def _windows(self) -> AnyWindows:
+        if self.gap is not None:
+            self._refuse("sessions, which gap makes, have", "length", "slide", *_TRIGGERS[1:], _UPDATED)
+            if self.accumulation != "retracting":
+                raise ValueError("sessions, which gap makes, have no other accumulation than retracting")
+            given = {name: getattr(self, name) for name in ("gap", "gap_inclusive", "allowed_lateness")}
+            return SessionWindows(**given)
+        if self.gap_inclusive:
+            raise ValueError("gap_inclusive is for sessions, which gap makes: set gap in the place of a length")
+        if self.length is None:
+            raise ValueError("windows have neither a length nor a gap: set length, or for sessions gap")
+        triggers = {name: getattr(self, name) for name in (*_TRIGGERS, "accumulation", _UPDATED)}
+        if self.length == GLOBAL:
+            self._refuse("the global window has", "slide")
+            return GlobalWindow(**triggers)
+        slide = self.length if self.slide is None else self.slide
+        tuples = [_TUPLES.fullmatch(str(text)) for text in (self.length, slide)]
+        if all(tuples):
+            self._refuse("windows of so many tuples have", *_TRIGGERS, _UPDATED)
+            length, slide = (int(found[1]) for found in tuples if found)
+            return CountWindows(length=length, slide=slide)
+        if any(tuples):
+            raise ValueError("length and slide are of two kinds: both count tuples, or both are durations")
+        return EventWindows(length=self.length, slide=slide, **triggers)
+
+    def _refuse(self, what: str, *names: str) -> None:
+        is_unset = {"allowed_lateness": not seconds(self.allowed_lateness), _UPDATED: not self.only_updated_panes}
+        wrong = [name for name in names if not is_unset.get(name, getattr(self, name) is None)]
+        if wrong:
+            raise ValueError(f"{what} no {', '.join(wrong)}")
+
+    def _key_fields(self) -> list[Any]:
+        return [self.columns.field(name) for name in self.keys]
+
+    def _parts(self) -> list[tuple[str, pa.DataType]]:
+        return [
+            (f"_part_{number}{ending}", kind)
+            for number, text in enumerate(self.aggregates.values())
+            for ending, kind in _kinds(text, self.columns)[1].items()
+        ]
+
+    def _aggregate(self, name: str, text: str) -> tuple[str, str]:
+        found = _CALL.fullmatch(text.strip())
+        if found is None or found[1].lower() not in MERGING:
+            raise ValueError(f'aggregate "{name}" is "{text}": write one of {", ".join(MERGING)} over a column')
+        return found[1].lower(), found[2].strip()
+
+
+def _kinds(text: str, columns: pa.Schema) -> tuple[pa.DataType, dict[str, pa.DataType]]:
+    """Returns the type of an aggregate as Spark has it, and by ending of their names those of what panes keep."""
+    call = _CALL.fullmatch(text.strip())
+    assert call is not None, "checked before"
+    function, argument = call[1].lower(), call[2].strip()
+    if function == "count":
+        return _US, {"": _US}
+    if argument not in columns.names:
+        raise ValueError(f"{function}({argument}) needs a column of the stream: {', '.join(columns.names)}")
+    kind = columns.field(argument).type
+    if function in ("min", "max"):
+        return kind, {"": kind}
+    if pa.types.is_decimal(kind):
+        sums = pa.decimal128(min(38, kind.precision + 10), kind.scale)
+        means = pa.decimal128(min(38, kind.precision + 4), min(38, kind.scale + 4))
+        return (sums, {"": sums}) if function == "sum" else (means, {"_count": _US, "": sums})
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise ValueError(f'{function}({argument}) needs numbers, "{argument}" is {kind}')
+    if function == "avg":
+        return pa.float64(), {"_count": _US, "": pa.float64()}
+    total = _US if pa.types.is_integer(kind) else pa.float64()
+    return total, {"": total}

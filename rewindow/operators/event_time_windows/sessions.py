@@ -1,0 +1,151 @@
+"""Sessions: windows that begin with a tuple and end a gap after their last (docs/rules/event_time.md section 8).
+
+A tuple on time never comes into a session that has fired: it is not before the watermark, and that is not before the
+session's end. So sessions are those of the sorted tuples on time, whatever their order of arrival (E70).
+
+How it scales: tuples of a key within one multiple of the gap are always in the same session, and are aggregated first.
+Only these aggregates are sorted, those of a key in one partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from rewindow.names import quoted_column
+from rewindow.operators.columns import FIRST
+from rewindow.operators.event_time.lateness import ON_TIME, OUTCOME, TIMESTAMP, Lateness, matched
+from rewindow.operators.event_time_windows.firing import (
+    BEGIN,
+    CARRIED,
+    END,
+    FIRED,
+    FIRED_UNTIL,
+    REACHED,
+    STREAM,
+    TUPLES,
+    WINDOW,
+    check_state,
+    first_ticks,
+    reached,
+)
+from rewindow.operators.event_time_windows.folds import Fold
+from rewindow.operators.event_time_windows.settings import SessionWindows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+FIRST_TS, LAST_TS = "_rw_first_us", "_rw_last_us"
+TICKS_APART_US = 1_000_000
+"""Ticks that raise the watermark lie hardly closer together in event time."""
+STATE = (STREAM, FIRST_TS, LAST_TS, TUPLES)
+"""Columns of the carried state beside apart, keys and parts of aggregates: stream, its first and last timestamp in a
+session that has not fired, and how many tuples."""
+_IS_NEW, _NUMBER, _BUCKET = "_is_new", "_number", "_bucket"
+
+
+def session_rows(
+    judged: Lateness, sessions: SessionWindows, fold: Fold, own: Sequence[str], state: DataFrame | None
+) -> DataFrame:
+    """Returns rows of tuples close to each other with the session that they are in: `BEGIN`, `END`, `LAST_TS`."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    rows = _buckets(_tuples(judged, sessions, fold, own), fold, own)
+    if state is not None:
+        rows = rows.unionByName(check_state(state, rows.columns))
+    rows = numbered(rows, sessions, own, _NUMBER)
+    whole = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), _NUMBER)
+    ends = F.max(LAST_TS).over(whole) + sessions.behind_us
+    return rows.withColumns({BEGIN: F.min(FIRST_TS).over(whole), END: ends, FIRED_UNTIL: F.lit(None).cast("bigint")})
+
+
+def bucket_of(at: Column, sessions: SessionWindows) -> Column:
+    """Returns the multiple of the gap that a timestamp lies in: tuples of a key in one are always in one session."""
+    from pyspark.sql import functions as F
+
+    return at - F.pmod(at, F.lit(sessions.gap_us))
+
+
+def numbered(rows: DataFrame, sessions: SessionWindows, by: Sequence[str], name: str) -> DataFrame:
+    """Adds the number of the session that a row is in, among those of the columns `by` (E67, E68)."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    order = Window.partitionBy(*(F.col(quoted_column(column)) for column in by)).orderBy(FIRST_TS, LAST_TS)
+    apart_us = F.col(FIRST_TS) - F.max(LAST_TS).over(order.rowsBetween(FIRST, -1))
+    # The first row of a key opens its first session; two rows may be equal, so the number counts rows, not timestamps.
+    opens = F.coalesce(apart_us >= sessions.behind_us, F.lit(True)).cast("int")
+    return (
+        rows.withColumn(_IS_NEW, opens).withColumn(name, F.sum(_IS_NEW).over(order.rowsBetween(FIRST, 0))).drop(_IS_NEW)
+    )
+
+
+def _tuples(judged: Lateness, sessions: SessionWindows, fold: Fold, own: Sequence[str]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    at = F.col(TIMESTAMP)
+    of_streams = []
+    for name, frame in judged.tuples.items():
+        base = [
+            F.lit(name).alias(STREAM), bucket_of(at, sessions).alias(_BUCKET),
+            at.alias(FIRST_TS), at.alias(LAST_TS), F.lit(1).cast("bigint").alias(TUPLES), F.lit(False).alias(CARRIED),
+        ]  # fmt: skip
+        parts = [column.alias(part) for part, column in fold.parts.items()]
+        on_time = frame.where(F.col(OUTCOME) == ON_TIME)
+        of_streams.append(on_time.select(*(F.col(quoted_column(column)) for column in own), *base, *parts))
+    return reduce(lambda one, other: one.unionByName(other), of_streams)
+
+
+def _buckets(rows: DataFrame, fold: Fold, own: Sequence[str]) -> DataFrame:
+    """Returns a row per stream, key and multiple of the gap where aggregates merge, else the rows as they are."""
+    from pyspark.sql import functions as F
+
+    if not fold.merges:
+        return rows.drop(_BUCKET)
+    columns = [F.col(quoted_column(name)) for name in own]
+    return rows.groupBy(*columns, STREAM, CARRIED, _BUCKET).agg(*_totals(fold)).drop(_BUCKET)
+
+
+def _totals(fold: Fold) -> list[Column]:
+    from pyspark.sql import functions as F
+
+    merged = [column.alias(part) for part, column in fold.merged.items()]
+    bounds = [F.min(FIRST_TS).alias(FIRST_TS), F.max(LAST_TS).alias(LAST_TS)]
+    return [*bounds, F.sum(TUPLES).alias(TUPLES), *merged]
+
+
+def fired_sessions(
+    rows: DataFrame,
+    judged: Lateness,
+    sessions: SessionWindows,
+    fold: Fold,
+    own: Sequence[str],
+    apart: Sequence[str],
+    ended_us: int | None,
+) -> DataFrame:
+    """Returns the sessions that fire: at the first tick whose watermark is not below their end (E28, E67)."""
+    from pyspark.sql import functions as F
+
+    columns = [F.col(quoted_column(name)) for name in own]
+    results = [column.alias(name) for name, column in fold.results.items()]
+    found = rows.groupBy(*columns, BEGIN, END).agg(*results)
+    ends = rows.select(*(F.col(quoted_column(name)) for name in apart), END).distinct()
+    ticks = first_ticks(ends, judged.ticks, min(sessions.gap_us, TICKS_APART_US), apart)
+    joined = matched(found, ticks, apart, END, "inner" if ended_us is None else "left")
+    fired_us = F.col(FIRED) if ended_us is None else F.coalesce(FIRED, F.lit(ended_us).cast("bigint"))
+    values = [F.col(BEGIN), F.col(END) + sessions.gap_us - sessions.behind_us, F.lit(0), F.lit(ON_TIME), fired_us]
+    about = [value.alias(name) for name, value in zip(WINDOW, values, strict=True)]
+    return joined.select(*columns, *about, *(F.col(quoted_column(name)) for name in fold.results))
+
+
+def left_sessions(rows: DataFrame, ticks: DataFrame, fold: Fold, own: Sequence[str], apart: Sequence[str]) -> DataFrame:
+    """Returns the sessions that have not fired (E41)."""
+    from pyspark.sql import functions as F
+
+    waiting = reached(rows, ticks, apart, None).where(F.col(REACHED).isNull() | (F.col(END) > F.col(REACHED)))
+    if not fold.merges:
+        return waiting.drop(REACHED, BEGIN, END, FIRED_UNTIL, CARRIED, _NUMBER)
+    columns = [F.col(quoted_column(name)) for name in own]
+    return waiting.groupBy(*columns, STREAM, BEGIN).agg(*_totals(fold)).drop(BEGIN)

@@ -1,0 +1,386 @@
+"""Windows over event time, fired when the live system would have fired them (docs/rules/event_time.md).
+
+judged = lateness({"clicks": clicks}, time, end_us=end_us)
+hours = event_windows(judged, EventWindows(length="1 h", slide="1 h"), {"clicks": ("count", "*")}, keys=["country"])
+hours.fired.show()
+
+A tuple on time lies in no window that has fired: its timestamp is not below the watermark, a fired window's end is not
+above it. So a window holds a plain aggregate of the tuples on time, and only the tick that fires it and what is left
+for the next piece depend on the watermark.
+
+How it scales: tuples are aggregated by key and pane, the longest stretch of event time whose tuples share their
+windows; panes are spread over their windows and aggregated again. Where a tuple lies in few windows, panes would hardly
+be fewer than tuples: these are spread at once. No tuple is sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
+from typing import TYPE_CHECKING
+
+from rewindow.errors import InputError
+from rewindow.names import quoted_column
+from rewindow.operators.event_time.lateness import ADDED, ON_TIME, OUTCOME, Lateness, Once, kept, matched
+from rewindow.operators.event_time_windows import changed_sessions as changed
+from rewindow.operators.event_time_windows import counted, repeats, sessions
+from rewindow.operators.event_time_windows.balance import balance
+from rewindow.operators.event_time_windows.firing import (
+    BEGIN,
+    CARRIED,
+    END,
+    FIRED,
+    FIRED_UNTIL,
+    REACHED,
+    STREAM,
+    TUPLES,
+    WINDOW,
+    check_state,
+    fired_at,
+    first_fired,
+    first_ticks,
+    reached,
+)  # fmt: skip
+from rewindow.operators.event_time_windows.folds import Fold, fold_of
+from rewindow.operators.event_time_windows.grid import (
+    FEW_WINDOWS,
+    PANE,
+    begins,
+    each_begin,
+    first_begin,
+    inside,
+    last_begin,
+    pane_of,
+)  # fmt: skip
+from rewindow.operators.event_time_windows.missed import BETWEEN, late_tuples, tuples_between
+from rewindow.operators.event_time_windows.settings import (
+    AnyWindows,
+    CountWindows,
+    EventWindows,
+    GlobalWindow,
+    SessionWindows,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+STATE = (STREAM, PANE, TUPLES, FIRED_UNTIL)
+"""Columns of the carried state beside apart, keys and parts of aggregates: stream, begin of the pane, how many tuples
+it holds, and up to which watermark its windows have fired; null for none."""
+_TICKS_APART_US = 1_000_000
+"""Ticks that raise the watermark lie hardly closer together in event time."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows that a piece of a recording fired, and what is left.
+
+    Attributes:
+        fired: a row per firing of a window and key that has tuples: the columns of apart and keys,
+            `window_begin_us BIGINT`, `window_end_us BIGINT` (exclusive; both null for the global window), `pane INT`
+            (0, counting on where windows fire again; of windows of so many tuples their number), `kind STRING`
+            (on_time; early, late, retraction), `fired_us BIGINT` (when on the arrival clock: it tells the streaming
+            window, E43), and the aggregates.
+        state: what the next piece needs (E41); None where the recording has ended, for then nothing is left (E45).
+        late: by stream, the late tuples as `lateness` shows them, with the stretch of the windows that they missed.
+        between: by stream, the tuples on time that lie between two windows (E20).
+    """
+
+    fired: DataFrame
+    _judged: Lateness
+    _windows: AnyWindows
+    _rows: DataFrame
+    _settled: Callable[[], DataFrame]
+    _left: Callable[[], DataFrame]
+    _apart: Sequence[str]
+    _ended_us: int | None
+
+    @cached_property
+    def state(self) -> DataFrame | None:
+        """What the next piece needs."""
+        return None if self._ended_us is not None else self._left()
+
+    @cached_property
+    def late(self) -> dict[str, DataFrame]:
+        """The late tuples."""
+        return late_tuples(self._judged, self._windows)
+
+    @cached_property
+    def between(self) -> dict[str, DataFrame]:
+        """The tuples that are in no window."""
+        return tuples_between(self._judged, self._windows)
+
+    def by_window(self, window_of: Callable[[str], Column], *by: str) -> DataFrame:
+        """Returns `counts` for each streaming window, see `balance`; tuples need a column `window_id`.
+
+        Args:
+            window_of: returns the streaming window of a column of instants on the arrival clock, in microseconds.
+            by: columns of apart and keys.
+        """
+        return balance(self._judged, self._windows, self._settled(), window_of, by)
+
+    def counts(self, *by: str) -> DataFrame:
+        """Returns tuples by stream, the columns `by` (of apart and keys) and outcome: in and out (X37, E30).
+
+        Outcomes are `pending_before` and `input`, which together are all others: `on_time` (in a window that has
+        fired), `late`, `null_ts`, `far_future`, `between_windows` and `pending_after`. Columns: `stream STRING`, those
+        of `by`, `outcome STRING`, `tuples BIGINT`.
+        """
+        from pyspark.sql import functions as F
+
+        judged = self._judged.counts(*by).drop("late_by_us_max")
+        given = judged.withColumn("outcome", F.lit("input"))
+        refused = judged.where(F.col("outcome") != ON_TIME)
+        columns = [F.col(quoted_column(name)) for name in (STREAM, *by)]
+        first = F.col(END)
+        waited = F.col(CARRIED) & (F.col(FIRED_UNTIL).isNull() | (first > F.col(FIRED_UNTIL)))
+        is_new = ~F.col(CARRIED)
+        fires = F.coalesce(first <= F.col(REACHED), F.lit(False))
+        outcome = F.when(first.isNull(), BETWEEN).when(fires, ON_TIME).otherwise("pending_after")
+        rows = reached(self._rows, self._judged.ticks, self._apart, self._ended_us)
+        before = rows.where(waited).select(*columns, F.lit("pending_before").alias("outcome"), TUPLES)
+        after = rows.where(waited | is_new).select(*columns, outcome.alias("outcome"), TUPLES)
+        every = reduce(lambda one, other: one.unionByName(other), [given, refused, before, after])
+        return every.groupBy(*columns, "outcome").agg(F.sum(TUPLES).alias(TUPLES))
+
+
+def event_windows(
+    judged: Lateness,
+    windows: AnyWindows,
+    aggregates: Mapping[str, tuple[str, str]],
+    *,
+    keys: Sequence[str] = (),
+    state: DataFrame | None = None,
+    ended_us: int | None = None,
+    apart: Sequence[str] = (),
+    once: Once | None = None,
+) -> Windows:
+    """Returns the windows that fire: at the first tick whose watermark is not below their end (E28, X35, X36).
+
+    Nothing runs here. Tuples of all streams of `judged` come into the same windows, in whatever order (E32); keys only
+    group inside of them (E44), a null key like any other. Windows without tuples never fire (E8).
+
+    Args:
+        judged: what `lateness` says; with its `end_us` where the recording is taken in pieces.
+        windows: how long they are, and where they begin; or sessions, so many tuples, the whole.
+        aggregates: by name, a function and what it is taken of, a column or a SQL expression: `("sum", "price")`.
+            `avg`, `count` (of `*` too), `max`, `min` and `sum` are carried as aggregates of panes; `count_distinct`,
+            `median`, `stddev` and `variance` make the state carry a row per tuple.
+        keys: columns to group by.
+        state: `state` of the piece before (E42).
+        ended_us: when the recording ended, where this piece is the last: then everything fires (E45, X34). Leave it
+            out at the end of a range that is not the end of the recording (E46).
+        apart: columns whose values are recordings of their own, as for `lateness`.
+        once: as for `lateness`; it keeps what is aggregated of the tuples, which are then read once.
+
+    Raises:
+        InputError: a column is missing, an aggregate cannot be read, a name is taken, a state is of other windows.
+    """
+    from pyspark.sql import functions as F
+
+    own = [*apart, *keys]
+    _check(judged, aggregates, own)
+    fold = fold_of(next(iter(judged.tuples.values())), aggregates)
+    if isinstance(windows, SessionWindows):
+        return _sessions(judged, windows, fold, own, state, ended_us, apart, once)
+    if isinstance(windows, CountWindows):
+        return _counted(judged, windows, fold, own, state, ended_us, apart, once)
+    if isinstance(windows, GlobalWindow) or not windows.fires_once:
+        return _repeated(judged, windows, fold, own, state, ended_us, apart, once)
+    tuples = _tuples(judged, windows, fold, own)
+    rows = tuples if state is None else tuples.unionByName(check_state(state, tuples.columns))
+    rows = rows.withColumn(END, inside(windows, first_begin(windows)) + windows.length_us)
+    placed = rows.where(F.col(END).isNotNull()) if windows.sampling else rows
+    panes = kept(once, "panes", _panes(placed.drop(CARRIED, END), fold, own))
+    many = windows.length_us > windows.slide_us * FEW_WINDOWS or once is not None
+    of_windows = panes if many else placed
+    found = _found(of_windows, windows, fold, own)
+    if not apart and judged.clock.has_few_ticks() and judged.clock.is_few(windows.slide_us):
+        found = fired_at(found, judged.ticks, windows.slide_us, windows.length_us % windows.slide_us)
+    else:
+        ends = _ends(judged, windows, state, apart) if once is None else _ends_of(panes, windows, apart)
+        ticks = first_ticks(ends, judged.ticks, min(windows.slide_us, _TICKS_APART_US), apart)
+        found = matched(found, ticks, apart, END, "left")
+    fired = _fired(found, fold, own, ended_us)
+
+    def left() -> DataFrame:
+        return _left(reached(panes, judged.ticks, apart, None), windows)
+
+    def settled() -> DataFrame:
+        ends = panes.withColumn(END, inside(windows, first_begin(windows)) + windows.length_us)
+        return first_fired(ends, judged.ticks, min(windows.slide_us, _TICKS_APART_US), apart, ended_us)
+
+    return Windows(fired, judged, windows, rows, settled, left, apart, ended_us)
+
+
+def _sessions(
+    judged: Lateness,
+    windows: SessionWindows,
+    fold: Fold,
+    own: Sequence[str],
+    state: DataFrame | None,
+    ended_us: int | None,
+    apart: Sequence[str],
+    once: Once | None,
+) -> Windows:
+    if windows.allowed_us:
+        fold.check_merges()
+        rows = kept(once, "sessions", changed.changed_rows(judged, windows, fold, own, state, apart, ended_us))
+        fired = changed.fired_changed(rows, windows, fold, own)
+        left = partial(changed.left_changed, rows, judged.ticks, windows, fold, own, apart)
+        once_each = changed.waiting_changed(rows, own)
+        return Windows(fired, judged, windows, once_each, lambda: once_each, left, apart, ended_us)
+    rows = kept(once, "sessions", sessions.session_rows(judged, windows, fold, own, state))
+    left = partial(sessions.left_sessions, rows, judged.ticks, fold, own, apart)
+    fired = sessions.fired_sessions(rows, judged, windows, fold, own, apart, ended_us)
+    step_us = min(windows.gap_us, _TICKS_APART_US)
+    settled = partial(first_fired, rows, judged.ticks, step_us, apart, ended_us)
+    return Windows(fired, judged, windows, rows, settled, left, apart, ended_us)
+
+
+def _counted(
+    judged: Lateness,
+    windows: CountWindows,
+    fold: Fold,
+    own: Sequence[str],
+    state: DataFrame | None,
+    ended_us: int | None,
+    apart: Sequence[str],
+    once: Once | None,
+) -> Windows:
+    rows = kept(once, "counted", counted.counted_rows(judged, windows, fold, own, state, apart, ended_us))
+    left = partial(counted.left_counted, rows, windows, fold, own)
+    fired = counted.fired_counted(rows, judged, windows, fold, own, apart, ended_us)
+    settled = partial(counted.settled_counted, rows, fired, windows, own)
+    return Windows(fired, judged, windows, rows, settled, left, apart, ended_us)
+
+
+def _repeated(
+    judged: Lateness,
+    windows: EventWindows | GlobalWindow,
+    fold: Fold,
+    own: Sequence[str],
+    state: DataFrame | None,
+    ended_us: int | None,
+    apart: Sequence[str],
+    once: Once | None,
+) -> Windows:
+    """Returns windows that may fire more than once."""
+    from pyspark.sql import functions as F
+
+    rows = kept(once, "shown", repeats.shown_rows(judged, windows, fold, own, state))
+    due = repeats.due_rows(rows, judged, windows, fold, own, apart, ended_us)
+    left = partial(repeats.left_rows, due, judged.ticks, windows, fold, own, apart)
+    fired = repeats.fired_rows(due, windows, fold, own)
+    if isinstance(windows, GlobalWindow):
+        fired = fired.withColumns(dict.fromkeys(WINDOW[:2], F.lit(None).cast("bigint")))
+    step_us = min(windows.slide_us, _TICKS_APART_US)
+    settled = partial(first_fired, rows, judged.ticks, step_us, apart, ended_us)
+    return Windows(fired, judged, windows, rows, settled, left, apart, ended_us)
+
+
+def _check(judged: Lateness, aggregates: Mapping[str, tuple[str, str]], own: Sequence[str]) -> None:
+    if not aggregates:
+        raise InputError("windows have no aggregate", hint='Name one, such as {"tuples": ("count", "*")}.')
+    names = [*own, *WINDOW, *aggregates]
+    twice = sorted({name for name in names if [other.lower() for other in names].count(name.lower()) > 1})
+    if twice:
+        raise InputError(f"column {', '.join(twice)} would come twice in what windows return")
+    reserved = [name for name in own if name.lower() in STATE]
+    if reserved:
+        raise InputError(f"key {', '.join(reserved)} has the name of a column of the state", hint="Rename it.")
+    for name, frame in judged.tuples.items():
+        missing = [column for column in own if column not in frame.columns]
+        if missing:
+            has = ", ".join(column for column in frame.columns if column not in ADDED)
+            raise InputError(f'stream "{name}" has no column {", ".join(missing)}', hint=f"It has {has}.")
+
+
+def _tuples(judged: Lateness, windows: EventWindows, fold: Fold, own: Sequence[str]) -> DataFrame:
+    """Returns the tuples on time as rows of one tuple, with what each adds to the aggregates."""
+    from pyspark.sql import functions as F
+
+    of_streams = []
+    for name, frame in judged.tuples.items():
+        on_time = frame.where(F.col(OUTCOME) == ON_TIME)
+        parts = [column.alias(part) for part, column in fold.parts.items()]
+        base = [
+            F.lit(name).alias(STREAM),
+            pane_of(windows).alias(PANE),
+            F.lit(1).cast("bigint").alias(TUPLES),
+            F.lit(None).cast("bigint").alias(FIRED_UNTIL),
+            F.lit(False).alias(CARRIED),
+        ]
+        of_streams.append(on_time.select(*(F.col(quoted_column(column)) for column in own), *base, *parts))
+    return reduce(lambda one, other: one.unionByName(other), of_streams)
+
+
+def _panes(rows: DataFrame, fold: Fold, own: Sequence[str]) -> DataFrame:
+    """Returns a row per stream, key and pane where aggregates merge, else the rows as they are."""
+    from pyspark.sql import functions as F
+
+    if not fold.merges:
+        return rows
+    merged = [column.alias(part) for part, column in fold.merged.items()]
+    totals = [F.sum(TUPLES).alias(TUPLES), F.max(FIRED_UNTIL).alias(FIRED_UNTIL)]
+    return rows.groupBy(*(F.col(quoted_column(name)) for name in own), STREAM, PANE).agg(*totals, *merged)
+
+
+def _ends(judged: Lateness, windows: EventWindows, state: DataFrame | None, apart: Sequence[str]) -> DataFrame:
+    """Returns the ends of windows that may fire; those of late tuples too, as knowing them would cost a join."""
+    from pyspark.sql import functions as F
+
+    own = [F.col(quoted_column(name)) for name in apart]
+    panes = [frame.select(*own, pane_of(windows).alias(PANE)) for frame in judged.tuples.values()]
+    if state is not None:
+        panes.append(state.select(*own, PANE))
+    every = reduce(lambda one, other: one.unionByName(other), panes).where(F.col(PANE).isNotNull())
+    return _ends_of(every, windows, apart)
+
+
+def _ends_of(panes: DataFrame, windows: EventWindows, apart: Sequence[str]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    own = [F.col(quoted_column(name)) for name in apart]
+    every = panes.select(*own, PANE).distinct()
+    ends = every.select(*own, F.explode(begins(windows)).alias(END)).withColumn(END, F.col(END) + windows.length_us)
+    return ends.distinct()
+
+
+def _found(rows: DataFrame, windows: EventWindows, fold: Fold, own: Sequence[str]) -> DataFrame:
+    """Returns the windows that have not fired before, with their aggregates: `BEGIN`, `END`."""
+    from pyspark.sql import functions as F
+
+    columns = [F.col(quoted_column(name)) for name in own]
+    parts = [F.col(part) for part in fold.parts]
+    spread = rows.select(*columns, *parts, FIRED_UNTIL, each_begin(windows).alias(BEGIN))
+    waiting = F.col(FIRED_UNTIL).isNull() | (F.col(BEGIN) + windows.length_us > F.col(FIRED_UNTIL))
+    results = [column.alias(name) for name, column in fold.results.items()]
+    found = spread.where(waiting).groupBy(*columns, BEGIN).agg(*results)
+    return found.withColumn(END, F.col(BEGIN) + windows.length_us)
+
+
+def _fired(found: DataFrame, fold: Fold, own: Sequence[str], ended_us: int | None) -> DataFrame:
+    """Returns the windows that a tick fires, or the end of the recording (E45)."""
+    from pyspark.sql import functions as F
+
+    columns = [F.col(quoted_column(name)) for name in own]
+    if ended_us is None:
+        found = found.where(F.col(FIRED).isNotNull())
+    fired_us = F.col(FIRED) if ended_us is None else F.coalesce(FIRED, F.lit(ended_us).cast("bigint"))
+    about = [
+        F.col(BEGIN).alias("window_begin_us"), F.col(END).alias("window_end_us"), F.lit(0).alias("pane"),
+        F.lit(ON_TIME).alias("kind"), fired_us.alias("fired_us"),
+    ]  # fmt: skip
+    return found.select(*columns, *about, *(F.col(quoted_column(name)) for name in fold.results))
+
+
+def _left(panes: DataFrame, windows: EventWindows) -> DataFrame:
+    """Returns the panes with a window that has not fired (E41)."""
+    from pyspark.sql import functions as F
+
+    until = F.coalesce(REACHED, FIRED_UNTIL)
+    panes = panes.withColumn(FIRED_UNTIL, until).drop(REACHED)
+    last_end = last_begin(windows) + windows.length_us
+    return panes.where(F.col(FIRED_UNTIL).isNull() | (last_end > F.col(FIRED_UNTIL)))

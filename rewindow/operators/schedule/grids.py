@@ -1,0 +1,175 @@
+"""Where rows are expected: in steps of one length, or in days, weeks and months of a time zone (G2, G3).
+
+Steps inside of opening hours are in `hours_grid`.
+
+A point is a number; its step goes from its start to the start of the next. A day begins with its first instant: where
+clocks are put forward at midnight that is 1 o'clock, and where midnight comes twice it is the first one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
+from zoneinfo import ZoneInfo
+
+from rewindow.operators.columns import floor_div
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_DAY_US = 86_400_000_000
+_EPOCH, _MONDAY = date(1970, 1, 1), 4
+_CALENDAR = re.compile(r"\s*(\d+)?\s*(day|week|month)s?\s*")
+
+
+class EventGrid(Protocol):
+    """Points of time, counted."""
+
+    @property
+    def step_us(self) -> int:
+        """How long a step is; about so, where their lengths differ."""
+
+    def point(self, at: Column) -> Column:
+        """Returns the point in whose step an instant lies, null where it lies in none.
+
+        Instants are BIGINT, microseconds since 1970-01-01 UTC.
+        """
+
+    def start(self, point: Column) -> Column:
+        """Returns the instant at which a step begins."""
+
+    def length(self, first: Column, end: Column) -> Column:
+        """Returns how long the steps from one point to the one before another are together, in microseconds (G8)."""
+
+    def first(self, at_us: int) -> int:
+        """Returns the first point whose step begins at or after an instant."""
+
+    def points_in(self, period_us: int) -> int:
+        """Returns how many points a period can have at most."""
+
+
+class TouchingSteps:
+    """What holds where every step goes up to the next point."""
+
+    def length(self: EventGrid, first: Column, end: Column) -> Column:
+        """See EventGrid."""
+        return self.start(end) - self.start(first)
+
+
+@dataclass(frozen=True)
+class FixedGrid(TouchingSteps):
+    """Steps of one length, counted from an origin."""
+
+    step_us: int
+    origin_us: int = 0
+
+    def point(self, at: Column) -> Column:
+        """See EventGrid."""
+        return floor_div(at - self.origin_us, self.step_us)
+
+    def start(self, point: Column) -> Column:
+        """See EventGrid."""
+        return point * self.step_us + self.origin_us
+
+    def first(self, at_us: int) -> int:
+        """See EventGrid."""
+        return -((self.origin_us - at_us) // self.step_us)
+
+    def points_in(self, period_us: int) -> int:
+        """See EventGrid."""
+        return -(-period_us // self.step_us)
+
+
+@dataclass(frozen=True)
+class CalendarGrid(TouchingSteps):
+    """So many days, weeks from Monday on, or months of a time zone; counted from 1970-01-01 or the day of an origin."""
+
+    count: int
+    unit: str
+    zone: str
+    origin_us: int = 0
+
+    @property
+    def step_us(self) -> int:
+        """See EventGrid."""
+        return round(self.count * _DAY_US * {"day": 1, "week": 7, "month": 365.2425 / 12}[self.unit])
+
+    def points_in(self, period_us: int) -> int:
+        """See EventGrid: a day may lack an hour or two."""
+        least_us = self.count * _DAY_US * {"day": 1, "week": 7, "month": 28}[self.unit] - _DAY_US // 8
+        return -(-period_us // least_us)
+
+    def point(self, at: Column) -> Column:
+        """See EventGrid."""
+        from pyspark.sql import functions as F
+
+        utc = F.timestamp_add("MICROSECOND", at, _epoch())
+        day = F.to_date(F.convert_timezone(F.lit("UTC"), F.lit(self.zone), utc))
+        number = F.year(day) * 12 + F.month(day) - 1 if self.unit == "month" else F.unix_date(day)
+        return floor_div(number.cast("bigint") - self._offset, self._days)
+
+    def start(self, point: Column) -> Column:
+        """See EventGrid."""
+        from pyspark.sql import functions as F
+
+        number = point * self._days + self._offset
+        if self.unit == "month":
+            day = F.make_date(floor_div(number, 12).cast("int"), (F.pmod(number, F.lit(12)) + 1).cast("int"), F.lit(1))
+        else:
+            day = F.date_from_unix_date(number.cast("int"))
+        utc = F.convert_timezone(F.lit(self.zone), F.lit("UTC"), day.cast("timestamp_ntz"))
+        return F.timestamp_diff("MICROSECOND", _epoch(), utc)
+
+    def first(self, at_us: int) -> int:
+        """See EventGrid."""
+        at = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=at_us)
+        point = (self._number(at.astimezone(ZoneInfo(self.zone)).date()) - self._offset) // self._days
+        return point if self._start(point) >= at else point + 1
+
+    @property
+    def _days(self) -> int:
+        return self.count * 7 if self.unit == "week" else self.count
+
+    @property
+    def _offset(self) -> int:
+        """Number of the day or month from which steps are counted."""
+        at = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=self.origin_us)
+        if self.origin_us:
+            return self._number(at.astimezone(ZoneInfo(self.zone)).date())
+        return _MONDAY if self.unit == "week" else self._number(_EPOCH)
+
+    def _number(self, day: date) -> int:
+        return day.year * 12 + day.month - 1 if self.unit == "month" else (day - _EPOCH).days
+
+    def _start(self, point: int) -> datetime:
+        number = point * self._days + self._offset
+        day = date(number // 12, number % 12 + 1, 1) if self.unit == "month" else _EPOCH + timedelta(days=number)
+        return first_instant(day, self.zone)
+
+
+def _epoch() -> Column:
+    """Returns 1970-01-01 as a time without a zone, so that the session's zone does not matter."""
+    from pyspark.sql import functions as F
+
+    return F.lit("1970-01-01").cast("timestamp_ntz")
+
+
+def first_instant(day: date, zone: str) -> datetime:
+    """Returns when a day begins in a zone, in UTC."""
+    return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(zone)).astimezone(UTC)
+
+
+def calendar_grid(step: object, zone: str, origin_us: int) -> CalendarGrid:
+    """Returns the grid of a step such as "1 month".
+
+    Raises:
+        ValueError: it is no number of days, weeks or months.
+    """
+    found = _CALENDAR.fullmatch(str(step))
+    if found is None or not int(found[1] or 1):
+        raise ValueError(
+            f'step "{step}" has a zone, so it must be days, weeks or months, such as "1 month", or hours must be given'
+        )
+    return CalendarGrid(int(found[1] or 1), found[2], zone, origin_us)

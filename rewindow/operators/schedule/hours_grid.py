@@ -1,0 +1,312 @@
+"""Steps of one length inside of opening hours: on some weekdays of a zone, but not on days that are closed (G3).
+
+A week of a local clock without changes has its points at fixed places, so they are counted by arithmetic. What breaks
+that, a change of the clocks or a closed day, divides time into *pieces*, in each of which the local clock runs evenly.
+A point is in a piece if its local time is: one that the clocks pass over is in none, one that they show twice in two.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from rewindow.operators.columns import floor_div
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+DAY_US = 86_400_000_000
+WEEK_US = 7 * DAY_US
+MONDAY_US = 4 * DAY_US
+"""The first Monday of local clocks, 1970-01-05: weeks are counted from there."""
+_YEARS = 1900, 2100
+"""Clocks are changed between these years; before and after they stay as they are there."""
+_FAR = 1 << 62
+_PIECE = "array<struct<start bigint, offset bigint, base bigint, first bigint, rest bigint, end bigint, over bigint>>"
+
+
+@dataclass(frozen=True)
+class ClockPiece:
+    """Time in which the local clock runs evenly, up to the start of the next piece.
+
+    Attributes:
+        start: its first instant, in microseconds since 1970-01-01 UTC.
+        offset: local time less instant.
+        base: number of a point less its number in the plain count of local weeks; None where all is closed.
+        first: number of the first point at or after the start.
+        rest: where the step of the point before goes on into the piece, its end; else the start.
+    """
+
+    start: int
+    offset: int
+    base: int | None
+    first: int
+    rest: int
+
+
+@dataclass(frozen=True)
+class HoursGrid:
+    """Steps of one length from the opening to the close, on some weekdays (0 is Monday) that are not closed.
+
+    A point's step goes on until the next point begins or hours end: a change of the clocks may make it longer or
+    shorter. Between the close and the opening no point is, and nothing lies in one.
+    """
+
+    step_us: int
+    zone: str
+    open_us: int
+    close_us: int
+    weekdays: tuple[int, ...]
+    closed: tuple[date, ...] = ()
+
+    def point(self, at: Column) -> Column:
+        """See EventGrid."""
+        from pyspark.sql import functions as F
+
+        return _bound(self._next(at), lambda one: F.when(one["is_inside"], one["number"] - 1))
+
+    def start(self, point: Column) -> Column:
+        """See EventGrid."""
+        return _bound(self._piece("first", point), lambda piece: self._local(point - piece["base"]) - piece["offset"])
+
+    def end(self, point: Column) -> Column:
+        """Returns the instant at which a step ends (exclusive)."""
+        from pyspark.sql import functions as F
+
+        def of(piece: Column) -> Column:
+            end = self._local(point - piece["base"]) - piece["offset"] + self.step_us
+            return F.when(end < piece["end"], end).otherwise(piece["over"])
+
+        return _bound(self._piece("first", point), of)
+
+    def length(self, first: Column, end: Column) -> Column:
+        """See EventGrid."""
+        return (end - first) * self.step_us
+
+    def clock(self, at: Column) -> Column:
+        """Returns the time that has passed while open: a step for each point before, and what of its own; null outside.
+
+        In it every point is as far from the next one, over nights too. What of a step lies behind a change of the
+        clocks counts as its last microsecond.
+        """
+        from pyspark.sql import functions as F
+
+        return _bound(
+            self._next(at), lambda one: F.when(one["is_inside"], (one["number"] - 1) * self.step_us + one["since"])
+        )
+
+    def first(self, at_us: int) -> int:
+        """See EventGrid."""
+        piece = self.pieces[self._index(at_us - 1)]
+        return self._number(at_us - 1, piece)
+
+    def start_us(self, point: int) -> int:
+        """Returns the instant at which a step begins."""
+        piece = self.pieces[self._index_of(point)]
+        assert piece.base is not None, "a point is in a piece that is open"
+        week, of_week = divmod(point - piece.base, self._of_week)
+        day, step = divmod(of_week, self.points_of_day)
+        return week * WEEK_US + MONDAY_US + self.opens[day] + step * self.step_us - piece.offset
+
+    def end_us(self, point: int) -> int:
+        """Returns the instant at which a step ends (exclusive)."""
+        end, index = self.start_us(point) + self.step_us, self._index_of(point) + 1
+        if index == len(self.pieces) or end < self.pieces[index].start:
+            return end
+        return self.pieces[index].rest
+
+    def openings(self, from_us: int, to_us: int) -> Iterator[tuple[int, int]]:
+        """Gives begin and end of each stretch of points from one instant to another; none goes on over a midnight."""
+        at = from_us
+        while (start := self.start_us(self.first(at))) < to_us:
+            index = self._index(start)
+            of_day = (start + self.pieces[index].offset - self.open_us) % DAY_US
+            at = start - of_day + self.close_us - self.open_us
+            if index + 1 < len(self.pieces) and at >= self.pieces[index + 1].start:
+                at = self.pieces[index + 1].rest
+            yield start, min(at, to_us)
+
+    def points_in(self, period_us: int) -> int:
+        """See EventGrid: at most all of the days that the period touches; a day has an hour or two more at most."""
+        days = period_us // (DAY_US - DAY_US // 8) + 2
+        return days * -(-(self.close_us - self.open_us + DAY_US // 8) // self.step_us)
+
+    @cached_property
+    def opens(self) -> list[int]:
+        """Where hours begin in a local week."""
+        return [day * DAY_US + self.open_us for day in sorted(self.weekdays)]
+
+    @property
+    def points_of_day(self) -> int:
+        """How many points a day has on which clocks are not changed."""
+        return (self.close_us - self.open_us) // self.step_us
+
+    @property
+    def _of_week(self) -> int:
+        return self.points_of_day * len(self.opens)
+
+    @cached_property
+    def pieces(self) -> list[ClockPiece]:
+        """All pieces in order of time."""
+        pieces: list[ClockPiece] = []
+        for start, offset, is_open in self._stretches():
+            plain, first, rest = self._plain(start + offset), -_FAR, start
+            if pieces:
+                before = pieces[-1]
+                first = self._number(start - 1, before)
+                if is_open and self._is_inside(start - 1, before):
+                    rest = self._rest(start, offset)
+            base = first - plain if pieces else 0
+            pieces.append(ClockPiece(start, offset, base if is_open else None, first, rest))
+        return pieces
+
+    def _stretches(self) -> Iterator[tuple[int, int, bool]]:
+        """Gives start, offset and whether it is open of what lies between changes of the clocks and closed days."""
+        changes = clock_changes(self.zone)
+        for (start, offset), (end, _) in pairwise([*changes, (_FAR, 0)]):
+            at = start
+            for day in sorted(set(self.closed)):
+                midnight = (day.toordinal() - date(1970, 1, 1).toordinal()) * DAY_US - offset
+                since, until = max(midnight, at), min(midnight + DAY_US, end)
+                if since < until:
+                    if at < since:
+                        yield at, offset, True
+                    yield since, offset, False
+                    at = until
+            if at < end:
+                yield at, offset, True
+
+    def _rest(self, start: int, offset: int) -> int:
+        """Returns where the step of a point before a piece ends in it: where hours or another point begin or end."""
+        week = (start + offset - MONDAY_US) % WEEK_US
+        for opens in self.opens:
+            if opens <= week < opens - self.open_us + self.close_us:
+                return start + (opens - week) % self.step_us
+        return start
+
+    def _plain(self, local: int) -> int:
+        """Returns how many points are before a local time, in the plain count of weeks."""
+        week, rest = divmod(local - MONDAY_US, WEEK_US)
+        return week * self._of_week + sum(
+            min(max(-((opens - rest) // self.step_us), 0), self.points_of_day) for opens in self.opens
+        )
+
+    def _index(self, at: int) -> int:
+        return max(bisect_right(self.pieces, at, key=lambda piece: piece.start) - 1, 0)
+
+    def _index_of(self, point: int) -> int:
+        return max(bisect_right(self.pieces, point, key=lambda piece: piece.first) - 1, 0)
+
+    def _number(self, at: int, piece: ClockPiece) -> int:
+        """Returns the number of the first point behind an instant of a piece."""
+        return piece.first if piece.base is None else piece.base + self._plain(at + piece.offset + 1)
+
+    def _is_inside(self, at: int, piece: ClockPiece) -> bool:
+        """Returns whether an instant of a piece lies in the step of a point."""
+        week = (at + piece.offset - MONDAY_US) % WEEK_US
+        is_open = any(opens <= week < opens - self.open_us + self.close_us for opens in self.opens)
+        return at < piece.rest or (is_open and self._number(at, piece) > piece.first)
+
+    def _next(self, at: Column) -> Column:
+        """Returns the number of the first point behind an instant, if it lies in the one before, and how far in it."""
+        from pyspark.sql import functions as F
+
+        def of(one: Column) -> Column:
+            piece, week, rest = one["piece"], one["week"], one["rest"]
+            plain, is_open = week * self._of_week, F.lit(False)
+            for opens in self.opens:
+                steps = F.least(
+                    F.greatest(floor_div(rest - opens, self.step_us) + 1, F.lit(0)), F.lit(self.points_of_day)
+                )
+                plain = plain + steps
+                is_open = is_open | ((rest >= opens) & (rest < opens - self.open_us + self.close_us))
+            number = F.coalesce(piece["base"] + plain, piece["first"])
+            is_inside = (at < piece["rest"]) | (is_open & (number > piece["first"]))
+            of_step = F.pmod(F.pmod(rest, F.lit(DAY_US)) - self.open_us, F.lit(self.step_us))
+            since = F.when(at < piece["rest"], self.step_us - 1).otherwise(of_step)
+            found = F.struct(number.alias("number"), is_inside.alias("is_inside"), since.alias("since"))
+            return F.when(at.isNotNull(), found)
+
+        def placed(piece: Column) -> Column:
+            local = at + piece["offset"] - MONDAY_US
+            rest = F.pmod(local, F.lit(WEEK_US))
+            return F.struct(piece.alias("piece"), floor_div(local, WEEK_US).alias("week"), rest.alias("rest"))
+
+        return _bound(_bound(self._piece("start", at), placed), of)
+
+    def _local(self, number: Column) -> Column:
+        from pyspark.sql import functions as F
+
+        of_week = F.pmod(number, F.lit(self._of_week))
+        opens = F.get(F.array(*map(F.lit, self.opens)), floor_div(of_week, self.points_of_day).cast("int"))
+        step = F.pmod(of_week, F.lit(self.points_of_day)) * self.step_us
+        return floor_div(number, self._of_week) * WEEK_US + MONDAY_US + opens + step
+
+    def _piece(self, name: str, value: Column) -> Column:
+        """Returns the last piece whose start, or first point, is not behind a value: by halves."""
+        from pyspark.sql import functions as F
+
+        pieces = F.from_json(F.lit(self._as_json), _PIECE)
+        halves = F.array(*(F.lit(1 << n) for n in reversed(range(len(self.pieces).bit_length()))))
+        index = F.aggregate(
+            halves,
+            F.lit(0),
+            lambda at, half: F.when(F.get(pieces, at + half)[name] <= value, at + half).otherwise(at),
+        )
+        return F.get(pieces, index)
+
+    @cached_property
+    def _as_json(self) -> str:
+        following = [*self.pieces[1:], ClockPiece(_FAR, 0, None, 0, _FAR)]
+        return json.dumps([
+            {**vars(piece), "end": behind.start, "over": behind.rest}
+            for piece, behind in zip(self.pieces, following, strict=True)
+        ])  # fmt: skip
+
+
+def _bound(value: Column, then: Callable[[Column], Column]) -> Column:
+    """Returns what is made of a value that is computed once, however often it is named."""
+    from pyspark.sql import functions as F
+
+    return F.get(F.transform(F.array(value), then), 0)
+
+
+@lru_cache(maxsize=8)
+def clock_changes(zone: str) -> list[tuple[int, int]]:
+    """Returns each instant from which on a zone has another offset, with the offset; the first one is where we begin.
+
+    Both in microseconds. Days are looked at one by one, and between two that differ the second is searched by halves.
+    """
+    clock, day = ZoneInfo(zone), 86_400
+
+    def offset(second: int) -> int:
+        found = datetime.fromtimestamp(second, clock).utcoffset()
+        assert found is not None, "a zone has an offset at every time"
+        return int(found.total_seconds())
+
+    first, last = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in _YEARS)
+    changes = [(first, offset(first))]
+    for second in range(first + day, last, day):
+        if offset(second) == changes[-1][1]:
+            continue
+        low, high = second - day, second
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if offset(middle) == changes[-1][1] else (low, middle)
+        changes.append((high, offset(high)))
+    return [(second * 1_000_000, offset_s * 1_000_000) for second, offset_s in changes]
+
+
+@lru_cache(maxsize=32)
+def hours_grid(
+    step_us: int, zone: str, open_us: int, close_us: int, weekdays: tuple[int, ...], closed: tuple[date, ...]
+) -> HoursGrid:
+    """Returns the grid, the same one when asked again: its pieces are made once."""
+    return HoursGrid(step_us, zone, open_us, close_us, weekdays, closed)

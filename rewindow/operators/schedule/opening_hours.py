@@ -1,0 +1,128 @@
+"""Settings of opening hours: when rows are expected at all (G3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+from zoneinfo import available_timezones
+
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+
+from rewindow.names import did_you_mean
+from rewindow.operators.schedule.hours_grid import HoursGrid, hours_grid
+from rewindow.operators.setting_errors import seconds
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_HOURS = re.compile(r"\s*(\d\d?):(\d\d)\s*-\s*(\d\d?):(\d\d)\s*")
+_MINUTE_US = 60_000_000
+
+
+class OpeningHours(BaseModel):
+    """When rows are expected: those who have settings of it say what each of them is.
+
+    Attributes:
+        zone: a time zone, such as "America/New_York".
+        hours: from the opening to the close on its clock, such as "09:30-16:00"; the end is exclusive.
+        weekdays: days that have them, such as "mon-fri" or ["mon", "wed"]; by default all.
+        closed: dates that have none, such as ["2024-12-25"].
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    zone: str | None = None
+    hours: str | None = None
+    weekdays: tuple[int, ...] = ()
+    closed: tuple[date, ...] = ()
+
+    @field_validator("zone")
+    @classmethod
+    def _check_zone(cls, value: str | None) -> str | None:
+        if value is not None and value not in (known := available_timezones()):
+            raise ValueError(f'zone "{value}" is unknown. {did_you_mean(value, known)}Write it as in "Europe/Vienna"')
+        return value
+
+    @field_validator("hours")
+    @classmethod
+    def _check_hours(cls, value: str | None) -> str | None:
+        if value is not None:
+            open_close(value)
+        return value
+
+    @field_validator("weekdays", mode="before")
+    @classmethod
+    def _check_weekdays(cls, value: object) -> tuple[int, ...]:
+        given = value if isinstance(value, list | tuple) else (value,)
+        return tuple(sorted({day for part in given for text in str(part).split(",") for day in _days(text)}))
+
+    @field_validator("closed", mode="before")
+    @classmethod
+    def _check_closed(cls, value: Any) -> tuple[date, ...]:
+        given = value if isinstance(value, list | tuple) else (value,)
+        return tuple(sorted({_date(day) for day in given}))
+
+    @model_validator(mode="after")
+    def _check_alone(self) -> OpeningHours:
+        if self.hours is None and (self.weekdays or self.closed):
+            name = "weekdays are" if self.weekdays else "closed days are"
+            raise ValueError(f'{name} for hours alone, such as hours = "09:30-16:00"')
+        if self.hours is not None and self.zone is None:
+            raise ValueError(f'hours "{self.hours}" need a zone: on whose clock they are, such as "America/New_York"')
+        return self
+
+    def hours_of(self, step: object, what: str = "step") -> HoursGrid | None:
+        """Returns the points of a step inside of the hours, None without hours.
+
+        Raises:
+            ValueError: the hours are no whole number of steps.
+        """
+        if self.hours is None or self.zone is None:
+            return None
+        opens, closes = open_close(self.hours)
+        step_us, minutes = int(seconds(step) * 1_000_000), (closes - opens) // _MINUTE_US
+        if step_us == 0:
+            raise ValueError(f"{what} is {step}, it must be above 0")
+        if (closes - opens) % step_us:
+            fits = ", ".join(str(n) for n in range(1, minutes + 1) if minutes % n == 0)
+            raise ValueError(
+                f'{what} "{step}" does not fit hours "{self.hours}", {minutes} min must be a whole number of steps. '
+                f"Of whole minutes there are: {fits}"
+            )
+        return hours_grid(step_us, self.zone, opens, closes, self.weekdays or tuple(range(7)), self.closed)
+
+
+def open_close(hours: str) -> tuple[int, int]:
+    """Returns the opening and the close in microseconds of the day.
+
+    >>> open_close("09:30-16:00")
+    (34200000000, 57600000000)
+
+    Raises:
+        ValueError: the text cannot be read, or names no time between two times of a day.
+    """
+    found = _HOURS.fullmatch(hours)
+    first, last = (int(found[n]) * 60 + int(found[n + 1]) for n in (1, 3)) if found else (0, 0)
+    if found is None or last > 1440 or int(found[2]) > 59 or int(found[4]) > 59:
+        raise ValueError(f'hours "{hours}" cannot be read. Write them as in "09:30-16:00", within 00:00-24:00')
+    if first >= last:
+        raise ValueError(f'hours "{hours}" end before they begin. They are those of one day, within 00:00-24:00')
+    return first * _MINUTE_US, last * _MINUTE_US
+
+
+def _days(text: str) -> Iterator[int]:
+    """Gives the numbers of weekdays, 0 is Monday; "sat-tue" goes over the end of the week."""
+    ends = [part.strip().lower() for part in text.split("-")]
+    for name in ends:
+        if name not in DAYS or len(ends) > 2:
+            hint = f'{did_you_mean(name, DAYS)}There are: {", ".join(DAYS)}, and stretches such as "mon-fri"'
+            raise ValueError(f'weekday "{text.strip()}" is unknown. {hint}')
+    first, last = DAYS.index(ends[0]), DAYS.index(ends[-1])
+    yield from ((first + n) % 7 for n in range((last - first) % 7 + 1))
+
+
+def _date(value: object) -> date:
+    try:
+        return date.fromisoformat(str(value))
+    except ValueError as error:
+        raise ValueError(f'closed day "{value}" is no date. Write it as in "2024-12-25"') from error

@@ -1,0 +1,103 @@
+"""One error for all wrong settings of an operator or a function, each with the setting's name and what it may be."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from rewindow.errors import InputError
+from rewindow.names import did_you_mean
+from rewindow.windows import DURATION_US_MAX, parse_duration
+
+_MEANT = {"max_age": "max_carry", "delay": "lag"}
+"""How a setting is called elsewhere, where its letters do not tell."""
+_SHOWN_MAX = 60
+
+
+class HintedValueError(ValueError):
+    """What a validator says, with a hint for who calls the function and not for who writes rewindow.toml."""
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def refusal(of: str, error: ValidationError, model: type[BaseModel]) -> InputError:
+    """Returns one error that names every wrong setting.
+
+    Args:
+        of: what the settings are of.
+        error: what pydantic found.
+        model: the settings' class, which knows what they may be.
+    """
+    found = dict.fromkeys(_sentence(item, model) for item in error.errors())
+    causes = [item.get("ctx", {}).get("error") for item in error.errors()]
+    hint = " ".join(cause.hint for cause in causes if isinstance(cause, HintedValueError))
+    places = ", ".join(_place(item) for item in error.errors() if item["loc"])
+    return InputError("; ".join(found), detail=f"Wrong settings of {of}: {places}." if places else "", hint=hint)
+
+
+def _sentence(item: ErrorDetails, model: type[BaseModel]) -> str:
+    """Returns what is wrong with a setting, and what it may be; a validator of ours has said it itself."""
+    place, kind, given = _place(item), item["type"], _shown(item["input"])
+    if kind == "value_error":
+        words = item["msg"].removeprefix("Value error, ")
+        return f"{place}: {words}" if len(item["loc"]) > 1 else words
+    if kind == "missing":
+        return f"{place} is missing"
+    if kind == "extra_forbidden":
+        known, name = list(_section(item["loc"][:-1], model).model_fields), str(item["loc"][-1])
+        meant = did_you_mean(_MEANT.get(name, name), known)
+        return f"{place} is unknown. {meant}Known are {', '.join(known)}"
+    if kind == "literal_error":
+        allowed = item["ctx"]["expected"].split("'")[1::2]
+        return f"{place} is {given}. {did_you_mean(str(item['input']), allowed)}Allowed are {', '.join(allowed)}"
+    if kind == "model_type":
+        known = list(_section(item["loc"], model).model_fields)
+        return f"{place} is {given}, it must be a table of settings. Known are {', '.join(known)}"
+    words, is_usual = re.subn("^[A-Z][a-z]+ should ", "it must ", item["msg"])
+    return f"{place} is {given}, {words}" if is_usual else f"{place} is wrong: {words}"
+
+
+def _place(item: ErrorDetails) -> str:
+    return ".".join(map(str, item["loc"]))
+
+
+def _shown(value: object) -> str:
+    text = f'"{value}"' if isinstance(value, str) else repr(value)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
+def _section(place: tuple[int | str, ...], model: type[BaseModel]) -> type[BaseModel]:
+    """Returns the class of the settings at a place; a part that is no setting's name is a key, such as a column."""
+    for part in place:
+        if (field := model.model_fields.get(str(part))) is not None:
+            kinds = get_args(field.annotation) or (field.annotation,)
+            model = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), model)
+    return model
+
+
+def in_one_line(error: InputError) -> str:
+    """Returns an error and its hint as one message, which may become part of another error."""
+    return f"{error.primary}. {error.hint.rstrip('.')}" if error.hint else error.primary
+
+
+def seconds(value: object) -> Decimal:
+    """Returns a duration in seconds, read as written.
+
+    >>> seconds("0.10"), seconds("2 min")
+    (Decimal('0.1'), Decimal('120'))
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        raise ValueError(f'{value!r} is not a duration, write seconds, or text such as "10 minutes"')
+    try:
+        duration_us = parse_duration(str(value))
+    except InputError as error:
+        raise ValueError(in_one_line(error)) from error
+    if not 0 <= duration_us <= DURATION_US_MAX:
+        raise ValueError(f"duration {value} is out of range, it may be from 0 to 100 years")
+    return Decimal(duration_us) / 1_000_000

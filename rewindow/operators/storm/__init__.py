@@ -1,0 +1,1 @@
+"""Windows as Storm fires them, including its surprising cases."""

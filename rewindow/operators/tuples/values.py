@@ -1,0 +1,34 @@
+"""Conversion of an operator's values to Arrow columns, with an error that shows the wrong value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from rewindow.errors import InputError
+
+
+def to_array(values: Sequence[Any], field: pa.Field, what: str) -> pa.Array:
+    try:
+        return pa.array(values, field.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        wrong = next((value for value in values if not _fits(value, field.type)), values[0])
+        raise InputError(
+            f'column "{field.name}" of {what} is {field.type}, a value was {type(wrong).__name__} {shown(wrong)}',
+            detail=f"{error}.",
+        ) from error
+
+
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    try:
+        pa.array([value], kind)
+    except (pa.ArrowException, OverflowError, TypeError):
+        return False
+    return True
+
+
+def shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]} ..."

@@ -1,0 +1,1 @@
+"""Identity of a process, its death with its parent, and file locks."""

@@ -1,0 +1,1 @@
+"""Events and progress that a watcher of a long verb receives."""

@@ -1,0 +1,126 @@
+"""How far a verb is in what takes long: counted where the work is done, told every few seconds to whoever watches.
+
+    with watched(listener.line):                                            # the verb
+        for file in counted("linking files", files, len(files), "files"):   # the work, wherever it is done
+            link(file)
+
+What takes less than two seconds tells nothing, and where nobody watches nothing is counted.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TypeVar
+
+from rewindow.progress.job_lines import StepProgress
+
+_Item = TypeVar("_Item")
+_QUIET_S, _LOOK_S, _PAUSE_S = 2.0, 0.5, 5.0
+
+
+@dataclass
+class _Step:
+    """A step that has begun: how much of it is done, of how much; 0 where nobody can say."""
+
+    what: str
+    of: int
+    unit: str
+    began: float
+    done: int = 0
+
+
+class Watch:
+    """The steps of a verb that have begun and not ended, the inner ones last.
+
+    Args:
+        tell: takes the line that says how far the verb is.
+        clock: seconds.
+    """
+
+    def __init__(self, tell: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
+        self._tell, self._clock, self._began = tell, clock, clock()
+        self._steps: list[_Step] = []
+        self._told: tuple[str, float] = ("", self._began)
+
+    @contextmanager
+    def during(self, what: str, of: int, unit: str) -> Iterator[_Step]:
+        """Gives a step, until it has ended."""
+        step = _Step(what, of, unit, self._clock())
+        self._steps.append(step)
+        try:
+            yield step
+        finally:
+            self._steps.remove(step)
+
+    def look(self) -> None:
+        """Tells the innermost step, with the counts of the innermost one that has any, when it is time to."""
+        steps, now = tuple(self._steps), self._clock()
+        what, at = self._told
+        if not steps or now - self._began < _QUIET_S or (steps[-1].what == what and now - at < _PAUSE_S):
+            return
+        self._told = steps[-1].what, now
+        counts = next((step for step in reversed(steps) if step.of), None)
+        done, of, unit = (counts.done, counts.of, counts.unit) if counts else (0, 0, "")
+        left = (now - counts.began) * (of - done) / done if counts and done else None
+        self._tell(StepProgress(steps[-1].what, done, of, unit, round(now - self._began, 1), left).line())
+
+
+_watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
+
+
+@contextmanager
+def watched(tell: Callable[[str], object]) -> Iterator[None]:
+    """Tells how far the steps within it are, from a thread of its own, as long as they take."""
+    watch, ended = Watch(tell), threading.Event()
+
+    def follow() -> None:
+        while not ended.wait(_LOOK_S):
+            watch.look()
+
+    thread = threading.Thread(target=follow, name="progress", daemon=True)
+    token = _watch.set(watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        _watch.reset(token)
+        ended.set()
+        thread.join()
+
+
+def counted(
+    what: str, items: Iterable[_Item], of: int, unit: str, size: Callable[[_Item], int] = lambda item: 1
+) -> Iterator[_Item]:
+    """Yields items, and counts those that were done.
+
+    Args:
+        what: the step, in words.
+        items: what it goes over.
+        of: the sizes of all items together.
+        unit: what sizes are, such as "files".
+        size: of an item.
+    """
+    watch = _watch.get()
+    if watch is None:
+        yield from items
+        return
+    with watch.during(what, of, unit) as step:
+        for item in items:
+            yield item
+            step.done += size(item)
+
+
+@contextmanager
+def step(what: str) -> Iterator[None]:
+    """Tells a step of which nobody knows how much is done."""
+    watch = _watch.get()
+    if watch is None:
+        yield
+        return
+    with watch.during(what, 0, ""):
+        yield

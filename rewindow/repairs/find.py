@@ -1,0 +1,320 @@
+"""Repairs that are proposed: what is published from inputs that have changed since, and the replays that put it right.
+
+An input has changed for a publication where a window's seal is another one now than at the version that the replay has
+pinned: late tuples were taken into it, or it is itself an output that was published again or taken back. Late tuples
+that still wait in quarantine change their windows as soon as they are taken. So a repair follows from the tables
+alone, and once everything is right again there is none.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from rewindow.errors import TableError
+from rewindow.facts.seals import read_seals, stream_end
+from rewindow.facts.window_facts import unequal
+from rewindow.ledger import Ledger
+from rewindow.ledger.publication_rows import Publication, effective_publications
+from rewindow.ledger.staleness import REOPENED
+from rewindow.planning import ReplayRequest
+from rewindow.planning.changing import change_log
+from rewindow.planning.request import Wishes
+from rewindow.recording.inventory import late_windows, list_streams
+from rewindow.recovery import InputPlan, Plan
+from rewindow.recovery.staleness import moved_end
+from rewindow.repairs.ranges import Change, PublishedApplication, PublishedStretch, ranges_to_replay
+from rewindow.settings.config import Config
+from rewindow.storage import Table
+from rewindow.storage.names import data_name
+from rewindow.windows import WindowRange, to_ranges, without
+
+_ALL = 1_000_000
+_SEAL = ["window_id", "tuples", "digest", "float_digest"]
+
+
+@dataclass(frozen=True)
+class LateTuples:
+    """Late tuples of a stream that wait in quarantine for sealed windows."""
+
+    stream: str
+    windows: WindowRange
+    tuples: int
+
+
+@dataclass(frozen=True)
+class RepairStep:
+    """A range of an application that is to be replayed, checked and published again.
+
+    Attributes:
+        wishes: mode, parameters and what else the replay that is published there was asked for.
+        reasons: why, and why no smaller range does, in words.
+        may_follow: windows that come next if the state at its end is another one than was published.
+    """
+
+    application: str
+    windows: WindowRange
+    wishes: Wishes
+    reasons: tuple[str, ...]
+    may_follow: tuple[WindowRange, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """The command line that replays it."""
+        range_ = ["--first", str(self.windows.first), "--last", str(self.windows.last)]
+        options = ReplayRequest(self.application, **self.wishes).options()
+        return shlex.join(["rewindow", "replay", self.application, *range_, *options])
+
+
+@dataclass(frozen=True)
+class Repairs:
+    """All that is to be put right.
+
+    Attributes:
+        late: tuples that are to be taken out of quarantine first.
+        steps: replays, each behind those whose outputs it reads.
+        unknown: what cannot be told any more, in words.
+        inputs: by application the streams that it has read, of all that have published.
+    """
+
+    late: Sequence[LateTuples]
+    steps: Sequence[RepairStep]
+    unknown: Sequence[str]
+    inputs: Mapping[str, Collection[str]] = field(default_factory=dict, compare=False)
+
+    def of(self, application: str) -> Repairs:
+        """Returns what concerns one application: its replays, those whose outputs it reads, those downstream of it."""
+        reads = {name: {stream.partition(".")[0] for stream in streams} for name, streams in self.inputs.items()}
+        read_by = {name: {reader for reader, names in reads.items() if name in names} for name in reads}
+        wanted = _reached(application, reads) | _reached(application, read_by)
+        streams = {stream for name in wanted for stream in self.inputs.get(name, ())}
+        late = [one for one in self.late if one.stream in streams]
+        return Repairs(late, [step for step in self.steps if step.application in wanted], self.unknown, self.inputs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns it as plain values; window ids are numbers (W14)."""
+        return {
+            "late": [
+                {"stream": one.stream, "first": one.windows.first, "last": one.windows.last, "tuples": one.tuples}
+                for one in self.late
+            ],
+            "replays": [
+                {
+                    "application": step.application, "first": step.windows.first, "last": step.windows.last,
+                    "parameters": step.wishes.get("parameters", {}), "reasons": list(step.reasons),
+                    "command": step.command,
+                    "may_follow": [{"first": part.first, "last": part.last} for part in step.may_follow],
+                }
+                for step in self.steps
+            ],
+            "unknown": list(self.unknown),
+        }  # fmt: skip
+
+
+def find_repairs(config: Config) -> Repairs:
+    """Returns what is published from inputs that have changed since, or will when late tuples are taken. No JVM.
+
+    The windows to replay are as few as can be told beforehand: those that changed; of an application with state also
+    those behind them, up to where the state that was published is known, so that it can be compared with the new one;
+    and of whoever reads these outputs the same. Ranges that lie near each other are one. Where a state has not come to
+    what it was, the windows behind it are to be replayed next, once the first ones are published.
+    """
+    late = [
+        LateTuples(entry.name, windows, tuples)
+        for entry in list_streams(config)
+        if entry.late and not entry.is_published
+        for windows, tuples in late_windows(config, entry.name)[0]
+    ]
+    changes = _Changes()
+    for one in late:
+        words = f"late tuples of {one.stream} wait for windows {one.windows}: {one.tuples:,}"
+        changes.add(one.stream, one.windows, words)
+    applications = _published(config, changes.unknown)
+    _add_stale(config, applications)
+    steps: dict[str, list[RepairStep]] = {}
+    for name in _in_order(applications):
+        steps[name] = _steps_of(config, applications[name], changes)
+        for step in steps[name]:
+            for output in applications[name].outputs:
+                words = f"{output} is published again in windows {step.windows}"
+                changes.add(output, step.windows, words)
+    every = [step for listed in steps.values() for step in listed]
+    inputs = {name: known.inputs for name, known in applications.items()}
+    return Repairs(late, every, tuple(dict.fromkeys(changes.unknown)), inputs)
+
+
+def _reached(name: str, edges: Mapping[str, Collection[str]]) -> set[str]:
+    found, ahead = {name}, [name]
+    while ahead:
+        new = set(edges.get(ahead.pop(), ())) - found
+        found |= new
+        ahead += new
+    return found
+
+
+class _Changes:
+    """Changed windows by stream, with the reasons."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[tuple[WindowRange, str]]] = {}
+        self.unknown: list[str] = []
+
+    def add(self, stream: str, windows: WindowRange, words: str) -> None:
+        self._found.setdefault(stream, []).append((windows, words))
+
+    def of(self, stream: str, windows: WindowRange) -> list[tuple[WindowRange, str]]:
+        """Returns what of a range has changed, whoever reads it."""
+        parts = ((part.overlap(windows), words) for part, words in self._found.get(stream, ()))
+        return [(part, words) for part, words in parts if part is not None]
+
+
+def _add_stale(config: Config, applications: Mapping[str, PublishedApplication]) -> None:
+    """Adds the windows that were published from a state which has changed since."""
+    ledger = Ledger.open(config.ledger_url)
+    for row in ledger.stale.ranges():
+        known = applications.get(row.application)
+        if known is None:
+            continue
+        if row.since == REOPENED:
+            words = f"{row.table_name} was marked as stale when an input was opened again or its end was moved"
+            known.marked.append(Change(WindowRange(row.first, row.first), words))
+            continue
+        words = f"{row.table_name} was made from a state that publication {row.since} has changed"
+        many = len(ledger.publications.get(row.since).range)
+        known.stale.append(Change(WindowRange(row.first, row.last), words, made_stale_by=many))
+
+
+def _published(config: Config, unknown: list[str]) -> dict[str, PublishedApplication]:
+    """Returns by application what readers see, newest publication over older ones; says what cannot be told."""
+    ledger = Ledger.open(config.ledger_url)
+    found: dict[str, PublishedApplication] = {}
+    taken: dict[str, list[WindowRange]] = {}
+    for publication in effective_publications(ledger.publications.newest(limit=_ALL)):
+        plan = _plan_of(config, ledger, publication)
+        name = publication.details.application or (plan.application if plan else "")
+        free = without(publication.range, taken.setdefault(name, []))
+        taken[name].append(publication.range)
+        if plan is None:
+            unknown += [
+                f"what replay {publication.replay_id} has read for windows {part}: it was purged" for part in free
+            ]
+            continue
+        known = found.setdefault(name, PublishedApplication())
+        states = frozenset(publication.details.states)
+        known.stretches += [PublishedStretch(part, plan, states) for part in free]
+        known.outputs = sorted({*known.outputs, *(data_name(name, output.name) for output in plan.outputs)})
+        known.inputs |= {entry.stream for entry in plan.inputs}
+        known.stateful |= any(output.stateful for output in plan.outputs)
+    for known in found.values():
+        known.stretches.sort(key=lambda stretch: stretch.windows.first)
+        unknown += [words for stretch in known.stretches if (words := _lost_state(stretch, known.stretches))]
+    return found
+
+
+def _lost_state(stretch: PublishedStretch, every: Sequence[PublishedStretch]) -> str:
+    """Returns in words that a publication began with a state which is not published any more; empty if it is."""
+    start = stretch.plan.start
+    begins = stretch.windows.first == stretch.plan.first
+    if not begins or not start.taken_from or start.window is None:
+        return ""
+    if any(
+        start.window in other.windows or start.window == other.plan.first - 1 for other in every if other != stretch
+    ):
+        return ""
+    return f"whether the state of window {start.window}, which replay {stretch.plan.replay_id} began with, has changed"
+
+
+def _plan_of(config: Config, ledger: Ledger, publication: Publication) -> Plan | None:
+    row = ledger.replays.find(publication.replay_id)
+    if row is None or not row.plan:
+        return None
+    plan = row.read_plan()
+    return plan.model_copy(update={"changes": change_log(config, plan).changes()})
+
+
+def _in_order(applications: Mapping[str, PublishedApplication]) -> list[str]:
+    """Returns applications, each behind those whose outputs it reads."""
+    made_by = {output: name for name, known in applications.items() for output in known.outputs}
+    ordered: list[str] = []
+
+    def visit(name: str, above: frozenset[str]) -> None:
+        if name in ordered or name in above:
+            return
+        for stream in sorted(applications[name].inputs):
+            if stream in made_by:
+                visit(made_by[stream], above | {name})
+        ordered.append(name)
+
+    for name in sorted(applications):
+        visit(name, frozenset())
+    return ordered
+
+
+def _steps_of(config: Config, known: PublishedApplication, changes: _Changes) -> list[RepairStep]:
+    found = known.stale + [
+        Change(windows, words, stretch)
+        for stretch in known.stretches
+        for entry in stretch.plan.inputs
+        for windows, words in _changed(config, stretch, entry, changes)
+    ]
+    # Windows that were opened again have other seals; a mark that nothing explains any more goes by one more replay.
+    return [
+        RepairStep(part.begin.plan.application, part.windows, part.begin.wishes(part.windows), *part[2:])
+        for part in ranges_to_replay(known, sorted(found or known.marked, key=lambda change: change.windows))
+    ]
+
+
+def _changed(
+    config: Config, stretch: PublishedStretch, entry: InputPlan, changes: _Changes
+) -> list[tuple[WindowRange, str]]:  # fmt: skip
+    """Returns which windows of an input have changed since a replay has read them, or will, and why."""
+    found = changes.of(entry.stream, stretch.read)
+    if not Table.exists(config.windows_table(entry.stream)):
+        changes.unknown.append(f"stream {entry.stream} is gone: whether it changed since it was read is not known")
+        return found
+    now = Table.open(config.windows_table(entry.stream))
+    if now.version == entry.windows_version:
+        return found
+    found += _by_end(stretch, entry, stream_end(now))
+    try:
+        then = Table.open(config.windows_table(entry.stream), entry.windows_version)
+        differing = _differing(_seals(then, stretch.read), _seals(now, stretch.read))
+    except TableError as error:
+        changes.unknown.append(f"what {entry.stream} was when replay {stretch.plan.replay_id} read it: {error.primary}")
+        return found
+    many = sum(map(len, differing))
+    words = f"windows of {entry.stream} that have changed since replay {stretch.plan.replay_id} has read it: {many:,}"
+    return found + [(part, words) for part in differing]
+
+
+def _by_end(stretch: PublishedStretch, entry: InputPlan, end: int | None) -> list[tuple[WindowRange, str]]:
+    """Returns from where on a stretch with state is otherwise since the end of an input was moved, and why (X34)."""
+    first = moved_end(entry.end, end, stretch.plan.last)
+    if first is None or first > stretch.windows.last or not any(output.stateful for output in stretch.plan.outputs):
+        return []
+    then, now = ("none" if one is None else f"window {one}" for one in (entry.end, end))
+    words = f"the end of {entry.stream} is {now}, and was {then} when replay {stretch.plan.replay_id} read it"
+    return [(WindowRange(max(first, stretch.windows.first), stretch.windows.last), words)]
+
+
+def _seals(windows: Table, asked: WindowRange) -> pa.Table:
+    return read_seals(windows, asked).select(_SEAL)
+
+
+def _differing(then: pa.Table, now: pa.Table) -> list[WindowRange]:
+    """Returns the windows whose seals say something else, or are on one side only."""
+    both = then.append_column("was", _yes(then)).join(
+        now.append_column("is", _yes(now)), "window_id", join_type="full outer", right_suffix="_now"
+    )
+    differs = unequal(both["was"], both["is"])
+    for name in _SEAL[1:]:
+        differs = differs | unequal(both[name], both[f"{name}_now"])
+    return to_ranges(both["window_id"].to_numpy()[differs])
+
+
+def _yes(rows: pa.Table) -> pa.Array:
+    return pa.repeat(True, rows.num_rows)

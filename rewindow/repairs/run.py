@@ -1,0 +1,121 @@
+"""Repairs that are run: late tuples taken into their windows, then replay, gate and publication, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from rewindow.errors import GateError
+from rewindow.launcher import verbs
+from rewindow.launcher.processes import is_gone
+from rewindow.ledger import AttemptRecord, Ledger
+from rewindow.ledger.replays import RUNNABLE
+from rewindow.planning.request import Wishes
+from rewindow.progress.listener import Listener, Silent
+from rewindow.recovery import Plan
+from rewindow.repairs.find import RepairStep, find_repairs
+from rewindow.settings.config import Config
+from rewindow.storage import Table
+
+STARTED_WITHIN = timedelta(minutes=5)
+"""So long after it was begun an attempt has a process, or never will."""
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What a repair has done.
+
+    Attributes:
+        streams: those whose late tuples were taken into their windows.
+        steps: ranges that were replayed, checked and published.
+        unknown: what cannot be told any more, in words.
+    """
+
+    streams: Sequence[str]
+    steps: Sequence[RepairStep]
+    unknown: Sequence[str]
+
+
+def repair(config: Config, listener: Listener | None = None) -> Repaired:
+    """Takes late tuples into their windows, and replays, checks and publishes what must be; returns what was done.
+
+    A published window gets a new generation, in which a late row has the place of one that was made up (X29, G42).
+
+    Run again it repairs what is left, and does nothing once everything is right. A replay that a killed repair has
+    left is gone on with.
+
+    Raises:
+        GateError: a replay did not pass; it stays staged, and nothing of it is published.
+        RewindowError: a recording, replay or publication failed, see these verbs.
+    """
+    told, done = listener or Silent(), list[RepairStep]()
+    streams = sorted({one.stream for one in find_repairs(config).late})
+    for stream in streams:
+        told.note(f"stream {stream}: taking late tuples into their windows")
+        verbs.record(config, stream, reopen=True, listener=told)
+    while (found := find_repairs(config)).steps:
+        step = found.steps[0]
+        if any(step.application == one.application and step.windows == one.windows for one in done):
+            raise GateError(
+                f"windows {step.windows} of {step.application} were published again, and still are to be repaired",
+                detail=" ".join(step.reasons), hint="Did somebody change its inputs just now? Run the repair again.",
+            )  # fmt: skip
+        for reason in step.reasons:
+            told.note(f"{step.application} {step.windows}: {reason}")
+        _put_right(config, step, told)
+        done.append(step)
+    return Repaired(streams, done, found.unknown)
+
+
+def _put_right(config: Config, step: RepairStep, told: Listener) -> None:
+    """Replays, checks and publishes a step."""
+    from rewindow.quality import check
+
+    asked: Wishes = {
+        **step.wishes, "first": step.windows.first, "last": step.windows.last, "reason": step.reasons[0],
+    }  # fmt: skip
+    left = interrupted(config, step)
+    if left:
+        told.note(f"replay {left} of it was interrupted: going on with it")
+        result = verbs.resume(config, left, listener=told)
+    else:
+        result = verbs.replay(config, step.application, listener=told, **asked)
+    verdict = check(config, result.replay_id, told)
+    if verdict.verdict != "passed":
+        raise GateError(
+            f"replay {result.replay_id} did not pass the gate: nothing of it is published",
+            hint=f"rewindow check {result.replay_id} shows why; then publish it, or abandon it, and repair again.",
+        )
+    published = verbs.publish(config, result.replay_id, listener=told)
+    if step.may_follow:
+        stale = Ledger.open(config.ledger_url).publications.get(published.number).details.stale
+        differs = any(step.may_follow[0].first in entry.windows for entry in stale)
+        words = "is another one than was published" if differs else "is the one that was published: what follows stays"
+        told.note(f"{step.application}: the state after window {step.windows.last} {words}")
+
+
+def interrupted(config: Config, step: RepairStep) -> str:
+    """Returns the replay of this very step that a killed repair has left, empty where there is none.
+
+    It holds the range, so that no other one could begin; what it reads is still what is to be read.
+    """
+    ledger = Ledger.open(config.ledger_url)
+    for row in ledger.replays.newest(step.application, RUNNABLE):
+        last, plan = ledger.attempts.last(row.replay_id), row.read_plan()
+        is_mine = row.range == step.windows and plan.reason == step.reasons[0]
+        if is_mine and last is not None and _has_ended(last) and _reads_newest(config, plan):
+            return row.replay_id
+    return ""
+
+
+def _has_ended(attempt: AttemptRecord) -> bool:
+    """Returns whether nobody works on an attempt any more; one that never had a process was killed before."""
+    if attempt.host is None and attempt.outcome is None:
+        return datetime.now(UTC) - attempt.heard_at > STARTED_WITHIN
+    return is_gone(attempt)
+
+
+def _reads_newest(config: Config, plan: Plan) -> bool:
+    """Returns whether the windows of all its inputs are still those that it has pinned."""
+    return all(Table.open(config.windows_table(entry.stream)).version == entry.windows_version for entry in plan.inputs)

@@ -1,0 +1,1 @@
+"""What rewindow.toml may contain, and the errors about a wrong setting."""

@@ -1,0 +1,80 @@
+"""Where settings are written: the file is found, read, and overridden by environment variables."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from rewindow.errors import InputError
+from rewindow.settings.errors import syntax_error
+
+SETTINGS_FILE = "rewindow.toml"
+BY_NAME = "applications.NAME"
+"""How the settings of applications are called beside the folders, which have the same name in the file."""
+
+_SECTION = re.compile(r"^\s*\[applications[.\]]", re.MULTILINE)
+_LIST = re.compile(r"^\s*applications\s*=", re.MULTILINE)
+
+
+def find_settings(path: Path | str | None) -> Path | None:
+    """Returns the settings file: the one that is named, else the nearest from the working directory upward."""
+    given = path or os.environ.get("REWINDOW_CONFIG")
+    if given:
+        found = Path(given)
+        if not found.is_file():
+            raise InputError(f'settings file "{given}" is not there')
+        return found.resolve()
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if (folder / SETTINGS_FILE).is_file():
+            return folder / SETTINGS_FILE
+    return None
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Returns what a settings file says."""
+    text = ""
+    try:
+        text = path.read_text(encoding="utf-8")
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        words, detail = syntax_error(text, error)
+        hint = 'Texts stand in quotes, as in name = "text"; a section begins with [NAME].'
+        if _SECTION.search(text) and _LIST.search(text):
+            hint = "Folders and settings of applications stand in one section: in place of applications = [...] write "
+            hint += "[applications] with folders = [...] below it."
+        raise InputError(f'settings file "{path}" is not TOML: {words}', detail=detail, hint=hint) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f'settings file "{path}" is not UTF-8', hint="Save it in UTF-8.") from error
+    except OSError as error:
+        raise InputError(f'settings file "{path}" cannot be read: {os.strerror(error.errno or 0).lower()}') from error
+
+
+def override_settings(values: dict[str, Any], environment: Any) -> None:
+    """Puts the values of environment variables over those of the file."""
+    sections = {"STATE", "LEDGER", "EXPECTATIONS", "SPARK", "REPLAY", "PUBLICATION", "AIRFLOW"}
+    for variable, text in environment.items():
+        parts = variable.removeprefix("REWINDOW_").split("__")
+        if not variable.startswith("REWINDOW_") or parts[0] not in sections:
+            continue
+        keys = [part.lower() for part in parts]
+        if keys[:2] == ["spark", "conf"] and len(keys) > 2:
+            keys[2:] = ["__".join(parts[2:])]  # A name of Spark's, with its capital letters.
+        target = values
+        for key in keys[:-1]:
+            target = target.setdefault(key, {})
+            if not isinstance(target, dict):
+                raise InputError(f'variable "{variable}" does not fit: setting "{key}" is no section')
+        target[keys[-1]] = text
+
+
+def part_applications(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns settings with the section `applications` parted into folders and the settings of each application."""
+    section = values.get("applications")
+    if not isinstance(section, dict):
+        return values
+    rest = {name: value for name, value in values.items() if name != "applications"}
+    folders = {"applications": section["folders"]} if "folders" in section else {}
+    return {**rest, **folders, BY_NAME: {name: settings for name, settings in section.items() if name != "folders"}}

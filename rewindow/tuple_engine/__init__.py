@@ -1,0 +1,1 @@
+"""Runs tuple operators over key ranges."""

@@ -1,0 +1,168 @@
+"""What a key range has emitted and not handed on yet: tuples of each port, value behind value, and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rewindow.errors import InputError
+from rewindow.operators.tuples.values import to_array
+from rewindow.tuple_engine.emitted import Kept
+from rewindow.tuple_engine.tagged_rows import Columns, TagShape, as_travelling, one_array, place_of
+
+BATCH = 10_000
+"""Tuples that are made into an Arrow batch at once: more save nothing (measured), and cost memory."""
+
+
+class Emissions:
+    """Takes what an operator emits in the window that is open, and gives it as tagged batches.
+
+    Args:
+        name: of the operator's class, for messages.
+        before: the window before the group.
+        kept: copies what could be changed afterwards.
+    """
+
+    def __init__(self, name: str, shape: TagShape, kept: Kept, before: int) -> None:
+        self._name, self._shape, self.kept, self._before = name, shape, kept, before
+        self._window: int | None = None
+        self._fields = list(shape.made)[1:]
+        self._values: dict[str, list[Any]] = {port: [] for port in shape.outputs}
+        self._stretches: dict[str, list[tuple[int, int]]] = {port: [] for port in shape.outputs}
+        self._noted = dict.fromkeys(shape.outputs, 0)
+        self._batches: dict[str, list[tuple[int, pa.Table]]] = {port: [] for port in shape.outputs}
+        self._in_tables = 0
+        self._quick: dict[str, tuple[Callable[[Sequence[Any]], None], int]] = {}
+        self._plain = {
+            port: (values.extend, shape.widths[port])
+            for port, values in self._values.items()
+            if port not in shape.errors and kept.is_plain(port) and shape.widths[port]
+        }
+
+    def begin(self, window: int) -> None:
+        """Opens a window."""
+        self._window = window
+        self._quick.update(self._plain)
+
+    def end(self) -> None:
+        """Closes the window that is open: what was emitted is its own.
+
+        Raises:
+            InputError: a tuple was changed after it was emitted, where that is told.
+        """
+        if self._window is not None:
+            self.kept.check(self._name, self._window)
+        self._note()
+        self._quick.clear()
+        self._window = None
+
+    def _note(self) -> None:
+        """Notes how many of the tuples that wait on each port are of the window that is open."""
+        if self._window is None:
+            return
+        for port, values in self._values.items():
+            count = len(values) // (self._shape.widths[port] or 1)
+            if count > self._noted[port]:
+                self._stretches[port].append((self._window, count - self._noted[port]))
+                self._noted[port] = count
+
+    def is_full(self) -> bool:
+        """Returns whether a batch of tuples waits."""
+        waiting = sum(len(values) // (self._shape.widths[port] or 1) for port, values in self._values.items())
+        return self._in_tables + waiting >= BATCH
+
+    def emitter(self) -> Callable[..., None]:
+        """Returns `emit` for the most frequent: plain values in the order of the columns, in an open window."""
+        quick = self._quick
+
+        def emit(port: str, *values: Any, **named: Any) -> None:
+            try:
+                extend, width = quick[port]
+            except KeyError:
+                return self.emit(port, values, named)
+            if named or len(values) != width:
+                return self.emit(port, values, named)
+            return extend(values)
+
+        return emit
+
+    def emit(self, port: str, values: tuple[Any, ...], named: Mapping[str, Any], *, is_error: bool = False) -> None:
+        """Keeps a tuple until its batch is full."""
+        if self._window is None:
+            raise InputError(
+                f"{self._name} emits outside of a window", hint="Emit in begin_window, process or end_window."
+            )
+        if port not in self._values:
+            raise InputError(f'there is no output port "{port}"', hint=f"It has: {', '.join(self._values) or 'none'}.")
+        if port in self._shape.errors and not is_error:
+            raise InputError(f'"{port}" is an error port', hint="Use emit_error, which takes the reason.")
+        if named:
+            values = self._by_name(port, values, named)
+        width = self._shape.widths[port]
+        if len(values) != width:
+            names = ", ".join(self._shape.outputs[port].schema.names)
+            raise InputError(f'port "{port}" has {width} columns ({names}), {len(values)} values were given')
+        self._values[port] += (values if self.kept.is_plain(port) else self.kept.copy_of(port, values)) or (None,)
+
+    def _by_name(self, port: str, values: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        names = self._shape.outputs[port].schema.names
+        rest = names[len(values) :]
+        wrong = sorted(set(named) ^ set(rest))
+        if wrong:
+            what = "is given twice or is none of its columns" if wrong[0] in named else "is not given"
+            raise InputError(f'column "{wrong[0]}" of port "{port}" {what}', hint=f"Its columns: {', '.join(names)}.")
+        return (*values, *(named[name] for name in rest))
+
+    def emit_batch(self, port: str, rows: pa.RecordBatch | pa.Table) -> None:
+        """Keeps rows of a port as a batch of their own."""
+        if self._window is None:
+            raise InputError(f"{self._name} emits outside of a window")
+        columns = self._shape.outputs[port].schema
+        if rows.schema.names != columns.names:
+            raise InputError(
+                f'port "{port}" has the columns {", ".join(columns.names)}, a batch had {", ".join(rows.schema.names)}'
+            )
+        found = rows if rows.schema == columns else rows.cast(columns)
+        table = found if isinstance(found, pa.Table) else pa.Table.from_batches([found])
+        self.kept.note_batch(port, table)
+        self._batches[port].append((self._window, table))
+        self._in_tables += table.num_rows
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Gives what waits, a batch of each port."""
+        self._note()
+        self._in_tables = 0
+        for port, columns in self._shape.outputs.items():
+            if tables := self._batches[port]:
+                table = pa.concat_tables([table for _, table in tables]).combine_chunks()
+                arrays = [one_array(column) for column in table.columns]
+                yield self.tagged(columns, [(window, rows.num_rows) for window, rows in tables], arrays)
+                tables.clear()
+            if values := self._values[port]:
+                stretches, what = self._stretches[port].copy(), f'port "{port}" of {self._name}'
+                width = self._shape.widths[port]
+                arrays = [to_array(values[place::width], field, what) for place, field in enumerate(columns.schema)]
+                values.clear()
+                self._stretches[port].clear()
+                self._noted[port] = 0
+                yield self.tagged(columns, stretches, arrays)
+
+    def tagged(
+        self, columns: Columns, stretches: Sequence[tuple[int, int]], values: Sequence[pa.Array]
+    ) -> pa.RecordBatch:
+        """Returns rows of one tag with the columns of all tags.
+
+        Args:
+            stretches: windows, and how many rows of each there are.
+        """
+        places, counts = zip(
+            *((place_of(window, columns.tag, self._before), count) for window, count in stretches), strict=True
+        )
+        count, given = sum(counts), dict(zip(columns.names, map(as_travelling, values), strict=True))
+        arrays = [pa.array(np.repeat(np.array(places, np.int64), counts))]
+        for field in self._fields:
+            arrays.append(given[field.name] if field.name in given else pa.nulls(count, field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._shape.made)

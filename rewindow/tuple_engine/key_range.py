@@ -1,0 +1,271 @@
+"""One key range of a tuple operator: Arrow batches in, Arrow batches out; the same under Spark and in tests.
+
+Everything travels in one stream of tagged rows. In: rows of state first, then tuples by window, port and order. Out: a
+batch of each output port, and rows of state at the end. A column of a tag is named by it, so that no names collide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, repeat
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rewindow.application import OperatorContext
+from rewindow.errors import InputError
+from rewindow.operators.tuples.operator import TupleOperator
+from rewindow.operators.tuples.state import StateField
+from rewindow.operators.tuples.values import shown
+from rewindow.tuple_engine.emissions import Emissions
+from rewindow.tuple_engine.emitted import Kept
+from rewindow.tuple_engine.keyed_state import KeyedState
+from rewindow.tuple_engine.running import check_assigned, running_copy
+from rewindow.tuple_engine.tagged_rows import NO_ROW, PLACE, TAG_BITS, TagShape, lists_of, tag_of, window_of
+
+_CALLBACKS = ("begin_window", "end_window", "slide", "before_checkpoint")
+"""What is called in every window, where an operator defines it: a call that does nothing is 2 us a window."""
+NO_CONTROLS: Mapping[str, Mapping[int, pa.RecordBatch]] = MappingProxyType({})
+
+
+class KeyRange:
+    """Calls a copy of an operator over the tagged rows of one key range, on one thread (O33, O34).
+
+    Args:
+        context: its windows are all begun and ended, also without a tuple.
+        shape: of the operator; made anew unless it is given.
+        controls: by control port and window, what comes before the end of the window.
+        tells_changes: whether it is an error to change a tuple after it was emitted; it has no effect anyhow (O43).
+    """
+
+    def __init__(
+        self,
+        operator: TupleOperator,
+        context: OperatorContext,
+        shape: TagShape | None = None,
+        controls: Mapping[str, Mapping[int, pa.RecordBatch]] = NO_CONTROLS,
+        *,
+        tells_changes: bool = False,
+    ) -> None:
+        self._windows, self._window, self._closes = context.windows, context.first - 1, context.closes
+        self._windowing, self._next_mark, self._checkpointed = (
+            context.windowing,
+            context.next_mark,
+            context.checkpointed,
+        )
+        self._shape = shape or TagShape(operator)
+        self._names, self._controls = list(self._shape.inputs), controls
+        self._out = Emissions(
+            type(operator).__name__, self._shape, Kept(self._shape.outputs, tells=tells_changes), self._window
+        )
+        self.emit, self.emit_batch = self._out.emit, self._out.emit_batch
+        self._operator = running_copy(operator, self._shape, self, context, self._out.emitter())
+        self._assigned = dict(self._operator.__dict__)
+        self._state = KeyedState(self._shape, self._operator)
+        self.take, self.each_key, self.forget = self._state.take, self._state.each_key, self._state.forget
+        self.load, self.flush = self._state.load, self._out.flush
+        self.own, self.peek, self.unkeyed = self._state.own, self._state.peek, self._state.unkeyed
+        self._in_batches = hasattr(operator, "process_batch")
+        self._defined = {
+            name for name in _CALLBACKS if getattr(type(operator), name) is not getattr(TupleOperator, name)
+        }
+        only = len(self._names) == 1
+        self._process = {
+            name: getattr(self._operator, f"process_{name}", None) or (self._operator.process if only else None)
+            for name in self._names
+        }
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Gives what was emitted, batch by batch, then the state.
+
+        Raises:
+            InputError: the operator's code broke a rule.
+            Exception: what the operator's code has raised, with a note of callback, window and tuple.
+        """
+        is_set_up = False
+        try:
+            for batch in map(_without_mark, batches):
+                states = int(np.searchsorted(batch[PLACE].to_numpy(), 1 << TAG_BITS))
+                self.load(batch.slice(0, states))
+                if states < batch.num_rows:
+                    is_set_up = is_set_up or self.set_up()
+                    yield from self._take_batch(batch.slice(states))
+            is_set_up = is_set_up or self.set_up()
+            yield from self._go_on(self._windows.last)
+            self.end()
+        except BaseException as error:
+            if is_set_up:
+                self.tear_down_after(error)
+            raise
+        self.tear_down()
+        yield from self._out.flush()
+        yield from self.states()
+
+    def states(self) -> Iterator[pa.RecordBatch]:
+        """Gives the rows of state."""
+        for arrays in self._state.rows():
+            yield self._out.tagged(self._shape.state, [(self._windows.last, len(arrays[0]))], arrays)
+
+    def set_up(self) -> bool:
+        """Calls `setup`, once the state is loaded; returns True."""
+        self._state.begin()
+        self._call("setup", self._operator.setup)
+        return True
+
+    def tear_down(self) -> None:
+        """Calls `teardown`."""
+        self._call("teardown", self._operator.teardown)
+
+    def _tell(self) -> None:
+        """Tells a copy that has been set up which state has been saved (W78, X42)."""
+        for name in ("checkpointed", "committed"):
+            callback, by_default = getattr(self._operator, name), getattr(TupleOperator, name)
+            if self._checkpointed is None or callback.__func__ is by_default:
+                continue
+            before = self._state.copied()
+            called = f"{name}({self._checkpointed})"
+            self._call(called, callback, self._checkpointed)
+            if self._state.copied() != before:
+                error = InputError(
+                    f"{type(self._operator).__name__} changes its state in {name}",
+                    detail="That state has been saved already, and a replay after a crash would not come to the same.",
+                    hint="Change it in process, end_window or before_checkpoint.",
+                )
+                self._note(called, error)
+                raise error
+
+    def tear_down_after(self, error: BaseException) -> None:
+        """Closes what setup has opened (O35); what fails then is said beside the error, which it must not hide."""
+        try:
+            self._call("teardown", self._operator.teardown)
+        except Exception as further:  # noqa: BLE001 - the error that is raised already goes on
+            error.add_note(f"teardown failed too: {type(further).__name__}: {further}")
+
+    def _take_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        for port, window, rows in self._runs(batch):
+            yield from self._go_on(window)
+            self._take(port, rows)
+        if self._out.is_full():
+            yield from self._out.flush()
+
+    def _go_on(self, window: int) -> Iterator[pa.RecordBatch]:
+        """Ends the window that is open and begins the next ones, up to one."""
+        while self._window < window:
+            self.end()
+            self.begin(self._window + 1)
+            if self._out.is_full():
+                yield from self._out.flush()
+
+    def begin(self, window: int) -> None:
+        """Begins the next window."""
+        if self._window < self._windows.first:
+            self._tell()
+        self._window = window
+        self._operator.__dict__["window_id"] = window
+        self._out.begin(window)
+        if "begin_window" in self._defined and self._windowing.begins(window):
+            self._call("begin_window", self._operator.begin_window, window)
+
+    def end(self) -> None:
+        """Ends the window that is open, if one is."""
+        if self._window >= self._windows.first:
+            self._take_controls()
+            if "end_window" in self._defined and self._closes(self._window):
+                self._call("end_window", self._operator.end_window)
+            if "slide" in self._defined and self._windowing.slides(self._window):
+                self._call("slide", self._operator.slide)
+            self._out.end()
+            if "before_checkpoint" in self._defined and self._next_mark(self._window) == self._window:
+                self._call("before_checkpoint", self._operator.before_checkpoint, self._window)
+
+    def _take_controls(self) -> None:
+        """Calls `process` for the control tuples of the window that is open; no key is read then (O132, O133)."""
+        for port, by_window in self._controls.items():
+            if (batch := by_window.get(self._window)) is None:
+                continue
+            if self._in_batches:
+                self._take(port, self._declared(port, batch))
+                continue
+            process = self._process[port]
+            for row in self._tuples(port, batch)[0]:
+                self._call(f"process of port {port}", process, row)
+
+    def _call(self, name: str, callback: Any, *arguments: Any) -> None:
+        self._state.without_key()
+        try:
+            callback(*arguments)
+            self._state.without_key()
+            check_assigned(self._operator, self._assigned)
+        except Exception as error:
+            self._note(name, error)
+            raise
+
+    def _note(self, name: str, error: Exception, row: Any = None) -> None:
+        """Notes on an error where it was raised: callback, window and tuple."""
+        window = self._operator.__dict__.get("window_id")
+        where = f"{name} of {type(self._operator).__name__}" + (f", window {window}" if window is not None else "")
+        error.add_note(f"in {where}" + (f", at the tuple {shown(row)}" if row is not None else ""))
+
+    def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[str, int, Any]]:
+        """Gives port, window and rows for each stretch of tuples of one window and port; rows are made once a batch."""
+        places = batch[PLACE].to_numpy()
+        begins = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist()]
+        found = places[begins]
+        stretches = zip(begins, [*begins[1:], len(places)], tag_of(found).tolist(), strict=True)
+        rows: dict[str, Any] = {}
+        for (begin, end, tag), window in zip(
+            stretches, window_of(found, self._windows.first - 1).tolist(), strict=True
+        ):
+            port = self._names[tag - 1]
+            if port not in rows:
+                is_only = len(self._names) == 1
+                of_port = batch if is_only or self._in_batches else batch.filter(pa.array(tag_of(places) == tag))
+                chosen = of_port.select(self._shape.inputs[port].names)
+                rows[port] = self._declared(port, chosen) if self._in_batches else self._tuples(port, chosen)
+            if self._in_batches:
+                part = rows[port].slice(begin, end - begin)
+            else:
+                part = islice(rows[port][0], end - begin), rows[port][1]
+            yield port, window, part
+
+    def _tuples(self, port: str, batch: pa.RecordBatch) -> tuple[Iterator[Any], Iterator[Any]]:
+        """Returns the tuples of a batch and their keys, made one by one as they are asked for."""
+        lists, make, key_of = lists_of(batch), self._shape.rows[port], self._shape.key_of[port]
+        values: Iterator[Any] = zip(*lists, strict=True) if lists else repeat((), batch.num_rows)
+        keys = iter(lists[key_of[0]]) if len(key_of) == 1 else zip(*(lists[place] for place in key_of), strict=True)
+        return map(make, values), keys
+
+    def receive(self, port: str, batch: pa.RecordBatch) -> None:
+        """Takes tuples of the window that is open, with the columns of a port as they travel."""
+        self._take(port, self._declared(port, batch) if self._in_batches else self._tuples(port, batch))
+
+    def _declared(self, port: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        schema = self._shape.inputs[port].schema
+        columns = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(batch.columns, schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _take(self, port: str, rows: Any) -> None:
+        if self._in_batches:
+            return self._call("process_batch", self._operator.process_batch, port, rows)  # type: ignore[attr-defined]
+        process = self._process[port]
+        assert process is not None, "checked at launch"
+        try:
+            self._state.process(process, *rows)
+            check_assigned(self._operator, self._assigned)
+        except Exception as error:
+            self._note(f"process of port {port}", error, self._state.failed_at)
+            raise
+        return None
+
+    def read(self, field: StateField) -> Any:
+        """Returns a field that can be changed in place, of the key that is read."""
+        return self._state.read(field)
+
+
+def _without_mark(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.slice(1) if batch.num_rows and batch[PLACE][0].as_py() == NO_ROW else batch

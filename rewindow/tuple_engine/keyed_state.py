@@ -1,0 +1,257 @@
+"""The state of a key range in the hands of an operator: the values of one key at a time are its attributes.
+
+Values of plain types lie in the operator's own dict while their key is read: what is read and assigned most is read and
+assigned as any attribute. They go into the record of their key when it is left, if they have changed. Lists, maps and
+structs, which can be changed in place, stay in the record where there are keys.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from rewindow.errors import InputError
+from rewindow.operators.tuples.operator import TupleOperator
+from rewindow.operators.tuples.state import StateField
+from rewindow.operators.tuples.values import to_array
+from rewindow.tuple_engine.tagged_rows import TagShape, lists_of
+
+ROWS = 10_000
+"""Rows of state in a batch."""
+
+
+class KeyedState:
+    """The records of all keys of a key range: values of the declared fields, and whether they have changed.
+
+    Args:
+        shape: of the operator.
+        operator: the copy that is called.
+
+    Attributes:
+        failed_at: the tuple at which `process` has raised.
+    """
+
+    def __init__(self, shape: TagShape, operator: TupleOperator) -> None:
+        self._shape, self._fields, self._keys = shape, shape.fields, shape.keys
+        self._name, self._now = type(operator).__name__, operator.__dict__
+        self._fields_there = shape.attributes
+        self._states: dict[Any, list[Any]] = {}
+        self._gone: set[Any] = set()
+        self._known: set[Any] = set()
+        self._key: Any = None if self._keys else ()
+        self._has_key, self._moved = False, False
+        self.failed_at: Any = None
+
+    def begin(self) -> None:
+        """Takes the only key of an operator without keys; called once what it begins with is loaded."""
+        if not self._keys:
+            self._enter(())
+
+    def process(self, process: Callable[[Any], None], rows: Iterable[Any], keys: Iterable[Any]) -> None:
+        """Calls `process` for tuples, each with the state of its key."""
+        if not self._keys:
+            self._without_keys(process, rows)
+        elif len(self._fields_there) == 1:
+            self._with_one_field(process, rows, keys)
+        else:
+            row: Any = None
+            try:
+                for row, key in zip(rows, keys, strict=False):
+                    self._enter(key)
+                    process(row)
+                    self.leave()
+            except Exception:
+                self.failed_at = row
+                raise
+
+    def _without_keys(self, process: Callable[[Any], None], rows: Iterable[Any]) -> None:
+        row: Any = None
+        try:
+            for row in rows:
+                process(row)
+        except Exception:
+            self.failed_at = row
+            raise
+
+    def _with_one_field(self, process: Callable[[Any], None], rows: Iterable[Any], keys: Iterable[Any]) -> None:
+        """Does what `_enter` and `leave` do, without calling them, unless the operator itself has read another key."""
+        (field,) = self._fields_there
+        name, place, default = field.name, field.place, field.default
+        find, now, row = self._states.get, self._now, None
+        self._has_key, self._moved = True, False
+        try:
+            for row, key in zip(rows, keys, strict=False):
+                self._key = key
+                found = find(key)
+                now[name] = value = default if found is None else found[place]
+                process(row)
+                if self._moved:
+                    self.leave()
+                    self._has_key, self._moved = True, False
+                elif (new := now[name]) is not value:
+                    if found is None:
+                        found = self._record(key)
+                    found[place] = new
+                    found[-1] = True
+        except Exception:
+            self.failed_at = row
+            raise
+
+    def _enter(self, key: Any) -> None:
+        self._key, self._has_key = key, True
+        found = self._states.get(key)
+        for field in self._fields_there:
+            self._now[field.name] = field.first() if found is None else found[field.place]
+
+    def leave(self) -> None:
+        """Puts the values of the key that is read into its record, where they have changed."""
+        if not self._has_key:
+            return
+        found = self._states.get(self._key)
+        for field in self._fields_there:
+            value = self._now[field.name]
+            if value is not (field.default if found is None else found[field.place]) and not (
+                found is None and field.changes_in_place and value == field.default
+            ):
+                found = self._record(self._key)
+                found[field.place] = value
+                found[-1] = True
+
+    def without_key(self) -> None:
+        """Leaves no key to be read, but in an operator without keys the only one.
+
+        Raises:
+            InputError: state was assigned though no key was read.
+        """
+        if not self._keys:
+            return
+        if not self._has_key and any(field.name in self._now for field in self._fields_there):
+            raise self.unkeyed()
+        self.leave()
+        self._has_key = False
+        for field in self._fields_there:
+            self._now.pop(field.name, None)
+
+    def _record(self, key: Any) -> list[Any]:
+        found = self._states.get(key)
+        if found is None:
+            found = self._states[key] = [*(field.first() for field in self._fields), False]
+        return found
+
+    def own(self) -> list[Any]:
+        """Returns the record of the key that is read, to be changed.
+
+        Raises:
+            InputError: no key is read.
+        """
+        if not self._has_key:
+            raise self.unkeyed()
+        found = self._record(self._key)
+        found[-1] = True
+        return found
+
+    def unkeyed(self) -> InputError:
+        """Returns the error for state that is used where nothing says of which key."""
+        return InputError(
+            f"state of {self._name} is used where no tuple says of which key",
+            hint="Use `for key in self.keys()`, or `self.at(key)` in process_batch.",
+        )
+
+    def read(self, field: StateField) -> Any:
+        """Returns a field that can be changed in place, which counts as changed."""
+        return self.own()[field.place]
+
+    def peek(self) -> list[Any]:
+        """Returns the record of the key that is read, to be read only: that of a key without state is a new one.
+
+        Raises:
+            InputError: no key is read.
+        """
+        if not self._has_key:
+            raise self.unkeyed()
+        found = self._states.get(self._key)
+        return [*(field.first() for field in self._fields), False] if found is None else found
+
+    def copied(self) -> dict[Any, list[Any]]:
+        """Returns the values of all keys, which later changes do not touch."""
+        self.leave()
+        return copy.deepcopy({key: values[:-1] for key, values in self._states.items()})
+
+    def take(self, key: tuple[Any, ...]) -> None:
+        """Takes a key as the one that is read."""
+        if len(key) != self._keys:
+            raise InputError(f"the key has {self._keys} columns, at() was given {len(key)} values")
+        self._move(key[0] if len(key) == 1 else key)
+
+    def _move(self, key: Any) -> None:
+        self.leave()
+        self._moved = True
+        self._enter(key)
+
+    def each_key(self) -> Iterator[Any]:
+        """Gives the keys with state in their order, each as the one that is read."""
+        self.leave()
+        for key in sorted(self._states, key=_order):
+            if key in self._states:
+                self._move(key)
+                yield key
+        self._moved = True
+        self.without_key()
+
+    def forget(self) -> None:
+        """Removes the state of the key that is read."""
+        if not self._has_key:
+            raise self.unkeyed()
+        self._states.pop(self._key, None)
+        self._gone.add(self._key)
+        self._moved = True
+        self._enter(self._key)
+
+    def load(self, batch: pa.RecordBatch) -> None:
+        """Takes rows of state."""
+        if not batch.num_rows:
+            return
+        keys, stored = self._keys, lists_of(batch.select(self._shape.loaded.names))
+        found = stored[0] if keys == 1 else list(zip(*stored[:keys], strict=True)) if keys else [()] * batch.num_rows
+        values = [
+            [field.from_stored(value) for value in column] if pa.types.is_map(field.kind) else column
+            for field, column in zip(self._fields, stored[keys:], strict=True)
+        ]
+        self._states.update(zip(found, map(list, zip(*values, [False] * batch.num_rows, strict=True)), strict=True))
+        self._known.update(found)
+
+    def rows(self) -> Iterator[list[pa.Array]]:
+        """Gives the rows of keys that changed, and those of keys that are gone; without a key the row, if it says more
+        than the defaults do: whether it does must not depend on where groups end (R86).
+        """
+        if not self._fields:
+            return
+        self.leave()
+        if not self._keys:
+            defaults = [field.first() for field in self._fields]
+            keys: list[Any] = [key for key, values in self._states.items() if values[:-1] != defaults]
+        else:
+            changed = (key for key, values in self._states.items() if values[-1])
+            keys = sorted([*changed, *(self._gone & self._known - self._states.keys())], key=_order)
+        what = f"state of {self._name}"
+        for begin in range(0, len(keys), ROWS):
+            columns = zip(*map(self._row, keys[begin : begin + ROWS]), strict=True)
+            yield [
+                to_array(column, field, what) for column, field in zip(columns, self._shape.state.schema, strict=True)
+            ]
+
+    def _row(self, key: Any) -> tuple[Any, ...]:
+        own = (key,) if self._keys == 1 else key
+        found = self._states.get(key)
+        if found is None:
+            return (*own, *(None for _ in self._fields), True)
+        values = (field.to_stored(value) for field, value in zip(self._fields, found[:-1], strict=True))
+        return (*own, *values, False) if self._keys else (*values,)
+
+
+def _order(key: Any) -> Any:
+    """Returns what keys are sorted by: nulls first."""
+    return tuple((part is not None, part) for part in (key if isinstance(key, tuple) else (key,)))

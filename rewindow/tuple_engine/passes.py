@@ -1,0 +1,173 @@
+"""What is computed in one pass of tagged rows: one operator, or those of a cycle, each with tags of its own (X40)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.application import Node, OperatorContext, PortHandle
+from rewindow.application.windowing import EVERY_WINDOW, Windowing
+from rewindow.operators.tuples.operator import TupleOperator
+from rewindow.tuple_engine.cycle_range import CycleRange
+from rewindow.tuple_engine.key_range import KeyRange
+from rewindow.tuple_engine.tagged_rows import (
+    WINDOW,
+    Columns,
+    Place,
+    TagShape,
+    input_tags,
+    loaded_tag,
+    output_tags,
+    state_tag,
+    tagged_schema,
+)
+
+TAGS = 1000
+"""Tags of one operator: those of the second of a cycle begin here."""
+ALONE = ""
+"""The name of an operator that is in no cycle."""
+NO_TABLES: Mapping[Place, pa.Table] = MappingProxyType({})
+STATE = ""
+"""The part of an operator's rows that is state: no port has this name."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """An operator in a pass.
+
+    Attributes:
+        inner: by input port, the operator of the same pass and its output port that feed it.
+        published: input ports that read a published stream, whose offsets name no order (X51).
+        unseen: output ports that nothing outside of the pass reads: their rows stay inside.
+    """
+
+    operator: TupleOperator
+    windowing: Windowing = EVERY_WINDOW
+    inner: Mapping[str, Place] = field(default_factory=dict)
+    published: frozenset[str] = frozenset()
+    unseen: frozenset[str] = frozenset()
+
+
+class Pass:
+    """The operators of a pass and the columns of its tagged rows; ports and states are known by operator and name.
+
+    Attributes:
+        members: in the order in which they are called.
+        inputs: of the ports that are fed from outside of the pass; `controls` of those that go to every key range.
+        keys: columns of the tagged rows by which the pass is divided into key ranges; without any it runs in one.
+        loaded, states: columns of the states that come in, and of those that come out, by operator.
+    """
+
+    def __init__(self, members: Mapping[str, Member]) -> None:
+        self.members = dict(members)
+        self.inputs: dict[Place, Columns] = {}
+        self.controls: dict[Place, Columns] = {}
+        self.outputs: dict[Place, Columns] = {}
+        self.states: dict[str, Columns] = {}
+        self.loaded: dict[str, Columns] = {}
+        for number, (name, member) in enumerate(self.members.items()):
+            self.states[name] = _shifted(state_tag(member.operator), number)
+            self.loaded[name] = _shifted(loaded_tag(member.operator), number)
+            for port, columns in input_tags(member.operator).items():
+                if port not in member.inner:
+                    is_control = member.operator.input_ports()[port].control
+                    (self.controls if is_control else self.inputs)[name, port] = _shifted(columns, number)
+            for port, columns in output_tags(member.operator).items():
+                self.outputs[name, port] = _shifted(columns, number)
+        self.keys = self._keys()
+        self.sent = tagged_schema([*self.loaded.values(), *self.inputs.values()])
+        self.made = tagged_schema([*self.states.values(), *self.outputs.values()])
+
+    @property
+    def parts(self) -> dict[str, Columns]:
+        """What comes out, as PORT and nothing for state; in a cycle with OPERATOR/ before it."""
+        outputs = {_part(name, port): columns for (name, port), columns in self.outputs.items()}
+        return {_part(name, STATE): columns for name, columns in self.states.items()} | outputs
+
+    @classmethod
+    def of(cls, unit: list[Node], unseen: Collection[PortHandle] = ()) -> Pass:
+        """Returns the pass of an operator, or of those of a cycle in the order in which they are called."""
+        if len(unit) == 1:
+            return cls({ALONE: _member(unit[0], set(), unseen)})
+        names = {node.name for node in unit}
+        return cls({node.name: _member(node, names, unseen) for node in unit})
+
+    def run(
+        self,
+        context: OperatorContext,
+        batches: Iterable[pa.RecordBatch],
+        shapes: Mapping[str, TagShape] | None = None,
+        controls: Mapping[Place, pa.Table] = NO_TABLES,
+        *,
+        tells_changes: bool = False,
+        port_order: Iterable[str] = (),
+    ) -> Iterator[pa.RecordBatch]:
+        """Gives what one key range emits and its state, see `KeyRange` and `CycleRange`.
+
+        Args:
+            shapes: of the operators; made anew unless they are given.
+            controls: `window_id` and columns of what every key range gets, see `control_rows`.
+        """
+        shapes = shapes or self.shapes()
+        ranges = {}
+        for name, member in self.members.items():
+            own = context if name == ALONE else replace(context, operator=f"{context.operator}.{name}")
+            own = replace(own, windowing=member.windowing)
+            sent = {port: _by_window(rows) for (of, port), rows in controls.items() if of == name}
+            ranges[name] = KeyRange(member.operator, own, shapes[name], sent, tells_changes=tells_changes)
+        if ALONE in ranges:
+            return ranges[ALONE].run(batches)
+        unseen = {(name, port) for name, member in self.members.items() for port in member.unseen}
+        delays = {name for name, member in self.members.items() if member.operator.delays}
+        inner = {(name, port): end for name, member in self.members.items() for port, end in member.inner.items()}
+        return CycleRange(self, ranges, shapes, inner, unseen, delays, context.windows, port_order).run(batches)
+
+    def shapes(self) -> dict[str, TagShape]:
+        """Returns the shape of each operator, which all key ranges share."""
+        return {name: TagShape(member.operator) for name, member in self.members.items()}
+
+    def _keys(self) -> list[str]:
+        """Returns the columns by which all ports of all operators are keyed alike; none where they are not."""
+        keys = {}
+        for member in self.members.values():
+            ports = member.operator.input_ports()
+            for name, columns in input_tags(member.operator).items():
+                if not ports[name].control:
+                    places = [columns.schema.get_field_index(one) for one in columns.key if one in columns.schema.names]
+                    kinds = tuple(str(columns.schema.field(place).type) for place in places)
+                    keys[kinds] = [columns.names[place] for place in places]
+        return keys.popitem()[1] if len(keys) == 1 else []
+
+
+def control_rows(rows: pa.Table) -> pa.Table:
+    """Returns control tuples, `window_id` first, in the order of their values; equal ones are one (O133, X44)."""
+    shown = [repr(row) for row in zip(*(column.to_pylist() for column in rows.columns), strict=True)]
+    places = {text: place for place, text in reversed(list(enumerate(shown)))}
+    return rows.take(pa.array([places[text] for text in sorted(places)], pa.int64()))
+
+
+def _by_window(rows: pa.Table) -> dict[int, pa.RecordBatch]:
+    found = {}
+    for window in rows[WINDOW].unique().to_pylist():
+        of_window = rows.filter(pc.equal(rows[WINDOW], window)).drop_columns(WINDOW).combine_chunks()
+        found[window] = of_window.to_batches()[0]
+    return found
+
+
+def _part(member: str, port: str) -> str:
+    return port if member == ALONE else f"{member}/{port}"
+
+
+def _shifted(columns: Columns, number: int) -> Columns:
+    return replace(columns, tag=number * TAGS + columns.tag)
+
+
+def _member(node: Node, names: set[str], unseen: Collection[PortHandle]) -> Member:
+    assert isinstance(node.operator, TupleOperator), "checked at launch"
+    inner = {port: (str(end.operator), end.port) for port, end in node.feeds.items() if end.operator in names}
+    hidden = frozenset(end.port for end in unseen if end.operator == node.name)
+    return Member(node.operator, node.windowing, inner, node.published, hidden)

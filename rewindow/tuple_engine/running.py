@@ -1,0 +1,80 @@
+"""The copy of an operator that is called: its attributes are plain ones, read and assigned without a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Protocol
+
+from rewindow.application import OperatorContext
+from rewindow.errors import InputError
+from rewindow.operators.tuples.operator import TupleOperator
+from rewindow.tuple_engine.tagged_rows import TagShape
+
+
+class StateReader(Protocol):
+    """What a running copy reads its state through: a key range."""
+
+    def unkeyed(self) -> InputError:
+        """Returns the error of reading state while no key is read."""
+
+
+class _NoKey:
+    """What stands for a field of state while no key is read; while one is, its value lies in the operator's dict."""
+
+    def __get__(self, operator: TupleOperator | None, owner: type | None = None) -> Any:
+        if operator is None:
+            return self
+        raise operator.__dict__["_range"].unkeyed()
+
+
+def running_copy(
+    operator: TupleOperator,
+    shape: TagShape,
+    key_range: StateReader,
+    context: OperatorContext,
+    emit: Callable[..., None],
+) -> TupleOperator:
+    """Returns a copy of an operator that reads and emits through a key range."""
+    copied = operator.model_copy()
+    copied.__dict__.update(_range=key_range, context=context, emit=emit)
+    names = tuple(field.name for field in shape.attributes)
+    object.__setattr__(copied, "__class__", _running_class(type(operator), names))
+    return copied
+
+
+@cache
+def _running_class(kind: type, names: tuple[str, ...]) -> type:
+    """Returns the class of running copies: the operator's own, without what pydantic does at each assignment."""
+    own = {
+        "__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__, "__slots__": (),
+        "__setattr__": object.__setattr__, "__delattr__": object.__delattr__,
+    }  # fmt: skip
+    running: type = type.__new__(type(kind), kind.__name__, (kind,), {**own, **dict.fromkeys(names, _NoKey())})
+    return running
+
+
+def check_assigned(operator: TupleOperator, given: Mapping[str, Any]) -> None:
+    """Refuses what a callback has assigned and is neither state nor transient: it would be lost after the group (X49).
+
+    Args:
+        operator: the running copy.
+        given: its attributes before its first callback.
+
+    Raises:
+        InputError: names the attribute.
+    """
+    now = operator.__dict__
+    for name in now:
+        if name not in given and name not in operator.places and name not in operator.transient and name != "window_id":
+            raise _neither(operator, name)
+    for name, value in given.items():
+        if now.get(name) is not value and name not in operator.transient:
+            raise _neither(operator, name)
+
+
+def _neither(operator: TupleOperator, name: str) -> InputError:
+    return InputError(
+        f'{type(operator).__name__} assigns "{name}", which is neither state nor transient',
+        hint=f'Declare it: {name} = StateField(TYPE), or put "{name}" into `transient` if it may be lost.',
+    )

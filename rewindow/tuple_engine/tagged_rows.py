@@ -1,0 +1,228 @@
+"""The rows that go through a tuple operator: tagged by port, in Arrow, and what they are in the hands of its code.
+
+State is tag 0, ports count from 1. The first column says window and tag in one number, by which rows are sorted: the
+windows of a group count from 1, state comes before them, and a row that is nothing before all. Columns of one type are
+shared by all tags, so that a row is hardly wider than the widest of them: each column more costs every row its way to
+Python and back (docs/decisions/0027-shared-columns.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, namedtuple
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.application.error_tuples import GIVEN
+from rewindow.operators.tuples.operator import TupleOperator
+from rewindow.operators.tuples.sliding import SlidingField
+
+PLACE, WINDOW, GONE = "_rw_place", "window_id", "_rw_gone"
+TAG_BITS = 20
+"""Bits of a place that are the tag: a cycle may have a thousand operators, a group 2**43 windows."""
+NO_ROW = -1
+"""The place of a row that is nothing: a key range that has no other is called all the same."""
+Place = tuple[str, str]
+"""An operator and its port."""
+_Getter: Any = type(vars(namedtuple("_Pair", ("first", "second")))["first"])
+"""What reads a place of a tuple: a third of the time of a property."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of one tag in the tagged rows.
+
+    Attributes:
+        tag: its number; 0 is state.
+        schema: the columns as the port declares them.
+        key: names of those that are its key.
+    """
+
+    tag: int
+    schema: pa.Schema
+    key: tuple[str, ...] = ()
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Their names in the tagged rows: by type, counted; the key's first, so that all tags have it in the same."""
+        names, counts = [""] * len(self.schema), Counter[str]()
+        keys = [self.schema.get_field_index(name) for name in self.key if name in self.schema.names]
+        for place in (*keys, *(place for place in range(len(names)) if place not in keys)):
+            kind = _name_of(_travelling(self.schema.field(place).type))
+            names[place] = f"_{kind}_{counts[kind]}"
+            counts[kind] += 1
+        return names
+
+    @cached_property
+    def stored(self) -> pa.Schema:
+        """The columns as they travel: timestamps as microseconds, since Python takes 400 times as long for them."""
+        types = [_travelling(field.type) for field in self.schema]
+        return pa.schema(list(zip(self.names, types, strict=True)))
+
+
+def _travelling(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_timestamp(kind) else kind
+
+
+@cache
+def _name_of(kind: pa.DataType) -> str:
+    """Returns what columns of a type are called: a name of letters and digits, which no other type has."""
+    text = str(kind)
+    if text.isidentifier():
+        return text
+    return hashlib.sha256(pa.schema([("", kind)]).serialize()).hexdigest()[:16]
+
+
+def loaded_tag(operator: TupleOperator) -> Columns:
+    """Returns the columns of state rows that come in."""
+    return Columns(0, _declared(operator.state_columns()), operator.state_key_columns())
+
+
+def state_tag(operator: TupleOperator) -> Columns:
+    """Returns the columns of state rows that come out; where there are keys the last one says that one is gone."""
+    loaded = loaded_tag(operator)
+    if not (loaded.key and operator.fields):
+        return loaded
+    return replace(loaded, schema=loaded.schema.append(pa.field(GONE, pa.bool_())))
+
+
+def input_tags(operator: TupleOperator) -> dict[str, Columns]:
+    """Returns the columns of each input port."""
+    ports = operator.input_ports().items()
+    return {name: Columns(tag, _declared(port.schema), port.key) for tag, (name, port) in enumerate(ports, 1)}
+
+
+def output_tags(operator: TupleOperator) -> dict[str, Columns]:
+    """Returns the columns of each output port; an error port has those that say why, too."""
+    ports = operator.output_ports().items()
+    return {
+        name: Columns(tag, pa.schema([*port.schema, *GIVEN]) if port.error else port.schema)
+        for tag, (name, port) in enumerate(ports, 1)
+    }
+
+
+def tagged_schema(tags: Iterable[Columns]) -> pa.Schema:
+    """Returns the columns of tagged rows."""
+    fields = (pa.field(PLACE, pa.int64()), *(field for columns in tags for field in columns.stored))
+    return pa.schema(list({field.name: field for field in fields}.values()))
+
+
+def place_of(window: int, tag: int, before: int) -> int:
+    """Returns what stands in the first column.
+
+    Args:
+        before: the window before the first one of the group.
+    """
+    return (window - before) * (1 << TAG_BITS) + tag
+
+
+def tag_of(place: Any) -> Any:
+    """Returns the tag of a place, or those of an array of places."""
+    return place & ((1 << TAG_BITS) - 1)
+
+
+def window_of(place: Any, before: int) -> Any:
+    """Returns the window of a place, or those of an array of places."""
+    return (place >> TAG_BITS) + before
+
+
+def _declared(schema: pa.Schema | None) -> pa.Schema:
+    return schema if schema is not None else pa.schema([])
+
+
+def untagged(
+    tags: Mapping[str, Columns], before: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[str, pa.Table]]:
+    """Gives `window_id` and the columns of each batch, whose rows are of one tag, as they are declared."""
+    parts = {columns.tag: (part, columns) for part, columns in tags.items()}
+    for batch in batches:
+        if batch.num_rows:
+            places = batch[PLACE].to_numpy()
+            part, columns = parts[int(tag_of(places[0]))]
+            values = [
+                _declared_values(batch[name], field.type)
+                for name, field in zip(columns.names, columns.schema, strict=True)
+            ]
+            windows = pa.array(window_of(places, before))
+            yield part, pa.table([windows, *values], names=[WINDOW, *columns.schema.names])
+
+
+def _declared_values(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_timestamp(kind):
+        return column
+    return column.cast(pa.timestamp("us", kind.tz))
+
+
+class TagShape:
+    """What all key ranges of an operator share, made once: the columns of its tags, its ports, its keys.
+
+    Attributes:
+        sent, made: columns of the tagged rows that come in, and of those that come out.
+        loaded, state: those of state rows among them.
+        attributes: fields of state that are plain attributes while their key is read.
+        rows: of each input port, the class of its tuples.
+        key_of: of each input port, the places of its key.
+        widths: of each output port, the number of its columns.
+        errors: its error ports.
+    """
+
+    def __init__(self, operator: TupleOperator) -> None:
+        self.fields = operator.fields
+        self.keys = len(operator.key_schema())
+        self.attributes = [
+            field
+            for field in self.fields
+            if not ((self.keys and field.changes_in_place) or isinstance(field, SlidingField))
+        ]
+        self.inputs, self.outputs = input_tags(operator), output_tags(operator)
+        self.loaded, self.state = loaded_tag(operator), state_tag(operator)
+        self.sent = tagged_schema([self.loaded, *self.inputs.values()])
+        self.made = tagged_schema([self.state, *self.outputs.values()])
+        self.rows = {name: row_class(name, columns.schema) for name, columns in self.inputs.items()}
+        self.key_of = {
+            name: tuple(port.schema.get_field_index(column) for column in port.key) if port.schema else ()
+            for name, port in operator.input_ports().items()
+        }
+        self.widths = {name: len(columns.schema) for name, columns in self.outputs.items()}
+        self.errors = frozenset(name for name, port in operator.output_ports().items() if port.error)
+
+
+def lists_of(batch: pa.RecordBatch) -> list[list[Any]]:
+    """Returns the columns of a batch as lists."""
+    return [
+        column.to_numpy(zero_copy_only=False).tolist() if _is_plain(column) else column.to_pylist()
+        for column in batch.columns
+    ]
+
+
+def _is_plain(column: pa.Array) -> bool:
+    kind = column.type
+    return not column.null_count and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def as_travelling(column: pa.Array) -> pa.Array:
+    if not pa.types.is_timestamp(column.type):
+        return column
+    return pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
+
+
+def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Returns a column as one array, also where it has no rows."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([*column.chunks, pa.array([], column.type)])
+
+
+def row_class(port: str, schema: pa.Schema) -> type:
+    """Returns a tuple with the port's columns as attributes, whatever they are called."""
+    fields = {name: _Getter(place, "") for place, name in enumerate(schema.names)}
+
+    def show(self: tuple[Any, ...]) -> str:
+        return f"{port}({', '.join(f'{name}={value!r}' for name, value in zip(schema.names, self, strict=True))})"
+
+    return type(port, (tuple,), {**fields, "__slots__": (), "__repr__": show, "_fields": tuple(schema.names)})
