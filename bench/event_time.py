@@ -69,11 +69,11 @@ def _measure(stored: DataFrame, count: int) -> list[Row]:
         minute = F.floor(F.unix_micros("at") / 60_000_000)
         stored.groupBy("key", minute).agg(F.sum("value"), F.count("*")).write.format("noop").mode("overwrite").save()
 
-    def judged() -> None:
+    def classified() -> None:
         result = lateness({"clicks": stored}, TIME, start_us=0, end_us=SPAN_S * 1_000_000)
         result.counts("key").write.format("noop").mode("overwrite").save()
 
-    beside, ours = _seconds(plain), _seconds(judged)
+    beside, ours = _seconds(plain), _seconds(classified)
     what = f"lateness of {count // 1_000_000} M tuples, {KEYS} keys, {LATE_PERCENT} % late, counted by key"
     ratio = ours / beside
     return [
@@ -99,10 +99,10 @@ def _measure_windows(stored: DataFrame, count: int, late: int) -> list[Row]:
             stored.groupBy("key", by).agg(F.sum("value"), F.count("*")).write.format("noop").mode("overwrite").save()
 
         def fired(slide: str = slide) -> None:
-            judged = lateness({"clicks": stored}, TIME, start_us=0, end_us=SPAN_S * 1_000_000)
+            classified = lateness({"clicks": stored}, TIME, start_us=0, end_us=SPAN_S * 1_000_000)
             windows = EventWindows(length="60 s", slide=slide)
             aggregates = {"total": ("sum", "value"), "clicks": ("count", "*")}
-            result = event_windows(judged, windows, aggregates, keys=["key"])
+            result = event_windows(classified, windows, aggregates, keys=["key"])
             result.fired.write.format("noop").mode("overwrite").save()
 
         beside, ours = _seconds(plain), _seconds(fired)
@@ -158,8 +158,8 @@ def _measure_filling(stored: DataFrame, count: int, keys: int) -> list[Row]:
         found.write.format("noop").mode("overwrite").save()
 
     ours, beside = _seconds(filled), _seconds(joined)
-    apart = f"{keys:,} keys" if keys > 1 else "no keys"
-    what = f"gaps of {count / 1e6:.0f} M readings filled, {apart}, a tenth missing, two columns"
+    recording_keys = f"{keys:,} keys" if keys > 1 else "no keys"
+    what = f"gaps of {count / 1e6:.0f} M readings filled, {recording_keys}, a tenth missing, two columns"
     faster = beside / ours
     text = f"a series of all readings, joined and carried over {beside:.1f} s"
     speed = Row(what, f"{ours:.1f} s", text, f"at least 2 x faster: {faster:.1f} x", faster >= 2)

@@ -53,7 +53,7 @@ CASES = (  # name, windows, tuples, files, whether files are linked
 
 def main(runs: int) -> None:
     """Prints a line a case: seconds of publish and of undo, beside what Python takes to start."""
-    floor = min(_seconds(None, ["-c", "import rewindow.publication.acts"]) for _ in range(runs))
+    floor = min(_seconds(None, ["-c", "import rewindow.publication.actions"]) for _ in range(runs))
     print(f"{'':46}{'publish s':>10}{'undo s':>10}   (Python and its libraries: {floor:.1f} s)")
     for name, windows, tuples, files, linked in CASES:
         with tempfile.TemporaryDirectory() as folder:

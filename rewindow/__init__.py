@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rewindow.retention.purge import purge
     from rewindow.settings.config import Config
 
-_PLACES = {
+_MODULE_OF = {
     "Config": "settings.config:Config",
     "Lines": "progress.listener:Lines",
     "Listener": "progress.listener:Listener",
@@ -112,11 +112,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Returns a verb, or what it needs."""
-    if name in _PLACES:
-        module, _, attribute = _PLACES[name].partition(":")
+    if name in _MODULE_OF:
+        module, _, attribute = _MODULE_OF[name].partition(":")
         return getattr(import_module(f"{__name__}.{module}"), attribute)
     raise AttributeError(f'module "{__name__}" has no "{name}"')
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PLACES})
+    return sorted({*globals(), *_MODULE_OF})

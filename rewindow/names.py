@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from rewindow.errors import InputError
 
-PLACE = ("window_id", "offset")
+POSITION_COLUMNS = ("window_id", "offset")
 """Columns of a stream that say where a tuple lies."""
-BOOKKEEPING = (*PLACE, "attempt")
+BOOKKEEPING = (*POSITION_COLUMNS, "attempt")
 """Columns that our tables have beside those of the events; Delta takes names that differ only by case for the same."""
 _WINDOWS, _FILES = ".windows", ".files"
 REPLAY_ID_LENGTH_MAX = 110

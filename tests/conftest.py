@@ -14,7 +14,7 @@ from hypothesis import settings
 
 import rewindow.location as places
 from rewindow.settings.config import Config
-from tests.places import Place, Places
+from tests.folders import FolderFactory, FolderLocation
 from tests.small_frames import SMALL_FRAMES
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 settings.register_profile("rewindow", deadline=None, print_blob=True)
 settings.load_profile("rewindow")
-places.LocalLocation = Place  # type: ignore[misc, assignment]
+places.LocalLocation = FolderLocation  # type: ignore[misc, assignment]
 
 
 @pytest.fixture(scope="session")
-def tmp_path_factory(tmp_path_factory: pytest.TempPathFactory) -> Places:
+def tmp_path_factory(tmp_path_factory: pytest.TempPathFactory) -> FolderFactory:
     """Folders that are places for the product and paths for the test, `tmp_path` too."""
-    return Places(tmp_path_factory)
+    return FolderFactory(tmp_path_factory)
 
 
 LONGEST_FIRST = (
@@ -125,9 +125,9 @@ def settings_left_as_found() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def new_ledgers_are_copies(settings_left_as_found: None, empty_ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test's new ledger on SQLite is a copy of an empty one; the tests of the ledger itself go without."""
-    from rewindow.ledger.place import LedgerPlace
+    from rewindow.ledger.url import LedgerUrl
 
-    monkeypatch.setattr(LedgerPlace, "_make_file", lambda place, file: shutil.copy(empty_ledger, file))
+    monkeypatch.setattr(LedgerUrl, "_make_file", lambda place, file: shutil.copy(empty_ledger, file))
 
 
 def _settings() -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rewindow.application.given import FORM
+from rewindow.application.overrides import FORM
 from rewindow.errors import InputError
 from rewindow.windows import Grid, WindowRange, format_time, parse_time
 from rewindow_airflow.failures import Nothing, NotYet
@@ -258,7 +258,7 @@ def clip(windows: WindowRange, sealed: WindowRange, final: bool) -> WindowRange 
     return WindowRange(first, last) if first <= last else None
 
 
-def refuse_other_wishes(plan: Plan, conf: Mapping[str, Any]) -> None:
+def reject_other_options(plan: Plan, conf: Mapping[str, Any]) -> None:
     """Refuses what a run was told, if it contradicts the replay that the run has already planned.
 
     Raises:

@@ -56,9 +56,9 @@ def dag_of(config: Config, replay_id: str) -> str:
         HTTPException: the ledger is older than this Rewindow (409).
     """
     from rewindow.ledger import Ledger
-    from rewindow.ledger.place import LedgerPlace
+    from rewindow.ledger.url import LedgerUrl
 
-    file = LedgerPlace.parse(config.ledger_url).file
+    file = LedgerUrl.parse(config.ledger_url).file
     if file is not None and not file.is_file():
         return BY_HAND
     try:

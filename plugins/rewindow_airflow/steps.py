@@ -16,7 +16,7 @@ from rewindow_airflow.forms import APPROVE, STAGED
 from rewindow_airflow.identity import RunName, day_of, newest_of, run_name
 from rewindow_airflow.links import ReportsLink, TimeLink
 from rewindow_airflow.order import make_way, turn_of
-from rewindow_airflow.replay_requests import describe, refuse_other_wishes
+from rewindow_airflow.replay_requests import describe, reject_other_options
 from rewindow_airflow.replay_task import ReplayTask
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
             self.replay = plan.replay_id
             if known is not None:
                 self.log.info("This run's replay is %s: going on with it", known.state)
-                refuse_other_wishes(plan, run.conf or {})
+                reject_other_options(plan, run.conf or {})
                 check_code(plan, load_application(config, plan.application, plan.parameters, plan.given))
         for line in describe(plan):
             self.log.info("%s", line)

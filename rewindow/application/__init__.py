@@ -9,12 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rewindow.application.configuring import apply_given
+    from rewindow.application.configuring import apply_overrides
     from rewindow.application.description import GraphDescription, OperatorDescription, describe_graph
-    from rewindow.application.given import Given
     from rewindow.application.graph import TOLERANCE, Application, Output
     from rewindow.application.modes import MODES, Mode
-    from rewindow.application.module import Part, Placed
+    from rewindow.application.module import Part, PartInstance
     from rewindow.application.node import Node, PortHandle
     from rewindow.application.operator import (
         WRITTEN,
@@ -24,16 +23,17 @@ if TYPE_CHECKING:
         OutputPort,
         PartSink,
     )
+    from rewindow.application.overrides import PropertyOverride
     from rewindow.application.properties import WrongProperty, matches
     from rewindow.application.validation import find_violations, validate
     from rewindow.application.violations import Violation
 
 _MODULES = {
-    "configuring": ("apply_given",),
-    "given": ("Given",),
+    "configuring": ("apply_overrides",),
+    "overrides": ("PropertyOverride",),
     "description": ("GraphDescription", "OperatorDescription", "describe_graph"),
     "graph": ("TOLERANCE", "Application", "Output"),
-    "module": ("Part", "Placed"),
+    "module": ("Part", "PartInstance"),
     "modes": ("MODES", "Mode"),
     "node": ("Node", "PortHandle"),
     "operator": ("WRITTEN", "FrameOperator", "InputPort", "OperatorContext", "OutputPort", "PartSink"),
@@ -41,14 +41,13 @@ _MODULES = {
     "validation": ("find_violations", "validate"),
     "violations": ("Violation",),
 }
-_PLACES = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "MODES",
     "TOLERANCE",
     "WRITTEN",
     "Application",
     "FrameOperator",
-    "Given",
     "GraphDescription",
     "InputPort",
     "Mode",
@@ -58,12 +57,13 @@ __all__ = [
     "Output",
     "OutputPort",
     "Part",
+    "PartInstance",
     "PartSink",
-    "Placed",
     "PortHandle",
+    "PropertyOverride",
     "Violation",
     "WrongProperty",
-    "apply_given",
+    "apply_overrides",
     "describe_graph",
     "find_violations",
     "matches",
@@ -73,6 +73,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Returns what applications are made of."""
-    if name in _PLACES:
-        return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    if name in _MODULE_OF:
+        return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     raise AttributeError(f'module "{__name__}" has no "{name}"')

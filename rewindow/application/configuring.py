@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rewindow.application.given import Given, PropertyChange, strongest
 from rewindow.application.graph import Application
 from rewindow.application.modes import Mode
 from rewindow.application.node import Node
 from rewindow.application.operator import FrameOperator
+from rewindow.application.overrides import PropertyChange, PropertyOverride, resolve_overrides
 from rewindow.application.violations import Violation
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
@@ -38,9 +38,9 @@ OUTPUT_ATTRIBUTES: dict[str, tuple[Callable[[Any], bool], str]] = {
 """Attributes of the stream of an output: which values each takes, and in words."""
 
 
-def apply_given(app: Application, given: Iterable[Given]) -> None:
+def apply_overrides(app: Application, given: Iterable[PropertyOverride]) -> None:
     """Puts given values into an application; those that cannot be are violations, reported with all others (O53)."""
-    app.given = strongest(part for one in given for part in _of_ports(app, one))
+    app.given = resolve_overrides(part for one in given for part in _of_ports(app, one))
     for one in app.given:
         if one.output:
             _set_output(app, one)
@@ -55,7 +55,7 @@ def apply_given(app: Application, given: Iterable[Given]) -> None:
             _apply(app, app.nodes[one.operator], one)
 
 
-def _apply(app: Application, node: Node, one: Given) -> None:
+def _apply(app: Application, node: Node, one: PropertyOverride) -> None:
     key = property_key(node.operator, one.name)
     if key is not None:
         _set(node.operator, key, one.name, one.value)
@@ -142,7 +142,7 @@ def _readings(value: Any) -> Iterator[Any]:
             return
 
 
-def _set_attribute(app: Application, node: Node, one: Given) -> Iterator[Violation]:
+def _set_attribute(app: Application, node: Node, one: PropertyOverride) -> Iterator[Violation]:
     try:
         value = Mode.parse(one.value) if one.name == "mode" else int(str(one.value))
     except InputError as error:
@@ -154,7 +154,7 @@ def _set_attribute(app: Application, node: Node, one: Given) -> Iterator[Violati
         app.nodes[node.name] = replace(node, **changed)  # type: ignore[arg-type]
 
 
-def _of_ports(app: Application, one: Given) -> Iterator[Given]:
+def _of_ports(app: Application, one: PropertyOverride) -> Iterator[PropertyOverride]:
     """Gives what a section of a port in the settings says, a value each: [applications.A.operators.O.PORT]."""
     node = app.nodes.get(one.operator)
     is_port = node is not None and one.name in node.output_ports() and property_key(node.operator, one.name) is None
@@ -162,7 +162,9 @@ def _of_ports(app: Application, one: Given) -> Iterator[Given]:
         yield one
         return
     place = f"{one.operator}.{one.name}"
-    yield from (Given(operator=place, name=name, value=value, source=one.source) for name, value in one.value.items())
+    yield from (
+        PropertyOverride(operator=place, name=name, value=value, source=one.source) for name, value in one.value.items()
+    )
 
 
 def _port_of(app: Application, path: str) -> tuple[Node, str] | None:
@@ -172,7 +174,7 @@ def _port_of(app: Application, path: str) -> tuple[Node, str] | None:
     return (node, port) if node is not None and port in node.output_ports() else None
 
 
-def _set_port(app: Application, node: Node, port: str, one: Given) -> Iterator[Violation]:
+def _set_port(app: Application, node: Node, port: str, one: PropertyOverride) -> Iterator[Violation]:
     """Gives a port an attribute; a value that it cannot have is told with operator and port (O30)."""
     if one.name not in PORT_ATTRIBUTES:
         words = f"a port has no such attribute. {did_you_mean(one.name, PORT_ATTRIBUTES)}"
@@ -190,7 +192,7 @@ def _set_port(app: Application, node: Node, port: str, one: Given) -> Iterator[V
             app.nodes[node.name] = replace(node, errors_max={**node.errors_max, port: bound})
 
 
-def _set_output(app: Application, one: Given) -> None:
+def _set_output(app: Application, one: PropertyOverride) -> None:
     """Gives the stream of an output an attribute; the columns of `sorted_by` are checked with all else."""
     output = app.outputs.get(one.output)
     if output is None:
@@ -210,6 +212,6 @@ def _set_output(app: Application, one: Given) -> None:
             app.outputs[one.output] = replace(output, tolerance=float(values[0]))
 
 
-def _violation(one: Given, message: str, operator: str | None = None, port: str = "") -> Violation:
+def _violation(one: PropertyOverride, message: str, operator: str | None = None, port: str = "") -> Violation:
     where = one.operator if operator is None else operator
     return Violation("O28", where, port, f"{one.name} = {one.value!r}, from {one.source}", message)

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_jsonable_python
 
-from rewindow.application.given import CODE, DEFAULT
 from rewindow.application.graph import Application
 from rewindow.application.node import Node
+from rewindow.application.overrides import CODE, DEFAULT
 
 
 class _Value(BaseModel):

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from rewindow.application.cycles import cycles_of
 from rewindow.application.error_tuples import error_columns
-from rewindow.application.given import Given
 from rewindow.application.modes import Mode
-from rewindow.application.module import Build, Placed, place
+from rewindow.application.module import Build, PartInstance, place
 from rewindow.application.node import End, Node, PortHandle, end_of
 from rewindow.application.operator import FrameOperator, InputPort, OutputPort
+from rewindow.application.overrides import PropertyOverride
 from rewindow.application.violations import Violation
 from rewindow.windows import Grid, parse_duration
 
@@ -76,7 +76,7 @@ class Application:
     nodes: dict[str, Node] = field(default_factory=dict)
     outputs: dict[str, Output] = field(default_factory=dict)
     declared: list[Violation] = field(default_factory=list)
-    given: list[Given] = field(default_factory=list)
+    given: list[PropertyOverride] = field(default_factory=list)
 
     @property
     def grid(self) -> Grid:
@@ -121,7 +121,7 @@ class Application:
             self.declared.append(Violation("O48", name, "", name, "operator name is taken by another one"))
         return known
 
-    def module(self, name: str, build: Build, **feeds: End) -> Placed:
+    def module(self, name: str, build: Build, **feeds: End) -> PartInstance:
         """Adds a part of a graph as if it were one operator, and connects its input ports, given by name (O10).
 
         Args:

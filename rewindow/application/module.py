@@ -33,7 +33,7 @@ class Graph(Protocol):
 
     declared: list[Violation]
 
-    def add(self, name: str, operator: FrameOperator, **wishes: Any) -> Node:
+    def add(self, name: str, operator: FrameOperator, **replay_options: Any) -> Node:
         """Adds an operator."""
 
 
@@ -44,17 +44,17 @@ class Part:
     name: str
     app: Graph
 
-    def add(self, name: str, operator: FrameOperator, **wishes: Any) -> Node:
+    def add(self, name: str, operator: FrameOperator, **replay_options: Any) -> Node:
         """Adds an operator, see `Application.add`."""
-        return self.app.add(f"{self.name}.{name}", operator, **wishes)
+        return self.app.add(f"{self.name}.{name}", operator, **replay_options)
 
-    def module(self, name: str, build: Build, **feeds: End) -> Placed:
+    def module(self, name: str, build: Build, **feeds: End) -> PartInstance:
         """Adds a module inside of this one, see `Application.module`."""
         return place(self.app, f"{self.name}.{name}", build, feeds)
 
 
 @dataclass(frozen=True)
-class Placed:
+class PartInstance:
     """A module in its place: what its output ports emit."""
 
     name: str
@@ -69,7 +69,7 @@ class Placed:
         return next(iter(self.ports.values())) if len(self.ports) == 1 else PortHandle(self.name, "?")
 
 
-def place(app: Graph, name: str, build: Build, feeds: Mapping[str, End]) -> Placed:
+def place(app: Graph, name: str, build: Build, feeds: Mapping[str, End]) -> PartInstance:
     """Adds a module to an application, see `Application.module`."""
     ends = {port: end_of(feed) for port, feed in feeds.items()}
     takes = list(inspect.signature(build).parameters.values())[1:]
@@ -81,8 +81,8 @@ def place(app: Graph, name: str, build: Build, feeds: Mapping[str, End]) -> Plac
         known = ", ".join(one.name for one in takes) or "none"
         app.declared.append(Violation("O10", name, port, port, f"this module has no such input port. It has: {known}"))
     if lacking or foreign:
-        return Placed(name, {})
+        return PartInstance(name, {})
     made = build(Part(name, app), **ends)
     if isinstance(made, Mapping):
-        return Placed(name, {port: end_of(end) for port, end in made.items()})
-    return Placed(name, {"out": end_of(made)})
+        return PartInstance(name, {port: end_of(end) for port, end in made.items()})
+    return PartInstance(name, {"out": end_of(made)})

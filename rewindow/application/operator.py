@@ -100,7 +100,9 @@ class OperatorContext:
     mode: Mode = Mode.EXACTLY_ONCE
     operator: str = ""
     published: frozenset[str] = frozenset()
-    once: Callable[[str, Callable[[], DataFrame]], DataFrame] = field(default=_each_time, compare=False, repr=False)
+    materialize: Callable[[str, Callable[[], DataFrame]], DataFrame] = field(
+        default=_each_time, compare=False, repr=False
+    )
     parts: Parts | None = field(default=None, compare=False, repr=False)
     windowing: Windowing = EVERY_WINDOW
     unseen: tuple[tuple[int, int], ...] = ()
@@ -110,7 +112,7 @@ class OperatorContext:
 
     def alone(self) -> OperatorContext:
         """Returns it without what belongs to the process that runs the group."""
-        return replace(self, once=_each_time, parts=None)
+        return replace(self, materialize=_each_time, parts=None)
 
     def is_partial(self, window: int) -> bool:
         """Returns whether windows are missing in the application window of a window (W23, R20, X8).

@@ -192,7 +192,7 @@ def _recorded(config: Config, application: str, against: str) -> Plan:
 
 def _as_it_was(plan: Plan, windows: WindowRange) -> ReplayRequest:
     """Returns a request for windows that are computed as they were recorded, from the same start state."""
-    request = ReplayRequest(plan.application, **PublishedStretch(plan.range, plan).wishes(windows))
+    request = ReplayRequest(plan.application, **PublishedStretch(plan.range, plan).replay_options(windows))
     request = replace(request, first=windows.first, last=windows.last)
     if plan.start.source == "replay" and windows.first == plan.first:
         source = PurePath(plan.start.taken_from).parent.name

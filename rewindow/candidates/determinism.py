@@ -17,8 +17,8 @@ from rewindow.errors import NotDeterministicError
 from rewindow.launcher.loop import run_attempts
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import SAMPLE
-from rewindow.planning import Draft, create_replay, draft_plan
-from rewindow.planning.request import ReplayRequest, Wishes
+from rewindow.planning import PlanPreview, create_replay, draft_plan
+from rewindow.planning.request import ReplayOptions, ReplayRequest
 from rewindow.progress.listener import Listener, Silent
 from rewindow.settings.config import Config
 
@@ -72,7 +72,7 @@ def check_determinism(
     sample_windows: int = SAMPLE_WINDOWS,
     seed: int | None = None,
     listener: Listener | None = None,
-    **wishes: Unpack[Wishes],
+    **replay_options: Unpack[ReplayOptions],
 ) -> Determinism:
     """Replays the first windows of a range in several ways and compares every port of every window (R86).
 
@@ -88,14 +88,14 @@ def check_determinism(
         NotDeterministicError: names the first operator, port and window that differ, and what they depend on.
         RewindowError: see plan and replay.
     """
-    request = ReplayRequest(application, **wishes)
+    request = ReplayRequest(application, **replay_options)
     return verify_sample(config, request, draft_plan(config, request), sample_windows, listener, seed)
 
 
 def verify_sample(
     config: Config,
     request: ReplayRequest,
-    draft: Draft,
+    draft: PlanPreview,
     windows: int,
     listener: Listener | None = None,
     seed: int | None = None,

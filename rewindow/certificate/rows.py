@@ -14,7 +14,7 @@ from rewindow.application.error_tuples import OF_THE_REPLAY
 from rewindow.certificate.snapshots import Snapshot
 from rewindow.errors import TableError
 from rewindow.facts.closeness import SortKey, are_close, in_one_order, sort_key
-from rewindow.names import PLACE
+from rewindow.names import POSITION_COLUMNS
 from rewindow.recovery import OutputPlan
 from rewindow.storage import query, quoted
 from rewindow.storage.layout import bookkeeping
@@ -176,7 +176,7 @@ def _holds_float(kind: pa.DataType) -> bool:
 
 def _event_columns(snapshot: Snapshot, output: OutputPlan) -> dict[str, pa.DataType]:
     """Returns name and type of the event columns that a snapshot's table has, but not what was added for readers."""
-    own = bookkeeping(snapshot.data[output.name]) if snapshot.facts is not None else frozenset(PLACE)
+    own = bookkeeping(snapshot.data[output.name]) if snapshot.facts is not None else frozenset(POSITION_COLUMNS)
     own |= OF_THE_REPLAY if output.errors else frozenset()
     planned = {name for name, _ in output.columns}
     schema = snapshot.data[output.name].schema

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import ReplayId, out
 from rewindow.launcher import verbs
-from rewindow.ledger import Ledger, State
+from rewindow.ledger import Ledger, ReplayState
 
 
 def abandon(replay_id: ReplayId, reason: Annotated[str, typer.Option(help="Why; kept with the replay.")] = "") -> None:
@@ -23,5 +23,5 @@ def abandon(replay_id: ReplayId, reason: Annotated[str, typer.Option(help="Why; 
     config = load_project()
     was = Ledger.open(config.ledger_url).replays.get(replay_id).state
     row = verbs.abandon(config, replay_id, reason=reason)
-    already = " already" if was is State.ABANDONED else ""
+    already = " already" if was is ReplayState.ABANDONED else ""
     out.print(escape(f"replay {replay_id} is abandoned{already}; windows {row.range} of {row.application} are free"))

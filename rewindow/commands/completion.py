@@ -71,6 +71,6 @@ def modes(incomplete: str) -> list[str]:
 
 def states(incomplete: str) -> list[str]:
     """Returns the states that a replay can be in."""
-    from rewindow.ledger.replays import State
+    from rewindow.ledger.replays import ReplayState
 
-    return [state for state in State if state.startswith(incomplete)]
+    return [state for state in ReplayState if state.startswith(incomplete)]

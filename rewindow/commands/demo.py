@@ -26,12 +26,12 @@ def demo(
 
         rewindow demo --seed 7 --fresh
     """
+    from rewindow.demo.console import DemoConsole
     from rewindow.demo.show import APPLICATION, STREAMS, show
     from rewindow.demo.start import begin_afresh
-    from rewindow.demo.telling import Telling
 
     config = load_project()
-    with Telling() as telling:
+    with DemoConsole() as telling:
         if fresh:
             begin_afresh(config, STREAMS, APPLICATION, telling.say)
         show(config, telling, seed, port, last)

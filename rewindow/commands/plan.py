@@ -14,10 +14,10 @@ from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, o
 from rewindow.errors import InputError, RangeError
 from rewindow.launcher import verbs
 from rewindow.loading.catalog import load_application
-from rewindow.planning import Draft, ReplayRequest
-from rewindow.planning.request import Wishes
+from rewindow.planning import PlanPreview, ReplayRequest
+from rewindow.planning.request import ReplayOptions
 from rewindow.planning.unpublished import unpublished as unpublished_windows
-from rewindow.publication.expected import reasons_for_spark
+from rewindow.publication.preview import reasons_for_spark
 from rewindow.retention import undo_horizon
 from rewindow.settings.config import Config
 from rewindow.windows import WindowRange, format_time
@@ -123,14 +123,14 @@ def plan(
         if windows is None:
             return say_nothing_to_replay(application, as_json=as_json)
         first, last = windows.first, windows.last
-    wishes = Wishes(
+    replay_options = ReplayOptions(
         first=first, last=last, from_time=from_time, to_time=to_time, mode=mode,
         parameters=parameters(parameter), group_windows=group_windows, checkpoint_windows=checkpoint_windows,
         allow_missing=allow_missing, state_from=state_from, initial_state=initial_state, changes_from=changes_from,
         allow_other_code=allow_other_code, allow_affected=allow_affected, verify_inputs=verify_inputs,
         properties=parameters(properties),
     )  # fmt: skip
-    draft = verbs.plan(config, application, **wishes)
+    draft = verbs.plan(config, application, **replay_options)
     horizon = undo_horizon(config, draft.plan.application)
     if as_json:
         slow = reasons_for_spark(config, draft.plan)
@@ -146,7 +146,7 @@ def plan(
     if verify:
         from rewindow.candidates.determinism import verify_sample
 
-        verify_sample(config, ReplayRequest(application, **wishes), draft, verify, JobScreen())
+        verify_sample(config, ReplayRequest(application, **replay_options), draft, verify, JobScreen())
 
 
 def _show_late(config: Config, application: str | None, *, asked: bool, as_json: bool) -> None:
@@ -203,7 +203,7 @@ def parameters(given: list[str] | None) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def as_dict(draft: Draft) -> dict[str, Any]:
+def as_dict(draft: PlanPreview) -> dict[str, Any]:
     """Returns a draft for programs."""
     return {
         **draft.plan.model_dump(mode="json"),
@@ -216,7 +216,7 @@ def as_dict(draft: Draft) -> dict[str, Any]:
     }
 
 
-def show(draft: Draft) -> None:
+def show(draft: PlanPreview) -> None:
     """Prints a draft for people."""
     plan = draft.plan
     begin, end = format_time(plan.grid.start_us(plan.first)), format_time(plan.grid.end_us(plan.last))
@@ -249,7 +249,7 @@ def show(draft: Draft) -> None:
         out.print(f"[yellow]blocker[/yellow]: {escape(text)}")
 
 
-def _start(draft: Draft) -> str:
+def _start(draft: PlanPreview) -> str:
     start = draft.plan.start
     words = {
         "none": "none, the application has no state",

@@ -11,8 +11,8 @@ from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, JobScreen, ReplayId, out, print_json, print_rows
 from rewindow.errors import InputError
 from rewindow.launcher import verbs
-from rewindow.publication.acts import PublicationVerb
-from rewindow.publication.expected import ExpectedPublication
+from rewindow.publication.actions import PublicationAction
+from rewindow.publication.preview import PublicationPreview
 from rewindow.publication.publish import expected_publication
 from rewindow.publication.result import PublicationResult
 
@@ -78,15 +78,15 @@ def was_done(result: PublicationResult) -> bool:
     return result.already and result.number not in result.rolled_forward
 
 
-def show_expected(expected: ExpectedPublication | PublicationResult, as_json: bool) -> None:
+def show_expected(expected: PublicationPreview | PublicationResult, as_json: bool) -> None:
     """Prints what publishing or an undo would do, or that it is done already."""
     if isinstance(expected, PublicationResult):
-        done = "published" if expected.kind == PublicationVerb.PUBLISH else "undone"
+        done = "published" if expected.kind == PublicationAction.PUBLISH else "undone"
         return show(expected, as_json, f"it is {done} already, as publication {expected.number}: nothing to do")
     if as_json:
         return print_json({"expected": expected.to_json()})
     windows = f"{expected.windows:,} windows [{expected.first}, {expected.last}]"
-    done = "published" if expected.kind == PublicationVerb.PUBLISH else "undone"
+    done = "published" if expected.kind == PublicationAction.PUBLISH else "undone"
     out.print(escape(f"{expected.replay_id} would be {done}: {windows}, about {expected.seconds:.1f} s"))
     for part in expected.shows:
         shown = f"what replay {part.replay} published" if part.replay else "nothing"

@@ -29,9 +29,9 @@ from rewindow.commands.plan import (
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_json
 from rewindow.errors import InputError
-from rewindow.inspection.next_act import next_step
+from rewindow.inspection.next_steps import next_step
 from rewindow.launcher import verbs
-from rewindow.ledger.replays import State
+from rewindow.ledger.replays import ReplayState
 
 WITH_RESUME = frozenset({"resume", "again", "as_json", "crash"})
 """Parameters that are about the attempt; all others are about the plan, which a resumed replay has already."""
@@ -106,7 +106,7 @@ def replay(
         )
     if as_json:
         return print_json({"exit_code": 0, **result.to_json()})
-    state = "staged" if result.state is State.ENDED else result.state.value
+    state = "staged" if result.state is ReplayState.ENDED else result.state.value
     return out.print(escape(f"replay {result.replay_id} is {state}. {next_step(result.replay_id, result.state)}"))
 
 

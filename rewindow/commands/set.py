@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from rewindow.application.given import PropertyChange
+from rewindow.application.overrides import PropertyChange
 from rewindow.commands.plan import parameters
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, ReplayId, out, print_json, print_rows

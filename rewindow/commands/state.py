@@ -12,7 +12,7 @@ from rich.markup import escape
 from rewindow.commands.plan import parameters
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, ReplayId, out, print_json, print_rows
-from rewindow.inspection.operator_states import OperatorState, operator_states
+from rewindow.inspection.operator_states import OperatorStateRows, operator_states
 
 
 def command(
@@ -58,7 +58,7 @@ def command(
             out.print(f"{one.rows.num_rows:,} of {one.count:,} are shown; see others with --limit or --where")
 
 
-def _as_dict(one: OperatorState) -> dict[str, Any]:
+def _as_dict(one: OperatorStateRows) -> dict[str, Any]:
     return {
         "operator": one.operator, "window": one.window, "rows": one.count, "digest": one.digest,
         "shown": _values(one.rows),

@@ -97,7 +97,7 @@ def _show(config: Config, found: ReplayStatus) -> None:
         out.print(f"\nnext attempt, {escape(found.recovery)}")
     for stale in found.stale:
         out.print(f"[yellow]stale[/yellow]: {escape(stale.table_name)} [{stale.first}, {stale.last}]")
-    out.print(f"\n{escape(found.next_act)}")
+    out.print(f"\n{escape(found.next_steps)}")
 
 
 def _sizes(found: ReplayStatus) -> str:

@@ -9,10 +9,10 @@ import typer
 from rewindow.commands.project import load_project
 from rewindow.commands.publish import DryRun, LeaveOutDamaged, show, show_expected, was_done
 from rewindow.commands.screen import AsJson, JobScreen, ReplayId
-from rewindow.inspection.next_act import next_act
+from rewindow.inspection.next_steps import next_steps
 from rewindow.launcher import verbs
 from rewindow.ledger import Ledger
-from rewindow.publication.expected_undo import expected_undo
+from rewindow.publication.undo_preview import expected_undo
 
 
 def undo(
@@ -35,5 +35,5 @@ def undo(
         return show_expected(expected_undo(config, replay_id, leave_out_damaged=leave_out_damaged), as_json)
     result = verbs.undo(config, replay_id, leave_out_damaged=leave_out_damaged, listener=JobScreen(), crash=crash)
     done = f"it was undone already, as publication {result.number}" if was_done(result) else "undone"
-    act, _ = next_act(config, Ledger.open(config.ledger_url).replays.get(replay_id))
+    act, _ = next_steps(config, Ledger.open(config.ledger_url).replays.get(replay_id))
     show(result, as_json, f"{done}. {act}")

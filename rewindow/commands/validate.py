@@ -19,7 +19,7 @@ from rewindow.commands.screen import AsJson, out, print_json
 from rewindow.errors import ValidationFailed
 from rewindow.planning.validation import Validation
 from rewindow.planning.validation import validate as find
-from rewindow.recording.expected import expected_columns
+from rewindow.recording.column_preview import expected_columns
 
 
 class GraphForm(StrEnum):

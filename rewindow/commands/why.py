@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from rewindow.application.given import DEFAULT
+from rewindow.application.overrides import DEFAULT
 from rewindow.commands.completion import subjects
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, out, print_facts, print_json, print_rows
-from rewindow.inspection.next_act import cause
+from rewindow.inspection.next_steps import cause
 from rewindow.inspection.window_life import WindowLife, window_life
 
 

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
-from rewindow.demo.telling import Telling
+from rewindow.demo.console import DemoConsole
 from rewindow.inspection.filled import RECORDED, filled_stream
 from rewindow.operators.heartbeat.function import IS_TIMER
 from rewindow.settings.config import FILLED, HEARTBEAT, Config
@@ -18,7 +18,7 @@ WEATHER = "weather"
 APPLICATIONS = (LATENESS, f"{HEARTBEAT}{WEATHER}", f"{FILLED}{WEATHER}")
 
 
-def show_event_time(config: Config, telling: Telling, windows: WindowRange) -> tuple[tuple[str, str], ...]:
+def show_event_time(config: Config, demo_console: DemoConsole, windows: WindowRange) -> tuple[tuple[str, str], ...]:
     """Replays and publishes what is to be known of event time, says it, and returns pages: what each shows, its path.
 
     Raises:
@@ -26,14 +26,14 @@ def show_event_time(config: Config, telling: Telling, windows: WindowRange) -> t
     """
     for application in APPLICATIONS:
         given = ("--last", str(windows.last), "--json")
-        replay = json.loads(telling.run("replay", application, *given))["replay"]
-        telling.run("check", replay, "--json")
-        telling.run("publish", replay, "--json")
+        replay = json.loads(demo_console.run("replay", application, *given))["replay"]
+        demo_console.run("check", replay, "--json")
+        demo_console.run("publish", replay, "--json")
         lines = {LATENESS: late_flights, APPLICATIONS[1]: timers, APPLICATIONS[2]: made_values}[application]
         for line in lines(config, windows):
-            telling.say(line, style="green")
+            demo_console.say(line, style="green")
     pages = (("time of the flights", "flights"), ("time of the weather, with its filled gaps", WEATHER))
-    return tuple((words, telling.run("gaps", stream, "--page").strip()) for words, stream in pages)
+    return tuple((words, demo_console.run("gaps", stream, "--page").strip()) for words, stream in pages)
 
 
 def late_flights(config: Config, windows: WindowRange) -> list[str]:

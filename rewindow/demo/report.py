@@ -9,9 +9,9 @@ from rewindow.demo.proof import Proof
 from rewindow.embedded.environment import password_file
 from rewindow.location import Location, location
 from rewindow.pages.layers import LayerMeasure, read_layers
-from rewindow.pages.reading import comparison_of, read_acts, read_story, relative
 from rewindow.pages.replay_page import write_page
-from rewindow.pages.story import CertificateSummary, Chapter, Page, Story
+from rewindow.pages.replay_report import CertificateSummary, Page, ReplayReport, ReportSection
+from rewindow.pages.report_data import comparison_of, read_acts, read_report, relative
 from rewindow.settings.config import Config
 
 NAME = "demo.html"
@@ -42,17 +42,17 @@ def build_demo_page(
         made_at=datetime.now(UTC),
         facts=_facts(stories, proofs, seed),
         acts=read_acts(config, first.application, first.windows),
-        chapters=tuple(Chapter(name, seconds) for name, seconds in chapters),
+        chapters=tuple(ReportSection(name, seconds) for name, seconds in chapters),
         next_steps=_next_steps(stories),
         places=(*places, ("Airflow's login: user admin, password in", str(password_file(config)))),
     )
     return write_page(config, NAME, page)
 
 
-def _story(config: Config, proof: Proof) -> Story:
+def _story(config: Config, proof: Proof) -> ReplayReport:
     drill = proof.run.drill
     title = drill.title[:1].upper() + drill.title[1:]
-    return read_story(
+    return read_report(
         config, proof.run.replay_id, title=title, kills=proof.run.kills, comparison=_comparison(config, proof)
     )
 
@@ -64,7 +64,7 @@ def _comparison(config: Config, proof: Proof) -> CertificateSummary | None:
     return comparison_of(proof.certificate.model_dump(mode="json"), page)
 
 
-def _facts(stories: Sequence[Story], proofs: Sequence[Proof], seed: int) -> tuple[tuple[str, str], ...]:
+def _facts(stories: Sequence[ReplayReport], proofs: Sequence[Proof], seed: int) -> tuple[tuple[str, str], ...]:
     plan = proofs[0].count.plan
     recoveries = [story.recovery_seconds for story in stories if story.recovery_seconds is not None]
     slowest = f"{max(recoveries):.1f} s" if recoveries else "–"
@@ -77,7 +77,7 @@ def _facts(stories: Sequence[Story], proofs: Sequence[Proof], seed: int) -> tupl
     )
 
 
-def _next_steps(stories: Sequence[Story]) -> tuple[tuple[str, str], ...]:
+def _next_steps(stories: Sequence[ReplayReport]) -> tuple[tuple[str, str], ...]:
     by_mode = {story.mode: story for story in stories}
     lossy = by_mode["at_most_once"]
     lost = next((part.windows.first for parts in lossy.outputs.values() for part in parts if part.kind == "lost"), None)

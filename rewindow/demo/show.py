@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from rewindow.application import Mode
 from rewindow.demo import report, summary
 from rewindow.demo.airflow import Airflow
+from rewindow.demo.console import DemoConsole
 from rewindow.demo.drill import Drill, draw_drills, group_distance
 from rewindow.demo.event_time import show_event_time
 from rewindow.demo.proof import Proof, prove, prove_published
 from rewindow.demo.start import check_place, start_airflow
-from rewindow.demo.telling import Telling
 from rewindow.demo.watch import DemoRun, follow, groups_word, wait_for_end, wait_for_plan, wait_for_task
 from rewindow.errors import Interrupted, OverlapError, RewindowError
 from rewindow.ledger import Ledger
@@ -38,7 +38,7 @@ class Show:
     """
 
     config: Config
-    telling: Telling
+    demo_console: DemoConsole
     seed: int
     port: int | None = None
     last: int | None = None
@@ -55,7 +55,7 @@ class Show:
 
 
 def show(
-    config: Config, telling: Telling, seed: int | None = None, port: int | None = None, last: int | None = None
+    config: Config, demo_console: DemoConsole, seed: int | None = None, port: int | None = None, last: int | None = None
 ) -> Location:
     """Runs the whole demo and returns the path of its page.
 
@@ -69,12 +69,12 @@ def show(
         Interrupted: ctrl-C; replays that ran are given up, Airflow stays up.
     """
     check_place(config, APPLICATION, STREAMS)
-    stage = Show(config, telling, secrets.randbelow(SEED_MAX) + 1 if seed is None else seed, port, last)
-    telling.say(f'seed {stage.seed}: make demo ARGS="--seed {stage.seed}" kills at the same steps again')
+    stage = Show(config, demo_console, secrets.randbelow(SEED_MAX) + 1 if seed is None else seed, port, last)
+    demo_console.say(f'seed {stage.seed}: make demo ARGS="--seed {stage.seed}" kills at the same steps again')
     try:
         return _play(stage)
     except KeyboardInterrupt:
-        telling.say("ctrl-C: giving up what runs", style="yellow")
+        demo_console.say("ctrl-C: giving up what runs", style="yellow")
         _clean_up(stage)
         raise Interrupted(
             "demo stopped", detail="Its running replays are abandoned; what is recorded and published stays.",
@@ -83,29 +83,29 @@ def show(
 
 
 def _play(stage: Show) -> Location:
-    telling = stage.telling
-    with telling.chapter("record", "Record a year of flights and weather into Delta"):
-        telling.run("record", *STREAMS, "--end", "--json")
+    demo_console = stage.demo_console
+    with demo_console.chapter("record", "Record a year of flights and weather into Delta"):
+        demo_console.run("record", *STREAMS, "--end", "--json")
         _plan(stage)
-    with telling.chapter("Airflow starts", "Start Airflow on this machine"):
-        stage.airflow = Airflow(start_airflow(stage.config, telling.say, stage.port))
+    with demo_console.chapter("Airflow starts", "Start Airflow on this machine"):
+        stage.airflow = Airflow(start_airflow(stage.config, demo_console.say, stage.port))
     stamp = datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S")
     for drill in draw_drills(stage.seed):
-        with telling.chapter(drill.title, f"Replay the year, {_heading(drill)}"):
-            telling.say(groups_word(drill))
+        with demo_console.chapter(drill.title, f"Replay the year, {_heading(drill)}"):
+            demo_console.say(groups_word(drill))
             _replay(stage, drill, stamp)
-    with telling.chapter("gate", "Great Expectations judges all four"):
+    with demo_console.chapter("gate", "Great Expectations judges all four"):
         for run in stage.runs:
             _judge(stage, run)
-    with telling.chapter("publish", "Publish exactly once, undo it, publish it again"):
+    with demo_console.chapter("publish", "Publish exactly once, undo it, publish it again"):
         _publish(stage, next(run for run in stage.runs if run.drill.mode is Mode.EXACTLY_ONCE and run.drill.step))
-    with telling.chapter("event time", "Find late flights, and fill the weather's silence in two ways"):
+    with demo_console.chapter("event time", "Find late flights, and fill the weather's silence in two ways"):
         assert stage.windows is not None, "the range is known"
-        places = show_event_time(stage.config, telling, stage.windows)
-    with telling.chapter("page", "Draw the page"):
+        places = show_event_time(stage.config, demo_console, stage.windows)
+    with demo_console.chapter("page", "Draw the page"):
         places += (("Airflow", stage.airflow.address),)
-        path = report.build_demo_page(stage.config, stage.proofs, stage.seed, telling.chapters, places)
-    summary.print_summary(telling.console, stage.config, stage.proofs, path, places, telling.seconds)
+        path = report.build_demo_page(stage.config, stage.proofs, stage.seed, demo_console.chapters, places)
+    summary.print_summary(demo_console.console, stage.config, stage.proofs, path, places, demo_console.seconds)
     return path
 
 
@@ -114,8 +114,8 @@ def _plan(stage: Show) -> None:
     stage.windows, stage.distance = plan.range, group_distance(plan.range)
     _refuse_held(stage, plan.range)
     for entry in plan.inputs:
-        stage.telling.say(f"{entry.stream}: {entry.tuples:,} tuples in {len(plan.range):,} windows {plan.range}")
-    stage.telling.say(f"commit groups of {stage.distance:,} windows, a checkpoint after each")
+        stage.demo_console.say(f"{entry.stream}: {entry.tuples:,} tuples in {len(plan.range):,} windows {plan.range}")
+    stage.demo_console.say(f"commit groups of {stage.distance:,} windows, a checkpoint after each")
 
 
 def _refuse_held(stage: Show, windows: WindowRange) -> None:
@@ -139,14 +139,14 @@ def _replay(stage: Show, drill: Drill, stamp: str) -> None:
     run = DemoRun(drill, wanted)
     stage.runs.append(run)
     stage.airflow.trigger(wanted, _form(stage, drill), f"rewindow demo, seed {stage.seed}")
-    stage.telling.say(f"triggered: {stage.airflow.page(wanted)}")
-    wait_for_plan(stage.airflow, run, stage.telling)
-    stage.telling.say(f"planned as replay {run.replay_id}")
-    follow(stage.ledger, stage.airflow, run, stage.telling)
+    stage.demo_console.say(f"triggered: {stage.airflow.page(wanted)}")
+    wait_for_plan(stage.airflow, run, stage.demo_console)
+    stage.demo_console.say(f"planned as replay {run.replay_id}")
+    follow(stage.ledger, stage.airflow, run, stage.demo_console)
     proof = prove(stage.config, run, stage.runs[0] if drill.step else None)
     stage.proofs.append(proof)
     for sentence in proof.sentences:
-        stage.telling.say(f"holds: {sentence}", style="green")
+        stage.demo_console.say(f"holds: {sentence}", style="green")
 
 
 def _form(stage: Show, drill: Drill) -> dict[str, object]:
@@ -169,12 +169,12 @@ def _judge(stage: Show, run: DemoRun) -> None:
     """Waits for the gate. Only where windows were given up may it say no."""
     assert stage.airflow is not None, "Airflow runs"
     may_fail = ("success", "failed") if run.drill.mode is Mode.AT_MOST_ONCE else ("success",)
-    wait_for_task(stage.airflow, run, "check_windows", may_fail, stage.telling)
+    wait_for_task(stage.airflow, run, "check_windows", may_fail, stage.demo_console)
     check = stage.ledger.checks.newest(run.replay_id, limit=1)[0]
     outputs = check.summary.get("outputs", [])
     evaluated = sum(output["evaluated"] for output in outputs)
     wrong = [f"{output['output']}: {name}" for output in outputs for name in (*output["failed"], *output["warnings"])]
-    stage.telling.say(
+    stage.demo_console.say(
         f"{run.drill.title}: gate {check.verdict}, {evaluated} checks on {len(stage.windows or ()):,} windows"
         + (f"; to know: {', '.join(wrong[:4])}" + (" ..." if len(wrong) > 4 else "") if wrong else "")
     )
@@ -182,22 +182,24 @@ def _judge(stage: Show, run: DemoRun) -> None:
 
 def _publish(stage: Show, run: DemoRun) -> None:
     assert stage.airflow is not None, "Airflow runs"
-    telling, replay_id = stage.telling, run.replay_id
+    demo_console, replay_id = stage.demo_console, run.replay_id
     before = _published_windows(stage)
-    wait_for_task(stage.airflow, run, "approve_publication", ("awaiting_input", "deferred"), telling)
-    telling.say("its certificate says equal: approving the publication in Airflow")
+    wait_for_task(stage.airflow, run, "approve_publication", ("awaiting_input", "deferred"), demo_console)
+    demo_console.say("its certificate says equal: approving the publication in Airflow")
     stage.airflow.approve(run.run_id)
-    wait_for_task(stage.airflow, run, "publish_windows", ("success",), telling)
-    telling.say(prove_published(stage.config, replay_id, "published, and equal to the replay"), style="green")
-    telling.run("undo", replay_id, "--json")
+    wait_for_task(stage.airflow, run, "publish_windows", ("success",), demo_console)
+    demo_console.say(prove_published(stage.config, replay_id, "published, and equal to the replay"), style="green")
+    demo_console.run("undo", replay_id, "--json")
     after = _published_windows(stage)
     if after != before:
         raise RewindowError(f"undo left {after:,} published windows, before the publication there were {before:,}")
-    telling.say(f"undone: {after:,} windows are published, as before", style="green")
-    telling.run("publish", replay_id, "--json")
-    telling.say(prove_published(stage.config, replay_id, "published again, and equal to the replay"), style="green")
+    demo_console.say(f"undone: {after:,} windows are published, as before", style="green")
+    demo_console.run("publish", replay_id, "--json")
+    demo_console.say(
+        prove_published(stage.config, replay_id, "published again, and equal to the replay"), style="green"
+    )
     for one in stage.runs:
-        wait_for_end(stage.airflow, one, telling)
+        wait_for_end(stage.airflow, one, demo_console)
 
 
 def _published_windows(stage: Show) -> int:
@@ -220,6 +222,6 @@ def _clean_up(stage: Show) -> None:
             if found is not None and found.state in RUNNABLE:
                 stage.ledger.replays.abandon(run.replay_id, "demo stopped")
         except OverlapError as error:
-            stage.telling.say(f"{error.primary}; {error.hint}", style="yellow")
+            stage.demo_console.say(f"{error.primary}; {error.hint}", style="yellow")
         except RewindowError as error:
-            stage.telling.say(f"could not give up {run.run_id}: {error.primary}", style="yellow")
+            stage.demo_console.say(f"could not give up {run.run_id}: {error.primary}", style="yellow")

@@ -12,8 +12,8 @@ from rewindow.demo.proof import Proof
 from rewindow.embedded.environment import password_file
 from rewindow.ledger import Ledger
 from rewindow.location import Location
-from rewindow.pages.reading import read_story
-from rewindow.pages.story import Story
+from rewindow.pages.replay_report import ReplayReport
+from rewindow.pages.report_data import read_report
 from rewindow.settings.config import Config
 
 _ROWS = ("windows", "tuples", "redone", "lost", "repeated", "affected")
@@ -25,7 +25,7 @@ def print_summary(
 ) -> None:  # fmt: skip
     """Prints, per replay, what the tables hold and what was found; then addresses, those of `places` too."""
     ledger = Ledger.open(config.ledger_url)
-    stories = [read_story(config, proof.run.replay_id, kills=proof.run.kills) for proof in proofs]
+    stories = [read_report(config, proof.run.replay_id, kills=proof.run.kills) for proof in proofs]
     drills = [proof.run.drill for proof in proofs]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("", style="dim")
@@ -59,7 +59,7 @@ def _print_places(
         console.print(f"  {words:<{width}}  {place}", markup=False)
 
 
-def _seconds(story: Story) -> str:
+def _seconds(story: ReplayReport) -> str:
     return "–" if story.recovery_seconds is None else f"{story.recovery_seconds:.1f} s"
 
 

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 import psutil
 
 from rewindow.demo.airflow import ENDED, Airflow, Task
+from rewindow.demo.console import DemoConsole
 from rewindow.demo.drill import GROUPS, Drill
-from rewindow.demo.telling import Telling
 from rewindow.errors import ResourceError, RewindowError
 from rewindow.ledger import AttemptRecord, GroupTiming, Ledger
-from rewindow.pages.story import Kill
+from rewindow.pages.replay_report import KillEvent
 
 LOOK_SECONDS = 0.1
 READ_SECONDS = 0.4
@@ -37,23 +37,29 @@ class DemoRun:
     drill: Drill
     run_id: str
     replay_id: str = ""
-    kills: list[Kill] = field(default_factory=list)
+    kills: list[KillEvent] = field(default_factory=list)
 
 
-def wait_for_plan(airflow: Airflow, run: DemoRun, telling: Telling) -> str:
+def wait_for_plan(airflow: Airflow, run: DemoRun, demo_console: DemoConsole) -> str:
     """Returns the id of the replay that the run planned."""
-    _until(airflow, run, lambda tasks: tasks.get("plan_replay", Task("", 0)).state == "success", telling, "plan_replay")
+    _until(
+        airflow,
+        run,
+        lambda tasks: tasks.get("plan_replay", Task("", 0)).state == "success",
+        demo_console,
+        "plan_replay",
+    )
     run.replay_id = airflow.replay_id(run.run_id)
     return run.replay_id
 
 
-def follow(ledger: Ledger, airflow: Airflow, run: DemoRun, telling: Telling) -> None:
+def follow(ledger: Ledger, airflow: Airflow, run: DemoRun, demo_console: DemoConsole) -> None:
     """Returns when the replay's last window is committed.
 
     Raises:
         RewindowError: the replay failed, was not killed where it should have been, or stands still.
     """
-    watch = _Watch(ledger, run, telling)
+    watch = _Watch(ledger, run, demo_console)
     asked, tries, changed = 0.0, 1, time.monotonic()
     while True:
         if watch.poll():
@@ -63,7 +69,7 @@ def follow(ledger: Ledger, airflow: Airflow, run: DemoRun, telling: Telling) -> 
             asked = now
             task = _tasks(airflow, run).get(_REPLAY, Task("", 0))
             if task.tries > tries and task.state == "running":
-                telling.say(f"Airflow has started try {task.tries} of task {_REPLAY}")
+                demo_console.say(f"Airflow has started try {task.tries} of task {_REPLAY}")
                 tries, changed = task.tries, now
             if task.state == "success":
                 watch.read_ledger()
@@ -76,7 +82,7 @@ def follow(ledger: Ledger, airflow: Airflow, run: DemoRun, telling: Telling) -> 
         raise RewindowError(f'replay "{run.replay_id}" ended without having been killed at {run.drill.crash}')
 
 
-def wait_for_task(airflow: Airflow, run: DemoRun, task: str, states: tuple[str, ...], telling: Telling) -> str:
+def wait_for_task(airflow: Airflow, run: DemoRun, task: str, states: tuple[str, ...], demo_console: DemoConsole) -> str:
     """Returns the state of a task as soon as it is one of those waited for."""
     seen: list[str] = []
 
@@ -85,13 +91,13 @@ def wait_for_task(airflow: Airflow, run: DemoRun, task: str, states: tuple[str, 
         seen.append(state)
         return state in states
 
-    _until(airflow, run, there, telling, task)
+    _until(airflow, run, there, demo_console, task)
     return seen[-1]
 
 
-def wait_for_end(airflow: Airflow, run: DemoRun, telling: Telling) -> str:
+def wait_for_end(airflow: Airflow, run: DemoRun, demo_console: DemoConsole) -> str:
     """Returns the state in which a run ended."""
-    telling.doing(f"waiting for the end of {run.run_id}")
+    demo_console.doing(f"waiting for the end of {run.run_id}")
     began = time.monotonic()
     while (state := airflow.state(run.run_id)) not in ENDED:
         if time.monotonic() - began > STILL_SECONDS_MAX:
@@ -103,8 +109,8 @@ def wait_for_end(airflow: Airflow, run: DemoRun, telling: Telling) -> str:
 class _Watch:
     """Looks at one replay in the ledger and at its process."""
 
-    def __init__(self, ledger: Ledger, run: DemoRun, telling: Telling) -> None:
-        self._ledger, self._run, self._telling = ledger, run, telling
+    def __init__(self, ledger: Ledger, run: DemoRun, demo_console: DemoConsole) -> None:
+        self._ledger, self._run, self._telling = ledger, run, demo_console
         self._plan = ledger.replays.get(run.replay_id).read_plan()
         self._told: set[tuple[int, int]] = set()
         self._begun: set[int] = set()
@@ -137,7 +143,7 @@ class _Watch:
         drill, sentry = self._run.drill, self._sentry
         if drill.step is None or self._run.kills or sentry is None or sentry.gone_at is None:
             return False
-        self._run.kills.append(Kill(1, sentry.gone_at, drill.step.value, drill.group))
+        self._run.kills.append(KillEvent(1, sentry.gone_at, drill.step.value, drill.group))
         self._telling.say(
             f"SIGKILL: process {sentry.pid} and its JVM are gone, in group {drill.group} at step {drill.step.value}",
             style="bold red",
@@ -199,9 +205,9 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def _until(
-    airflow: Airflow, run: DemoRun, reached: Callable[[dict[str, Task]], bool], telling: Telling, task: str
+    airflow: Airflow, run: DemoRun, reached: Callable[[dict[str, Task]], bool], demo_console: DemoConsole, task: str
 ) -> None:
-    telling.doing(f"{run.drill.title}: waiting for task {task}")
+    demo_console.doing(f"{run.drill.title}: waiting for task {task}")
     began = time.monotonic()
     while True:
         tasks = _tasks(airflow, run)

@@ -21,7 +21,7 @@ from rewindow.application.configuring import apply_changes
 from rewindow.crash import Step, crash_point
 from rewindow.engine.computation import Counts, Engine
 from rewindow.engine.group_commit import GroupCommit, GroupEnd
-from rewindow.engine.losses import settle_losses
+from rewindow.engine.losses import record_losses
 from rewindow.engine.progress import Progress, output_tuples, port_counts
 from rewindow.engine.takeover import Takeover, take_over
 from rewindow.engine.warm_up import WarmUp
@@ -32,7 +32,7 @@ from rewindow.location import Location
 from rewindow.recovery import CheckpointSchedule, GroupSizer, Plan, next_end
 from rewindow.state import checkpoints as stored
 from rewindow.state.changes import ChangeLog
-from rewindow.state.files import KeptFiles, States, folder_of
+from rewindow.state.files import RetainedFiles, States, folder_of
 from rewindow.storage import FencedTable, Log, Table
 from rewindow.storage.layout import CHECKPOINTS, state_folder
 from rewindow.windows import WindowRange
@@ -76,7 +76,7 @@ class Attempt:
         self._make_engine, self._open_table = engine, open_table
         self._tell, self._say, self._stop = tell, say, stop
         self._crash = crash or partial(crash_point, attempt=epoch)
-        self._held = KeptFiles(folder_of(root / CHECKPOINTS), epoch)
+        self._held = RetainedFiles(folder_of(root / CHECKPOINTS), epoch)
         self._schedule = CheckpointSchedule(plan.checkpoint_windows, plan.checkpoint_multiple)
         changeable = any(type(node.operator).changeable for node in app.nodes.values())
         self._changes = ChangeLog(root, plan.changes) if changeable else None
@@ -114,7 +114,7 @@ class Attempt:
         if not plan.mode.may_lose:
             return states
         skip = engine.skip(states, plan.windows_of(found.skipped)) if found.skipped else None
-        settle_losses(plan, self.app, takeover, engine, self.epoch, self._say, skip)
+        record_losses(plan, self.app, takeover, engine, self.epoch, self._say, skip)
         if skip and found.first > len(plan.range):
             self._save(takeover, plan.last, skip.states)  # Nothing is left to compute, and no group will save it.
         return skip.states if skip else states

@@ -45,8 +45,8 @@ class Committed:
         """Returns seals made from the rows that an output's table holds, as a crash may have left out the real ones."""
         digests = self._runner.digest({output: self._runner.committed(output, windows)}, windows)[output]
         wrote = self._attempts_of(output, windows)
-        attempts = wrote.for_each(ids_of(windows), attempt=self._tables[output].previous)
-        return digests.saying("attempt", attempts.rows["attempt"])
+        attempts = wrote.reindex(ids_of(windows), attempt=self._tables[output].previous)
+        return digests.with_column("attempt", attempts.rows["attempt"])
 
     def before(self, windows: WindowRange, staged: Sequence[str]) -> Seals:
         """Returns what is committed of a group's windows: of outputs that are left out, or that are written again."""
@@ -64,7 +64,7 @@ class Committed:
         for output in self._plan.staged:
             if output.name in committed:
                 seals = committed[output.name]
-                now = result.digests[output.name].for_each(seals.ids)
+                now = result.digests[output.name].reindex(seals.ids)
                 rows = partial(self._both, output.name, result.folders[output.name], windows, seals)
                 known.append(RecomputedOutput(output.name, seals, now, rows, output.tolerance))
         check_recomputed(self._plan.replay_id, known)
@@ -96,6 +96,6 @@ class Committed:
     ) -> tuple[DataFrame, DataFrame]:
         """Returns the rows of some windows twice: as their seals say that they are committed, and as computed now."""
         committed = self._runner.committed(output, windows)
-        sealed = F.broadcast(to_frame(committed.sparkSession, seals.for_each(wanted).rows.select(_ATTEMPTS.names)))
+        sealed = F.broadcast(to_frame(committed.sparkSession, seals.reindex(wanted).rows.select(_ATTEMPTS.names)))
         now = self._runner.read_back(output, folder)
         return committed.join(sealed, _ATTEMPTS.names, "left_semi"), now.join(sealed, "window_id", "left_semi")

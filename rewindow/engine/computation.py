@@ -13,7 +13,7 @@ from typing import Protocol
 from rewindow.application import OperatorContext
 from rewindow.facts.window_facts import WindowFacts
 from rewindow.location import Location
-from rewindow.state.files import State, States
+from rewindow.state.files import OperatorState, States
 from rewindow.storage import DataFile
 from rewindow.windows import WindowRange
 
@@ -37,7 +37,7 @@ class GroupResult:
 
     folders: dict[str, Location] = field(default_factory=dict)
     digests: Digests = field(default_factory=dict)
-    states: dict[str, State] = field(default_factory=dict)
+    states: dict[str, OperatorState] = field(default_factory=dict)
     dropped: Counts = field(default_factory=dict)
 
 
@@ -50,7 +50,7 @@ class SkipResult:
         dropped: operator name to the tuples, by window, that it dropped from its state.
     """
 
-    states: dict[str, State] = field(default_factory=dict)
+    states: dict[str, OperatorState] = field(default_factory=dict)
     dropped: Counts = field(default_factory=dict)
 
 

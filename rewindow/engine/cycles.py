@@ -8,7 +8,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 
 from rewindow.application import Application, Node, OperatorContext, PortHandle
-from rewindow.engine.once import OnceInGroup
+from rewindow.engine.group_cache import GroupCache
 from rewindow.tuple_engine.frames import pass_of
 from rewindow.tuple_engine.passes import Pass
 
@@ -37,7 +37,7 @@ class Cycles:
         frames: Mapping[PortHandle, DataFrame],
         states: Mapping[str, DataFrame],
         context: OperatorContext,
-        once: OnceInGroup,
+        materialize: GroupCache,
     ) -> None:
         """Computes the pass of a cycle; its operators then find there what they emit, and their states."""
         one = self._passes[cycle[0].name]
@@ -45,7 +45,9 @@ class Cycles:
         own = {node.name: states[node.name] for node in cycle if node.name in states}
         named = replace(context, operator=self._app.name)
         schemas = {part: columns.schema for part, columns in one.parts.items()}
-        once.run_together(list(one.members), schemas, lambda sink: pass_of(one, inputs, own, named, sink), context)
+        materialize.run_together(
+            list(one.members), schemas, lambda sink: pass_of(one, inputs, own, named, sink), context
+        )
 
 
 def inside_cycles(app: Application) -> set[PortHandle]:

@@ -58,7 +58,7 @@ def check_recomputed(replay_id: str, outputs: Iterable[RecomputedOutput]) -> Non
         return
     window, place = min(differing)
     output, found = known[place], np.array([window])
-    committed, now = (side.for_each(found).rows.to_pylist()[0] for side in (output.committed, output.recomputed))
+    committed, now = (side.reindex(found).rows.to_pylist()[0] for side in (output.committed, output.recomputed))
     rows = "; ".join(_sample(*output.rows(found)))
     raise NotDeterministicError(
         f'output "{output.name}" of window {window} differs when computed again',
@@ -71,11 +71,11 @@ def check_recomputed(replay_id: str, outputs: Iterable[RecomputedOutput]) -> Non
 
 def _first_differing(output: RecomputedOutput) -> int | None:
     """Returns the first window that differs; rows are read only where floats alone differ, so many at a time."""
-    exact = output.recomputed.differing(output.committed, "tuples", "digest")
-    floats = np.setdiff1d(output.recomputed.differing(output.committed, "float_digest"), exact, assume_unique=True)
+    exact = output.recomputed.diff(output.committed, "tuples", "digest")
+    floats = np.setdiff1d(output.recomputed.diff(output.committed, "float_digest"), exact, assume_unique=True)
     if len(exact):
         floats = floats[floats < exact[0]]
-    rows = np.cumsum(output.recomputed.for_each(floats).rows["tuples"].to_numpy())
+    rows = np.cumsum(output.recomputed.reindex(floats).rows["tuples"].to_numpy())
     for part in np.split(floats, np.flatnonzero(np.diff(rows // ROWS_AT_ONCE)) + 1) if len(floats) else ():
         beyond = _beyond_tolerance(*output.rows(part), output.tolerance)
         if beyond:

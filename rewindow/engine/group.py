@@ -21,8 +21,8 @@ from rewindow.application.error_tuples import COLUMNS
 from rewindow.engine.computation import Digests, GroupResult, SkipResult
 from rewindow.engine.cycles import Cycles
 from rewindow.engine.error_tuples import as_errors, check_reasons
+from rewindow.engine.group_cache import GroupCache, take_over
 from rewindow.engine.measuring import NO_MEASURES, AskedMeasure, MeasuredRows
-from rewindow.engine.once import OnceInGroup, take_over
 from rewindow.engine.operator_errors import explained, frames_of
 from rewindow.engine.ports import levels, ports_to_count, ports_to_write
 from rewindow.errors import InputError
@@ -42,9 +42,9 @@ from rewindow.spark.frames import (
     window_start,
     write_files,
 )
-from rewindow.spark.job import in_words
+from rewindow.spark.job import as_rewindow_error
 from rewindow.spark.session import whole_stages
-from rewindow.state.files import State
+from rewindow.state.files import OperatorState
 from rewindow.state.store import SizedStates, what
 from rewindow.storage import Table
 from rewindow.storage.layout import MEASURES
@@ -67,7 +67,7 @@ class GroupRunner:
     """Computes groups of windows for one attempt.
 
     Args:
-        next_act: what to do when an operator's code fails.
+        next_steps: what to do when an operator's code fails.
         asked: by output, the measures that are taken with the digests.
         say: called with lines for people.
         read: gives the tuples of an input.
@@ -81,13 +81,13 @@ class GroupRunner:
         root: Location,
         epoch: int,
         states: SizedStates,
-        next_act: str = "",
+        next_steps: str = "",
         asked: Mapping[str, Sequence[AskedMeasure]] = NO_MEASURES,
         say: Callable[[str], None] = lambda line: None,
         read: Callable[[SparkSession, Table, WindowRange], DataFrame] = read_windows,
     ) -> None:
         self._spark, self._read = spark, read
-        self._next_act = next_act
+        self._next_act = next_steps
         self._states = states
         self._app = app
         self._inputs = inputs
@@ -96,7 +96,7 @@ class GroupRunner:
         self._tuples, self._is_small = 0, False
         self._units, self._order, self._cycles = app.units(), app.order(), Cycles(app)
         self._asked, self._say = asked, say
-        self._once = OnceInGroup(spark, root, epoch, self._in_one_task)
+        self._cache = GroupCache(spark, root, epoch, self._in_one_task)
         self._aggregates: dict[str, tuple[list[Column], list[Column]]] = {}
         self._staged = app.staged()
         self._outputs = {output.source: output for output in app.outputs.values()}
@@ -107,7 +107,12 @@ class GroupRunner:
         self._materialised = written - self._counted - self._cycles.unseen
 
     def compute(
-        self, context: OperatorContext, mark: int, states: Mapping[str, State], staged: Iterable[str], tuples: int
+        self,
+        context: OperatorContext,
+        mark: int,
+        states: Mapping[str, OperatorState],
+        staged: Iterable[str],
+        tuples: int,
     ) -> GroupResult:
         """Returns the files, digests and next states of a group.
 
@@ -119,12 +124,12 @@ class GroupRunner:
             tuples: tuples of all inputs in the group.
         """
         self._tuples, self._is_small = tuples, tuples <= SMALL_TUPLES
-        self._once.clear()
+        self._cache.clear()
         with whole_stages(self._spark, compiled=not self._is_small):
             return self._compute(context, mark, states, staged)
 
     def _compute(
-        self, context: OperatorContext, mark: int, states: Mapping[str, State], staged: Iterable[str]
+        self, context: OperatorContext, mark: int, states: Mapping[str, OperatorState], staged: Iterable[str]
     ) -> GroupResult:
         frames = {
             PortHandle(None, name): self._in_one_task(self._read(self._spark, table, context.windows))
@@ -167,7 +172,7 @@ class GroupRunner:
             some = WindowFacts.of(rows.filter(pc.equal(rows["port"], name)), _DIGESTS_AND_MEASURES)
             _check_inside(name, some, windows)
             digest, float_digest = self._empty(name)
-            found[name] = some.for_each(ids_of(windows), tuples=0, digest=digest, float_digest=float_digest)
+            found[name] = some.reindex(ids_of(windows), tuples=0, digest=digest, float_digest=float_digest)
         return found
 
     def _digested(self, outputs: Mapping[str, DataFrame]) -> pa.Table:
@@ -182,7 +187,8 @@ class GroupRunner:
             self._aggregates.clear()
             found = self._digested(outputs)
             self._say(
-                f"measures are left to the gate from here on, since Spark fails on one: {in_words(error).primary}"
+                "measures are left to the gate from here on, since Spark fails on one: "
+                f"{as_rewindow_error(error).primary}"
             )
             return found
 
@@ -218,7 +224,7 @@ class GroupRunner:
         events = map(quoted_column, self._schema(output).names)
         return read_windows(self._spark, Table.open(self._root / output), windows).select(*_ATTEMPTS, *events)
 
-    def skip(self, states: Mapping[str, State], skipped: WindowRange) -> SkipResult:
+    def skip(self, states: Mapping[str, OperatorState], skipped: WindowRange) -> SkipResult:
         """Returns the states with which to go on after an at-most-once skip, and what they lack then (R14, H58, X3)."""
         result = SkipResult()
         for node in self._order:
@@ -254,7 +260,7 @@ class GroupRunner:
         """Runs an operator, or the operators of a cycle, which are computed in one pass (X40)."""
         if self._cycles.of(unit[0]):
             with explained(unit, context.windows, "the pass of its cycle", self._next_act):
-                self._cycles.run(unit, frames, states, context, self._once)
+                self._cycles.run(unit, frames, states, context, self._cache)
         found: Frames = {}
         for node in unit:
             found |= self._run_node(node, frames, states, context, *more)
@@ -335,7 +341,7 @@ class GroupRunner:
         by = output.sorted_by if output else ()
         if by:
             rows = rows.sortWithinPartitions(*map(quoted_column, by))
-        written = None if by else self._once.files_of(str(handle.operator), handle.port, frame)
+        written = None if by else self._cache.files_of(str(handle.operator), handle.port, frame)
         folder = (
             self._write(rows, name, mark, staged, grid, SORTED_GROUP_BYTES if by else None)
             if written is None
@@ -374,10 +380,10 @@ class GroupRunner:
         self,
         node: Node,
         frames: Mapping[PortHandle, DataFrame],
-        before: State,
+        before: OperatorState,
         state: DataFrame,
         context: OperatorContext,
-    ) -> State:
+    ) -> OperatorState:
         inputs = self._cycles.inputs_of(node, frames)
         operator, own_context = node.operator, self._context_of(node, context)
         outputs = {port: frames[node[port]] for port in operator.output_ports() if node[port] in frames}
@@ -392,7 +398,7 @@ class GroupRunner:
             return self._states.save(node, frame, before, place, **size)
 
     def _context_of(self, node: Node, context: OperatorContext) -> OperatorContext:
-        context = self._once.context(node.name, replace(context, windowing=node.windowing))
+        context = self._cache.context(node.name, replace(context, windowing=node.windowing))
         return replace(context, operator=f"{self._app.name}.{node.name}", published=node.published)
 
     def _schema(self, output: str) -> pa.Schema:

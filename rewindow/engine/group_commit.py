@@ -95,7 +95,7 @@ class GroupCommit:
             if name in staged:
                 files = self._engine.files(name, result)
                 self._tables[name].commit(mark, files, {"epoch": self._epoch, "mark": mark})
-                rows.add_output(output, result.digests[name].saying("attempt", self._epoch))
+                rows.add_output(output, result.digests[name].with_column("attempt", self._epoch))
             elif group.last > (sealed := self._plan.window_of(self._sealed)):
                 rows.add_output(output, committed[name].within(WindowRange(sealed + 1, group.last)))
             if number == 0:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JNetworkError
 
-from rewindow.application.watching import watch_every_port
+from rewindow.application.port_recording import record_every_port
 from rewindow.engine.progress import Progress
 from rewindow.engine.spark_engine import spark_attempt
 from rewindow.errors import FencedError, Interrupted
@@ -23,7 +23,7 @@ from rewindow.processes.identity import Launcher, process_identity
 from rewindow.progress.job_lines import ReplayProgress
 from rewindow.settings.config import Config
 from rewindow.spark.executors import check_executors, send_code
-from rewindow.spark.job import StopRequest, in_words, say
+from rewindow.spark.job import StopRequest, as_rewindow_error, say
 from rewindow.spark.session import spark_session
 from rewindow.storage import Table
 from rewindow.storage.layout import FACTS
@@ -73,7 +73,7 @@ def how_it_ended(error: Exception, launcher: Launcher) -> tuple[AttemptEnd, str]
         return AttemptEnd.KILLED, "the process that had started this attempt ended, and the attempt ended with it"
     if isinstance(error, ConnectionError | Py4JNetworkError):
         return AttemptEnd.KILLED, "the JVM of the job is gone"
-    return AttemptEnd.FAILED, str(in_words(error))
+    return AttemptEnd.FAILED, str(as_rewindow_error(error))
 
 
 def own_process() -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
     loaded = load_planned(config, plan)
     check_code(plan, loaded)
     if plan.sample_seed is not None:
-        watch_every_port(loaded.app)
+        record_every_port(loaded.app)
     stop = StopRequest()
 
     def session() -> SparkSession:

@@ -19,7 +19,7 @@ from rewindow.storage.layout import FACTS
 from rewindow.windows import WindowRange, to_ranges
 
 
-def settle_losses(
+def record_losses(
     plan: Plan,
     app: Application,
     takeover: Takeover,
@@ -60,7 +60,7 @@ def _add_losses(plan: Plan, app: Application, takeover: Takeover, engine: Engine
     for stream, counts in engine.count_inputs(windows, check=False).items():
         rows.add_input(stream, counts, lost=lost)
     for port in app.dropped():
-        rows.add_dropped(str(port), WindowFacts.nothing(), lost=True)
+        rows.add_dropped(str(port), WindowFacts.empty(), lost=True)
 
 
 def _add_skip(
@@ -71,7 +71,7 @@ def _add_skip(
     skipped = ids_of(plan.windows_of(takeover.resume.skipped))
     lacking = np.setdiff1d(skipped, _given_up(plan, app, takeover), assume_unique=True)
     for name in skip.states:
-        rows.add_skip(name, lacking, skip.dropped.get(name, WindowFacts.nothing()))
+        rows.add_skip(name, lacking, skip.dropped.get(name, WindowFacts.empty()))
     if len(lacking) and skip.states:
         say(f"at most once: windows {', '.join(map(str, to_ranges(lacking)))} stay, but are lost to the state")
     for name, dropped in skip.dropped.items():

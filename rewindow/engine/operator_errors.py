@@ -13,7 +13,7 @@ from rewindow.loading.catalog import application_modules
 from rewindow.loading.user_lines import UserLine, class_lines, raised_at
 from rewindow.recovery import Plan
 from rewindow.spark.job_log import where_all_is
-from rewindow.spark.passing import describe, is_passing
+from rewindow.spark.transient_errors import describe, is_passing
 from rewindow.windows import WindowRange
 
 
@@ -55,7 +55,7 @@ def explained(nodes: Sequence[Node], windows: WindowRange, part: str, hint: str)
         ) from error
 
 
-def next_act(plan: Plan) -> str:
+def next_steps(plan: Plan) -> str:
     """Returns what to do after an operator has failed: mended code is other code, so the range is planned anew."""
     return (
         f"Mend it, then plan the range again: rewindow abandon {plan.replay_id} && {plan.command}; "

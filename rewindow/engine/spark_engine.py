@@ -16,7 +16,7 @@ from rewindow.engine.group import GroupRunner
 from rewindow.engine.joining import FILE_BYTES, join_files
 from rewindow.engine.key_sample import sampled
 from rewindow.engine.measuring import AskedMeasure, asked_of
-from rewindow.engine.operator_errors import next_act
+from rewindow.engine.operator_errors import next_steps
 from rewindow.engine.shuffle import Shuffle
 from rewindow.facts.group_facts import check_input_counts
 from rewindow.facts.seals import read_seals
@@ -116,7 +116,7 @@ class SparkEngine:
         def read(spark: SparkSession, table: Table, windows: WindowRange) -> DataFrame:
             return sampled(self._shuffle.read(spark, table, windows), table.path.name, plan.candidate)
 
-        self._runner = GroupRunner(spark, app, self._inputs, root, epoch, states, next_act(plan), asked, say, read)
+        self._runner = GroupRunner(spark, app, self._inputs, root, epoch, states, next_steps(plan), asked, say, read)
         self._committed = Committed(plan, root, epoch, self._runner, tables)
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:

@@ -42,11 +42,11 @@ class GroupFacts:
 
     def add_input(self, stream: str, counts: WindowFacts, lost: bool = False) -> None:
         """Adds a row per window for an input, also for empty windows; `lost` are tuples not processed (R15)."""
-        self._add("in", stream, counts.for_each(self._new, tuples=0).rows, lost=lost)
+        self._add("in", stream, counts.reindex(self._new, tuples=0).rows, lost=lost)
 
     def add_dropped(self, port: str, counts: WindowFacts, lost: bool = False) -> None:
         """Adds a row per window for an output port that nothing reads, error ports excepted (O16)."""
-        self._add("dropped", port, counts.for_each(self._new, tuples=0).rows, lost=lost)
+        self._add("dropped", port, counts.reindex(self._new, tuples=0).rows, lost=lost)
 
     def add_output(self, output: Output, seals: WindowFacts) -> None:
         """Adds the seals of an output or an error table, also of windows without a tuple (O65, O66)."""
@@ -123,7 +123,7 @@ def check_input_counts(stream: str, counted: WindowFacts, sealed: WindowFacts) -
     Raises:
         TableError: names the first window that differs.
     """
-    counted = counted.for_each(sealed.ids, tuples=0)
+    counted = counted.reindex(sealed.ids, tuples=0)
     wrong = np.flatnonzero(unequal(counted.rows["tuples"], sealed.rows["tuples"])).tolist()
     if wrong:
         window, there, wanted = sealed.ids[wrong[0]], *(side.rows["tuples"][wrong[0]] for side in (counted, sealed))

@@ -26,7 +26,7 @@ from deltalake import Schema
 
 from rewindow.errors import TableError
 from rewindow.facts.checksums import line_checksums
-from rewindow.names import PLACE, stream_of
+from rewindow.names import POSITION_COLUMNS, stream_of
 from rewindow.storage.delta import Table
 from rewindow.storage.queries import in_order, query, query_in_parts
 from rewindow.storage.streams import WINDOWS_SCHEMA
@@ -48,7 +48,7 @@ def columns_text(events: pa.Schema) -> str:
     types = {
         field.name: json.loads(field.type.to_json())
         for field in Schema.from_arrow(events).fields
-        if field.name not in PLACE
+        if field.name not in POSITION_COLUMNS
     }
     return json.dumps(types, sort_keys=True, separators=(",", ":"))
 

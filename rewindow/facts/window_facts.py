@@ -44,7 +44,7 @@ class WindowFacts:
         return cls(in_order(rows.select(schema.names).cast(schema).combine_chunks(), "window_id"))
 
     @classmethod
-    def nothing(cls, schema: pa.Schema = COUNTS_SCHEMA) -> WindowFacts:
+    def empty(cls, schema: pa.Schema = COUNTS_SCHEMA) -> WindowFacts:
         """Returns facts of no window."""
         return cls(schema.empty_table())
 
@@ -64,7 +64,7 @@ class WindowFacts:
         begin, end = np.searchsorted(self.ids, (windows.first, windows.last + 1)).tolist()
         return WindowFacts(self.rows.slice(begin, end - begin))
 
-    def for_each(self, ids: Ids, **otherwise: Any) -> WindowFacts:
+    def reindex(self, ids: Ids, **otherwise: Any) -> WindowFacts:
         """Returns a row for each of some windows; of one that is not known, a column is what is said here, or null."""
         if np.array_equal(ids, self.ids):
             return self
@@ -77,13 +77,13 @@ class WindowFacts:
             columns[name] = pc.if_else(pa.array(known), columns[name], pa.scalar(value, columns[name].type))
         return WindowFacts(pa.table(columns, schema=self.rows.schema))
 
-    def saying(self, name: str, values: pa.ChunkedArray | int) -> WindowFacts:
+    def with_column(self, name: str, values: pa.ChunkedArray | int) -> WindowFacts:
         """Returns the same with one more column: a value for each window, or one for all."""
         if isinstance(values, int):
             values = pa.repeat(pa.scalar(values, pa.int64()), self.rows.num_rows)
         return WindowFacts(self.rows.append_column(name, values))
 
-    def differing(self, other: WindowFacts, *names: str) -> Ids:
+    def diff(self, other: WindowFacts, *names: str) -> Ids:
         """Returns the windows, of the same ones on both sides, of which a column is not what it is there."""
         differs = np.zeros(self.rows.num_rows, dtype=bool)
         for name in names:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.facts.losses import Losses, losses_of
-from rewindow.inspection.stretches import AFFECTED, COMMITTED, LOST, REPEATED, ReplayCounts, Stretch
+from rewindow.inspection.window_runs import AFFECTED, COMMITTED, LOST, REPEATED, ReplayCounts, WindowRun
 from rewindow.location import Location
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query
@@ -106,7 +106,7 @@ class ReplayCount:
             affected=anywhere([self.affected(name) for name in self.outputs]),
         )
 
-    def stretches(self, output: str) -> tuple[Stretch, ...]:
+    def stretches(self, output: str) -> tuple[WindowRun, ...]:
         """Returns how the windows of an output fared, as stretches of equal fate; windows without any are left out."""
         count = self.outputs[output]
         kind = np.where(count.taken > 0, _COMMITTED, 0)
@@ -208,13 +208,13 @@ def _resumed_after(plan: Plan, seals: pa.Table, saved: tuple[tuple[int, int], ..
     return found
 
 
-def _stretches(kind: Ints, attempt: Ints, first: int) -> tuple[Stretch, ...]:
+def _stretches(kind: Ints, attempt: Ints, first: int) -> tuple[WindowRun, ...]:
     if not len(kind):
         return ()
     change = np.flatnonzero((np.diff(kind) != 0) | (np.diff(attempt) != 0)) + 1
     starts, ends = np.concatenate([[0], change]), np.concatenate([change, [len(kind)]])
     return tuple(
-        Stretch(WindowRange(first + int(a), first + int(b) - 1), _KINDS[int(kind[a])], int(attempt[a]))
+        WindowRun(WindowRange(first + int(a), first + int(b) - 1), _KINDS[int(kind[a])], int(attempt[a]))
         for a, b in zip(starts, ends, strict=True)
         if kind[a]
     )

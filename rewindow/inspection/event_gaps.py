@@ -16,7 +16,7 @@ from rewindow.errors import InputError
 from rewindow.inspection.gap_rows import OPEN, Gap, with_nulls
 from rewindow.location import location
 from rewindow.names import BOOKKEEPING, did_you_mean
-from rewindow.operators.event_time.verdicts import is_far, is_shrunk
+from rewindow.operators.event_time.timestamp_checks import is_far, is_shrunk
 from rewindow.operators.gaps.hours_sql import clock_sql
 from rewindow.operators.gaps.settings import GapSettings
 from rewindow.operators.gaps.sql import ENDED, LATE_REPAIRED, NEVER_STARTED, RUN, GapSql

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from rewindow.inspection.event_gaps import StreamRows
 from rewindow.operators.filling.settings import FillRules
-from rewindow.operators.filling.values import EXPIRED, FILLED, NONE
-from rewindow.settings.config import Config
+from rewindow.operators.filling.values import EXPIRED, NONE
+from rewindow.settings.config import FILLED, Config
 from rewindow.storage import Table, in_windows, query, quoted
 from rewindow.windows import WindowRange
 

@@ -12,14 +12,14 @@ from rewindow.ledger import Ledger
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
 from rewindow.state.checkpoints import frame_digest, load, marks
-from rewindow.state.files import State
-from rewindow.state.look import first_rows
+from rewindow.state.files import OperatorState
+from rewindow.state.preview import first_rows
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS
 
 
 @dataclass(frozen=True)
-class OperatorState:
+class OperatorStateRows:
     """The state of an operator after a window.
 
     Attributes:
@@ -43,7 +43,7 @@ def operator_states(
     window: int | None = None,
     where: Mapping[str, str] | None = None,
     limit: int = 20,
-) -> list[OperatorState]:
+) -> list[OperatorStateRows]:
     """Returns the states in a checkpoint of a replay, held against their digests, with some of their rows.
 
     Args:
@@ -89,7 +89,7 @@ def _mark(plan: Plan, known: list[int], window: int | None) -> int:
     return reach[-1]
 
 
-def _look(name: str, window: int, state: State, where: Mapping[str, str], limit: int) -> OperatorState:
+def _look(name: str, window: int, state: OperatorState, where: Mapping[str, str], limit: int) -> OperatorStateRows:
     count = state.num_rows if isinstance(state, pa.Table) else state.rows
     digest = frame_digest(state) if isinstance(state, pa.Table) else state.digest
-    return OperatorState(name, window, count, digest, first_rows(state, limit, where))
+    return OperatorStateRows(name, window, count, digest, first_rows(state, limit, where))

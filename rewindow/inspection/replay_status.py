@@ -9,11 +9,11 @@ from typing import Any
 from rewindow.errors import InputError, RewindowError, TableError
 from rewindow.facts.losses import Losses, losses_of
 from rewindow.inspection.counts import count_replay
-from rewindow.inspection.next_act import cause, has_stopped_unnoticed, next_act
-from rewindow.inspection.stretches import ReplayCounts
+from rewindow.inspection.next_steps import cause, has_stopped_unnoticed, next_steps
 from rewindow.inspection.visibility import Visibility, outcome, state_words, visibility
+from rewindow.inspection.window_runs import ReplayCounts
 from rewindow.ledger import AttemptRecord, Check, Ledger, PortTotal, Publication, StaleRange
-from rewindow.ledger.replays import Replay, State
+from rewindow.ledger.replays import Replay, ReplayState
 from rewindow.location import Location
 from rewindow.names import did_you_mean
 from rewindow.planning.forecast import expect_recovery
@@ -42,7 +42,7 @@ class ReplayStatus:
         publications: acts of publishing it and of taking that back, newest first.
         seen: what covers it, if it is published.
         is_gone: whether it is said to run, and its process has ended, and no outcome was recorded.
-        next_act: what to do next, with the command.
+        next_steps: what to do next, with the command.
         log: file with all that the newest attempt said when it failed; None without one.
     """
 
@@ -59,7 +59,7 @@ class ReplayStatus:
     publications: list[Publication]
     seen: Visibility
     is_gone: bool
-    next_act: str
+    next_steps: str
     log: Location | None
 
     @property
@@ -141,7 +141,7 @@ class ReplayStatus:
             "lost": self.counts and self.counts.lost,
             "repeated": self.counts and self.counts.repeated,
             "affected": self.counts and self.counts.affected,
-            "next": self.next_act,
+            "next": self.next_steps,
             "log": self.log and str(self.log),
         }
 
@@ -156,13 +156,13 @@ def replay_status(config: Config, replay_id: str) -> ReplayStatus:
     row = ledger.replays.get(replay_id)
     plan = row.read_plan()
     gone = has_stopped_unnoticed(ledger, row)
-    act, can_go_on = next_act(config, row)
+    act, can_go_on = next_steps(config, row)
     facts = config.replay_root(replay_id) / FACTS
     losses = losses_of(plan, Table.open(facts), None, plan.range) if Table.exists(facts) else Losses()
     return ReplayStatus(
         row, plan, ledger.attempts.of(replay_id), ledger.counts.totals(replay_id), ledger.checks.newest(replay_id),
         ledger.stale.ranges(row.application), losses, _states(config, row),
-        _expected(config, row) if can_go_on and (gone or row.state is State.FAILED) else None,
+        _expected(config, row) if can_go_on and (gone or row.state is ReplayState.FAILED) else None,
         _counts(config, row, plan), ledger.publications.newest(replay_id), visibility(ledger, row), gone, act,
         _log(config, row),
     )  # fmt: skip
@@ -182,8 +182,8 @@ def list_replays(
     Raises:
         InputError: there is no such state.
     """
-    if state is not None and state not in list(State):
-        hint = f"{did_you_mean(state, State)}There are: {', '.join(State)}."
+    if state is not None and state not in list(ReplayState):
+        hint = f"{did_you_mean(state, ReplayState)}There are: {', '.join(ReplayState)}."
         raise InputError(f'state "{state}" is unknown', hint=hint)
     return Ledger.open(config.ledger_url).replays.newest(application, state, limit, without_samples=state is None)
 

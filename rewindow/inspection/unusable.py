@@ -8,7 +8,7 @@ from typing import Any
 
 from rewindow.inspection.event_gaps import ARRIVAL, StreamRows
 from rewindow.operators.event_time.lateness import BAD_TYPE, FAR_FUTURE
-from rewindow.operators.event_time.verdicts import FACTORS, is_far, is_shrunk
+from rewindow.operators.event_time.timestamp_checks import FACTORS, is_far, is_shrunk
 from rewindow.storage import query, quoted
 from rewindow.windows import WindowRange
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.publication_rows import PUBLISH, UNDO, effective_publications
-from rewindow.ledger.replays import Replay, State
+from rewindow.ledger.replays import Replay, ReplayState
 from rewindow.windows import without
 
 
@@ -31,7 +31,7 @@ class Visibility:
 
 def visibility(ledger: Ledger, row: Replay) -> Visibility:
     """Returns what covers a replay; nothing where it is not published."""
-    if row.state is not State.PUBLISHED:
+    if row.state is not ReplayState.PUBLISHED:
         return Visibility()
     own = next(iter(effective_publications(ledger.publications.newest(row.replay_id))), None)
     if own is None:

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rewindow.application.given import PropertyChange
+from rewindow.application.overrides import PropertyChange
 from rewindow.errors import InputError
 from rewindow.inspection.visibility import outcome
 from rewindow.ledger import AttemptRecord, Ledger
-from rewindow.ledger.replays import Replay, State
+from rewindow.ledger.replays import Replay, ReplayState
 from rewindow.location import Location
 from rewindow.names import did_you_mean
 from rewindow.planning.changing import change_log
@@ -190,7 +190,7 @@ def _find(config: Config, ledger: Ledger, subject: str, window: str) -> tuple[Re
     for row in candidates:
         number = int(window) if window.isdigit() else row.read_plan().grid.window(parse_time(window))
         if number in row.range:
-            if row.state is not State.ABANDONED and not row.plan.get("candidate") and _has_facts(config, row):
+            if row.state is not ReplayState.ABANDONED and not row.plan.get("candidate") and _has_facts(config, row):
                 return row, number
             passed_over.append((row, number))
     if passed_over:

@@ -22,7 +22,7 @@ from rewindow.json_files import reading_json
 from rewindow.launcher.processes import end_process_group
 from rewindow.launcher.readiness import check_attempts, check_inputs, check_tables
 from rewindow.ledger import AttemptEnd, AttemptRecord, Ledger, Replay
-from rewindow.ledger.replays import ways_on
+from rewindow.ledger.replays import next_steps
 from rewindow.location import Location
 from rewindow.names import check_replay_id, check_stream
 from rewindow.planning.forecast import expect_recovery
@@ -114,7 +114,7 @@ def begin_attempt(
     ledger = Ledger.open(config.ledger_url)
     row = known_replay(config, ledger, replay_id)
     if row.state == "abandoned":
-        raise InputError(f'replay "{replay_id}" is abandoned', hint=ways_on(row))
+        raise InputError(f'replay "{replay_id}" is abandoned', hint=next_steps(row))
     if row.state in CLOSED_STATES:
         return None
     plan = row.read_plan()

@@ -19,11 +19,11 @@ from rewindow.launcher.attempts import known_replay
 from rewindow.launcher.loop import run_attempts, run_plain
 from rewindow.launcher.processes import end_process_group
 from rewindow.ledger import Ledger, Replay
-from rewindow.ledger.replays import State
-from rewindow.planning import Draft, ReplayRequest, create_replay, draft_plan
-from rewindow.planning.request import Wishes
+from rewindow.ledger.replays import ReplayState
+from rewindow.planning import PlanPreview, ReplayRequest, create_replay, draft_plan
+from rewindow.planning.request import ReplayOptions
 from rewindow.progress.listener import Listener, Silent
-from rewindow.publication.acts import PublicationVerb
+from rewindow.publication.actions import PublicationAction
 from rewindow.publication.result import PublicationResult
 from rewindow.recording.inventory import check_unneeded
 from rewindow.recording.result import RecordResult
@@ -43,7 +43,7 @@ class ReplayResult:
     """
 
     plan: Plan
-    state: State
+    state: ReplayState
     epoch: int | None
 
     @property
@@ -64,7 +64,7 @@ QUICK_BYTES = 128 * 10**6
 """Below this a recording is a short job; above it the JVM's first compiler alone takes 1.6 times the processor time."""
 
 
-def plan(config: Config, application: str, **wishes: Unpack[Wishes]) -> Draft:
+def plan(config: Config, application: str, **replay_options: Unpack[ReplayOptions]) -> PlanPreview:
     """Returns what a replay would do, without creating anything. Starts no JVM.
 
     Args:
@@ -77,7 +77,7 @@ def plan(config: Config, application: str, **wishes: Unpack[Wishes]) -> Draft:
         InputError: the application or a stream is unknown, or a wish cannot be.
         RangeError: windows of the range are not sealed, and `allow_missing` is not given.
     """
-    return draft_plan(config, ReplayRequest(application, **wishes))
+    return draft_plan(config, ReplayRequest(application, **replay_options))
 
 
 def replay(
@@ -86,7 +86,7 @@ def replay(
     *,
     listener: Listener | None = None,
     crash: str | None = None,
-    **wishes: Unpack[Wishes],
+    **replay_options: Unpack[ReplayOptions],
 ) -> ReplayResult:
     """Plans a range and runs it to its end, attempt after attempt, into staged tables that no reader sees.
 
@@ -101,7 +101,7 @@ def replay(
         RewindowError: see plan; the range is held by another replay; an attempt failed for good, or all allowed ones
             were used up: what was committed is kept, and `resume` goes on from it.
     """
-    planned = create_replay(config, ReplayRequest(application, **wishes))
+    planned = create_replay(config, ReplayRequest(application, **replay_options))
     return _run(config, planned, listener or Silent(), again=False, crash=crash)
 
 
@@ -195,7 +195,7 @@ def publish(
     Raises:
         RewindowError: it has not ended or not passed; a later publication overlaps; or the job failed for good.
     """
-    return _publication(PublicationVerb.PUBLISH, config, replay_id, accept, leave_out_damaged, listener, crash)
+    return _publication(PublicationAction.PUBLISH, config, replay_id, accept, leave_out_damaged, listener, crash)
 
 
 def withdraw(
@@ -210,7 +210,7 @@ def withdraw(
 
     Args and errors: see publish.
     """
-    return _publication(PublicationVerb.WITHDRAW, config, replay_id, None, leave_out_damaged, listener, crash)
+    return _publication(PublicationAction.WITHDRAW, config, replay_id, None, leave_out_damaged, listener, crash)
 
 
 def undo(
@@ -225,11 +225,11 @@ def undo(
 
     Args and errors: see publish.
     """
-    return _publication(PublicationVerb.UNDO, config, replay_id, None, leave_out_damaged, listener, crash)
+    return _publication(PublicationAction.UNDO, config, replay_id, None, leave_out_damaged, listener, crash)
 
 
 def _publication(
-    act: PublicationVerb,
+    act: PublicationAction,
     config: Config,
     replay_id: str,
     accept: str | None,
@@ -238,19 +238,19 @@ def _publication(
     crash: str | None,
 ) -> PublicationResult:
     """Acts in this process, which starts no JVM; by a job where a table needs Spark, or to be killed in a drill."""
-    from rewindow.publication.acts import perform
+    from rewindow.publication.actions import run_action
     from rewindow.publication.spark_needed import SparkNeeded
 
     told = listener or Silent()
     if crash is None:
         try:
             with told.job():
-                return perform(act, config, replay_id, told.line, accept=accept, leave_out_damaged=leave_out_damaged)
+                return run_action(act, config, replay_id, told.line, accept=accept, leave_out_damaged=leave_out_damaged)
         except SparkNeeded as needed:
             told.note(f"{needed}: starting Spark")
     flags = {
-        "--undo": act is PublicationVerb.UNDO,
-        "--withdraw": act is PublicationVerb.WITHDRAW,
+        "--undo": act is PublicationAction.UNDO,
+        "--withdraw": act is PublicationAction.WITHDRAW,
         "--leave-out-damaged": leave_out_damaged,
     }
     arguments = ["--replay", replay_id, *(["--accept", accept] if accept else []), *_given(flags)]

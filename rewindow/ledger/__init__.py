@@ -9,7 +9,7 @@ from rewindow.ledger.checks import Acceptance, Check
 from rewindow.ledger.facade import Ledger
 from rewindow.ledger.leases import Lease
 from rewindow.ledger.publication_rows import Publication, PublishedTable, publish_app_id
-from rewindow.ledger.replays import Replay, State
+from rewindow.ledger.replays import Replay, ReplayState
 from rewindow.ledger.staleness import StaleRange
 from rewindow.ledger.stretches import PortCount, PortStretch, PortTotal
 
@@ -27,7 +27,7 @@ __all__ = [
     "Publication",
     "PublishedTable",
     "Replay",
+    "ReplayState",
     "StaleRange",
-    "State",
     "publish_app_id",
 ]

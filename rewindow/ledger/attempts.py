@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 from rewindow.errors import InputError
 from rewindow.ledger.connection import Database, LedgerPart
 from rewindow.ledger.models import attempts, group_timings, replays
-from rewindow.ledger.replays import RUNNABLE, Replays, State, read_replay
+from rewindow.ledger.replays import RUNNABLE, Replays, ReplayState, read_replay
 from rewindow.ledger.segments import CountsIndex
 from rewindow.ledger.stretches import PortCount
 
@@ -122,7 +122,7 @@ class Attempts(LedgerPart):
             self._replays.hold_epoch(connection, replay_id, epoch)
             mine = _attempt(replay_id, epoch) & attempts.c.ended_at.is_(None)
             if connection.execute(update(attempts).where(mine).values(**process, heard_at=self.now)).rowcount:
-                self._replays.move(connection, replay_id, State.RUNNING)
+                self._replays.move(connection, replay_id, ReplayState.RUNNING)
 
     def end(self, replay_id: str, epoch: int, outcome: str, message: str = "") -> None:
         """Enters how an attempt ended and ends the replay's leases; a second call for it changes nothing.
@@ -137,9 +137,9 @@ class Attempts(LedgerPart):
                 return
             if end is AttemptEnd.DONE:
                 windows = replays.c.last - replays.c.first + 1
-                self._replays.move(connection, replay_id, State.ENDED, message, mark=windows)
+                self._replays.move(connection, replay_id, ReplayState.ENDED, message, mark=windows)
             else:
-                self._replays.move(connection, replay_id, State.FAILED, message)
+                self._replays.move(connection, replay_id, ReplayState.FAILED, message)
 
     def _end(
         self, connection: Connection, replay_id: str, end: AttemptEnd, message: str, epoch: int | None = None

@@ -12,7 +12,7 @@ from sqlalchemy import insert, select
 from rewindow.errors import InputError
 from rewindow.ledger.connection import Database, LedgerPart
 from rewindow.ledger.models import acceptances, checks
-from rewindow.ledger.replays import Replays, State, read_replay
+from rewindow.ledger.replays import Replays, ReplayState, read_replay
 
 if TYPE_CHECKING:
     from rewindow.storage.layout import Contents
@@ -99,8 +99,10 @@ class Checks(LedgerPart):
         row = {"verdict": verdict, "results": str(results), "summary": json.loads(json.dumps(summary or {}))}
         with self.serialised() as connection:
             state = read_replay(connection, replay_id).state
-            if state not in (State.PUBLISHED, State.UNDONE):
-                self._replays.move(connection, replay_id, State.CHECKED if verdict == PASSED else State.ENDED)
+            if state not in (ReplayState.PUBLISHED, ReplayState.UNDONE):
+                self._replays.move(
+                    connection, replay_id, ReplayState.CHECKED if verdict == PASSED else ReplayState.ENDED
+                )
             values = {"replay_id": replay_id, "epoch": epoch, "tables": tables, **row}
             connection.execute(insert(checks).values(**values, checked_at=self.now))
 
@@ -117,8 +119,8 @@ class Checks(LedgerPart):
             )
         with self.serialised() as connection:
             state = read_replay(connection, replay_id).state
-            if state not in (State.PUBLISHED, State.UNDONE):
-                self._replays.move(connection, replay_id, State.CHECKED, f"accepted by {who}: {reason}")
+            if state not in (ReplayState.PUBLISHED, ReplayState.UNDONE):
+                self._replays.move(connection, replay_id, ReplayState.CHECKED, f"accepted by {who}: {reason}")
             values = {"replay_id": replay_id, "reason": reason, "who": who, "tables": tables}
             connection.execute(insert(acceptances).values(**values, accepted_at=self.now))
 

@@ -23,7 +23,7 @@ from sqlalchemy import exc as failures
 
 from rewindow.errors import InputError, LedgerError
 from rewindow.ledger.models import counters
-from rewindow.ledger.place import LedgerPlace
+from rewindow.ledger.url import LedgerUrl
 
 PUBLICATION_COUNTER = "publication"
 _WAIT_SECONDS = 30
@@ -55,7 +55,7 @@ class Database:
 
     copy: Path | None = None
 
-    def __init__(self, place: LedgerPlace, engine: Engine) -> None:
+    def __init__(self, place: LedgerUrl, engine: Engine) -> None:
         self.place = place
         self.engine = engine
         weakref.finalize(self, _close_connections, engine, os.getpid()).atexit = False
@@ -81,7 +81,7 @@ class Database:
         """
         from rewindow.ledger.upgrade import check_current, make_current
 
-        place = LedgerPlace.parse(url)
+        place = LedgerUrl.parse(url)
         if not make and place.file and not place.file.is_file():
             raise InputError(
                 f'ledger "{place.name}" is not there', hint="The first command that plans a replay makes it."
@@ -164,7 +164,7 @@ def _close_connections(engine: Engine, opened_by: int) -> None:
     engine.dispose(close=os.getpid() == opened_by)
 
 
-def create_ledger_engine(place: LedgerPlace) -> Engine:
+def create_ledger_engine(place: LedgerUrl) -> Engine:
     """Returns an engine with our settings: full durability, foreign keys, bounded waits for locks.
 
     Raises:
@@ -196,7 +196,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 @contextmanager
-def answering(place: LedgerPlace) -> Iterator[None]:
+def answering(place: LedgerUrl) -> Iterator[None]:
     """Turns failures of the database into LedgerError; wrong SQL stays a bug.
 
     The failure itself is not chained: drivers may put the connection's settings into its text.
@@ -215,7 +215,7 @@ def answering(place: LedgerPlace) -> Iterator[None]:
         raise _no_answer(place, error) from None
 
 
-def _no_answer(place: LedgerPlace, error: Exception) -> LedgerError:
+def _no_answer(place: LedgerUrl, error: Exception) -> LedgerError:
     cause = getattr(error, "orig", None) or error
     text = place.without_password(" ".join(str(cause).split()))
     hint = "Start the database, or set another ledger URL in rewindow.toml or REWINDOW_LEDGER."

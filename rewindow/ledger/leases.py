@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, insert, select
 from rewindow.errors import InputError, OverlapError
 from rewindow.ledger.connection import LedgerPart
 from rewindow.ledger.models import leases
-from rewindow.ledger.replays import RUNNABLE, Replay, State, end_leases, read_replay
+from rewindow.ledger.replays import RUNNABLE, Replay, ReplayState, end_leases, read_replay
 from rewindow.windows import WindowRange, format_time
 
 
@@ -47,7 +47,7 @@ class Leases(LedgerPart):
     def grant(self, connection: Connection, replay_id: str, tables: Iterable[str], windows: WindowRange) -> None:
         """Grants leases inside a transaction, see `acquire`."""
         names = sorted(set(tables))
-        if read_replay(connection, replay_id).state is State.ABANDONED:
+        if read_replay(connection, replay_id).state is ReplayState.ABANDONED:
             raise InputError(f'replay "{replay_id}" is abandoned', hint="Plan the range again.")
         held = _first_overlap(connection, replay_id, names, windows)
         if held is not None:

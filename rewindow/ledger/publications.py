@@ -64,7 +64,7 @@ from rewindow.ledger.publication_rows import (
     read_publication,
 )
 from rewindow.ledger.publishing import publisher_locks
-from rewindow.ledger.replays import State, end_leases, read_replay
+from rewindow.ledger.replays import ReplayState, end_leases, read_replay
 from rewindow.windows import WindowRange
 
 NO_DETAILS = PublicationDetails()
@@ -119,7 +119,7 @@ class Publications(LedgerPart):
             there = _same_open(connection, replay_id, PUBLISH, versions_before, windows)
             if there is not None:
                 return there
-            if replay.state not in (State.CHECKED, State.PUBLISHED, State.UNDONE):
+            if replay.state not in (ReplayState.CHECKED, ReplayState.PUBLISHED, ReplayState.UNDONE):
                 raise InputError(
                     f'replay "{replay_id}" is {replay.state}, only a checked one can be published',
                     hint=f"Run its gate (rewindow check {replay_id}), or accept it as it is, with a reason.",
@@ -214,7 +214,7 @@ class Publications(LedgerPart):
                 return  # The replay is in the state in which it was before the act that was withdrawn.
             replay_id = publication.replay_id
             still_there = find_publications(connection, EFFECTIVE & (publications.c.replay_id == replay_id), limit=1)
-            state = State.PUBLISHED if still_there else State.UNDONE
+            state = ReplayState.PUBLISHED if still_there else ReplayState.UNDONE
             values = {"state": state, "message": "", "changed_at": self.now}
             connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(**values))
 

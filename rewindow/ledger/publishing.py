@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, text
 
-from rewindow.ledger.place import LedgerPlace
+from rewindow.ledger.url import LedgerUrl
 from rewindow.processes.file_lock import file_lock
 
 _POLL_SECONDS = 0.05
@@ -20,7 +20,7 @@ _TRY = text("SELECT pg_try_advisory_lock(hashtextextended(current_schema() || '/
 
 
 @contextmanager
-def publisher_locks(place: LedgerPlace, engine: Engine, tables: Iterable[str], wait_s: float) -> Iterator[str | None]:
+def publisher_locks(place: LedgerUrl, engine: Engine, tables: Iterable[str], wait_s: float) -> Iterator[str | None]:
     """Holds the locks of all tables; gives the first table that somebody else publishes, None when all are held.
 
     The wait is for all tables together: a server notices the end of a killed publisher a moment later.
@@ -37,7 +37,7 @@ def publisher_locks(place: LedgerPlace, engine: Engine, tables: Iterable[str], w
         yield None
 
 
-def _try(place: LedgerPlace, session: Connection | None, name: str, held: ExitStack) -> bool:
+def _try(place: LedgerUrl, session: Connection | None, name: str, held: ExitStack) -> bool:
     if session is not None:
         return bool(session.execute(_TRY, {"name": name}).scalar_one())
     return held.enter_context(file_lock(place.lock_file(f"publish-{quote(name, safe='')}"), wait=False))

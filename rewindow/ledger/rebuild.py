@@ -27,7 +27,7 @@ from rewindow.ledger.facade import Ledger
 from rewindow.ledger.facts_index import segments_of
 from rewindow.ledger.models import attempts, counters, publication_tables, publications, replays
 from rewindow.ledger.publication_rows import WITHDRAW, effective_publications, find_publications, publish_app_id
-from rewindow.ledger.replays import State, find_replay
+from rewindow.ledger.replays import ReplayState, find_replay
 from rewindow.location import Location
 from rewindow.settings.config import Config
 from rewindow.storage.delta import Table
@@ -113,7 +113,7 @@ def _restore_replay(ledger: Ledger, connection: Connection, root: Location) -> b
     positions = {table.path.name: position(table, app_id(replay_id, table.path.name)) for table in tables}
     epoch = max(place.epoch for place in positions.values())
     ended = positions[CHECKPOINTS].mark == len(WindowRange(plan["first"], plan["last"]))
-    state = State.ENDED if ended else State.FAILED if epoch else State.PLANNED
+    state = ReplayState.ENDED if ended else ReplayState.FAILED if epoch else ReplayState.PLANNED
     created_at = to_datetime(int(checkpoints.delta.metadata().created_time or 0) * 1000)
     ledger.replays.insert(
         connection, replay_id, values, state=state, epoch=epoch, mark=positions[FACTS].mark,
@@ -208,7 +208,7 @@ def _insert_purged(ledger: Ledger, connection: Connection, told: Mapping[str, An
         "application": application, "first": told["first"], "last": told["last"], "mode": "", "code_version": "",
         "plan": {},
     }  # fmt: skip
-    ledger.replays.insert(connection, told["replay"], values, state=State.ENDED, message=REBUILT)
+    ledger.replays.insert(connection, told["replay"], values, state=ReplayState.ENDED, message=REBUILT)
 
 
 def _settle_states(connection: Connection) -> None:
@@ -216,7 +216,7 @@ def _settle_states(connection: Connection) -> None:
     closed = find_publications(connection, publications.c.closed_at.is_not(None) & publications.c.withdrawn.is_(None))
     published = {act.replay_id for act in effective_publications(closed)}
     for replay_id in {act.replay_id for act in closed if act.kind != WITHDRAW}:
-        state = State.PUBLISHED if replay_id in published else State.UNDONE
+        state = ReplayState.PUBLISHED if replay_id in published else ReplayState.UNDONE
         connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(state=state))
 
 

@@ -27,11 +27,11 @@ from rewindow.names import did_you_mean
 from rewindow.windows import Grid, WindowRange, format_time
 
 if TYPE_CHECKING:
-    from rewindow.application.given import PropertyChange
+    from rewindow.application.overrides import PropertyChange
     from rewindow.recovery import Plan
 
 
-class State(StrEnum):
+class ReplayState(StrEnum):
     """The state of a replay."""
 
     PLANNED = "planned"
@@ -44,17 +44,19 @@ class State(StrEnum):
     ABANDONED = "abandoned"
 
 
-_MAY_FOLLOW: Mapping[State, frozenset[State]] = {
-    State.PLANNED: frozenset({State.RUNNING, State.FAILED, State.ABANDONED}),
-    State.RUNNING: frozenset({State.RUNNING, State.FAILED, State.ENDED, State.ABANDONED}),
-    State.FAILED: frozenset({State.RUNNING, State.FAILED, State.ABANDONED}),
-    State.ENDED: frozenset({State.ENDED, State.CHECKED, State.FAILED, State.ABANDONED}),
-    State.CHECKED: frozenset({State.CHECKED, State.ENDED, State.FAILED, State.PUBLISHED, State.ABANDONED}),
-    State.PUBLISHED: frozenset({State.PUBLISHED, State.UNDONE}),
-    State.UNDONE: frozenset({State.PUBLISHED, State.UNDONE, State.ABANDONED}),
-    State.ABANDONED: frozenset({State.ABANDONED}),
+_MAY_FOLLOW: Mapping[ReplayState, frozenset[ReplayState]] = {
+    ReplayState.PLANNED: frozenset({ReplayState.RUNNING, ReplayState.FAILED, ReplayState.ABANDONED}),
+    ReplayState.RUNNING: frozenset({ReplayState.RUNNING, ReplayState.FAILED, ReplayState.ENDED, ReplayState.ABANDONED}),
+    ReplayState.FAILED: frozenset({ReplayState.RUNNING, ReplayState.FAILED, ReplayState.ABANDONED}),
+    ReplayState.ENDED: frozenset({ReplayState.ENDED, ReplayState.CHECKED, ReplayState.FAILED, ReplayState.ABANDONED}),
+    ReplayState.CHECKED: frozenset(
+        {ReplayState.CHECKED, ReplayState.ENDED, ReplayState.FAILED, ReplayState.PUBLISHED, ReplayState.ABANDONED}
+    ),
+    ReplayState.PUBLISHED: frozenset({ReplayState.PUBLISHED, ReplayState.UNDONE}),
+    ReplayState.UNDONE: frozenset({ReplayState.PUBLISHED, ReplayState.UNDONE, ReplayState.ABANDONED}),
+    ReplayState.ABANDONED: frozenset({ReplayState.ABANDONED}),
 }
-RUNNABLE = (State.PLANNED, State.RUNNING, State.FAILED)
+RUNNABLE = (ReplayState.PLANNED, ReplayState.RUNNING, ReplayState.FAILED)
 """States in which a new attempt may begin."""
 
 SAMPLE = "plan --verify"
@@ -81,7 +83,7 @@ class Replay:
     mode: str
     code_version: str
     plan: dict[str, Any]
-    state: State
+    state: ReplayState
     epoch: int
     mark: int
     checkpoint_mark: int
@@ -135,7 +137,7 @@ _COLUMNS = [replays.c[name] for name in Replay.__dataclass_fields__]
 
 def to_replay(row: Row[Any]) -> Replay:
     """Returns a row of the replays table as a value."""
-    return Replay(**{**row._mapping, "state": State(row.state)})
+    return Replay(**{**row._mapping, "state": ReplayState(row.state)})
 
 
 class Replays(LedgerPart):
@@ -173,7 +175,7 @@ class Replays(LedgerPart):
     def insert(self, connection: Connection, replay_id: str, values: Mapping[str, Any], **more: Any) -> None:
         """Inserts a replay; `more` overrides what a new one begins with."""
         begin = {
-            "state": State.PLANNED, "epoch": 0, "mark": 0, "checkpoint_mark": 0, "checkpoint_epoch": 0,
+            "state": ReplayState.PLANNED, "epoch": 0, "mark": 0, "checkpoint_mark": 0, "checkpoint_epoch": 0,
             "message": "", "created_at": self.now, "changed_at": self.now,
         }  # fmt: skip
         connection.execute(insert(replays).values(replay_id=replay_id, **{**values, **begin, **more}))
@@ -213,7 +215,7 @@ class Replays(LedgerPart):
         if state is not None:
             query = query.where(replays.c.state.in_([state] if isinstance(state, str) else list(state)))
         if without_samples:
-            query = query.where((replays.c.state != State.ABANDONED) | (replays.c.message != SAMPLE))
+            query = query.where((replays.c.state != ReplayState.ABANDONED) | (replays.c.message != SAMPLE))
         with self.reading() as connection:
             return [to_replay(row) for row in connection.execute(query)]
 
@@ -236,8 +238,8 @@ class Replays(LedgerPart):
                     hint=f"Roll it forward: rewindow publish {replay_id}; or take it back: add --withdraw.",
                 )
             before = read_replay(connection, replay_id)
-            kept = before.message if before.state is State.ABANDONED else ""
-            self.move(connection, replay_id, State.ABANDONED, reason or kept, epoch=replays.c.epoch + 1)
+            kept = before.message if before.state is ReplayState.ABANDONED else ""
+            self.move(connection, replay_id, ReplayState.ABANDONED, reason or kept, epoch=replays.c.epoch + 1)
             return read_replay(connection, replay_id)
 
     def reopen(self, replay_id: str, message: str) -> None:
@@ -247,7 +249,7 @@ class Replays(LedgerPart):
             InputError: it is published, undone or abandoned.
         """
         with self.writing() as connection:
-            self.move(connection, replay_id, State.FAILED, message)
+            self.move(connection, replay_id, ReplayState.FAILED, message)
 
     def keep_changes(self, replay_id: str, changes: Sequence[PropertyChange]) -> None:
         """Enters into the plan which properties were changed while it ran, so that a purge does not lose them."""
@@ -267,10 +269,12 @@ class Replays(LedgerPart):
             now = read_replay(connection, replay_id)
             raise FencedError(
                 f'attempt {epoch} of replay "{replay_id}" is not its newest one any more, which is {now.epoch}',
-                detail="Nothing was written." if now.state != State.ABANDONED else "The replay was abandoned.",
+                detail="Nothing was written." if now.state != ReplayState.ABANDONED else "The replay was abandoned.",
             )
 
-    def move(self, connection: Connection, replay_id: str, state: State, message: str = "", **values: Any) -> None:
+    def move(
+        self, connection: Connection, replay_id: str, state: ReplayState, message: str = "", **values: Any
+    ) -> None:
         """Moves a replay to a state; one that ends work also ends its leases.
 
         Raises:
@@ -283,9 +287,9 @@ class Replays(LedgerPart):
             now = read_replay(connection, replay_id)
             raise InputError(
                 f'replay "{replay_id}" is {now.state} and cannot become {state}',
-                hint=ways_on(now),
+                hint=next_steps(now),
             )
-        if state is not State.RUNNING:
+        if state is not ReplayState.RUNNING:
             end_leases(connection, replay_id)
 
 
@@ -340,23 +344,23 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def ways_on(replay: Replay) -> str:
+def next_steps(replay: Replay) -> str:
     """Returns what must come before a replay can become what was asked for, as a hint."""
     match replay.state:
-        case State.PUBLISHED:
+        case ReplayState.PUBLISHED:
             return f"Take it back first: rewindow undo {replay.replay_id}"
-        case State.ABANDONED:
+        case ReplayState.ABANDONED:
             again = f"rewindow replay {replay.application} --first {replay.first} --last {replay.last}"
             return f"It was given up for good. Replay its range anew: {again}"
-        case State.ENDED:
+        case ReplayState.ENDED:
             return f"Check it first: rewindow check {replay.replay_id}"
-        case State.CHECKED | State.UNDONE:
+        case ReplayState.CHECKED | ReplayState.UNDONE:
             return f"It is ready: rewindow publish {replay.replay_id}"
-        case State.RUNNING:
+        case ReplayState.RUNNING:
             return (
                 f"Wait for its end; if its process is gone, go on: rewindow replay --resume {replay.replay_id}."
                 f" Which it is: rewindow status {replay.replay_id}"
             )
-        case State.FAILED:
+        case ReplayState.FAILED:
             return f"Resume it: rewindow replay --resume {replay.replay_id}"
     return f"Run it to its end first: rewindow replay --resume {replay.replay_id}"

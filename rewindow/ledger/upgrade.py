@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from rewindow.errors import InputError
 from rewindow.ledger.models import VERSION
-from rewindow.ledger.place import LedgerPlace
+from rewindow.ledger.url import LedgerUrl
 from rewindow.processes.file_lock import file_lock
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _ADVISORY_KEY = 0x5265_7769_6E64_6F77
 """Key of PostgreSQL's advisory lock during an upgrade."""
 
 
-def make_current(place: LedgerPlace, engine: Engine) -> None:
+def make_current(place: LedgerUrl, engine: Engine) -> None:
     """Upgrades a ledger that is not at VERSION; one at it costs two small reads and does not import Alembic.
 
     Raises:
@@ -35,7 +35,7 @@ def make_current(place: LedgerPlace, engine: Engine) -> None:
         _migrate(connection)
 
 
-def check_current(place: LedgerPlace, engine: Engine) -> None:
+def check_current(place: LedgerUrl, engine: Engine) -> None:
     """Refuses a ledger that is not at VERSION; changes nothing.
 
     Raises:
@@ -51,7 +51,7 @@ def check_current(place: LedgerPlace, engine: Engine) -> None:
         )
 
 
-def _refuse_unknown(place: LedgerPlace, found: str | None) -> None:
+def _refuse_unknown(place: LedgerUrl, found: str | None) -> None:
     """Refuses a ledger at a version that no migration of this Rewindow starts from; a new ledger has no version."""
     if found is None:
         return
@@ -80,7 +80,7 @@ def _version(connection: Connection) -> str | None:
 
 
 @contextmanager
-def _alone(place: LedgerPlace, engine: Engine) -> Iterator[Connection]:
+def _alone(place: LedgerUrl, engine: Engine) -> Iterator[Connection]:
     if place.file:
         immediate = engine.execution_options(rewindow_begin="BEGIN IMMEDIATE")
         with file_lock(place.lock_file("open")), immediate.begin() as connection:

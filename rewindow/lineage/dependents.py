@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from rewindow.ledger import Ledger
 from rewindow.ledger.publication_rows import PUBLISH, Publication, effective_publications
-from rewindow.ledger.replays import Replay, State
+from rewindow.ledger.replays import Replay, ReplayState
 from rewindow.ledger.staleness import REOPENED
 from rewindow.recovery.staleness import moved_end
 from rewindow.storage.names import data_name
 from rewindow.windows import WindowRange, without
 
-OPEN = frozenset({State.PLANNED, State.RUNNING, State.FAILED, State.ENDED, State.CHECKED})
+OPEN = frozenset({ReplayState.PLANNED, ReplayState.RUNNING, ReplayState.FAILED, ReplayState.ENDED, ReplayState.CHECKED})
 """States of a replay that may still be run, resumed, checked or published."""
 _LIMIT = 100_000
 

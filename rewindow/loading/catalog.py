@@ -14,8 +14,8 @@ from types import ModuleType
 
 import pyarrow as pa
 
-from rewindow.application import Application, Given, Violation, apply_given
-from rewindow.application.given import FILE
+from rewindow.application import Application, PropertyOverride, Violation, apply_overrides
+from rewindow.application.overrides import FILE
 from rewindow.errors import CheckpointError, InputError, RewindowError
 from rewindow.loading.code_versions import code_version, configuration_digest, own_files
 from rewindow.loading.stream_applications import stream_application
@@ -73,7 +73,7 @@ def load_application(
     config: Config,
     name: str,
     parameters: Mapping[str, str] | None = None,
-    given: Iterable[Given] | None = None,
+    given: Iterable[PropertyOverride] | None = None,
     code: Path | None = None,
 ) -> LoadedApplication:
     """Returns an application with the values that are given for its properties; building it runs nothing.
@@ -108,14 +108,14 @@ def load_application(
         with _importing_from(folder):
             app = _application_of(_import(name, path), name, parameters)
         sources = [path, *_modules_of(folder).values()]
-    wished = given_in_file(config, name) if given is None else list(given)
+    wished = overrides_in_file(config, name) if given is None else list(given)
     if path is None:
         wished = _without_settings_of_streams(app, wished)
-    apply_given(app, wished)
+    apply_overrides(app, wished)
     return LoadedApplication(app, code_version(app, sources), frozenset(own_files(app, sources)))
 
 
-def given_in_file(config: Config, name: str) -> list[Given]:
+def overrides_in_file(config: Config, name: str) -> list[PropertyOverride]:
     """Returns the properties and attributes of an application that rewindow.toml gives (O28)."""
     settings = config.application_settings.get(name)
     if settings is None:
@@ -125,16 +125,16 @@ def given_in_file(config: Config, name: str) -> list[Given]:
     values += [(where, key, value) for where, pairs in settings.operators.items() for key, value in pairs.items()]
     given = {name: output.model_dump(exclude_none=True) for name, output in settings.outputs.items()}
     return [
-        *(Given(operator=where, name=key, value=value, source=FILE) for where, key, value in values),
+        *(PropertyOverride(operator=where, name=key, value=value, source=FILE) for where, key, value in values),
         *(
-            Given(operator="", name=key, value=value, source=FILE, output=name)
+            PropertyOverride(operator="", name=key, value=value, source=FILE, output=name)
             for name, own in given.items()
             for key, value in own.items()
         ),
     ]
 
 
-def _without_settings_of_streams(app: Application, given: list[Given]) -> list[Given]:
+def _without_settings_of_streams(app: Application, given: list[PropertyOverride]) -> list[PropertyOverride]:
     """Returns what may be given to an application that a stream's settings make.
 
     What they set already shapes its suite and its outputs too, so it is set there; here it is a violation.

@@ -29,7 +29,7 @@ FORMAT = 3
 DECIDES_ROWS = (
     "application/cycles.py",
     "application/error_tuples.py",
-    "application/given.py",
+    "application/overrides.py",
     "application/graph.py",
     "application/node.py",
     "application/operator.py",
@@ -38,7 +38,7 @@ DECIDES_ROWS = (
     "engine/cycles.py",
     "engine/error_tuples.py",
     "engine/group.py",
-    "engine/once.py",
+    "engine/group_cache.py",
     "engine/ports.py",
     "engine/shuffle.py",
     "engine/spark_engine.py",

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from rewindow.application import Application, FrameOperator
 from rewindow.errors import InputError
-from rewindow.names import PLACE
-from rewindow.operators.event_time.verdicts import is_shrunk
+from rewindow.names import POSITION_COLUMNS
+from rewindow.operators.event_time.timestamp_checks import is_shrunk
 from rewindow.operators.event_time_windows.operator import AggregateWindows
 from rewindow.operators.filling.operator import FillGaps
 from rewindow.operators.heartbeat.function import EMISSION
@@ -123,7 +123,7 @@ def filled_parameters(
 ) -> dict[str, str | int | float]:
     """Returns what the suite `filled` has to know of a stream, as SQL."""
     rules = operator.rules()
-    compared = [field.name for field in schema if "map<" not in str(field.type) and field.name not in PLACE]
+    compared = [field.name for field in schema if "map<" not in str(field.type) and field.name not in POSITION_COLUMNS]
     event_at, arrived_at = sql_name(operator.event_at), sql_name(operator.arrived_at)
     ts, at = f"epoch_us({event_at})", f"epoch_us({arrived_at})"
     return {
@@ -195,7 +195,7 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
 def suite_parameters(stream: str, beat: Heartbeat, schema: pa.Schema) -> dict[str, str | int | float]:
     """Returns what the suite `heartbeat` has to know of a stream, as SQL: its names, and which of them timers fill."""
     compared = [field for field in schema if "map<" not in str(field.type)]  # Maps cannot be grouped by.
-    passed = [field.name for field in compared if field.name not in PLACE and field.name != beat.arrived_at]
+    passed = [field.name for field in compared if field.name not in POSITION_COLUMNS and field.name != beat.arrived_at]
     payload = [name for name in passed if name not in (beat.event_at, *beat.key_by)]
     return {
         "stream": sql_name(stream.replace(".", "_")),

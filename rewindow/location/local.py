@@ -1,4 +1,4 @@
-"""Places on a local or shared file system."""
+"""FileLayout on a local or shared file system."""
 
 from __future__ import annotations
 

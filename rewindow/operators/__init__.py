@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rewindow.operators.tuples.sliding import SlidingField
     from rewindow.operators.tuples.state import StateField
 
-_PLACES = {
+_MODULE_OF = {
     "AggregateWindows": "event_time_windows.operator",
     "ApexWindows": "event_time_windows.settings",
     "CollectOperator": "tuples.output_operator",
@@ -121,6 +121,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Returns an operator or a function of the library."""
-    if name in _PLACES:
-        return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    if name in _MODULE_OF:
+        return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     raise AttributeError(f'module "{__name__}" has no "{name}"')

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 WINDOW = "window_id"
 AT, TS = "_arrived_us", "_event_us"
 """Arrival and timestamp of a tuple: a(j) and t(j) of H48."""
-FIRST = -(1 << 63)
-"""Bound of a Spark window that begins with the first row of its partition."""
+BIGINT_MIN = -(1 << 63)
+"""Sorts before every BIGINT value that a stream can hold."""
 
 
 def to_us(frame: DataFrame, name: str) -> Column:

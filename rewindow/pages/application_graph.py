@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from rewindow.application import GraphDescription, OperatorDescription
-from rewindow.application.given import DEFAULT
+from rewindow.application.overrides import DEFAULT
 from rewindow.pages.drawing import draw
 
 _WIDTH, _HEIGHT, _ACROSS, _DOWN, _EDGE = 190, 46, 80, 18, 12

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rewindow.pages.story import Layer
+from rewindow.pages.replay_report import Layer
 from rewindow.windows import Grid, WindowRange, format_time, to_datetime
 
 COLUMNS_MAX = 400

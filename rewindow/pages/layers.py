@@ -12,7 +12,7 @@ import pyarrow as pa
 from rewindow.facts.readers import seen_rows
 from rewindow.loading.measures import TIMER_COLUMNS
 from rewindow.location import Location
-from rewindow.pages.story import Layer
+from rewindow.pages.replay_report import Layer
 from rewindow.recovery import InputPlan, OutputPlan, Plan
 from rewindow.settings.config import Config
 from rewindow.storage import Table, in_windows, query, quoted

@@ -13,7 +13,7 @@ from rewindow.inspection.gap_rows import Gap
 from rewindow.operators.gaps.sql import LATE_REPAIRED, MISSING_ROWS, RECORDED_NULLS
 from rewindow.operators.schedule.hours_grid import HoursGrid
 from rewindow.pages.calendar import short
-from rewindow.pages.story import Layer
+from rewindow.pages.replay_report import Layer
 from rewindow.windows import Grid, WindowRange, to_datetime
 
 _KEYS_MAX = 8

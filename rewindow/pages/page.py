@@ -9,7 +9,7 @@ from typing import Any
 from rewindow.pages.application_graph import draw_graph
 from rewindow.pages.calendar import describe_range, draw_calendar
 from rewindow.pages.drawing import draw
-from rewindow.pages.story import Page, PublicationEvent, Story
+from rewindow.pages.replay_report import Page, PublicationEvent, ReplayReport
 from rewindow.pages.timeline import clock_seconds, draw_strips, draw_timeline, phases
 
 STATUS_WORDS = {
@@ -37,8 +37,8 @@ def render_page(page: Page) -> str:
         page=page,
         range_words=describe_range(page.grid, page.windows),
         calendar=draw_calendar(page.grid, page.windows, page.layers) if page.layers else None,
-        recoveries=[(story, draw_timeline(story, shown_seconds), draw_strips(story)) for story in page.stories],
-        phases=[(story, phases(story)) for story in page.stories],
+        recoveries=[(report, draw_timeline(report, shown_seconds), draw_strips(report)) for report in page.stories],
+        phases=[(report, phases(report)) for report in page.stories],
         phase_seconds=shown_seconds,
         chapter_seconds=sum(chapter.seconds for chapter in page.chapters) or 1.0,
         figures=FIGURES,
@@ -51,12 +51,12 @@ def render_page(page: Page) -> str:
     )
 
 
-def _checks(stories: Iterable[Story]) -> list[dict[str, Any]]:
+def _checks(stories: Iterable[ReplayReport]) -> list[dict[str, Any]]:
     """Returns each output's checks, a row for each with what it came to in each replay; `quiet` ones passed in all."""
     judged = list(stories)
-    groups: dict[str, dict[str, Any]] = {name: {} for story in judged for name in story.outputs}
-    for index, story in enumerate(judged):
-        for finding in story.gate.findings if story.gate else ():
+    groups: dict[str, dict[str, Any]] = {name: {} for report in judged for name in report.outputs}
+    for index, report in enumerate(judged):
+        for finding in report.gate.findings if report.gate else ():
             empty = {"description": finding.description, "cells": [None] * len(judged), "quiet": True}
             row = groups.setdefault(finding.output, {}).setdefault(finding.check, empty)
             row["cells"][index] = finding

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 
 from rewindow.errors import TableError
 from rewindow.inspection.error_tuples import count_errors
-from rewindow.inspection.next_act import cause
+from rewindow.inspection.next_steps import cause
 from rewindow.ledger import Ledger
 from rewindow.location import Location
 from rewindow.pages.calendar import describe_range
 from rewindow.pages.layers import read_layers
 from rewindow.pages.page import render_page
-from rewindow.pages.reading import pages_folder, read_acts, read_story
-from rewindow.pages.story import Page, Story
+from rewindow.pages.replay_report import Page, ReplayReport
+from rewindow.pages.report_data import pages_folder, read_acts, read_report
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
 from rewindow.storage import Table
@@ -54,21 +54,21 @@ def page_name(replay_id: str) -> str:
 
 
 def _page(config: Config, replay_id: str) -> Page:
-    story = read_story(config, replay_id)
+    report = read_report(config, replay_id)
     row = Ledger.open(config.ledger_url).replays.get(replay_id)
     plan = row.read_plan()
     return Page(
-        title=f"{story.application}, {story.title}",
-        lead=f"Replay {replay_id}: {describe_range(story.grid, story.windows)}."
-        + (f" {story.reason}." if story.reason else "")
+        title=f"{report.application}, {report.title}",
+        lead=f"Replay {replay_id}: {describe_range(report.grid, report.windows)}."
+        + (f" {report.reason}." if report.reason else "")
         + (f" Why it is {row.state.value}: {cause(row.message)}" if row.message else ""),
-        grid=story.grid,
-        windows=story.windows,
-        stories=(story,),
+        grid=report.grid,
+        windows=report.windows,
+        stories=(report,),
         layers=read_layers(config, plan),
         made_at=datetime.now(UTC),
-        facts=(*replay_facts(story), *_error_facts(config, plan)),
-        acts=read_acts(config, story.application, story.windows),
+        facts=(*replay_facts(report), *_error_facts(config, plan)),
+        acts=read_acts(config, report.application, report.windows),
         next_steps=(
             (f"rewindow status {replay_id}", "where it stands, and the next command"),
             *([(f"rewindow errors {replay_id}", "its error tuples, by window and reason")] if plan.errors else []),
@@ -118,15 +118,15 @@ def write_page(config: Config, name: str, page: Page) -> Location:
     return path
 
 
-def replay_facts(story: Story) -> tuple[tuple[str, str], ...]:
+def replay_facts(report: ReplayReport) -> tuple[tuple[str, str], ...]:
     """Returns the big numbers of a replay's page."""
-    counts = story.counts
-    gate = story.gate.verdict if story.gate else "not run"
+    counts = report.counts
+    gate = report.gate.verdict if report.gate else "not run"
     return (
-        (f"{counts.windows:,} of {len(story.windows):,}", f"windows accounted for, {counts.fate}"),
+        (f"{counts.windows:,} of {len(report.windows):,}", f"windows accounted for, {counts.fate}"),
         (f"{counts.tuples_in:,}", "tuples in"),
         (f"{counts.tuples:,}", "tuples out"),
-        (f"{len(story.attempts)}", "attempts"),
+        (f"{len(report.attempts)}", "attempts"),
         (gate, "gate"),
-        (story.state, "state"),
+        (report.state, "state"),
     )

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rewindow.inspection.stretches import Stretch
-from rewindow.pages.story import DrawnAttempt, Group, Kill, Story
+from rewindow.inspection.window_runs import WindowRun
+from rewindow.pages.replay_report import DrawnAttempt, Group, KillEvent, ReplayReport
 
 WIDTH = 1000
 LANE = 34
@@ -65,44 +65,44 @@ class Strips:
     ends: tuple[str, str]
 
 
-def clock_seconds(stories: Sequence[Story]) -> float:
+def clock_seconds(stories: Sequence[ReplayReport]) -> float:
     """Returns how long the longest of several replays took, for one clock under all of them."""
-    return max((_length(story) for story in stories), default=1.0) or 1.0
+    return max((_length(report) for report in stories), default=1.0) or 1.0
 
 
-def draw_timeline(story: Story, seconds_max: float) -> Timeline:
+def draw_timeline(report: ReplayReport, seconds_max: float) -> Timeline:
     """Returns a replay's attempts on a clock that ends at `seconds_max`."""
-    clock = _Clock(story, seconds_max)
-    lanes = tuple(clock.lane(index, attempt) for index, attempt in enumerate(story.attempts))
+    clock = _Clock(report, seconds_max)
+    lanes = tuple(clock.lane(index, attempt) for index, attempt in enumerate(report.attempts))
     recovery = None
-    if story.kills and story.recovery_seconds is not None:
-        begin = clock.x(story.kills[0].at)
-        length = story.recovery_seconds * WIDTH / seconds_max
-        recovery = (begin, begin + length, f"{story.recovery_seconds:.1f} s from the kill to the next commit")
+    if report.kills and report.recovery_seconds is not None:
+        begin = clock.x(report.kills[0].at)
+        length = report.recovery_seconds * WIDTH / seconds_max
+        recovery = (begin, begin + length, f"{report.recovery_seconds:.1f} s from the kill to the next commit")
     height = LANE * max(len(lanes), 1) + (22 if recovery else 2) + 18
     return Timeline(height, lanes, recovery, tuple(_ticks(seconds_max)))
 
 
-def draw_strips(story: Story) -> Strips:
+def draw_strips(report: ReplayReport) -> Strips:
     """Returns how the windows of each output fared."""
-    scale = WIDTH / len(story.windows)
+    scale = WIDTH / len(report.windows)
     rows = tuple(
-        (index * (_STRIP + 4), name, tuple(_stretch(story, part, scale) for part in parts))
-        for index, (name, parts) in enumerate(story.outputs.items())
+        (index * (_STRIP + 4), name, tuple(_stretch(report, part, scale) for part in parts))
+        for index, (name, parts) in enumerate(report.outputs.items())
     )
     checkpoints = tuple(
-        ((window - story.windows.first + 1) * scale, f"checkpoint after window {window}")
-        for window in story.checkpoints
+        ((window - report.windows.first + 1) * scale, f"checkpoint after window {window}")
+        for window in report.checkpoints
     )
-    times = (story.grid.start_us(story.windows.first), story.grid.end_us(story.windows.last))
+    times = (report.grid.start_us(report.windows.first), report.grid.end_us(report.windows.last))
     return Strips(len(rows) * (_STRIP + 4) + 8, rows, checkpoints, (_day(times[0]), _day(times[1])))
 
 
-def phases(story: Story) -> list[tuple[str, str, float]]:
+def phases(report: ReplayReport) -> list[tuple[str, str, float]]:
     """Returns where a replay's time went: class, words, seconds."""
     found = {"start": 0.0, "compute": 0.0, "commit": 0.0, "killed": 0.0, "wait": 0.0}
-    for attempt, following in zip(story.attempts, [*story.attempts[1:], None], strict=False):
-        kill = _kill_of(story, attempt)
+    for attempt, following in zip(report.attempts, [*report.attempts[1:], None], strict=False):
+        kill = _kill_of(report, attempt)
         first = attempt.groups[0] if attempt.groups else None
         if first is not None:
             found["start"] += _seconds(attempt.began_at, first.ended_at) - first.seconds
@@ -116,17 +116,17 @@ def phases(story: Story) -> list[tuple[str, str, float]]:
         "start": "start of Spark and of the attempt", "compute": "computing and writing files", "commit": "commits",
         "killed": "work that the kill took", "wait": "until the next attempt began",
     }  # fmt: skip
-    found["rest"] = max(0.0, _length(story) - sum(found.values()))
+    found["rest"] = max(0.0, _length(report) - sum(found.values()))
     words["rest"] = "the rest"
     return [(kind, words[kind], round(seconds, 1)) for kind, seconds in found.items() if seconds >= 0.05]
 
 
 class _Clock:
-    """Places times of one replay on a line."""
+    """FileLayout times of one replay on a line."""
 
-    def __init__(self, story: Story, seconds_max: float) -> None:
-        self._story, self._scale = story, WIDTH / seconds_max
-        self._zero = story.attempts[0].began_at if story.attempts else None
+    def __init__(self, report: ReplayReport, seconds_max: float) -> None:
+        self._story, self._scale = report, WIDTH / seconds_max
+        self._zero = report.attempts[0].began_at if report.attempts else None
 
     def x(self, moment: datetime) -> float:
         assert self._zero is not None, "only attempts are drawn"
@@ -176,30 +176,30 @@ class _Clock:
         return self._working_since(attempt)
 
 
-def _kill_words(kill: Kill) -> str:
+def _kill_words(kill: KillEvent) -> str:
     return f"SIGKILL at {kill.step}, group {kill.group}" if kill.step else "killed"
 
 
-def _stretch(story: Story, part: Stretch, scale: float) -> Shape:
+def _stretch(report: ReplayReport, part: WindowRun, scale: float) -> Shape:
     words = _KIND_WORDS[part.kind]
     by = f" by attempt {part.attempt}" if part.attempt else ""
     title = f"{len(part.windows):,} windows {part.windows.first} to {part.windows.last}: {words}{by}"
     kind = f"{part.kind} a{part.attempt % 2}"
     return Shape(
-        round((part.windows.first - story.windows.first) * scale, 2), round(len(part.windows) * scale, 2), kind, title
+        round((part.windows.first - report.windows.first) * scale, 2), round(len(part.windows) * scale, 2), kind, title
     )
 
 
-def _length(story: Story) -> float:
-    if not story.attempts:
+def _length(report: ReplayReport) -> float:
+    if not report.attempts:
         return 0.0
-    ends = [attempt.ended_at for attempt in story.attempts if attempt.ended_at]
-    ends += [group.ended_at for attempt in story.attempts for group in attempt.groups]
-    return max((_seconds(story.attempts[0].began_at, end) for end in ends), default=0.0)
+    ends = [attempt.ended_at for attempt in report.attempts if attempt.ended_at]
+    ends += [group.ended_at for attempt in report.attempts for group in attempt.groups]
+    return max((_seconds(report.attempts[0].began_at, end) for end in ends), default=0.0)
 
 
-def _kill_of(story: Story, attempt: DrawnAttempt) -> Kill | None:
-    return next((kill for kill in story.kills if kill.epoch == attempt.epoch), None)
+def _kill_of(report: ReplayReport, attempt: DrawnAttempt) -> KillEvent | None:
+    return next((kill for kill in report.kills if kill.epoch == attempt.epoch), None)
 
 
 def _ticks(seconds_max: float) -> Iterator[tuple[float, str]]:

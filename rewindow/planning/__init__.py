@@ -1,6 +1,6 @@
 """From a wish to a plan: request, inputs, start state, forecast, staged tables. Starts no JVM."""
 
 from rewindow.planning.planner import create_replay, draft_plan
-from rewindow.planning.request import Draft, ReplayRequest
+from rewindow.planning.request import PlanPreview, ReplayRequest
 
-__all__ = ["Draft", "ReplayRequest", "create_replay", "draft_plan"]
+__all__ = ["PlanPreview", "ReplayRequest", "create_replay", "draft_plan"]

@@ -6,7 +6,7 @@ import getpass
 from datetime import UTC, datetime
 
 from rewindow.application.configuring import check_changes
-from rewindow.application.given import PropertyChange, given_as
+from rewindow.application.overrides import PropertyChange, overrides_from
 from rewindow.errors import InputError, RangeError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import RUNNABLE
@@ -49,7 +49,7 @@ def set_property(
             hint=f"Replay the range again with --set {path}=VALUE.",
         )
     plan = row.read_plan()
-    [given] = given_as({path: value}, "")
+    [given] = overrides_from({path: value}, "")
     by, at = getpass.getuser(), datetime.now(UTC)
 
     def change(begun: int | None) -> PropertyChange:

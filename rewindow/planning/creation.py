@@ -21,7 +21,7 @@ from rewindow.recovery import Plan
 from rewindow.settings.config import Config
 from rewindow.spark.settings import make_scratch, scratch_folder
 from rewindow.state import checkpoints as stored
-from rewindow.state.files import FIELD, folder_of, read_rows, settled
+from rewindow.state.files import FIELD, folder_of, read_rows, write_state
 from rewindow.storage import Table, create_table
 from rewindow.storage.formats import TableKind, format_property
 from rewindow.storage.layout import CHECKPOINTS, CODE, FACTS, FACTS_SCHEMA, LOG_KEPT, app_id, create_staged
@@ -91,7 +91,7 @@ def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -
     states = {}
     for name, operator in stateful.items():
         key, rows, place = operator.state_key_columns(), operator.initial_state(), f"0-0/{name}/{FIELD}"
-        states[name] = settled(rows, config.replay.inline_state_bytes, folder, place, key, operator.state_buckets)
+        states[name] = write_state(rows, config.replay.inline_state_bytes, folder, place, key, operator.state_buckets)
     versions = {name: operator.state_version for name, operator in stateful.items()}
     return stored.encode(plan.first - 1, 0, states, versions, made)
 
@@ -109,7 +109,7 @@ def _migrated(config: Config, app: Application, rows: pa.Table, table: Location,
         if new is None:
             raise CheckpointError(f'{what}: operator "{node.name}" makes nothing of version {row["schema_version"]}')
         place, key = f"{stored.START}-migrated/{node.name}/{FIELD}", operator.state_key_columns()
-        state = settled(new, config.replay.inline_state_bytes, folder_of(table), place, key, operator.state_buckets)
+        state = write_state(new, config.replay.inline_state_bytes, folder_of(table), place, key, operator.state_buckets)
         versions = {node.name: operator.state_version}
         found += stored.encode(row["window_id"], row["mark"], {node.name: state}, versions, made).to_pylist()
     return pa.Table.from_pylist(found, schema=rows.schema)

@@ -10,7 +10,7 @@ from rewindow.errors import InputError, RangeError
 from rewindow.facts.seals import sealed_range, sealed_windows, stream_end
 from rewindow.names import did_you_mean
 from rewindow.recovery import InputPlan, StartState, path_in
-from rewindow.retention.horizon import kept_days
+from rewindow.retention.horizon import retention_days
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.formats import TableKind, check_format
@@ -191,7 +191,7 @@ def expiry_warnings(recorded: Mapping[str, RecordedStream]) -> list[str]:
     for name, stream in recorded.items():
         if "application" in stored_settings(stream.seals):
             committed_ms = stream.table.delta.history(1)[0]["timestamp"]
-            until_us = int(committed_ms * 1000 + kept_days(stream.table) * 86_400_000_000)
+            until_us = int(committed_ms * 1000 + retention_days(stream.table) * 86_400_000_000)
             found.append(
                 f'input "{name}" is a published stream: this plan can be run until {format_time(until_us)}, for so '
                 f"long its table is sure to keep version {stream.table.version}"

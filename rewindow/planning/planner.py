@@ -10,12 +10,12 @@ from typing import Any
 
 from rewindow.application import Application, Mode, Output, describe_graph
 from rewindow.application.configuring import check_changes
-from rewindow.application.given import FILE, PropertyChange
-from rewindow.application.watching import watch_every_port
+from rewindow.application.overrides import FILE, PropertyChange
+from rewindow.application.port_recording import record_every_port
 from rewindow.errors import InputError, RangeError
 from rewindow.ledger import Ledger, Replay
 from rewindow.ledger.replays import RUNNABLE
-from rewindow.loading.catalog import LoadedApplication, given_in_file, load_application
+from rewindow.loading.catalog import LoadedApplication, load_application, overrides_in_file
 from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.names import check_replay_id
 from rewindow.operators.heartbeat.operator import Heartbeat
@@ -33,7 +33,7 @@ from rewindow.planning.inputs import (
     open_recorded_stream,
     pin,
 )
-from rewindow.planning.request import Draft, ReplayRequest
+from rewindow.planning.request import PlanPreview, ReplayRequest
 from rewindow.planning.start_flaws import AFFECTED, refusal
 from rewindow.planning.start_state import find_start_state
 from rewindow.recovery import CheckpointSchedule, InputPlan, OutputPlan, Plan, StartState, guarantee
@@ -76,11 +76,11 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
     return plan
 
 
-def draft_plan(config: Config, request: ReplayRequest) -> Draft:
+def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
     """Returns what a replay would do; creates nothing."""
     _check_ids(request)
     mode = Mode.parse(request.mode)
-    given = [*given_in_file(config, request.application), *request.given()]
+    given = [*overrides_in_file(config, request.application), *request.given()]
     folder = request.code.local() if request.code is not None else None
     loaded = load_application(config, request.application, request.parameters, given, folder)
     recorded = {name: open_recorded_stream(config, name) for name in loaded.app.streams}
@@ -88,7 +88,7 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     flaws = suite_flaws(config, loaded.app, tables)
     check_application(loaded.app, mode, recorded, flaws)
     if request.sample_seed is not None:
-        watch_every_port(loaded.app)
+        record_every_port(loaded.app)
     windows = _range(loaded.app, recorded, request)
     inputs = [pin(config, name, stream, windows, request.allow_missing) for name, stream in recorded.items()]
     common = common_range(recorded)
@@ -99,7 +99,7 @@ def draft_plan(config: Config, request: ReplayRequest) -> Draft:
     plan = _plan(config, request, loaded, mode, windows, inputs, start, holes)
     seconds, basis = estimate(config, plan)
     refused = None if _is_allowed(config, request) else refusal(plan.application, mode, start)
-    return Draft(plan, loaded, blockers(config, plan), seconds, basis, refused)
+    return PlanPreview(plan, loaded, blockers(config, plan), seconds, basis, refused)
 
 
 def _changes(config: Config, request: ReplayRequest, app: Application) -> list[PropertyChange]:
@@ -350,7 +350,7 @@ def _check_ids(request: ReplayRequest) -> None:
 
 def _same(plan: Plan, request: ReplayRequest, hint: str = _OTHER_ID) -> Plan:
     """Returns the plan of a replay that is there already, if the request is for the same; else refuses with a hint."""
-    wishes: dict[str, Any] = {
+    replay_options: dict[str, Any] = {
         "application": request.application,
         "mode": Mode.parse(request.mode),
         "first": request.first,
@@ -360,9 +360,9 @@ def _same(plan: Plan, request: ReplayRequest, hint: str = _OTHER_ID) -> Plan:
         "checkpoint_windows": request.checkpoint_windows,
     }
     if request.from_time:
-        wishes["first"] = plan.grid.window(parse_time(request.from_time))
+        replay_options["first"] = plan.grid.window(parse_time(request.from_time))
     if request.to_time:
-        wishes["last"] = plan.grid.window(parse_time(request.to_time)) - 1
+        replay_options["last"] = plan.grid.window(parse_time(request.to_time)) - 1
     if request.initial_state and plan.start.source not in ("initial", "none"):
         raise _another(plan, f"start state from {plan.start.source}", "the initial state", hint)
     source = PurePath(plan.start.taken_from).parent.name
@@ -371,7 +371,7 @@ def _same(plan: Plan, request: ReplayRequest, hint: str = _OTHER_ID) -> Plan:
     asked = {one.path: one.value for one in plan.given if one.source != FILE}
     if request.properties and request.properties != asked:
         raise _another(plan, f"properties {asked}", str(request.properties), hint)
-    for name, wish in wishes.items():
+    for name, wish in replay_options.items():
         if wish is not None and getattr(plan, name) != wish:
             raise _another(plan, f"{name} {getattr(plan, name)}", str(wish), hint)
     return plan

@@ -6,8 +6,8 @@ import json
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypedDict
 
-from rewindow.application import Given, Mode
-from rewindow.application.given import FORM, OPTION, given_as
+from rewindow.application import Mode, PropertyOverride
+from rewindow.application.overrides import FORM, OPTION, overrides_from
 from rewindow.errors import RewindowError
 from rewindow.loading.catalog import LoadedApplication
 from rewindow.location import Location
@@ -74,16 +74,16 @@ class ReplayRequest:
             words += ["--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}"]
         return words
 
-    def given(self) -> list[Given]:
+    def given(self) -> list[PropertyOverride]:
         """Returns the properties that are asked for, which a form or the command line gives."""
-        return given_as(self.properties, FORM if self.dag else OPTION)
+        return overrides_from(self.properties, FORM if self.dag else OPTION)
 
 
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-class Wishes(TypedDict, total=False):
+class ReplayOptions(TypedDict, total=False):
     """The fields of ReplayRequest but its application, for functions that take them by keyword."""
 
     first: int | None
@@ -108,7 +108,7 @@ class Wishes(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Draft:
+class PlanPreview:
     """A plan that nothing has been created for yet.
 
     Attributes:

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from rewindow.application import Application, GraphDescription, Mode, Violation, describe_graph, find_violations
 from rewindow.application.advice import ADVICE
-from rewindow.application.given import OPTION, given_as
+from rewindow.application.overrides import OPTION, overrides_from
 from rewindow.errors import InputError, RangeError, RewindowError
-from rewindow.loading.catalog import LoadedApplication, application_names, given_in_file, load_application
+from rewindow.loading.catalog import LoadedApplication, application_names, load_application, overrides_in_file
 from rewindow.loading.determinism_lint import doubts
 from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.names import did_you_mean
@@ -77,7 +77,7 @@ def validate(
         InputError: there is no such application or mode, or its module cannot be loaded.
     """
     recovery = Mode.parse(mode)
-    given = [*given_in_file(config, application), *given_as(properties or {}, OPTION)]
+    given = [*overrides_in_file(config, application), *overrides_from(properties or {}, OPTION)]
     loaded = load_application(config, application, parameters, given)
     streams = [_look_at(config, loaded.app, name, columns_of) for name in loaded.app.streams]
     tables = {one.name: one.table for one in streams if one.table is not None}

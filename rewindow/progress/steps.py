@@ -57,7 +57,7 @@ class Watch:
         finally:
             self._steps.remove(step)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Tells the innermost step, with the counts of the innermost one that has any, when it is time to."""
         steps, now = tuple(self._steps), self._clock()
         what, at = self._told
@@ -80,7 +80,7 @@ def watched(tell: Callable[[str], object]) -> Iterator[None]:
 
     def follow() -> None:
         while not ended.wait(_LOOK_S):
-            watch.look()
+            watch.poll()
 
     thread = threading.Thread(target=follow, name="progress", daemon=True)
     token = _watch.set(watch)

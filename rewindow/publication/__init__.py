@@ -1,6 +1,6 @@
 """Publication: replays made visible and taken back; pinned reading.
 
-`publish` needs Spark, and so do `undo` and `withdraw` in `rewindow.publication.take_back`; everything named here starts
+`publish` needs Spark, and so do `undo` and `withdraw` in `rewindow.publication.undo`; everything named here starts
 no JVM.
 """
 

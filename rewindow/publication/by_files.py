@@ -205,7 +205,7 @@ def reason_to_put_back_with_spark(config: Config, name: str, windows: WindowRang
     return ""
 
 
-def settle_files(
+def verify_links(
     config: Config, publication: Publication, name: str, sources: Callable[[], Sequence[DataFile]]
 ) -> None:
     """Makes sure that the files which a publication has added are there; one that is missing is linked again.

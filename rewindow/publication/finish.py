@@ -24,11 +24,11 @@ from rewindow.publication.by_files import (
     put_back,
     reason_to_publish_with_spark,
     reason_to_put_back_with_spark,
-    settle_files,
+    verify_links,
 )
 from rewindow.publication.commits import commit_once, is_begun, is_conflict, write_arrow, write_empty, write_spark
 from rewindow.publication.contents import checkpoint_rows, files_of, published_seals, rows_before
-from rewindow.publication.expected import ExpectedTable, expected_table
+from rewindow.publication.preview import TablePreview, table_preview
 from rewindow.publication.spark_needed import SparkNeeded
 from rewindow.publication.staged_files import StagedFiles, staged_files
 from rewindow.publication.staged_output import StagedOutput
@@ -100,7 +100,7 @@ class Publisher:
             self.ledger.publications.mark_done(publication.number, table.name, version)
             self.say(f"{table.name}: windows {publication.range} replaced, version {version}")
             self.crash(PublishStep.TABLE_MARKED, number)
-        self._settle(publication)
+        self._mark_stale(publication)
         self.crash(PublishStep.SETTLED, 1)
         self.ledger.publications.close(publication.number)
         self.crash(PublishStep.CLOSED, 1)
@@ -109,7 +109,7 @@ class Publisher:
     def _settle_files(self, publication: Publication, name: str) -> None:
         """Looks for and notes the files that a commit to a table of tuples has brought, before it counts as done."""
         if kind_of(name) is Kind.DATA:
-            settle_files(self.config, publication, name, lambda: self._sources(publication, name))
+            verify_links(self.config, publication, name, lambda: self._sources(publication, name))
             data = open_published(self.config, name)
             note_files(data, open_files(data.path), self._taken.get(name))
 
@@ -225,13 +225,13 @@ class Publisher:
         assert target.output is not None, "only outputs are staged"
         return Table.open(self.config.replay_root(plan.replay_id) / target.output.name, pinned[target.output.name])
 
-    def expected(self, plan: Plan, pinned: Mapping[str, int]) -> list[ExpectedTable]:
+    def expected(self, plan: Plan, pinned: Mapping[str, int]) -> list[TablePreview]:
         """Returns what publishing does to each table of tuples, with all of them checked, see `check`."""
         found = []
         for target in targets_of(plan):
             if target.kind is Kind.DATA:
                 staged = self.staged(plan, target, pinned)
-                found.append(expected_table(self.config, target.name, staged, self.check(staged)))
+                found.append(table_preview(self.config, target.name, staged, self.check(staged)))
         return found
 
     def check(self, staged: StagedOutput) -> StagedFiles:
@@ -292,7 +292,7 @@ class Publisher:
         apart = f", {copied} of them copied, as they lie on another file system" if copied else ""
         self.say(f"{name}: {len(linked):,} files linked{apart}, {rows:,} rows written")
 
-    def _settle(self, publication: Publication) -> None:
+    def _mark_stale(self, publication: Publication) -> None:
         """Enters the stale ranges as they follow from this publication; may be repeated.
 
         Those that come from an input opened again stay but for this publication's windows; with the first of them, an

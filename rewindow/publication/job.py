@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rewindow.publication.acts import PublicationVerb, perform
+from rewindow.publication.actions import PublicationAction, run_action
 from rewindow.publication.spark_needed import SparkNeeded
 from rewindow.settings.config import Config
 from rewindow.spark.job import say, tell
@@ -16,7 +16,7 @@ from rewindow.spark.session import spark_session
 
 def run_publication(
     replay_id: str,
-    act: str = PublicationVerb.PUBLISH,
+    act: str = PublicationAction.PUBLISH,
     *,
     accept: str | None = None,
     who: str | None = None,
@@ -31,12 +31,12 @@ def run_publication(
     Raises:
         RewindowError: see publish, undo and withdraw.
     """
-    config, wished = Config.load(), PublicationVerb(act)
+    config, wished = Config.load(), PublicationAction(act)
     try:
-        result = perform(wished, config, replay_id, say, accept=accept, who=who, leave_out_damaged=leave_out_damaged)
+        result = run_action(wished, config, replay_id, say, accept=accept, who=who, leave_out_damaged=leave_out_damaged)
     except SparkNeeded:
         spark = spark_session(config, f"rewindow {act} {replay_id}", quick=True)
-        result = perform(
+        result = run_action(
             wished, config, replay_id, say, spark=spark, accept=accept, who=who, leave_out_damaged=leave_out_damaged
         )
     tell("publication", **result.to_json())

@@ -16,16 +16,16 @@ from rewindow.crash import crash_point
 from rewindow.errors import GateError, InputError, TableError
 from rewindow.facts.losses import losses_of
 from rewindow.facts.readers import sealed_counts
-from rewindow.ledger import Ledger, Publication, Replay, State
+from rewindow.ledger import Ledger, Publication, Replay, ReplayState
 from rewindow.ledger.publication_details import PublicationDetails
 from rewindow.ledger.publication_rows import PUBLISH, effective_publications
 from rewindow.publication.by_files import reason_to_publish_with_spark
 from rewindow.publication.contents import checkpoint_rows, kept_checkpoints, saved_states, start_state
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
-from rewindow.publication.expected import ExpectedPublication, check_room
 from rewindow.publication.finish import Publisher
-from rewindow.publication.leftovers import only_publisher
+from rewindow.publication.orphans import exclusive_publisher
 from rewindow.publication.prepare import check_tables, prepare_tables
+from rewindow.publication.preview import PublicationPreview, check_room
 from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
@@ -33,7 +33,7 @@ from rewindow.recovery.staleness import EffectivePublication
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, position
-from rewindow.storage.damage import damaged_error, damaged_now, settle_damage
+from rewindow.storage.damage import damaged_error, damaged_now, resolve_damage
 from rewindow.storage.layout import (
     CHECKPOINTS,
     FACTS,
@@ -45,7 +45,7 @@ from rewindow.storage.layout import (
 )
 from rewindow.storage.names import data_name, open_published
 from rewindow.storage.published_tables import Kind, targets_of
-from rewindow.storage.snapshots import kept_snapshots
+from rewindow.storage.snapshots import snapshot_cache
 from rewindow.storage.staged_marks import check_sealed_rows, lost_commits, staged_positions
 
 if TYPE_CHECKING:
@@ -87,9 +87,9 @@ def publish(
     plan = ledger.replays.get(replay_id).read_plan()
     tables = targets_of(plan)
     with (
-        kept_snapshots(),
+        snapshot_cache(),
         ledger.publications.publishing(table.name for table in tables) as unfinished,
-        only_publisher(config, plan.application, spark),
+        exclusive_publisher(config, plan.application, spark),
     ):
         publisher = Publisher(spark, config, ledger, crash, say)
         rolled = [publisher.roll_forward(publication).number for publication in unfinished]
@@ -105,7 +105,7 @@ def publish(
                 publisher.spark_for(table.name, reason)
         check_room(config, publisher.expected(plan, details.staged_versions))
         damage = damaged_now(config, [table.name for table in tables], plan.range)
-        settle_damage(config, damage, leave_out_damaged, f"rewindow publish {replay_id}", say)
+        resolve_damage(config, damage, leave_out_damaged, f"rewindow publish {replay_id}", say)
         publication = _open(config, ledger, plan, details, crash)
         crash(PublishStep.OPENED, 1)
         return result_of(config, ledger, publisher.finish(publication), rolled=rolled)
@@ -113,7 +113,7 @@ def publish(
 
 def expected_publication(
     config: Config, replay_id: str, *, accept: str | None = None, leave_out_damaged: bool = False
-) -> ExpectedPublication | PublicationResult:
+) -> PublicationPreview | PublicationResult:
     """Returns what publishing a replay would do, after all checks that publishing makes; changes nothing, no JVM.
 
     Args:
@@ -141,7 +141,7 @@ def expected_publication(
         raise damaged_error(damage, f"rewindow publish {replay_id}")
     check_room(config, tables)
     unfinished = {one.number for one in ledger.publications.unfinished() if {t.name for t in one.tables} & set(names)}
-    return ExpectedPublication(
+    return PublicationPreview(
         PUBLISH,
         replay_id,
         plan.application,
@@ -201,8 +201,8 @@ def check_ended(config: Config, replay: Replay, plan: Plan) -> Contents:
             hint=f"Put the new code where the settings find it, and replay the range: "
             f"rewindow replay {plan.application} --first {plan.first} --last {plan.last}",
         )
-    if replay.state is State.ABANDONED or not Table.exists(root / CHECKPOINTS):
-        why = "is abandoned" if replay.state is State.ABANDONED else "has no staged tables any more"
+    if replay.state is ReplayState.ABANDONED or not Table.exists(root / CHECKPOINTS):
+        why = "is abandoned" if replay.state is ReplayState.ABANDONED else "has no staged tables any more"
         raise InputError(
             f'replay "{replay_id}" {why} and cannot be published', hint=f"Replay its range anew: {plan.command}"
         )
@@ -211,7 +211,7 @@ def check_ended(config: Config, replay: Replay, plan: Plan) -> Contents:
     check_sealed_rows(root, plan, positions)
     done = min(position(Table.open(root / name), app_id(replay_id, name)).mark for name in (FACTS, CHECKPOINTS))
     lost = lost_commits(plan, positions)
-    if lost and replay.state in (State.ENDED, State.CHECKED):
+    if lost and replay.state in (ReplayState.ENDED, ReplayState.CHECKED):
         raise TableError(
             f'replay "{replay_id}" had ended, but has lost commits since: {lost}',
             detail="The newest commits of these tables are gone; what else it staged is kept.",

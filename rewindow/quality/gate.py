@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import pyarrow.csv as pa_csv
 
 from rewindow.errors import InputError
-from rewindow.ledger import Ledger, State
-from rewindow.ledger.replays import ways_on
+from rewindow.ledger import Ledger, ReplayState
+from rewindow.ledger.replays import next_steps
 from rewindow.loading.measures import values_of
 from rewindow.loading.suites import Suite, suite_for
 from rewindow.progress.listener import Listener, Silent
@@ -25,7 +25,7 @@ from rewindow.settings.config import Config
 from rewindow.storage.layout import Contents, check_replay_format, staged_contents, versions_of
 from rewindow.storage.results import replay_folder
 
-CHECKABLE = (State.ENDED, State.CHECKED, State.PUBLISHED, State.UNDONE)
+CHECKABLE = (ReplayState.ENDED, ReplayState.CHECKED, ReplayState.PUBLISHED, ReplayState.UNDONE)
 
 
 def check(config: Config, replay_id: str, listener: Listener | None = None) -> GateResult:
@@ -67,10 +67,10 @@ def checkable(config: Config, ledger: Ledger, replay_id: str) -> Plan:
     """
     found = ledger.replays.get(replay_id)
     if found.state not in CHECKABLE:
-        unfinished = "" if found.state is State.ABANDONED else ": it has not finished"
+        unfinished = "" if found.state is ReplayState.ABANDONED else ": it has not finished"
         raise InputError(
             f'replay "{replay_id}" is {found.state}{unfinished}, only a replay that has ended can be checked',
-            hint=ways_on(found),
+            hint=next_steps(found),
         )
     check_replay_format(config.replay_root(replay_id))
     return found.read_plan()

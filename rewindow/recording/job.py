@@ -14,7 +14,7 @@ from rewindow.spark.job import say
 from rewindow.spark.session import spark_session
 
 
-def record_job(stream: str, **wishes: Any) -> dict[str, Any]:
+def record_job(stream: str, **replay_options: Any) -> dict[str, Any]:
     """Records a stream and returns its counts for the outcome file; progress goes to standard output.
 
     Args:
@@ -24,7 +24,7 @@ def record_job(stream: str, **wishes: Any) -> dict[str, Any]:
     config = Config.load()
     config.stream(stream)
     spark = spark_session(config, f"rewindow record {stream}", quick=True)
-    result = record(spark, config, stream, listener=Lines(say), **wishes)
+    result = record(spark, config, stream, listener=Lines(say), **replay_options)
     for line in result.lines():
         say(line)
     return result.to_json()

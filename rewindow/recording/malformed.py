@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from rewindow.errors import InputError
 from rewindow.location import Location
-from rewindow.recording.arrivals import Arrivals
+from rewindow.recording.arrival_counts import ArrivalCounts
 from rewindow.recording.sources.source import FILE, ROW, SourceFile
 from rewindow.recording.tuples import PAYLOAD, REASON
 from rewindow.settings.config import StreamConfig
@@ -22,14 +22,19 @@ _REASONS, _SAMPLE_LENGTH = 5, 100
 _COLUMN = re.compile(r"column (.+) is not ")
 
 
-def too_many(arrivals: Arrivals, stream: StreamConfig) -> bool:
+def too_many(arrivals: ArrivalCounts, stream: StreamConfig) -> bool:
     """Returns whether more rows are malformed than the stream's settings allow."""
     limit = max(stream.malformed_max_share * arrivals.rows, MALFORMED_MIN - 1)
     return stream.malformed_max_share < 1 and arrivals.malformed > limit
 
 
 def refused(
-    name: str, stream: StreamConfig, arrivals: Arrivals, bad: DataFrame, files: Sequence[SourceFile], path: Location
+    name: str,
+    stream: StreamConfig,
+    arrivals: ArrivalCounts,
+    bad: DataFrame,
+    files: Sequence[SourceFile],
+    path: Location,
 ) -> InputError:
     """Returns the error for a source with too many malformed rows: reasons, samples, and where all of them are.
 

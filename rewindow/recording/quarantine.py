@@ -36,7 +36,7 @@ def malformed_rows(
     return _rows(spark, bad.withColumn("window_id", F.lit(None).cast("bigint")), files, reason, F.col(PAYLOAD))
 
 
-def take_out(path: Location, stream: str, *, only_refused: bool = False) -> None:
+def release(path: Location, stream: str, *, only_refused: bool = False) -> None:
     """Takes a stream's rows out of the quarantine, or those that its last recording left there when it was refused."""
     if not Table.exists(path):
         return
@@ -63,7 +63,7 @@ def _rows(
     )
 
 
-def put_aside(spark: SparkSession, path: Location, stream: str, rows: DataFrame, *, by_position: bool) -> int:
+def quarantine(spark: SparkSession, path: Location, stream: str, rows: DataFrame, *, by_position: bool) -> int:
     """Adds rows that are not in quarantine yet, and returns their number.
 
     Args:

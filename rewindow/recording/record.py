@@ -22,11 +22,11 @@ from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.progress.listener import Listener, Silent
 from rewindow.recording import inventory, malformed, quarantine, reopening, sealing
-from rewindow.recording.arrivals import Arrivals
-from rewindow.recording.extent import Extent, RecordingCounts
+from rewindow.recording.arrival_counts import ArrivalCounts
 from rewindow.recording.late import SourceComparison, compare, surplus
 from rewindow.recording.progress import RecordingProgress
 from rewindow.recording.result import RecordResult
+from rewindow.recording.seal_range import RecordingCounts, SealRange
 from rewindow.recording.source_rows import copy_rows
 from rewindow.recording.sources.source import (
     FILE,
@@ -106,7 +106,7 @@ def record(
     with recording_lock(config, name), _scratch(config, name) as folder, session_of(spark, stream.zone):
         run = _Run(spark, config, name, stream, folder, RecordingProgress(name, listener or Silent()))
         if seal_again:
-            run.seal_again()
+            run.rebuild_seals()
         return run.record(sealed_to, end, reopen, start_over)
 
 
@@ -132,13 +132,13 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.result = RecordResult(self.name)
-        self.extent = Extent(self.name, self.stream)
+        self.extent = SealRange(self.name, self.stream)
 
     def record(self, sealed_to: str | None, end: bool, reopen: bool, start_over: bool) -> RecordResult:
         """Does all steps in order."""
         given = self.extent.given(sealed_to)
         inventory.finish_removal(self.config, self.name)
-        quarantine.take_out(self.config.quarantine_table, self.name, only_refused=True)
+        quarantine.release(self.config.quarantine_table, self.name, only_refused=True)
         position = SourcePosition() if start_over else self._heal()
         if reopen:
             self._reopen()
@@ -146,7 +146,7 @@ class _Run:
         given = self.extent.by_source(given, contents)
         position = SourcePosition() if contents.whole else position
         with self.progress.during("counting"), computing(self.name):
-            arrivals = Arrivals.count(tuples, self.stream.event_at)
+            arrivals = ArrivalCounts.count(tuples, self.stream.event_at)
         self._check_malformed(arrivals, tuples, contents)
         if start_over:
             self._start_over()
@@ -174,13 +174,13 @@ class _Run:
         self.progress.step("done", self.result.recorded)
         return self.result
 
-    def _check_malformed(self, arrivals: Arrivals, tuples: DataFrame, contents: SourceContents) -> None:
+    def _check_malformed(self, arrivals: ArrivalCounts, tuples: DataFrame, contents: SourceContents) -> None:
         """Stops where so many rows are malformed that a setting must be wrong; they can be looked at in quarantine."""
         if not malformed.too_many(arrivals, self.stream):
             return
         path, bad = self.config.quarantine_table, tuples.where(F.col(REASON).isNotNull())
         rows = quarantine.malformed_rows(self.spark, bad, contents.files, are_refused=True)
-        quarantine.put_aside(self.spark, path, self.name, rows, by_position=True)
+        quarantine.quarantine(self.spark, path, self.name, rows, by_position=True)
         raise malformed.refused(self.name, self.stream, arrivals, bad, contents.files, path)
 
     def _start_over(self) -> None:
@@ -189,7 +189,7 @@ class _Run:
         inventory.check_unneeded(self.config, self.name)
         inventory.remove_stream(self.config, self.name)
 
-    def seal_again(self) -> None:
+    def rebuild_seals(self) -> None:
         """Makes a lost table of seals anew, empty: healing then seals all tuples that are there."""
         data = tuples_without_seals(self.config, self.name)
         sealing.check_grid(self.spark, self.name, data, self.stream.grid)
@@ -201,7 +201,7 @@ class _Run:
             return SourcePosition()
         if reopening.complete(self.spark, tables, self.config.quarantine_table, self._mark_stale):
             self.result.warnings.append("windows that a recording which died had opened again were sealed")
-        healed = sealing.heal(self.spark, tables)
+        healed = sealing.seal_uncommitted(self.spark, tables)
         if healed is not None:
             self.result.warnings.append(f"windows {healed} were sealed from tuples that were there without a seal")
             self._count_sealed(healed, empty=sealing.empty_windows(tables, healed))
@@ -214,7 +214,7 @@ class _Run:
         stored = stored if stored is not None and stored.binding else None
         recorded = None if stored is None else stored.data.schema
         source = open_source(self.name, self.stream, self.config.root, self.config.state / "streams")
-        contents = source.look(position, declared.names if declared else None, recorded)
+        contents = source.scan(position, declared.names if declared else None, recorded)
         self.result.bytes_read, self.result.source_version = contents.size, contents.version
         self.result.files_unchanged = max(0, len(contents.present) - len(contents.files))
         self.result.warnings.extend(contents.warnings)
@@ -248,7 +248,7 @@ class _Run:
         self,
         tables: StreamTables,
         tuples: DataFrame,
-        arrivals: Arrivals,
+        arrivals: ArrivalCounts,
         counts: RecordingCounts,
         contents: SourceContents,
     ) -> None:
@@ -312,7 +312,7 @@ class _Run:
         if counts.malformed:
             self.progress.step("putting malformed rows aside", counts.malformed)
             bad = quarantine.malformed_rows(self.spark, tuples.where(F.col(REASON).isNotNull()), contents.files)
-            new = quarantine.put_aside(self.spark, path, self.name, bad, by_position=by_position)
+            new = quarantine.quarantine(self.spark, path, self.name, bad, by_position=by_position)
             self.result.malformed, self.result.known = new, counts.malformed - new
         crash_point("record_after_malformed")
         if before[0] is None or before[1] is None:
@@ -323,7 +323,7 @@ class _Run:
         if late is not None:
             count = late.count()
             rows = quarantine.late_rows(self.spark, late, contents.files, events)
-            self.result.late = quarantine.put_aside(self.spark, path, self.name, rows, by_position=by_position)
+            self.result.late = quarantine.quarantine(self.spark, path, self.name, rows, by_position=by_position)
             self.result.known += count - self.result.late
             if self.result.late:
                 self.result.warnings.append(

@@ -177,7 +177,7 @@ def complete(spark: SparkSession, tables: StreamTables, quarantine: Location, on
         tables.windows.set_properties({_NOTE: ""})
         return None
     on_opened(opened.windows)
-    if tables.torn:
+    if tables.has_unsealed_commit:
         seal_noted(spark, tables, opened)
     finish(tables, opened, quarantine)
     return opened

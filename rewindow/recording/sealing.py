@@ -25,8 +25,8 @@ from rewindow.errors import FencedError, InputError, OverlapError
 from rewindow.facts.seals import end_row, seal_rows
 from rewindow.location import location
 from rewindow.names import quoted_column
-from rewindow.recording.arrivals import Arrivals
-from rewindow.recording.places import Places
+from rewindow.recording.arrival_counts import ArrivalCounts
+from rewindow.recording.file_layout import FileLayout
 from rewindow.recording.stream import StreamTables
 from rewindow.spark.digests import empty_digests, window_digests
 from rewindow.spark.frames import empty_frame, read_files, spark_schema
@@ -37,7 +37,7 @@ WINDOWS_MAX = 20_000_000
 OnMoved = Callable[[int | None], None]
 
 
-def heal(spark: SparkSession, tables: StreamTables) -> WindowRange | None:
+def seal_uncommitted(spark: SparkSession, tables: StreamTables) -> WindowRange | None:
     """Seals the windows of a run that died after its tuples were committed; returns them, None if there was none.
 
     Where no window is sealed at all, as after the table of seals was lost, all tuples are of such runs.
@@ -45,7 +45,7 @@ def heal(spark: SparkSession, tables: StreamTables) -> WindowRange | None:
     Raises:
         OverlapError: that run is alive after all.
     """
-    if not tables.torn:
+    if not tables.has_unsealed_commit:
         return None
     run = tables.data.txn(tables.app_id)
     files = [file for file in tables.data.files() if tables.last is None or f"/{_prefix(run)}" in file.path]
@@ -121,7 +121,7 @@ def seal(
     tables: StreamTables,
     good: DataFrame,
     windows: WindowRange,
-    arrivals: Arrivals,
+    arrivals: ArrivalCounts,
     check: Callable[[], None] = lambda: None,
 ) -> Sealed:
     """Records and seals windows.
@@ -142,7 +142,7 @@ def seal(
     run = tables.run + 1
     folder = tables.data.path / f"{_prefix(run)}{uuid.uuid4().hex[:8]}"
     schema = spark_schema(tables.data.schema)
-    places = Places.of(arrivals, windows)
+    places = FileLayout.of(arrivals, windows)
     if places.tuples:
         ordered = places.put(spark, good).select(*map(quoted_column, schema.names))
         ordered.write.parquet(str(folder))

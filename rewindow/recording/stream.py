@@ -70,14 +70,14 @@ class StreamTables:
         return columns_text(self.data.schema)
 
     @property
-    def torn(self) -> bool:
+    def has_unsealed_commit(self) -> bool:
         """Whether a recording died after its tuples were committed and before its windows were sealed."""
         return self.data.txn(self.app_id) > self.run
 
     @property
     def binding(self) -> bool:
         """Whether anything has been recorded, so that its settings may not change any more."""
-        return self.first is not None or self.torn or bool(self.data.files())
+        return self.first is not None or self.has_unsealed_commit or bool(self.data.files())
 
     @property
     def position(self) -> SourcePosition:

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rewindow.application import TOLERANCE, Given, GraphDescription, Mode
-from rewindow.application.given import PropertyChange
+from rewindow.application import TOLERANCE, GraphDescription, Mode, PropertyOverride
+from rewindow.application.overrides import PropertyChange
 from rewindow.location import Location
 from rewindow.names import windows_name
 from rewindow.recovery.groups import CheckpointSchedule
@@ -201,7 +201,7 @@ class Plan(_Value):
     options: list[str] = Field(default_factory=list)
     graph: GraphDescription | None = None
     sample_seed: int | None = None
-    given: list[Given] = Field(default_factory=list)
+    given: list[PropertyOverride] = Field(default_factory=list)
     changes: list[PropertyChange] = Field(default_factory=list)
     candidate: Candidate | None = None
 

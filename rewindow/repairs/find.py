@@ -23,7 +23,7 @@ from rewindow.ledger.publication_rows import Publication, effective_publications
 from rewindow.ledger.staleness import REOPENED
 from rewindow.planning import ReplayRequest
 from rewindow.planning.changing import change_log
-from rewindow.planning.request import Wishes
+from rewindow.planning.request import ReplayOptions
 from rewindow.recording.inventory import late_windows, list_streams
 from rewindow.recovery import InputPlan, Plan
 from rewindow.recovery.staleness import moved_end
@@ -58,7 +58,7 @@ class RepairStep:
 
     application: str
     windows: WindowRange
-    wishes: Wishes
+    replay_options: ReplayOptions
     reasons: tuple[str, ...]
     may_follow: tuple[WindowRange, ...] = ()
 
@@ -66,7 +66,7 @@ class RepairStep:
     def command(self) -> str:
         """The command line that replays it."""
         range_ = ["--first", str(self.windows.first), "--last", str(self.windows.last)]
-        options = ReplayRequest(self.application, **self.wishes).options()
+        options = ReplayRequest(self.application, **self.replay_options).options()
         return shlex.join(["rewindow", "replay", self.application, *range_, *options])
 
 
@@ -105,7 +105,7 @@ class Repairs:
             "replays": [
                 {
                     "application": step.application, "first": step.windows.first, "last": step.windows.last,
-                    "parameters": step.wishes.get("parameters", {}), "reasons": list(step.reasons),
+                    "parameters": step.replay_options.get("parameters", {}), "reasons": list(step.reasons),
                     "command": step.command,
                     "may_follow": [{"first": part.first, "last": part.last} for part in step.may_follow],
                 }
@@ -263,7 +263,7 @@ def _steps_of(config: Config, known: PublishedApplication, changes: _Changes) ->
     ]
     # Windows that were opened again have other seals; a mark that nothing explains any more goes by one more replay.
     return [
-        RepairStep(part.begin.plan.application, part.windows, part.begin.wishes(part.windows), *part[2:])
+        RepairStep(part.begin.plan.application, part.windows, part.begin.replay_options(part.windows), *part[2:])
         for part in ranges_to_replay(known, sorted(found or known.marked, key=lambda change: change.windows))
     ]
 

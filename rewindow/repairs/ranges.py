@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rewindow.planning.request import Wishes
+from rewindow.planning.request import ReplayOptions
 from rewindow.recovery import Plan
 from rewindow.windows import WindowRange, without
 
@@ -51,9 +51,9 @@ class PublishedStretch:
         changes = tuple((one.path, repr(one.value), one.from_window) for one in self.plan.changes)
         return self.plan.mode, tuple(sorted(self.plan.parameters.items())), tuple(given), changes
 
-    def wishes(self, windows: WindowRange) -> Wishes:
+    def replay_options(self, windows: WindowRange) -> ReplayOptions:
         """Returns how a range that begins in it is asked for, as the replay was that is published there."""
-        return Wishes(
+        return ReplayOptions(
             mode=self.plan.mode.name,
             parameters=dict(self.plan.parameters),
             properties=self.plan.properties,

@@ -11,7 +11,7 @@ from rewindow.launcher import verbs
 from rewindow.launcher.processes import is_gone
 from rewindow.ledger import AttemptRecord, Ledger
 from rewindow.ledger.replays import RUNNABLE
-from rewindow.planning.request import Wishes
+from rewindow.planning.request import ReplayOptions
 from rewindow.progress.listener import Listener, Silent
 from rewindow.recovery import Plan
 from rewindow.repairs.find import RepairStep, find_repairs
@@ -72,8 +72,8 @@ def _put_right(config: Config, step: RepairStep, told: Listener) -> None:
     """Replays, checks and publishes a step."""
     from rewindow.quality import check
 
-    asked: Wishes = {
-        **step.wishes, "first": step.windows.first, "last": step.windows.last, "reason": step.reasons[0],
+    asked: ReplayOptions = {
+        **step.replay_options, "first": step.windows.first, "last": step.windows.last, "reason": step.reasons[0],
     }  # fmt: skip
     left = interrupted(config, step)
     if left:

@@ -45,7 +45,7 @@ def undo_horizon(config: Config, application: str) -> UndoHorizon:
     folder = config.state / "streams"
     wanted = config.publication.undo_days
     found = {
-        path.name: kept_days(Table.open(path))
+        path.name: retention_days(Table.open(path))
         for path in folder.entries(f"{application}.*")
         if Table.exists(path) and path.name != files_name(stream_of(path.name))
     }
@@ -58,7 +58,7 @@ def retention(config: Config) -> dict[str, str]:
     return dict.fromkeys((LOG, FILES), f"interval {config.publication.undo_days} days")
 
 
-def kept_days(table: Table) -> float:
+def retention_days(table: Table) -> float:
     """Returns for how many days a table keeps both its log and its removed files."""
     properties = table.properties
     return min(_days(properties.get(name), default) for name, default in _DEFAULT_DAYS.items())

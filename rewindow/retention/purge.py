@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from rewindow.errors import OverlapError
 from rewindow.ledger import Ledger
-from rewindow.ledger.replays import Replay, State
+from rewindow.ledger.replays import Replay, ReplayState
 from rewindow.location import Location
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
@@ -28,8 +28,8 @@ from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.storage.names import checkpoints_name
 from rewindow.storage.published_tables import targets_of
 
-DELETED = frozenset({State.ABANDONED, State.PUBLISHED})
-AGED = frozenset({State.ENDED, State.CHECKED, State.UNDONE})
+DELETED = frozenset({ReplayState.ABANDONED, ReplayState.PUBLISHED})
+AGED = frozenset({ReplayState.ENDED, ReplayState.CHECKED, ReplayState.UNDONE})
 LIMIT = 100_000
 OLD = timedelta(days=30)
 
@@ -138,7 +138,9 @@ def _reason(row: Replay, older_than: timedelta) -> str:
 
 def _locked(config: Config, rows: list[Replay]) -> set[Location]:
     """Returns the checkpoint tables that planned or running replays start from (W85)."""
-    plans = [row.read_plan() for row in rows if row.state in (State.PLANNED, State.RUNNING, State.FAILED)]
+    plans = [
+        row.read_plan() for row in rows if row.state in (ReplayState.PLANNED, ReplayState.RUNNING, ReplayState.FAILED)
+    ]
     tables = {plan.start.table(config.state) for plan in plans if plan.start.taken_from.endswith(CHECKPOINTS)}
     return tables | {folder_of(table) for table in tables}
 

@@ -29,7 +29,7 @@ from rewindow.settings.fill_section import FillConfig
 from rewindow.settings.types import (
     DurationUs,
     Folder,
-    Place,
+    LocationSetting,
     Section,
     above_zero,
     known_encoding,
@@ -217,7 +217,7 @@ class Config(Section):
     In the file `applications` is a list of folders, or a section with `folders` and a section for each application.
     """
 
-    state: Place = Field(default_factory=lambda: location(".rewindow/state"))
+    state: LocationSetting = Field(default_factory=lambda: location(".rewindow/state"))
     applications: list[Folder] = Field(default_factory=lambda: [Path("jobs/applications")])
     expectations: Folder = Path("expectations")
     ledger: str | None = None

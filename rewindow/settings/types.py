@@ -99,7 +99,7 @@ def _folder(given: str | Path) -> str | Path:
 Folder = Annotated[Path, BeforeValidator(_folder)]
 """A folder of the project: a URL would be taken for a folder of that name."""
 
-Place = Annotated[Location, PlainValidator(_location)]
+LocationSetting = Annotated[Location, PlainValidator(_location)]
 """Where the state folder is."""
 
 

@@ -196,7 +196,9 @@ def _sum_of(row_hash: Column) -> Column:
 
 
 def _hash_fields(salt: int, values: list[tuple[Column, T.DataType]]) -> Column:
-    """Returns the hash of one level: salt, null bitmap, then values. Given the bitmap, skipped nulls are no loss."""
+    """Returns the hash of one level: salt, null bitmap, then values. PropertyOverride the bitmap, skipped nulls are no
+    loss.
+    """
     bitmaps = [
         reduce(lambda a, b: a.bitwiseOR(b), [_bit(column, bit) for bit, (column, _) in enumerate(part)])
         for part in _parts(values)

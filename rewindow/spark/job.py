@@ -14,7 +14,7 @@ from rewindow.location import location
 from rewindow.processes.parent_death import end_group_with_parent
 from rewindow.progress.job_lines import machine_line
 from rewindow.spark.job_log import hush_pyspark, keep_traceback, where_all_is
-from rewindow.spark.passing import describe, hint_on, is_passing
+from rewindow.spark.transient_errors import describe, hint_on, is_passing
 
 OUTCOME_VARIABLE = "REWINDOW_OUTCOME"
 RETRY_CODE = 75
@@ -47,7 +47,7 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
         }  # fmt: skip
     except Exception as error:  # noqa: BLE001  (whatever it is, the outcome file must say so)
         keep_traceback(error)
-        retryable, ours = is_passing(error), in_words(error)
+        retryable, ours = is_passing(error), as_rewindow_error(error)
         outcome = {
             "exit_code": RETRY_CODE if retryable else RewindowError.exit_code,
             "message": str(ours), "retryable": retryable, "kind": type(error).__name__, "error": ours.parts,
@@ -58,7 +58,7 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
     return int(outcome["exit_code"])
 
 
-def in_words(error: Exception) -> RewindowError:
+def as_rewindow_error(error: Exception) -> RewindowError:
     """Returns an error of ours as it is, and of any other one what happened and where the whole traceback is."""
     return (
         error

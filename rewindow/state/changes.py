@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict
 
-from rewindow.application.given import PropertyChange
+from rewindow.application.overrides import PropertyChange
 from rewindow.location import Location
 
 FOLDER = "changes"

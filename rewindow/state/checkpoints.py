@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from rewindow.errors import CheckpointError
 from rewindow.location import Location, location
 from rewindow.recovery import Plan
-from rewindow.state.files import FIELD, State, StateFiles, folder_of
+from rewindow.state.files import FIELD, OperatorState, StateFiles, folder_of
 from rewindow.state.row_hash import digest_text, row_sum
 from rewindow.storage.delta import plain_schema
 from rewindow.storage.failures import may_be_whole, table_failure
@@ -86,11 +86,11 @@ class Checkpoint:
 
     window: int
     mark: int
-    states: Mapping[str, State]
+    states: Mapping[str, OperatorState]
 
 
 def encode(
-    window: int, mark: int, states: Mapping[str, State], versions: Mapping[str, int], made: Provenance
+    window: int, mark: int, states: Mapping[str, OperatorState], versions: Mapping[str, int], made: Provenance
 ) -> pa.Table:
     """Returns the rows that store the states of all operators after a window.
 
@@ -104,7 +104,7 @@ def encode(
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def _row(name: str, window: int, mark: int, state: State, version: int, made: Provenance) -> dict[str, object]:
+def _row(name: str, window: int, mark: int, state: OperatorState, version: int, made: Provenance) -> dict[str, object]:
     if isinstance(state, StateFiles):
         rows, digest, files, blob = state.rows, state.digest, state.to_json(), _blob(state.schema.empty_table())
     else:
@@ -130,7 +130,7 @@ def _blob(frame: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-def decode(row: Mapping[str, object], table: Location) -> State:
+def decode(row: Mapping[str, object], table: Location) -> OperatorState:
     """Returns the state of a stored row, once all of it has been held against its digest.
 
     Args:
@@ -167,7 +167,7 @@ def schema_of(row: Mapping[str, object]) -> pa.Schema:
     return _frame(row).schema
 
 
-def _undecoded(row: Mapping[str, object], table: Location) -> State:
+def _undecoded(row: Mapping[str, object], table: Location) -> OperatorState:
     frame = _frame(row)
     if not row.get("files"):
         return frame

@@ -23,7 +23,7 @@ from rewindow.state.row_hash import buckets_of, digest_text, row_sum
 
 FIELD = "state"
 """The field of an operator that a state belongs to; an operator on frames has this one."""
-GONE = "_rw_gone"
+DELETED = "_rw_gone"
 """Column of an increment: whether its key is no longer in the state."""
 
 
@@ -123,9 +123,9 @@ class StateFiles:
         return replace(self, folder=folder, files=tuple(replace(f, path=f"{place}/{f.path}") for f in self.files))
 
 
-State: TypeAlias = pa.Table | StateFiles
+OperatorState: TypeAlias = pa.Table | StateFiles
 """A state between two groups: in memory while it is small, else in files."""
-States: TypeAlias = Mapping[str, State]
+States: TypeAlias = Mapping[str, OperatorState]
 """Operator name to its state."""
 
 
@@ -134,9 +134,9 @@ def folder_of(table: Location) -> Location:
     return table.with_name(f"{table.name}.state")
 
 
-def settled(
+def write_state(
     rows: pa.Table, inline_bytes: int, folder: Location, place: str, key: tuple[str, ...], buckets: int
-) -> State:
+) -> OperatorState:
     """Returns a state that is in memory as it is while it is small, else written into files of a folder."""
     if not rows.num_rows or rows.nbytes <= inline_bytes:
         return rows
@@ -179,7 +179,7 @@ def _link(source: Location, target: Location) -> None:
 
 
 @dataclass
-class KeptFiles:
+class RetainedFiles:
     """The folder of the states of one replay, as an attempt of it keeps it clear of strays.
 
     Attributes:
@@ -230,20 +230,20 @@ def bytes_in_memory(files: StateFiles) -> int:
     return found
 
 
-def read_rows(state: State) -> pa.Table:
+def read_rows(state: OperatorState) -> pa.Table:
     """Returns the rows of a state that is small; rows of a later step replace all of their key."""
     if isinstance(state, pa.Table):
         return state
     gone: set[tuple[object, ...]] = set()
     kept = [state.schema.empty_table()]
     for step in range(state.steps, -1, -1):
-        schema = pa.schema([*state.schema, *([(GONE, pa.bool_())] if step else [])])
+        schema = pa.schema([*state.schema, *([(DELETED, pa.bool_())] if step else [])])
         rows = pa.concat_tables([schema.empty_table(), *(_read(path, schema) for path in state.paths(step))])
         keys = [tuple(row.values()) for row in rows.select(list(state.key)).to_pylist()] if state.steps else []
         is_newest = [key not in gone for key in keys] or [True] * rows.num_rows
         rows = rows.filter(pa.array(is_newest, pa.bool_()))
         gone |= set(keys)
-        rows = rows.filter(pc.invert(rows[GONE])) if step else rows
+        rows = rows.filter(pc.invert(rows[DELETED])) if step else rows
         kept.append(rows.select(state.schema.names))
     return pa.concat_tables(kept)
 

@@ -21,7 +21,16 @@ from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.spark.digests import bucket_of, sum_of_rows
 from rewindow.spark.frames import check_columns, empty_frame, spark_schema, to_arrow, to_frame, write_files
-from rewindow.state.files import FIELD, GONE, State, StateFile, StateFiles, bytes_in_memory, read_rows, settled
+from rewindow.state.files import (
+    DELETED,
+    FIELD,
+    OperatorState,
+    StateFile,
+    StateFiles,
+    bytes_in_memory,
+    read_rows,
+    write_state,
+)
 from rewindow.storage.delta import plain_schema
 
 CHANGES_SHARE = 0.5
@@ -38,7 +47,7 @@ class InlineStates:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
-    def load(self, state: State) -> DataFrame:
+    def load(self, state: OperatorState) -> DataFrame:
         """Returns a state as a frame."""
         assert isinstance(state, pa.Table), "a state in memory"
         return to_frame(self._spark, state)
@@ -54,7 +63,7 @@ class FileStates:
     def __init__(self, spark: SparkSession, folder: Location) -> None:
         self._spark, self._folder = spark, folder
 
-    def load(self, state: State) -> DataFrame:
+    def load(self, state: OperatorState) -> DataFrame:
         """Returns a state as a frame."""
         assert isinstance(state, StateFiles), "a state in files"
         base = self._read(state.paths(0), state.schema)
@@ -88,7 +97,7 @@ class FileStates:
         written = self._read([str(self._folder / file.path) for file in files], with_gone(before.schema))
         old = self.load(before).join(_other_keys(written, before.key), _same_key(before.key), "left_semi")
         rows, total = before.rows, before.hashes
-        for sign, frame in ((-1, old), (1, written.where(~F.col(GONE)))) if files else ():
+        for sign, frame in ((-1, old), (1, written.where(~F.col(DELETED)))) if files else ():
             count, hashes = _sums(frame.select(*map(quoted_column, before.schema.names)))
             rows, total = rows + sign * count, (total + sign * hashes) % 2**64
         return replace(before, rows=rows, hashes=total, files=(*before.files, *files))
@@ -100,8 +109,10 @@ class FileStates:
     def _write(self, node: Node, frame: DataFrame, schema: pa.Schema, where: str, step: int = 0) -> list[StateFile]:
         """Writes a frame, a file for each bucket, and reads back what each file holds."""
         wanted, operator = spark_schema(schema), node.operator
-        if GONE in schema.names:
-            frame = frame.withColumn(GONE, F.coalesce(GONE, F.lit(False)) if GONE in frame.columns else F.lit(False))
+        if DELETED in schema.names:
+            frame = frame.withColumn(
+                DELETED, F.coalesce(DELETED, F.lit(False)) if DELETED in frame.columns else F.lit(False)
+            )
         rows = check_columns(frame, schema, what(node)).select(
             *(F.col(quoted_column(field.name)).cast(field.dataType) for field in wanted.fields)
         )
@@ -133,15 +144,15 @@ class SizedStates:
         self._inline, self._files = InlineStates(spark), FileStates(spark, folder)
         self._folder, self._inline_bytes = folder, inline_bytes
 
-    def load(self, state: State) -> DataFrame:
+    def load(self, state: OperatorState) -> DataFrame:
         """Returns a state as a frame."""
         return (self._inline if isinstance(state, pa.Table) else self._files).load(state)
 
-    def load_all(self, states: Mapping[str, State]) -> dict[str, DataFrame]:
+    def load_all(self, states: Mapping[str, OperatorState]) -> dict[str, DataFrame]:
         """Returns all states as frames, by operator."""
         return {name: self.load(state) for name, state in states.items()}
 
-    def save(self, node: Node, frame: DataFrame, before: State, place: str, *, is_small: bool) -> State:
+    def save(self, node: Node, frame: DataFrame, before: OperatorState, place: str, *, is_small: bool) -> OperatorState:
         """Computes a frame and keeps it as the next state of an operator.
 
         Args:
@@ -154,7 +165,7 @@ class SizedStates:
         if is_small and isinstance(before, pa.Table):
             rows = self._inline.save(node, frame, place)
             key, buckets = node.operator.state_key_columns(), node.operator.state_buckets
-            return settled(rows, self._inline_bytes, self._folder, f"{place}/{node.name}/{FIELD}", key, buckets)
+            return write_state(rows, self._inline_bytes, self._folder, f"{place}/{node.name}/{FIELD}", key, buckets)
         files = self._files.save(node, frame, place)
         if files.bytes() > self._inline_bytes or bytes_in_memory(files) > self._inline_bytes:
             return files
@@ -165,8 +176,8 @@ class SizedStates:
         return rows
 
     def save_changes(
-        self, node: Node, changes: DataFrame, before: State, place: str, *, is_small: bool, tuples: int
-    ) -> State:
+        self, node: Node, changes: DataFrame, before: OperatorState, place: str, *, is_small: bool, tuples: int
+    ) -> OperatorState:
         """Keeps the next state of an operator that says only what changed.
 
         Beside a large base the changes are written alone; the base is written anew once they have outgrown their share
@@ -194,22 +205,22 @@ def _changed(state: DataFrame, changes: DataFrame, key: Sequence[str]) -> DataFr
     The changes are read twice and the state is not sorted: for few changes, in files, beside a large state.
     """
     kept = state.join(_other_keys(changes, key), _same_key(key), "left_anti")
-    return kept.unionByName(changes.where(~F.col(GONE)).select(*map(quoted_column, state.columns)))
+    return kept.unionByName(changes.where(~F.col(DELETED)).select(*map(quoted_column, state.columns)))
 
 
 def _renewed(state: DataFrame, changes: DataFrame, key: Sequence[str], *, is_small: bool) -> DataFrame:
     """Returns the same as `_changed`, but the changes, which may be all work of a group, are computed once."""
-    gone = F.coalesce(GONE, F.lit(False)) if GONE in changes.columns else F.lit(False)
+    gone = F.coalesce(DELETED, F.lit(False)) if DELETED in changes.columns else F.lit(False)
     columns = list(map(quoted_column, state.columns))
-    old = state.select(*columns, F.lit(0).alias(_STEP), F.lit(False).alias(GONE))
-    new = changes.select(*columns, F.lit(1).alias(_STEP), gone.alias(GONE))
+    old = state.select(*columns, F.lit(0).alias(_STEP), F.lit(False).alias(DELETED))
+    new = changes.select(*columns, F.lit(1).alias(_STEP), gone.alias(DELETED))
     by_key = list(map(quoted_column, key))
     if is_small:
         both = old.unionByName(new).coalesce(1)
     else:  # Each side is exchanged by the key at most once, and Spark leaves that out where a side has it already.
         both = old.repartition(*by_key).unionByName(new.repartition(*by_key))
     rows = both.withColumn("_rw_newest", F.max(_STEP).over(Window.partitionBy(*by_key)))
-    return rows.where((F.col(_STEP) == F.col("_rw_newest")) & ~F.col(GONE)).select(*columns)
+    return rows.where((F.col(_STEP) == F.col("_rw_newest")) & ~F.col(DELETED)).select(*columns)
 
 
 def _other_keys(frame: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -229,7 +240,7 @@ def _sums(frame: DataFrame) -> tuple[int, int]:
 
 def with_gone(schema: pa.Schema) -> pa.Schema:
     """Returns the columns of an increment."""
-    return pa.schema([*schema, (GONE, pa.bool_())])
+    return pa.schema([*schema, (DELETED, pa.bool_())])
 
 
 def state_schema(node: Node) -> pa.Schema:

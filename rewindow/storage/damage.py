@@ -91,7 +91,7 @@ def damaged_error(damage: Sequence[DamagedFile], command: str) -> TableError:
     )
 
 
-def settle_damage(
+def resolve_damage(
     config: Config, damage: Sequence[DamagedFile], leave_out_damaged: bool, command: str, say: Callable[[str], object]
 ) -> None:
     """Refuses to go on over damaged files, or takes them out when that was asked for.

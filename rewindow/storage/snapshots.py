@@ -30,7 +30,7 @@ _snapshots: ContextVar[dict[tuple[str, int | None], _Kept] | None] = ContextVar(
 
 
 @contextmanager
-def kept_snapshots() -> Iterator[None]:
+def snapshot_cache() -> Iterator[None]:
     """Keeps what is opened within it, for one verb; outside nothing is kept."""
     token = _snapshots.set({})
     try:
@@ -40,7 +40,7 @@ def kept_snapshots() -> Iterator[None]:
 
 
 def open_delta(path: Location, version: int | None) -> DeltaTable:
-    """Returns a table at its newest or at a given version; within `kept_snapshots` one that was opened before.
+    """Returns a table at its newest or at a given version; within `snapshot_cache` one that was opened before.
 
     Raises:
         DeltaError, OSError: it is not there, or cannot be read.

@@ -283,11 +283,11 @@ def _after(operator: Any, before: DataFrame, after: DataFrame) -> pa.Table:
     """Returns the state after a group; an operator with increments has given the changed keys alone."""
     from pyspark.sql import functions as F
 
-    from rewindow.tuple_engine.tagged_rows import GONE
+    from rewindow.tuple_engine.tagged_rows import DELETED
 
     if operator.state_increments:
         kept = before.join(after, list(operator.state_key_columns()), "left_anti")
-        new = after.where(~F.col(GONE)).drop(GONE) if GONE in after.columns else after
+        new = after.where(~F.col(DELETED)).drop(DELETED) if DELETED in after.columns else after
         after = kept.unionByName(new)
     return after.select(*operator.state_columns().names).toArrow()
 

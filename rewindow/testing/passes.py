@@ -16,7 +16,7 @@ from rewindow.errors import InputError
 from rewindow.operators.tuples.values import to_array
 from rewindow.state.row_hash import row_hashes
 from rewindow.tuple_engine.passes import Pass, control_rows
-from rewindow.tuple_engine.tagged_rows import PLACE, Columns, Place, place_of, tag_of, window_of
+from rewindow.tuple_engine.tagged_rows import SORT_KEY, Columns, OperatorPort, sort_key, tag_of, window_of
 from rewindow.windows import WindowRange
 
 CRASH = object()
@@ -61,7 +61,7 @@ class PassRun:
     def __init__(
         self,
         one: Pass,
-        inputs: Mapping[Place, Mapping[int, Sequence[Any]]],
+        inputs: Mapping[OperatorPort, Mapping[int, Sequence[Any]]],
         context: OperatorContext,
         key_ranges: int,
         batch: int,
@@ -81,7 +81,7 @@ class PassRun:
             if self._pending.get(place)
         }
         self._saved: int | None = None
-        self.outputs: dict[Place, list[tuple[Any, ...]]] = {place: [] for place in one.outputs}
+        self.outputs: dict[OperatorPort, list[tuple[Any, ...]]] = {place: [] for place in one.outputs}
         self.lost: list[int] = []
         self.crashes = 0
 
@@ -127,7 +127,7 @@ class PassRun:
                 context, batches, self._shapes, self._controls, tells_changes=True, port_order=self._port_order
             )
 
-    def _control_rows(self, place: Place, columns: Columns) -> pa.Table:
+    def _control_rows(self, place: OperatorPort, columns: Columns) -> pa.Table:
         rows = [
             (window, *_tuple(place[1], columns, row))
             for window, of_window in self._pending[place].items()
@@ -192,8 +192,8 @@ class PassRun:
         values = zip(*rows, strict=True)
         for given, name, declared, sent in zip(values, columns.names, columns.schema, columns.stored, strict=True):
             found[name] = _array(given, sent.type if is_state else declared.type, sent.type)
-        places = [place for one in stretches for place in [place_of(one.window, one.tag, self._before)] * len(one.rows)]
-        found[PLACE] = pa.array(places, pa.int64())
+        places = [place for one in stretches for place in [sort_key(one.window, one.tag, self._before)] * len(one.rows)]
+        found[SORT_KEY] = pa.array(places, pa.int64())
         arrays = [found.get(sent.name, pa.nulls(len(rows), sent.type)) for sent in self._pass.sent]
         return pa.RecordBatch.from_arrays(arrays, schema=self._pass.sent)
 
@@ -205,7 +205,7 @@ class PassRun:
             if not shape.keys:
                 self._states[name].clear()
         for batch in made:
-            at = batch[PLACE].to_numpy()
+            at = batch[SORT_KEY].to_numpy()
             tag = int(tag_of(at[0]))
             if tag in outputs:
                 place, columns = outputs[tag]

@@ -17,15 +17,24 @@ from rewindow.errors import InputError
 from rewindow.operators.tuples.values import shown
 from rewindow.tuple_engine.emissions import BATCH
 from rewindow.tuple_engine.key_range import KeyRange
-from rewindow.tuple_engine.tagged_rows import NO_ROW, PLACE, Columns, Place, TagShape, lists_of, tag_of, window_of
+from rewindow.tuple_engine.tagged_rows import (
+    PLACEHOLDER,
+    SORT_KEY,
+    Columns,
+    OperatorPort,
+    TagShape,
+    lists_of,
+    tag_of,
+    window_of,
+)
 from rewindow.windows import WindowRange
 
 
 class PassColumns(Protocol):
     """The columns of a pass that a cycle runs in."""
 
-    inputs: dict[Place, Columns]
-    outputs: dict[Place, Columns]
+    inputs: dict[OperatorPort, Columns]
+    outputs: dict[OperatorPort, Columns]
     states: dict[str, Columns]
     keys: list[str]
     made: pa.Schema
@@ -49,8 +58,8 @@ class CycleRange:
         fused: PassColumns,
         ranges: Mapping[str, KeyRange],
         shapes: Mapping[str, TagShape],
-        inner: Mapping[Place, Place],
-        unseen: set[Place],
+        inner: Mapping[OperatorPort, OperatorPort],
+        unseen: set[OperatorPort],
         delays: set[str],
         windows: WindowRange,
         port_order: Iterable[str],
@@ -67,7 +76,7 @@ class CycleRange:
         self._inputs = {columns.tag: place for place, columns in fused.inputs.items()}
         self._read, self._unseen = set(inner.values()), unseen
         self._own_keys: set[Any] | None = set() if fused.keys else None
-        self._given: dict[Place, list[pa.RecordBatch]] = {}
+        self._given: dict[OperatorPort, list[pa.RecordBatch]] = {}
         self._made: dict[int, list[pa.RecordBatch]] = {}
         self._waiting = 0
 
@@ -141,7 +150,7 @@ class CycleRange:
     def _hand_on(self, name: str) -> None:
         """Keeps what an operator has emitted, as output of the pass and for those of the cycle that read it."""
         for batch in self._ranges[name].flush():
-            tag = tag_of(batch[PLACE][0].as_py())
+            tag = tag_of(batch[SORT_KEY][0].as_py())
             port = next(port for port, columns in self._shapes[name].outputs.items() if columns.tag == tag)
             if (name, port) not in self._unseen:
                 self._keep(batch, self._fused.outputs[name, port])
@@ -175,9 +184,9 @@ class CycleRange:
 
     def _keep(self, batch: pa.RecordBatch, wide: Columns) -> None:
         """Keeps rows that an operator has made, with the tag and the columns that they have in the pass."""
-        count, schema, places = batch.num_rows, self._fused.made, batch[PLACE].to_numpy()
+        count, schema, places = batch.num_rows, self._fused.made, batch[SORT_KEY].to_numpy()
         values = {name: batch[name] for name in wide.names}
-        values[PLACE] = pa.array(places - tag_of(places) + wide.tag)
+        values[SORT_KEY] = pa.array(places - tag_of(places) + wide.tag)
         arrays = [values[one.name] if one.name in values else pa.nulls(count, one.type) for one in schema]
         self._waiting += count
         self._made.setdefault(wide.tag, []).append(pa.RecordBatch.from_arrays(arrays, schema=schema))
@@ -192,10 +201,10 @@ class CycleRange:
 def _stretches(batches: Iterable[pa.RecordBatch], before: int) -> Iterator[tuple[int, int, pa.RecordBatch]]:
     """Gives window, tag and rows for each stretch of rows of one window and tag."""
     for batch in batches:
-        places = batch[PLACE].to_numpy()
+        places = batch[SORT_KEY].to_numpy()
         cuts = (np.flatnonzero(np.diff(places)) + 1).tolist()
         for begin, end in zip([0, *cuts], [*cuts, len(places)], strict=True):
-            if end > begin and (place := int(places[begin])) != NO_ROW:
+            if end > begin and (place := int(places[begin])) != PLACEHOLDER:
                 yield window_of(place, before), tag_of(place), batch.slice(begin, end - begin)
 
 

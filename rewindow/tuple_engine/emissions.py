@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from rewindow.errors import InputError
 from rewindow.operators.tuples.values import to_array
-from rewindow.tuple_engine.emitted import Kept
-from rewindow.tuple_engine.tagged_rows import Columns, TagShape, as_travelling, one_array, place_of
+from rewindow.tuple_engine.emitted import EmittedCopies
+from rewindow.tuple_engine.tagged_rows import Columns, TagShape, as_travelling, one_array, sort_key
 
 BATCH = 10_000
 """Tuples that are made into an Arrow batch at once: more save nothing (measured), and cost memory."""
@@ -26,7 +26,7 @@ class Emissions:
         kept: copies what could be changed afterwards.
     """
 
-    def __init__(self, name: str, shape: TagShape, kept: Kept, before: int) -> None:
+    def __init__(self, name: str, shape: TagShape, kept: EmittedCopies, before: int) -> None:
         self._name, self._shape, self.kept, self._before = name, shape, kept, before
         self._window: int | None = None
         self._fields = list(shape.made)[1:]
@@ -159,7 +159,7 @@ class Emissions:
             stretches: windows, and how many rows of each there are.
         """
         places, counts = zip(
-            *((place_of(window, columns.tag, self._before), count) for window, count in stretches), strict=True
+            *((sort_key(window, columns.tag, self._before), count) for window, count in stretches), strict=True
         )
         count, given = sum(counts), dict(zip(columns.names, map(as_travelling, values), strict=True))
         arrays = [pa.array(np.repeat(np.array(places, np.int64), counts))]

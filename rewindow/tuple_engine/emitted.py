@@ -24,7 +24,7 @@ class _Emitted(NamedTuple):
     was: Any
 
 
-class Kept:
+class EmittedCopies:
     """Copies what operators emit and could still change: values of nested columns.
 
     Args:

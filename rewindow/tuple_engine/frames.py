@@ -15,14 +15,14 @@ from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.spark.frames import spark_schema
 from rewindow.tuple_engine.passes import ALONE, STATE, Member, Pass, control_rows
 from rewindow.tuple_engine.tagged_rows import (
-    GONE,
-    NO_ROW,
-    PLACE,
+    DELETED,
+    PLACEHOLDER,
+    SORT_KEY,
     TAG_BITS,
     WINDOW,
     Columns,
-    Place,
-    place_of,
+    OperatorPort,
+    sort_key,
     untagged,
 )
 
@@ -43,7 +43,7 @@ def states_after(
 ) -> DataFrame:
     """Returns the state rows after a group, of the same pass; a key that is gone is marked where there are keys."""
     found = _parts(operator, inputs, state, context)[STATE].drop(WINDOW)
-    return found if operator.state_increments else found.drop(GONE)
+    return found if operator.state_increments else found.drop(DELETED)
 
 
 def _parts(
@@ -76,7 +76,7 @@ def _alone(operator: TupleOperator, context: OperatorContext) -> Pass:
 
 def pass_of(
     one: Pass,
-    inputs: Mapping[Place, DataFrame],
+    inputs: Mapping[OperatorPort, DataFrame],
     states: Mapping[str, DataFrame],
     context: OperatorContext,
     sink: PartSink | None = None,
@@ -102,7 +102,7 @@ def pass_of(
         parts.append(_mark(next(iter(inputs.values())).sparkSession))
     rows = reduce(lambda first, other: first.unionByName(other, allowMissingColumns=True), parts)
     placed = rows.repartition(*one.keys) if one.keys else rows.coalesce(1)
-    ordered = placed.sortWithinPartitions(PLACE, _ORDER)
+    ordered = placed.sortWithinPartitions(SORT_KEY, _ORDER)
     sent = ordered.select(*(name if name in ordered.columns else F.lit(None).alias(name) for name in one.sent.names))
     members, alone = one.members, context.alone()
     controls = {place: _controls(inputs[place], columns) for place, columns in one.controls.items() if place in inputs}
@@ -121,7 +121,7 @@ def _tagged(frame: DataFrame, columns: Columns, context: OperatorContext, *, has
     placed = F.col(_OFFSET).cast("bigint") if has_order else F.xxhash64(*names)
     window, before = F.col(WINDOW).cast("bigint"), F.lit(context.first - 1)
     place = (window - before) * F.lit(1 << TAG_BITS) + F.lit(columns.tag)
-    return frame.select(place.alias(PLACE), placed.alias(_ORDER), *_named(columns))
+    return frame.select(place.alias(SORT_KEY), placed.alias(_ORDER), *_named(columns))
 
 
 def _controls(frame: DataFrame, columns: Columns) -> pa.Table:
@@ -131,16 +131,16 @@ def _controls(frame: DataFrame, columns: Columns) -> pa.Table:
 
 def _tagged_state(state: DataFrame, columns: Columns, context: OperatorContext) -> DataFrame:
     before = context.first - 1
-    return state.select(*_at(place_of(before, columns.tag, before)), *_named(columns))
+    return state.select(*_at(sort_key(before, columns.tag, before)), *_named(columns))
 
 
 def _mark(spark: SparkSession) -> DataFrame:
-    return spark.range(1).select(*_at(NO_ROW))
+    return spark.range(1).select(*_at(PLACEHOLDER))
 
 
 def _at(place: int) -> tuple[Column, Column]:
     """Returns the place of rows that have no order among each other."""
-    return F.lit(place).cast("bigint").alias(PLACE), F.lit(0).cast("bigint").alias(_ORDER)
+    return F.lit(place).cast("bigint").alias(SORT_KEY), F.lit(0).cast("bigint").alias(_ORDER)
 
 
 def _named(columns: Columns) -> list[Column]:
@@ -154,7 +154,7 @@ def _named(columns: Columns) -> list[Column]:
 
 
 def _untagged(rows: DataFrame, columns: Columns, context: OperatorContext) -> DataFrame:
-    place, values = F.col(PLACE), []
+    place, values = F.col(SORT_KEY), []
     for field, sent in zip(columns.schema, columns.names, strict=True):
         column = F.timestamp_micros(sent) if pa.types.is_timestamp(field.type) else F.col(sent)
         values.append(column.cast(spark_schema(pa.schema([field]))[0].dataType).alias(field.name))

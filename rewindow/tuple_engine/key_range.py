@@ -20,10 +20,10 @@ from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.operators.tuples.state import StateField
 from rewindow.operators.tuples.values import shown
 from rewindow.tuple_engine.emissions import Emissions
-from rewindow.tuple_engine.emitted import Kept
+from rewindow.tuple_engine.emitted import EmittedCopies
 from rewindow.tuple_engine.keyed_state import KeyedState
 from rewindow.tuple_engine.running import check_assigned, running_copy
-from rewindow.tuple_engine.tagged_rows import NO_ROW, PLACE, TAG_BITS, TagShape, lists_of, tag_of, window_of
+from rewindow.tuple_engine.tagged_rows import PLACEHOLDER, SORT_KEY, TAG_BITS, TagShape, lists_of, tag_of, window_of
 
 _CALLBACKS = ("begin_window", "end_window", "slide", "before_checkpoint")
 """What is called in every window, where an operator defines it: a call that does nothing is 2 us a window."""
@@ -58,7 +58,7 @@ class KeyRange:
         self._shape = shape or TagShape(operator)
         self._names, self._controls = list(self._shape.inputs), controls
         self._out = Emissions(
-            type(operator).__name__, self._shape, Kept(self._shape.outputs, tells=tells_changes), self._window
+            type(operator).__name__, self._shape, EmittedCopies(self._shape.outputs, tells=tells_changes), self._window
         )
         self.emit, self.emit_batch = self._out.emit, self._out.emit_batch
         self._operator = running_copy(operator, self._shape, self, context, self._out.emitter())
@@ -87,7 +87,7 @@ class KeyRange:
         is_set_up = False
         try:
             for batch in map(_without_mark, batches):
-                states = int(np.searchsorted(batch[PLACE].to_numpy(), 1 << TAG_BITS))
+                states = int(np.searchsorted(batch[SORT_KEY].to_numpy(), 1 << TAG_BITS))
                 self.load(batch.slice(0, states))
                 if states < batch.num_rows:
                     is_set_up = is_set_up or self.set_up()
@@ -210,7 +210,7 @@ class KeyRange:
 
     def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[str, int, Any]]:
         """Gives port, window and rows for each stretch of tuples of one window and port; rows are made once a batch."""
-        places = batch[PLACE].to_numpy()
+        places = batch[SORT_KEY].to_numpy()
         begins = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist()]
         found = places[begins]
         stretches = zip(begins, [*begins[1:], len(places)], tag_of(found).tolist(), strict=True)
@@ -268,4 +268,4 @@ class KeyRange:
 
 
 def _without_mark(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.slice(1) if batch.num_rows and batch[PLACE][0].as_py() == NO_ROW else batch
+    return batch.slice(1) if batch.num_rows and batch[SORT_KEY][0].as_py() == PLACEHOLDER else batch

@@ -17,7 +17,7 @@ from rewindow.tuple_engine.key_range import KeyRange
 from rewindow.tuple_engine.tagged_rows import (
     WINDOW,
     Columns,
-    Place,
+    OperatorPort,
     TagShape,
     input_tags,
     loaded_tag,
@@ -30,7 +30,7 @@ TAGS = 1000
 """Tags of one operator: those of the second of a cycle begin here."""
 ALONE = ""
 """The name of an operator that is in no cycle."""
-NO_TABLES: Mapping[Place, pa.Table] = MappingProxyType({})
+NO_TABLES: Mapping[OperatorPort, pa.Table] = MappingProxyType({})
 STATE = ""
 """The part of an operator's rows that is state: no port has this name."""
 
@@ -47,7 +47,7 @@ class Member:
 
     operator: TupleOperator
     windowing: Windowing = EVERY_WINDOW
-    inner: Mapping[str, Place] = field(default_factory=dict)
+    inner: Mapping[str, OperatorPort] = field(default_factory=dict)
     published: frozenset[str] = frozenset()
     unseen: frozenset[str] = frozenset()
 
@@ -64,9 +64,9 @@ class Pass:
 
     def __init__(self, members: Mapping[str, Member]) -> None:
         self.members = dict(members)
-        self.inputs: dict[Place, Columns] = {}
-        self.controls: dict[Place, Columns] = {}
-        self.outputs: dict[Place, Columns] = {}
+        self.inputs: dict[OperatorPort, Columns] = {}
+        self.controls: dict[OperatorPort, Columns] = {}
+        self.outputs: dict[OperatorPort, Columns] = {}
         self.states: dict[str, Columns] = {}
         self.loaded: dict[str, Columns] = {}
         for number, (name, member) in enumerate(self.members.items()):
@@ -101,7 +101,7 @@ class Pass:
         context: OperatorContext,
         batches: Iterable[pa.RecordBatch],
         shapes: Mapping[str, TagShape] | None = None,
-        controls: Mapping[Place, pa.Table] = NO_TABLES,
+        controls: Mapping[OperatorPort, pa.Table] = NO_TABLES,
         *,
         tells_changes: bool = False,
         port_order: Iterable[str] = (),

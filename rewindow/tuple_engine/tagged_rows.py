@@ -22,12 +22,12 @@ from rewindow.application.error_tuples import GIVEN
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.operators.tuples.sliding import SlidingField
 
-PLACE, WINDOW, GONE = "_rw_place", "window_id", "_rw_gone"
+SORT_KEY, WINDOW, DELETED = "_rw_place", "window_id", "_rw_gone"
 TAG_BITS = 20
 """Bits of a place that are the tag: a cycle may have a thousand operators, a group 2**43 windows."""
-NO_ROW = -1
+PLACEHOLDER = -1
 """The place of a row that is nothing: a key range that has no other is called all the same."""
-Place = tuple[str, str]
+OperatorPort = tuple[str, str]
 """An operator and its port."""
 _Getter: Any = type(vars(namedtuple("_Pair", ("first", "second")))["first"])
 """What reads a place of a tuple: a third of the time of a property."""
@@ -88,7 +88,7 @@ def state_tag(operator: TupleOperator) -> Columns:
     loaded = loaded_tag(operator)
     if not (loaded.key and operator.fields):
         return loaded
-    return replace(loaded, schema=loaded.schema.append(pa.field(GONE, pa.bool_())))
+    return replace(loaded, schema=loaded.schema.append(pa.field(DELETED, pa.bool_())))
 
 
 def input_tags(operator: TupleOperator) -> dict[str, Columns]:
@@ -108,11 +108,11 @@ def output_tags(operator: TupleOperator) -> dict[str, Columns]:
 
 def tagged_schema(tags: Iterable[Columns]) -> pa.Schema:
     """Returns the columns of tagged rows."""
-    fields = (pa.field(PLACE, pa.int64()), *(field for columns in tags for field in columns.stored))
+    fields = (pa.field(SORT_KEY, pa.int64()), *(field for columns in tags for field in columns.stored))
     return pa.schema(list({field.name: field for field in fields}.values()))
 
 
-def place_of(window: int, tag: int, before: int) -> int:
+def sort_key(window: int, tag: int, before: int) -> int:
     """Returns what stands in the first column.
 
     Args:
@@ -142,7 +142,7 @@ def untagged(
     parts = {columns.tag: (part, columns) for part, columns in tags.items()}
     for batch in batches:
         if batch.num_rows:
-            places = batch[PLACE].to_numpy()
+            places = batch[SORT_KEY].to_numpy()
             part, columns = parts[int(tag_of(places[0]))]
             values = [
                 _declared_values(batch[name], field.type)

@@ -10,12 +10,12 @@ import pytest
 from airflow.sdk import Param
 from airflow.sdk.definitions.param import ParamsDict
 
-from rewindow.application.given import FILE, FORM, given_as
+from rewindow.application.overrides import FILE, FORM, given_as
 from rewindow.errors import InputError
 from rewindow.recovery import Plan
 from rewindow.settings.config import AirflowConfig, Config
 from rewindow_airflow.forms import applications, daily_params, default_application, parse_form, replay_params
-from rewindow_airflow.replay_requests import refuse_other_wishes
+from rewindow_airflow.replay_requests import reject_other_options
 
 FILLED = {
     "application": "flight_delays",
@@ -53,10 +53,10 @@ def test_run_that_requests_other_properties_than_it_planned_is_rejected() -> Non
     # Values from rewindow.toml do not count as requested by the run.
     given = [*given_as({"half.least": "3"}, FORM), *given_as({"half.keys": ["a"]}, FILE)]
     plan = cast(Plan, SimpleNamespace(replay_id="one", given=given))
-    refuse_other_wishes(plan, {"properties": "half.least=3"})
-    refuse_other_wishes(plan, {})
+    reject_other_options(plan, {"properties": "half.least=3"})
+    reject_other_options(plan, {})
     with pytest.raises(InputError, match=r"has properties \{'half.least': '3'\}, asked for is \{'half.least': '4'\}"):
-        refuse_other_wishes(plan, {"properties": "half.least=4"})
+        reject_other_options(plan, {"properties": "half.least=4"})
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ from rewindow_airflow.links import REPLAY_LINKS
 from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.pages import inside
 from tests.inspection.test_event_gaps import STEADY, recorded
-from tests.pages import replays, stories
+from tests.pages import replay_reports as stories
+from tests.pages import replays
 
 PAGES = ("page", "report", "docs", "certificate")
 KEY: Any = None

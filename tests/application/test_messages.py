@@ -16,13 +16,13 @@ from rewindow.application import (
     Mode,
     OutputPort,
     PortHandle,
-    apply_given,
+    apply_overrides,
     cycles,
     find_violations,
     validation,
 )
 from rewindow.application.advice import ADVICE
-from rewindow.application.given import OPTION, given_as
+from rewindow.application.overrides import OPTION, overrides_from
 from rewindow.operators import DelayOperator, OutputOperator, TupleOperator
 from tests.application.test_validation import Echo, LostKey, Needed, Pass, X, good, more
 
@@ -127,7 +127,7 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
      "later: a delay operator hands on every window: leave application_windows and slide_windows out (4)"),
     ("O53", lambda app: app.add("wrong", Pass(factor=10), a=S),
      "wrong: it must be less than or equal to 9 (factor = 10)"),
-    ("O28", lambda app: apply_given(app, given_as({"pass.factr": 2}, OPTION)),
+    ("O28", lambda app: apply_overrides(app, overrides_from({"pass.factr": 2}, OPTION)),
      "pass: Pass has no such property or attribute. Did you mean \"factor\"? It has: factor, mode, checkpoint_windows, "
      "application_windows, slide_windows. (factr = 2, from --set)"),
     ("R3", lambda app: app.output("more", app.add("alo", Pass(), mode="at_least_once", a=S), key=["x"]),

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from pydantic import Field
 
-from rewindow.application import Application, InputPort, OutputPort, Part, PortHandle, apply_given, find_violations
-from rewindow.application.given import given_as
+from rewindow.application import Application, InputPort, OutputPort, Part, PortHandle, apply_overrides, find_violations
+from rewindow.application.overrides import overrides_from
 from rewindow.errors import ValidationFailed
 from rewindow.operators import TupleOperator
 from rewindow.testing import run_application
@@ -96,10 +96,10 @@ def test_input_port_of_a_module_may_stay_open() -> None:
 
 def test_properties_of_a_module_are_set_by_the_names_of_its_operators() -> None:
     app = application()
-    apply_given(app, given_as({"clean.split.limit": "2"}, "--set"))
+    apply_overrides(app, overrides_from({"clean.split.limit": "2"}, "--set"))
     split = app.nodes["clean.split"].operator
     assert isinstance(split, Split) and split.limit == 2
-    apply_given(app, given_as({"clean.split.limit": "-1"}, "--set"))
+    apply_overrides(app, overrides_from({"clean.split.limit": "-1"}, "--set"))
     (found,) = told(app)
     assert found[0] == "O53" and "clean.split" in found[1] and "limit = '-1', from --set" in found[1]
 

@@ -11,7 +11,7 @@ import pytest
 from rewindow.candidates.comparison import compare
 from rewindow.certificate import Certificate
 from rewindow.errors import CheckpointError, InputError, RangeError
-from rewindow.inspection.next_act import next_act
+from rewindow.inspection.next_steps import next_steps
 from rewindow.inspection.window_life import window_life
 from rewindow.launcher import loop, verbs
 from rewindow.ledger import Ledger
@@ -96,7 +96,7 @@ def test_candidate_runs_alongside_other_replays_and_is_never_published(
         verbs.publish(config, candidate, accept="no matter")
     with pytest.raises(CheckpointError, match="is a candidate: no other replay begins with its state"):
         create_replay(config, ReplayRequest("totals", first=LAST + 1, state_from=candidate))
-    assert "It is a candidate" in next_act(config, ledger.replays.get(candidate))[0]
+    assert "It is a candidate" in next_steps(config, ledger.replays.get(candidate))[0]
     ledger.replays.abandon("held")
     assert window_life(config, "totals", str(FIRST)).replay == "base"
 

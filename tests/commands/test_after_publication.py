@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rewindow.ledger import Ledger, State
-from rewindow.pages.reading import read_story
+from rewindow.ledger import Ledger, ReplayState
+from rewindow.pages.report_data import read_report
 from rewindow.processes.identity import process_identity
 from rewindow.publication.publish import publish as begin
 from rewindow.publication.steps import PublishStep
@@ -70,7 +70,7 @@ def test_replay_under_a_later_publication_is_shown_as_covered_until_its_undo(con
     assert "published, covered by second, part" in text and "undo the newest first: rewindow undo second" in text
     text = command("list")[1]
     assert "published, covered  " in text and "first is covered by second, part, published later" in text
-    assert read_story(config, "first").state == "published, covered by second, part"
+    assert read_report(config, "first").state == "published, covered by second, part"
     assert json.loads(command("status", "first", "--json")[1])["covered_by"] == ["second", "part"]
     listed = {entry["replay"]: entry for entry in json.loads(command("list", "--json")[1])}
     assert [listed[name]["covered_by"] for name in ("first", "part", "second")] == [["second", "part"], ["second"], []]
@@ -173,7 +173,7 @@ def test_attempt_without_a_process_is_distinguished_from_a_running_one(config: C
         and "the attempt's process has ended, and no outcome was recorded" in text
         and "It runs" not in text
     )
-    assert ledger.replays.get("one").state is State.RUNNING
+    assert ledger.replays.get("one").state is ReplayState.RUNNING
     text = command("list")[1]
     assert "running, but its process is gone" in text and "see: rewindow status one" in text
     assert [row["has_stopped"] for row in json.loads(command("list", "--json")[1]) if row["replay"] == "one"] == [True]
@@ -189,7 +189,7 @@ def test_attempt_without_a_process_is_distinguished_from_a_running_one(config: C
         process_group=2**22 + 1,
         process_identity="boot/0",
     )
-    assert read_story(config, "other").state == "running, but its process is gone"
+    assert read_report(config, "other").state == "running, but its process is gone"
 
 
 @pytest.mark.usefixtures("replays")

@@ -16,7 +16,7 @@ from rewindow.launcher import read_outcome
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.planning import create_replay
 from rewindow.settings.config import Config
-from tests.planning.wishes import request
+from tests.planning.options import request
 from tests.recovery.project import FIRST, make_project
 
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import update
 
-from rewindow.application import Given, GraphDescription, OperatorDescription
+from rewindow.application import GraphDescription, OperatorDescription, PropertyOverride
 from rewindow.application.description import PropertyDescription
-from rewindow.application.given import DEFAULT, FILE, OPTION
+from rewindow.application.overrides import DEFAULT, FILE, OPTION
 from rewindow.ledger import Ledger, Replay
 from rewindow.ledger.models import replays
 from rewindow.ledger.replays import SAMPLE
-from rewindow.pages.reading import pages_folder
+from rewindow.pages.report_data import pages_folder
 from rewindow.quality.findings import record_findings
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
 from rewindow.settings.config import Config
@@ -85,7 +85,7 @@ def test_why_shows_overridden_properties_with_their_source(
     half = OperatorDescription(name="half", kind="Half", properties=[least, label])
     known = replay.plan.model_copy(update={
         "graph": GraphDescription(application="app", window="1 hour", operators=[half]),
-        "given": [Given(operator="", name="checkpoint_windows", value=9, source=FILE)],
+        "given": [PropertyOverride(operator="", name="checkpoint_windows", value=9, source=FILE)],
     })  # fmt: skip
     monkeypatch.setattr(Replay, "read_plan", lambda row: known)
     text = " ".join(command("why", "one", FIRST + 1)[1].split())

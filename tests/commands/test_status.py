@@ -12,8 +12,8 @@ import pytest
 from rewindow.application import Mode
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.ledger.facts_index import segments_of
-from rewindow.pages.reading import read_story
 from rewindow.pages.replay_page import replay_facts
+from rewindow.pages.report_data import read_report
 from rewindow.planning import ReplayRequest, create_replay
 from rewindow.settings.config import Config
 from rewindow.storage.layout import FACTS
@@ -43,9 +43,9 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     return Config.load(config.file)
 
 
-def fail(config: Config, replay_id: str, message: str, times: int = 1, **wishes: object) -> None:
+def fail(config: Config, replay_id: str, message: str, times: int = 1, **replay_options: object) -> None:
     """Plans a replay and lets attempts of it fail before they have committed anything."""
-    create_replay(config, ReplayRequest("totals", replay_id=replay_id, group_windows=3, **wishes))  # type: ignore[arg-type]
+    create_replay(config, ReplayRequest("totals", replay_id=replay_id, group_windows=3, **replay_options))  # type: ignore[arg-type]
     ledger = Ledger.open(config.ledger_url)
     for _ in range(times):
         epoch = ledger.attempts.next_epoch(replay_id)
@@ -112,7 +112,7 @@ def test_lost_repeated_and_affected_windows_are_shown_with_the_committed_ones(ru
     found = json.loads(run("status", "once", "--json")[1])
     assert (found["mark"], found["lost"], found["repeated"], found["affected"]) == (20, 5, 0, 5)
     assert json.loads(run("list", "--json")[1])[0]["lost"] == 5
-    labels = [label for _, label in replay_facts(read_story(config, "once"))]
+    labels = [label for _, label in replay_facts(read_report(config, "once"))]
     assert "windows accounted for, 5 lost, 0 repeated, 5 affected" in labels
     shutil.rmtree(replay.root / "ranks")
     assert "20 of 20 committed, 5 lost (repeated and affected are not known" in run("status", "once")[1]

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from rewindow.demo import start
-from rewindow.demo.telling import Telling
+from rewindow.demo.console import DemoConsole
 from rewindow.errors import InputError, ResourceError, RewindowError
 from rewindow.ledger import Ledger
 from rewindow.settings.config import Config
@@ -69,15 +69,15 @@ def test_fresh_keeps_a_state_folder_with_a_foreign_replay(config: Config) -> Non
 def test_failed_command_is_quoted_and_sets_the_exit_code(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REWINDOW_CONFIG", str(config._file))
     screen = io.StringIO()
-    telling = Telling(Console(file=screen))
+    demo_console = DemoConsole(Console(file=screen))
     with pytest.raises(RewindowError, match="ended with exit code 2") as caught:
-        telling.run("record", "nothing")
+        demo_console.run("record", "nothing")
     assert 'stream "nothing" is unknown' in str(caught.value) and caught.value.exit_code == 2
     assert "$ rewindow record nothing" in screen.getvalue()
 
 
 def test_sections_are_timed_even_when_they_fail() -> None:
-    telling = Telling(Console(file=io.StringIO()))
-    with pytest.raises(ValueError, match="x"), telling.chapter("one", "words"):
+    demo_console = DemoConsole(Console(file=io.StringIO()))
+    with pytest.raises(ValueError, match="x"), demo_console.chapter("one", "words"):
         raise ValueError("x")
-    assert telling.chapters[0][0] == "one"
+    assert demo_console.chapters[0][0] == "one"

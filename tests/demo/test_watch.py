@@ -15,8 +15,8 @@ from rewindow.application import Mode
 from rewindow.crash import Step
 from rewindow.demo import watch
 from rewindow.demo.airflow import Airflow, Task
+from rewindow.demo.console import DemoConsole
 from rewindow.demo.drill import Drill
-from rewindow.demo.telling import Telling
 from rewindow.demo.watch import DemoRun, follow, wait_for_task
 from rewindow.errors import RewindowError
 from rewindow.ledger import Ledger
@@ -49,8 +49,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def telling() -> Telling:
-    return Telling(Console(file=io.StringIO()))
+def demo_console() -> DemoConsole:
+    return DemoConsole(Console(file=io.StringIO()))
 
 
 def planned(config: Config) -> Ledger:
@@ -74,7 +74,9 @@ def begin(ledger: Ledger, pid: int) -> None:
     ledger.attempts.begin("r", epoch, socket.gethostname(), pid, pid, 0.0)
 
 
-def test_kill_is_recorded_with_step_group_and_time_once_the_process_has_ended(config: Config, telling: Telling) -> None:
+def test_kill_is_recorded_with_step_group_and_time_once_the_process_has_ended(
+    config: Config, demo_console: DemoConsole
+) -> None:
     ledger = planned(config)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         begin(ledger, process.pid)
@@ -82,43 +84,43 @@ def test_kill_is_recorded_with_step_group_and_time_once_the_process_has_ended(co
         run = DemoRun(Drill(Mode.EXACTLY_ONCE, Step.AFTER_OUTPUTS, 3), "run", "r")
         running, done = Task("running", 1), Task("success", 2)
         airflow = Script(running, running, running, process.kill, process.wait, running, running, done)
-        follow(ledger, airflow, run, telling)
+        follow(ledger, airflow, run, demo_console)
     (kill,) = run.kills
     assert (kill.epoch, kill.step, kill.group) == (1, "after_outputs", 3) and kill.at >= began
 
 
-def test_drill_without_a_kill_is_an_error(config: Config, telling: Telling) -> None:
+def test_drill_without_a_kill_is_an_error(config: Config, demo_console: DemoConsole) -> None:
     run = DemoRun(Drill(Mode.EXACTLY_ONCE, Step.AFTER_OUTPUTS, 3), "run", "r")
     with pytest.raises(RewindowError, match="without having been killed at after_outputs:3@1"):
-        follow(planned(config), Script(Task("success", 1)), run, telling)
+        follow(planned(config), Script(Task("success", 1)), run, demo_console)
 
 
-def test_undisturbed_replay_needs_no_kill(config: Config, telling: Telling) -> None:
+def test_undisturbed_replay_needs_no_kill(config: Config, demo_console: DemoConsole) -> None:
     run = DemoRun(Drill(Mode.EXACTLY_ONCE), "run", "r")
-    follow(planned(config), Script(Task("running", 1), Task("success", 1)), run, telling)
+    follow(planned(config), Script(Task("running", 1), Task("success", 1)), run, demo_console)
     assert run.kills == []
 
 
-def test_failed_task_ends_the_demo_with_its_last_lines_and_run_url(config: Config, telling: Telling) -> None:
+def test_failed_task_ends_the_demo_with_its_last_lines_and_run_url(config: Config, demo_console: DemoConsole) -> None:
     run = DemoRun(Drill(Mode.EXACTLY_ONCE), "run", "r")
     with pytest.raises(RewindowError, match='task "replay_windows" of DAG run "run" is failed') as caught:
-        follow(planned(config), Script(Task("failed", 3)), run, telling)
+        follow(planned(config), Script(Task("failed", 3)), run, demo_console)
     assert "its last words" in str(caught.value) and "http://127.0.0.1:1/dags" in str(caught.value)
 
 
-def test_expected_failure_is_returned(telling: Telling) -> None:
+def test_expected_failure_is_returned(demo_console: DemoConsole) -> None:
     run = DemoRun(Drill(Mode.AT_MOST_ONCE), "run", "r")
     airflow = Script(Task("running", 1), Task("failed", 1))
-    assert wait_for_task(airflow, run, "check_windows", ("success", "failed"), telling) == "failed"
+    assert wait_for_task(airflow, run, "check_windows", ("success", "failed"), demo_console) == "failed"
 
 
 def test_replay_without_progress_is_an_error_after_a_timeout(
-    config: Config, telling: Telling, monkeypatch: pytest.MonkeyPatch
+    config: Config, demo_console: DemoConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "STILL_SECONDS_MAX", 0.05)
     run = DemoRun(Drill(Mode.EXACTLY_ONCE), "run", "r")
     with pytest.raises(RewindowError, match="has stood still"):
-        follow(planned(config), Script(Task("running", 1)), run, telling)
+        follow(planned(config), Script(Task("running", 1)), run, demo_console)
 
 
 def test_password_file_is_read_only_at_login(tmp_path: Path) -> None:

@@ -30,11 +30,13 @@ def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
     """Returns what makes the next attempt of a replay, ready to run."""
     config = make_project(tmp_path).config
 
-    def make(application: str, replay_id: str, dies_at: tuple[Step, int] | None = None, **wishes: Any) -> Attempt:
-        stop, say = wishes.pop("stop", lambda: False), wishes.pop("say", lambda line: None)
-        inline_state_bytes = wishes.pop("inline_state_bytes", None)
-        wishes = {"group_windows": GROUP, **wishes}
-        plan = create_replay(config, ReplayRequest(application, replay_id=replay_id, **wishes))
+    def make(
+        application: str, replay_id: str, dies_at: tuple[Step, int] | None = None, **replay_options: Any
+    ) -> Attempt:
+        stop, say = replay_options.pop("stop", lambda: False), replay_options.pop("say", lambda line: None)
+        inline_state_bytes = replay_options.pop("inline_state_bytes", None)
+        replay_options = {"group_windows": GROUP, **replay_options}
+        plan = create_replay(config, ReplayRequest(application, replay_id=replay_id, **replay_options))
         ledger = Ledger.open(config.ledger_url)
         epoch = ledger.attempts.next_epoch(replay_id)
         ledger.attempts.begin(replay_id, epoch, host="h", pid=1, process_group=1, process_identity="boot/0")

@@ -36,8 +36,10 @@ LAST = FIRST + WINDOWS - 1
 def attempt(attempt: Callable[..., Attempt]) -> Callable[..., Attempt]:
     """Returns what makes attempts of replays of the first windows only: each group takes two seconds."""
 
-    def make(application: str, replay_id: str, dies_at: tuple[Step, int] | None = None, **wishes: Any) -> Attempt:
-        return attempt(application, replay_id, dies_at, **{"last": LAST, **wishes})
+    def make(
+        application: str, replay_id: str, dies_at: tuple[Step, int] | None = None, **replay_options: Any
+    ) -> Attempt:
+        return attempt(application, replay_id, dies_at, **{"last": LAST, **replay_options})
 
     make.config = attempt.config  # type: ignore[attr-defined]
     return make
@@ -130,11 +132,11 @@ def test_empty_windows_of_a_group_that_died_before_its_seals_are_missing_in_the_
 ) -> None:
     # Rules: R14
     config: Config = attempt.config  # type: ignore[attr-defined]
-    wishes = {"mode": "at_most_once", "group_windows": 1, "checkpoint_windows": 5, "last": FIRST + 7}
+    replay_options = {"mode": "at_most_once", "group_windows": 1, "checkpoint_windows": 5, "last": FIRST + 7}
     empty = 6  # window 1005, right after a checkpoint, has no tuples
     with pytest.raises(Crash):
-        attempt("totals", "one", (Step.AFTER_OUTPUTS, empty), **wishes).run()
-    second = attempt("totals", "one", **wishes)
+        attempt("totals", "one", (Step.AFTER_OUTPUTS, empty), **replay_options).run()
+    second = attempt("totals", "one", **replay_options)
     second.run()
     assert affected(config, second.plan) == {"totals": FIRST + empty}
 
@@ -208,10 +210,10 @@ def test_heartbeat_repeats_no_timer_after_a_skip(attempt: Callable[..., Attempt]
         source="x", arrived_at="arrived_at", event_at="at", keys=["key"], interval="60", slack="10", width="1 minute"
     )
     record_clicks(config, [(30, 30), (500, 100), (510, 130), (515, 185)])
-    wishes = {"mode": "at_most_once", "group_windows": 2, "last": None}
+    replay_options = {"mode": "at_most_once", "group_windows": 2, "last": None}
     with pytest.raises(Crash):
-        attempt("heartbeat_clicks", "one", (Step.AFTER_FIRST_OUTPUT, 4), **wishes).run()
-    attempt("heartbeat_clicks", "one", **wishes).run()
+        attempt("heartbeat_clicks", "one", (Step.AFTER_FIRST_OUTPUT, 4), **replay_options).run()
+    attempt("heartbeat_clicks", "one", **replay_options).run()
     sql = "select window_id, to_unixtime(at) as at from f where _rw_is_timer order by at, window_id"
     times = [timer["at"] for timer in query(sql, f=config.replay_root("one") / "filled").to_pylist()]
     assert times[:7] == [60 * n for n in range(1, 8)] and len(times) == len(set(times))

@@ -21,7 +21,7 @@ from rewindow.loading.suites import suite_for
 from rewindow.names import PUBLISHED
 from rewindow.planning import create_replay
 from rewindow.publication.publish import publish
-from rewindow.publication.take_back import undo
+from rewindow.publication.undo import undo
 from rewindow.quality.window_table import Sources, build_report
 from rewindow.recovery import Plan
 from rewindow.retention.purge import purge
@@ -29,7 +29,7 @@ from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.storage.layout import FACTS
 from tests.engine.conftest import Crash
-from tests.planning.wishes import request
+from tests.planning.options import request
 from tests.recovery.project import FIRST, WINDOWS
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ def lost_windows(config: Config, plan: Plan) -> set[int]:
 def test_error_tuples_keep_the_promise_of_their_mode(mode: str, attempt: Attempts) -> None:
     # Rules: O19, O65 to O67, O69, O70
     config: Config = attempt.config  # type: ignore[attr-defined]
-    wishes = {"mode": mode, "group_windows": 8}
+    replay_options = {"mode": mode, "group_windows": 8}
     with pytest.raises(Crash):
-        attempt("rejects", "one", (Step.AFTER_FIRST_OUTPUT, 2), **wishes).run()
-    last = attempt("rejects", "one", **wishes)
+        attempt("rejects", "one", (Step.AFTER_FIRST_OUTPUT, 2), **replay_options).run()
+    last = attempt("rejects", "one", **replay_options)
     last.run()
     lost = lost_windows(config, last.plan)
     assert lost == (set(range(FIRST + 8, FIRST + 16)) if mode == "at_most_once" else set())

@@ -19,7 +19,7 @@ from rewindow.engine.joining import FILES_MIN, join_files, runs_to_join
 from rewindow.errors import FencedError
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.publication.publish import publish
-from rewindow.publication.take_back import undo
+from rewindow.publication.undo import undo
 from rewindow.retention.purge import purge
 from rewindow.settings.config import Config
 from rewindow.storage import FencedTable, Position, Table, data_files, new_files, query
@@ -29,7 +29,7 @@ from rewindow.storage.fence import fence
 from rewindow.storage.names import open_published
 from rewindow.storage.new_files import write_file
 from tests.engine.conftest import Crash
-from tests.places import Place
+from tests.folders import FolderLocation
 from tests.recovery.project import FIRST
 from tests.recovery.promises import check_promise, raw
 
@@ -44,7 +44,7 @@ FEW = 4
 
 def staged(folder: Path, groups: list[tuple[int, list[int]]], keys: list[str] | None = None) -> FencedTable:
     """Returns a staged table, fenced by attempt 9, with a file for each group: its attempt, and its rows' windows."""
-    create_table(Place(folder), COLUMNS)
+    create_table(FolderLocation(folder), COLUMNS)
     table = Table.open(str(folder))
     for number, (attempt, windows) in enumerate(groups, 1):
         named = keys or [f"{window}/{attempt}" for window in windows]
@@ -73,7 +73,7 @@ def test_neighbouring_files_are_joined_with_statistics_and_checksum(tmp_path: Pa
     assert (file.first, file.last, file.rows) == (0, 2 * FILES_MIN - 1, 2 * FILES_MIN)
     assert held(table) == before
     assert table.single_values("attempt") == {file.path: 1}
-    name = Place(file.path).relative_to(table.path)
+    name = FolderLocation(file.path).relative_to(table.path)
     assert noted_checksums(table)[name] == with_checksums([file])[0].checksum
     assert table.txn(APP_ID) == Position(9, MARK).version
     assert join_files(fenced, "9-99", LARGE) == 0
@@ -99,8 +99,8 @@ def test_readers_skip_row_groups_of_a_joined_file(
     (file,) = Table.open(fenced.path).files()
     (fragment,) = ds.dataset(file.path).get_fragments()
     assert fragment.num_row_groups == FILES_MIN
-    wishes = (pc.field("window_id") == 3, pc.field("key") == "003")
-    assert tuple(len(fragment.split_by_row_group(wish)) for wish in wishes) == opened
+    replay_options = (pc.field("window_id") == 3, pc.field("key") == "003")
+    assert tuple(len(fragment.split_by_row_group(wish)) for wish in replay_options) == opened
 
 
 def test_windows_of_several_attempts_are_not_joined(tmp_path: Path) -> None:
@@ -183,12 +183,12 @@ def test_replay_with_joined_files_is_read_certified_undone_and_purged_like_any_o
 ) -> None:
     monkeypatch.setattr(joining, "FILES_MIN", FEW)
     config: Config = attempt.config  # type: ignore[attr-defined]
-    wishes: dict[str, Any] = {"group_windows": 1, "last": FIRST + 2 * FEW - 1, "mode": "at_least_once"}
-    whole = attempt("totals", "whole", **wishes | {"group_windows": 99})
+    replay_options: dict[str, Any] = {"group_windows": 1, "last": FIRST + 2 * FEW - 1, "mode": "at_least_once"}
+    whole = attempt("totals", "whole", **replay_options | {"group_windows": 99})
     whole.run()
     with pytest.raises(Crash):
-        attempt("totals", "one", (Step.AFTER_FACTS, 3), **wishes).run()
-    last = attempt("totals", "one", **wishes)
+        attempt("totals", "one", (Step.AFTER_FACTS, 3), **replay_options).run()
+    last = attempt("totals", "one", **replay_options)
     last.run()
     check_promise(config, last.plan, whole.plan)
     root = config.replay_root("one")

@@ -12,11 +12,11 @@ import pytest
 from rewindow.certificate.certificate import certify
 from rewindow.crash import Step
 from rewindow.launcher import begin_attempt
-from rewindow.ledger import Ledger, State
+from rewindow.ledger import Ledger, ReplayState
 from rewindow.pages.layers import read_layers
 from rewindow.planning import ReplayRequest, create_replay
 from rewindow.publication.publish import publish
-from rewindow.publication.take_back import undo
+from rewindow.publication.undo import undo
 from rewindow.quality import check
 from rewindow.retention.purge import purge
 from rewindow.settings.config import Config
@@ -47,15 +47,17 @@ def before(attempt: Callable[..., Attempt], spark: SparkSession) -> Config:
         attempt("totals", "killed", (Step.AFTER_FACTS, 2), first=HALF).run()
     starts = {"from_other": {"first": HALF, "state_from": "first"}, "warmed_up": {"first": HALF + 6}}
     plans = {
-        name: create_replay(config, ReplayRequest("totals", replay_id=name, **wishes))  # type: ignore[arg-type]
-        for name, wishes in starts.items()
+        name: create_replay(config, ReplayRequest("totals", replay_id=name, **replay_options))  # type: ignore[arg-type]
+        for name, replay_options in starts.items()
     }
     assert {name: plan.start.source for name, plan in plans.items()} == {"from_other": "replay", "warmed_up": "warm_up"}
     return config
 
 
-def finish(config: Config, spark: SparkSession, attempt: Callable[..., Attempt], name: str, **wishes: int) -> None:
-    made = attempt("totals", name, **wishes)
+def finish(
+    config: Config, spark: SparkSession, attempt: Callable[..., Attempt], name: str, **replay_options: int
+) -> None:
+    made = attempt("totals", name, **replay_options)
     made.run()
     made.ledger.attempts.end(name, made.epoch, "done")
     check(config, name)
@@ -97,7 +99,7 @@ def test_replay_continues_in_a_moved_state_folder(
     publish(config, "killed", accept="a test")
     assert certify(config, "published", "from_other").verdict == "equal"
     undo(config, "killed")
-    assert ledger.replays.get("killed").state is State.UNDONE
+    assert ledger.replays.get("killed").state is ReplayState.UNDONE
     assert {entry.replay_id for entry in purge(config, timedelta(0), delete=True).deleted} >= {"first", "killed"}
     new = create_replay(config, ReplayRequest("totals", first=HALF))
     assert new.start.source == "published"

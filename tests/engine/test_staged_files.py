@@ -72,12 +72,12 @@ def check_statistics(table: Table) -> None:
 @pytest.mark.jvm
 def test_staged_files_are_published_unchanged_even_after_a_recomputation(attempt: Callable[..., Attempt]) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
-    wishes: dict[str, Any] = {"last": LAST, "mode": "at_least_once"}
+    replay_options: dict[str, Any] = {"last": LAST, "mode": "at_least_once"}
     with pytest.raises(Crash):
-        attempt("arrivals", "one", (Step.AFTER_FACTS, 2), **wishes).run()
-    again = attempt("arrivals", "one", **wishes)
+        attempt("arrivals", "one", (Step.AFTER_FACTS, 2), **replay_options).run()
+    again = attempt("arrivals", "one", **replay_options)
     again.run()
-    other = attempt("arrivals", "two", group_windows=2 * GROUP, **wishes)
+    other = attempt("arrivals", "two", group_windows=2 * GROUP, **replay_options)
     other.run()
 
     root, schemas = (

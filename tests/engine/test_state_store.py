@@ -179,15 +179,15 @@ def test_every_mode_keeps_its_promise_with_states_in_files(
 ) -> None:
     monkeypatch.setattr(store, "CHANGES_SHARE", 1000)
     config: Config = attempt.config  # type: ignore[attr-defined]
-    wishes = {"group_windows": 4, **IN_FILES}
+    replay_options = {"group_windows": 4, **IN_FILES}
     whole = attempt(application, "whole", group_windows=WINDOWS)
     whole.run()
     for dies_at in ((Step.AFTER_FIRST_OUTPUT, 3), (Step.AFTER_FACTS, 2)):
         with pytest.raises(Crash):
-            attempt(application, "one", dies_at, mode=mode, **wishes).run()
+            attempt(application, "one", dies_at, mode=mode, **replay_options).run()
         named, there = named_and_there(config, "one")
         assert named <= there and len(there - named) <= 2, "before and after the group that died"
-    last = attempt(application, "one", mode=mode, **wishes)
+    last = attempt(application, "one", mode=mode, **replay_options)
     last.run()
     check_promise(config, last.plan, whole.plan)
     named, there = named_and_there(config, "one")
@@ -230,17 +230,17 @@ def test_damaged_bucket_makes_recovery_use_an_older_checkpoint(
 ) -> None:
     # Rules: R25
     config: Config = attempt.config  # type: ignore[attr-defined]
-    wishes = {"mode": mode, "checkpoint_windows": 3, **IN_FILES}
+    replay_options = {"mode": mode, "checkpoint_windows": 3, **IN_FILES}
     whole = attempt("totals", "whole", group_windows=WINDOWS)
     whole.run()
     with pytest.raises(Crash):
-        attempt("totals", "one", (Step.STARTED, 5), **wishes).run()
+        attempt("totals", "one", (Step.STARTED, 5), **replay_options).run()
     newest = stored.load(table := Table.open(config.replay_root("one") / CHECKPOINTS), stored.marks(table)[-1])
     state = newest.states["totals"]
     assert isinstance(state, StateFiles)
     damage(state.folder / state.files[0].path)
     said: list[str] = []
-    last = attempt("totals", "one", say=said.append, **wishes)
+    last = attempt("totals", "one", say=said.append, **replay_options)
     last.run()
     assert any("damaged" in line and "looking for an older one" in line for line in said)
     cost = "the state will lack" if mode == "at_most_once" else "are computed again"

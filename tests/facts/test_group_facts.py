@@ -43,7 +43,7 @@ def facts() -> GroupFacts:
 def test_input_facts_have_a_row_for_every_new_window(facts: GroupFacts) -> None:
     # Rules: O65
     facts.add_input("clicks", counts({14: 2, 10: 9, 11: 1, 15: 7, 3: 1}))
-    facts.add_dropped("split.rest", WindowFacts.nothing(), lost=True)
+    facts.add_dropped("split.rest", WindowFacts.empty(), lost=True)
     found = rows_of(facts, "window_id", "direction", "port", "tuples", "attempt", "lost", "digest")
     assert found == [
         *[(window, "in", "clicks", tuples, 3, False, None) for window, tuples in ((11, 1), (12, 0), (13, 0), (14, 2))],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rewindow.inspection.counts import ReplayCount, count_replay
-from rewindow.inspection.stretches import Stretch
+from rewindow.inspection.window_runs import WindowRun
 from rewindow.settings.config import Config
 from tests.pages import replays
 from tests.publication.staging import StagedReplay
@@ -59,7 +59,7 @@ def test_window_runs_cover_every_window_once_in_order(config: Config, name: str)
 
 
 def test_window_run_ends_where_outcome_or_attempt_changes(config: Config) -> None:
-    parts: tuple[Stretch, ...] = counted(replays.killed_at_most_once(config)).stretches("ranks")
+    parts: tuple[WindowRun, ...] = counted(replays.killed_at_most_once(config)).stretches("ranks")
     assert [(part.windows.first, part.kind, part.attempt) for part in parts] == [
         (100, "committed", 1), (105, "lost", 0), (110, "affected", 2),
     ]  # fmt: skip

@@ -23,7 +23,7 @@ from rewindow.settings.config import Config
 from rewindow.storage import fence
 from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id
 from tests.ledger.life import stop_in_a_write, writer
-from tests.planning.wishes import request
+from tests.planning.options import request
 from tests.recovery.project import Project
 
 
@@ -80,8 +80,8 @@ def test_launcher_of_a_superseded_job_starts_no_other_attempt_and_keeps_the_new_
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as job:
         ledger.attempts.begin("one", 1, socket.gethostname(), job.pid, job.pid, process_identity(job.pid))
 
-        def end_and_notice(*group: float, **wishes: bool) -> None:
-            end_process_group(*group, **wishes)  # type: ignore[arg-type]
+        def end_and_notice(*group: float, **replay_options: bool) -> None:
+            end_process_group(*group, **replay_options)  # type: ignore[arg-type]
             if not psutil.pid_exists(job.pid):
                 with pytest.raises(FencedError):
                     note_kill(project.config, submission, Outcome(-9, "gone", True, {}))

@@ -11,7 +11,7 @@ from rewindow.location import location
 from rewindow.planning import create_replay
 from rewindow.recovery import InputPlan, path_in
 from rewindow.settings.config import Config
-from tests.planning.wishes import request
+from tests.planning.options import request
 from tests.recovery.project import Project
 
 

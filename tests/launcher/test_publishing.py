@@ -12,7 +12,7 @@ import pytest
 from rewindow.errors import InputError, RewindowError
 from rewindow.launcher import Outcome, Submission, loop, verbs
 from rewindow.launcher.attempts import plain_submission
-from rewindow.ledger import Ledger, State
+from rewindow.ledger import Ledger, ReplayState
 from rewindow.progress.listener import Lines
 from rewindow.settings.config import Config
 from rewindow.storage import Table
@@ -68,7 +68,7 @@ def test_table_that_needs_spark_is_published_by_a_job_with_all_settings(
     assert 'table "app.ranks" has a constraint: starting Spark' in said
     assert begun[0].command[0] == sys.executable and begun[0].command[2:] == ["--replay", "one", "--undo"]
     ledger = Ledger.open(config.ledger_url)
-    assert ledger.publications.unfinished() == [] and ledger.replays.get("one").state is State.PUBLISHED
+    assert ledger.publications.unfinished() == [] and ledger.replays.get("one").state is ReplayState.PUBLISHED
 
 
 def test_job_has_the_settings_of_its_caller_including_those_in_no_file(

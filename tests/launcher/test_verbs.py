@@ -15,8 +15,8 @@ import pytest
 import rewindow
 from rewindow.errors import InputError
 from rewindow.launcher import loop
-from rewindow.ledger.replays import State
-from rewindow.planning.request import ReplayRequest, Wishes
+from rewindow.ledger.replays import ReplayState
+from rewindow.planning.request import ReplayOptions, ReplayRequest
 from rewindow.publication.result import PublicationResult
 from rewindow.recording.result import RecordResult
 from tests.recovery.here import jobs_here
@@ -55,7 +55,7 @@ def test_every_exported_name_loads_has_a_docstring_and_accepts_settings_first() 
 def test_options_of_plan_and_replay_are_the_fields_of_a_request() -> None:
     own = {"application", "sample_seed", "candidate", "code"}
     wished = {field.name for field in fields(ReplayRequest)} - own
-    assert wished == set(Wishes.__annotations__)
+    assert wished == set(ReplayOptions.__annotations__)
 
 
 def test_results_survive_the_round_trip_through_the_outcome_file() -> None:
@@ -80,7 +80,7 @@ def test_python_api_covers_the_whole_life_of_a_replay(
     assert rewindow.list_replays(config) == []
 
     replay = rewindow.replay(config, "totals", replay_id="one", group_windows=20, listener=rewindow.Lines(lines.append))
-    assert (replay.replay_id, replay.state, replay.epoch) == ("one", State.ENDED, 1)
+    assert (replay.replay_id, replay.state, replay.epoch) == ("one", ReplayState.ENDED, 1)
     assert lines[0] == f"replay one: {WINDOWS} windows [{FIRST}, {LAST}], exactly once"
     assert rewindow.resume(config, "one").epoch is None
 
@@ -99,7 +99,7 @@ def test_python_api_covers_the_whole_life_of_a_replay(
     assert rewindow.undo(config, "one").kind == "undo"
     assert rewindow.purge(config, timedelta(0)).bytes > 0
     assert (config.replay_root("one") / "checkpoints").exists(), "a dry run deletes nothing"
-    assert rewindow.abandon(config, "one", reason="seen").state is State.ABANDONED
+    assert rewindow.abandon(config, "one", reason="seen").state is ReplayState.ABANDONED
 
 
 def test_function_in_the_readme_replays_checks_and_publishes(
@@ -112,7 +112,7 @@ def test_function_in_the_readme_replays_checks_and_publishes(
     monkeypatch.chdir(tmp_path)
     exec(block, namespace)
     assert namespace["config"].state == config.state
-    assert namespace["replay_and_publish"](config, "totals").row.state is State.PUBLISHED
+    assert namespace["replay_and_publish"](config, "totals").row.state is ReplayState.PUBLISHED
 
 
 def test_unknown_stream_starts_no_recording_job(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rewindow.errors import FencedError
-from rewindow.ledger import AttemptEnd, Ledger, PortCount, Replay, State
+from rewindow.ledger import AttemptEnd, Ledger, PortCount, Replay, ReplayState
 from tests.ledger.life import WORKERS, begin, plan, results
 from tests.ledger.workers import report_until_fenced, take_epochs
 
@@ -64,7 +64,7 @@ def test_attempt_stores_host_process_group_and_identity_unchanged(ledger: Ledger
     last = ledger.attempts.last("r")
     assert last is not None and last.outcome is None
     assert (last.host, last.pid, last.process_group, last.process_identity) == ("box", 77, 76, "boot/4711")
-    assert ledger.replays.get("r").state is State.RUNNING
+    assert ledger.replays.get("r").state is ReplayState.RUNNING
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from sqlalchemy import select, text, update
 from rewindow.errors import InputError, LedgerError
 from rewindow.ledger import Ledger, connection
 from rewindow.ledger.models import VERSION, counters, metadata
-from rewindow.ledger.place import LedgerPlace
+from rewindow.ledger.url import LedgerUrl
 from tests.ledger.life import WORKERS, new_schema, results, stop_in_a_write, writer
 from tests.ledger.workers import open_at_once
 
@@ -185,7 +185,7 @@ def test_server_failure_is_a_ledger_error_and_wrong_sql_is_not(new_url: str) -> 
 
 def test_password_is_redacted_in_driver_messages() -> None:
     for url in ("postgresql://me:s3cret@host/x", "postgresql://me@host/x?password=s3cret"):
-        place = LedgerPlace.parse(url)
+        place = LedgerUrl.parse(url)
         assert place.without_password("cannot log in as me:s3cret") == "cannot log in as me:***"
         assert place.name == "postgresql://host/x"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rewindow.errors import InputError, OverlapError
-from rewindow.ledger import Ledger, State
+from rewindow.ledger import Ledger, ReplayState
 from rewindow.ledger.publication_details import PublicationDetails
 from rewindow.ledger.publication_rows import effective_publications
 from tests.ledger.life import WORKERS, newest_over, plan, results, run_to_end
@@ -58,7 +58,7 @@ def test_publication_writes_its_number_to_each_table_and_releases_the_lease(ledg
         "publication": 1, "replay": "r", "kind": "publish", "first": 100, "last": 199, "undoes": None,
         "details": {"application": "r"}, "versions_before": {"app.out": 0, "app.checkpoints": 0},
     }  # fmt: skip
-    assert ledger.replays.get("r").state is State.PUBLISHED and ledger.leases.held() == []
+    assert ledger.replays.get("r").state is ReplayState.PUBLISHED and ledger.leases.held() == []
 
 
 def test_undo_restores_the_previous_versions_under_a_new_number(ledger: Ledger, tables: FakeTables) -> None:
@@ -72,9 +72,9 @@ def test_undo_restores_the_previous_versions_under_a_new_number(ledger: Ledger, 
     assert [(p.number, p.kind, p.undoes) for p in ledger.publications.newest(application="app")] == [
         (3, "undo", 2), (2, "publish", None), (1, "publish", None),
     ]  # fmt: skip
-    assert ledger.replays.get("b").state is State.UNDONE
+    assert ledger.replays.get("b").state is ReplayState.UNDONE
     publish(ledger, tables, "b", nothing)
-    assert ledger.replays.get("b").state is State.PUBLISHED
+    assert ledger.replays.get("b").state is ReplayState.PUBLISHED
 
 
 def test_undo_reverts_every_publication_of_the_replay(ledger: Ledger, tables: FakeTables) -> None:
@@ -82,7 +82,7 @@ def test_undo_reverts_every_publication_of_the_replay(ledger: Ledger, tables: Fa
     for name in ("r", "over", "r"):
         publish(ledger, tables, name, nothing)
     undo(ledger, tables, "r", nothing)
-    assert ledger.replays.get("r").state is State.UNDONE
+    assert ledger.replays.get("r").state is ReplayState.UNDONE
     newest = newest_over(ledger, "app.out", 100, 199)
     assert newest is not None and newest.replay_id == "over"
     undo(ledger, tables, "over", nothing)
@@ -108,7 +108,10 @@ def test_withdrawal_cancels_an_open_publication_or_undo_and_keeps_the_replay(led
         ledger.publications.open_withdrawal(withdrawal.number, "again", {"app.out": 1})
     ledger.publications.mark_done(withdrawal.number, "app.out", 2)
     ledger.publications.close(withdrawal.number)
-    assert ledger.replays.get("r").state is State.CHECKED and effective_publications(ledger.publications.newest()) == []
+    assert (
+        ledger.replays.get("r").state is ReplayState.CHECKED
+        and effective_publications(ledger.publications.newest()) == []
+    )
     second = ledger.publications.open("r", {"app.out": 2}, 100, 199)
     ledger.publications.mark_done(second.number, "app.out", 3)
     ledger.publications.close(second.number)
@@ -117,7 +120,7 @@ def test_withdrawal_cancels_an_open_publication_or_undo_and_keeps_the_replay(led
     ledger.publications.mark_done(back.number, "app.out", 4)
     ledger.publications.close(back.number)
     assert [act.number for act in effective_publications(ledger.publications.newest())] == [second.number]
-    assert ledger.replays.get("r").state is State.PUBLISHED
+    assert ledger.replays.get("r").state is ReplayState.PUBLISHED
 
 
 def test_undo_is_rejected_under_a_later_publication_over_the_same_windows(ledger: Ledger, tables: FakeTables) -> None:
@@ -166,7 +169,7 @@ def test_blocked_publication_is_withdrawn_unless_it_has_a_commit(ledger: Ledger)
     ledger.publications.open("r", {"app.out": 0, "app.x": 0}, 100, 199)
     ledger.publications.withdraw(1, "app.x was dropped")
     assert ledger.publications.get(1).withdrawn == "app.x was dropped"
-    assert newest_over(ledger, "app.out", 100, 199) is None and ledger.replays.get("r").state is State.CHECKED
+    assert newest_over(ledger, "app.out", 100, 199) is None and ledger.replays.get("r").state is ReplayState.CHECKED
     second = ledger.publications.open("r", {"app.out": 0, "app.x": 0}, 100, 199)
     ledger.publications.mark_done(second.number, "app.out", 1)
     with pytest.raises(InputError, match='publication 2 has been committed to table "app.out"'):
@@ -198,7 +201,7 @@ def test_publisher_killed_at_any_step_is_rolled_forward_once_in_every_table(
         versions = tables.versions(name)
         assert [v["content"] for v in versions] == (expected if begun else expected[:-1]), name
         assert [v["txn"] for v in versions] == list(range(len(versions))), name
-    state = {"publish": State.PUBLISHED, "undo": State.UNDONE}[act]
+    state = {"publish": ReplayState.PUBLISHED, "undo": ReplayState.UNDONE}[act]
     assert ledger.publications.unfinished() == [] and (ledger.replays.get("r").state is state) == begun
     assert all(lease.replay_id == "r" and step == "leased" for lease in ledger.leases.held())
     ACTS[act](ledger, tables, "r", nothing)

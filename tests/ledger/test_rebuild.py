@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rewindow.errors import InputError
-from rewindow.ledger import Ledger, Publication, State, publish_app_id
+from rewindow.ledger import Ledger, Publication, ReplayState, publish_app_id
 from rewindow.ledger.publication_details import PublicationDetails, StaleWindows
 from rewindow.ledger.rebuild import rebuild_ledger
 from rewindow.planning.creation import create_staging
@@ -130,8 +130,12 @@ def test_rebuild_restores_replays_with_plans_marks_and_epochs(after: Ledger, con
         assert row.epoch == was.epoch
     states = {name: row.state for name, row in now.items()}
     assert states == {
-        "a": State.PUBLISHED, "b": State.UNDONE, "open": State.ENDED, "c": State.FAILED, "planned": State.PLANNED,
-    }  # fmt: skip
+        "a": ReplayState.PUBLISHED,
+        "b": ReplayState.UNDONE,
+        "open": ReplayState.ENDED,
+        "c": ReplayState.FAILED,
+        "planned": ReplayState.PLANNED,
+    }
     assert {name: row.mark for name, row in now.items()} == {"a": 100, "b": 100, "open": 100, "c": 40, "planned": 0}
 
 
@@ -174,7 +178,7 @@ def test_rebuild_restores_a_withdrawal_and_the_publication_it_cancelled(config: 
     rebuild_ledger(config)
     after = Ledger.open(config.ledger_url)
     assert (after.publications.get(4).withdrawn, after.publications.get(5).kind) == ("its source is gone", "withdraw")
-    assert after.publications.unfinished() == [] and after.replays.get("open").state is State.ENDED
+    assert after.publications.unfinished() == [] and after.replays.get("open").state is ReplayState.ENDED
     newest = newest_over(after, OUT, 100, 199)
     assert newest is not None and newest.number == 1
 
@@ -198,7 +202,7 @@ def test_rebuild_restores_a_purged_replay_in_its_folder_without_a_plan(config: C
     config.state.joinpath("ledger.sqlite").unlink()
     rebuild_ledger(config)
     row = Ledger.open(config.ledger_url).replays.get("a")
-    assert (row.plan, row.state) == ({}, State.PUBLISHED)
+    assert (row.plan, row.state) == ({}, ReplayState.PUBLISHED)
     with pytest.raises(InputError, match='the plan of replay "a" was purged') as caught:
         row.read_plan()
     assert "rewindow" in caught.value.hint

@@ -10,7 +10,7 @@ import pytest
 
 from rewindow.application import Mode
 from rewindow.errors import FencedError, InputError, OverlapError, RangeError
-from rewindow.ledger import Ledger, Replay, State
+from rewindow.ledger import Ledger, Replay, ReplayState
 from rewindow.recovery import Plan, StartState
 from tests.ledger.life import WORKERS, begin, plan, results, run_to_end
 from tests.ledger.workers import create_at_once
@@ -19,7 +19,7 @@ from tests.ledger.workers import create_at_once
 def test_create_returns_the_existing_replay_for_an_equal_plan(ledger: Ledger, replay: Replay) -> None:
     epoch = begin(ledger, "r")
     again = plan(ledger, "r")
-    assert (again.state, again.epoch, again.created_at) == (State.RUNNING, epoch, replay.created_at)
+    assert (again.state, again.epoch, again.created_at) == (ReplayState.RUNNING, epoch, replay.created_at)
 
 
 def test_create_rejects_another_plan_and_names_the_difference(ledger: Ledger, replay: Replay) -> None:
@@ -55,7 +55,9 @@ def test_replays_are_listed_newest_first_and_filtered_by_application_and_state(l
     begin(ledger, "b")
     assert [row.replay_id for row in ledger.replays.newest("app")] == ["c", "b", "a"]
     assert [row.replay_id for row in ledger.replays.newest(state="running")] == ["b"]
-    assert [row.replay_id for row in ledger.replays.newest(state=[State.PLANNED, State.RUNNING], limit=2)] == [
+    assert [
+        row.replay_id for row in ledger.replays.newest(state=[ReplayState.PLANNED, ReplayState.RUNNING], limit=2)
+    ] == [
         "other",
         "c",
     ]
@@ -82,15 +84,15 @@ def _failed(ledger: Ledger) -> None:
     ledger.attempts.end("r", begin(ledger, "r"), "failed")
 
 
-REACH: dict[State, Callable[[Ledger], object]] = {
-    State.PLANNED: lambda ledger: None,
-    State.RUNNING: lambda ledger: begin(ledger, "r"),
-    State.FAILED: _failed,
-    State.ENDED: lambda ledger: run_to_end(ledger, "r", passed=False),
-    State.CHECKED: lambda ledger: run_to_end(ledger, "r"),
-    State.PUBLISHED: _published,
-    State.UNDONE: _undone,
-    State.ABANDONED: lambda ledger: ledger.replays.abandon("r"),
+REACH: dict[ReplayState, Callable[[Ledger], object]] = {
+    ReplayState.PLANNED: lambda ledger: None,
+    ReplayState.RUNNING: lambda ledger: begin(ledger, "r"),
+    ReplayState.FAILED: _failed,
+    ReplayState.ENDED: lambda ledger: run_to_end(ledger, "r", passed=False),
+    ReplayState.CHECKED: lambda ledger: run_to_end(ledger, "r"),
+    ReplayState.PUBLISHED: _published,
+    ReplayState.UNDONE: _undone,
+    ReplayState.ABANDONED: lambda ledger: ledger.replays.abandon("r"),
 }
 ACTS: dict[str, Callable[[Ledger], object]] = {
     "next_epoch": lambda ledger: ledger.attempts.next_epoch("r"),
@@ -100,19 +102,19 @@ ACTS: dict[str, Callable[[Ledger], object]] = {
     "abandon": lambda ledger: ledger.replays.abandon("r"),
 }
 ALLOWED = {
-    State.PLANNED: {"next_epoch", "abandon"},
-    State.RUNNING: {"next_epoch", "abandon"},
-    State.FAILED: {"next_epoch", "abandon"},
-    State.ENDED: {"check", "accept", "abandon"},
-    State.CHECKED: {"check", "accept", "publish", "abandon"},
-    State.PUBLISHED: {"check", "accept", "publish"},
-    State.UNDONE: {"check", "accept", "publish", "abandon"},
-    State.ABANDONED: {"abandon"},
+    ReplayState.PLANNED: {"next_epoch", "abandon"},
+    ReplayState.RUNNING: {"next_epoch", "abandon"},
+    ReplayState.FAILED: {"next_epoch", "abandon"},
+    ReplayState.ENDED: {"check", "accept", "abandon"},
+    ReplayState.CHECKED: {"check", "accept", "publish", "abandon"},
+    ReplayState.PUBLISHED: {"check", "accept", "publish"},
+    ReplayState.UNDONE: {"check", "accept", "publish", "abandon"},
+    ReplayState.ABANDONED: {"abandon"},
 }
 
 
-@pytest.mark.parametrize("state", list(State))
-def test_state_allows_exactly_the_listed_actions(sqlite_url: str, state: State) -> None:
+@pytest.mark.parametrize("state", list(ReplayState))
+def test_state_allows_exactly_the_listed_actions(sqlite_url: str, state: ReplayState) -> None:
     allowed = set()
     plain = Ledger.open(sqlite_url)
     plan(plain, "r")
@@ -133,9 +135,9 @@ def test_state_allows_exactly_the_listed_actions(sqlite_url: str, state: State) 
 def test_failed_gate_revokes_the_right_to_publish_until_accepted(ledger: Ledger, replay: Replay) -> None:
     run_to_end(ledger, "r")
     ledger.checks.record("r", "failed", "/results/2", {"failed": 3}, epoch=1)
-    assert ledger.replays.get("r").state is State.ENDED
+    assert ledger.replays.get("r").state is ReplayState.ENDED
     ledger.checks.accept("r", "late flights are known", "me")
-    assert ledger.replays.get("r").state is State.CHECKED
+    assert ledger.replays.get("r").state is ReplayState.CHECKED
     newest, oldest = ledger.checks.newest("r")
     assert (newest.verdict, newest.results, newest.summary, newest.epoch) == ("failed", "/results/2", {"failed": 3}, 1)
     assert oldest.verdict == "passed"

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from rewindow.application import find_violations, validate
-from rewindow.application.given import OPTION, given_as
+from rewindow.application.overrides import OPTION, overrides_from
 from rewindow.errors import InputError
 from rewindow.loading.catalog import application_names, load_application
 from rewindow.loading.stream_applications import filled_application, windows_application
@@ -24,9 +24,9 @@ from rewindow.storage import create_table
 from tests.quality.staging import PROJECT
 
 TIME = pa.timestamp("us", tz="UTC")
-PLACE = [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME), ("origin", pa.string())]
+BOOKKEEPING = [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME), ("origin", pa.string())]
 PAYLOAD = [("Hour", TIME), ("temp", pa.float64()), ("sky", pa.string()), ("m", pa.map_(pa.string(), pa.int64()))]
-SCHEMA = pa.schema([*PLACE, *PAYLOAD])
+SCHEMA = pa.schema([*BOOKKEEPING, *PAYLOAD])
 FILL = {"columns": {"temp": {"method": "linear", "max_gap": "6 h"}, "sky": "forward"}}
 
 
@@ -81,7 +81,7 @@ def test_properties_fixed_by_stream_settings_can_only_be_changed_there(tmp_path:
     # Rules: O28
     config = Config(state=tmp_path, expectations=PROJECT, applications=[tmp_path], streams={"weather": stream()})
     create_table(config.stream_table("weather"), SCHEMA)
-    given = given_as({"heartbeat.interval": "2 h", "heartbeat.arrived_at": "Hour"}, OPTION)
+    given = overrides_from({"heartbeat.interval": "2 h", "heartbeat.arrived_at": "Hour"}, OPTION)
     app = load_application(config, "heartbeat_weather", given=given).app
     assert [one.path for one in app.given] == ["heartbeat.arrived_at"]
     found = [str(one) for one in find_violations(app) if one.rule == "O28"]

@@ -18,7 +18,7 @@ class Arrival(NamedTuple):
     ts_us: int | None
 
 
-class Judged(NamedTuple):
+class Classified(NamedTuple):
     outcome: str
     watermark_us: int | None
 
@@ -36,11 +36,11 @@ class Rules:
     jumps_us: tuple[int | None, ...] = ()
 
 
-def judge(
+def classify(
     case: Sequence[Arrival], rules: Rules, start_us: int, end_us: int
-) -> tuple[list[Judged], list[tuple[int, int]]]:
+) -> tuple[list[Classified], list[tuple[int, int]]]:
     """Returns the outcome of each tuple, in the order given, and the ticks that raise the watermark with its value."""
-    outcomes: dict[int, Judged] = {}
+    outcomes: dict[int, Classified] = {}
     raised: list[tuple[int, int]] = []
     largest: list[int | None] = [None] * rules.streams
     first_tick = -(-start_us // rules.interval_us) * rules.interval_us
@@ -55,17 +55,17 @@ def judge(
             stream, at_us, ts_us = case[number]
             limit = rules.aheads_us[stream]
             if ts_us is None:
-                outcomes[number] = Judged("null_ts", None)
+                outcomes[number] = Classified("null_ts", None)
                 continue
             if limit is not None and ts_us > at_us + limit:
-                outcomes[number] = Judged("far_future", None)
+                outcomes[number] = Classified("far_future", None)
                 continue
             jump, highest = (rules.jumps_us or (None,) * rules.streams)[stream], largest[stream]
             if jump is not None and highest is not None and ts_us > highest + jump:
-                outcomes[number] = Judged("jump", None)
+                outcomes[number] = Classified("jump", None)
                 continue
             is_late = watermark is not None and ts_us < watermark
-            outcomes[number] = Judged("late" if is_late else "on_time", watermark)
+            outcomes[number] = Classified("late" if is_late else "on_time", watermark)
             known = largest[stream]
             largest[stream] = ts_us if known is None else max(known, ts_us)
             last_sent[stream] = at_us

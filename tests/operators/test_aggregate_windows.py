@@ -119,9 +119,9 @@ def test_windows_fire_like_the_function_in_any_grouping(spark: SparkSession, sha
         streams={"stream": StreamTime(event_at="ts", max_ahead="5 ms")}, lag="500 us", watermark_interval="250 us"
     )
     aggregates = {name: tuple(text[:-1].split("(")) for name, text in AGGREGATES.items()}
-    judged = lateness({"stream": tuples(spark, 7, 0, 5)}, time, start_us=0, end_us=WINDOWS * WIDTH_US)
+    classified = lateness({"stream": tuples(spark, 7, 0, 5)}, time, start_us=0, end_us=WINDOWS * WIDTH_US)
     ended_us = WINDOWS * WIDTH_US - 1 if ends else None
-    whole = event_windows(judged, windows, aggregates, keys=["key"], ended_us=ended_us).fired  # type: ignore[arg-type]
+    whole = event_windows(classified, windows, aggregates, keys=["key"], ended_us=ended_us).fired  # type: ignore[arg-type]
     window = (F.col("fired_us") / WIDTH_US).cast("bigint").alias("window_id")
     rows = whole.select(window, "*").toArrow().to_pylist()
     assert len(rows) > 5
@@ -134,7 +134,9 @@ def test_windows_fire_like_the_function_in_any_grouping(spark: SparkSession, sha
     for first, end in pairwise(cuts):
         kept = Kept()
         at_end = {"windows": WINDOWS - 1} if ends else {}
-        context = OperatorContext(Grid(1), WindowRange(first, end - 1), operator="app.windows", once=kept, ends=at_end)
+        context = OperatorContext(
+            Grid(1), WindowRange(first, end - 1), operator="app.windows", materialize=kept, ends=at_end
+        )
         inputs = {"stream": tuples(spark, 7, first, end - 1)}
         ports = operated.transform(inputs, state, context)
         fired = conform(ports["fired"], operated.output_ports()["fired"].schema, "fired").toArrow()
@@ -149,7 +151,7 @@ def test_windows_fire_like_the_function_in_any_grouping(spark: SparkSession, sha
     assert sorted(found) == sorted(map(repr, rows)), f"windows cut at {cuts}"
     assert not ends or state.where("_rw_part = 'pane'").isEmpty()
     assert_balance(counts, 60 if shape == "sliding" else 0)
-    assert shape != "sessions" or late == judged.late["stream"].count() > 0
+    assert shape != "sessions" or late == classified.late["stream"].count() > 0
 
 
 def assert_balance(counts: list[dict[str, Any]], tuples: int) -> None:

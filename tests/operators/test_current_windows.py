@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 from rewindow.errors import InputError
 from rewindow.operators import current_windows
 from rewindow.operators.event_time_windows.settings import SessionWindows
-from tests.operators.lateness_reference import Judged, judge
+from tests.operators.lateness_reference import Classified, classify
 from tests.operators.test_event_windows import MERGING, key_of, order_of, value_of
 from tests.operators.test_lateness import END_US, UNIT_US, Case, S, make_case, make_rules, new_seed
-from tests.operators.test_repeated_windows import in_pieces, make_again, windows_of
+from tests.operators.test_retriggering import in_pieces, make_again, windows_of
 from tests.operators.windows_reference import Again, Shown, fire_again, fire_sessions_again
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 RECORDINGS = 100
 KEYS = ["case", "key"]
 ADDED = {name: call for name, call in MERGING.items() if call[0] != "avg"}
-Place = tuple[int | None, int | None, int | None]
+RowKey = tuple[int | None, int | None, int | None]
 
 
-def current(case: Case, shown: Sequence[Shown], gap_us: int | None, accumulation: str) -> dict[Place, set[int]]:
+def current(case: Case, shown: Sequence[Shown], gap_us: int | None, accumulation: str) -> dict[RowKey, set[int]]:
     """Returns by begin, end and key the tuples of what stands when all rows are taken in their order."""
-    held: dict[Place, set[int]] = {}
+    held: dict[RowKey, set[int]] = {}
     for row in shown:
         end_us = None if gap_us is None else max(case[number].ts_us or 0 for number in row.tuples) + gap_us
         place = (row.begin_us, end_us, row.key)
@@ -42,7 +42,7 @@ def current(case: Case, shown: Sequence[Shown], gap_us: int | None, accumulation
     return held
 
 
-def accepted(case: Case, outcomes: Sequence[Judged], again: Again) -> dict[tuple[int | None, int | None], set[int]]:
+def accepted(case: Case, outcomes: Sequence[Classified], again: Again) -> dict[tuple[int | None, int | None], set[int]]:
     """Returns by begin and key the tuples of each window that is not a session, straight from the recording."""
     held: dict[tuple[int | None, int | None], set[int]] = {}
     for number, (one, (outcome, watermark)) in enumerate(zip(case, outcomes, strict=True)):
@@ -105,7 +105,7 @@ def test_current_windows_equal_those_of_a_naive_reader(spark: SparkSession, shap
     once = merged(doubled).localCheckpoint()
     found = rows_of(once)
     for number, case in enumerate(cases):
-        outcomes, raised = judge(case, rules, 0, END_US)
+        outcomes, raised = classify(case, rules, 0, END_US)
         keys = [key_of(one) for one in range(len(case))]
         if gap_us is None:
             orders = [order_of(one, merging=True) for one in range(len(case))]

@@ -23,10 +23,10 @@ from rewindow.operators.event_time_windows.settings import (
     SessionWindows,
 )
 from rewindow.operators.event_time_windows.windows import Windows, event_windows
-from tests.operators.balance_reference import Place, balance, first_fired
-from tests.operators.lateness_reference import judge
+from tests.operators.lateness_reference import classify
 from tests.operators.test_lateness import END_US, UNIT_US, Case, S, frames_of, make_case, make_rules, new_seed
 from tests.operators.test_lateness import settings_of as time_of
+from tests.operators.tuple_accounting_reference import AccountKey, first_fired, tuple_accounting
 from tests.operators.windows_reference import Fired, fire, fire_counted, fire_sessions
 
 if TYPE_CHECKING:
@@ -86,27 +86,30 @@ GROUP = f"""aggregate(array(pmod(hash(case, 1), {PIECES + 1}), pmod(hash(case, 2
 """Each recording is cut at two borders of its pieces, equal and outer ones too: in 16 ways, one of which is whole."""
 
 
-def in_own_groups(judged: Lateness) -> dict[str, DataFrame]:
+def in_own_groups(classified: Lateness) -> dict[str, DataFrame]:
     """Returns tuples and ticks by name, with their group."""
     from pyspark.sql import functions as F
 
-    named = {**{name: (frame, "arrived_at") for name, frame in judged.tuples.items()}, "": (judged.ticks, "tick_us")}
+    named = {
+        **{name: (frame, "arrived_at") for name, frame in classified.tuples.items()},
+        "": (classified.ticks, "tick_us"),
+    }
     return {name: frame.withColumn("_group", F.expr(GROUP.format(at=at))) for name, (frame, at) in named.items()}
 
 
-def in_groups(judged: Lateness, windows: AnyWindows, merging: bool, ends: bool) -> list[Windows]:
+def in_groups(classified: Lateness, windows: AnyWindows, merging: bool, ends: bool) -> list[Windows]:
     """Returns the windows of each group, each with the state of the one before."""
     results: list[Windows] = []
-    frames = {name: frame.localCheckpoint() for name, frame in in_own_groups(judged).items()}
+    frames = {name: frame.localCheckpoint() for name, frame in in_own_groups(classified).items()}
     for group in range(GROUPS):
         own = {name: frame.where(f"_group = {group}").drop("_group") for name, frame in frames.items()}
-        piece = replace(judged, tuples={name: frame for name, frame in own.items() if name}, ticks=own[""])
+        piece = replace(classified, tuples={name: frame for name, frame in own.items() if name}, ticks=own[""])
         state = results[-1].state.localCheckpoint() if results and results[-1].state is not None else None
         ended_us = END_US if ends and group == GROUPS - 1 else None
         results.append(
             event_windows(
                 piece, windows, MERGING if merging else WHOLE,
-                keys=["key"], state=state, ended_us=ended_us, apart=("case",),
+                keys=["key"], state=state, ended_us=ended_us, recording_keys=("case",),
             )
         )  # fmt: skip
     return results
@@ -120,12 +123,12 @@ def test_windows_equal_a_state_machine_for_every_cut(spark: SparkSession) -> Non
     rules, windows, ends = make_rules(random), make_windows(random), random.random() < 0.5
     cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
     frames = {name: frame.select("*", *map_expr(KEYED)) for name, frame in frames_of(spark, cases, rules).items()}
-    judged = lateness(frames, time_of(rules), start_us=0, end_us=END_US, apart=("case",))
-    results = in_groups(judged, windows, merging, ends)
+    classified = lateness(frames, time_of(rules), start_us=0, end_us=END_US, recording_keys=("case",))
+    results = in_groups(classified, windows, merging, ends)
     found = found_in(results, merging)
     counts, of_windows = counted(results), balances(results)
     for number, case in enumerate(cases):
-        outcomes, ticks = judge(case, rules, 0, END_US)
+        outcomes, ticks = classify(case, rules, 0, END_US)
         lengths = windows.length_us, windows.slide_us
         keys = [key_of(one) for one in range(len(case))]
         wanted, last = fire(case, keys, outcomes, ticks, *lengths, END_US if ends else None)
@@ -135,7 +138,7 @@ def test_windows_equal_a_state_machine_for_every_cut(spark: SparkSession) -> Non
         assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
         check_balance(counts, number, case, last, told)
         first = first_fired((one.tick_us, one.tuples) for one in wanted)
-        assert of_windows.get(number, {}) == balance(case, keys, outcomes, last, first, WIDTH_US), told
+        assert of_windows.get(number, {}) == tuple_accounting(case, keys, outcomes, last, first, WIDTH_US), told
 
 
 @pytest.mark.long
@@ -148,11 +151,11 @@ def test_sessions_equal_a_state_machine(spark: SparkSession) -> None:
     sessions = SessionWindows(gap=gap_us / S, gap_inclusive=inclusive)
     cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
     frames = {name: frame.select("*", *map_expr(KEYED)) for name, frame in frames_of(spark, cases, rules).items()}
-    judged = lateness(frames, time_of(rules), start_us=0, end_us=END_US, apart=("case",))
-    results = in_groups(judged, sessions, merging, ends)
+    classified = lateness(frames, time_of(rules), start_us=0, end_us=END_US, recording_keys=("case",))
+    results = in_groups(classified, sessions, merging, ends)
     found, counts, of_windows = found_in(results, merging), counted(results), balances(results)
     for number, case in enumerate(cases):
-        outcomes, ticks = judge(case, rules, 0, END_US)
+        outcomes, ticks = classify(case, rules, 0, END_US)
         keys = [key_of(one) for one in range(len(case))]
         ended_us = END_US if ends else None
         wanted, last = fire_sessions(case, keys, outcomes, ticks, gap_us, inclusive, rules.tick_first, ended_us)
@@ -162,7 +165,7 @@ def test_sessions_equal_a_state_machine(spark: SparkSession) -> None:
         assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
         check_balance(counts, number, case, last, told)
         first = first_fired((one.tick_us, one.tuples) for one in wanted)
-        assert of_windows.get(number, {}) == balance(case, keys, outcomes, last, first, WIDTH_US), told
+        assert of_windows.get(number, {}) == tuple_accounting(case, keys, outcomes, last, first, WIDTH_US), told
 
 
 def order_of(number: int, merging: bool) -> tuple[int, ...]:
@@ -181,11 +184,11 @@ def test_count_windows_equal_a_state_machine(spark: SparkSession) -> None:
     rules, windows = make_rules(random), CountWindows(length=length, slide=slide)
     cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
     frames = {name: frame.select("*", *map_expr(KEYED)) for name, frame in frames_of(spark, cases, rules).items()}
-    judged = lateness(frames, time_of(rules), start_us=0, end_us=END_US, apart=("case",))
-    results = in_groups(judged, windows, merging, ends)
+    classified = lateness(frames, time_of(rules), start_us=0, end_us=END_US, recording_keys=("case",))
+    results = in_groups(classified, windows, merging, ends)
     found, counts, of_windows = found_in(results, merging), counted(results), balances(results)
     for number, case in enumerate(cases):
-        outcomes, ticks = judge(case, rules, 0, END_US)
+        outcomes, ticks = classify(case, rules, 0, END_US)
         keys = [key_of(one) for one in range(len(case))]
         orders = [order_of(one, merging) for one in range(len(case))]
         ended_us = END_US if ends else None
@@ -197,7 +200,7 @@ def test_count_windows_equal_a_state_machine(spark: SparkSession) -> None:
         assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
         check_balance(counts, number, case, last, told)
         first = first_fired((one.tick_us, one.tuples) for _, one in wanted)
-        assert of_windows.get(number, {}) == balance(case, keys, outcomes, last, first, WIDTH_US), told
+        assert of_windows.get(number, {}) == tuple_accounting(case, keys, outcomes, last, first, WIDTH_US), told
 
 
 def map_expr(texts: tuple[str, ...]) -> list[Any]:
@@ -244,7 +247,7 @@ def check_balance(counts: Counts, number: int, case: Case, last: list[str], told
     assert {name: +found for name, found in mine.items() if +found} == wanted, told
 
 
-Balances = dict[int, dict[Place, tuple[int, int | None]]]
+Balances = dict[int, dict[AccountKey, tuple[int, int | None]]]
 
 
 def balances(results: list[Windows], width_us: int = WIDTH_US) -> Balances:
@@ -279,10 +282,10 @@ def test_recording_in_pieces_continues_from_the_carried_state(spark: SparkSessio
     before = None
     for first, end in pairwise((0, 20, 40)):
         part = frame.where(f"arrived_at >= timestamp_seconds({first}) AND arrived_at < timestamp_seconds({end})")
-        judged = lateness({"clicks": part}, TIME, state=before, start_us=0, end_us=end * 1_000_000)
+        classified = lateness({"clicks": part}, TIME, state=before, start_us=0, end_us=end * 1_000_000)
         ended_us = end * 1_000_000 if end == 40 else None
         result = event_windows(
-            judged,
+            classified,
             windows,
             {"n": ("count", "*")},
             keys=["country"],
@@ -290,7 +293,7 @@ def test_recording_in_pieces_continues_from_the_carried_state(spark: SparkSessio
             ended_us=ended_us,
         )
         assert (result.state is None) == (end == 40)
-        before = judged.state and judged.state.localCheckpoint()
+        before = classified.state and classified.state.localCheckpoint()
         states.append(result.state and result.state.localCheckpoint())
         rows += [(row["country"], row["window_begin_us"], row["fired_us"], row["n"]) for row in result.fired.collect()]
     s = 1_000_000
@@ -308,23 +311,25 @@ def test_tuple_on_the_watermark_and_a_fired_end_is_in_the_usual_number_of_window
     frame = spark.createDataFrame(rows, "arrived INT, at INT").selectExpr(
         "timestamp_seconds(arrived) AS arrived_at", "timestamp_seconds(at) AS at"
     )
-    judged = lateness({"clicks": frame}, TIME.model_copy(update={"lag": 0}))
-    assert {row["_rw_outcome"] for row in judged.tuples["clicks"].collect()} == {"on_time"}
+    classified = lateness({"clicks": frame}, TIME.model_copy(update={"lag": 0}))
+    assert {row["_rw_outcome"] for row in classified.tuples["clicks"].collect()} == {"on_time"}
     for slide, wanted in ((10, [(0, 10, 1), (10, 20, 2)]), (5, [(0, 10, 1), (5, 20, 3), (10, 20, 2)])):
-        fired = event_windows(judged, EventWindows(length="10 s", slide=slide), {"n": ("count", "*")}).fired.collect()
+        fired = event_windows(
+            classified, EventWindows(length="10 s", slide=slide), {"n": ("count", "*")}
+        ).fired.collect()
         found = [(row["window_begin_us"] // 1_000_000, row["fired_us"] // 1_000_000, row["n"]) for row in fired]
         assert sorted(found) == wanted, "the window that ends at 10 has fired before the third tuple comes"
 
 
 def test_late_tuples_name_the_windows_that_they_missed(spark: SparkSession) -> None:
     # Rules: E5, E20
-    judged = lateness({"clicks": clicks(spark)}, TIME.model_copy(update={"lag": 0}), start_us=0, end_us=40_000_000)
-    sliding = event_windows(judged, EventWindows(length="10 s", slide="5 s"), {"n": ("count", "*")})
+    classified = lateness({"clicks": clicks(spark)}, TIME.model_copy(update={"lag": 0}), start_us=0, end_us=40_000_000)
+    sliding = event_windows(classified, EventWindows(length="10 s", slide="5 s"), {"n": ("count", "*")})
     late = sliding.late["clicks"].orderBy("at").collect()
     assert [(row["value"], row["_rw_window_begin_us"], row["_rw_window_end_us"]) for row in late] == [
         (3, -5_000_000, 10_000_000), (8, 0, 15_000_000),
     ]  # fmt: skip
-    sampled = event_windows(judged, EventWindows(length="2 s", slide="10 s", sampling=True), {"n": ("count", "*")})
+    sampled = event_windows(classified, EventWindows(length="2 s", slide="10 s", sampling=True), {"n": ("count", "*")})
     assert sorted(row["value"] for row in sampled.between["clicks"].collect()) == [9, 12]
 
 
@@ -335,10 +340,10 @@ def test_aggregates_have_the_types_of_spark(spark: SparkSession) -> None:
         for function in ("avg", "sum", "min", "max", "count")
         for column in ("price", "f", "value")
     }
-    judged = lateness({"clicks": frame}, TIME, start_us=0, end_us=40_000_000)
+    classified = lateness({"clicks": frame}, TIME, start_us=0, end_us=40_000_000)
     for slide in ("100 s", "50 s"):
         windows = EventWindows(length="100 s", slide=slide)
-        fired = event_windows(judged, windows, calls, ended_us=40_000_000).fired.where("window_begin_us = 0")
+        fired = event_windows(classified, windows, calls, ended_us=40_000_000).fired.where("window_begin_us = 0")
         plain = frame.where("value <> 3").selectExpr(
             *(f"{function}({column}) AS {name}" for name, (function, column) in calls.items())
         )
@@ -348,7 +353,7 @@ def test_aggregates_have_the_types_of_spark(spark: SparkSession) -> None:
 
 
 def test_event_windows_reject_unknown_aggregates_columns_and_foreign_state(spark: SparkSession) -> None:
-    judged = lateness({"clicks": clicks(spark)}, TIME, start_us=0, end_us=40_000_000)
+    classified = lateness({"clicks": clicks(spark)}, TIME, start_us=0, end_us=40_000_000)
     windows = EventWindows(length="10 s", slide="10 s")
     again = EventWindows(length="10 s", slide="10 s", early="1 s")
     n = {"n": ("count", "*")}
@@ -359,7 +364,7 @@ def test_event_windows_reject_unknown_aggregates_columns_and_foreign_state(spark
         ("has no column town", n, {"keys": ["town"]}),
         ("need aggregates that merge", {"x": ("median", "value")}, {"windows": again}),
         ("would come twice", {"country": ("count", "*")}, {"keys": ["country"]}),
-        ("state is of other windows", n, {"state": event_windows(judged, windows, n, keys=["country"]).state}),
+        ("state is of other windows", n, {"state": event_windows(classified, windows, n, keys=["country"]).state}),
     ):
         with pytest.raises(InputError, match=words):
-            event_windows(judged, more.pop("windows", windows), aggregates, **more)
+            event_windows(classified, more.pop("windows", windows), aggregates, **more)

@@ -25,8 +25,14 @@ if TYPE_CHECKING:
 
 WIDTH, WINDOWS, CLOSING, CASES, AHEAD = 60, 8, 5, 250, 40
 KINDS = {name: pa.int64() if name == "other" else pa.float64() for name in METHODS}
-PLACE = [("arrived_at", pa.int64()), ("case", pa.int32()), ("ts", pa.int64()), ("a", pa.float64()), ("b", pa.int64())]
-COLUMNS = pa.schema([*PLACE, *KINDS.items()])
+BOOKKEEPING = [
+    ("arrived_at", pa.int64()),
+    ("case", pa.int32()),
+    ("ts", pa.int64()),
+    ("a", pa.float64()),
+    ("b", pa.int64()),
+]
+COLUMNS = pa.schema([*BOOKKEEPING, *KINDS.items()])
 BOUNDS = {"from_time": BEGIN * S, "to_time": END * S}
 
 

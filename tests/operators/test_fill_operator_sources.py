@@ -155,10 +155,13 @@ def test_null_filling_that_needs_later_rows_is_reported_at_launch(given: dict[st
 
 def test_out_of_bounds_values_are_reported_and_gaps_close_without_them(spark: SparkSession) -> None:
     # Rules: G40
-    guarded = {"sane": {"method": "linear", "max_value": 100}, "level": {"method": "linear", "extrapolate": True}}
+    bounded_columns = {
+        "sane": {"method": "linear", "max_value": 100},
+        "level": {"method": "linear", "extrapolate": True},
+    }
     fills = operator(
         columns=pa.schema([*list(COLUMNS)[:3], ("sane", pa.float64()), ("level", pa.float64())]),
-        fill={**guarded, "level": {**guarded["level"], "max_value": 100}},
+        fill={**bounded_columns, "level": {**bounded_columns["level"], "max_value": 100}},
     )
     rows = [(0, 5 * S, 0, 5, 7.0, 7.0), (0, 35 * S, 0, 35, 500.0, 500.0), (0, 55 * S, 0, 55, 9.0, 9.0)]
     names = "window_id bigint, arrived_at bigint, case int, ts bigint, sane double, level double"

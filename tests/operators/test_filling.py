@@ -244,9 +244,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_settings_are_rejected_at_once(case: str) -> None:
-    wishes, message = WRONG[case]
+    replay_options, message = WRONG[case]
     with pytest.raises(InputError) as caught:
-        settings(**wishes)
+        settings(**replay_options)
     assert message in str(caught.value)
     with pytest.raises(InputError, match="^from_time is missing; to_time is missing"):
         FillSettings(event_at="at", step="1 h")
@@ -254,14 +254,14 @@ def test_wrong_settings_are_rejected_at_once(case: str) -> None:
 
 def test_columns_of_a_wrong_type_are_rejected_before_anything_runs(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1, "x", 5, "text")], "case int, key string, ts bigint, word string")
-    for wishes, message in (
+    for replay_options, message in (
         ({"columns": {"gone": "null"}}, "frame has no column gone. There are: case, key, ts, word"),
         ({"columns": {"word": "linear"}}, 'column "word" is string, which has no line between two values'),
         ({"columns": {"word": {"method": "previous_of", "column": "ts"}}}, 'column "word" is string, "ts" is bigint'),
         ({"columns": {}, "event_at": "word"}, 'timestamp "word" is string, not a timestamp or a whole number'),
     ):
         with pytest.raises(InputError) as caught:
-            fill_gaps(frame, settings(**wishes))
+            fill_gaps(frame, settings(**replay_options))
         assert message in str(caught.value)
     with pytest.raises(InputError, match="column _rw_Next has a name that filling needs for itself"):
         fill_gaps(frame.withColumnRenamed("word", "_rw_Next"), settings(columns={}))

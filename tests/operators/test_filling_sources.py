@@ -162,8 +162,8 @@ def test_nan_is_not_a_source_of_a_bounded_column_and_text_has_no_bounds(spark: S
     # For Spark, NaN is above every number.
     frame = spark.createDataFrame([(10, 3.0, "x"), (20, math.nan, "y")], "ts bigint, a double, word string")
     given = {"keys": [], "from_time": 10 * S, "to_time": 40 * S}
-    guarded = {"a": {"method": "forward", "min_value": 0}}
-    rows = fill_gaps(frame, settings(**given, columns=guarded)).where("_rw_is_made").collect()
+    bounded_columns = {"a": {"method": "forward", "min_value": 0}}
+    rows = fill_gaps(frame, settings(**given, columns=bounded_columns)).where("_rw_is_made").collect()
     assert [(row["ts"], row["a"]) for row in rows] == [(30, 3.0)]
     with pytest.raises(InputError) as caught:
         fill_gaps(frame, settings(**given, columns={"word": {"method": "forward", "min_value": 0}}))

@@ -11,7 +11,7 @@ import pytest
 
 from rewindow.operators import EventTime, StreamTime
 from rewindow.operators.event_time.lateness import ADDED, late_by_idleness, lateness
-from tests.operators.lateness_reference import Judged, judge
+from tests.operators.lateness_reference import Classified, classify
 from tests.operators.test_lateness import (
     CASES,
     END_US,
@@ -43,8 +43,8 @@ def test_resumed_stream_is_idle_until_its_next_tick_after_a_cut(spark: SparkSess
         assert results[-1].state is not None
         state = results[-1].state.localCheckpoint()
     assert {place[1]: one for place, one in outcomes(results).items()} == {
-        0: Judged("on_time", None), 1: Judged("on_time", None),
-        2: Judged("on_time", 50_000_000), 3: Judged("on_time", 50_000_000),
+        0: Classified("on_time", None), 1: Classified("on_time", None),
+        2: Classified("on_time", 50_000_000), 3: Classified("on_time", 50_000_000),
     }  # fmt: skip
     ticks = [tuple(row) for result in results for row in result.ticks.collect()]
     assert sorted(ticks) == [(2_000_000, 50_000_000, None), (9_000_000, 100_000_000, 50_000_000)]
@@ -59,9 +59,9 @@ def test_stream_that_has_sent_is_silent_since_its_last_tuple_even_before_the_fir
         "s0": spark.createDataFrame([(3 * second, 3 * second)], kind),
         "s1": spark.createDataFrame([(10 * second, 10 * second), (12 * second, 5 * second)], kind),
     }
-    judged = lateness(frames, time, start_us=1, end_us=30 * second)
-    assert [tuple(row)[:2] for row in judged.ticks.collect()] == [(10 * second, 10 * second)]
-    assert judged.late["s1"].count() == 1
+    classified = lateness(frames, time, start_us=1, end_us=30 * second)
+    assert [tuple(row)[:2] for row in classified.ticks.collect()] == [(10 * second, 10 * second)]
+    assert classified.late["s1"].count() == 1
 
 
 @pytest.mark.long
@@ -72,11 +72,11 @@ def test_tuples_made_late_only_by_an_idle_timeout_are_reported(spark: SparkSessi
     known = {"timeouts_us": (2 * UNIT_US, 5 * UNIT_US), "aheads_us": (None, None), "jumps_us": ()}
     rules = replace(make_rules(random), streams=2, **known)  # type: ignore[arg-type]
     cases = [make_case(random, rules.streams) for _ in range(CASES // 4)]
-    found = late_by_idleness(frames_of(spark, cases, rules), settings_of(rules), start_us=0, apart=("case",))
+    found = late_by_idleness(frames_of(spark, cases, rules), settings_of(rules), start_us=0, recording_keys=("case",))
     mine = {(row["case"], row["number"]) for frame in found.values() for row in frame.collect()}
     patient, wanted = replace(rules, timeouts_us=(None, None)), set()
     for key, case in enumerate(cases):
-        pairs = zip(judge(case, rules, 0, END_US)[0], judge(case, patient, 0, END_US)[0], strict=True)
+        pairs = zip(classify(case, rules, 0, END_US)[0], classify(case, patient, 0, END_US)[0], strict=True)
         wanted |= {(key, number) for number, (one, other) in enumerate(pairs) if one.outcome == "late" != other.outcome}
     assert mine == wanted and wanted, f"seed {seed}\n{rules}"
     assert list(found["s0"].columns)[-4:] == list(ADDED)

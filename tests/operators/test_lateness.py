@@ -19,7 +19,7 @@ from rewindow.operators.event_time import watermarks as marks
 from rewindow.operators.event_time.jumps import fold_jumps
 from rewindow.operators.event_time.lateness import Lateness, lateness, refused_because
 from rewindow.operators.event_time.settings import EventTime, StreamTime
-from tests.operators.lateness_reference import Arrival, Judged, Rules, judge
+from tests.operators.lateness_reference import Arrival, Classified, Rules, classify
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,14 +88,14 @@ def frames_of(spark: SparkSession, cases: Sequence[Case], rules: Rules) -> dict[
     return {f"s{number}": frame.where(f"stream = {number}").drop("stream") for number in range(rules.streams)}
 
 
-def outcomes(results: Sequence[Lateness]) -> dict[tuple[int, int], Judged]:
+def outcomes(results: Sequence[Lateness]) -> dict[tuple[int, int], Classified]:
     columns = ("case", "number", "_rw_outcome", "_rw_watermark_us")
     rows = []
     for result in results:
         streams = [frame.select(*columns) for frame in result.tuples.values()]
         rows += reduce(lambda one, other: one.unionByName(other), streams).collect()
     assert len(rows) == len({(row["case"], row["number"]) for row in rows}), "each tuple has one outcome (E39)"
-    return {(row["case"], row["number"]): Judged(row["_rw_outcome"], row["_rw_watermark_us"]) for row in rows}
+    return {(row["case"], row["number"]): Classified(row["_rw_outcome"], row["_rw_watermark_us"]) for row in rows}
 
 
 def raised(results: Sequence[Lateness], cases: int) -> list[list[tuple[int, int]]]:
@@ -111,7 +111,7 @@ def assert_same(results: Sequence[Lateness], cases: Sequence[Case], rules: Rules
     found, ticks = outcomes(results), raised(results, len(cases))
     wrong = []
     for key, case in enumerate(cases):
-        wanted, wanted_ticks = judge(case, rules, 0, END_US)
+        wanted, wanted_ticks = classify(case, rules, 0, END_US)
         mine = [found[key, number] for number in range(len(case))]
         # The library makes ticks only for recordings with tuples: what nothing was sent for is not asked.
         if mine != wanted or (case and ticks[key] != wanted_ticks):
@@ -135,7 +135,7 @@ def test_lateness_equals_a_state_machine(spark: SparkSession, monkeypatch: pytes
     rules = make_rules(random)
     cases = [make_case(random, rules.streams) for _ in range(CASES)]
     monkeypatch.setattr(marks, "BLOCK", random.choice([3, 10, 4_096]))
-    result = lateness(frames_of(spark, cases, rules), settings_of(rules), start_us=0, apart=("case",))
+    result = lateness(frames_of(spark, cases, rules), settings_of(rules), start_us=0, recording_keys=("case",))
     assert_same([result], cases, rules, seed)
     longest = [max(cases, key=len)]  # Of one recording, known to have few ticks, they lie in no blocks.
     alone = lateness(frames_of(spark, longest, rules), settings_of(rules), start_us=0, end_us=END_US)
@@ -156,7 +156,7 @@ def test_lateness_is_independent_of_the_grouping(spark: SparkSession, monkeypatc
     cuts = sorted({0, END_US, *(random.randrange(1, END_US, 125) for _ in range(random.choice([1, 1, 2])))})
     results: list[Lateness] = []
 
-    def once(_: str, make: Callable[[], DataFrame]) -> DataFrame:
+    def materialize(_: str, make: Callable[[], DataFrame]) -> DataFrame:
         return make().localCheckpoint()
 
     for first_us, end_us in pairwise(cuts):
@@ -164,7 +164,7 @@ def test_lateness_is_independent_of_the_grouping(spark: SparkSession, monkeypatc
             name: frame.where(f"arrived_at >= {first_us} AND arrived_at < {end_us}") for name, frame in frames.items()
         }
         state = results[-1].state.localCheckpoint() if results and results[-1].state is not None else None
-        about: dict[str, Any] = {"start_us": 0, "end_us": end_us, "apart": ("case",), "once": once}
+        about: dict[str, Any] = {"start_us": 0, "end_us": end_us, "apart": ("case",), "once": materialize}
         results.append(lateness(part, settings_of(rules), state=state, **about))
     assert_same(results, cases, rules, seed)
 
@@ -197,13 +197,13 @@ def test_tuple_far_ahead_makes_no_other_tuple_late(spark: SparkSession) -> None:
         [(k, at * 10**6, ts * 10**6) for k, at, ts in rows], "k STRING, arrived_at BIGINT, ts BIGINT"
     )
     stream = StreamTime(event_at="ts", max_ahead=None, max_jump=10)
-    judged = lateness({"s": frame}, EventTime(streams={"s": stream}), apart=("k",))
-    found = {(row["k"], row["ts"] // 10**6): row["_rw_outcome"] for row in judged.tuples["s"].collect()}
+    classified = lateness({"s": frame}, EventTime(streams={"s": stream}), recording_keys=("k",))
+    found = {(row["k"], row["ts"] // 10**6): row["_rw_outcome"] for row in classified.tuples["s"].collect()}
     assert found == {
         ("a", 10): "on_time", ("a", 999): "jump", ("a", 20): "on_time", ("a", 21): "on_time", ("a", 500): "jump",
         ("a", 15): "late", ("b", 999): "on_time", ("b", 1_000): "on_time", ("b", 1_011): "jump",
     }  # fmt: skip
-    assert judged.errors["s"].count() == 3
+    assert classified.errors["s"].count() == 3
 
 
 def test_ticks_that_do_not_raise_the_watermark_are_not_created(spark: SparkSession) -> None:
@@ -212,9 +212,9 @@ def test_ticks_that_do_not_raise_the_watermark_are_not_created(spark: SparkSessi
     rows = [(number * year // 5, number * year // 5 - 3) for number in range(6)]
     frame = spark.createDataFrame(rows, "arrived_at BIGINT, ts BIGINT")
     time = EventTime(streams={"s": StreamTime(event_at="ts", max_ahead=None)}, watermark_interval="1 s")
-    judged = lateness({"s": frame}, time, start_us=0, end_us=year + 10**6)
-    assert judged.ticks.count() == len(rows)
-    assert judged.tuples["s"].where("_rw_watermark_us IS NOT NULL").count() == len(rows) - 1
+    classified = lateness({"s": frame}, time, start_us=0, end_us=year + 10**6)
+    assert classified.ticks.count() == len(rows)
+    assert classified.tuples["s"].where("_rw_watermark_us IS NOT NULL").count() == len(rows) - 1
 
 
 def test_first_tick_of_a_piece_uses_the_carried_watermark(spark: SparkSession) -> None:
@@ -249,14 +249,14 @@ def test_lateness_matches_the_worked_example(spark: SparkSession) -> None:
         "at",
     )
     time = EventTime(streams={"s": StreamTime(event_at="ts", max_ahead=None)}, lag=5, watermark_interval=1)
-    judged = lateness({"s": frame}, time).tuples["s"]
-    assert {row["at"]: row["_rw_outcome"] for row in judged.collect()} == {
+    classified = lateness({"s": frame}, time).tuples["s"]
+    assert {row["at"]: row["_rw_outcome"] for row in classified.collect()} == {
         5.0: "on_time",
         5.5: "late",
         7.0: "late",
         7.5: "on_time",
     }
-    assert [row["_rw_late_by_us"] for row in judged.where("at = 7.0").collect()] == [1_000_000]
+    assert [row["_rw_late_by_us"] for row in classified.where("at = 7.0").collect()] == [1_000_000]
 
 
 def test_lateness_reads_timestamps_integers_and_expressions_equally(spark: SparkSession) -> None:
@@ -269,8 +269,8 @@ def test_lateness_reads_timestamps_integers_and_expressions_equally(spark: Spark
         {"event_at": "timestamp_micros(CAST(text AS BIGINT))"},
     ]
     streams = {str(number): StreamTime(**way) for number, way in enumerate(ways)}
-    judged = lateness(dict.fromkeys(streams, frame), EventTime(streams=streams)).tuples.values()
-    rows = reduce(lambda one, other: one.unionByName(other), judged).collect()
+    classified = lateness(dict.fromkeys(streams, frame), EventTime(streams=streams)).tuples.values()
+    rows = reduce(lambda one, other: one.unionByName(other), classified).collect()
     assert sorted(row["_rw_event_us"] for row in rows) == [1_000_000] * len(ways) + [2_000_000] * len(ways)
 
 
@@ -280,8 +280,8 @@ def test_number_in_a_wrong_unit_does_not_silence_a_stream(spark: SparkSession) -
     frame = spark.createDataFrame(rows, "arrived LONG, ts LONG")
     frame = frame.selectExpr("timestamp_seconds(arrived) AS arrived_at", "ts")
     streams = {unit: StreamTime(event_at="ts", unit=unit) for unit in ("s", "us")}
-    judged = lateness(dict.fromkeys(streams, frame), EventTime(streams=streams, watermark_interval="1 s"))
-    rows = judged.tuples["s"].unionByName(judged.tuples["us"]).collect()
+    classified = lateness(dict.fromkeys(streams, frame), EventTime(streams=streams, watermark_interval="1 s"))
+    rows = classified.tuples["s"].unionByName(classified.tuples["us"]).collect()
     wanted = ["on_time", "far_future", "far_future", "late", "late", "on_time"]
     for part in (rows[:6], rows[6:]):
         assert [row["_rw_outcome"] for row in sorted(part, key=lambda row: row["arrived_at"])] == wanted
@@ -301,13 +301,13 @@ def test_seconds_read_as_milliseconds_are_error_tuples_with_a_hint(spark: SparkS
         if unit == "us":
             scaled = scaled.withColumn("ts", F.when(F.col("name") == "s", at).otherwise(F.col("ts")))
         time = EventTime(streams={"s": StreamTime(event_at="ts", unit=unit)}, watermark_interval="1 s")
-        judged = lateness({"s": scaled.where("name <> 'us'") if unit == "us" else scaled}, time)
-        found = {row["name"]: row["_rw_outcome"] for row in judged.tuples["s"].collect()}
+        classified = lateness({"s": scaled.where("name <> 'us'") if unit == "us" else scaled}, time)
+        found = {row["name"]: row["_rw_outcome"] for row in classified.tuples["s"].collect()}
         assert found == {name: outcome for name, outcome in wanted.items() if name in found}
         arrived_us = F.unix_micros("arrived_at")
         why = {
             row["name"]: row["why"]
-            for row in judged.errors["s"].withColumn("why", refused_because(arrived_us)).collect()
+            for row in classified.errors["s"].withColumn("why", refused_because(arrived_us)).collect()
         }
         times = "thousand" if unit == "ms" else "million"
         assert f"; a {times} times as much would be close to it: is the unit right?" in why["s"]
@@ -352,8 +352,8 @@ def test_counts_by_outcome_add_up_and_name_the_largest_delay(spark: SparkSession
     rules = make_rules(random)
     cases = [make_case(random, rules.streams) for _ in range(20)]
     frames = frames_of(spark, cases, rules)
-    judged = lateness(frames, settings_of(rules), start_us=0, apart=("case",))
-    rows = judged.counts("case").collect()
+    classified = lateness(frames, settings_of(rules), start_us=0, recording_keys=("case",))
+    rows = classified.counts("case").collect()
     assert sum(row["tuples"] for row in rows) == sum(map(len, cases))
     assert all((row["late_by_us_max"] is not None) == (row["outcome"] == "late") for row in rows)
 
@@ -387,11 +387,11 @@ def test_event_time_rejects_wrong_settings_by_name(wrong: dict[str, Any], words:
 def test_counts_accept_columns_of_any_name_except_reserved_ones(spark: SparkSession) -> None:
     # Rules: E40
     frame = spark.createDataFrame([(1, 1, "x", "y")], "arrived_at BIGINT, ts BIGINT, `a.b` STRING, outcome STRING")
-    judged = lateness({"s": frame}, EventTime(streams={"s": StreamTime(event_at="ts")}))
-    assert [tuple(row) for row in judged.counts("a.b").collect()] == [("s", "x", "on_time", 1, None)]
+    classified = lateness({"s": frame}, EventTime(streams={"s": StreamTime(event_at="ts")}))
+    assert [tuple(row) for row in classified.counts("a.b").collect()] == [("s", "x", "on_time", 1, None)]
     for name, words in (
         ("outcome", "one that counts have themselves"),
         ("c", 'stream "s" has no column c to count by'),
     ):
         with pytest.raises(InputError, match=words):
-            judged.counts(name)
+            classified.counts(name)

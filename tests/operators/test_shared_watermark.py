@@ -21,10 +21,10 @@ from rewindow.errors import ValidationFailed
 from rewindow.operators import AggregateWindows, SplitLate
 from rewindow.spark.frames import conform, to_arrow, to_frame
 from rewindow.windows import Grid, WindowRange
-from tests.operators.balance_reference import balance, first_fired
-from tests.operators.lateness_reference import Arrival, Rules, judge
+from tests.operators.lateness_reference import Arrival, Rules, classify
 from tests.operators.test_aggregate_windows import Kept
 from tests.operators.test_lateness import END_US, UNIT_US, Case, S, make_case, make_rules, new_seed
+from tests.operators.tuple_accounting_reference import first_fired, tuple_accounting
 from tests.operators.windows_reference import fire
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def run(spark: SparkSession, operator: FrameOperator, case: Case, cuts: list[int
             Grid(1),
             WindowRange(first, end - 1),
             operator="app.op",
-            once=Kept(),
+            materialize=Kept(),
             ends={"op": WINDOWS - 1} if ends else {},
         )
         own = tuples.where(f"window_id >= {first} AND window_id < {end}")
@@ -111,7 +111,7 @@ def _as_text(port: str, operator: FrameOperator, frame: DataFrame) -> DataFrame:
 
 
 def expected(case: Case, rules: Rules) -> Found:
-    outcomes, raised = judge(case, rules, 0, END_US)
+    outcomes, raised = classify(case, rules, 0, END_US)
     found: dict[str, list[tuple[Any, ...]]] = {}
     counts: Counter[tuple[Any, ...]] = Counter()
     most: dict[tuple[Any, ...], int] = {}
@@ -157,7 +157,7 @@ def test_windows_of_several_streams_balance_in_each_streaming_window(spark: Spar
         **properties_of(rules), length=length / S, slide=slide / S, keys=("key",), aggregates={"n": "count(*)"}
     )
     found = run(spark, operator, case, cuts, ends)
-    outcomes, ticks = judge(case, rules, 0, END_US)
+    outcomes, ticks = classify(case, rules, 0, END_US)
     keys = [key_of(number) for number in range(len(case))]
     fired, last = fire(case, keys, outcomes, ticks, length, slide, END_US - 1 if ends else None)
     told = f"seed {seed}\n{rules}\n{case}\nlength {length}, slide {slide}, cut at {cuts}, ends {ends}"
@@ -167,7 +167,7 @@ def test_windows_of_several_streams_balance_in_each_streaming_window(spark: Spar
     ]
     assert found.get("fired", []) == as_text(wanted), told
     first = first_fired((one.tick_us, one.tuples) for one in fired)
-    counts = balance(case, keys, outcomes, last, first, WIDTH_US)
+    counts = tuple_accounting(case, keys, outcomes, last, first, WIDTH_US)
     assert found.get("counts", []) == as_text([(*place, *many) for place, many in counts.items()]), told
 
 
@@ -196,8 +196,8 @@ OPERATORS: list[Callable[..., Any]] = [
 def test_streams_are_input_ports_and_tuples_name_their_stream(make: Callable[..., Any]) -> None:
     # Rules: E24
     app = Application("both", window="1 s")
-    judged = app.add("judged", make(streams=("left", "right")), left=app.input("a"), right=app.input("b"))
-    app.output("late", judged["late"], key=["stream", "number"])
+    classified = app.add("classified", make(streams=("left", "right")), left=app.input("a"), right=app.input("b"))
+    app.output("late", classified["late"], key=["stream", "number"])
     validate(app, recorded={"a": COLUMNS, "b": COLUMNS})
     one, several = make().output_ports(), make(streams=("left", "right")).output_ports()
     assert [*make().input_ports()] == ["stream"]
@@ -227,7 +227,7 @@ def test_wrong_streams_are_reported_at_launch(make: Callable[..., Any], properti
     # Rules: O53
     app = Application("both", window="1 s")
     ends = {"left": app.input("a"), "right": app.input("b")}
-    judged = app.add("judged", make(**properties), **ends)  # type: ignore[arg-type]
-    app.output("late", judged["late"], key=["number"])
+    classified = app.add("classified", make(**properties), **ends)  # type: ignore[arg-type]
+    app.output("late", classified["late"], key=["number"])
     with pytest.raises(ValidationFailed, match=words):
         validate(app)

@@ -25,7 +25,7 @@ from rewindow.operators.heartbeat.settings import HeartbeatSettings
 from rewindow.settings.config import Config
 from rewindow.spark.frames import conform, empty_frame, spark_schema, to_arrow, to_frame
 from rewindow.windows import Grid, WindowRange
-from tests.operators.lateness_reference import Arrival, Rules, judge
+from tests.operators.lateness_reference import Arrival, Rules, classify
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,7 +87,7 @@ def as_text(port: str, split: SplitLate, frame: DataFrame) -> DataFrame:
 
 
 def expected(case: list[Arrival]) -> Found:
-    outcomes, raised = judge(case, RULES, 0, WINDOWS * WIDTH_US)
+    outcomes, raised = classify(case, RULES, 0, WINDOWS * WIDTH_US)
     found: Found = {"on_time": [], "late": [], "errors": [], "counts": []}
     counts: Counter[tuple[int, str, str]] = Counter()
     most: dict[tuple[int, str, str], int] = {}
@@ -152,8 +152,8 @@ def test_heartbeat_closes_windows_during_silence(spark: SparkSession) -> None:
     beats = heartbeat(frame, HeartbeatSettings(interval=10, event_at="at", key_by=("key",)), end_us=45_000_000).tuples
     time = EventTime(streams={"s": StreamTime(event_at="at")}, watermark_interval="1 s")
     for tuples, fired, timers in ((frame, [], 0), (beats, [(0, 10_000_000, 2)], 4)):
-        judged = lateness({"s": tuples}, time, end_us=45_000_000)
-        windows = event_windows(judged, EventWindows(length="10 s", slide="10 s"), {"n": ("count", "*")})
+        classified = lateness({"s": tuples}, time, end_us=45_000_000)
+        windows = event_windows(classified, EventWindows(length="10 s", slide="10 s"), {"n": ("count", "*")})
         found = windows.fired.select("window_begin_us", "window_end_us", "n").collect()
         assert [tuple(row) for row in found] == fired
         counts = {row["outcome"]: row["tuples"] for row in windows.counts().collect()}

@@ -69,7 +69,7 @@ def assert_storm(spark: SparkSession, random: Random, storm: Storm, seed: int, *
     cases = [make_case(random, storm.streams) for _ in range(RECORDINGS)]
     result = storm_windows(
         frames_of(spark, cases, storm.streams), None if by_arrival else time, windows, {"sum": ("sum", "number")},
-        keys=["number"], end_us=END * 1_000, apart=["case"],
+        keys=["number"], end_us=END * 1_000, recording_keys=["case"],
     )  # fmt: skip
     members: dict[int, list[Member]] = {}
     for row in result.members.collect():

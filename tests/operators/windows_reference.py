@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tests.operators.lateness_reference import Arrival, Judged
+from tests.operators.lateness_reference import Arrival, Classified
 
 Key = int | str | None
 
@@ -27,7 +27,7 @@ class Fired(NamedTuple):
 def fire(
     case: Sequence[Arrival],
     keys: Sequence[Key],
-    judged: Sequence[Judged],
+    classified: Sequence[Classified],
     ticks: Sequence[tuple[int, int]],
     length_us: int,
     slide_us: int,
@@ -35,9 +35,9 @@ def fire(
 ) -> tuple[list[Fired], list[str]]:
     """Returns the fired windows, and what became of each tuple at last."""
     waiting: dict[tuple[int, Key], list[int]] = {}
-    outcomes = [one.outcome for one in judged]
+    outcomes = [one.outcome for one in classified]
     fired: list[Fired] = []
-    for number, one in enumerate(judged):
+    for number, one in enumerate(classified):
         if one.outcome != "on_time":
             continue
         ts_us = case[number].ts_us
@@ -62,7 +62,7 @@ def fire(
 def fire_sessions(
     case: Sequence[Arrival],
     keys: Sequence[Key],
-    judged: Sequence[Judged],
+    classified: Sequence[Classified],
     ticks: Sequence[tuple[int, int]],
     gap_us: int,
     inclusive: bool,
@@ -71,14 +71,14 @@ def fire_sessions(
 ) -> tuple[list[Fired], list[str]]:
     """Returns the fired sessions, and what became of each tuple; tuples come one by one, sessions grow and merge."""
     opened: list[tuple[int, int, Key, list[int]]] = []
-    outcomes = ["pending_after" if one.outcome == "on_time" else one.outcome for one in judged]
+    outcomes = ["pending_after" if one.outcome == "on_time" else one.outcome for one in classified]
     fired: list[Fired] = []
     waiting = sorted(range(len(case)), key=lambda number: case[number].at_us)
     for tick_us, watermark_us in [*ticks, *([] if ended_us is None else [(ended_us, 1 << 62)])]:
         while waiting and case[waiting[0]].at_us < tick_us + (not tick_first):
             number = waiting.pop(0)
             ts_us = case[number].ts_us
-            if judged[number].outcome != "on_time" or ts_us is None:
+            if classified[number].outcome != "on_time" or ts_us is None:
                 continue
             first_us, last_us, numbers = ts_us, ts_us, [number]
             rest = []
@@ -104,7 +104,7 @@ def fire_counted(
     case: Sequence[Arrival],
     keys: Sequence[Key],
     orders: Sequence[tuple[int, ...]],
-    judged: Sequence[Judged],
+    classified: Sequence[Classified],
     ticks: Sequence[tuple[int, int]],
     length: int,
     slide: int,
@@ -115,8 +115,8 @@ def fire_counted(
     Args:
         orders: by which tuples of one key, timestamp and arrival are ordered.
     """
-    outcomes = ["pending_after" if one.outcome == "on_time" else one.outcome for one in judged]
-    waiting = [number for number, one in enumerate(judged) if one.outcome == "on_time"]
+    outcomes = ["pending_after" if one.outcome == "on_time" else one.outcome for one in classified]
+    waiting = [number for number, one in enumerate(classified) if one.outcome == "on_time"]
     waiting.sort(key=lambda number: (case[number].ts_us, case[number].at_us, case[number].stream, orders[number]))
     queues: dict[Key, list[int]] = {}
     fired: list[tuple[int, Fired]] = []
@@ -192,14 +192,14 @@ class Open:
     kind: str = ""
 
 
-Place = tuple[int | None, Key]
+PaneKey = tuple[int | None, Key]
 
 
 def fire_again(
     case: Sequence[Arrival],
     keys: Sequence[Key],
     orders: Sequence[tuple[int, ...]],
-    judged: Sequence[Judged],
+    classified: Sequence[Classified],
     ticks: Sequence[tuple[int, int]],
     again: Again,
     end_us: int,
@@ -210,7 +210,7 @@ def fire_again(
     Args:
         orders: by which tuples of one arrival and stream are ordered.
     """
-    opened: dict[Place, Open] = {}
+    opened: dict[PaneKey, Open] = {}
     rows: list[Shown] = []
     raised = dict(ticks)
     early = set() if again.early_us is None else set(range(0, end_us, again.early_us))
@@ -223,7 +223,7 @@ def fire_again(
     watermark: int | None = None
     for at_us in [*sorted(early | every | late | arrivals), *([end_us] if has_ended else [])]:
         if not again.tick_first:
-            _arrive(case, keys, judged, waiting, at_us, again, opened)
+            _arrive(case, keys, classified, waiting, at_us, again, opened)
         ends = at_us == end_us
         watermark = 1 << 62 if ends else raised.get(at_us, watermark)
         for (begin, _), window in opened.items():
@@ -243,7 +243,7 @@ def fire_again(
                 window.new, window.late, window.makes_multiple = window.late, [], False
                 _show(window, "late")
         if again.tick_first:
-            _arrive(case, keys, judged, waiting, at_us, again, opened)
+            _arrive(case, keys, classified, waiting, at_us, again, opened)
         for place, window in opened.items():
             if window.kind:
                 _write(rows, window, place, at_us, again)
@@ -253,15 +253,15 @@ def fire_again(
 def _arrive(
     case: Sequence[Arrival],
     keys: Sequence[Key],
-    judged: Sequence[Judged],
+    classified: Sequence[Classified],
     waiting: list[int],
     at_us: int,
     again: Again,
-    opened: dict[Place, Open],
+    opened: dict[PaneKey, Open],
 ) -> None:
     while waiting and case[waiting[0]].at_us <= at_us:
         number = waiting.pop(0)
-        ts_us, (outcome, watermark) = case[number].ts_us, judged[number]
+        ts_us, (outcome, watermark) = case[number].ts_us, classified[number]
         if ts_us is None or outcome not in ("on_time", "late"):
             continue
         if outcome == "late" and watermark is not None and ts_us < watermark - again.allowed_us:
@@ -292,7 +292,7 @@ def _show(window: Open, kind: str) -> None:
     window.showing, window.new, window.kind = window.showing + window.new, [], kind
 
 
-def _write(rows: list[Shown], window: Open, place: Place, at_us: int, again: Again) -> None:
+def _write(rows: list[Shown], window: Open, place: PaneKey, at_us: int, again: Again) -> None:
     if again.accumulation == "retracting" and window.panes:
         rows.append(Shown(*place, window.panes - 1, "retraction", at_us, tuple(sorted(window.shown))))
     every = window.showing if again.accumulation == "discarding" else window.shown + window.showing
@@ -304,7 +304,7 @@ def _write(rows: list[Shown], window: Open, place: Place, at_us: int, again: Aga
 def fire_sessions_again(
     case: Sequence[Arrival],
     keys: Sequence[Key],
-    judged: Sequence[Judged],
+    classified: Sequence[Classified],
     ticks: Sequence[tuple[int, int]],
     again: Again,
     inclusive: bool,
@@ -314,7 +314,7 @@ def fire_sessions_again(
     """Returns all that sessions show, and what became of each tuple; of `again` the length is the gap."""
     gap_us, raised = again.length_us or 0, dict(ticks)
     rows: list[Shown] = []
-    outcomes = ["pending_after" if one.outcome == "on_time" else one.outcome for one in judged]
+    outcomes = ["pending_after" if one.outcome == "on_time" else one.outcome for one in classified]
     panes: dict[tuple[int, Key], int] = {}
     opened: list[tuple[int, int, Key, list[int], bool]] = []
     waiting = sorted(range(len(case)), key=lambda number: case[number].at_us)
@@ -324,7 +324,7 @@ def fire_sessions_again(
         before, watermark = watermark, 1 << 62 if is_last else raised.get(at_us, watermark)
         while waiting and (is_last or case[waiting[0]].at_us < at_us + (not again.tick_first)):
             number = waiting.pop(0)
-            ts_us, (outcome, seen) = case[number].ts_us, judged[number]
+            ts_us, (outcome, seen) = case[number].ts_us, classified[number]
             if ts_us is None or outcome not in ("on_time", "late"):
                 continue
             if outcome == "late" and seen is not None and ts_us < seen - again.allowed_us:
@@ -349,7 +349,7 @@ def fire_sessions_again(
             rows.append(Shown(one[0], one[2], pane, kind, at_us, tuple(sorted(one[3]))))
             panes[one[0], one[2]], opened[place] = pane + 1, (*one[:4], True)
             for number in one[3]:
-                outcomes[number] = "late" if judged[number].outcome == "late" else "on_time"
+                outcomes[number] = "late" if classified[number].outcome == "late" else "on_time"
     return rows, outcomes
 
 

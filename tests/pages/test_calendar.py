@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewindow.pages.calendar import COLUMNS_MAX, LEVELS, cell_values, draw_calendar, place_windows, thresholds
-from rewindow.pages.story import Layer
+from rewindow.pages.replay_report import Layer
 from rewindow.windows import Grid, WindowRange
 
 widths_ms = st.sampled_from([100, 250, 500, 1_000, 5_000, 60_000, 600_000, 3_600_000, 86_400_000, 7_000])

@@ -23,10 +23,10 @@ from tests.inspection.test_event_gaps import SECOND, TIME, recorded
 from tests.pages.test_page import read
 
 WINDOWS = WindowRange(0, 9)
-PLACE = [("window_id", pa.int64()), ("at", TIME), ("v", pa.float64()), ("word", pa.string())]
+BOOKKEEPING = [("window_id", pa.int64()), ("at", TIME), ("v", pa.float64()), ("word", pa.string())]
 TEXT = [("k", pa.string()), ("_rw_gap_id", pa.string()), ("_rw_methods", pa.string())]
 NUMBERS = [("_rw_made_rows", pa.int64()), ("_rw_before_us", pa.int64()), ("_rw_after_us", pa.int64())]
-SCHEMA = pa.schema([*PLACE, ("_rw_is_made", pa.bool_()), *TEXT, *NUMBERS])
+SCHEMA = pa.schema([*BOOKKEEPING, ("_rw_is_made", pa.bool_()), *TEXT, *NUMBERS])
 METHODS = {"v": "linear", "word": "forward"}
 Recorded = list[tuple[str | None, float, float | None, float | None]]
 

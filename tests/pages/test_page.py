@@ -10,9 +10,9 @@ import pytest
 
 from rewindow.application import GraphDescription, OperatorDescription
 from rewindow.pages.page import render_page
-from rewindow.pages.story import Kill
+from rewindow.pages.replay_report import KillEvent
 from rewindow.pages.timeline import WIDTH, clock_seconds, draw_strips, draw_timeline, phases
-from tests.pages.stories import SIZE, at, killed, page
+from tests.pages.replay_reports import SIZE, at, killed, page
 
 VOID = {"meta", "input", "br", "link", "img", "path", "rect"}
 PAGE_BYTES_MAX = 2_000_000
@@ -92,8 +92,8 @@ def test_page_shows_kill_recovery_verdicts_layers_and_publications(html: str) ->
 
 
 def test_page_escapes_user_text() -> None:
-    story = killed(replay_id="<script>alert(1)</script>", title="<b>bold</b>")
-    html = render_page(page(story, lead="<i>lead</i>"))
+    report = killed(replay_id="<script>alert(1)</script>", title="<b>bold</b>")
+    html = render_page(page(report, lead="<i>lead</i>"))
     assert "<script>alert" not in html and "<b>bold" not in html and "<i>lead" not in html
 
 
@@ -105,8 +105,8 @@ def test_page_of_a_replay_without_any_results_is_complete() -> None:
 
 
 def test_lanes_stay_within_the_clock() -> None:
-    story = killed()
-    drawn = draw_timeline(story, clock_seconds([story]))
+    report = killed()
+    drawn = draw_timeline(report, clock_seconds([report]))
     for lane in drawn.lanes:
         for shape in lane.shapes:
             assert shape.x >= 0 and shape.x + shape.width <= WIDTH + 0.2
@@ -121,15 +121,15 @@ def test_strips_fill_their_width() -> None:
 
 
 def test_phases_add_up_to_the_duration_of_the_replay() -> None:
-    story = killed()
-    parts = phases(story)
+    report = killed()
+    parts = phases(report)
     assert sum(seconds for _, _, seconds in parts) == pytest.approx(75, abs=0.5)
     assert {kind: seconds for kind, _, seconds in parts}["wait"] == 2.0
 
 
 def test_kill_at_an_unknown_step_is_shown_without_a_step() -> None:
-    story = killed(kills=(Kill(1, at(36), "", 0),))
-    lane = draw_timeline(story, clock_seconds([story])).lanes[0]
+    report = killed(kills=(KillEvent(1, at(36), "", 0),))
+    lane = draw_timeline(report, clock_seconds([report])).lanes[0]
     assert lane.kill is not None and lane.kill[1] == "killed"
 
 

@@ -8,7 +8,7 @@ from rewindow.certificate.certificate import certify
 from rewindow.errors import InputError
 from rewindow.pages import replay_page
 from rewindow.pages.certificate_page import write_certificate
-from rewindow.pages.reading import read_acts, read_story
+from rewindow.pages.report_data import read_acts, read_report
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
 from rewindow.windows import WindowRange
@@ -34,7 +34,7 @@ def test_unknown_replay_has_no_page(config: Config) -> None:
 
 def test_report_contains_guarantees_checkpoints_and_state(config: Config) -> None:
     replay = replays.killed_exactly_once(config)
-    story = read_story(config, "once")
-    assert story.checkpoints == (104, 109, 114, 119) and story.state == "checked"
-    assert set(story.guarantees) == {"delays", "ranks"} and Plan.model_validate(replay.plan).range == story.windows
+    report = read_report(config, "once")
+    assert report.checkpoints == (104, 109, 114, 119) and report.state == "checked"
+    assert set(report.guarantees) == {"delays", "ranks"} and Plan.model_validate(replay.plan).range == report.windows
     assert read_acts(config, "app", WindowRange(100, 119)) == ()

@@ -13,7 +13,7 @@ from rewindow.planning import create_replay
 from rewindow.recovery import Plan
 from rewindow.storage import Table, fence
 from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id
-from tests.planning.wishes import request
+from tests.planning.options import request
 from tests.recovery.project import FIRST, Project
 
 
@@ -30,12 +30,12 @@ def stored_plan(project: Project, replay_id: str) -> Plan:
     return Plan.model_validate_json(table.properties["rewindow.plan"])
 
 
-def planned_and_killed(project: Project, monkeypatch: pytest.MonkeyPatch, **wishes: object) -> None:
+def planned_and_killed(project: Project, monkeypatch: pytest.MonkeyPatch, **replay_options: object) -> None:
     """Plans a replay, and dies between its tables and its row in the ledger."""
     with monkeypatch.context() as patch:
         patch.setattr(Replays, "create", die)
         with pytest.raises(Killed):
-            create_replay(project.config, request(replay_id="one", **wishes))
+            create_replay(project.config, request(replay_id="one", **replay_options))
 
 
 def test_planner_that_dies_before_the_ledger_leaves_the_plan_to_the_next(

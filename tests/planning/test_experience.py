@@ -13,7 +13,7 @@ from rewindow.ledger.models import attempts
 from rewindow.planning import draft_plan
 from rewindow.planning.experience import experience_of
 from rewindow.settings.config import ReplayConfig
-from tests.planning.wishes import request
+from tests.planning.options import request
 from tests.recovery.project import FIRST, WINDOWS, Project
 
 
@@ -85,8 +85,12 @@ def test_estimated_start_is_the_shortest_of_all_attempts(project: Project) -> No
         ({"mode": "exactly_once", "group_windows": 300}, None),
     ],
 )
-def test_plan_explains_why_a_group_size_is_cut(project: Project, wishes: dict[str, object], words: str | None) -> None:
-    warnings = [text for text in draft_plan(project.config, request(**wishes)).plan.warnings if "are cut" in text]
+def test_plan_explains_why_a_group_size_is_cut(
+    project: Project, replay_options: dict[str, object], words: str | None
+) -> None:
+    warnings = [
+        text for text in draft_plan(project.config, request(**replay_options)).plan.warnings if "are cut" in text
+    ]
     assert bool(warnings) == (words is not None)
     assert words is None or (warnings[0].startswith(words) and "--checkpoint-windows" in warnings[0])
 

@@ -7,7 +7,7 @@ import pytest
 from rewindow.application import MODES, Mode
 from rewindow.planning import draft_plan, planner
 from rewindow.recovery import CheckpointSchedule, GroupSizer, Plan, next_end
-from tests.planning.wishes import request
+from tests.planning.options import request
 from tests.recovery.project import WINDOWS, Project
 
 
@@ -28,14 +28,14 @@ def groups_of(plan: Plan) -> list[int]:
 def test_short_replay_has_several_groups_unless_few_windows_or_a_fixed_size(
     project: Project, monkeypatch: pytest.MonkeyPatch, mode: Mode
 ) -> None:
-    config, wishes = project.config, {"mode": mode.name, "checkpoint_windows": 10**6}
-    assert groups_of(draft_plan(config, request(**wishes)).plan) == [WINDOWS]
+    config, replay_options = project.config, {"mode": mode.name, "checkpoint_windows": 10**6}
+    assert groups_of(draft_plan(config, request(**replay_options)).plan) == [WINDOWS]
     monkeypatch.setattr(planner, "SHORT_WINDOWS_MIN", WINDOWS)
-    plan = draft_plan(config, request(**wishes)).plan
+    plan = draft_plan(config, request(**replay_options)).plan
     assert groups_of(plan) == [6, 6, 6, 6]
     assert plan.loss_windows_max == (6 if mode.may_lose else 0)
-    assert groups_of(draft_plan(config, request(**wishes, group_windows=20)).plan) == [20, 4]
+    assert groups_of(draft_plan(config, request(**replay_options, group_windows=20)).plan) == [20, 4]
     bounded = config.model_copy(update={"replay": config.replay.model_copy(update={"loss_windows_max": 5})})
-    assert draft_plan(bounded, request(**wishes)).plan.group_windows_max == (5 if mode.may_lose else 6)
+    assert draft_plan(bounded, request(**replay_options)).plan.group_windows_max == (5 if mode.may_lose else 6)
     monkeypatch.setattr(planner, "SHORT_TUPLES_MAX", 10)
-    assert draft_plan(config, request(**wishes)).plan.group_windows_max is None
+    assert draft_plan(config, request(**replay_options)).plan.group_windows_max is None

@@ -24,7 +24,7 @@ from rewindow.storage import Table, create_table, query
 from rewindow.storage.formats import PROPERTY, TableKind, format_property
 from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.windows import WindowRange
-from tests.planning.wishes import request
+from tests.planning.options import request
 from tests.recovery.project import FIRST, WINDOWS, Project, make_stream
 
 LAST = FIRST + WINDOWS - 1
@@ -136,13 +136,13 @@ def test_start_state_of_another_table_is_rejected(project: Project, state_from: 
     states = stored.encode(before, WINDOWS - 3, {"totals": totals}, {"totals": 1}, made)
     create_table(config.checkpoints_table("totals"), stored.SCHEMA, format_property(TableKind.STATES)).append(states)
     Table.open(config.replay_root("one") / CHECKPOINTS).append(states)
-    wishes = request(first=before + 1, state_from=state_from)
-    assert draft_plan(config, wishes).plan.start.window == before
+    replay_options = request(first=before + 1, state_from=state_from)
+    assert draft_plan(config, replay_options).plan.start.window == before
     _record_again(config, "events")
     with pytest.raises(
         CheckpointError, match=f'{words}.* was computed from another table of stream "events"'
     ) as raised:
-        draft_plan(config, wishes)
+        draft_plan(config, replay_options)
     assert plan.inputs[0].table_id in raised.value.detail
 
 

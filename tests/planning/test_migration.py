@@ -13,7 +13,7 @@ from rewindow.state.files import read_rows
 from rewindow.state.sizes import state_sizes
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS, app_id
-from tests.planning.wishes import request
+from tests.planning.options import request
 from tests.recovery.project import FIRST, Project
 
 OLD = "state_schema: ClassVar = TOTALS\n"

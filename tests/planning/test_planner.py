@@ -19,7 +19,7 @@ from rewindow.storage import Table, create_table
 from rewindow.storage.formats import TableKind, format_property
 from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.windows import WindowRange
-from tests.planning.wishes import request
+from tests.planning.options import request
 from tests.recovery.project import FIRST, ROOT, WINDOWS, Project, seals_of
 
 LAST = FIRST + WINDOWS - 1
@@ -133,10 +133,10 @@ def test_planning_starts_no_jvm(project: Project) -> None:
     ],
 )
 def test_invalid_request_is_rejected_and_creates_nothing(
-    project: Project, wishes: dict, error: type, words: str
+    project: Project, replay_options: dict, error: type, words: str
 ) -> None:
     with pytest.raises(error, match=words):
-        create_replay(project.config, request(**wishes))
+        create_replay(project.config, request(**replay_options))
     assert not (project.config.state / "replays").exists()
 
 
@@ -161,13 +161,13 @@ def test_missing_windows_of_a_warm_up_are_not_treated_as_empty(project: Project)
     seals = Table.open(project.config.windows_table("events"))
     late = dict.fromkeys(range(LAST + 4, LAST + 9), 0)
     seals.commit_arrow(seals_of(project.config, "events", late), app_id="record", version=2)
-    wishes = {"first": LAST + 4, "last": LAST + 8}
+    replay_options = {"first": LAST + 4, "last": LAST + 8}
     with pytest.raises(RangeError, match=f"3 missing windows of the warm-up in .*{LAST + 1}"):
-        draft_plan(project.config, request(**wishes))
-    plan = draft_plan(project.config, request(**wishes, allow_missing=True)).plan
+        draft_plan(project.config, request(**replay_options))
+    plan = draft_plan(project.config, request(**replay_options, allow_missing=True)).plan
     assert plan.start.source == "warm_up" and not plan.inputs[0].missing
     assert any("the warm-up goes over 3 missing windows" in warning for warning in plan.warnings)
-    assert not draft_plan(project.config, request(**wishes, initial_state=True)).plan.warnings
+    assert not draft_plan(project.config, request(**replay_options, initial_state=True)).plan.warnings
 
 
 def test_later_range_without_a_checkpoint_warms_up_from_the_first_window(project: Project) -> None:

@@ -7,7 +7,7 @@ import pytest
 from rewindow.errors import InputError
 from rewindow.ledger import Ledger
 from rewindow.planning import create_replay, draft_plan
-from tests.planning.wishes import request
+from tests.planning.options import request
 from tests.recovery.project import FIRST, WINDOWS, Project
 
 LAST = FIRST + WINDOWS - 1
@@ -27,11 +27,11 @@ def test_existing_id_is_rejected_with_a_hint_that_depends_on_its_state(project: 
 def test_plan_command_contains_exactly_the_given_options(project: Project) -> None:
     plain = draft_plan(project.config, request()).plan
     assert plain.command == f"rewindow replay totals --first {FIRST} --last {LAST}"
-    wishes = {
+    replay_options = {
         "mode": "at_least_once", "checkpoint_windows": 5, "group_windows": 2, "initial_state": True, "reason": "a bug",
         "allow_missing": True, "verify_inputs": False,
     }  # fmt: skip
-    plan = draft_plan(project.config, request(**wishes)).plan
+    plan = draft_plan(project.config, request(**replay_options)).plan
     assert plan.command == (
         f"rewindow replay totals --first {FIRST} --last {LAST} --mode at_least_once --group-windows 2 "
         "--checkpoint-windows 5 --reason 'a bug' --allow-missing --initial-state --no-verify-inputs"

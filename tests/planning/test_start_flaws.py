@@ -20,7 +20,7 @@ from rewindow.storage.formats import TableKind, format_property
 from rewindow.storage.layout import FACTS
 from rewindow.windows import WindowRange
 from tests.ledger.life import run_to_end
-from tests.planning.wishes import request
+from tests.planning.options import request
 from tests.recovery.project import FIRST, WINDOWS, Project
 
 BASE = FIRST + 9

@@ -13,7 +13,7 @@ from rewindow.progress import steps as progress_steps
 from rewindow.progress.job_lines import StepProgress, parse_step
 from rewindow.progress.listener import Lines
 from rewindow.progress.steps import Watch, counted, step
-from rewindow.publication.acts import PublicationVerb, perform
+from rewindow.publication.actions import PublicationAction, run_action
 from rewindow.publication.publish import publish
 from rewindow.quality import check
 from rewindow.settings.config import Config
@@ -43,7 +43,7 @@ def told(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         def during(self, what: str, of: int, unit: str) -> Iterator[Any]:
             with super().during(what, of, unit) as begun:
                 clock.now += 5
-                self.look()
+                self.poll()
                 yield begun
 
     monkeypatch.setattr(progress_steps, "Watch", lambda tell: Looking(lines.append, clock))
@@ -63,15 +63,15 @@ def test_progress_reports_step_done_and_remaining_at_intervals(clock: Clock) -> 
     try:
         for item in counted("linking files", [3, 5], 8, "files", lambda size: size):
             clock.now += 1.5
-            watch.look()
+            watch.poll()
             if item == 5:
                 with step("one of them"):
-                    watch.look()
+                    watch.poll()
                 clock.now += 1
-                watch.look()
+                watch.poll()
                 clock.now += 4
-                watch.look()
-        watch.look()
+                watch.poll()
+        watch.poll()
     finally:
         progress_steps._watch.reset(token)
     assert [parse_step(line) for line in lines] == [
@@ -98,12 +98,12 @@ def test_publish_and_undo_report_their_progress(config: Config, told: list[str])
     publish(config, "one")
     simple(config, "fix", 105, 109, plus=3, publishable=True, outputs=("ranks",))
     assert told == []
-    perform(PublicationVerb.PUBLISH, config, "fix", lambda line: None)
+    run_action(PublicationAction.PUBLISH, config, "fix", lambda line: None)
     found = steps(told)
     assert found[0] == "comparing staged files 0/0 MB" and "app.ranks: linking files 0/1 files" in found
     assert "app.ranks: reading its files 0/0 MB" in found
     told.clear()
-    perform(PublicationVerb.UNDO, config, "fix", lambda line: None)
+    run_action(PublicationAction.UNDO, config, "fix", lambda line: None)
     assert "app.ranks: linking files 0/1 files" in steps(told)
 
 

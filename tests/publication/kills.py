@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rewindow.ledger import Ledger, Publication, publish_app_id
 from rewindow.publication.publish import publish
 from rewindow.publication.result import PublicationResult
-from rewindow.publication.take_back import undo
+from rewindow.publication.undo import undo
 from rewindow.recovery import StartState
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored

@@ -21,7 +21,7 @@ from rewindow.location import local
 from rewindow.publication import by_files, staged_output
 from rewindow.publication.publish import publish
 from rewindow.publication.spark_needed import SparkNeeded, reason_for_spark
-from rewindow.publication.take_back import undo
+from rewindow.publication.undo import undo
 from rewindow.settings.config import Config
 from rewindow.storage import Table, new_files, query
 from tests.publication.staging import simple

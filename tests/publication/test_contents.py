@@ -16,7 +16,7 @@ from rewindow.ledger import Ledger, publish_app_id
 from rewindow.publication.commits import commit_once
 from rewindow.publication.contents import checkpoint_rows, saved_states
 from rewindow.publication.prepare import prepare_tables
-from rewindow.retention.horizon import kept_days, undo_horizon
+from rewindow.retention.horizon import retention_days, undo_horizon
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table, query
@@ -98,7 +98,7 @@ def test_outdated_publication_commits_nothing(config: Config) -> None:
 def test_undo_horizon_defaults_to_the_retention_of_delta(config: Config) -> None:
     path = config.stream_table("app.ranks")
     table = create_table(path, stored.SCHEMA)
-    assert kept_days(table) == 7.0
+    assert retention_days(table) == 7.0
     assert (undo_horizon(config, "app").days, undo_horizon(config, "app").short) == (7.0, {"app.ranks": 7.0})
     table.delta.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 60 days"})
-    assert kept_days(Table.open(path)) == 30.0
+    assert retention_days(Table.open(path)) == 30.0

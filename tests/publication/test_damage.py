@@ -13,7 +13,7 @@ from rewindow.errors import TableError
 from rewindow.ledger import Ledger
 from rewindow.publication import staged_output
 from rewindow.publication.publish import publish
-from rewindow.publication.take_back import undo
+from rewindow.publication.undo import undo
 from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.storage.damage import KEPT_IN, damaged_error, damaged_now, find_damage, leave_out

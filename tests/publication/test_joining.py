@@ -11,7 +11,7 @@ from rewindow.certificate import certify
 from rewindow.publication import joining
 from rewindow.publication.publish import expected_publication, publish
 from rewindow.publication.result import PublicationResult
-from rewindow.publication.take_back import undo
+from rewindow.publication.undo import undo
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.checksums import differing, with_noted

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from rewindow.errors import OverlapError
-from rewindow.ledger import Ledger, State
+from rewindow.ledger import Ledger, ReplayState
 from rewindow.publication import read_published
 from rewindow.publication.publish import publish
 from rewindow.publication.steps import PublishStep
@@ -75,7 +75,7 @@ def test_undisturbed_actions_produce_the_expected_result_of_the_kill_tests(scene
     published, undone = scenes["publish, undisturbed"], scenes["undo, undisturbed"]
     assert published.contents() != scenes["publish"].contents() == undone.contents()
     assert published.standing()["stale"] == [("app.ranks", 108, 109)] and undone.standing()["stale"] == []
-    assert (published.standing()["state"], undone.standing()["state"]) == (State.PUBLISHED, State.UNDONE)
+    assert (published.standing()["state"], undone.standing()["state"]) == (ReplayState.PUBLISHED, ReplayState.UNDONE)
     assert published.numbers() == {name: [1, 2, 3] for name in TABLES}
     assert undone.numbers() == {name: [1, 2, 3, 4] for name in TABLES}
 

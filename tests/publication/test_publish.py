@@ -15,11 +15,11 @@ from rewindow.certificate import certify
 from rewindow.certificate.snapshots import staged_plan
 from rewindow.errors import GateError, InputError, OverlapError, TableError
 from rewindow.facts.readers import staged_seals
-from rewindow.ledger import Ledger, State
+from rewindow.ledger import Ledger, ReplayState
 from rewindow.publication import finish, read_published, staged_output
 from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.publish import check_publishable, publish
-from rewindow.publication.take_back import undo
+from rewindow.publication.undo import undo
 from rewindow.recovery import StartState
 from rewindow.retention import undo_horizon
 from rewindow.settings.config import Config
@@ -99,7 +99,7 @@ def test_published_output_is_a_recorded_stream(linkable: bool, config: Config, m
     by_window = {row["window_id"]: row for row in table_rows(seals.path)}
     assert [by_window[w]["tuples"] for w in range(100, 108)] == [0, 2, 2, 2, 0, 2, 2, 2]
     assert {row["data_version"] for row in by_window.values()} == {result.versions["app.delays"]}
-    assert book(config).replays.get("r1").state is State.PUBLISHED and book(config).leases.held() == []
+    assert book(config).replays.get("r1").state is ReplayState.PUBLISHED and book(config).leases.held() == []
     assert certify(config, "r1", "published").verdict == "equal"
     again = publish(config, "r1")
     assert (again.already, again.number, again.versions) == (True, result.number, result.versions)
@@ -126,7 +126,7 @@ def test_range_is_replaced_and_undone_as_a_whole(config: Config) -> None:
     assert {name: sortable(table_rows(config.stream_table(name))) for name in names} == before
     assert published_state(config, 109).num_rows == 0
     assert certify(config, "r1", "published").verdict == "equal"
-    assert book(config).replays.get("fix").state is State.UNDONE
+    assert book(config).replays.get("fix").state is ReplayState.UNDONE
     again = undo(config, "fix")
     assert (again.already, again.number) == (True, undone.number)
     republished = publish(config, "fix")
@@ -247,7 +247,7 @@ def test_pinned_publication_is_readable_until_its_files_are_vacuumed(config: Con
     table.delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     with pytest.raises(TableError, match='of table "app.ranks" is no longer there'):
         undo(config, "fix")
-    assert minutes(config)[102] == 1070 and book(config).replays.get("fix").state is State.PUBLISHED
+    assert minutes(config)[102] == 1070 and book(config).replays.get("fix").state is ReplayState.PUBLISHED
 
 
 def test_tables_retain_files_for_an_undo_and_shorter_retention_is_reported(config: Config) -> None:

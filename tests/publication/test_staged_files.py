@@ -20,7 +20,7 @@ from rewindow.errors import TableError
 from rewindow.ledger import Ledger
 from rewindow.publication import by_files
 from rewindow.publication.publish import publish
-from rewindow.publication.take_back import undo
+from rewindow.publication.undo import undo
 from rewindow.retention.purge import purge
 from rewindow.settings.config import Config
 from rewindow.storage import Table, query

@@ -10,7 +10,7 @@ from rewindow.ledger import Ledger, Publication
 from rewindow.ledger.publication_details import StaleWindows
 from rewindow.publication import publish as publishing
 from rewindow.publication.prepare import prepare_tables
-from rewindow.publication.take_back import Spare, open_undo
+from rewindow.publication.undo import DamagePolicy, open_undo
 from rewindow.recovery import StartState
 from rewindow.settings.config import Config
 from rewindow.storage.layout import staged_contents
@@ -66,6 +66,6 @@ def test_undo_does_not_change_other_outputs(config: Config) -> None:
     assert fix.details.stale == (StaleWindows("app.ranks", WindowRange(102, 109)),)
     ledger = Ledger.open(config.ledger_url)
     ledger.stale.add("app", "app.delays", 104, 105, 1)
-    spare = Spare(leave_out=False, command="", say=lambda line: None)
+    spare = DamagePolicy(leave_out=False, command="", say=lambda line: None)
     undo = open_undo(config, ledger, fix, "app", spare, lambda step, number: None)
     assert undo.details.stale == (StaleWindows("app.delays", WindowRange(104, 105)),)

@@ -11,11 +11,11 @@ import pytest
 from rewindow.errors import CheckpointError, TableError
 from rewindow.ledger import Ledger
 from rewindow.publication.publish import publish
-from rewindow.publication.take_back import undo
+from rewindow.publication.undo import undo
 from rewindow.retention.purge import purge, purgeable
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
-from rewindow.state.files import State, StateFiles, folder_of, read_rows, write_rows
+from rewindow.state.files import ReplayState, StateFiles, folder_of, read_rows, write_rows
 from rewindow.storage import Table
 from tests.publication.staging import StagedReplay, rows_of, state_of
 
@@ -36,7 +36,7 @@ def stage(config: Config, replay_id: str, first: int, last: int, plus: int = 0) 
 def minutes(config: Config, window: int) -> int:
     """Returns a number that tells published states apart, once the files are held against their digests."""
     (row,) = stored.rows_at(Table.open(config.checkpoints_table("app")), window).to_pylist()
-    state: State = stored.decode(row, config.checkpoints_table("app"))
+    state: ReplayState = stored.decode(row, config.checkpoints_table("app"))
     assert isinstance(state, StateFiles)
     return min(read_rows(state)["minutes"].to_pylist())
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from rewindow.errors import GateError, InputError, TableError
-from rewindow.ledger import Ledger, State
+from rewindow.ledger import Ledger, ReplayState
 from rewindow.progress.listener import Lines
 from rewindow.quality import GateResult, check, failures, judge
 from rewindow.windows import WindowRange
@@ -267,13 +267,13 @@ def test_unknown_expectation_and_bad_arguments_are_rejected(staged: StagedReplay
 def test_check_records_the_verdict_in_the_ledger(staged: StagedReplay) -> None:
     ledger = ended(staged)
     assert check(staged.config, staged.replay_id).verdict == "passed"
-    assert ledger.replays.get(staged.replay_id).state is State.CHECKED
+    assert ledger.replays.get(staged.replay_id).state is ReplayState.CHECKED
     assert ledger.checks.newest(staged.replay_id)[0].summary["outputs"][0]["windows"] == 20
 
     (staged.expectations / "suites" / "every_output.json").write_text("{")
     with pytest.raises(GateError, match='suite "every_output" is not JSON'):
         check(staged.config, staged.replay_id)
-    assert ledger.replays.get(staged.replay_id).state is State.ENDED
+    assert ledger.replays.get(staged.replay_id).state is ReplayState.ENDED
     assert ledger.checks.newest(staged.replay_id)[0].verdict == "failed"
 
 
@@ -284,7 +284,7 @@ def test_error_of_any_kind_revokes_an_older_verdict(staged: StagedReplay) -> Non
     with pytest.raises(TableError):
         check(staged.config, staged.replay_id)
     assert ledger.checks.newest(staged.replay_id)[0].verdict == "failed"
-    assert ledger.replays.get(staged.replay_id).state is State.ENDED
+    assert ledger.replays.get(staged.replay_id).state is ReplayState.ENDED
 
 
 def test_replay_that_has_not_ended_is_not_checked(staged: StagedReplay) -> None:

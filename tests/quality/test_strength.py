@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from rewindow.errors import GateError, InputError
-from rewindow.ledger import State
+from rewindow.ledger import ReplayState
 from rewindow.pages.expectation_index import write_index
 from rewindow.quality import Strength, check, runs, strength
 from rewindow.quality.strength import damages_of
@@ -71,7 +71,7 @@ def test_strength_is_deterministic_for_a_seed_and_changes_no_table(staged: Stage
     ledger = ended(staged)
     first, again = strength(staged.config, staged.replay_id), strength(staged.config, staged.replay_id)
     assert [one.to_dict() for one in first] == [one.to_dict() for one in again]
-    assert (ledger.replays.get(staged.replay_id).state, runs(staged.config)) == (State.ENDED, [])
+    assert (ledger.replays.get(staged.replay_id).state, runs(staged.config)) == (ReplayState.ENDED, [])
 
 
 def test_page_over_time_shows_the_detected_share(staged: StagedReplay) -> None:

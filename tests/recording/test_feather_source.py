@@ -34,7 +34,7 @@ def written(path: Path, compression: str | None = None) -> Path:
 
 def read(path: Path, kind: str | None = None) -> tuple[SourceContents, pa.Table]:
     source = open_source("s", StreamConfig(source=path.name, arrived_at="at", format=kind), path.parent)
-    contents = source.look(SourcePosition(), None, None)
+    contents = source.scan(SourcePosition(), None, None)
     return contents, pa.concat_tables(rows for part in contents.files for rows in source.rows(contents, part))
 
 

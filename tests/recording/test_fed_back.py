@@ -53,7 +53,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def read(folder: Path, position: SourcePosition | None = None, **settings: Any) -> list[dict[str, Any]]:
     stream = StreamConfig(**{"source": SOURCE, "arrived_at": "arrived_at", "width": "10 s", **settings})
     source = open_source("again", stream, folder, location(folder))
-    contents = source.look(position or SourcePosition(), None, None)
+    contents = source.scan(position or SourcePosition(), None, None)
     found = [table for part in contents.files for table in source.rows(contents, part)]
     return pa.concat_tables(found).to_pylist() if found else []
 

@@ -8,7 +8,7 @@ import pytest
 from rewindow.errors import InputError, OverlapError
 from rewindow.ledger import Ledger
 from rewindow.recording import inventory, malformed
-from rewindow.recording.arrivals import Arrivals
+from rewindow.recording.arrival_counts import ArrivalCounts
 from rewindow.settings.config import StreamConfig
 from tests.recording.conftest import Bench
 from tests.recording.test_record import ROWS
@@ -20,10 +20,10 @@ class Died(Exception):
     pass
 
 
-def rows_of(count: int, bad: int) -> Arrivals:
+def rows_of(count: int, bad: int) -> ArrivalCounts:
     windows = pa.array([None, 1000], pa.int64())
     numbers = {name: [bad, count - bad] for name in ("tuples", "present", "newest")}
-    return Arrivals.of(pa.table({"window_id": windows, **numbers}))
+    return ArrivalCounts.of(pa.table({"window_id": windows, **numbers}))
 
 
 @pytest.mark.parametrize(

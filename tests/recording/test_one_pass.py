@@ -15,9 +15,9 @@ import pytest
 from deltalake import write_deltalake
 
 from rewindow.errors import ResourceError
-from rewindow.recording import places
-from rewindow.recording.arrivals import Arrivals
-from rewindow.recording.places import Places
+from rewindow.recording import file_layout as places
+from rewindow.recording.arrival_counts import ArrivalCounts
+from rewindow.recording.file_layout import FileLayout
 from rewindow.recording.sources import delta, parquet_files
 from rewindow.windows import WindowRange
 from tests.recording.conftest import Bench
@@ -94,14 +94,14 @@ def test_nondeterministic_expression_is_computed_once(bench: Bench) -> None:
 
 def test_file_that_changes_during_the_read_is_rejected(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {**write_parquet(bench.root), "malformed_max_share": 1}
-    file, put = bench.root / "p" / "1.parquet", Places.put
+    file, put = bench.root / "p" / "1.parquet", FileLayout.put
 
-    def touched(self: Places, *arguments: Any) -> Any:
+    def touched(self: FileLayout, *arguments: Any) -> Any:
         os.utime(file, ns=(1, 1))
         return put(self, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Places, "put", touched)
+        patch.setattr(FileLayout, "put", touched)
         with pytest.raises(ResourceError, match='file "1.parquet" of stream "s" changed while it was read'):
             bench.record(**settings)
     assert bench.tuples() == []
@@ -110,14 +110,14 @@ def test_file_that_changes_during_the_read_is_rejected(bench: Bench, monkeypatch
 
 def test_rows_that_differ_from_the_count_are_not_committed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.write(ROWS)
-    count = Arrivals.count
+    count = ArrivalCounts.count
 
-    def one_more(tuples: Any, event_at: str | None) -> Arrivals:
+    def one_more(tuples: Any, event_at: str | None) -> ArrivalCounts:
         found = count(tuples, event_at)
         more = found.tuples + (np.arange(len(found.tuples)) == 0)
         return replace(found, tuples=more)
 
-    monkeypatch.setattr(Arrivals, "count", one_more)
+    monkeypatch.setattr(ArrivalCounts, "count", one_more)
     with pytest.raises(ResourceError, match="changed while it was recorded"):
         bench.record()
     assert bench.tuples() == []
@@ -136,16 +136,16 @@ def test_many_windows_are_numbered_by_a_window_function_with_equal_offsets(
 
 def test_windows_are_distributed_over_files_of_equal_size_in_order() -> None:
     counts = np.array([400_000, 100_000, 1, 300_000, 200_000])
-    arrivals = Arrivals(np.array([1, 2, 5, 6, 9]), counts, counts, counts, 3)
-    whole = Places.of(arrivals, WindowRange(1, 9))
+    arrivals = ArrivalCounts(np.array([1, 2, 5, 6, 9]), counts, counts, counts, 3)
+    whole = FileLayout.of(arrivals, WindowRange(1, 9))
     assert (whole.tuples, whole.files) == (1_000_001, 5)
-    assert Places.of(arrivals, WindowRange(2, 5)).tuples == 100_001
+    assert FileLayout.of(arrivals, WindowRange(2, 5)).tuples == 100_001
     assert arrivals.rows == 1_000_004
 
 
 def test_nothing_is_committed_before_the_read_back_succeeds(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.write(ROWS)
-    monkeypatch.setattr(Places, "check", lambda *_: (_ for _ in ()).throw(ResourceError("gone")))
+    monkeypatch.setattr(FileLayout, "check", lambda *_: (_ for _ in ()).throw(ResourceError("gone")))
     with pytest.raises(ResourceError, match="gone"):
         bench.record()
     assert bench.tuples() == []

@@ -68,7 +68,7 @@ def rows(folder: Path, position: SourcePosition | None = None, **settings: Any) 
     given = {"begin": BEGIN, "end": END, **settings}
     stream = StreamConfig(source="beats.py", arrived_at="at", width="10 s", source_settings=given)
     source = open_source("s", stream, folder)
-    contents = source.look(position or SourcePosition(), None, None)
+    contents = source.scan(position or SourcePosition(), None, None)
     found = [table for part in contents.files for table in source.rows(contents, part)]
     return pa.concat_tables(found).to_pylist() if found else []
 

@@ -67,7 +67,7 @@ def opened(root: Path, name: str, **settings: Any) -> Source:
 
 
 def read(source: Source, declared: Sequence[str] | None = None) -> tuple[SourceContents, pa.Table]:
-    contents = source.look(SourcePosition(), declared, None)
+    contents = source.scan(SourcePosition(), declared, None)
     return contents, pa.concat_tables(rows for part in contents.files for rows in source.rows(contents, part))
 
 

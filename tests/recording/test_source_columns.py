@@ -23,7 +23,7 @@ RECORDED = RECORDED.append(pa.field("k", pa.string())).append(pa.field("at", pa.
 
 def inspect(root: Path, recorded: pa.Schema | None = None, **settings: Any) -> SourceContents:
     stream = StreamConfig(**{"source": "src", "arrived_at": "at", **settings})
-    return open_source("s", stream, root).look(SourcePosition(), None, recorded)
+    return open_source("s", stream, root).scan(SourcePosition(), None, recorded)
 
 
 def write_source(root: Path, kind: str) -> None:
@@ -90,8 +90,8 @@ def test_column_of_an_unsupported_type_is_reported_before_anything_is_read(tmp_p
     feather.write_feather(pa.table({"at": ["1"], "d": pa.nulls(1, kind)}), tmp_path / "s.feather")
     source = open_source("s", StreamConfig(source="s.feather", arrived_at="at"), tmp_path)
     with pytest.raises(InputError, match='column "d" of the source of stream "s" has type .*: it cannot be recorded'):
-        source.look(SourcePosition(), None, None)
-    assert source.look(SourcePosition(), ["at"], None).columns == ["at"]
+        source.scan(SourcePosition(), None, None)
+    assert source.scan(SourcePosition(), ["at"], None).columns == ["at"]
 
 
 def test_parquet_in_a_zip_file_is_read_and_in_gzip_rejected(tmp_path: Path) -> None:
@@ -100,11 +100,11 @@ def test_parquet_in_a_zip_file_is_read_and_in_gzip_rejected(tmp_path: Path) -> N
     with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
         archive.writestr("in/p.parquet", whole)
     source = open_source("s", StreamConfig(source="s.zip", arrived_at="at"), tmp_path)
-    contents = source.look(SourcePosition(), None, None)
+    contents = source.scan(SourcePosition(), None, None)
     assert pa.concat_tables(source.rows(contents, contents.files[0]))["at"].to_pylist() == ["1", "2"]
     (tmp_path / "z.parquet.gz").write_bytes(gzip.compress(whole))
     with pytest.raises(InputError, match="cannot be read as Parquet") as caught:
-        open_source("s", StreamConfig(source="z.parquet.gz", arrived_at="at"), tmp_path).look(
+        open_source("s", StreamConfig(source="z.parquet.gz", arrived_at="at"), tmp_path).scan(
             SourcePosition(), None, None
         )
     assert "unpacked first" in str(caught.value.hint)
@@ -115,7 +115,7 @@ def test_nested_nanoseconds_become_microseconds(tmp_path: Path) -> None:
     table = pa.table({"at": ["1"], "d": pa.array([[{"t": 1_500, "n": [2**32 - 1]}]], pa.list_(nested))})
     feather.write_feather(table, tmp_path / "s.feather")
     source = open_source("s", StreamConfig(source="s.feather", arrived_at="at"), tmp_path)
-    contents = source.look(SourcePosition(), None, None)
+    contents = source.scan(SourcePosition(), None, None)
     (rows,) = source.rows(contents, contents.files[0])
     assert str(contents.schema.field("d").type.value_type.field("t").type) == "timestamp[us, tz=UTC]"
     assert [one["n"] for one in rows["d"].to_pylist()[0]] == [[2**32 - 1]]

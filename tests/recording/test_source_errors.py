@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from rewindow.errors import InputError
-from rewindow.recording.extent import Extent
+from rewindow.recording.seal_range import SealRange
 from rewindow.recording.sources.source import SourcePosition, open_source
 from rewindow.settings.config import StreamConfig
 
@@ -17,7 +17,7 @@ from rewindow.settings.config import StreamConfig
 def refused(root: Path, declared: list[str] | None = None, **settings: Any) -> InputError:
     stream = StreamConfig(**{"arrived_at": "at", **settings})
     with pytest.raises(InputError) as caught:
-        open_source("s", stream, root).look(SourcePosition(), declared, None)
+        open_source("s", stream, root).scan(SourcePosition(), declared, None)
     return caught.value
 
 
@@ -80,5 +80,5 @@ def test_first_row_that_does_not_fit_names_the_setting(
 def test_bound_in_the_future_is_explained_with_an_alternative() -> None:
     stream = StreamConfig(source="s.csv", arrived_at="at", sealed_to="2999-01-01T00:00Z")
     with pytest.raises(InputError, match="sealed to 2999-01-01T00:00:00Z: that time has not come yet") as caught:
-        Extent("s", stream).given(None)
+        SealRange("s", stream).given(None)
     assert "--sealed-to" in caught.value.hint

@@ -218,14 +218,14 @@ def test_growing_file_yields_the_same_tuples_as_the_whole_file(bench: Bench, kin
     def watched(*args: Any) -> Any:
         """Notes where each reading begins."""
         source = read(*args)
-        look = source.look
+        scan = source.scan
 
         def looked(*given: Any) -> Any:
-            contents = look(*given)
+            contents = scan(*given)
             begins.extend(file.begin_row for file in contents.files)
             return contents
 
-        source.look = looked  # type: ignore[method-assign, assignment]
+        source.scan = looked  # type: ignore[method-assign, assignment]
         return source
 
     with pytest.MonkeyPatch.context() as patch:
@@ -249,8 +249,8 @@ def test_empty_files_are_skipped_until_they_have_content(tmp_path: Path) -> None
         (tmp_path / f"{name}.csv").touch()
     source = open_source("s", StreamConfig(source=str(tmp_path), arrived_at="at", format="csv"), tmp_path)
     with pytest.raises(InputError, match="all 2 files of source .* are empty"):
-        source.look(SourcePosition(), None, None)
+        source.scan(SourcePosition(), None, None)
     (tmp_path / "b.csv").write_text("at\n1\n")
-    contents = source.look(SourcePosition(), None, None)
+    contents = source.scan(SourcePosition(), None, None)
     assert [file.name for file in contents.present] == ["b.csv"]
     assert contents.warnings == ["1 files of the source hold nothing, such as a.csv"]

@@ -171,7 +171,7 @@ class MemoryEngine:
         self._world, self._epoch, self._pause, self._tables = world, epoch, pause, tables
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
-        return {"events": WindowFacts.nothing()}
+        return {"events": WindowFacts.empty()}
 
     def compute(
         self, context: OperatorContext, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str], tuples: int
@@ -201,7 +201,7 @@ class MemoryEngine:
         newest = {window: (value, made) for window, made, value in sorted(self._world.rows(output))}
         found = _facts([(w, 1, str(value), None, made) for w, (value, made) in newest.items()], _SEALS)
         before = self._tables[output].previous
-        return found.for_each(ids_of(windows), tuples=0, digest="", attempt=before)
+        return found.reindex(ids_of(windows), tuples=0, digest="", attempt=before)
 
     def skip(self, states: Mapping[str, pa.Table], skipped: WindowRange) -> SkipResult:
         return SkipResult(dict(states))

@@ -40,10 +40,10 @@ class Project:
     config: Config
     lines: list[str] = field(default_factory=list)
 
-    def plan(self, replay_id: str, mode: str, **wishes: object) -> Plan:
+    def plan(self, replay_id: str, mode: str, **replay_options: object) -> Plan:
         """Plans a replay of the whole stream in fixed groups."""
-        wishes = {"group_windows": GROUP, **wishes}
-        return create_replay(self.config, ReplayRequest("totals", mode=mode, replay_id=replay_id, **wishes))  # type: ignore[arg-type]
+        replay_options = {"group_windows": GROUP, **replay_options}
+        return create_replay(self.config, ReplayRequest("totals", mode=mode, replay_id=replay_id, **replay_options))  # type: ignore[arg-type]
 
     def attempt(self, replay_id: str, crash: str = "", on_line: Callable[[str], None] | None = None) -> Outcome:
         """Runs one real attempt through spark-submit."""

@@ -296,7 +296,7 @@ RULES: dict[str, Callable[[World], Any]] = {
     "groups end where a table does": _replaced(attempts, "next_end", lambda *args: _next_end(*args[:-1])),
     "checkpoint last": _replaced(attempts, "GroupCommit", _CheckpointFirst),
     "seals after the rows": _replaced(attempts, "GroupCommit", _FactsFirst),
-    "losses listed before the first new group": _replaced(attempts, "settle_losses", lambda *args: None),
+    "losses listed before the first new group": _replaced(attempts, "record_losses", lambda *args: None),
     "the commit of what is begun checks the epoch": _replaced(takeover, "fence", _fence_but_started),
     "what is begun is committed before the work": _replaced(Attempt, "_start", _start_afterwards),
 }

@@ -200,10 +200,10 @@ def test_publication_from_the_initial_state_is_repaired_from_the_initial_state()
     (found,) = ranges_to_replay(known, [Change(WindowRange(24, 24), "changed")])
     assert (found.windows, found.may_follow) == (WindowRange(20, 30), (WindowRange(31, 39),))
     assert found.reasons[1] == "it began with the initial state on request, and so begins again with window 20"
-    assert found.begin.wishes(found.windows)["initial_state"]
+    assert found.begin.replay_options(found.windows)["initial_state"]
     (after,) = ranges_to_replay(known, [Change(WindowRange(31, 39), "stale", made_stale_by=11)])
     assert after.windows == WindowRange(31, 39)
-    assert not after.begin.wishes(after.windows)["initial_state"]
+    assert not after.begin.replay_options(after.windows)["initial_state"]
 
 
 def test_state_that_forgets_nothing_is_repaired_in_few_growing_replays(monkeypatch: pytest.MonkeyPatch) -> None:

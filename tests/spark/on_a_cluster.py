@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from rewindow.application import InputPort, OperatorContext, OutputPort
-from rewindow.engine.once import OnceInGroup
+from rewindow.engine.group_cache import GroupCache
 from rewindow.errors import RewindowError
 from rewindow.location import Location, location
 from rewindow.operators import StateField, TupleOperator
@@ -77,7 +77,7 @@ def computed(spark: SparkSession, root: Location) -> list[Any]:
     operator = Prices()
     state = spark.createDataFrame([], spark_schema(operator.state_columns() or pa.schema([])))
     context = OperatorContext(Grid(1000), WindowRange(7, 7))
-    in_group = OnceInGroup(spark, root, 1, lambda frame: frame).context("prices", context)
+    in_group = GroupCache(spark, root, 1, lambda frame: frame).context("prices", context)
     found = (emitted(operator, {"clicks": clicks}, state, one)["out"].collect() for one in (context, in_group))
     return [[list(row) for row in rows] for rows in found]
 

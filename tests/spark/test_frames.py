@@ -17,8 +17,8 @@ from rewindow.spark.frames import count_windows, open_inputs, read_windows, writ
 from rewindow.storage import Table, query
 from rewindow.storage.streams import holes
 from rewindow.windows import WindowRange
-from tests.places import Place
-from tests.planning.wishes import request
+from tests.folders import FolderLocation
+from tests.planning.options import request
 from tests.recovery.project import FIRST, WINDOWS, make_project
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def test_sorted_rows_in_small_row_groups_let_readers_skip_most(tmp_path: Path, s
         ("as they come", rows, 256 << 10),
         ("one group", rows.sortWithinPartitions("key"), None),
     ):
-        write_files(frame, Place(tmp_path / name), size)
+        write_files(frame, FolderLocation(tmp_path / name), size)
         found[name] = row_groups(tmp_path / name, pc.field("key") == 777)
     assert found["sorted"][0] <= 2 and found["sorted"][1] >= 4
     assert found["as they come"][0] == found["as they come"][1] >= 4

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rewindow.application.given import PropertyChange
+from rewindow.application.overrides import PropertyChange
 from rewindow.location import location
 from rewindow.state.changes import ChangeLog
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rewindow.errors import CheckpointError
-from rewindow.state.files import KeptFiles, StateFiles, leaves_in, settled, write_rows
+from rewindow.state.files import RetainedFiles, StateFiles, leaves_in, write_rows, write_state
 
 ROWS = pa.table({"k": ["a", "b", None, "d"], "n": [1, 2, 3, 4]})
 
@@ -20,9 +20,9 @@ def written(folder: Path, place: str) -> StateFiles:
 
 
 def test_state_above_the_size_bound_is_written_to_files(tmp_path: Path) -> None:
-    assert settled(ROWS, ROWS.nbytes, tmp_path, "0-0/op/state", (), 2) is ROWS
-    assert isinstance(settled(ROWS, ROWS.nbytes - 1, tmp_path, "0-0/op/state", (), 2), StateFiles)
-    assert isinstance(settled(ROWS.slice(0, 0), 0, tmp_path, "0-0/op/state", (), 2), pa.Table)
+    assert write_state(ROWS, ROWS.nbytes, tmp_path, "0-0/op/state", (), 2) is ROWS
+    assert isinstance(write_state(ROWS, ROWS.nbytes - 1, tmp_path, "0-0/op/state", (), 2), StateFiles)
+    assert isinstance(write_state(ROWS.slice(0, 0), 0, tmp_path, "0-0/op/state", (), 2), pa.Table)
 
 
 def put_other_rows(path: Path, state: StateFiles) -> None:
@@ -64,14 +64,14 @@ def test_links_are_created_once_and_survive_their_source(tmp_path: Path) -> None
 def test_attempt_deletes_only_unreferenced_files_of_older_attempts(tmp_path: Path) -> None:
     for place in ("1-5", "1-9", "2-12", "3-12", "start/7/1-5"):
         written(tmp_path, place)
-    KeptFiles(tmp_path, 2).clear({"1-5/op/state"})
+    RetainedFiles(tmp_path, 2).clear({"1-5/op/state"})
     assert list(leaves_in(tmp_path)) == [
         "1-5/op/state", "2-12/op/state", "3-12/op/state", "start/7/1-5/op/state",
     ]  # fmt: skip
 
 
 def test_state_is_deleted_once_the_next_one_exists_unless_referenced(tmp_path: Path) -> None:
-    kept = KeptFiles(tmp_path, 1)
+    kept = RetainedFiles(tmp_path, 1)
     first, second, third = (written(tmp_path, place) for place in ("1-1", "1-2", "1-3"))
     grown = replace(third, files=(*second.files, *third.files))
     kept.went_on({"op": first}, {"op": second}, saved=False)

@@ -11,7 +11,7 @@ from deltalake import write_deltalake
 
 from rewindow.errors import TableError
 from rewindow.storage import Table, create_table
-from rewindow.storage.snapshots import kept_snapshots
+from rewindow.storage.snapshots import snapshot_cache
 
 SCHEMA = pa.schema([("window_id", pa.int64())])
 ROW = pa.table({"window_id": [1]}, schema=SCHEMA)
@@ -19,7 +19,7 @@ ROW = pa.table({"window_id": [1]}, schema=SCHEMA)
 
 def test_table_is_read_once_until_another_commit(tmp_path: Path) -> None:
     create_table(tmp_path, SCHEMA)
-    with kept_snapshots():
+    with snapshot_cache():
         before = Table.open(tmp_path)
         assert Table.open(tmp_path).delta is before.delta
         write_deltalake(str(tmp_path), ROW, mode="append")
@@ -36,7 +36,7 @@ def test_table_is_read_once_until_another_commit(tmp_path: Path) -> None:
 def test_commit_of_another_writer_does_not_move_open_handles(tmp_path: Path) -> None:
     create_table(tmp_path, SCHEMA)
     other = Table.open(tmp_path)
-    with kept_snapshots():
+    with snapshot_cache():
         building = Table.open(tmp_path)
         other.append(ROW)
         assert (Table.open(tmp_path).version, building.version) == (1, 0)
@@ -44,7 +44,7 @@ def test_commit_of_another_writer_does_not_move_open_handles(tmp_path: Path) -> 
 
 def test_recreated_table_is_not_the_cached_one(tmp_path: Path) -> None:
     create_table(tmp_path / "t", SCHEMA)
-    with kept_snapshots():
+    with snapshot_cache():
         before = Table.open(tmp_path / "t").id
         shutil.rmtree(tmp_path / "t")
         with pytest.raises(TableError, match="is not there"):
@@ -55,6 +55,6 @@ def test_recreated_table_is_not_the_cached_one(tmp_path: Path) -> None:
 
 def test_tables_outside_a_snapshot_cache_are_read_each_time(tmp_path: Path) -> None:
     create_table(tmp_path, SCHEMA)
-    with kept_snapshots():
+    with snapshot_cache():
         kept = Table.open(tmp_path)
     assert Table.open(tmp_path).delta is not kept.delta is not Table.open(tmp_path).delta

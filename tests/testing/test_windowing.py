@@ -17,8 +17,8 @@ from rewindow.application import (
     describe_graph,
     find_violations,
 )
-from rewindow.application.configuring import apply_given
-from rewindow.application.given import OPTION, Given
+from rewindow.application.configuring import apply_overrides
+from rewindow.application.overrides import OPTION, PropertyOverride
 from rewindow.application.windowing import Windowing
 from rewindow.errors import InputError
 from rewindow.loading.code_versions import configuration_digest
@@ -204,8 +204,8 @@ def test_application_windows_can_be_overridden_like_other_attributes() -> None:
     assert not find_violations(app, Mode.AT_MOST_ONCE)
     assert any("slides by its whole length" in text for text in app.warnings())
     asked = {"application_windows": "6", "slide_windows": "2"}
-    given = [Given(operator="per", name=name, value=value, source=OPTION) for name, value in asked.items()]
-    apply_given(app, given)
+    given = [PropertyOverride(operator="per", name=name, value=value, source=OPTION) for name, value in asked.items()]
+    apply_overrides(app, given)
     (described,) = describe_graph(app).operators
     found = {one.name: one.value for one in described.properties}
     assert (found["application_windows"], found["slide_windows"]) == (6, 2)
@@ -217,7 +217,7 @@ def test_state_is_bound_to_its_application_windows() -> None:
     slid = configuration_digest(_application(application_windows=4, slide_windows=2))
     assert len({plain, four, slid}) == 3
     given = _application()
-    apply_given(given, [Given(operator="per", name="application_windows", value="4", source=OPTION)])
+    apply_overrides(given, [PropertyOverride(operator="per", name="application_windows", value="4", source=OPTION)])
     assert configuration_digest(given) == four
 
 

@@ -14,10 +14,10 @@ from rewindow.operators import StateField, TupleOperator
 from rewindow.testing import run_operator
 from rewindow.tuple_engine.key_range import KeyRange
 from rewindow.tuple_engine.tagged_rows import (
-    PLACE,
+    SORT_KEY,
     input_tags,
     output_tags,
-    place_of,
+    sort_key,
     tag_of,
     tagged_schema,
 )
@@ -61,12 +61,15 @@ def test_emitted_tuples_are_isolated_from_later_changes() -> None:
     operator = Seen()
     schema = tagged_schema([input_tags(operator)["clicks"]])
     batch = pa.RecordBatch.from_pylist(
-        [dict(zip(schema.names, (place_of(7, 1, before=6), "ann", count), strict=True)) for count in (1, 2)],
+        [dict(zip(schema.names, (sort_key(7, 1, before=6), "ann", count), strict=True)) for count in (1, 2)],
         schema=schema,
     )
     context = OperatorContext(Grid(1000), WindowRange(7, 7), Mode.EXACTLY_ONCE, "seen")
     made = [
-        row for part in KeyRange(operator, context).run([batch]) for row in part.to_pylist() if tag_of(row[PLACE]) == 1
+        row
+        for part in KeyRange(operator, context).run([batch])
+        for row in part.to_pylist()
+        if tag_of(row[SORT_KEY]) == 1
     ]
     seen, last = output_tags(operator)["out"].names[1:]
     assert [(row[seen], row[last]) for row in made] == [([], {"counts": []}), ([1], {"counts": [1]})]

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from rewindow.application import InputPort, OutputPort
 from rewindow.operators import StateField, TupleOperator
 from rewindow.tuple_engine.tagged_rows import (
-    NO_ROW,
+    PLACEHOLDER,
     Columns,
     TagShape,
     loaded_tag,
-    place_of,
+    sort_key,
     tag_of,
     tagged_schema,
     window_of,
@@ -90,8 +90,8 @@ def test_columns_with_complex_types_share_a_name_only_with_equal_types() -> None
 )
 def test_sort_keys_order_rows_by_window_and_tag(before: int, rows: list[tuple[int, int]]) -> None:
     # A placeholder row sorts first, and state before all tuples.
-    places = [place_of(before + window, tag, before) for window, tag in rows]
+    places = [sort_key(before + window, tag, before) for window, tag in rows]
     array = np.array(places, np.int64)
     assert list(zip((window_of(array, before) - before).tolist(), tag_of(array).tolist(), strict=True)) == rows
-    assert sorted(places) == [place_of(before + window, tag, before) for window, tag in sorted(rows)]
-    assert all(place > NO_ROW for place in places)
+    assert sorted(places) == [sort_key(before + window, tag, before) for window, tag in sorted(rows)]
+    assert all(place > PLACEHOLDER for place in places)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rewindow.names import quoted_column
-from rewindow.operators.columns import FIRST, floor_div
+from rewindow.operators.columns import BIGINT_MIN, floor_div
 from rewindow.operators.event_time.watermarks import AT, BLOCK, TICK, TS
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _CHUNK = 4_096
 
 
 def mark_jumps(
-    timed: DataFrame, moves: Column, jump_us: int, highest: DataFrame | None, apart: Sequence[str]
+    timed: DataFrame, moves: Column, jump_us: int, highest: DataFrame | None, recording_keys: Sequence[str]
 ) -> DataFrame:
     """Adds `JUMPS` to the tuples of a stream.
 
@@ -44,49 +44,57 @@ def mark_jumps(
     """
     from pyspark.sql import functions as F
 
-    own = timed.where(moves).select(*apart, TICK, AT, TS)
-    jumping = _refused(own, jump_us, highest, apart)
+    own = timed.where(moves).select(*recording_keys, TICK, AT, TS)
+    jumping = _refused(own, jump_us, highest, recording_keys)
     same = [F.col(AT) == F.col(_AT), F.col(TS) == F.col(_TS)]
-    others = {name: f"_jump_{number}" for number, name in enumerate(apart)}
+    others = {name: f"_jump_{number}" for number, name in enumerate(recording_keys)}
     same += [F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in others.items()]
     jumping = jumping.withColumnsRenamed({**others, AT: _AT, TS: _TS}).distinct()
     marked = timed.join(jumping, same, "left").withColumn(JUMPS, F.col(_AT).isNotNull() & moves)
     return marked.drop(_AT, _TS, *others.values())
 
 
-def _refused(own: DataFrame, jump_us: int, highest: DataFrame | None, apart: Sequence[str]) -> DataFrame:
+def _refused(own: DataFrame, jump_us: int, highest: DataFrame | None, recording_keys: Sequence[str]) -> DataFrame:
     """Returns `apart`, `AT` and `TS` of the tuples that jump."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    before = _with_highest(own, highest, apart)
+    before = _with_highest(own, highest, recording_keys)
     place = F.struct(AT, TS)
-    first = before.where(F.col(TS) > F.col(_HIGHEST) + jump_us).groupBy(*apart)
+    first = before.where(F.col(TS) > F.col(_HIGHEST) + jump_us).groupBy(*recording_keys)
     first = first.agg(F.min(F.struct(AT, TS, _HIGHEST)).alias("_first"))
-    others = {name: f"_first_{number}" for number, name in enumerate(apart)}
+    others = {name: f"_first_{number}" for number, name in enumerate(recording_keys)}
     same = [F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in others.items()]
     same += [place >= F.struct(f"_first.{AT}", f"_first.{TS}"), F.col(TS) > F.col(f"_first.{_HIGHEST}")]
     doubtful = own.join(F.broadcast(first.withColumnsRenamed(others)), same)
-    order = Window.partitionBy(*apart).orderBy(AT, TS)
+    order = Window.partitionBy(*recording_keys).orderBy(AT, TS)
     rows = doubtful.select(
-        *apart, AT, TS, F.col(f"_first.{_HIGHEST}").alias(_HIGHEST), (F.row_number().over(order) == 1).alias(_BEGINS)
+        *recording_keys,
+        AT,
+        TS,
+        F.col(f"_first.{_HIGHEST}").alias(_HIGHEST),
+        (F.row_number().over(order) == 1).alias(_BEGINS),
     )
-    return rows.mapInArrow(_refusing(jump_us, [*apart, AT, TS]), rows.select(*apart, AT, TS).schema)
+    return rows.mapInArrow(_refusing(jump_us, [*recording_keys, AT, TS]), rows.select(*recording_keys, AT, TS).schema)
 
 
-def _with_highest(own: DataFrame, highest: DataFrame | None, apart: Sequence[str]) -> DataFrame:
+def _with_highest(own: DataFrame, highest: DataFrame | None, recording_keys: Sequence[str]) -> DataFrame:
     """Adds the largest timestamp before each tuple, of all tuples; null before the first."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     rows = own.withColumns({_BLOCK: floor_div(F.col(TICK), BLOCK), _IS_TUPLE: F.lit(1)})
-    totals = rows.groupBy(*apart, _BLOCK).agg(F.max(TS).alias(TS))
+    totals = rows.groupBy(*recording_keys, _BLOCK).agg(F.max(TS).alias(TS))
     if highest is not None:
-        totals = totals.unionByName(highest.select(*apart, F.lit(FIRST).alias(_BLOCK), TS))
-    blocks = Window.partitionBy(*apart).orderBy(_BLOCK).rowsBetween(FIRST, -1)
-    carry = totals.select(*apart, _BLOCK, F.max(TS).over(blocks).alias(TS), F.lit(0).alias(_IS_TUPLE))
-    rows = rows.unionByName(carry.where(F.col(_BLOCK) != FIRST), allowMissingColumns=True)
-    order = Window.partitionBy(*apart, _BLOCK).orderBy(_IS_TUPLE, AT, TS).rowsBetween(FIRST, -1)
+        totals = totals.unionByName(highest.select(*recording_keys, F.lit(BIGINT_MIN).alias(_BLOCK), TS))
+    blocks = Window.partitionBy(*recording_keys).orderBy(_BLOCK).rowsBetween(Window.unboundedPreceding, -1)
+    carry = totals.select(*recording_keys, _BLOCK, F.max(TS).over(blocks).alias(TS), F.lit(0).alias(_IS_TUPLE))
+    rows = rows.unionByName(carry.where(F.col(_BLOCK) != BIGINT_MIN), allowMissingColumns=True)
+    order = (
+        Window.partitionBy(*recording_keys, _BLOCK)
+        .orderBy(_IS_TUPLE, AT, TS)
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
     return rows.withColumn(_HIGHEST, F.max(TS).over(order)).where(F.col(_IS_TUPLE) == 1)
 
 

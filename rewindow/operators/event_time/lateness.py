@@ -1,8 +1,8 @@
 """Which tuples of a recording were late, as it would have been decided when they arrived (docs/rules/event_time.md).
 
 time = EventTime(streams={"clicks": StreamTime(event_at="clicked_at")}, lag="5 s", watermark_interval="1 min")
-judged = lateness({"clicks": clicks}, time)
-judged.late["clicks"].show()
+classified = lateness({"clicks": clicks}, time)
+classified.late["clicks"].show()
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rewindow.operators.event_time import watermarks as marks
 from rewindow.operators.event_time.arrival_clock import ArrivalClock
 from rewindow.operators.event_time.jumps import JUMPS, mark_jumps
 from rewindow.operators.event_time.settings import EventTime, StreamTime
-from rewindow.operators.event_time.verdicts import DAY_US, FACTORS, is_far, is_shrunk
+from rewindow.operators.event_time.timestamp_checks import DAY_US, FACTORS, is_far, is_shrunk
 from rewindow.operators.event_time.watermarks import AT, BEFORE, IS_NEWS, STREAM, TICK, TS
 from rewindow.operators.heartbeat.function import IS_TIMER
 
@@ -34,7 +34,7 @@ ON_TIME, LATE, NULL_TS, FAR_FUTURE, BAD_TYPE, JUMP, TIMER = OUTCOMES = (
 """What becomes of a tuple; each has exactly one of these (E39)."""
 COUNTED = ("stream", "outcome", "tuples", "late_by_us_max")
 """Columns of counts, beside those that are counted by."""
-Once = Callable[[str, Callable[[], "DataFrame"]], "DataFrame"]
+Materialize = Callable[[str, Callable[[], "DataFrame"]], "DataFrame"]
 """Keeps a frame by name: what is asked for again is not computed again."""
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 _FARTHEST_US = 1 << 62
@@ -43,7 +43,7 @@ _FARTHEST_US = 1 << 62
 
 @dataclass(frozen=True)
 class Lateness:
-    """Tuples of each declared stream, judged.
+    """Tuples of each declared stream, classified.
 
     Attributes:
         tuples: by stream, all its tuples, unchanged, and behind them `_rw_outcome STRING` (on_time, late, null_ts,
@@ -106,8 +106,8 @@ def lateness(
     start_us: int | None = None,
     end_us: int | None = None,
     origin_us: int = 0,
-    apart: Sequence[str] = (),
-    once: Once | None = None,
+    recording_keys: Sequence[str] = (),
+    materialize: Materialize | None = None,
 ) -> Lateness:
     """Returns which tuples are late, held against the watermark of the last tick before their arrival (E1 to E4, E26).
 
@@ -131,22 +131,25 @@ def lateness(
     """
     _check(frames, settings, state, start_us)
     timed = {
-        name: _jumps_marked(_timed(frames[name], name, settings, origin_us), name, settings, state, apart)
+        name: _jumps_marked(_timed(frames[name], name, settings, origin_us), name, settings, state, recording_keys)
         for name in settings.streams
     }
     moving = [
-        frame.where(_moves_clock(settings.streams[name])).select(*apart, _number(settings, name), TICK, AT, TS)
+        frame.where(_moves_clock(settings.streams[name])).select(*recording_keys, _number(settings, name), TICK, AT, TS)
         for name, frame in timed.items()
     ]
     clock = ArrivalClock(settings, origin_us, start_us, end_us)
     every = reduce(lambda one, other: one.unionByName(other), moving)
-    ticks = kept(once, "ticks", marks.tick_table(every, clock, state=state, apart=apart))
-    held = _held(ticks, clock, apart)
-    judged = {name: _judge(frame, name, settings, frames[name].columns, held, apart) for name, frame in timed.items()}
+    ticks = cached(materialize, "ticks", marks.tick_table(every, clock, state=state, recording_keys=recording_keys))
+    held = _held(ticks, clock, recording_keys)
+    classified = {
+        name: _classify(frame, name, settings, frames[name].columns, held, recording_keys)
+        for name, frame in timed.items()
+    }
     after = None
     if end_us is not None:
-        after = marks.next_state(ticks, settings, end_us=end_us, origin_us=origin_us, apart=apart)
-    return Lateness(judged, marks.raising(ticks, settings, origin_us, end_us, apart), after, clock)
+        after = marks.next_state(ticks, settings, end_us=end_us, origin_us=origin_us, recording_keys=recording_keys)
+    return Lateness(classified, marks.raising(ticks, settings, origin_us, end_us, recording_keys), after, clock)
 
 
 def late_by_idleness(
@@ -156,20 +159,20 @@ def late_by_idleness(
     start_us: int,
     end_us: int | None = None,
     origin_us: int = 0,
-    apart: Sequence[str] = (),
+    recording_keys: Sequence[str] = (),
 ) -> dict[str, DataFrame]:
     """Returns by stream the tuples that are late only because an idle stream was not waited for (E48).
 
-    They have the columns of `Lateness.late`. The recording is judged twice, with and without the idle timeouts, as a
-    whole: a piece of it cannot tell what the watermark would have been without them.
+    They have the columns of `Lateness.late`. The recording is classified twice, with and without the idle timeouts, as
+    a whole: a piece of it cannot tell what the watermark would have been without them.
 
     Args:
         frames, settings, start_us, end_us, origin_us, apart: see `lateness`.
     """
-    about: dict[str, Any] = {"start_us": start_us, "end_us": end_us, "origin_us": origin_us, "apart": apart}
-    judged = lateness(frames, settings, **about)
+    about: dict[str, Any] = {"start_us": start_us, "end_us": end_us, "origin_us": origin_us, "apart": recording_keys}
+    classified = lateness(frames, settings, **about)
     live = {name: f"_live{name}" for name in ADDED}
-    known = {name: frame.withColumnsRenamed(live) for name, frame in judged.tuples.items()}
+    known = {name: frame.withColumnsRenamed(live) for name, frame in classified.tuples.items()}
     patient = {name: one.model_copy(update={"idle_timeout": None}) for name, one in settings.streams.items()}
     again = lateness(known, settings.model_copy(update={"streams": patient}), **about)
     only = f"{live[OUTCOME]} = '{LATE}' AND {OUTCOME} = '{ON_TIME}'"
@@ -228,7 +231,7 @@ def _timed(frame: DataFrame, name: str, settings: EventTime, origin_us: int) -> 
 
 
 def _jumps_marked(
-    timed: DataFrame, name: str, settings: EventTime, state: DataFrame | None, apart: Sequence[str]
+    timed: DataFrame, name: str, settings: EventTime, state: DataFrame | None, recording_keys: Sequence[str]
 ) -> DataFrame:
     """Adds which tuples jump ahead of their stream, where that is asked; the state has its largest timestamp (E50)."""
     from pyspark.sql import functions as F
@@ -239,8 +242,8 @@ def _jumps_marked(
     known = None
     if state is not None:
         own = (F.col("stream") == name) & F.col("ahead_us").isNotNull()
-        known = state.where(own).select(*apart, F.col("ahead_us").alias(TS))
-    return mark_jumps(timed, _is_believed(stream), stream.max_jump_us, known, apart)
+        known = state.where(own).select(*recording_keys, F.col("ahead_us").alias(TS))
+    return mark_jumps(timed, _is_believed(stream), stream.max_jump_us, known, recording_keys)
 
 
 def _far(stream: StreamTime) -> str | None:
@@ -277,9 +280,9 @@ def _is_believed(stream: StreamTime) -> Column:
     return F.expr(is_known if far is None else f"{is_known} AND NOT ({far}) AND NOT ({is_shrunk(TS, AT)})")
 
 
-def kept(once: Once | None, name: str, frame: DataFrame) -> DataFrame:
+def cached(materialize: Materialize | None, name: str, frame: DataFrame) -> DataFrame:
     """Returns a frame that is computed once where somebody keeps it."""
-    return frame if once is None else once(name, lambda: frame)
+    return frame if materialize is None else materialize(name, lambda: frame)
 
 
 def timestamp_us(frame: DataFrame, name: str, event_at: str, unit: Literal["us", "ms", "s"] = "us") -> Column:
@@ -326,28 +329,33 @@ def _us(frame: DataFrame, name: str, expression: str, unit_us: int) -> Column:
     )
 
 
-def _held(ticks: DataFrame, clock: ArrivalClock, apart: Sequence[str]) -> DataFrame:
+def _held(ticks: DataFrame, clock: ArrivalClock, recording_keys: Sequence[str]) -> DataFrame:
     """Returns for each tick that tuples wait for, the watermark that they are held against."""
     from pyspark.sql import functions as F
 
-    held = ticks.where(F.col(IS_NEWS)).select(*apart, TICK, F.col(BEFORE).alias(WATERMARK))
-    return F.broadcast(held) if not apart and clock.has_few_ticks() else held
+    held = ticks.where(F.col(IS_NEWS)).select(*recording_keys, TICK, F.col(BEFORE).alias(WATERMARK))
+    return F.broadcast(held) if not recording_keys and clock.has_few_ticks() else held
 
 
-def matched(frame: DataFrame, other: DataFrame, apart: Sequence[str], on: str, how: str) -> DataFrame:
+def matched(frame: DataFrame, other: DataFrame, recording_keys: Sequence[str], on: str, how: str) -> DataFrame:
     """Joins on a column that is never null and on those of apart, whose nulls are equal."""
     from pyspark.sql import functions as F
 
-    same = {name: f"_same_{number}" for number, name in enumerate((*apart, on))}
+    same = {name: f"_same_{number}" for number, name in enumerate((*recording_keys, on))}
     other = other.withColumnsRenamed(same)
     # Of a null-safe equality Spark makes two keys, for which its table of whole numbers cannot be used.
     keys = [F.col(on) == F.col(same[on])]
-    keys += [F.col(quoted_column(name)).eqNullSafe(F.col(same[name])) for name in apart]
+    keys += [F.col(quoted_column(name)).eqNullSafe(F.col(same[name])) for name in recording_keys]
     return frame.join(other, keys, how).drop(*same.values())
 
 
-def _judge(
-    timed: DataFrame, name: str, settings: EventTime, columns: Sequence[str], held: DataFrame, apart: Sequence[str]
+def _classify(
+    timed: DataFrame,
+    name: str,
+    settings: EventTime,
+    columns: Sequence[str],
+    held: DataFrame,
+    recording_keys: Sequence[str],
 ) -> DataFrame:
     # Rules: E4, E39
     from pyspark.sql import functions as F
@@ -373,5 +381,5 @@ def _judge(
         F.when(moves, F.col(WATERMARK)).alias(WATERMARK),
         F.when(moves & is_late, F.col(WATERMARK) - F.col(TS)).alias(LATE_BY),
     ]
-    joined = matched(timed, held, apart, TICK, "left")
+    joined = matched(timed, held, recording_keys, TICK, "left")
     return joined.select(*(F.col(quoted_column(column)) for column in columns), *added)

@@ -103,8 +103,8 @@ class EventTimeOperator(FrameOperator):
         return {name: InputPort(pa.schema(self._carried())) for name in self._ports()}
 
     def _late_port(self) -> OutputPort:
-        judged = [(TIMESTAMP, _US), (WATERMARK, _US), (LATE_BY, _US)]
-        return OutputPort(pa.schema([*self._named(), *self._carried(), *judged]), optional=True)
+        classified = [(TIMESTAMP, _US), (WATERMARK, _US), (LATE_BY, _US)]
+        return OutputPort(pa.schema([*self._named(), *self._carried(), *classified]), optional=True)
 
     def _errors_port(self) -> OutputPort:
         return OutputPort(pa.schema([*self._named(), *self._carried()]), error=True)
@@ -113,18 +113,23 @@ class EventTimeOperator(FrameOperator):
         keys = [field for field in self._carried() if field.name in by]
         return OutputPort(pa.schema([*self._named(), *keys, *_COUNTED]), optional=True, report=True)
 
-    def _judge(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext) -> Lateness:
+    def _classify(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext) -> Lateness:
         columns = [quoted_column(name) for name in ("window_id", *self._names())]
         return lateness(
-            {name: inputs[name].select(*columns) for name in self._ports()}, self._settings(), state=state,
-            start_us=context.start_us, end_us=context.end_us, origin_us=context.grid.origin_us, once=context.once,
-        )  # fmt: skip
+            {name: inputs[name].select(*columns) for name in self._ports()},
+            self._settings(),
+            state=state,
+            start_us=context.start_us,
+            end_us=context.end_us,
+            origin_us=context.grid.origin_us,
+            materialize=context.materialize,
+        )
 
-    def _refused(self, judged: Lateness, late: Mapping[str, DataFrame]) -> Mapping[str, DataFrame]:
+    def _refused(self, classified: Lateness, late: Mapping[str, DataFrame]) -> Mapping[str, DataFrame]:
         """Returns the frames of the ports `late` and `errors`."""
         from pyspark.sql import functions as F
 
-        errors = self._together(judged.errors)
+        errors = self._together(classified.errors)
         jumps = f"exceeds the largest timestamp of its stream before it by more than max_jump, {self.max_jump}"
         why = refused_because(arrived_us(errors, "stream", self.arrived_at))
         why = F.when(F.col(OUTCOME) == JUMP, jumps).otherwise(why)
@@ -219,13 +224,13 @@ class SplitLate(EventTimeOperator):
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> Mapping[str, DataFrame]:
         """Returns the tuples by what became of them, the ticks, and the counts."""
-        judged = self._judge(inputs, state, context)
+        classified = self._classify(inputs, state, context)
         tick_window = self._window_of("tick_us", context).alias("window_id")
-        counts = judged.counts("window_id", *self.key_by)
+        counts = classified.counts("window_id", *self.key_by)
         return {
-            "on_time": self._together(judged.on_time),
-            **self._refused(judged, judged.late),
-            "ticks": judged.ticks.select(tick_window, "tick_us", "watermark_us"),
+            "on_time": self._together(classified.on_time),
+            **self._refused(classified, classified.late),
+            "ticks": classified.ticks.select(tick_window, "tick_us", "watermark_us"),
             "counts": counts if self.streams else counts.drop("stream"),
         }
 
@@ -237,6 +242,6 @@ class SplitLate(EventTimeOperator):
         context: OperatorContext,
     ) -> DataFrame:
         """Returns what the watermark is made of after the group; the inputs tell it, so it is the same in every run."""
-        after = self._judge(inputs, state, context).state
+        after = self._classify(inputs, state, context).state
         assert after is not None, "the end of the group is given"
         return after.select(*STATE)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from rewindow.operators.columns import FIRST, floor_div
+from rewindow.operators.columns import floor_div
 from rewindow.operators.event_time.arrival_clock import ArrivalClock
 from rewindow.operators.event_time.settings import EventTime, StreamTime
 
@@ -49,7 +49,7 @@ def tick_of(settings: EventTime, arrived_us: Column, origin_us: int) -> Column:
 
 
 def tick_table(
-    tuples: DataFrame, clock: ArrivalClock, *, state: DataFrame | None, apart: Sequence[str] = ()
+    tuples: DataFrame, clock: ArrivalClock, *, state: DataFrame | None, recording_keys: Sequence[str] = ()
 ) -> DataFrame:
     """Returns the ticks that can raise the watermark: `TICK`, `WATERMARK`, `BEFORE`, `IS_NEWS`, what each stream shows.
 
@@ -63,19 +63,19 @@ def tick_table(
     from pyspark.sql import functions as F
 
     settings, origin_us = clock.settings, clock.origin_us
-    ticks = _shown(tuples, settings, apart)
-    more = [_falling_idle(ticks, settings, origin_us, apart)] if settings.may_idle else []
-    more += _before(settings, ticks, state, clock.start_us, origin_us, apart)
+    ticks = _shown(tuples, settings, recording_keys)
+    more = [_falling_idle(ticks, settings, origin_us, recording_keys)] if settings.may_idle else []
+    more += _before(settings, ticks, state, clock.start_us, origin_us, recording_keys)
     if more:
         every = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), more, ticks)
-        ticks = _combine(every, settings, apart)
-    if apart or not clock.has_few_ticks(ONE_TASK):
+        ticks = _combine(every, settings, recording_keys)
+    if recording_keys or not clock.has_few_ticks(ONE_TASK):
         ticks = ticks.withColumn(_BLOCK, floor_div(F.col(TICK), BLOCK))
-    return _watermarks(ticks, settings, origin_us, apart)
+    return _watermarks(ticks, settings, origin_us, recording_keys)
 
 
 def next_state(
-    ticks: DataFrame, settings: EventTime, *, end_us: int, origin_us: int, apart: Sequence[str] = ()
+    ticks: DataFrame, settings: EventTime, *, end_us: int, origin_us: int, recording_keys: Sequence[str] = ()
 ) -> DataFrame:
     """Returns the state at an instant (E41, E46): of ticks before it, and all tuples."""
     from pyspark.sql import functions as F
@@ -98,11 +98,11 @@ def next_state(
             for number, name in enumerate(settings.streams)
         )
     )
-    return ticks.groupBy(*apart).agg(*totals).select(*apart, F.inline(streams))
+    return ticks.groupBy(*recording_keys).agg(*totals).select(*recording_keys, F.inline(streams))
 
 
 def raising(
-    ticks: DataFrame, settings: EventTime, origin_us: int, end_us: int | None, apart: Sequence[str] = ()
+    ticks: DataFrame, settings: EventTime, origin_us: int, end_us: int | None, recording_keys: Sequence[str] = ()
 ) -> DataFrame:
     """Returns the ticks before the end that raise the watermark (E3): `tick_us`, `watermark_us`, `before_us`."""
     from pyspark.sql import functions as F
@@ -110,7 +110,7 @@ def raising(
     rises = F.coalesce(F.col(WATERMARK) > F.col(BEFORE), F.col(WATERMARK).isNotNull() & F.col(BEFORE).isNull())
     tick_us = (F.col(TICK) * settings.interval_us + origin_us).alias("tick_us")
     values = [F.col(WATERMARK).alias("watermark_us"), F.col(BEFORE).alias("before_us")]
-    raised = ticks.where(F.col(IS_NEWS) & rises).select(*apart, tick_us, *values)
+    raised = ticks.where(F.col(IS_NEWS) & rises).select(*recording_keys, tick_us, *values)
     return raised if end_us is None else raised.where(F.col("tick_us") < end_us)
 
 
@@ -144,7 +144,7 @@ def _shows(settings: EventTime, name: Callable[[int], str]) -> list[str]:
     return [name(number) for number in range(len(settings.streams))]
 
 
-def _shown(tuples: DataFrame, settings: EventTime, apart: Sequence[str]) -> DataFrame:
+def _shown(tuples: DataFrame, settings: EventTime, recording_keys: Sequence[str]) -> DataFrame:
     """Returns the largest timestamp and arrival that each stream shows at each tick (E1)."""
     from pyspark.sql import functions as F
 
@@ -153,26 +153,26 @@ def _shown(tuples: DataFrame, settings: EventTime, apart: Sequence[str]) -> Data
         is_own = F.col(STREAM) == number
         shown.append(F.max(F.when(is_own, F.col(TS))).alias(_seen(number)))
         shown.append(F.max(F.when(is_own, F.col(AT))).alias(_arrived(number)))
-    ticks = tuples.groupBy(*apart, TICK).agg(*shown)
+    ticks = tuples.groupBy(*recording_keys, TICK).agg(*shown)
     return ticks.withColumns({IS_NEWS: F.lit(True), WATERMARK: F.lit(None).cast("bigint")})
 
 
-def _combine(ticks: DataFrame, settings: EventTime, apart: Sequence[str]) -> DataFrame:
+def _combine(ticks: DataFrame, settings: EventTime, recording_keys: Sequence[str]) -> DataFrame:
     """Returns a row per tick."""
     from pyspark.sql import functions as F
 
     shown = [F.max(name).alias(name) for name in (*_running(settings), WATERMARK)]
-    return ticks.groupBy(*apart, TICK).agg(*shown, F.bool_or(IS_NEWS).alias(IS_NEWS))
+    return ticks.groupBy(*recording_keys, TICK).agg(*shown, F.bool_or(IS_NEWS).alias(IS_NEWS))
 
 
-def _falling_idle(ticks: DataFrame, settings: EventTime, origin_us: int, apart: Sequence[str]) -> DataFrame:
+def _falling_idle(ticks: DataFrame, settings: EventTime, origin_us: int, recording_keys: Sequence[str]) -> DataFrame:
     """Returns the ticks at which a stream falls idle if it sends nothing more (E47)."""
     from pyspark.sql import functions as F
 
     falls = F.array(*(
         _idle_tick(settings, number, F.col(_arrived(number)), origin_us) for number in _idle_streams(settings)
     ))  # fmt: skip
-    idle = ticks.select(*apart, F.explode(falls).alias(TICK)).where(F.col(TICK).isNotNull())
+    idle = ticks.select(*recording_keys, F.explode(falls).alias(TICK)).where(F.col(TICK).isNotNull())
     return idle.withColumn(IS_NEWS, F.lit(True))
 
 
@@ -196,7 +196,7 @@ def _before(
     state: DataFrame | None,
     start_us: int | None,
     origin_us: int,
-    apart: Sequence[str],
+    recording_keys: Sequence[str],
 ) -> list[DataFrame]:
     """Returns what was before as ticks: the last before, the first after, those at which a stream falls idle.
 
@@ -207,27 +207,27 @@ def _before(
     if state is None and (start_us is None or not settings.may_idle):
         return []
     if state is not None:
-        carried = _carried(settings, state, start_us, origin_us, apart)
-    if start_us is not None and (state is None or apart):
-        new = _nothing_yet(settings, ticks, start_us, origin_us, apart)
-        carried = new if state is None else carried.unionByName(new.join(carried, list(apart), "left_anti"))
+        carried = _carried(settings, state, start_us, origin_us, recording_keys)
+    if start_us is not None and (state is None or recording_keys):
+        new = _nothing_yet(settings, ticks, start_us, origin_us, recording_keys)
+        carried = new if state is None else carried.unionByName(new.join(carried, list(recording_keys), "left_anti"))
     at_last = [(F.col("_first") - 1).alias(TICK), F.lit(False).alias(IS_NEWS), WATERMARK]
     at_first = [F.col("_first").alias(TICK), F.lit(True).alias(IS_NEWS), *_running(settings)]
-    rows = [carried.select(*apart, *at_last), carried.select(*apart, *at_first)]
+    rows = [carried.select(*recording_keys, *at_last), carried.select(*recording_keys, *at_first)]
     for number in _idle_streams(settings):
         falls = _idle_tick(settings, number, _since(settings, number), origin_us)
         tick = F.greatest(falls, F.col("_first")).alias(TICK)
-        rows.append(carried.select(*apart, tick, F.lit(True).alias(IS_NEWS)))
+        rows.append(carried.select(*recording_keys, tick, F.lit(True).alias(IS_NEWS)))
     return rows
 
 
 def _nothing_yet(
-    settings: EventTime, ticks: DataFrame, start_us: int, origin_us: int, apart: Sequence[str]
+    settings: EventTime, ticks: DataFrame, start_us: int, origin_us: int, recording_keys: Sequence[str]
 ) -> DataFrame:
     """Returns the state before the recording, like `_carried`: a stream waits from the first tick on (X28)."""
     from pyspark.sql import functions as F
 
-    keys = ticks.select(*apart).distinct() if apart else ticks.sparkSession.range(1).select()
+    keys = ticks.select(*recording_keys).distinct() if recording_keys else ticks.sparkSession.range(1).select()
     first = -(-(start_us - origin_us) // settings.interval_us)
     unknown, first_us = F.lit(None).cast("bigint"), F.lit(first * settings.interval_us + origin_us).cast("bigint")
     shown = dict.fromkeys([*_running(settings), WATERMARK], unknown)
@@ -236,7 +236,7 @@ def _nothing_yet(
 
 
 def _carried(
-    settings: EventTime, state: DataFrame, start_us: int | None, origin_us: int, apart: Sequence[str]
+    settings: EventTime, state: DataFrame, start_us: int | None, origin_us: int, recording_keys: Sequence[str]
 ) -> DataFrame:
     """Returns the state in one row: `_first`, the first tick after it; what each stream has shown; the watermark.
 
@@ -251,7 +251,7 @@ def _carried(
         for column, alias in (("ahead_us", _seen), ("arrived_us", _arrived)):
             totals.append(F.max(F.when(F.col("stream") == name, F.col(column))).alias(alias(number)))
     first = -floor_div(-(F.col("_until") - origin_us), settings.interval_us)
-    known = state.groupBy(*apart).agg(*totals).where(F.col("_until").isNotNull()).withColumn("_first", first)
+    known = state.groupBy(*recording_keys).agg(*totals).where(F.col("_until").isNotNull()).withColumn("_first", first)
     first_us = F.col("_first") * settings.interval_us + origin_us
     waiting = {}
     for number in _idle_streams(settings):
@@ -261,34 +261,36 @@ def _carried(
     return known.withColumns(waiting).drop("_until")
 
 
-def _watermarks(ticks: DataFrame, settings: EventTime, origin_us: int, apart: Sequence[str]) -> DataFrame:
+def _watermarks(ticks: DataFrame, settings: EventTime, origin_us: int, recording_keys: Sequence[str]) -> DataFrame:
     """Adds the watermark after each tick and the one before it (E2, E3, E25)."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    ticks = _with_running(ticks, [*_running(settings), WATERMARK], apart)
+    ticks = _with_running(ticks, [*_running(settings), WATERMARK], recording_keys)
     candidate = F.greatest(_candidate(settings, origin_us), F.col(WATERMARK))
     ticks = ticks.withColumn(_CANDIDATE, candidate).drop(WATERMARK)
     if settings.may_idle:
-        ticks = _with_running(ticks, [_CANDIDATE], apart)
-    order = Window.partitionBy(*apart, *_block(ticks)).orderBy(TICK)
-    before = F.max(_CANDIDATE).over(order.rangeBetween(FIRST, -1))
-    after = F.max(_CANDIDATE).over(order.rangeBetween(FIRST, 0))
+        ticks = _with_running(ticks, [_CANDIDATE], recording_keys)
+    order = Window.partitionBy(*recording_keys, *_block(ticks)).orderBy(TICK)
+    before = F.max(_CANDIDATE).over(order.rangeBetween(Window.unboundedPreceding, -1))
+    after = F.max(_CANDIDATE).over(order.rangeBetween(Window.unboundedPreceding, 0))
     return ticks.withColumns({BEFORE: before, WATERMARK: after}).drop(_CANDIDATE, _BLOCK)
 
 
-def _with_running(ticks: DataFrame, names: list[str], apart: Sequence[str]) -> DataFrame:
+def _with_running(ticks: DataFrame, names: list[str], recording_keys: Sequence[str]) -> DataFrame:
     """Replaces columns by their running maxima, in the order of ticks; a block's first row has those before."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    running = Window.partitionBy(*apart, *_block(ticks)).orderBy(TICK).rangeBetween(FIRST, 0)
+    running = (
+        Window.partitionBy(*recording_keys, *_block(ticks)).orderBy(TICK).rangeBetween(Window.unboundedPreceding, 0)
+    )
     maxima = {name: F.max(name).over(running) for name in names}
     if not _block(ticks):
         return ticks.withColumns(maxima)
-    totals = ticks.groupBy(*apart, _BLOCK).agg(*(F.max(name).alias(name) for name in names))
-    blocks = Window.partitionBy(*apart).orderBy(_BLOCK).rowsBetween(FIRST, -1)
-    carry = totals.select(*apart, _BLOCK, *(F.max(name).over(blocks).alias(name) for name in names))
+    totals = ticks.groupBy(*recording_keys, _BLOCK).agg(*(F.max(name).alias(name) for name in names))
+    blocks = Window.partitionBy(*recording_keys).orderBy(_BLOCK).rowsBetween(Window.unboundedPreceding, -1)
+    carry = totals.select(*recording_keys, _BLOCK, *(F.max(name).over(blocks).alias(name) for name in names))
     carry = carry.withColumns({TICK: F.col(_BLOCK) * BLOCK - 1, IS_NEWS: F.lit(False)})
     return ticks.unionByName(carry, allowMissingColumns=True).withColumns(maxima)
 

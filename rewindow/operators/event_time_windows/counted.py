@@ -16,8 +16,9 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
-from rewindow.operators.columns import FIRST, floor_div
+from rewindow.operators.columns import floor_div
 from rewindow.operators.event_time.lateness import ON_TIME, OUTCOME, TIMESTAMP, Lateness, arrived_us, matched
+from rewindow.operators.event_time_windows.aggregates import AggregateSpec
 from rewindow.operators.event_time_windows.firing import (
     CARRIED,
     END,
@@ -31,15 +32,14 @@ from rewindow.operators.event_time_windows.firing import (
     first_ticks,
     reached,
 )
-from rewindow.operators.event_time_windows.folds import Fold
 from rewindow.operators.event_time_windows.settings import CountWindows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 FIRST_TS, LAST_TS, ARRIVED = "_rw_first_us", "_rw_last_us", "_rw_arrived_us"
-PLACE, LAST_PLACE = "_rw_place", "_rw_last_place"
-STATE = (STREAM, FIRST_TS, LAST_TS, ARRIVED, PLACE, LAST_PLACE, TUPLES)
+ORDINAL, LAST_ORDINAL = "_rw_place", "_rw_last_place"
+STATE = (STREAM, FIRST_TS, LAST_TS, ARRIVED, ORDINAL, LAST_ORDINAL, TUPLES)
 """Columns of the carried state beside apart, keys and parts: stream, first and last timestamp, the last arrival, the
 first and the last place counted from 0, null for tuples that wait for one, and how many tuples."""
 _BASE, _TOTAL, _HAD, _UNTIL, _STRETCH, _AHEAD, _COUNT = (
@@ -50,12 +50,12 @@ _MOST = (1 << 63) - 1
 
 
 def counted_rows(
-    judged: Lateness,
+    classified: Lateness,
     windows: CountWindows,
-    fold: Fold,
+    aggregate: AggregateSpec,
     own: Sequence[str],
     state: DataFrame | None,
-    apart: Sequence[str],
+    recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
     """Returns tuples, and rows of several, with their places, and how many of their key had one before and have now.
@@ -64,10 +64,10 @@ def counted_rows(
     """
     from pyspark.sql import functions as F
 
-    rows = _tuples(judged, fold, own)
+    rows = _tuples(classified, aggregate, own)
     if state is not None:
         rows = rows.unionByName(check_state(state, rows.columns))
-    counted = _placed(reached(rows, judged.ticks, apart, ended_us), fold, own).drop(REACHED)
+    counted = _placed(reached(rows, classified.ticks, recording_keys, ended_us), aggregate, own).drop(REACHED)
     first = _first_end(windows)
     limit = F.col(_TOTAL) if ended_us is None else F.lit(_MOST)
     return counted.withColumns({
@@ -76,25 +76,25 @@ def counted_rows(
     })  # fmt: skip
 
 
-def _tuples(judged: Lateness, fold: Fold, own: Sequence[str]) -> DataFrame:
+def _tuples(classified: Lateness, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as F
 
     of_streams = []
-    for name, frame in judged.tuples.items():
+    for name, frame in classified.tuples.items():
         at, nowhere = F.col(TIMESTAMP), F.lit(None).cast("bigint")
         base = [
             F.lit(name).alias(STREAM), at.alias(FIRST_TS), at.alias(LAST_TS),
-            arrived_us(frame, name, judged.clock.settings.arrived_at).alias(ARRIVED),
-            nowhere.alias(PLACE), nowhere.alias(LAST_PLACE),
+            arrived_us(frame, name, classified.clock.settings.arrived_at).alias(ARRIVED),
+            nowhere.alias(ORDINAL), nowhere.alias(LAST_ORDINAL),
             F.lit(1).cast("bigint").alias(TUPLES), F.lit(False).alias(CARRIED),
         ]  # fmt: skip
-        parts = [column.alias(part) for part, column in fold.parts.items()]
+        parts = [column.alias(part) for part, column in aggregate.parts.items()]
         on_time = frame.where(F.col(OUTCOME) == ON_TIME)
         of_streams.append(on_time.select(*(F.col(quoted_column(column)) for column in own), *base, *parts))
     return reduce(lambda one, other: one.unionByName(other), of_streams)
 
 
-def _placed(rows: DataFrame, fold: Fold, own: Sequence[str]) -> DataFrame:
+def _placed(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
     """Returns all rows, tuples that the watermark has passed with their places behind those that had one before.
 
     Adds whether a row had a place before, and how many tuples of the key had one before this piece, and have one now.
@@ -103,16 +103,16 @@ def _placed(rows: DataFrame, fold: Fold, own: Sequence[str]) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    had, passed = F.col(PLACE).isNotNull(), F.coalesce(F.col(LAST_TS) < F.col(REACHED), F.lit(False))
+    had, passed = F.col(ORDINAL).isNotNull(), F.coalesce(F.col(LAST_TS) < F.col(REACHED), F.lit(False))
     stretch = F.when(had, -_MOST).when(passed, floor_div(F.col(LAST_TS), _STRETCH_US)).otherwise(_MOST)
     rows = rows.withColumns({_HAD: had, _STRETCH: stretch})
-    order = Window.partitionBy(*map(quoted_column, own), _STRETCH).orderBy(LAST_TS, ARRIVED, STREAM, *fold.parts)
+    order = Window.partitionBy(*map(quoted_column, own), _STRETCH).orderBy(LAST_TS, ARRIVED, STREAM, *aggregate.parts)
     found = matched(rows, _stretches(rows, own), own, _STRETCH, "inner")
     place = (F.col(_AHEAD) + F.row_number().over(order) - 1).cast("bigint")
     is_new = ~F.col(_HAD) & (F.col(_STRETCH) < _MOST)
-    found = found.withColumn(PLACE, F.when(is_new, place).otherwise(F.col(PLACE)))
-    last = F.when(is_new, F.col(PLACE)).otherwise(F.col(LAST_PLACE))
-    return found.withColumn(LAST_PLACE, last).drop(_STRETCH, _AHEAD)
+    found = found.withColumn(ORDINAL, F.when(is_new, place).otherwise(F.col(ORDINAL)))
+    last = F.when(is_new, F.col(ORDINAL)).otherwise(F.col(LAST_ORDINAL))
+    return found.withColumn(LAST_ORDINAL, last).drop(_STRETCH, _AHEAD)
 
 
 def _stretches(rows: DataFrame, own: Sequence[str]) -> DataFrame:
@@ -122,11 +122,11 @@ def _stretches(rows: DataFrame, own: Sequence[str]) -> DataFrame:
 
     columns = [F.col(quoted_column(name)) for name in own]
     is_new = ~F.col(_HAD) & (F.col(_STRETCH) < _MOST)
-    before = F.coalesce(F.max(F.when(F.col(_HAD), F.col(LAST_PLACE))) + 1, F.lit(0))
+    before = F.coalesce(F.max(F.when(F.col(_HAD), F.col(LAST_ORDINAL))) + 1, F.lit(0))
     count = F.when(F.col(_STRETCH) == -_MOST, before).otherwise(F.count(F.when(is_new, 1)))
     sizes = rows.groupBy(*columns, _STRETCH).agg(count.alias(_COUNT))
     of_key = Window.partitionBy(*columns)
-    so_far = F.sum(_COUNT).over(of_key.orderBy(_STRETCH).rowsBetween(FIRST, -1))
+    so_far = F.sum(_COUNT).over(of_key.orderBy(_STRETCH).rowsBetween(Window.unboundedPreceding, -1))
     base = F.sum(F.when(F.col(_STRETCH) == -_MOST, F.col(_COUNT))).over(of_key)
     return sizes.select(
         *columns, _STRETCH, F.coalesce(so_far, F.lit(0)).alias(_AHEAD),
@@ -138,50 +138,50 @@ def _first_end(windows: CountWindows) -> Column:
     """Returns the place behind the first window of a row; null where it has no place yet."""
     from pyspark.sql import functions as F
 
-    return (floor_div(F.col(PLACE), windows.slide) + 1) * windows.slide
+    return (floor_div(F.col(ORDINAL), windows.slide) + 1) * windows.slide
 
 
 def _last_end(windows: CountWindows) -> Column:
     from pyspark.sql import functions as F
 
-    return floor_div(F.col(PLACE) + windows.length, windows.slide) * windows.slide
+    return floor_div(F.col(ORDINAL) + windows.length, windows.slide) * windows.slide
 
 
 def fired_counted(
     rows: DataFrame,
-    judged: Lateness,
+    classified: Lateness,
     windows: CountWindows,
-    fold: Fold,
+    aggregate: AggregateSpec,
     own: Sequence[str],
-    apart: Sequence[str],
+    recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
     """Returns the windows that fire; where the recording has ended also what is left, as a shorter one (E45)."""
     from pyspark.sql import functions as F
 
     columns = [F.col(quoted_column(name)) for name in own]
-    results = [column.alias(name) for name, column in fold.results.items()]
+    results = [column.alias(name) for name, column in aggregate.results.items()]
     whole = floor_div(F.col(_TOTAL), windows.slide) * windows.slide
     limit = whole if ended_us is None else whole + F.when(whole < F.col(_TOTAL), windows.slide).otherwise(0)
     first = F.greatest(_first_end(windows), floor_div(F.col(_BASE), windows.slide) * windows.slide + windows.slide)
     last = F.least(_last_end(windows), limit)
-    due = rows.where(F.col(PLACE).isNotNull() & (first <= last))
+    emit_at = rows.where(F.col(ORDINAL).isNotNull() & (first <= last))
     ends = F.explode(F.sequence(first, last, F.lit(windows.slide).cast("bigint"))).alias(_UNTIL)
-    spread = due.select(*columns, FIRST_TS, LAST_TS, _TOTAL, *fold.parts, ends)
+    spread = emit_at.select(*columns, FIRST_TS, LAST_TS, _TOTAL, *aggregate.parts, ends)
     bounds = [F.min(FIRST_TS).alias(FIRST_TS), (F.max(LAST_TS) + 1).alias(END)]
     found = spread.groupBy(*columns, _UNTIL, _TOTAL).agg(*bounds, *results)
-    ends_of = found.select(*(F.col(quoted_column(name)) for name in apart), END).distinct()
-    ticks = first_ticks(ends_of, judged.ticks, _STEP_US, apart)
-    joined = matched(found, ticks, apart, END, "inner" if ended_us is None else "left")
+    ends_of = found.select(*(F.col(quoted_column(name)) for name in recording_keys), END).distinct()
+    ticks = first_ticks(ends_of, classified.ticks, _STEP_US, recording_keys)
+    joined = matched(found, ticks, recording_keys, END, "inner" if ended_us is None else "left")
     fired_us = F.when(F.col(_UNTIL) <= F.col(_TOTAL), F.col(FIRED))
     fired_us = fired_us if ended_us is None else F.coalesce(fired_us, F.lit(ended_us).cast("bigint"))
     number = (F.col(_UNTIL) / windows.slide - 1).cast("int")
     values = [F.col(FIRST_TS), F.col(END), number, F.lit(ON_TIME), fired_us]
     about = [value.alias(name) for name, value in zip(WINDOW, values, strict=True)]
-    return joined.select(*columns, *about, *(F.col(quoted_column(name)) for name in fold.results))
+    return joined.select(*columns, *about, *(F.col(quoted_column(name)) for name in aggregate.results))
 
 
-def settled_counted(rows: DataFrame, fired: DataFrame, windows: CountWindows, own: Sequence[str]) -> DataFrame:
+def first_fired_counted(rows: DataFrame, fired: DataFrame, windows: CountWindows, own: Sequence[str]) -> DataFrame:
     """Returns the rows whose first window had not fired, each with the tick that fires it: `FIRED`, else null."""
     from pyspark.sql import functions as F
 
@@ -192,19 +192,19 @@ def settled_counted(rows: DataFrame, fired: DataFrame, windows: CountWindows, ow
     return matched(waiting, shown, own, _UNTIL, "left")
 
 
-def left_counted(rows: DataFrame, windows: CountWindows, fold: Fold, own: Sequence[str]) -> DataFrame:
+def left_counted(rows: DataFrame, windows: CountWindows, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
     """Returns what waits for a place, what is in a window that has not fired, and the last row of each key (E41)."""
     from pyspark.sql import functions as F
 
-    waits = F.col(PLACE).isNull()
-    is_last = F.col(LAST_PLACE) == F.col(_TOTAL) - 1
+    waits = F.col(ORDINAL).isNull()
+    is_last = F.col(LAST_ORDINAL) == F.col(_TOTAL) - 1
     kept = rows.where(waits | is_last | (_last_end(windows) > F.col(_TOTAL)))
     kept = kept.drop(_BASE, _TOTAL, _HAD, END, FIRED_UNTIL, CARRIED)
-    if not fold.merges:
+    if not aggregate.merges:
         return kept
     columns = [F.col(quoted_column(name)) for name in own]
-    pane = (F.col(PLACE) - F.pmod(F.col(PLACE), F.lit(windows.pane))).alias(PLACE)
-    merged = [column.alias(part) for part, column in fold.merged.items()]
-    bounds = [F.min(FIRST_TS).alias(FIRST_TS), *(F.max(name).alias(name) for name in (LAST_TS, ARRIVED, LAST_PLACE))]
+    pane = (F.col(ORDINAL) - F.pmod(F.col(ORDINAL), F.lit(windows.pane))).alias(ORDINAL)
+    merged = [column.alias(part) for part, column in aggregate.merged.items()]
+    bounds = [F.min(FIRST_TS).alias(FIRST_TS), *(F.max(name).alias(name) for name in (LAST_TS, ARRIVED, LAST_ORDINAL))]
     panes = kept.where(~waits).groupBy(*columns, STREAM, pane)
     return panes.agg(*bounds, F.sum(TUPLES).alias(TUPLES), *merged).unionByName(kept.where(waits))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from rewindow.errors import InputError
 from rewindow.names import BOOKKEEPING, did_you_mean, quoted_column
 from rewindow.operators.event_time_windows.firing import WINDOW
-from rewindow.operators.event_time_windows.repeats import RETRACTION
+from rewindow.operators.event_time_windows.retriggering import RETRACTION
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

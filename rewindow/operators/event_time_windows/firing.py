@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
-from rewindow.operators.columns import FIRST, floor_div
+from rewindow.operators.columns import floor_div
 from rewindow.operators.event_time.lateness import matched
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _FEW_ENDS = 1_000
 _VALUE, _BLOCK, _IS_END = "_value", "_block", "_is_end"
 
 
-def first_ticks(ends: DataFrame, ticks: DataFrame, step_us: int, apart: Sequence[str]) -> DataFrame:
+def first_ticks(ends: DataFrame, ticks: DataFrame, step_us: int, recording_keys: Sequence[str]) -> DataFrame:
     """Returns the ends that are reached, each with the tick that reaches it: `END`, `FIRED`.
 
     Args:
@@ -45,23 +45,27 @@ def first_ticks(ends: DataFrame, ticks: DataFrame, step_us: int, apart: Sequence
 
     width_us = step_us * BLOCK
     asked = ends.select(
-        *apart, F.col(END).alias(_VALUE), F.lit(None).cast("bigint").alias(FIRED), F.lit(True).alias(_IS_END)
+        *recording_keys, F.col(END).alias(_VALUE), F.lit(None).cast("bigint").alias(FIRED), F.lit(True).alias(_IS_END)
     )
     raised = ticks.select(
-        *apart, F.col("watermark_us").alias(_VALUE), F.col("tick_us").alias(FIRED), F.lit(False).alias(_IS_END)
+        *recording_keys, F.col("watermark_us").alias(_VALUE), F.col("tick_us").alias(FIRED), F.lit(False).alias(_IS_END)
     )
     rows = asked.unionByName(raised).withColumn(_BLOCK, floor_div(F.col(_VALUE), width_us))
-    later = Window.partitionBy(*apart).orderBy(_BLOCK).rowsBetween(1, Window.unboundedFollowing)
-    totals = rows.groupBy(*apart, _BLOCK).agg(F.min(FIRED).alias(FIRED))
-    carry = totals.select(*apart, _BLOCK, F.min(FIRED).over(later).alias(FIRED))
+    later = Window.partitionBy(*recording_keys).orderBy(_BLOCK).rowsBetween(1, Window.unboundedFollowing)
+    totals = rows.groupBy(*recording_keys, _BLOCK).agg(F.min(FIRED).alias(FIRED))
+    carry = totals.select(*recording_keys, _BLOCK, F.min(FIRED).over(later).alias(FIRED))
     carry = carry.withColumns({_VALUE: (F.col(_BLOCK) + 1) * width_us, _IS_END: F.lit(False)})
-    above = Window.partitionBy(*apart, _BLOCK).orderBy(F.desc(_VALUE)).rangeBetween(FIRST, 0)
+    above = (
+        Window.partitionBy(*recording_keys, _BLOCK).orderBy(F.desc(_VALUE)).rangeBetween(Window.unboundedPreceding, 0)
+    )
     reached = rows.unionByName(carry).withColumn(FIRED, F.min(FIRED).over(above))
-    return reached.where(F.col(_IS_END) & F.col(FIRED).isNotNull()).select(*apart, F.col(_VALUE).alias(END), FIRED)
+    return reached.where(F.col(_IS_END) & F.col(FIRED).isNotNull()).select(
+        *recording_keys, F.col(_VALUE).alias(END), FIRED
+    )
 
 
 def first_fired(
-    rows: DataFrame, ticks: DataFrame, step_us: int, apart: Sequence[str], ended_us: int | None
+    rows: DataFrame, ticks: DataFrame, step_us: int, recording_keys: Sequence[str], ended_us: int | None
 ) -> DataFrame:
     """Returns the rows whose window, that with their `END`, had not fired, each with the tick that fires it: `FIRED`.
 
@@ -70,8 +74,8 @@ def first_fired(
     from pyspark.sql import functions as F
 
     waiting = rows.where(F.col(FIRED_UNTIL).isNull() | (F.col(END) > F.col(FIRED_UNTIL)))
-    ends = waiting.select(*(F.col(quoted_column(name)) for name in apart), END).distinct()
-    found = matched(waiting, first_ticks(ends, ticks, step_us, apart), apart, END, "left")
+    ends = waiting.select(*(F.col(quoted_column(name)) for name in recording_keys), END).distinct()
+    found = matched(waiting, first_ticks(ends, ticks, step_us, recording_keys), recording_keys, END, "left")
     return found.withColumn(FIRED, F.coalesce(FIRED, F.lit(ended_us).cast("bigint")))
 
 
@@ -117,15 +121,15 @@ def check_state(state: DataFrame, columns: Sequence[str]) -> DataFrame:
     return carried
 
 
-def reached(rows: DataFrame, ticks: DataFrame, apart: Sequence[str], ended_us: int | None) -> DataFrame:
+def reached(rows: DataFrame, ticks: DataFrame, recording_keys: Sequence[str], ended_us: int | None) -> DataFrame:
     """Adds the last watermark of the piece to rows; beyond all data where the recording has ended (E45)."""
     from pyspark.sql import functions as F
 
     if ended_us is not None:
         return rows.withColumn(REACHED, F.lit(2**63 - 1).cast("bigint"))
-    last = F.broadcast(ticks.groupBy(*apart).agg(F.max("watermark_us").alias(REACHED)))
-    if not apart:
+    last = F.broadcast(ticks.groupBy(*recording_keys).agg(F.max("watermark_us").alias(REACHED)))
+    if not recording_keys:
         return rows.crossJoin(last)
-    same = {name: f"_same_{number}" for number, name in enumerate(apart)}
+    same = {name: f"_same_{number}" for number, name in enumerate(recording_keys)}
     on = [F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in same.items()]
     return rows.join(last.withColumnsRenamed(same), on, "left").drop(*same.values())

@@ -14,10 +14,12 @@ from rewindow.application import OperatorContext, OutputPort
 from rewindow.operators.event_time import watermarks as clock
 from rewindow.operators.event_time.lateness import Lateness
 from rewindow.operators.event_time.operator import EventTimeOperator
-from rewindow.operators.event_time_windows import changed_sessions, counted, repeats, sessions
+from rewindow.operators.event_time_windows import counted, sessions
+from rewindow.operators.event_time_windows import late_sessions as changed_sessions
+from rewindow.operators.event_time_windows import retriggering as repeats
+from rewindow.operators.event_time_windows.aggregates import MERGING
 from rewindow.operators.event_time_windows.firing import STREAM, WINDOW
-from rewindow.operators.event_time_windows.folds import MERGING
-from rewindow.operators.event_time_windows.missed import TARGET
+from rewindow.operators.event_time_windows.late_windows import TARGET
 from rewindow.operators.event_time_windows.settings import (
     AnyWindows,
     CountWindows,
@@ -102,9 +104,9 @@ class AggregateWindows(EventTimeOperator):
             self._check_columns(*([argument] if argument != "*" else []))
             _kinds(text, self.columns)
         shown = {*WINDOW, "window_id"}
-        kept = {*clock.STATE, *self._waiting(), PART}
+        cached = {*clock.STATE, *self._waiting(), PART}
         wrong = [name for name in self.aggregates if name.lower() in shown]
-        wrong += [name for name in self.keys if name.lower() in shown | kept]
+        wrong += [name for name in self.keys if name.lower() in shown | cached]
         known = {name.lower() for name in self.keys}
         twice = [name for name in self.aggregates if name.lower() in known]
         if wrong or twice:
@@ -144,11 +146,11 @@ class AggregateWindows(EventTimeOperator):
         self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
     ) -> Mapping[str, DataFrame]:
         """Returns the windows that fire, the late tuples, and those without a timestamp that can be used."""
-        judged, windows = self._fire(inputs, state, context)
+        classified, windows = self._fire(inputs, state, context)
         window = self._window_of("fired_us", context).alias("window_id")
         counts = windows.by_window(partial(self._window_of, context=context), *self.keys)
         return {
-            **self._refused(judged, windows.late),
+            **self._refused(classified, windows.late),
             "fired": windows.fired.select(window, "*"),
             "counts": counts if self.streams else counts.drop(STREAM),
         }
@@ -163,12 +165,12 @@ class AggregateWindows(EventTimeOperator):
         """Returns the watermark's state and what waits after the group."""
         from pyspark.sql import functions as F
 
-        judged, windows = self._fire(inputs, state, context)
-        assert judged.state is not None, "the end of the group is given"
+        classified, windows = self._fire(inputs, state, context)
+        assert classified.state is not None, "the end of the group is given"
         # Where the recording has ended nothing waits any more (E35, E45).
         waiting = state.where(F.lit(False)) if windows.state is None else windows.state
         parts = [
-            judged.state.select(F.lit(_CLOCK).alias(PART), *clock.STATE),
+            classified.state.select(F.lit(_CLOCK).alias(PART), *clock.STATE),
             waiting.withColumn(PART, F.lit(_WAITING)),
         ]
         return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
@@ -181,12 +183,18 @@ class AggregateWindows(EventTimeOperator):
         assert state is not None, "windows are stateful"
         before = state.where(F.col(PART) == _CLOCK).select(*clock.STATE)
         waiting = state.where(F.col(PART) == _WAITING).drop(PART, *(name for name in clock.STATE if name != STREAM))
-        judged = self._judge(inputs, before, context)
+        classified = self._classify(inputs, before, context)
         asked = {name: self._aggregate(name, text) for name, text in self.aggregates.items()}
         windows = event_windows(
-            judged, self._windows(), asked, keys=self.keys, state=waiting, ended_us=context.ended_us, once=context.once
+            classified,
+            self._windows(),
+            asked,
+            keys=self.keys,
+            state=waiting,
+            ended_us=context.ended_us,
+            materialize=context.materialize,
         )
-        return judged, windows
+        return classified, windows
 
     def _windows(self) -> AnyWindows:
         if self.gap is not None:

@@ -14,8 +14,8 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
-from rewindow.operators.columns import FIRST
 from rewindow.operators.event_time.lateness import ON_TIME, OUTCOME, TIMESTAMP, Lateness, matched
+from rewindow.operators.event_time_windows.aggregates import AggregateSpec
 from rewindow.operators.event_time_windows.firing import (
     BEGIN,
     CARRIED,
@@ -30,7 +30,6 @@ from rewindow.operators.event_time_windows.firing import (
     first_ticks,
     reached,
 )
-from rewindow.operators.event_time_windows.folds import Fold
 from rewindow.operators.event_time_windows.settings import SessionWindows
 
 if TYPE_CHECKING:
@@ -46,13 +45,17 @@ _IS_NEW, _NUMBER, _BUCKET = "_is_new", "_number", "_bucket"
 
 
 def session_rows(
-    judged: Lateness, sessions: SessionWindows, fold: Fold, own: Sequence[str], state: DataFrame | None
+    classified: Lateness,
+    sessions: SessionWindows,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+    state: DataFrame | None,
 ) -> DataFrame:
     """Returns rows of tuples close to each other with the session that they are in: `BEGIN`, `END`, `LAST_TS`."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    rows = _buckets(_tuples(judged, sessions, fold, own), fold, own)
+    rows = _buckets(_tuples(classified, sessions, aggregate, own), aggregate, own)
     if state is not None:
         rows = rows.unionByName(check_state(state, rows.columns))
     rows = numbered(rows, sessions, own, _NUMBER)
@@ -74,78 +77,82 @@ def numbered(rows: DataFrame, sessions: SessionWindows, by: Sequence[str], name:
     from pyspark.sql import functions as F
 
     order = Window.partitionBy(*(F.col(quoted_column(column)) for column in by)).orderBy(FIRST_TS, LAST_TS)
-    apart_us = F.col(FIRST_TS) - F.max(LAST_TS).over(order.rowsBetween(FIRST, -1))
+    apart_us = F.col(FIRST_TS) - F.max(LAST_TS).over(order.rowsBetween(Window.unboundedPreceding, -1))
     # The first row of a key opens its first session; two rows may be equal, so the number counts rows, not timestamps.
     opens = F.coalesce(apart_us >= sessions.behind_us, F.lit(True)).cast("int")
     return (
-        rows.withColumn(_IS_NEW, opens).withColumn(name, F.sum(_IS_NEW).over(order.rowsBetween(FIRST, 0))).drop(_IS_NEW)
+        rows.withColumn(_IS_NEW, opens)
+        .withColumn(name, F.sum(_IS_NEW).over(order.rowsBetween(Window.unboundedPreceding, 0)))
+        .drop(_IS_NEW)
     )
 
 
-def _tuples(judged: Lateness, sessions: SessionWindows, fold: Fold, own: Sequence[str]) -> DataFrame:
+def _tuples(classified: Lateness, sessions: SessionWindows, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as F
 
     at = F.col(TIMESTAMP)
     of_streams = []
-    for name, frame in judged.tuples.items():
+    for name, frame in classified.tuples.items():
         base = [
             F.lit(name).alias(STREAM), bucket_of(at, sessions).alias(_BUCKET),
             at.alias(FIRST_TS), at.alias(LAST_TS), F.lit(1).cast("bigint").alias(TUPLES), F.lit(False).alias(CARRIED),
         ]  # fmt: skip
-        parts = [column.alias(part) for part, column in fold.parts.items()]
+        parts = [column.alias(part) for part, column in aggregate.parts.items()]
         on_time = frame.where(F.col(OUTCOME) == ON_TIME)
         of_streams.append(on_time.select(*(F.col(quoted_column(column)) for column in own), *base, *parts))
     return reduce(lambda one, other: one.unionByName(other), of_streams)
 
 
-def _buckets(rows: DataFrame, fold: Fold, own: Sequence[str]) -> DataFrame:
+def _buckets(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
     """Returns a row per stream, key and multiple of the gap where aggregates merge, else the rows as they are."""
     from pyspark.sql import functions as F
 
-    if not fold.merges:
+    if not aggregate.merges:
         return rows.drop(_BUCKET)
     columns = [F.col(quoted_column(name)) for name in own]
-    return rows.groupBy(*columns, STREAM, CARRIED, _BUCKET).agg(*_totals(fold)).drop(_BUCKET)
+    return rows.groupBy(*columns, STREAM, CARRIED, _BUCKET).agg(*_totals(aggregate)).drop(_BUCKET)
 
 
-def _totals(fold: Fold) -> list[Column]:
+def _totals(aggregate: AggregateSpec) -> list[Column]:
     from pyspark.sql import functions as F
 
-    merged = [column.alias(part) for part, column in fold.merged.items()]
+    merged = [column.alias(part) for part, column in aggregate.merged.items()]
     bounds = [F.min(FIRST_TS).alias(FIRST_TS), F.max(LAST_TS).alias(LAST_TS)]
     return [*bounds, F.sum(TUPLES).alias(TUPLES), *merged]
 
 
 def fired_sessions(
     rows: DataFrame,
-    judged: Lateness,
+    classified: Lateness,
     sessions: SessionWindows,
-    fold: Fold,
+    aggregate: AggregateSpec,
     own: Sequence[str],
-    apart: Sequence[str],
+    recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
     """Returns the sessions that fire: at the first tick whose watermark is not below their end (E28, E67)."""
     from pyspark.sql import functions as F
 
     columns = [F.col(quoted_column(name)) for name in own]
-    results = [column.alias(name) for name, column in fold.results.items()]
+    results = [column.alias(name) for name, column in aggregate.results.items()]
     found = rows.groupBy(*columns, BEGIN, END).agg(*results)
-    ends = rows.select(*(F.col(quoted_column(name)) for name in apart), END).distinct()
-    ticks = first_ticks(ends, judged.ticks, min(sessions.gap_us, TICKS_APART_US), apart)
-    joined = matched(found, ticks, apart, END, "inner" if ended_us is None else "left")
+    ends = rows.select(*(F.col(quoted_column(name)) for name in recording_keys), END).distinct()
+    ticks = first_ticks(ends, classified.ticks, min(sessions.gap_us, TICKS_APART_US), recording_keys)
+    joined = matched(found, ticks, recording_keys, END, "inner" if ended_us is None else "left")
     fired_us = F.col(FIRED) if ended_us is None else F.coalesce(FIRED, F.lit(ended_us).cast("bigint"))
     values = [F.col(BEGIN), F.col(END) + sessions.gap_us - sessions.behind_us, F.lit(0), F.lit(ON_TIME), fired_us]
     about = [value.alias(name) for name, value in zip(WINDOW, values, strict=True)]
-    return joined.select(*columns, *about, *(F.col(quoted_column(name)) for name in fold.results))
+    return joined.select(*columns, *about, *(F.col(quoted_column(name)) for name in aggregate.results))
 
 
-def left_sessions(rows: DataFrame, ticks: DataFrame, fold: Fold, own: Sequence[str], apart: Sequence[str]) -> DataFrame:
+def left_sessions(
+    rows: DataFrame, ticks: DataFrame, aggregate: AggregateSpec, own: Sequence[str], recording_keys: Sequence[str]
+) -> DataFrame:
     """Returns the sessions that have not fired (E41)."""
     from pyspark.sql import functions as F
 
-    waiting = reached(rows, ticks, apart, None).where(F.col(REACHED).isNull() | (F.col(END) > F.col(REACHED)))
-    if not fold.merges:
+    waiting = reached(rows, ticks, recording_keys, None).where(F.col(REACHED).isNull() | (F.col(END) > F.col(REACHED)))
+    if not aggregate.merges:
         return waiting.drop(REACHED, BEGIN, END, FIRED_UNTIL, CARRIED, _NUMBER)
     columns = [F.col(quoted_column(name)) for name in own]
-    return waiting.groupBy(*columns, STREAM, BEGIN).agg(*_totals(fold)).drop(BEGIN)
+    return waiting.groupBy(*columns, STREAM, BEGIN).agg(*_totals(aggregate)).drop(BEGIN)

@@ -1,7 +1,7 @@
 """Windows over event time, fired when the live system would have fired them (docs/rules/event_time.md).
 
-judged = lateness({"clicks": clicks}, time, end_us=end_us)
-hours = event_windows(judged, EventWindows(length="1 h", slide="1 h"), {"clicks": ("count", "*")}, keys=["country"])
+classified = lateness({"clicks": clicks}, time, end_us=end_us)
+hours = event_windows(classified, EventWindows(length="1 h", slide="1 h"), {"clicks": ("count", "*")}, keys=["country"])
 hours.fired.show()
 
 A tuple on time lies in no window that has fired: its timestamp is not below the watermark, a fired window's end is not
@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
-from rewindow.operators.event_time.lateness import ADDED, ON_TIME, OUTCOME, Lateness, Once, kept, matched
-from rewindow.operators.event_time_windows import changed_sessions as changed
-from rewindow.operators.event_time_windows import counted, repeats, sessions
-from rewindow.operators.event_time_windows.balance import balance
+from rewindow.operators.event_time.lateness import ADDED, ON_TIME, OUTCOME, Lateness, Materialize, cached, matched
+from rewindow.operators.event_time_windows import counted, sessions
+from rewindow.operators.event_time_windows import late_sessions as changed
+from rewindow.operators.event_time_windows import retriggering as repeats
+from rewindow.operators.event_time_windows.aggregates import AggregateSpec, aggregate_spec
 from rewindow.operators.event_time_windows.firing import (
     BEGIN,
     CARRIED,
@@ -42,7 +43,6 @@ from rewindow.operators.event_time_windows.firing import (
     first_ticks,
     reached,
 )  # fmt: skip
-from rewindow.operators.event_time_windows.folds import Fold, fold_of
 from rewindow.operators.event_time_windows.grid import (
     FEW_WINDOWS,
     PANE,
@@ -53,7 +53,7 @@ from rewindow.operators.event_time_windows.grid import (
     last_begin,
     pane_of,
 )  # fmt: skip
-from rewindow.operators.event_time_windows.missed import BETWEEN, late_tuples, tuples_between
+from rewindow.operators.event_time_windows.late_windows import BETWEEN, late_tuples, tuples_between
 from rewindow.operators.event_time_windows.settings import (
     AnyWindows,
     CountWindows,
@@ -61,6 +61,7 @@ from rewindow.operators.event_time_windows.settings import (
     GlobalWindow,
     SessionWindows,
 )
+from rewindow.operators.event_time_windows.tuple_accounting import tuple_accounting
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -88,10 +89,10 @@ class Windows:
     """
 
     fired: DataFrame
-    _judged: Lateness
+    _classified: Lateness
     _windows: AnyWindows
     _rows: DataFrame
-    _settled: Callable[[], DataFrame]
+    _first_fired_tuples: Callable[[], DataFrame]
     _left: Callable[[], DataFrame]
     _apart: Sequence[str]
     _ended_us: int | None
@@ -104,12 +105,12 @@ class Windows:
     @cached_property
     def late(self) -> dict[str, DataFrame]:
         """The late tuples."""
-        return late_tuples(self._judged, self._windows)
+        return late_tuples(self._classified, self._windows)
 
     @cached_property
     def between(self) -> dict[str, DataFrame]:
         """The tuples that are in no window."""
-        return tuples_between(self._judged, self._windows)
+        return tuples_between(self._classified, self._windows)
 
     def by_window(self, window_of: Callable[[str], Column], *by: str) -> DataFrame:
         """Returns `counts` for each streaming window, see `balance`; tuples need a column `window_id`.
@@ -118,7 +119,7 @@ class Windows:
             window_of: returns the streaming window of a column of instants on the arrival clock, in microseconds.
             by: columns of apart and keys.
         """
-        return balance(self._judged, self._windows, self._settled(), window_of, by)
+        return tuple_accounting(self._classified, self._windows, self._first_fired_tuples(), window_of, by)
 
     def counts(self, *by: str) -> DataFrame:
         """Returns tuples by stream, the columns `by` (of apart and keys) and outcome: in and out (X37, E30).
@@ -129,16 +130,16 @@ class Windows:
         """
         from pyspark.sql import functions as F
 
-        judged = self._judged.counts(*by).drop("late_by_us_max")
-        given = judged.withColumn("outcome", F.lit("input"))
-        refused = judged.where(F.col("outcome") != ON_TIME)
+        classified = self._classified.counts(*by).drop("late_by_us_max")
+        given = classified.withColumn("outcome", F.lit("input"))
+        refused = classified.where(F.col("outcome") != ON_TIME)
         columns = [F.col(quoted_column(name)) for name in (STREAM, *by)]
         first = F.col(END)
         waited = F.col(CARRIED) & (F.col(FIRED_UNTIL).isNull() | (first > F.col(FIRED_UNTIL)))
         is_new = ~F.col(CARRIED)
         fires = F.coalesce(first <= F.col(REACHED), F.lit(False))
         outcome = F.when(first.isNull(), BETWEEN).when(fires, ON_TIME).otherwise("pending_after")
-        rows = reached(self._rows, self._judged.ticks, self._apart, self._ended_us)
+        rows = reached(self._rows, self._classified.ticks, self._apart, self._ended_us)
         before = rows.where(waited).select(*columns, F.lit("pending_before").alias("outcome"), TUPLES)
         after = rows.where(waited | is_new).select(*columns, outcome.alias("outcome"), TUPLES)
         every = reduce(lambda one, other: one.unionByName(other), [given, refused, before, after])
@@ -146,23 +147,23 @@ class Windows:
 
 
 def event_windows(
-    judged: Lateness,
+    classified: Lateness,
     windows: AnyWindows,
     aggregates: Mapping[str, tuple[str, str]],
     *,
     keys: Sequence[str] = (),
     state: DataFrame | None = None,
     ended_us: int | None = None,
-    apart: Sequence[str] = (),
-    once: Once | None = None,
+    recording_keys: Sequence[str] = (),
+    materialize: Materialize | None = None,
 ) -> Windows:
     """Returns the windows that fire: at the first tick whose watermark is not below their end (E28, X35, X36).
 
-    Nothing runs here. Tuples of all streams of `judged` come into the same windows, in whatever order (E32); keys only
-    group inside of them (E44), a null key like any other. Windows without tuples never fire (E8).
+    Nothing runs here. Tuples of all streams of `classified` come into the same windows, in whatever order (E32); keys
+    only group inside of them (E44), a null key like any other. Windows without tuples never fire (E8).
 
     Args:
-        judged: what `lateness` says; with its `end_us` where the recording is taken in pieces.
+        classified: what `lateness` says; with its `end_us` where the recording is taken in pieces.
         windows: how long they are, and where they begin; or sessions, so many tuples, the whole.
         aggregates: by name, a function and what it is taken of, a column or a SQL expression: `("sum", "price")`.
             `avg`, `count` (of `*` too), `max`, `min` and `sum` are carried as aggregates of panes; `count_distinct`,
@@ -179,108 +180,120 @@ def event_windows(
     """
     from pyspark.sql import functions as F
 
-    own = [*apart, *keys]
-    _check(judged, aggregates, own)
-    fold = fold_of(next(iter(judged.tuples.values())), aggregates)
+    own = [*recording_keys, *keys]
+    _check(classified, aggregates, own)
+    aggregate = aggregate_spec(next(iter(classified.tuples.values())), aggregates)
     if isinstance(windows, SessionWindows):
-        return _sessions(judged, windows, fold, own, state, ended_us, apart, once)
+        return _sessions(classified, windows, aggregate, own, state, ended_us, recording_keys, materialize)
     if isinstance(windows, CountWindows):
-        return _counted(judged, windows, fold, own, state, ended_us, apart, once)
+        return _counted(classified, windows, aggregate, own, state, ended_us, recording_keys, materialize)
     if isinstance(windows, GlobalWindow) or not windows.fires_once:
-        return _repeated(judged, windows, fold, own, state, ended_us, apart, once)
-    tuples = _tuples(judged, windows, fold, own)
+        return _repeated(classified, windows, aggregate, own, state, ended_us, recording_keys, materialize)
+    tuples = _tuples(classified, windows, aggregate, own)
     rows = tuples if state is None else tuples.unionByName(check_state(state, tuples.columns))
     rows = rows.withColumn(END, inside(windows, first_begin(windows)) + windows.length_us)
     placed = rows.where(F.col(END).isNotNull()) if windows.sampling else rows
-    panes = kept(once, "panes", _panes(placed.drop(CARRIED, END), fold, own))
-    many = windows.length_us > windows.slide_us * FEW_WINDOWS or once is not None
+    panes = cached(materialize, "panes", _panes(placed.drop(CARRIED, END), aggregate, own))
+    many = windows.length_us > windows.slide_us * FEW_WINDOWS or materialize is not None
     of_windows = panes if many else placed
-    found = _found(of_windows, windows, fold, own)
-    if not apart and judged.clock.has_few_ticks() and judged.clock.is_few(windows.slide_us):
-        found = fired_at(found, judged.ticks, windows.slide_us, windows.length_us % windows.slide_us)
+    found = _found(of_windows, windows, aggregate, own)
+    if not recording_keys and classified.clock.has_few_ticks() and classified.clock.is_few(windows.slide_us):
+        found = fired_at(found, classified.ticks, windows.slide_us, windows.length_us % windows.slide_us)
     else:
-        ends = _ends(judged, windows, state, apart) if once is None else _ends_of(panes, windows, apart)
-        ticks = first_ticks(ends, judged.ticks, min(windows.slide_us, _TICKS_APART_US), apart)
-        found = matched(found, ticks, apart, END, "left")
-    fired = _fired(found, fold, own, ended_us)
+        ends = (
+            _ends(classified, windows, state, recording_keys)
+            if materialize is None
+            else _ends_of(panes, windows, recording_keys)
+        )
+        ticks = first_ticks(ends, classified.ticks, min(windows.slide_us, _TICKS_APART_US), recording_keys)
+        found = matched(found, ticks, recording_keys, END, "left")
+    fired = _fired(found, aggregate, own, ended_us)
 
     def left() -> DataFrame:
-        return _left(reached(panes, judged.ticks, apart, None), windows)
+        return _left(reached(panes, classified.ticks, recording_keys, None), windows)
 
-    def settled() -> DataFrame:
+    def first_fired_tuples() -> DataFrame:
         ends = panes.withColumn(END, inside(windows, first_begin(windows)) + windows.length_us)
-        return first_fired(ends, judged.ticks, min(windows.slide_us, _TICKS_APART_US), apart, ended_us)
+        return first_fired(ends, classified.ticks, min(windows.slide_us, _TICKS_APART_US), recording_keys, ended_us)
 
-    return Windows(fired, judged, windows, rows, settled, left, apart, ended_us)
+    return Windows(fired, classified, windows, rows, first_fired_tuples, left, recording_keys, ended_us)
 
 
 def _sessions(
-    judged: Lateness,
+    classified: Lateness,
     windows: SessionWindows,
-    fold: Fold,
+    aggregate: AggregateSpec,
     own: Sequence[str],
     state: DataFrame | None,
     ended_us: int | None,
-    apart: Sequence[str],
-    once: Once | None,
+    recording_keys: Sequence[str],
+    materialize: Materialize | None,
 ) -> Windows:
     if windows.allowed_us:
-        fold.check_merges()
-        rows = kept(once, "sessions", changed.changed_rows(judged, windows, fold, own, state, apart, ended_us))
-        fired = changed.fired_changed(rows, windows, fold, own)
-        left = partial(changed.left_changed, rows, judged.ticks, windows, fold, own, apart)
+        aggregate.check_merges()
+        rows = cached(
+            materialize,
+            "sessions",
+            changed.changed_rows(classified, windows, aggregate, own, state, recording_keys, ended_us),
+        )
+        fired = changed.fired_changed(rows, windows, aggregate, own)
+        left = partial(changed.left_changed, rows, classified.ticks, windows, aggregate, own, recording_keys)
         once_each = changed.waiting_changed(rows, own)
-        return Windows(fired, judged, windows, once_each, lambda: once_each, left, apart, ended_us)
-    rows = kept(once, "sessions", sessions.session_rows(judged, windows, fold, own, state))
-    left = partial(sessions.left_sessions, rows, judged.ticks, fold, own, apart)
-    fired = sessions.fired_sessions(rows, judged, windows, fold, own, apart, ended_us)
+        return Windows(fired, classified, windows, once_each, lambda: once_each, left, recording_keys, ended_us)
+    rows = cached(materialize, "sessions", sessions.session_rows(classified, windows, aggregate, own, state))
+    left = partial(sessions.left_sessions, rows, classified.ticks, aggregate, own, recording_keys)
+    fired = sessions.fired_sessions(rows, classified, windows, aggregate, own, recording_keys, ended_us)
     step_us = min(windows.gap_us, _TICKS_APART_US)
-    settled = partial(first_fired, rows, judged.ticks, step_us, apart, ended_us)
-    return Windows(fired, judged, windows, rows, settled, left, apart, ended_us)
+    first_fired_tuples = partial(first_fired, rows, classified.ticks, step_us, recording_keys, ended_us)
+    return Windows(fired, classified, windows, rows, first_fired_tuples, left, recording_keys, ended_us)
 
 
 def _counted(
-    judged: Lateness,
+    classified: Lateness,
     windows: CountWindows,
-    fold: Fold,
+    aggregate: AggregateSpec,
     own: Sequence[str],
     state: DataFrame | None,
     ended_us: int | None,
-    apart: Sequence[str],
-    once: Once | None,
+    recording_keys: Sequence[str],
+    materialize: Materialize | None,
 ) -> Windows:
-    rows = kept(once, "counted", counted.counted_rows(judged, windows, fold, own, state, apart, ended_us))
-    left = partial(counted.left_counted, rows, windows, fold, own)
-    fired = counted.fired_counted(rows, judged, windows, fold, own, apart, ended_us)
-    settled = partial(counted.settled_counted, rows, fired, windows, own)
-    return Windows(fired, judged, windows, rows, settled, left, apart, ended_us)
+    rows = cached(
+        materialize,
+        "counted",
+        counted.counted_rows(classified, windows, aggregate, own, state, recording_keys, ended_us),
+    )
+    left = partial(counted.left_counted, rows, windows, aggregate, own)
+    fired = counted.fired_counted(rows, classified, windows, aggregate, own, recording_keys, ended_us)
+    first_fired_tuples = partial(counted.first_fired_counted, rows, fired, windows, own)
+    return Windows(fired, classified, windows, rows, first_fired_tuples, left, recording_keys, ended_us)
 
 
 def _repeated(
-    judged: Lateness,
+    classified: Lateness,
     windows: EventWindows | GlobalWindow,
-    fold: Fold,
+    aggregate: AggregateSpec,
     own: Sequence[str],
     state: DataFrame | None,
     ended_us: int | None,
-    apart: Sequence[str],
-    once: Once | None,
+    recording_keys: Sequence[str],
+    materialize: Materialize | None,
 ) -> Windows:
     """Returns windows that may fire more than once."""
     from pyspark.sql import functions as F
 
-    rows = kept(once, "shown", repeats.shown_rows(judged, windows, fold, own, state))
-    due = repeats.due_rows(rows, judged, windows, fold, own, apart, ended_us)
-    left = partial(repeats.left_rows, due, judged.ticks, windows, fold, own, apart)
-    fired = repeats.fired_rows(due, windows, fold, own)
+    rows = cached(materialize, "shown", repeats.pane_rows(classified, windows, aggregate, own, state))
+    emit_at = repeats.emit_at_rows(rows, classified, windows, aggregate, own, recording_keys, ended_us)
+    left = partial(repeats.left_rows, emit_at, classified.ticks, windows, aggregate, own, recording_keys)
+    fired = repeats.fired_rows(emit_at, windows, aggregate, own)
     if isinstance(windows, GlobalWindow):
         fired = fired.withColumns(dict.fromkeys(WINDOW[:2], F.lit(None).cast("bigint")))
     step_us = min(windows.slide_us, _TICKS_APART_US)
-    settled = partial(first_fired, rows, judged.ticks, step_us, apart, ended_us)
-    return Windows(fired, judged, windows, rows, settled, left, apart, ended_us)
+    first_fired_tuples = partial(first_fired, rows, classified.ticks, step_us, recording_keys, ended_us)
+    return Windows(fired, classified, windows, rows, first_fired_tuples, left, recording_keys, ended_us)
 
 
-def _check(judged: Lateness, aggregates: Mapping[str, tuple[str, str]], own: Sequence[str]) -> None:
+def _check(classified: Lateness, aggregates: Mapping[str, tuple[str, str]], own: Sequence[str]) -> None:
     if not aggregates:
         raise InputError("windows have no aggregate", hint='Name one, such as {"tuples": ("count", "*")}.')
     names = [*own, *WINDOW, *aggregates]
@@ -290,21 +303,21 @@ def _check(judged: Lateness, aggregates: Mapping[str, tuple[str, str]], own: Seq
     reserved = [name for name in own if name.lower() in STATE]
     if reserved:
         raise InputError(f"key {', '.join(reserved)} has the name of a column of the state", hint="Rename it.")
-    for name, frame in judged.tuples.items():
+    for name, frame in classified.tuples.items():
         missing = [column for column in own if column not in frame.columns]
         if missing:
             has = ", ".join(column for column in frame.columns if column not in ADDED)
             raise InputError(f'stream "{name}" has no column {", ".join(missing)}', hint=f"It has {has}.")
 
 
-def _tuples(judged: Lateness, windows: EventWindows, fold: Fold, own: Sequence[str]) -> DataFrame:
+def _tuples(classified: Lateness, windows: EventWindows, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
     """Returns the tuples on time as rows of one tuple, with what each adds to the aggregates."""
     from pyspark.sql import functions as F
 
     of_streams = []
-    for name, frame in judged.tuples.items():
+    for name, frame in classified.tuples.items():
         on_time = frame.where(F.col(OUTCOME) == ON_TIME)
-        parts = [column.alias(part) for part, column in fold.parts.items()]
+        parts = [column.alias(part) for part, column in aggregate.parts.items()]
         base = [
             F.lit(name).alias(STREAM),
             pane_of(windows).alias(PANE),
@@ -316,52 +329,54 @@ def _tuples(judged: Lateness, windows: EventWindows, fold: Fold, own: Sequence[s
     return reduce(lambda one, other: one.unionByName(other), of_streams)
 
 
-def _panes(rows: DataFrame, fold: Fold, own: Sequence[str]) -> DataFrame:
+def _panes(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
     """Returns a row per stream, key and pane where aggregates merge, else the rows as they are."""
     from pyspark.sql import functions as F
 
-    if not fold.merges:
+    if not aggregate.merges:
         return rows
-    merged = [column.alias(part) for part, column in fold.merged.items()]
+    merged = [column.alias(part) for part, column in aggregate.merged.items()]
     totals = [F.sum(TUPLES).alias(TUPLES), F.max(FIRED_UNTIL).alias(FIRED_UNTIL)]
     return rows.groupBy(*(F.col(quoted_column(name)) for name in own), STREAM, PANE).agg(*totals, *merged)
 
 
-def _ends(judged: Lateness, windows: EventWindows, state: DataFrame | None, apart: Sequence[str]) -> DataFrame:
+def _ends(
+    classified: Lateness, windows: EventWindows, state: DataFrame | None, recording_keys: Sequence[str]
+) -> DataFrame:
     """Returns the ends of windows that may fire; those of late tuples too, as knowing them would cost a join."""
     from pyspark.sql import functions as F
 
-    own = [F.col(quoted_column(name)) for name in apart]
-    panes = [frame.select(*own, pane_of(windows).alias(PANE)) for frame in judged.tuples.values()]
+    own = [F.col(quoted_column(name)) for name in recording_keys]
+    panes = [frame.select(*own, pane_of(windows).alias(PANE)) for frame in classified.tuples.values()]
     if state is not None:
         panes.append(state.select(*own, PANE))
     every = reduce(lambda one, other: one.unionByName(other), panes).where(F.col(PANE).isNotNull())
-    return _ends_of(every, windows, apart)
+    return _ends_of(every, windows, recording_keys)
 
 
-def _ends_of(panes: DataFrame, windows: EventWindows, apart: Sequence[str]) -> DataFrame:
+def _ends_of(panes: DataFrame, windows: EventWindows, recording_keys: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as F
 
-    own = [F.col(quoted_column(name)) for name in apart]
+    own = [F.col(quoted_column(name)) for name in recording_keys]
     every = panes.select(*own, PANE).distinct()
     ends = every.select(*own, F.explode(begins(windows)).alias(END)).withColumn(END, F.col(END) + windows.length_us)
     return ends.distinct()
 
 
-def _found(rows: DataFrame, windows: EventWindows, fold: Fold, own: Sequence[str]) -> DataFrame:
+def _found(rows: DataFrame, windows: EventWindows, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
     """Returns the windows that have not fired before, with their aggregates: `BEGIN`, `END`."""
     from pyspark.sql import functions as F
 
     columns = [F.col(quoted_column(name)) for name in own]
-    parts = [F.col(part) for part in fold.parts]
+    parts = [F.col(part) for part in aggregate.parts]
     spread = rows.select(*columns, *parts, FIRED_UNTIL, each_begin(windows).alias(BEGIN))
     waiting = F.col(FIRED_UNTIL).isNull() | (F.col(BEGIN) + windows.length_us > F.col(FIRED_UNTIL))
-    results = [column.alias(name) for name, column in fold.results.items()]
+    results = [column.alias(name) for name, column in aggregate.results.items()]
     found = spread.where(waiting).groupBy(*columns, BEGIN).agg(*results)
     return found.withColumn(END, F.col(BEGIN) + windows.length_us)
 
 
-def _fired(found: DataFrame, fold: Fold, own: Sequence[str], ended_us: int | None) -> DataFrame:
+def _fired(found: DataFrame, aggregate: AggregateSpec, own: Sequence[str], ended_us: int | None) -> DataFrame:
     """Returns the windows that a tick fires, or the end of the recording (E45)."""
     from pyspark.sql import functions as F
 
@@ -373,7 +388,7 @@ def _fired(found: DataFrame, fold: Fold, own: Sequence[str], ended_us: int | Non
         F.col(BEGIN).alias("window_begin_us"), F.col(END).alias("window_end_us"), F.lit(0).alias("pane"),
         F.lit(ON_TIME).alias("kind"), fired_us.alias("fired_us"),
     ]  # fmt: skip
-    return found.select(*columns, *about, *(F.col(quoted_column(name)) for name in fold.results))
+    return found.select(*columns, *about, *(F.col(quoted_column(name)) for name in aggregate.results))
 
 
 def _left(panes: DataFrame, windows: EventWindows) -> DataFrame:

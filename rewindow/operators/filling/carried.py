@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
-from rewindow.operators.columns import FIRST, WINDOW
-from rewindow.operators.filling.expected import never_there
+from rewindow.operators.columns import WINDOW
+from rewindow.operators.filling.expected_keys import never_there
 from rewindow.operators.filling.settings import FillRules
-from rewindow.operators.filling.sides import (
+from rewindow.operators.filling.sources import (
     bounded_sides,
     filled_nulls,
     no_sides,
@@ -85,7 +85,7 @@ def _moving(
         before, counts = F.lit(first - 1).cast("bigint").alias(WINDOW), F.lit(True).alias(COUNTS)
         carried = state.select(before, *keys, TS, POINT, _row(rows), counts)
         rows = rows.unionByName(carried, allowMissingColumns=True)
-    earlier = Window.partitionBy(*keys).orderBy(WINDOW).rangeBetween(FIRST, -1)
+    earlier = Window.partitionBy(*keys).orderBy(WINDOW).rangeBetween(Window.unboundedPreceding, -1)
     highest = F.max(F.when(F.col(COUNTS), F.col(TS))).over(earlier)
     is_later = F.col(_HIGHEST).isNull() | (F.col(TS) > F.col(_HIGHEST))
     return rows.withColumn(_HIGHEST, highest).withColumn(_MOVES, F.col(COUNTS) & is_later).drop(_HIGHEST)
@@ -140,16 +140,18 @@ def carried_gaps(
     order = Window.partitionBy(*keys).orderBy(WINDOW, TS, row_hash(rows))
     rows = with_usable(rows, settings)
     beside = rows.withColumns({PREVIOUS: F.lag(ROW).over(order), _BEFORE: F.lag(POINT).over(order)})
-    before = order.rowsBetween(FIRST, -1)
-    last = {previous_side(name): F.last(usable(name), ignorenulls=True).over(before) for name in settings.choosing}
+    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    last = {
+        previous_side(name): F.last(usable(name), ignorenulls=True).over(before) for name in settings.source_columns
+    }
     beside = beside.withColumns(last)
     # Without a begin of the grid, a key begins with its first row.
     begin = F.col(POINT) if settings.from_time is None else F.lit(settings.first_point).cast("bigint")
     gaps = beside.where(F.col(WINDOW) >= windows.first).select(
         WINDOW, AT, *keys, F.coalesce(F.col(_BEFORE) + 1, begin).alias(START), F.col(POINT).alias(UNTIL),
         F.col(PREVIOUS).isNull().alias(OPEN), PREVIOUS, F.col(ROW).alias(NEXT),
-        *(F.col(quoted_column(previous_side(name))) for name in settings.choosing),
-        *(F.col(quoted_column(usable(name))).alias(next_side(name)) for name in settings.choosing),
+        *(F.col(quoted_column(previous_side(name))) for name in settings.source_columns),
+        *(F.col(quoted_column(usable(name))).alias(next_side(name)) for name in settings.source_columns),
     )  # fmt: skip
     if closing is not None and windows.first <= closing <= windows.last:
         gaps = gaps.unionByName(_still_open(rows, settings, grid, closing), allowMissingColumns=True)
@@ -174,7 +176,7 @@ def _still_open(rows: DataFrame, settings: FillRules, grid: Grid, closing: int) 
     rest = [F.lit(settings.end_point).cast("bigint").alias(UNTIL), F.lit(True).alias(OPEN)]
     place = [F.lit(closing).cast("bigint").alias(WINDOW), F.lit(at).cast("bigint").alias(AT)]
     at_last = F.struct(TS, row_hash(rows))
-    known = [(usable(name), previous_side(name)) for name in settings.choosing]
+    known = [(usable(name), previous_side(name)) for name in settings.source_columns]
     last = rows.groupBy(*keys).agg(
         F.max_by(ROW, at_last).alias(PREVIOUS), F.max(POINT).alias(POINT),
         *(F.max_by(found, F.when(F.col(found).isNotNull(), at_last)).alias(side) for found, side in known),
@@ -203,7 +205,7 @@ def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
     kept = F.col(_LAST)
     rows = with_usable(rows.withColumn(HASH, row_hash(rows)), settings)
     rows = with_sides(rows, settings, [*settings.keys], [WINDOW, TS, HASH])
-    for name in settings.choosing:
+    for name in settings.source_columns:
         found, behind = F.col(quoted_column(usable(name))), F.col(quoted_column(next_side(name)))
         kept = kept | (found.isNotNull() & behind.isNull())
     if settings.periods_us:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean, quoted_column
 from rewindow.operators.filling.blocks import BLOCK, BLOCKS, COSTLY, in_blocks, in_order, with_blocks
-from rewindow.operators.filling.expected import never_there
+from rewindow.operators.filling.expected_keys import never_there
 from rewindow.operators.filling.settings import FillRules, FillSettings
-from rewindow.operators.filling.sides import bounded_sides, filled_nulls, no_sides, with_sides, with_usable
+from rewindow.operators.filling.sources import bounded_sides, filled_nulls, no_sides, with_sides, with_usable
 from rewindow.operators.filling.values import (
     COUNTS,
     FILLED,
@@ -89,7 +89,7 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     recorded, added = with_provenance(frame), [*PROVENANCE, *(FILLED + name for name in settings.nulls)]
     if settings.nulls:
         recorded = with_provenance(_with_filled_nulls(frame, rows, settings))
-    if settings.guarded:
+    if settings.bounded_columns:
         recorded, added = recorded.withColumn(OUTLIERS, outliers(settings)), [*added, OUTLIERS]
     columns = [quoted_column(name) for name in (*frame.columns, *added)]
     return recorded.select(*columns).unionByName(made, allowMissingColumns=True)
@@ -195,7 +195,9 @@ def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     at_gap = F.col(_IS_FIRST) | F.col(_BEHIND).isNull() | (F.col(_BEHIND) > F.col(POINT) + 1)
     # Beside recorded nulls in one order, which take as long, blocks would be work for nothing.
     cost = COSTLY if settings.nulls else 1
-    rows = in_blocks(with_blocks(rows, settings, cost=cost), step, at_gap, by, order, is_far=bool(settings.choosing))
+    rows = in_blocks(
+        with_blocks(rows, settings, cost=cost), step, at_gap, by, order, is_far=bool(settings.source_columns)
+    )
     row = F.struct(*(F.col(own[name]).alias(name) for name in own))
     following = F.struct(*(F.col(behind[name]).alias(name) for name in own))
     return rows.withColumns({ROW: row, NEXT: F.when(F.col(_BEHIND).isNotNull(), following)})

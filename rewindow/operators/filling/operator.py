@@ -13,7 +13,7 @@ from rewindow.application.error_tuples import DETAIL, EMITTED, REASON
 from rewindow.names import quoted_column
 from rewindow.operators.columns import WINDOW, to_us
 from rewindow.operators.event_time.lateness import BAD_TYPE, FAR_FUTURE, NULL_TS, refused_because
-from rewindow.operators.event_time.verdicts import is_shrunk
+from rewindow.operators.event_time.timestamp_checks import is_shrunk
 from rewindow.operators.filling.carried import (
     carried_gaps,
     carried_nulls,

@@ -197,12 +197,12 @@ class FillRules(OpeningHours):
         return {name: fill for name, fill in self.columns.items() if fill.treat_null_as_missing}
 
     @property
-    def choosing(self) -> dict[str, ColumnFill]:
+    def source_columns(self) -> dict[str, ColumnFill]:
         """Columns that do not take their values from any row."""
-        return {**self.nulls, **self.guarded}
+        return {**self.nulls, **self.bounded_columns}
 
     @property
-    def guarded(self) -> dict[str, ColumnFill]:
+    def bounded_columns(self) -> dict[str, ColumnFill]:
         """Columns with bounds on their values."""
         return {name: fill for name, fill in self.columns.items() if fill.is_guarded}
 

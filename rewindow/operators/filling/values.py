@@ -163,7 +163,7 @@ def is_outlier(value: Column, fill: ColumnFill) -> Column:
     return F.coalesce(beyond, F.lit(False))
 
 
-def is_usable(value: Column, fill: ColumnFill) -> Column:
+def is_within_bounds(value: Column, fill: ColumnFill) -> Column:
     """Returns whether a value may be a source (G27)."""
     from pyspark.sql import functions as F
 
@@ -175,8 +175,8 @@ def outliers(settings: FillRules) -> Column:
     """Returns the names of the columns whose values in a row are beyond their bounds, null where there are none."""
     from pyspark.sql import functions as F
 
-    guarded = settings.guarded.items()
-    names = [F.when(is_outlier(F.col(quoted_column(name)), fill), F.lit(name)) for name, fill in guarded]
+    bounded_columns = settings.bounded_columns.items()
+    names = [F.when(is_outlier(F.col(quoted_column(name)), fill), F.lit(name)) for name, fill in bounded_columns]
     found = F.array_compact(F.array(*names))
     return F.when(F.size(found) > 0, found)
 
@@ -238,7 +238,7 @@ def looking_back(made: DataFrame, settings: FillRules, *rows: str) -> DataFrame:
 
     if (look_back_us := settings.look_back_us) is None:
         return made
-    sides = {name: previous_side(name) for name in settings.choosing}
+    sides = {name: previous_side(name) for name in settings.source_columns}
     whole = [*rows, *map(_season, settings.periods_us)]
     found = {}
     for side in (*whole, *sides.values()):
@@ -288,7 +288,7 @@ def filled_value(name: str, kind: DataType, settings: FillRules) -> tuple[Column
         value, rows = F.when(near, value), F.when(near, rows)
     if fill.max_gap is not None:
         first, end = F.col(START), F.col(UNTIL)
-        if name in settings.choosing:
+        if name in settings.source_columns:
             first, end = _of(previous_side(name), POINT) + 1, _of(next_side(name), POINT)
         length_us = settings.grid.length(first, end)
         short = length_us <= int(fill.max_gap * 1_000_000)
@@ -302,7 +302,7 @@ def _choice(name: str, fill: ColumnFill, method: str, settings: FillRules, kind:
 
     carry_us = None if fill.max_carry is None else int(fill.max_carry * 1_000_000)
     before_at, behind_at = PREVIOUS, NEXT
-    if name in settings.choosing:
+    if name in settings.source_columns:
         before_at, behind_at = previous_side(name), next_side(name)
     before_ts, behind_ts = _of(before_at, TS), _of(behind_at, TS)
     since, until = F.col(TS) - before_ts, behind_ts - F.col(TS)
@@ -370,8 +370,8 @@ def _seasonal(name: str, fill: ColumnFill, settings: FillRules, kind: DataType) 
         period_us = int(period * 1_000_000)
         season = F.col(_season(period_us))
         is_there = season.isNotNull()
-        if name in settings.choosing:
-            is_there = is_there & is_usable(season.getField(name), fill)
+        if name in settings.source_columns:
+            is_there = is_there & is_within_bounds(season.getField(name), fill)
         carried = F.lit(fill.max_carry is None or period <= fill.max_carry)
         value = F.when(is_there, season.getField(name)).otherwise(value)
         word = F.when(is_there, F.lit("seasonal")).otherwise(word)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from rewindow.application.error_tuples import DETAIL, POSITION, REASON
 from rewindow.names import quoted_column
-from rewindow.operators.columns import AT, FIRST, TS, WINDOW, floor_div, to_us
-from rewindow.operators.heartbeat.fold import fold_indices
+from rewindow.operators.columns import AT, TS, WINDOW, floor_div, to_us
+from rewindow.operators.heartbeat.aggregates import fold_indices
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
 
 if TYPE_CHECKING:
@@ -86,13 +86,14 @@ def arrived_us(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | Non
 
     Nor is an arrival before its window: what other windows hold changes nothing, and any group gives the same.
     """
+    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     at_us = to_us(frame, settings.arrived_at)
     if settings.arrival_regression == "reject":
         return at_us
     least = at_us if grid is None else F.greatest(at_us, F.col(WINDOW) * grid.width_us + grid.origin_us)
-    highest = F.max(least).over(ordered(frame, settings).rowsBetween(FIRST, 0))
+    highest = F.max(least).over(ordered(frame, settings).rowsBetween(Window.unboundedPreceding, 0))
     return F.when(at_us.isNotNull(), highest)
 
 
@@ -159,7 +160,7 @@ def _add_carry(rows: DataFrame, carried: DataFrame | None) -> DataFrame:
 
     totals = rows.groupBy(WINDOW).agg(F.max(AT).alias(AT), F.max(TS).alias(TS))
     totals = _append(totals, None if carried is None else carried.select(AT, TS))
-    before = Window.orderBy(F.asc_nulls_first(WINDOW)).rowsBetween(FIRST, -1)
+    before = Window.orderBy(F.asc_nulls_first(WINDOW)).rowsBetween(Window.unboundedPreceding, -1)
     highest = [F.max(name).over(before).alias(name) for name in (AT, TS)]
     carry = totals.select(WINDOW, *highest, F.lit(0).alias(IS_TUPLE)).where(F.col(WINDOW).isNotNull())
     return rows.unionByName(carry, allowMissingColumns=True)
@@ -170,9 +171,10 @@ def _select_clock(rows: DataFrame, settings: HeartbeatProperties, order: WindowS
 
     It fails, naming the tuple, where the machine clock steps back (H45) or runs past the end (H13).
     """
+    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    before = order.rowsBetween(FIRST, -1)
+    before = order.rowsBetween(Window.unboundedPreceding, -1)
     place = F.to_json(F.struct(*dict.fromkeys([*settings.key_by, *blocks(rows), *settings.order_by])))
     past = F.lit(False) if last_us is None else F.col(AT) > last_us
     wrong = (
@@ -195,18 +197,20 @@ def _thin(clock: DataFrame, settings: HeartbeatProperties) -> DataFrame:
     A tuple between the first and the last of its window brings one only if it raises the index above that of the
     tuples before it.
     """
+    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     order = ordered(clock, settings, WINDOW)
     clock = clock.select("*", F.lead(AT).over(order).alias(NEXT), F.lag(AT).over(order).alias(PREV_AT))
     clock = clock.withColumn(LAST, F.greatest(_own_index(settings), _reached(settings, _bound(F.col(NEXT), settings))))
-    clock = clock.withColumn(SEEN, F.max(LAST).over(order.rowsBetween(FIRST, -1)))
+    clock = clock.withColumn(SEEN, F.max(LAST).over(order.rowsBetween(Window.unboundedPreceding, -1)))
     at_border = F.col(PREV_AT).isNull() | F.col(NEXT).isNull()
     return clock.where(at_border | (F.col(LAST) > F.col(SEEN))).drop(LAST, SEEN)
 
 
 def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> DataFrame:
     """Adds the indices of H48 in the order of each clock; m is a running maximum where the slack does not vary."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     known = {name: F.col(name) for name in clock.columns}
@@ -229,7 +233,7 @@ def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> Data
     if settings.slack_varies:
         return fold_indices(clock, settings, [*blocks(clock), IS_TUPLE, *settings.order_by, AT, TS])
     clock = clock.withColumn(LAST, F.greatest(F.col(CROSSED), _reached(settings, F.col(NEXT))))
-    before = F.max(LAST).over(order.rowsBetween(FIRST, -1))
+    before = F.max(LAST).over(order.rowsBetween(Window.unboundedPreceding, -1))
     seen = F.when(F.col(PREV_TS).isNull(), F.greatest(before, "_first_index")).otherwise(before)
     clock = clock.withColumn(SEEN, F.when(carried, F.col(SEEN)).otherwise(seen))
     base = F.when(carried, F.col(BASE)).otherwise(F.greatest(SEEN, CROSSED))

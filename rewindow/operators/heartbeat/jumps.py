@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rewindow.operators.columns import AT, FIRST, TS
+from rewindow.operators.columns import AT, TS
 from rewindow.operators.heartbeat import clock
 from rewindow.operators.heartbeat.clock import IS_TUPLE
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
@@ -45,6 +45,7 @@ def split_jumps(
 
 def _refused(rows: DataFrame, settings: HeartbeatProperties, state: DataFrame | None) -> DataFrame:
     """Returns key, window and order columns of the tuples to quarantine, their times, and the highest before them."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     jump_us = settings.max_jump_us
@@ -52,9 +53,9 @@ def _refused(rows: DataFrame, settings: HeartbeatProperties, state: DataFrame | 
         known = state.select(*settings.key_by, F.col("clock_event_us").alias(TS), F.lit(0).alias(IS_TUPLE))
         rows = rows.unionByName(known, allowMissingColumns=True)
     order = clock.ordered(rows, settings)
-    rows = rows.withColumn(_HIGHEST, F.max(TS).over(order.rowsBetween(FIRST, -1)))
+    rows = rows.withColumn(_HIGHEST, F.max(TS).over(order.rowsBetween(Window.unboundedPreceding, -1)))
     first = F.when(F.col(TS) > F.col(_HIGHEST) + jump_us, F.col(_HIGHEST))
-    rows = rows.withColumn("_believed", F.min(first).over(order.rowsBetween(FIRST, 0)))
+    rows = rows.withColumn("_believed", F.min(first).over(order.rowsBetween(Window.unboundedPreceding, 0)))
     tuples = F.struct(*dict.fromkeys([*clock.blocks(rows), *settings.order_by, AT, TS]))
     doubtful = rows.filter(F.col(TS) > F.col("_believed")).groupBy(*settings.key_by)
     in_order = F.sort_array(F.collect_list(tuples)).alias("_tuples")

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import field_serializer, model_validator
 
 from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
-from rewindow.names import BOOKKEEPING, PLACE, quoted_column
+from rewindow.names import BOOKKEEPING, POSITION_COLUMNS, quoted_column
 from rewindow.operators.heartbeat.function import (
     ADDED,
     EMISSION,
@@ -67,7 +67,7 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
                 yield f"column {field.name} is {field.type}, it must be a timestamp, or int64 as microseconds"
             if field.name.lower() in ADDED:
                 yield f"column {field.name} is one that the Heartbeat adds: {RENAME}"
-            if field.name.lower() in BOOKKEEPING and field.name not in PLACE:
+            if field.name.lower() in BOOKKEEPING and field.name not in POSITION_COLUMNS:
                 yield f"column {field.name} has a name that tables of a replay need for themselves: {RENAME}"
         lower = Counter(name.lower() for name in names)
         twice = [name for name in names if lower[name.lower()] > 1]
@@ -148,4 +148,4 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         return [field for field in self.columns if field.name in needed]
 
     def _payload(self) -> list[Any]:
-        return [field for field in self.columns if field.name not in PLACE]
+        return [field for field in self.columns if field.name not in POSITION_COLUMNS]

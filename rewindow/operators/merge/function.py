@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
-from rewindow.operators.columns import AT, FIRST, TS, WINDOW, to_us
+from rewindow.operators.columns import AT, BIGINT_MIN, TS, WINDOW, to_us
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -178,10 +178,10 @@ def _shown(clocks: DataFrame, ports: Sequence[str]) -> DataFrame:
 
     names = _port_columns(ports)
     totals = clocks.groupBy(WINDOW).agg(*(F.max(time).alias(name) for name, time in names.items()))
-    so_far = Window.orderBy(F.asc_nulls_first(WINDOW)).rowsBetween(FIRST, -1)
+    so_far = Window.orderBy(F.asc_nulls_first(WINDOW)).rowsBetween(Window.unboundedPreceding, -1)
     before = [F.max(name).over(so_far).alias(f"{name}_before") for name in names]
     after = _least([F.greatest(name, f"{name}_before") for name in names])
-    window = F.coalesce(WINDOW, F.lit(FIRST)).alias(WINDOW)
+    window = F.coalesce(WINDOW, F.lit(BIGINT_MIN)).alias(WINDOW)
     return totals.select("*", *before).select(
         window, *(F.col(f"{name}_before").alias(name) for name in names), after.alias(_COVER)
     )
@@ -212,7 +212,7 @@ def _find_windows(waiting: DataFrame, shown: DataFrame) -> DataFrame:
     in_order = Window.orderBy(WINDOW)
     steps = shown.select(
         F.col(WINDOW).alias("_reached_in"),
-        F.coalesce(F.lag(_COVER).over(in_order) + 1, F.lit(FIRST)).alias(_FROM),
+        F.coalesce(F.lag(_COVER).over(in_order) + 1, F.lit(BIGINT_MIN)).alias(_FROM),
         F.col(_COVER),
         F.floor(F.row_number().over(in_order) / BLOCK_WINDOWS).alias(_BLOCK),
     ).where(F.col(_COVER) >= F.col(_FROM))
@@ -234,7 +234,7 @@ def _cover_steps(rows: DataFrame, shown: DataFrame, ports: Sequence[str]) -> Dat
 
     names = _port_columns(ports)
     times = rows.where(F.col(TS).isNotNull()).select(WINDOW, AT, *(time.alias(name) for name, time in names.items()))
-    times = times.unionByName(shown.select(WINDOW, F.lit(FIRST).alias(AT), *names))
+    times = times.unionByName(shown.select(WINDOW, F.lit(BIGINT_MIN).alias(AT), *names))
     so_far = Window.partitionBy(WINDOW).orderBy(AT)
     times = times.select(WINDOW, AT, *(F.max(name).over(so_far).alias(name) for name in names))
     cover = _least([F.col(name) for name in names]).alias(_COVER)

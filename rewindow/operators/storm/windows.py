@@ -24,8 +24,8 @@ from rewindow.operators.columns import floor_div
 from rewindow.operators.event_time import watermarks as marks
 from rewindow.operators.event_time.lateness import NULL_TS, ON_TIME, arrived_us, timestamp_us
 from rewindow.operators.event_time.settings import EventTime, StreamTime
+from rewindow.operators.event_time_windows.aggregates import aggregate_spec
 from rewindow.operators.event_time_windows.firing import END, FIRED, STREAM, TUPLES, WINDOW
-from rewindow.operators.event_time_windows.folds import fold_of
 from rewindow.operators.setting_errors import refusal, seconds
 from rewindow.operators.storm.arrivals import ArrivalMachine, machine_of
 from rewindow.operators.storm.machine import EXPIRED, Membership, StormMachine, StormRules
@@ -124,7 +124,7 @@ def storm_windows(
     keys: Sequence[str] = (),
     start_us: int = 0,
     end_us: int | None = None,
-    apart: Sequence[str] = (),
+    recording_keys: Sequence[str] = (),
 ) -> StormResult:
     """Returns the windows that Storm would have fired, and what would have become of each tuple (E1 to E16).
 
@@ -146,9 +146,9 @@ def storm_windows(
     from pyspark.sql import functions as F
 
     rules, time = windows.rules(time), time or _timer(windows, frames)
-    own = [*apart, *keys]
-    fold = fold_of(next(iter(frames.values())), aggregates)
-    parts = [column.alias(part) for part, column in fold.parts.items()]
+    own = [*recording_keys, *keys]
+    aggregate = aggregate_spec(next(iter(frames.values())), aggregates)
+    parts = [column.alias(part) for part, column in aggregate.parts.items()]
     of_streams = []
     for number, (name, stream) in enumerate(time.streams.items()):
         at_us = arrived_us(frames[name], name, time.arrived_at)
@@ -159,15 +159,15 @@ def storm_windows(
         ]  # fmt: skip
         of_streams.append(frames[name].select(*(F.col(quoted_column(column)) for column in own), *about, *parts))
     every = reduce(lambda one, other: one.unionByName(other), of_streams)
-    order = [*(quoted_column(name) for name in apart), _AT, _NUMBER, *fold.parts]
-    tagged = every.limit(0).select(*(F.col(quoted_column(name)) for name in own), STREAM, *fold.parts)
+    order = [*(quoted_column(name) for name in recording_keys), _AT, _NUMBER, *aggregate.parts]
+    tagged = every.limit(0).select(*(F.col(quoted_column(name)) for name in own), STREAM, *aggregate.parts)
     added = {_ROLE: "string", _WINDOW: "int", END: "bigint", FIRED: "bigint"}
     tagged = tagged.withColumns({name: F.lit(None).cast(kind) for name, kind in added.items()})
-    walk = _walk(rules, list(apart), tagged.columns, _Clock(start_us, time.interval_us, end_us))
+    walk = _walk(rules, list(recording_keys), tagged.columns, _Clock(start_us, time.interval_us, end_us))
     passed = every.repartition(1).sortWithinPartitions(*order).mapInArrow(walk, tagged.schema)
     members = passed.where(F.col(FIRED).isNotNull())
     columns = [F.col(quoted_column(name)) for name in own]
-    results = [column.alias(name) for name, column in fold.results.items()]
+    results = [column.alias(name) for name, column in aggregate.results.items()]
     found = members.where(F.col(_ROLE) != EXPIRED).groupBy(*columns, _WINDOW, END, FIRED).agg(*results)
     length_us = None if windows.length is None else int(windows.length * 1_000_000)
     begin = F.lit(None).cast("bigint") if length_us is None else F.col(END) - length_us
@@ -176,7 +176,7 @@ def storm_windows(
     shown = {END: "window_end_us", _WINDOW: "pane", FIRED: "fired_us", _ROLE: "role"}
     outcomes = passed.where(F.col(FIRED).isNull()).groupBy(STREAM, *columns, F.col(_ROLE).alias("outcome"))
     return StormResult(
-        fired=found.select(*columns, *named, *(F.col(quoted_column(name)) for name in fold.results)),
+        fired=found.select(*columns, *named, *(F.col(quoted_column(name)) for name in aggregate.results)),
         members=members.select(*columns, STREAM, *(F.col(old).alias(new) for old, new in shown.items())),
         outcomes=outcomes.agg(F.count("*").alias(TUPLES)),
     )
@@ -211,7 +211,7 @@ class _Clock:
 
 
 def _walk(
-    rules: StormRules, apart: list[str], columns: list[str], clock: _Clock
+    rules: StormRules, recording_keys: list[str], columns: list[str], clock: _Clock
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Returns the pass over batches of tuples in the order of arrival; where a recording begins, so does a machine."""
 
@@ -224,7 +224,7 @@ def _walk(
             known = batch.schema
             schema = pa.schema([pa.field(name, added.get(name) or known.field(name).type) for name in columns])
             for row in batch.to_pylist():
-                place = [row[name] for name in apart]
+                place = [row[name] for name in recording_keys]
                 if passing is None or passing.place != place:
                     rows += [] if passing is None else passing.finish()
                     passing = _Pass(place, machine_of(rules), clock)

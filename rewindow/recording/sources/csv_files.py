@@ -41,7 +41,7 @@ class CsvSource(FileSource):
                 hint='Write it as in delimiter = ";"; a tab is "\\t".',
             )
 
-    def look(
+    def scan(
         self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
     ) -> SourceContents:
         """See Source."""

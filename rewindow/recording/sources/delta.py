@@ -60,7 +60,7 @@ class DeltaSource(FileSource):
         """See Source."""
         return (path / "_delta_log").is_dir()
 
-    def look(
+    def scan(
         self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
     ) -> SourceContents:
         """See Source."""

@@ -22,7 +22,7 @@ class FeatherSource(FileSource):
     suffixes: ClassVar[frozenset[str]] = frozenset({".feather", ".arrow"})
     settings: ClassVar[frozenset[str]] = frozenset({"new_columns"})
 
-    def look(
+    def scan(
         self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
     ) -> SourceContents:
         """See Source."""

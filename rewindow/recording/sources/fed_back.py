@@ -57,7 +57,7 @@ class FedBackSource:
     def check(self) -> None:
         """See Source: there is nothing to be set."""
 
-    def look(
+    def scan(
         self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
     ) -> SourceContents:
         """See Source: one part, the tuples whose references the recorded stream does not have."""

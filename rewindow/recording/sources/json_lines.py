@@ -30,7 +30,7 @@ class JsonSource(FileSource):
                 hint='Name them in rewindow.toml, such as columns = "key STRING, amount BIGINT, at TIMESTAMP".',
             )
 
-    def look(
+    def scan(
         self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
     ) -> SourceContents:
         """See Source."""

@@ -56,7 +56,7 @@ class OperatorSource:
             if key in self.stream.source_settings:
                 self._time_us(key)
 
-    def look(
+    def scan(
         self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
     ) -> SourceContents:
         """See Source: one part, the windows behind what is sealed, up to `end` or the last whole one by the clock."""

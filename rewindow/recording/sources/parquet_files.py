@@ -27,7 +27,7 @@ class ParquetSource(FileSource):
     suffixes: ClassVar[frozenset[str]] = frozenset({".parquet", ".pq"})
     settings: ClassVar[frozenset[str]] = frozenset({"new_columns"})
 
-    def look(
+    def scan(
         self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
     ) -> SourceContents:
         """See Source."""

@@ -239,7 +239,7 @@ class Source(Protocol):
             InputError: names the setting and its value.
         """
 
-    def look(
+    def scan(
         self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
     ) -> SourceContents:
         """Returns what is to be read, without its rows.

@@ -1,0 +1,219 @@
+"""What is computed once in a group: frames, and passes whose tasks write what they emit themselves (decision 0013).
+
+A task writes a Parquet file for each part, since a row that Python hands to Spark, for Spark to write it, is converted
+twice. The file has the columns of a staged output, which takes it over as it is. A task that is repeated writes other
+files; those that no row names are strays, stay in scratch and go with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from rewindow.application import WRITTEN, OperatorContext, PartSink
+from rewindow.location import Location
+from rewindow.spark.frames import read_files, spark_schema, write_files
+from rewindow.storage.new_files import ROW_GROUP
+from rewindow.windows import Grid
+
+_BYTES = 32 << 20
+_TASK_BITS = 33
+"""As Spark's own numbers of rows: the task above, the row in it below."""
+
+
+class Written(NamedTuple):
+    """The files of one part, and the frame that reads them."""
+
+    folder: Location
+    frame: DataFrame
+
+
+class GroupCache:
+    """Computes once in a group what an operator asks for by a name, into files that everybody reads.
+
+    Args:
+        root: folder of the replay.
+        arrange: applied to each frame that reads files.
+    """
+
+    def __init__(
+        self, spark: SparkSession, root: Location, epoch: int, arrange: Callable[[DataFrame], DataFrame]
+    ) -> None:
+        self._spark, self._root, self._epoch, self._arrange = spark, root, epoch, arrange
+        self._frames: dict[str, DataFrame] = {}
+        self._passes: dict[str, dict[str, Written]] = {}
+
+    def clear(self) -> None:
+        """Forgets the group before."""
+        self._frames.clear()
+        self._passes.clear()
+
+    def context(self, operator: str, context: OperatorContext) -> OperatorContext:
+        """Returns the context of an operator with `once` and `parts` of this group."""
+
+        def materialize(name: str, make: Callable[[], DataFrame]) -> DataFrame:
+            place = f"{operator}+{name}"
+            if place not in self._frames:
+                frame, folder = make(), self._folder(place, context)
+                write_files(frame, folder)
+                self._frames[place] = self._arrange(read_files(self._spark, folder, frame.schema))
+            return self._frames[place]
+
+        def parts(schemas: Mapping[str, pa.Schema], make: Callable[[PartSink], DataFrame]) -> Mapping[str, DataFrame]:
+            if operator not in self._passes:
+                folder = self._folder(f"{operator}+parts", context)
+                self._passes[operator] = self._run(folder, schemas, make, context.grid)
+            return {part: written.frame for part, written in self._passes[operator].items()}
+
+        return replace(context, materialize=materialize, parts=parts)
+
+    def run_together(
+        self,
+        operators: Sequence[str],
+        schemas: Mapping[str, pa.Schema],
+        make: Callable[[PartSink], DataFrame],
+        context: OperatorContext,
+    ) -> None:
+        """Runs the one pass of several operators, whose parts are called `OPERATOR/PART`; each then has its own."""
+        written = self._run(self._folder(f"{operators[0]}+parts", context), schemas, make, context.grid)
+        for operator in operators:
+            own = [part for part in written if part.partition("/")[0] == operator]
+            self._passes[operator] = {part.partition("/")[2]: written[part] for part in own}
+
+    def files_of(self, operator: str, part: str, frame: DataFrame) -> Location | None:
+        """Returns the folder whose rows a frame is, if tasks wrote them and nothing was done to the frame since."""
+        written = self._passes.get(operator, {}).get(part)
+        return written.folder if written is not None and written.frame is frame else None
+
+    def _folder(self, name: str, context: OperatorContext) -> Location:
+        return self._root / f"scratch/{name}" / f"{self._epoch}-{context.last}"
+
+    def _run(
+        self,
+        folder: Location,
+        schemas: Mapping[str, pa.Schema],
+        make: Callable[[PartSink], DataFrame],
+        grid: Grid,
+    ) -> dict[str, Written]:
+        folder.delete_tree()
+        tasks = folder / "tasks"
+        tasks.make_folder()
+        columns = {part: _staged(schema) for part, schema in schemas.items()}
+        named = make(_TaskFiles(tasks.uri, columns, self._epoch, grid)).toArrow().to_pylist()
+        found = {}
+        for place, (part, schema) in enumerate(schemas.items()):
+            of_part = folder / str(place)
+            of_part.make_folder()
+            for row in named:
+                if row["part"] == part:
+                    (tasks / row["file"]).move_to(of_part / row["file"])
+            if not any(of_part.entries("*.parquet")):
+                pq.write_table(columns[part].empty_table(), (of_part / "part-none.parquet").uri)
+            rows = spark_schema(pa.schema([("window_id", pa.int64()), *schema]))
+            found[part] = Written(of_part, self._arrange(read_files(self._spark, of_part, rows)))
+        return found
+
+
+def take_over(folder: Location, target: Location) -> Location:
+    """Makes the files of a part those of an output's commit group."""
+    target.delete_tree()
+    for file in folder.entries("*.parquet"):
+        file.move_to(target / file.name)
+    return target
+
+
+def _staged(events: pa.Schema) -> pa.Schema:
+    """Returns the columns of a staged output, as Spark would write them."""
+    own = {
+        "window_id": pa.int64(), "attempt": pa.int64(), "offset": pa.int64(), "arrived_at": pa.timestamp("us", "UTC"),
+    }  # fmt: skip
+    placed = [(name, kind) for name, kind in own.items() if name not in events.names]
+    return pa.schema([*placed, *to_arrow_schema(spark_schema(events))])
+
+
+@dataclass(frozen=True)
+class _TaskFiles:
+    """Writes what one task emits; it goes to Spark's workers.
+
+    Attributes:
+        folder: on a file system that all workers reach.
+        columns: of each part, the columns of its files.
+    """
+
+    folder: str
+    columns: Mapping[str, pa.Schema]
+    attempt: int
+    grid: Grid
+
+    def __call__(self, emitted: Iterable[tuple[str, pa.Table]]) -> Iterator[pa.RecordBatch]:
+        """Writes all rows, then names the files."""
+        task = TaskContext.get()
+        number = task.partitionId() if task else 0
+        parts = {part: _PartFile(self, part, number) for part in self.columns}
+        for part, rows in emitted:
+            parts[part].add(rows)
+        named = [(part, file) for part, writer in parts.items() if (file := writer.close())]
+        if named:
+            names, paths = zip(*named, strict=True)
+            yield pa.RecordBatch.from_arrays([pa.array(names), pa.array(paths)], schema=WRITTEN)
+
+
+class _PartFile:
+    """One file of one task, begun with its first row."""
+
+    def __init__(self, files: _TaskFiles, part: str, task: int) -> None:
+        self._files, self._schema, self._row = files, files.columns[part], task << _TASK_BITS
+        self._name = f"part-{task:05d}-{uuid4().hex}.parquet"
+        self._waiting: list[pa.Table] = []
+        self._rows = self._bytes = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, rows: pa.Table) -> None:
+        """Takes rows with `window_id` and the columns of the part."""
+        self._waiting.append(self._with_own(rows))
+        self._rows += rows.num_rows
+        self._bytes += rows.nbytes
+        if self._rows >= ROW_GROUP or self._bytes >= _BYTES:
+            self._flush()
+
+    def close(self) -> str:
+        """Ends the file and returns its name; empty if it has no row."""
+        if self._waiting:
+            self._flush()
+        if self._writer is None:
+            return ""
+        self._writer.close()
+        return self._name
+
+    def _with_own(self, rows: pa.Table) -> pa.Table:
+        count, given = rows.num_rows, set(rows.column_names)
+        grid = self._files.grid
+        own = {
+            "attempt": lambda: pa.repeat(pa.scalar(self._files.attempt, pa.int64()), count),
+            "offset": lambda: pa.array(range(self._row, self._row + count), pa.int64()),
+            "arrived_at": lambda: _starts(rows["window_id"], grid),
+        }
+        columns = [rows[name] if name in given else own[name]() for name in self._schema.names]
+        self._row += count
+        return pa.table(columns, names=self._schema.names).cast(self._schema)
+
+    def _flush(self) -> None:
+        if self._writer is None:
+            place = f"{self._files.folder}/{self._name}"
+            self._writer = pq.ParquetWriter(place, self._schema, store_schema=False)
+        self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=ROW_GROUP)
+        self._waiting.clear()
+        self._rows = self._bytes = 0
+
+
+def _starts(windows: pa.ChunkedArray, grid: Grid) -> pa.Array:
+    ids = windows.to_numpy()
+    return pa.array(ids * grid.width_us + grid.origin_us).cast(pa.timestamp("us", "UTC"))

@@ -1,0 +1,148 @@
+"""How aggregates of windows are folded: what a tuple adds, how such parts merge, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rewindow.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+MERGING = ("avg", "count", "max", "min", "sum")
+"""Aggregates of parts can be had from aggregates of the parts."""
+WHOLE = {
+    "count_distinct": "count(DISTINCT {})",
+    "median": "median({})",
+    "stddev": "stddev({})",
+    "variance": "variance({})",
+}
+"""Aggregates that need every tuple."""
+
+
+@dataclass
+class AggregateSpec:
+    """The aggregates of a window.
+
+    Attributes:
+        parts: by column, what a tuple adds.
+        merged: by the same column, what several rows add together.
+        results: by name, the aggregates over rows of parts.
+        functions: by column of parts, the plain function that merges it; running ones are made of it.
+        finished: by name, the aggregate of one row of merged parts.
+        merges: whether rows may be merged; false where one aggregate needs every tuple.
+    """
+
+    parts: dict[str, Column] = field(default_factory=dict)
+    merged: dict[str, Column] = field(default_factory=dict)
+    results: dict[str, Column] = field(default_factory=dict)
+    functions: dict[str, str] = field(default_factory=dict)
+    finished: dict[str, Column] = field(default_factory=dict)
+    merges: bool = True
+
+    def check_merges(self) -> None:
+        """Refuses aggregates that need every tuple, for windows that fire more than once.
+
+        Raises:
+            InputError: an aggregate does.
+        """
+        if not self.merges:
+            raise InputError(
+                "windows that fire more than once need aggregates that merge",
+                hint="Take avg, count, max, min and sum only, or leave out early and allowed_lateness.",
+            )
+
+
+def aggregate_spec(frame: DataFrame, aggregates: Mapping[str, tuple[str, str]]) -> AggregateSpec:
+    """Returns how aggregates are folded; `frame` has the columns that their arguments name.
+
+    Raises:
+        InputError: an aggregate is not known, or its argument cannot be read.
+    """
+    known = (*MERGING, *WHOLE)
+    for name, (function, _) in aggregates.items():
+        if function not in known:
+            raise InputError(
+                f'aggregate "{name}" is {function}, which windows do not know', hint=f"Known are {', '.join(known)}."
+            )
+    aggregate = AggregateSpec(merges=all(function in MERGING for function, _ in aggregates.values()))
+    for number, (name, (function, argument)) in enumerate(aggregates.items()):
+        part = f"_part_{number}"
+        if not aggregate.merges:
+            _add_whole(aggregate, frame, part, name, function, argument)
+        elif function in ("min", "max"):
+            _add_extreme(aggregate, frame, part, name, function, argument)
+        else:
+            _add_sum(aggregate, frame, part, name, function, argument)
+    return aggregate
+
+
+def _type(frame: DataFrame, name: str, function: str, argument: str) -> DataType:
+    """Returns what Spark's own aggregate would return."""
+    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.sql import functions as F
+
+    text = WHOLE[function].format(argument) if function in WHOLE else f"{function}({argument})"
+    try:
+        return frame.agg(F.expr(text).alias("is")).schema["is"].dataType
+    except (AnalysisException, ParseException) as error:
+        raise InputError(
+            f'aggregate "{name}" cannot be read: {text}',
+            detail=str(error).splitlines()[0],
+            hint=f"Columns are {', '.join(frame.columns)}.",
+        ) from error
+
+
+def _argument(argument: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.lit(1) if argument.strip() == "*" else F.expr(argument)
+
+
+def _add_whole(aggregate: AggregateSpec, frame: DataFrame, part: str, name: str, function: str, argument: str) -> None:
+    from pyspark.sql import functions as F
+
+    _type(frame, name, function, argument)
+    aggregate.parts[part] = _argument(argument)
+    aggregate.results[name] = F.expr(WHOLE[function].format(part) if function in WHOLE else f"{function}({part})")
+
+
+def _add_extreme(
+    aggregate: AggregateSpec, frame: DataFrame, part: str, name: str, function: str, argument: str
+) -> None:
+    from pyspark.sql import functions as F
+
+    _type(frame, name, function, argument)
+    aggregate.parts[part] = _argument(argument)
+    aggregate.merged[part] = aggregate.results[name] = F.expr(f"{function}({part})")
+    aggregate.functions[part], aggregate.finished[name] = function, F.col(part)
+
+
+def _add_sum(aggregate: AggregateSpec, frame: DataFrame, part: str, name: str, function: str, argument: str) -> None:
+    """Adds a sum, a count or an average, with the type that Spark's own has."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import DecimalType, DoubleType
+
+    kind, value = _type(frame, name, function, argument), _argument(argument)
+    count = F.when(value.isNotNull(), 1).otherwise(0).cast("bigint")
+    if function == "count":
+        aggregate.parts[part] = count
+        aggregate.merged[part] = aggregate.results[name] = F.sum(part)
+        aggregate.functions[part], aggregate.finished[name] = "sum", F.coalesce(part, F.lit(0))
+        return
+    if function == "avg":
+        kind_of_sum = _type(frame, name, "sum", argument) if isinstance(kind, DecimalType) else DoubleType()
+        aggregate.parts[f"{part}_count"], aggregate.merged[f"{part}_count"] = count, F.sum(f"{part}_count")
+        filled = F.nullif(F.sum(f"{part}_count"), F.lit(0))
+        aggregate.results[name] = (F.sum(part) / filled).cast(kind)
+        aggregate.functions[f"{part}_count"] = "sum"
+        aggregate.finished[name] = (F.col(part) / F.nullif(F.col(f"{part}_count"), F.lit(0))).cast(kind)
+    else:
+        kind_of_sum = kind
+        aggregate.results[name] = F.sum(part).cast(kind)
+        aggregate.finished[name] = F.col(part).cast(kind)
+    aggregate.functions[part] = "sum"
+    aggregate.parts[part], aggregate.merged[part] = value.cast(kind_of_sum), F.sum(part).cast(kind_of_sum)

@@ -1,0 +1,359 @@
+"""Windows that fire more than once: early, on time, and again for late tuples (docs/rules/event_time.md section 7).
+
+Each tuple shows in each of its windows at one instant on the arrival clock, its *due*: with an early trigger the next
+early instant, if the window has not fired by then; else the tick that fires the window; and where the window had fired
+before the tuple came, the first tick that sees the tuple, or with late triggers the first instant at which one acts, at
+last the tick that removes the window. So each firing is a plain aggregate by window and due, and what a window shows
+is a running merge over its firings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from rewindow.names import quoted_column
+from rewindow.operators.columns import floor_div
+from rewindow.operators.event_time import watermarks as marks
+from rewindow.operators.event_time.arrival_clock import ArrivalClock
+from rewindow.operators.event_time.lateness import (
+    LATE,
+    ON_TIME,
+    OUTCOME,
+    TIMESTAMP,
+    WATERMARK,
+    Lateness,
+    arrived_us,
+    matched,
+)  # fmt: skip
+from rewindow.operators.event_time_windows.aggregates import AggregateSpec
+from rewindow.operators.event_time_windows.firing import (
+    BEGIN,
+    CARRIED,
+    END,
+    FIRED,
+    FIRED_UNTIL,
+    REACHED,
+    STREAM,
+    TUPLES,
+    WINDOW,
+    check_state,
+    first_ticks,
+    reached,
+)  # fmt: skip
+from rewindow.operators.event_time_windows.grid import PANE, each_begin, first_begin, pane_of
+from rewindow.operators.event_time_windows.settings import EventWindows, GlobalWindow
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, WindowSpec
+
+Repeating = EventWindows | GlobalWindow
+EARLY, RETRACTION = "early", "retraction"
+IS_LATE, _DUE, _PANES, _MANY = "_rw_is_late", "_rw_due_us", "_rw_panes", "_rw_many"
+STATE = (STREAM, BEGIN, IS_LATE, _DUE, _PANES, _MANY, TUPLES, FIRED_UNTIL)
+"""Columns of the carried state beside apart, keys and parts: stream and begin of the window; whether its tuples came
+after it had fired; when they show, null for when it fires; how often the window has shown what the row holds, 0 for a
+row that has not been shown; how many tuples it holds; those on time whose first window it is; up to which watermark
+windows have fired."""
+_KIND, _PANE, _SHOWN, _ARRIVED, _NUMBER, _MULTIPLE = "_kind", "_pane", "_shown", "_arrived_us", "_number", "_multiple"
+_NOW, _BEFORE, _UPDATES = "_now", "_before", "_updates"
+_SEEN, _CALLED, _LIMIT = "_seen_us", "_called_us", "_limit_us"
+_AGO = -(1 << 63)
+
+
+def pane_rows(
+    classified: Lateness, windows: Repeating, aggregate: AggregateSpec, own: Sequence[str], state: DataFrame | None
+) -> DataFrame:
+    """Returns what is in windows, a row per stream, key, window and due: the columns of `STATE`, parts, `END`."""
+    from pyspark.sql import functions as F
+
+    aggregate.check_merges()
+    parts = [
+        _tuples(frame, name, classified.clock, windows, aggregate, own) for name, frame in classified.tuples.items()
+    ]
+    rows = reduce(lambda one, other: one.unionByName(other), parts)
+    if state is not None:
+        known = check_state(state, [name for name in rows.columns if name != _ARRIVED])
+        rows = rows.unionByName(known.withColumn(_ARRIVED, F.lit(None).cast("bigint")))
+    if windows.early_tuples is not None or windows.late_tuples is not None:
+        rows = _numbered(rows, aggregate, own)
+    if windows.early_tuples is not None:
+        rows = _early_by_count(rows, windows.early_tuples, own)
+    if windows.late_tuples is not None:
+        rows = _late_by_count(rows, windows.late_tuples, classified.clock, own)
+    return _merged(rows, aggregate, own, CARRIED).withColumn(END, F.col(BEGIN) + windows.length_us + windows.behind_us)
+
+
+def _merged(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str], *more: str) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    merged = [column.alias(part) for part, column in aggregate.merged.items()]
+    by = [*own, STREAM, BEGIN, IS_LATE, _DUE, _PANES, FIRED_UNTIL, *more]
+    return rows.groupBy(*(F.col(quoted_column(name)) for name in by)).agg(
+        *(F.sum(name).alias(name) for name in (TUPLES, _MANY)), *merged
+    )
+
+
+def _tuples(
+    frame: DataFrame, name: str, clock: ArrivalClock, windows: Repeating, aggregate: AggregateSpec, own: Sequence[str]
+) -> DataFrame:
+    """Returns the tuples of a stream that enter windows, on time and late ones that are allowed (E49)."""
+    from pyspark.sql import functions as F
+
+    allowed = (F.col(OUTCOME) == LATE) & (F.col(TIMESTAMP) >= F.col(WATERMARK) - windows.allowed_us)
+    on_time = F.col(OUTCOME) == ON_TIME
+    arrived = arrived_us(frame, name, clock.settings.arrived_at)
+    placed = frame.where(on_time | allowed).withColumns({_ARRIVED: arrived, PANE: pane_of(windows)})
+    first = first_begin(windows)
+    spread = placed.select("*", each_begin(windows).alias(BEGIN))
+    is_late = F.coalesce(F.col(BEGIN) + windows.length_us + windows.behind_us <= F.col(WATERMARK), F.lit(False))
+    return spread.select(
+        *(F.col(quoted_column(column)) for column in own),
+        F.lit(name).alias(STREAM),
+        BEGIN,
+        is_late.alias(IS_LATE),
+        F.when(is_late, _late_after(clock, windows)).otherwise(_early_after(clock, windows)).alias(_DUE),
+        F.lit(0).cast("bigint").alias(_PANES),
+        F.when(on_time & (F.col(BEGIN) == first), 1).otherwise(0).cast("bigint").alias(TUPLES),
+        F.lit(1).cast("bigint").alias(_MANY),
+        F.lit(None).cast("bigint").alias(FIRED_UNTIL),
+        F.lit(False).alias(CARRIED),
+        _ARRIVED,
+        *(column.alias(part) for part, column in aggregate.parts.items()),
+    )
+
+
+def tick_after(clock: ArrivalClock, arrived_us: Column) -> Column:
+    """Returns the first tick that sees a tuple (E15, X29)."""
+    return marks.tick_of(clock.settings, arrived_us, clock.origin_us) * clock.settings.interval_us + clock.origin_us
+
+
+def _early_after(clock: ArrivalClock, windows: Repeating) -> Column:
+    """Returns the first early instant that sees a tuple, null without early triggers (E56)."""
+    from pyspark.sql import functions as F
+
+    return (
+        F.lit(None).cast("bigint")
+        if windows.early is None
+        else tick_after(_every(clock, windows.early), F.col(_ARRIVED))
+    )
+
+
+def _late_after(clock: ArrivalClock, windows: Repeating) -> Column:
+    """Returns the first late instant that sees a tuple, which is a tick without late triggers (E56, E58)."""
+    from pyspark.sql import functions as F
+
+    if windows.late is None and windows.late_tuples is not None:
+        return F.lit(None).cast("bigint")
+    return tick_after(clock if windows.late is None else _every(clock, windows.late), F.col(_ARRIVED))
+
+
+def _every(clock: ArrivalClock, interval: Decimal) -> ArrivalClock:
+    return ArrivalClock(clock.settings.model_copy(update={"watermark_interval": interval}), clock.origin_us)
+
+
+def _numbered(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
+    """Adds which one of its window each tuple is, in the order of arrival, behind those of the pieces before (E57).
+
+    Late tuples of a window come after all others of it, as the watermark only rises.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    window = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN)
+    order = window.orderBy(_ARRIVED, STREAM, *aggregate.parts).rowsBetween(Window.unboundedPreceding, 0)
+    before = F.coalesce(F.sum(F.when(F.col(CARRIED), F.col(_MANY))).over(window), F.lit(0))
+    return rows.withColumn(_NUMBER, before + F.sum(F.when(F.col(CARRIED), 0).otherwise(1)).over(order))
+
+
+def _early_by_count(rows: DataFrame, every: int, own: Sequence[str]) -> DataFrame:
+    """Lets rows show at the arrival that makes up a multiple of tuples, if that is earlier (E57).
+
+    What of the pieces before has not been shown belongs to the last multiple, which was not reached.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    rows = rows.withColumn(_MULTIPLE, floor_div(F.col(_NUMBER) + every - 1, every))
+    of_multiple = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN, _MULTIPLE)
+    makes_up = ~F.col(CARRIED) & ~F.col(IS_LATE) & (F.col(_NUMBER) == F.col(_MULTIPLE) * every)
+    reached_us = F.max(F.when(makes_up, F.col(_ARRIVED))).over(of_multiple)
+    waits = ~F.col(IS_LATE) & (F.col(_PANES) == 0)
+    emit_at = F.when(waits, F.least(F.col(_DUE), reached_us)).otherwise(F.col(_DUE))
+    return rows.withColumn(_DUE, emit_at).drop(_MULTIPLE)
+
+
+def _late_by_count(rows: DataFrame, every: int, clock: ArrivalClock, own: Sequence[str]) -> DataFrame:
+    """Lets late rows show at the first tick that sees one that makes up a multiple of tuples, if that is earlier (E57).
+
+    That tick shows all that it sees. A tuple that a late instant shows before its tick calls for none. What of the
+    pieces before waits for an instant shows there together with what comes until then.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    is_carried, emit_at, tick = F.col(CARRIED), F.col(_DUE), tick_after(clock, F.col(_ARRIVED))
+    waits = F.col(IS_LATE) & (F.col(_PANES) == 0)
+    makes_up = (F.pmod(F.col(_NUMBER), F.lit(every)) == 0) & F.coalesce(emit_at >= tick, F.lit(True))
+    rows = rows.withColumns({
+        _SEEN: F.when(waits, F.when(is_carried, F.coalesce(emit_at, F.lit(_AGO))).otherwise(tick)),
+        _CALLED: F.when(waits, F.when(is_carried, emit_at).when(makes_up, tick)),
+    })  # fmt: skip
+    # From behind: the smallest of all that follow would be looked for anew for each row.
+    order = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN).orderBy(F.desc(_SEEN))
+    called_us = F.min(_CALLED).over(order.rangeBetween(Window.unboundedPreceding, 0))
+    return rows.withColumn(_DUE, F.when(waits, F.least(emit_at, called_us)).otherwise(emit_at)).drop(_SEEN, _CALLED)
+
+
+def emit_at_rows(
+    rows: DataFrame,
+    classified: Lateness,
+    windows: Repeating,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+    recording_keys: Sequence[str],
+    ended_us: int | None,
+) -> DataFrame:
+    """Adds when each row shows: its due, what kind of firing that is, and whether it shows in this piece.
+
+    A late row shows at last at the tick that removes its window (E53, E58).
+    """
+    from pyspark.sql import functions as F
+
+    rows = rows.withColumn(_LIMIT, F.col(END) + F.when(F.col(IS_LATE), windows.allowed_us).otherwise(0))
+    ends = rows.select(*(F.col(quoted_column(name)) for name in recording_keys), F.col(_LIMIT).alias(END)).distinct()
+    ticks = first_ticks(ends, classified.ticks, min(windows.slide_us, 1_000_000), recording_keys)
+    if not recording_keys and classified.clock.is_few(windows.slide_us):
+        ticks = F.broadcast(ticks)
+    found = matched(rows, ticks.withColumnRenamed(END, _LIMIT), recording_keys, _LIMIT, "left").drop(_LIMIT)
+    has_fired = F.coalesce(F.col(END) <= F.col(FIRED_UNTIL), F.lit(False)) & ~F.col(IS_LATE)
+    last = F.lit(ended_us).cast("bigint")
+    found = found.withColumn(FIRED, F.when(~has_fired, F.coalesce(F.col(FIRED), last)))
+    if windows.is_early and windows.accumulation != "discarding":
+        found = found.unionByName(_closing(found, aggregate, own))
+    is_new = F.col(_PANES) == 0
+    emit_at = F.when(is_new, F.least(F.col(_DUE), F.col(FIRED), last))
+    kind = F.when(F.col(IS_LATE), LATE).when(emit_at == F.col(FIRED), ON_TIME).otherwise(EARLY)
+    end_us = classified.clock.end_us
+    shows = (
+        emit_at.isNotNull() if end_us is None or ended_us is not None else F.coalesce(emit_at < end_us, F.lit(False))
+    )
+    return found.withColumns({_DUE: emit_at, _KIND: kind, _SHOWN: shows})
+
+
+def _closing(found: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
+    """Returns an empty row for each window that fires on time, which it does with nothing new too."""
+    from pyspark.sql import functions as F
+
+    columns = [*(F.col(quoted_column(name)) for name in own), F.col(STREAM), F.col(BEGIN), F.col(END), F.col(FIRED)]
+    empty = {name: F.lit(None).cast(found.schema[name].dataType) for name in (*aggregate.parts, FIRED_UNTIL, _DUE)}
+    empty |= {IS_LATE: F.lit(False), CARRIED: F.lit(False)}
+    empty |= {name: F.lit(0).cast("bigint") for name in (_PANES, TUPLES, _MANY)}
+    return found.where(F.col(FIRED).isNotNull() & ~F.col(IS_LATE)).select(*columns).distinct().withColumns(empty)
+
+
+def fired_rows(rows: DataFrame, windows: Repeating, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
+    """Returns what windows show, a row per firing, and a retraction of what was shown before (E59 to E61, E65, E66)."""
+    from pyspark.sql import functions as F
+
+    columns = [F.col(quoted_column(name)) for name in own]
+    firings = _firings(rows, windows, aggregate, own).where(_UPDATES)
+    firings = firings.select(*columns, BEGIN, END, _DUE, F.inline(F.array(*_structs(aggregate, windows))))
+    if windows.accumulation == "retracting":
+        firings = firings.where(F.col("pane") >= 0)
+    about = [F.col(name) for name in WINDOW]
+    firings = firings.withColumn(END, F.col(END) - windows.behind_us)
+    named = firings.withColumnsRenamed({BEGIN: WINDOW[0], END: WINDOW[1], _DUE: WINDOW[4]})
+    return named.select(*columns, *about, *(column.alias(name) for name, column in aggregate.finished.items()))
+
+
+def _firings(rows: DataFrame, windows: Repeating, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
+    """Returns a row per firing, and one of what had shown before: running values, pane, whether it shows (E62)."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    columns = [F.col(quoted_column(name)) for name in own]
+    merged = [column.alias(part) for part, column in aggregate.merged.items()]
+    past = rows.where(F.col(_PANES) > 0).withColumns({_DUE: F.lit(_AGO), _KIND: F.lit("")})
+    firings = rows.where(F.col(_SHOWN)).unionByName(past)
+    firings = firings.groupBy(*columns, BEGIN, END, _DUE, _KIND).agg(F.max(_PANES).alias(_PANES), *merged)
+    order = Window.partitionBy(*columns, BEGIN).orderBy(_DUE)
+    so_far = order.rowsBetween(Window.unboundedPreceding, 0)
+    firings = firings.select(
+        "*", *_running(aggregate, windows, so_far, order.rowsBetween(Window.unboundedPreceding, -1))
+    )
+    updates = F.col(_DUE) > _AGO
+    if windows.only_updated_panes:
+        firings = _with_values(_with_values(firings, aggregate, _NOW), aggregate, _BEFORE)
+        updates &= (F.row_number().over(order) == 1) | ~F.col(_NOW).eqNullSafe(F.col(_BEFORE))
+    firings = firings.withColumn(_UPDATES, updates)
+    pane = F.max(_PANES).over(so_far) + F.sum(F.col(_UPDATES).cast("bigint")).over(so_far) - 1
+    return firings.withColumn(_PANE, pane.cast("int"))
+
+
+def _with_values(firings: DataFrame, aggregate: AggregateSpec, ending: str) -> DataFrame:
+    """Adds what a firing shows, of the running parts with this ending, as a struct of their name."""
+    from pyspark.sql import functions as F
+
+    firings = firings.withColumns({part: F.col(f"{part}{ending}") for part in aggregate.functions})
+    return firings.withColumn(ending, F.struct(*(value.alias(name) for name, value in aggregate.finished.items())))
+
+
+def _running(aggregate: AggregateSpec, windows: Repeating, now: WindowSpec, before: WindowSpec) -> list[Column]:
+    from pyspark.sql import functions as F
+
+    if windows.accumulation == "discarding":
+        return []
+    calls = [(part, F.call_function(function, F.col(part))) for part, function in aggregate.functions.items()]
+    running = [call.over(now).alias(f"{part}{_NOW}") for part, call in calls]
+    return running + [call.over(before).alias(f"{part}{_BEFORE}") for part, call in calls]
+
+
+def _structs(aggregate: AggregateSpec, windows: Repeating) -> list[Column]:
+    """Returns the rows of a firing; a retraction of the pane before, which is below 0 where there is none."""
+    from pyspark.sql import functions as F
+
+    def shown(kind: Column, pane: Column, end: str) -> Column:
+        parts = [F.col(f"{part}{end}").alias(part) for part in aggregate.functions]
+        return F.struct(pane.alias("pane"), kind.alias("kind"), *parts)
+
+    if windows.accumulation == "discarding":
+        return [shown(F.col(_KIND), F.col(_PANE), "")]
+    now = shown(F.col(_KIND), F.col(_PANE), _NOW)
+    if windows.accumulation == "accumulating":
+        return [now]
+    return [shown(F.lit(RETRACTION), F.col(_PANE) - 1, _BEFORE), now]
+
+
+def left_rows(
+    rows: DataFrame,
+    ticks: DataFrame,
+    windows: Repeating,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+    recording_keys: Sequence[str],
+) -> DataFrame:
+    """Returns what the next piece needs: what has not been shown, and windows that may show again (E41)."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    of_window = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN)
+    fresh = F.size(F.collect_set(F.when(F.col(_SHOWN), F.col(_DUE))).over(of_window))
+    if windows.only_updated_panes:
+        updates = _firings(rows, windows, aggregate, own).where(_UPDATES).groupBy(*map(quoted_column, own), BEGIN)
+        rows = matched(rows, updates.agg(F.count("*").alias(_UPDATES)), own, BEGIN, "left")
+        fresh = F.coalesce(F.col(_UPDATES), F.lit(0))
+    panes = F.max(_PANES).over(of_window) + fresh
+    is_done = F.col(_SHOWN) | (F.col(_PANES) > 0)
+    counted = rows.withColumns({"_all": panes.cast("bigint"), "_came_late": F.col(IS_LATE)})
+    counted = counted.withColumns({
+        _PANES: F.when(is_done, F.col("_all")).otherwise(0).cast("bigint"),
+        _DUE: F.when(~is_done, F.col(_DUE)),
+        IS_LATE: F.col(IS_LATE) & ~is_done,
+    })  # fmt: skip
+    known = F.coalesce(F.col(REACHED), F.col(FIRED_UNTIL), F.when(F.col("_came_late"), F.col(END)))
+    until = reached(counted, ticks, recording_keys, None).withColumn(FIRED_UNTIL, known)
+    is_open = F.coalesce(F.col(END) > F.col(FIRED_UNTIL) - windows.allowed_us, F.lit(True))
+    return _merged(until.where(is_open | (F.col(_PANES) == 0)), aggregate, own)

@@ -1,0 +1,129 @@
+"""Sources of a column that does not take its values from any row, but from those in which it has a usable one (G27).
+
+Such a column has two sides of its own at each row or gap, `previous_side` and `next_side`: structs of timestamp, grid
+point and value of the rows with a usable value before and behind. Where there is none, timestamp and value are null and
+the point is the one beside the range.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rewindow.names import quoted_column
+from rewindow.operators.filling.blocks import in_order, next_known
+from rewindow.operators.filling.settings import FillRules
+from rewindow.operators.filling.values import (
+    FILLED,
+    METHODS,
+    POINT,
+    ROW,
+    SOURCES,
+    TS,
+    filled_value,
+    is_within_bounds,
+    looking_back,
+    next_side,
+    previous_side,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def usable(name: str) -> str:
+    """Returns the column in which a row's own side is, null where its value is none to use."""
+    return f"_rw_usable_{name}"
+
+
+def with_usable(rows: DataFrame, settings: FillRules) -> DataFrame:
+    """Adds what each row is a source of, for each column that chooses its sources."""
+    from pyspark.sql import functions as F
+
+    for name, fill in settings.source_columns.items():
+        value = F.col(ROW).getField(name)
+        side = F.struct(F.col(TS).alias(TS), F.col(POINT).alias(POINT), value.alias(name))
+        rows = rows.withColumn(usable(name), F.when(is_within_bounds(value, fill), side))
+    return rows
+
+
+def nothing(rows: DataFrame, name: str, point: Column) -> Column:
+    """Returns the side of a column where no row has a usable value: it ends at a point."""
+    from pyspark.sql import functions as F
+
+    kind = rows.schema[usable(name)].dataType[name].dataType  # type: ignore[index]
+    null_ts, null = F.lit(None).cast("bigint").alias(TS), F.lit(None).cast(kind).alias(name)
+    return F.struct(null_ts, point.cast("bigint").alias(POINT), null)
+
+
+def with_sides(rows: DataFrame, settings: FillRules, by: list[str], order: list[str]) -> DataFrame:
+    """Adds both sides of each row in its place: the row before or itself, and the one behind. What is there stays.
+
+    Args:
+        rows: as from `with_usable`.
+        settings: which columns choose.
+        by: columns of which each combination is looked at by itself.
+        order: columns by which rows are in order.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    so_far, found = in_order(by, order).rowsBetween(Window.unboundedPreceding, 0), {}
+    for name in settings.source_columns:
+        own, before, behind = usable(name), previous_side(name), next_side(name)
+        if before not in rows.columns:
+            unknown = F.lit(None).cast(rows.schema[own].dataType)
+            rows = rows.withColumns({before: F.col(quoted_column(own)), behind: unknown})
+        own, known = quoted_column(own), quoted_column(behind)
+        found[before] = F.last(quoted_column(before), ignorenulls=True).over(so_far)
+        found[behind] = F.coalesce(F.col(known), next_known(f"coalesce({own}, {known})", by, order))
+    return rows.withColumns(found)
+
+
+def bounded_sides(rows: DataFrame, settings: FillRules, *, is_ahead: bool = False) -> dict[str, Column]:
+    """Returns both sides of what lies behind rows, such as gaps; of what lies ahead of them where asked for."""
+    from pyspark.sql import functions as F
+
+    empty = no_sides(rows, settings, F.lit(settings.first_point - 1), F.lit(settings.end_point))
+    sides = {}
+    for name in settings.source_columns:
+        before, behind = previous_side(name), next_side(name)
+        itself = F.col(quoted_column(usable(name)))
+        found = [itself, F.col(quoted_column(behind))] if is_ahead else [F.col(quoted_column(behind))]
+        sides[before] = empty[before] if is_ahead else F.coalesce(F.col(quoted_column(before)), empty[before])
+        sides[behind] = F.coalesce(*found, empty[behind])
+    return sides
+
+
+def no_sides(rows: DataFrame, settings: FillRules, before: Column, behind: Column) -> dict[str, Column]:
+    """Returns both sides of columns without a usable value, which end at these points."""
+    sides = {}
+    for name in settings.source_columns:
+        sides[previous_side(name)] = nothing(rows, name, before)
+        sides[next_side(name)] = nothing(rows, name, behind)
+    return sides
+
+
+def filled_nulls(frame: DataFrame, settings: FillRules, is_counted: Column) -> DataFrame:
+    """Adds to recorded rows the values for their recorded nulls, and their methods; the nulls stay (G27, G40).
+
+    Args:
+        frame: rows with both sides of the columns that choose, and with the rows of their periods.
+        settings: the methods.
+        is_counted: whether a row is one that can be filled.
+    """
+    from pyspark.sql import functions as F
+
+    types = {field.name: field.dataType for field in frame.schema}
+    entries, found, values = [], [], {}
+    frame = looking_back(frame, settings)
+    is_counted = is_counted & (F.col(POINT) >= settings.first_point)
+    for name in settings.nulls:
+        lacks = is_counted & F.col(quoted_column(name)).isNull()
+        value, word, rows = filled_value(name, types[name], settings)
+        values[FILLED + name] = F.when(lacks, value).cast(types[name])
+        entries.append(F.when(lacks, F.struct(F.lit(name).alias("key"), word.alias("value"))))
+        rows = rows.cast("array<bigint>")
+        found.append(F.when(lacks, F.struct(F.lit(name).alias("key"), rows.alias("value"))))
+    about = {METHODS: entries, SOURCES: found}
+    maps = {column: F.map_from_entries(F.array_compact(F.array(*listed))) for column, listed in about.items()}
+    return frame.withColumns({**values, **{name: F.when(F.size(one) > 0, one) for name, one in maps.items()}})

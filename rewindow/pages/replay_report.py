@@ -1,0 +1,221 @@
+"""What a page tells: plain values, read elsewhere, drawn elsewhere. Times are aware UTC datetimes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import numpy as np
+import numpy.typing as npt
+
+from rewindow.application import GraphDescription
+from rewindow.inspection.window_runs import ReplayCounts, WindowRun
+from rewindow.windows import Grid, WindowRange
+
+
+@dataclass(frozen=True)
+class Group:
+    """A commit group that an attempt finished.
+
+    Attributes:
+        number: which of the replay's groups it is, from 1; a group that is computed again keeps its number.
+        ended_at: when its last table was committed and the ledger was told.
+        compute_seconds, commit_seconds: where its time went.
+    """
+
+    number: int
+    windows: WindowRange
+    ended_at: datetime
+    compute_seconds: float
+    commit_seconds: float
+    checkpoint: bool
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the group."""
+        return self.compute_seconds + self.commit_seconds
+
+
+@dataclass(frozen=True)
+class DrawnAttempt:
+    """One run of a replay's job.
+
+    Attributes:
+        began_at: when its epoch was given out.
+        ended_at: when its end was entered; of a killed attempt, when the next one took over.
+        outcome: done, failed, killed, interrupted, lost; empty while it runs.
+    """
+
+    epoch: int
+    began_at: datetime
+    ended_at: datetime | None
+    outcome: str
+    message: str
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True)
+class KillEvent:
+    """The end of an attempt whose process was killed.
+
+    Attributes:
+        at: when the process was seen to be gone.
+        step: step of the commit protocol; empty when nobody knows.
+        group: number of the commit group that was in progress; 0 when nobody knows.
+    """
+
+    epoch: int
+    at: datetime
+    step: str
+    group: int
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What one check of the gate came to: passed, warning, failed, not_run or nothing_to_check."""
+
+    output: str
+    check: str
+    description: str
+    status: str
+    windows: int
+    ranges: tuple[WindowRange, ...] = ()
+    observed: str = ""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The newest verdict on a replay."""
+
+    verdict: str
+    checked_at: datetime
+    findings: tuple[CheckResult, ...]
+    docs: str = ""
+
+
+@dataclass(frozen=True)
+class ComparedOutput:
+    """Windows per class of one output, and the ranges of those that differ."""
+
+    name: str
+    classes: Mapping[str, int]
+    ranges: Mapping[str, tuple[WindowRange, ...]]
+
+
+@dataclass(frozen=True)
+class CertificateSummary:
+    """What a certificate says: how a replay (b) compares with another one or with what is published (a)."""
+
+    a: str
+    b: str
+    verdict: str
+    digest: str
+    outputs: tuple[ComparedOutput, ...]
+    data_read: bool
+    seconds: float
+    page: str = ""
+
+
+@dataclass(frozen=True)
+class PublicationEvent:
+    """A publication or an undo."""
+
+    number: int
+    kind: str
+    replay_id: str
+    windows: WindowRange
+    tables: tuple[str, ...]
+    undoes: int | None
+    opened_at: datetime
+    closed_at: datetime | None
+
+
+@dataclass(frozen=True)
+class ReplayReport:
+    """All that is known of one replay.
+
+    Attributes:
+        title: what to call it on the page.
+        guarantees: output name to what is promised of it.
+        outputs: output name to how its windows fared, in order.
+        checkpoints: last windows of checkpoints.
+    """
+
+    replay_id: str
+    title: str
+    application: str
+    mode: str
+    state: str
+    grid: Grid
+    windows: WindowRange
+    reason: str
+    guarantees: Mapping[str, str]
+    attempts: tuple[DrawnAttempt, ...]
+    outputs: Mapping[str, tuple[WindowRun, ...]]
+    checkpoints: tuple[int, ...]
+    counts: ReplayCounts
+    kills: tuple[KillEvent, ...] = ()
+    gate: Gate | None = None
+    comparison: CertificateSummary | None = None
+
+    @property
+    def recovery_seconds(self) -> float | None:
+        """Time from the first kill to the next commit of a whole group; None when nobody watched a kill."""
+        if not self.kills:
+            return None
+        kill = self.kills[0]
+        later = [group.ended_at for attempt in self.attempts for group in attempt.groups if group.ended_at > kill.at]
+        return (min(later) - kill.at).total_seconds() if later else None
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One quantity of the calendar, a value for each window of the range; None or NaN where there is nothing to say.
+
+    Attributes:
+        total: whether the values of windows that share a cell are added up; else they are averaged.
+        hue: name of a colour of the style sheet.
+    """
+
+    name: str
+    label: str
+    unit: str
+    values: npt.NDArray[np.float64] | tuple[float | None, ...]
+    total: bool = True
+    hue: str = "blue"
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class ReportSection:
+    """A stretch of time on the page's clock, such as "record" or "up"."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything that a page shows; the drawing reads nothing else.
+
+    Attributes:
+        lead: a sentence or two under the title.
+        facts: big numbers: value to label.
+        next_steps: commands and what they do.
+        graph: the application's; None where nothing is known of it.
+    """
+
+    title: str
+    lead: str
+    grid: Grid
+    windows: WindowRange
+    stories: tuple[ReplayReport, ...]
+    layers: tuple[Layer, ...]
+    made_at: datetime
+    facts: tuple[tuple[str, str], ...] = ()
+    acts: tuple[PublicationEvent, ...] = ()
+    chapters: tuple[ReportSection, ...] = ()
+    next_steps: tuple[tuple[str, str], ...] = ()
+    places: tuple[tuple[str, str], ...] = field(default=())
+    graph: GraphDescription | None = None

@@ -1,0 +1,175 @@
+"""Reads what a page tells of a replay: from the ledger, its tables, the gate's results and certificates. No JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from rewindow.inspection.counts import ReplayCount, count_replay
+from rewindow.inspection.next_steps import has_stopped_unnoticed
+from rewindow.inspection.visibility import state_words, visibility
+from rewindow.json_files import reading_json
+from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.location import Location
+from rewindow.pages import replay_report as report
+from rewindow.recovery import Plan
+from rewindow.settings.config import Config
+from rewindow.storage.results import replay_folder
+from rewindow.windows import WindowRange
+
+_GROUPS_MAX = 5_000
+
+
+def read_report(
+    config: Config,
+    replay_id: str,
+    *,
+    title: str = "",
+    kills: Sequence[report.KillEvent] = (),
+    comparison: report.CertificateSummary | None = None,
+) -> report.ReplayReport:
+    """Returns what is known of a replay.
+
+    Args:
+        title: what the page calls it; by default its mode.
+        kills: kills that somebody watched; by default those that the launcher noticed.
+        comparison: the certificate to show; by default the newest one that names the replay.
+
+    Raises:
+        InputError: no replay has this id.
+        TableError: its staged tables are gone, as after a purge.
+    """
+    ledger = Ledger.open(config.ledger_url)
+    row = ledger.replays.get(replay_id)
+    plan = row.read_plan()
+    counted = count_replay(plan, config.replay_root(replay_id))
+    attempts = _attempts(ledger, plan, counted)
+    return report.ReplayReport(
+        replay_id=replay_id,
+        title=title or plan.mode.words,
+        application=plan.application,
+        mode=plan.mode.name,
+        state=state_words(row, visibility(ledger, row), has_stopped_unnoticed(ledger, row)),
+        grid=plan.grid,
+        windows=plan.range,
+        reason=plan.reason,
+        guarantees={output.name: output.guarantee for output in plan.outputs},
+        attempts=attempts,
+        outputs={name: counted.stretches(name) for name in counted.outputs},
+        checkpoints=tuple(window for window, _ in counted.checkpoints if window >= plan.first),
+        counts=counted.summary(),
+        kills=tuple(kills) or _noticed_kills(attempts),
+        gate=_gate(config, ledger, replay_id),
+        comparison=comparison or newest_comparison(config, replay_id),
+    )
+
+
+def read_acts(config: Config, application: str, windows: WindowRange) -> tuple[report.PublicationEvent, ...]:
+    """Returns publications and undos of an application over windows, oldest first."""
+    found = Ledger.open(config.ledger_url).publications.newest(application=application, limit=40)
+    return tuple(
+        report.PublicationEvent(
+            act.number, act.kind, act.replay_id, act.range, tuple(table.name for table in act.tables),
+            act.undoes, act.opened_at, act.closed_at,
+        )
+        for act in reversed(found)
+        if act.range.overlap(windows) and act.withdrawn is None
+    )  # fmt: skip
+
+
+def comparison_of(content: dict[str, Any], page: str = "") -> report.CertificateSummary:
+    """Returns a certificate's JSON as a page shows it."""
+    outputs = tuple(
+        report.ComparedOutput(
+            output["name"],
+            output["classes"],
+            {kind: tuple(WindowRange(*pair) for pair in pairs) for kind, pairs in output["ranges"].items()},
+        )
+        for output in content["outputs"]
+    )
+    return report.CertificateSummary(
+        content["a"]["name"], content["b"]["name"], content["verdict"], content["digest"], outputs,
+        content["data_read"], content["seconds"], page,
+    )  # fmt: skip
+
+
+def newest_comparison(config: Config, replay_id: str) -> report.CertificateSummary | None:
+    """Returns the newest certificate in which a replay is the side b, None when there is none.
+
+    Raises:
+        RewindowError: a certificate's file is damaged.
+    """
+    folder = config.results / "certificates"
+    found = sorted(folder.entries(f"*--{replay_id}-*.json"), key=lambda path: path.modified())
+    for path in reversed(found):
+        with reading_json(path, "certificate", "Delete it, and compare again: rewindow certify A B"):
+            content = json.loads(path.read_text())
+            if content["b"]["name"] == replay_id:
+                return comparison_of(content, relative(path.with_name(f"{path.stem}.html"), config))
+    return None
+
+
+def pages_folder(config: Config) -> Location:
+    """Returns the folder of pages."""
+    return config.results / "pages"
+
+
+def relative(path: Location, config: Config) -> str:
+    """Returns a file's address as seen from the folder of pages; empty when the file is not there."""
+    return os.path.relpath(path.uri, pages_folder(config).uri) if path.is_file() else ""
+
+
+def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[report.DrawnAttempt, ...]:
+    saved = {window for window, _ in counted.checkpoints}
+    timings = sorted(
+        ledger.attempts.timings(plan.replay_id, limit=_GROUPS_MAX), key=lambda timing: (timing.epoch, timing.mark)
+    )
+    number = {windows.last: (index, windows) for index, windows in enumerate(counted.groups, start=1)}
+    groups: dict[int, list[report.Group]] = {}
+    for timing in timings:
+        index, windows = number.get(plan.window_of(timing.mark), (0, plan.range))
+        compute, commit = (timing.timings.get(name, 0.0) for name in ("compute", "commit"))
+        group = report.Group(index, windows, timing.reported_at, compute, commit, windows.last in saved)
+        groups.setdefault(timing.epoch, []).append(group)
+    return tuple(
+        report.DrawnAttempt(
+            attempt.epoch, attempt.began_at, attempt.ended_at, attempt.outcome.value if attempt.outcome else "",
+            attempt.message, tuple(groups.get(attempt.epoch, ())),
+        )
+        for attempt in ledger.attempts.of(plan.replay_id)
+    )  # fmt: skip
+
+
+def _noticed_kills(attempts: Sequence[report.DrawnAttempt]) -> tuple[report.KillEvent, ...]:
+    """Returns kills as the ledger has them: when the launcher saw the process gone, not at which step."""
+    return tuple(
+        report.KillEvent(attempt.epoch, attempt.ended_at, "", 0)
+        for attempt in attempts
+        if attempt.outcome == AttemptEnd.KILLED and attempt.ended_at is not None
+    )
+
+
+def _gate(config: Config, ledger: Ledger, replay_id: str) -> report.Gate | None:
+    newest = ledger.checks.newest(replay_id, limit=1)
+    if not newest:
+        return None
+    folder = replay_folder(config, replay_id)
+    path = folder / "result.json"
+    with reading_json(path, "gate result", f"Check again, which writes it anew: rewindow check {replay_id}"):
+        outputs = json.loads(path.read_text())["outputs"] if path.is_file() else []
+        findings = tuple(_finding(output["output"], check) for output in outputs for check in output["checks"])
+    pages = folder.entries("*.html")
+    docs = relative(pages[0], config) if pages else ""
+    return report.Gate(newest[0].verdict, newest[0].checked_at, findings, docs)
+
+
+def _finding(output: str, check: dict[str, Any]) -> report.CheckResult:
+    status = check["status"]
+    if status == "failed" and not check["blocks"]:
+        status = "warning"
+    return report.CheckResult(
+        output, check["check"], check["description"], status, check["failing_windows"],
+        tuple(WindowRange(first, last) for first, last in check["failing"][:5]), check["observed"],
+    )  # fmt: skip

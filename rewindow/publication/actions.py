@@ -1,0 +1,85 @@
+"""An act of publication as people ask for it: which one, what they are told of it. Starts no JVM by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from rewindow.progress.steps import watched
+from rewindow.publication.publish import publish
+from rewindow.publication.result import PublicationResult
+from rewindow.publication.undo import undo, withdraw
+from rewindow.settings.config import Config
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class PublicationAction(StrEnum):
+    """What is done with a replay: published, taken back, or given up after it was begun."""
+
+    PUBLISH = "publish"
+    UNDO = "undo"
+    WITHDRAW = "withdraw"
+
+
+_DONE = {
+    PublicationAction.PUBLISH: "published",
+    PublicationAction.UNDO: "undone",
+    PublicationAction.WITHDRAW: "withdrawn",
+}
+
+
+def run_action(
+    act: PublicationAction,
+    config: Config,
+    replay_id: str,
+    say: Callable[[str], object],
+    *,
+    spark: SparkSession | None = None,
+    accept: str | None = None,
+    who: str | None = None,
+    leave_out_damaged: bool = False,
+) -> PublicationResult:
+    """Publishes a replay, takes its publication back, or withdraws what was begun.
+
+    Args:
+        act: which of them.
+        config: settings in force.
+        replay_id: the replay.
+        say: told what is done, in lines for people.
+        spark: for tables that cannot be written without it; None: such a table raises SparkNeeded.
+        accept, who, leave_out_damaged: see publish and undo.
+
+    Raises:
+        RewindowError: see publish, undo and withdraw.
+        SparkNeeded: a table cannot be written without Spark.
+    """
+    with watched(say):
+        if act is PublicationAction.PUBLISH:
+            result = publish(
+                config, replay_id, spark=spark, accept=accept, who=who, leave_out_damaged=leave_out_damaged, say=say
+            )
+        else:
+            take_back = undo if act is PublicationAction.UNDO else withdraw
+            result = take_back(config, replay_id, spark=spark, leave_out_damaged=leave_out_damaged, say=say)
+    for line in _for_people(result):
+        say(line)
+    return result
+
+
+def _for_people(result: PublicationResult) -> list[str]:
+    """Returns what somebody should know of a publication: losses, what is stale now, what to do next."""
+    windows = f"windows {result.first} to {result.last}"
+    done = _DONE[PublicationAction.WITHDRAW if result.withdrawn else PublicationAction(result.kind)]
+    lines = [
+        f"{windows} of {result.application} {'were ' if result.already else ''}{done} as publication {result.number}"
+    ]
+    lines += [f"{output}: {count} windows were lost and are now missing" for output, count in result.lost.items()]
+    lines += [f"the state never saw windows {first} to {last}" for first, last in result.state_lacks]
+    lines += [f"stale: {table} windows {first} to {last}" for table, first, last in result.stale]
+    if result.replay_next:
+        first, last = result.replay_next
+        lines.append(f"replay next: rewindow replay {result.application} --first {first} --last {last}")
+    return [*lines, result.horizon] if done == _DONE[PublicationAction.PUBLISH] else lines

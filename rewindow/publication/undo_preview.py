@@ -1,0 +1,74 @@
+"""What an undo would do, after all checks that an undo makes; changes nothing, starts no JVM."""
+
+from __future__ import annotations
+
+from rewindow.ledger import Ledger, Publication
+from rewindow.ledger.publication_details import PutBack
+from rewindow.ledger.publication_rows import UNDO
+from rewindow.publication.effects import related_acts
+from rewindow.publication.history import shown_without
+from rewindow.publication.preview import PublicationPreview, ShownWindows, undo_preview
+from rewindow.publication.result import PublicationResult, result_of
+from rewindow.publication.undo import find_damaged, find_put_back, newest_act, same_table, without_damaged
+from rewindow.settings.config import Config
+from rewindow.storage.damage import damaged_error
+from rewindow.storage.published_tables import Kind, kind_of
+
+
+def expected_undo(
+    config: Config, replay_id: str, *, leave_out_damaged: bool = False
+) -> PublicationPreview | PublicationResult:
+    """Returns what taking a replay's publications back would do.
+
+    Of an undo that was begun and left open, that is what is left to do.
+
+    Args:
+        config: settings in force.
+        replay_id: the replay.
+        leave_out_damaged: as if windows of damaged files were left out.
+
+    Returns:
+        What it would do; what was done where it is undone already.
+
+    Raises:
+        RewindowError: what undo would refuse.
+    """
+    ledger = Ledger.open(config.ledger_url)
+    replay = ledger.replays.get(replay_id)
+    newest = newest_act(ledger, replay)
+    if newest.kind == UNDO and newest.closed_at:
+        return result_of(config, ledger, newest, already=True, rolled=[])
+    names = [table.name for table in newest.tables]
+    acts = related_acts(ledger, replay.application, names)
+    left = [act for act in acts if act.replay_id != replay_id]
+    put_back = _put_back(config, ledger, newest, acts, left, leave_out_damaged)
+    tables = [undo_preview(config, name, newest.range, put_back) for name in put_back if kind_of(name) is Kind.DATA]
+    shows = [
+        ShownWindows(part.first, part.last, act.replay_id if act else None)
+        for part, act in shown_without(left, newest.range)
+    ]
+    return PublicationPreview(
+        UNDO, replay_id, replay.application, newest.first, newest.last, len(newest.range), tuple(tables),
+        tuple(one.number for one in ledger.publications.unfinished(names)), tuple(shows),
+    )  # fmt: skip
+
+
+def _put_back(
+    config: Config,
+    ledger: Ledger,
+    newest: Publication,
+    acts: list[Publication],
+    left: list[Publication],
+    leave_out_damaged: bool,
+) -> dict[str, list[PutBack]]:
+    """Returns table to what is put back into it, see find_put_back."""
+    if newest.kind == UNDO:
+        names = [table.name for table in newest.tables if not table.done]
+        return {name: list(newest.details.put_back.get(name, ())) for name in names}
+    ledger.publications.check_uncovered(newest.number)
+    names = [same_table(config, newest, table.name).path.name for table in newest.tables]
+    found = find_put_back(config, newest, acts, left, names)
+    before, now = find_damaged(config, newest, found)
+    if (before or now) and not leave_out_damaged:
+        raise damaged_error(before or now, f"rewindow undo {newest.replay_id}")
+    return without_damaged(found, before)

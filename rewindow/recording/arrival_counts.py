@@ -1,0 +1,92 @@
+"""What has arrived, window by window: one pass over a source's tuples answers every question on their numbers."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from rewindow.names import quoted_column
+from rewindow.windows import WindowRange
+
+
+@dataclass(frozen=True)
+class ArrivalCounts:
+    """Tuples of each window that has one, in order of the windows; a row of numbers a window, never one a tuple.
+
+    Attributes:
+        windows: ids.
+        tuples: how many lie in each.
+        present: how many of these are not of the future.
+        newest_us: arrival of the newest one that is not of the future, in each; the least number there is where there
+            is none.
+        malformed: rows that are no tuples.
+        without_event_time: tuples whose event time is null.
+    """
+
+    windows: np.ndarray
+    tuples: np.ndarray
+    present: np.ndarray
+    newest_us: np.ndarray
+    malformed: int
+    without_event_time: int = 0
+
+    @classmethod
+    def count(cls, tuples: DataFrame, event_at: str | None = None) -> ArrivalCounts:
+        """Returns the numbers of a frame of tuples, malformed ones among them.
+
+        Args:
+            tuples: good and malformed ones.
+            event_at: the column with their event time, None where the stream names none.
+        """
+        arrived_us, now_us = F.unix_micros("arrived_at"), time.time_ns() // 1000
+        found = tuples.groupBy("window_id").agg(
+            F.count(F.lit(1)).alias("tuples"),
+            F.count_if(arrived_us <= now_us).alias("present"),
+            F.coalesce(F.max(F.when(arrived_us <= now_us, arrived_us)), F.lit(np.iinfo(np.int64).min)).alias("newest"),
+            (F.count_if(F.col(quoted_column(event_at)).isNull()) if event_at else F.lit(0)).alias("timeless"),
+        )
+        return cls.of(found.toArrow())
+
+    @classmethod
+    def of(cls, found: pa.Table) -> ArrivalCounts:
+        """Returns the numbers of a table `window_id, tuples, present, newest`; rows without a window are malformed."""
+        whole = found.filter(found["window_id"].is_valid()).sort_by("window_id")
+        malformed = found.filter(found["window_id"].is_null())["tuples"].to_numpy().sum()
+        windows, tuples, present, newest_us = (
+            whole[name].to_numpy() for name in ("window_id", "tuples", "present", "newest")
+        )
+        timeless = int(whole["timeless"].to_numpy().sum()) if "timeless" in found.column_names else 0
+        return cls(windows, tuples, present, newest_us, int(malformed), timeless)
+
+    @property
+    def rows(self) -> int:
+        """All rows, malformed ones among them."""
+        return int(self.tuples.sum()) + self.malformed
+
+    def lack_of_event_time(self, stream: str, event_at: str) -> str:
+        """Returns what is said of tuples whose event time is null, and what to do."""
+        return (
+            f"{self.without_event_time:,} of {self.rows - self.malformed:,} tuples have no event time: their column "
+            f'"{event_at}" is null; if its expression or format is wrong, correct it in rewindow.toml, then: '
+            f"rewindow record {stream} --start-over"
+        )
+
+    @property
+    def future(self) -> int:
+        """Tuples whose arrival is still to come."""
+        return int(self.tuples.sum() - self.present.sum())
+
+    @property
+    def newest_arrival_us(self) -> int | None:
+        """Arrival of the newest tuple that is not of the future, None without one."""
+        there = self.newest_us[self.present > 0]
+        return int(there.max()) if len(there) else None
+
+    def inside(self, windows: WindowRange) -> np.ndarray:
+        """Returns which windows lie in a range."""
+        return np.asarray((self.windows >= windows.first) & (self.windows <= windows.last))

@@ -1,0 +1,150 @@
+"""How far a recording seals (W40): to a time that was given, else to the newest tuple's time; its window stays open."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from rewindow.errors import InputError
+from rewindow.recording.arrival_counts import ArrivalCounts
+from rewindow.recording.sources.source import SourceContents
+from rewindow.recording.stream import StreamTables
+from rewindow.settings.config import StreamConfig
+from rewindow.windows import WindowRange, format_time, parse_time
+
+
+@dataclass(frozen=True)
+class RecordingCounts:
+    """What a recording does with the tuples of its source.
+
+    Attributes:
+        malformed: rows that are no tuples.
+        sealed: tuples of windows that were sealed before.
+        new: tuples of the windows that are sealed now.
+        waiting: tuples of windows that are not sealed yet.
+        first, last: windows to seal; there are none where `last` is less, or either is None.
+        open: tuples of windows that stay open, of the future ones none; `open_first`, `open_last`: those windows.
+    """
+
+    malformed: int
+    sealed: int
+    new: int
+    waiting: int
+    first: int | None
+    last: int | None
+    open: int = 0
+    open_first: int | None = None
+    open_last: int | None = None
+
+    @property
+    def windows(self) -> WindowRange | None:
+        """The windows to seal, None if there are none."""
+        if self.first is None or self.last is None or self.last < self.first:
+            return None
+        return WindowRange(self.first, self.last)
+
+
+@dataclass(frozen=True)
+class SealRange:
+    """How far recordings of a stream seal."""
+
+    name: str
+    stream: StreamConfig
+
+    def given(self, sealed_to: str | None) -> int | None:
+        """Returns the last window that ends at or before the time that was given, None if none was.
+
+        Raises:
+            InputError: the time has not come yet.
+        """
+        text = sealed_to or self.stream.sealed_to
+        if text is None:
+            return None
+        bound_us = parse_time(text)
+        if bound_us > _now_us():
+            raise InputError(
+                f'stream "{self.name}" cannot be sealed to {format_time(bound_us)}: that time has not come yet',
+                detail="Tuples may still arrive in windows that have not ended.",
+                hint="Give an earlier time with --sealed-to, or as sealed_to in rewindow.toml; without one, "
+                "windows up to the newest tuple are sealed.",
+            )
+        return self._ended_before(bound_us)
+
+    def by_source(self, given: int | None, contents: SourceContents) -> int | None:
+        """Returns the last window to seal as it was given, else as the source knows that nothing more comes in it."""
+        if given is not None or contents.complete_to_us is None:
+            return given
+        return self._ended_before(contents.complete_to_us)
+
+    def newest_window(self, arrivals: ArrivalCounts) -> int | None:
+        """Returns the window of the newest tuple that is not of the future, None without one."""
+        newest_us = arrivals.newest_arrival_us
+        return None if newest_us is None else self.stream.grid.window(newest_us)
+
+    def last(self, arrivals: ArrivalCounts, tables: StreamTables, given: int | None, end: bool) -> int | None:
+        """Returns the last window to seal, None if there is none.
+
+        Args:
+            arrivals: what the source has.
+            tables: the stream; one that has ended is sealed no further.
+            given: last window before the time that was given.
+            end: whether the stream ends with its newest tuple, or at the given time if that is later.
+
+        Raises:
+            InputError: it is said to have ended and has tuples of the future.
+        """
+        if arrivals.future and end:
+            raise InputError(
+                f'stream "{self.name}" has {arrivals.future:,} tuples of the future, so it has not ended',
+                hint="Look at its expression arrived_at, or seal it only to a time: --sealed-to.",
+            )
+        if tables.end is not None:
+            return tables.end
+        newest_us, newest = arrivals.newest_arrival_us, self.newest_window(arrivals)
+        if end and newest is not None:
+            return newest if given is None else max(newest, given)
+        if given is not None or newest_us is None:
+            return given
+        return self._ended_before(newest_us - self.stream.seal_after_us)
+
+    def count(self, arrivals: ArrivalCounts, tables: StreamTables, last: int | None) -> RecordingCounts:
+        """Returns what is done with the tuples when the windows up to `last` are sealed."""
+        ids = arrivals.windows
+        sealed = ids <= tables.last if tables.last is not None else np.zeros(len(ids), bool)
+        inside = ids <= last if last is not None else np.zeros(len(ids), bool)
+        waiting = ~sealed & ~inside
+        stay_open = ids[waiting & (arrivals.present > 0)]
+        first = tables.last + 1 if tables.last is not None else (int(ids[0]) if len(ids) else None)
+        return RecordingCounts(
+            arrivals.malformed,
+            int(arrivals.tuples[sealed].sum()),
+            int(arrivals.tuples[~sealed & inside].sum()),
+            int(arrivals.tuples[waiting].sum()),
+            first,
+            last,
+            int(arrivals.present[waiting].sum()),
+            int(stay_open[0]) if len(stay_open) else None,
+            int(stay_open[-1]) if len(stay_open) else None,
+        )
+
+    def open_windows(self, counts: RecordingCounts) -> str:
+        """Returns what a person should know of windows that hold tuples and are not sealed, from `count`."""
+        assert counts.open_first is not None and counts.open_last is not None, "asked where tuples are open"
+        windows = WindowRange(counts.open_first, counts.open_last)
+        which = f"window {windows.first} is" if len(windows) == 1 else f"windows {windows} are"
+        end = format_time(self.stream.grid.end_us(windows.last))
+        return (
+            f"{which} open, as more may arrive: {counts.open:,} tuples wait there. Later tuples seal them; so does,"
+            f" from {end} on, `rewindow record {self.name} --sealed-to {end}`, or, if the stream has ended,"
+            f" `rewindow record {self.name} --end`"
+        )
+
+    def _ended_before(self, t_us: int) -> int:
+        grid = self.stream.grid
+        return (t_us - grid.origin_us) // grid.width_us - 1
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,70 @@
+"""The first rows of a state, of any size: only as much of it is read as is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rewindow.errors import InputError
+from rewindow.state.files import DELETED, OperatorState
+
+Key = tuple[object, ...]
+
+
+def first_rows(state: OperatorState, limit: int, where: Mapping[str, str]) -> pa.Table:
+    """Returns at most so many rows of a state whose columns, as text, have these values.
+
+    Of a state in files rows of a later step replace all of their key, so the newest step is read first.
+
+    Raises:
+        InputError: there is no such column, or its values have no text.
+        OSError, pyarrow.ArrowException: a file cannot be read.
+    """
+    unknown = sorted(set(where) - set(state.schema.names))
+    if unknown:
+        raise InputError(f'the state has no column "{unknown[0]}"', hint=f"It has: {', '.join(state.schema.names)}.")
+    found = [state.schema.empty_table()]
+    for rows in _parts(state, where):
+        found.append(rows.slice(0, limit - sum(part.num_rows for part in found)))
+        if sum(part.num_rows for part in found) >= limit:
+            break
+    return pa.concat_tables(found)
+
+
+def _parts(state: OperatorState, where: Mapping[str, str]) -> Iterator[pa.Table]:
+    if isinstance(state, pa.Table):
+        yield _only(state, where)
+        return
+    replaced: set[Key] = set()
+    for step in range(state.steps, -1, -1):
+        names = [*state.schema.names, *([DELETED] if step else [])]
+        for path in state.paths(step):
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(columns=names):
+                    rows = _only(pa.table(batch).select(names), where)
+                    if state.steps:
+                        rows = _newest(rows, state.key, replaced, is_base=step == 0)
+                    yield rows.select(state.schema.names).cast(state.schema)
+
+
+def _newest(rows: pa.Table, key: tuple[str, ...], replaced: set[Key], *, is_base: bool) -> pa.Table:
+    """Returns the rows of a step whose key no later step has, without those that say that a key is gone."""
+    keys = [tuple(row.values()) for row in rows.select(list(key)).to_pylist()]
+    rows = rows.filter(pa.array([one not in replaced for one in keys], pa.bool_()))
+    if is_base:
+        return rows
+    replaced.update(keys)
+    return rows.filter(pc.invert(rows[DELETED]))
+
+
+def _only(rows: pa.Table, where: Mapping[str, str]) -> pa.Table:
+    for name, value in where.items():
+        try:
+            text = rows[name].cast(pa.string())
+        except pa.ArrowException as error:
+            raise InputError(f'column "{name}" of the state is {rows[name].type}, which has no text') from error
+        rows = rows.filter(pc.equal(text, value))
+    return rows
