@@ -1,63 +1,63 @@
-# Every target makes what it needs first: `make setup` skips what is done.
+# Every target runs `make setup` first, which skips the steps that are done.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .rewindow/venv/bin
-# What a user's shell may carry along must not reach our Python and Spark.
+# Removes variables of the user's shell that would change our Python and Spark.
 RUN := . scripts/environment.sh &&
 
-# Test processes share nothing; as many run side by side as the machine has processors.
+# Test processes share no state, so one runs on each processor.
 PYTEST := python -m pytest -n logical --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup demo test test-fast test-long test-recovery test-install test-all docs check format bench up down clean lock
 
-help: ## say what there is to make
+help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-setup: ## Python packages as locked, Java 17, Delta's jars, into .rewindow
+setup: ## install the locked Python packages, Java 17 and Delta's jars into .rewindow
 	@scripts/setup.sh
 
-demo: setup ## a year of flights: recorded, replayed, killed, recovered, checked, published, proven (10 minutes)
+demo: setup ## record, replay, kill, recover, check and publish a year of flights (10 minutes)
 	@$(RUN) rewindow demo $(ARGS)
 
-test: setup ## all tests but the longest and the recovery matrix (11 minutes); ARGS="-k heartbeat" picks
+test: setup ## run the tests, without the long ones and the recovery matrix (8 minutes); ARGS="-k heartbeat" selects tests
 	@$(RUN) $(PYTEST) $(ARGS)
 
-test-fast: setup ## what needs no JVM, no Airflow and no server (a minute); run it before every commit
+test-fast: setup ## run the tests that need no JVM, Airflow or server (1 minute); run it before every commit
 	@$(RUN) $(PYTEST) --ignore tests/airflow -m "not jvm and not long and not recovery_matrix and not exhaustive and not install" $(ARGS)
 
-test-long: setup ## the longest tests: more cases, whole schedules of Airflow (10 minutes)
+test-long: setup ## run the long tests: more cases, complete Airflow schedules (10 minutes)
 	@$(RUN) $(PYTEST) --dist loadgroup -m "long and not recovery_matrix and not exhaustive" $(ARGS)
 
-test-recovery: setup ## the recovery matrix: SIGKILL at every step, in every mode (17 minutes)
+test-recovery: setup ## run the recovery matrix: SIGKILL at every step, in every mode (16 minutes)
 	@$(RUN) $(PYTEST) --dist loadgroup -m "recovery_matrix and not exhaustive" --timeout 900 $(ARGS)
 
-test-install: setup ## the wheel in an empty environment, installed by pip, in somebody's Airflow (4 minutes)
+test-install: setup ## install the wheel with pip into an empty environment and into an Airflow (4 minutes)
 	@$(RUN) $(PYTEST) -m install $(ARGS)
 
-test-all: setup ## every test, also each kill by itself and every pair of kills (an hour)
+test-all: setup ## run every test, with each kill separately and every pair of kills (an hour)
 	@$(RUN) $(PYTEST) --dist load -m "" --timeout 900 $(ARGS)
 
-docs: setup ## the site of docs/, in .rewindow/site
+docs: setup ## build the documentation site in .rewindow/site
 	@scripts/docs.sh
 
-check: setup ## format, lint, types, import borders, spelling, rules, docs
+check: setup ## check format, lint, types, imports, prose, density, spelling, rules and docs (1 minute)
 	@scripts/check.sh
 
-format: setup ## put the code into its format
+format: setup ## format the code and apply automatic lint fixes
 	@$(RUN) ruff check --quiet --fix-only . ; $(RUN) ruff format .
 
-bench: setup ## measure beside the alternatives, into docs/benchmarks.md
+bench: setup ## run the benchmarks and write docs/benchmarks.md
 	@$(RUN) python -m bench $(ARGS)
 
-up: setup ## start the embedded Airflow on loopback
+up: setup ## start the embedded Airflow on this machine
 	@$(RUN) rewindow up
 
-down: setup ## stop it
+down: setup ## stop the embedded Airflow
 	@$(RUN) rewindow down
 
-lock: setup ## resolve the dependencies anew into requirements.lock
+lock: setup ## resolve the dependencies and write requirements.lock
 	@scripts/lock.sh
 
-clean: ## throw away all that was made: environment, jars, recorded streams, replays
+clean: ## delete the environment, jars, recorded streams and replays
 	@! [ -x $(BIN)/rewindow ] || ! [ -d .rewindow/state ] || { $(RUN) rewindow down >/dev/null 2>&1 </dev/null || true; }
 	rm -rf .rewindow build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
