@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that reads the code without running it. Goes on after a failure, so that one run says all.
+# Runs every check that reads the code without running it. Continues after a failure, so that one run reports all.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/environment.sh
@@ -19,6 +19,14 @@ run lint ruff check --quiet --output-format concise .
 run types mypy
 run borders lint-imports
 run names python scripts/class_names.py
+run prose python scripts/prose.py --check
+run density python scripts/density.py --check
+# A shallow or detached clone may lack origin/main or the commit at which the branch started.
+if base=$(git merge-base HEAD origin/main 2>/dev/null); then
+    run commits python scripts/prose.py --commits "$base..HEAD"
+else
+    echo 'left out  commits: this clone has no common commit with origin/main'
+fi
 run spelling codespell
 run rules python scripts/rules.py --check
 if python -c 'import furo, myst_parser, sphinx' 2>/dev/null; then
