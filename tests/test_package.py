@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pkgutil
+import re
 import tomllib
 from importlib import import_module
 from pathlib import Path
@@ -42,3 +43,15 @@ def test_no_exported_name_is_hidden_by_a_submodule(package: str) -> None:
     module = import_module(package)
     submodules = {info.name for info in pkgutil.iter_modules(module.__path__)}
     assert not submodules & set(module.__all__)
+def times(page: str, line: str) -> dict[str, str]:
+    """Returns the time of each command of make that a page names with one."""
+    return dict(re.findall(line, (ROOT / page).read_text(), re.MULTILINE))
+
+
+def test_makefile_contributing_and_readme_name_the_same_times() -> None:
+    makefile = times("Makefile", r"^([a-z-]+):.*## .*\(((?:an?|\d+) (?:minute|hour)s?)\)")
+    contributing = times("CONTRIBUTING.md", r"^\| `make ([a-z-]+)` \|.*\| ([^|]+) \|$")
+    readme = times("README.md", r"^    make ([a-z-]+) +# .*\(((?:an?|\d+) (?:minute|hour)s?)\)")
+    assert {"check", "test", "test-all", "test-fast"} <= set(contributing)
+    assert {"demo", "test"} <= set(readme)
+    assert contributing.items() | readme.items() == makefile.items()
