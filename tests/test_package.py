@@ -43,6 +43,8 @@ def test_no_exported_name_is_hidden_by_a_submodule(package: str) -> None:
     module = import_module(package)
     submodules = {info.name for info in pkgutil.iter_modules(module.__path__)}
     assert not submodules & set(module.__all__)
+
+
 def times(page: str, line: str) -> dict[str, str]:
     """Returns the time of each command of make that a page names with one."""
     return dict(re.findall(line, (ROOT / page).read_text(), re.MULTILINE))
