@@ -1,4 +1,6 @@
-"""Puts the Spark entry points of jobs/, the folder expectations/ and the example DAGs into the installed package."""
+"""Puts the Spark entry points of jobs/, the folder expectations/ and the example DAGs into the
+installed package.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,14 @@ FILES = (
     ("expectations/suites", "*.json", "expectations/suites"),
     ("dags", "*.py", "example_dags"),
 )
-"""Folder of the checkout, its files, and their folder in the package. Airflow looks for examples in `example_dags`."""
+"""Folder of the checkout, its files, and their folder in the package. Airflow looks for examples in
+`example_dags`."""
 
 
 class BuildWithFiles(build_py):
-    """Builds the package with files of other folders in it; an editable install uses the folders of the checkout."""
+    """Builds the package with files of other folders in it; an editable install uses the folders of
+    the checkout.
+    """
 
     def run(self) -> None:
         """Copies entry points, expectations and DAGs, not the example's applications."""

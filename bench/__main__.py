@@ -2,7 +2,8 @@
 
     python -m bench [ROWS_IN_MILLIONS]      writes docs/benchmarks.md (make bench)
 
-Everything runs one after the other on an otherwise idle machine; figures of a loaded one mean nothing.
+Everything runs one after the other on an otherwise idle machine; figures of a loaded one mean
+nothing.
 """
 
 from __future__ import annotations

@@ -32,11 +32,14 @@ KEYS, SPAN_S, LATE_PERCENT, VERY_LATE_PERCENT = 1_000, 100_000, 1, 20
 
 
 def tuples(spark: SparkSession, count: int, late_percent: int = LATE_PERCENT) -> DataFrame:
-    """Returns `arrived_at`, `at`, `key`, `value`: in order of arrival, up to 5 s old, some of them a minute old."""
+    """Returns `arrived_at`, `at`, `key`, `value`: in order of arrival, up to 5 s old, some of them
+    a minute old.
+    """
     spacing_us = SPAN_S * 1_000_000 // count
     return spark.range(count, numPartitions=8).selectExpr(
         f"timestamp_micros(id * {spacing_us}) AS arrived_at",
-        f"timestamp_micros(id * {spacing_us} - CASE WHEN pmod(xxhash64(id), 100) < {late_percent} THEN 60000000 "
+        f"timestamp_micros(id * {spacing_us} - CASE WHEN pmod(xxhash64(id), 100) < {late_percent} "
+        "THEN 60000000 "
         "ELSE pmod(xxhash64(id, 1), 5000000) END) AS at",
         f"pmod(xxhash64(id, 2), {KEYS}) AS key",
         "pmod(xxhash64(id, 3), 1000) AS value",
@@ -59,7 +62,11 @@ def measure_event_time(count: int) -> list[Row]:
     return rows
 
 
-TIME = EventTime(streams={"clicks": StreamTime(event_at="at")}, lag="10 s", watermark_interval="1 s")
+TIME = EventTime(
+    streams={"clicks": StreamTime(event_at="at")},
+    lag="10 s",
+    watermark_interval="1 s",
+)
 
 
 def _measure(stored: DataFrame, count: int) -> list[Row]:
@@ -67,14 +74,19 @@ def _measure(stored: DataFrame, count: int) -> list[Row]:
 
     def plain() -> None:
         minute = F.floor(F.unix_micros("at") / 60_000_000)
-        stored.groupBy("key", minute).agg(F.sum("value"), F.count("*")).write.format("noop").mode("overwrite").save()
+        stored.groupBy("key", minute).agg(F.sum("value"), F.count("*")).write.format("noop").mode(
+            "overwrite"
+        ).save()
 
     def classified() -> None:
         result = lateness({"clicks": stored}, TIME, start_us=0, end_us=SPAN_S * 1_000_000)
         result.counts("key").write.format("noop").mode("overwrite").save()
 
     beside, ours = _seconds(plain), _seconds(classified)
-    what = f"lateness of {count // 1_000_000} M tuples, {KEYS} keys, {LATE_PERCENT} % late, counted by key"
+    what = (
+        f"lateness of {count // 1_000_000} M tuples, {KEYS} keys, {LATE_PERCENT} % late, "
+        "counted by key"
+    )
     ratio = ours / beside
     return [
         Row(
@@ -88,7 +100,9 @@ def _measure(stored: DataFrame, count: int) -> list[Row]:
 
 
 def _measure_windows(stored: DataFrame, count: int, late: int) -> list[Row]:
-    """Returns a row for windows that tumble and one for windows that overlap, beside Spark's own `window`."""
+    """Returns a row for windows that tumble and one for windows that overlap, beside Spark's own
+    `window`.
+    """
     from pyspark.sql import functions as F
 
     rows = []
@@ -96,7 +110,9 @@ def _measure_windows(stored: DataFrame, count: int, late: int) -> list[Row]:
 
         def plain(slide: str = slide) -> None:
             by = F.window("at", "60 seconds", slide.replace(" s", " seconds"))
-            stored.groupBy("key", by).agg(F.sum("value"), F.count("*")).write.format("noop").mode("overwrite").save()
+            stored.groupBy("key", by).agg(F.sum("value"), F.count("*")).write.format("noop").mode(
+                "overwrite"
+            ).save()
 
         def fired(slide: str = slide) -> None:
             classified = lateness({"clicks": stored}, TIME, start_us=0, end_us=SPAN_S * 1_000_000)
@@ -107,24 +123,35 @@ def _measure_windows(stored: DataFrame, count: int, late: int) -> list[Row]:
 
         beside, ours = _seconds(plain), _seconds(fired)
         ratio = ours / beside
-        what = f"windows of 60 s by {slide} over {count // 1_000_000} M tuples, {KEYS} keys, {late} % late"
+        what = (
+            f"windows of 60 s by {slide} over {count // 1_000_000} M tuples, {KEYS} keys, "
+            f"{late} % late"
+        )
         beside_text = f"the same windows of all tuples by Spark {beside:.1f} s"
-        rows.append(Row(what, f"{ours:.1f} s", beside_text, f"{most} x: {ratio:.2f} x", ratio <= most))
+        rows.append(
+            Row(what, f"{ours:.1f} s", beside_text, f"{most} x: {ratio:.2f} x", ratio <= most)
+        )
     return rows
 
 
 def readings(spark: SparkSession, count: int, keys: int) -> DataFrame:
-    """Returns `key`, `at` (seconds) and two values: a reading of each key every ten seconds, a tenth missing."""
+    """Returns `key`, `at` (seconds) and two values: a reading of each key every ten seconds, a
+    tenth missing.
+    """
     points = count * 10 // 9 // keys
     rows = spark.range(points * keys, numPartitions=8).selectExpr(
-        f"id % {keys} AS key", f"(id DIV {keys}) * 10 AS at", "cast(pmod(xxhash64(id), 1000) AS double) AS temp",
-        "pmod(xxhash64(id, 1), 1000) AS level", "pmod(xxhash64(id, 2), 10) AS dice",
-    )  # fmt: skip
+        f"id % {keys} AS key",
+        f"(id DIV {keys}) * 10 AS at",
+        "cast(pmod(xxhash64(id), 1000) AS double) AS temp",
+        "pmod(xxhash64(id, 1), 1000) AS level",
+        "pmod(xxhash64(id, 2), 10) AS dice",
+    )
     return rows.where("dice > 0").drop("dice")
 
 
 def _measure_filling(stored: DataFrame, count: int, keys: int) -> list[Row]:
-    """Measures `fill_gaps` beside what users write: a series of all readings, joined, and values carried over it.
+    """Measures `fill_gaps` beside what users write: a series of all readings, joined, and values
+    carried over it.
 
     One key is none for us.
     """
@@ -133,25 +160,41 @@ def _measure_filling(stored: DataFrame, count: int, keys: int) -> list[Row]:
 
     end = count * 10 // 9 // keys * 10
     settings = FillSettings(
-        event_at="at", unit="s", step=10, from_time=0, to_time=end * 1_000_000,
+        event_at="at",
+        unit="s",
+        step=10,
+        from_time=0,
+        to_time=end * 1_000_000,
         keys=["key"] if keys > 1 else [],
         columns={"temp": "linear", "level": "forward"},
-    )  # fmt: skip
+    )
 
     def filled() -> None:
         fill_gaps(stored, settings).write.format("noop").mode("overwrite").save()
 
     def joined() -> None:
-        series = stored.sparkSession.range(0, end, 10).select(F.lit(0).alias("key"), F.col("id").alias("at"))
+        series = stored.sparkSession.range(0, end, 10).select(
+            F.lit(0).alias("key"),
+            F.col("id").alias("at"),
+        )
         if keys > 1:
             every = F.explode(F.sequence(F.lit(0), F.lit(end - 10), F.lit(10)))
             series = stored.select("key").distinct().select("key", every.alias("at"))
         rows = series.join(stored, ["key", "at"], "left")
         since = Window.partitionBy("key").orderBy("at").rowsBetween(Window.unboundedPreceding, 0)
-        until = Window.partitionBy("key").orderBy(F.desc("at")).rowsBetween(Window.unboundedPreceding, 0)
+        until = (
+            Window.partitionBy("key")
+            .orderBy(F.desc("at"))
+            .rowsBetween(Window.unboundedPreceding, 0)
+        )
         known = F.when(F.col("temp").isNotNull(), F.struct("at", "temp"))
-        before, behind = F.last(known, ignorenulls=True).over(since), F.last(known, ignorenulls=True).over(until)
-        rows = rows.withColumns({"before": before, "behind": behind, "level": F.last("level", True).over(since)})
+        before, behind = (
+            F.last(known, ignorenulls=True).over(since),
+            F.last(known, ignorenulls=True).over(until),
+        )
+        rows = rows.withColumns(
+            {"before": before, "behind": behind, "level": F.last("level", True).over(since)}
+        )
         share = (F.col("at") - F.col("before.at")) / (F.col("behind.at") - F.col("before.at"))
         line = F.col("before.temp") + (F.col("behind.temp") - F.col("before.temp")) * share
         found = rows.select("key", "at", F.coalesce("temp", line).alias("temp"), "level")
@@ -159,12 +202,18 @@ def _measure_filling(stored: DataFrame, count: int, keys: int) -> list[Row]:
 
     ours, beside = _seconds(filled), _seconds(joined)
     recording_keys = f"{keys:,} keys" if keys > 1 else "no keys"
-    what = f"gaps of {count / 1e6:.0f} M readings filled, {recording_keys}, a tenth missing, two columns"
+    what = (
+        f"gaps of {count / 1e6:.0f} M readings filled, {recording_keys}, a tenth missing, two "
+        "columns"
+    )
     faster = beside / ours
     text = f"a series of all readings, joined and carried over {beside:.1f} s"
     speed = Row(what, f"{ours:.1f} s", text, f"at least 2 x faster: {faster:.1f} x", faster >= 2)
     spark = stored.sparkSession
-    (task, shuffled), (task_beside, shuffled_beside) = _memory(spark, filled), _memory(spark, joined)
+    (task, shuffled), (task_beside, shuffled_beside) = (
+        _memory(spark, filled),
+        _memory(spark, joined),
+    )
     memory = Row(
         "its memory: the largest of a task, and what is shuffled",
         f"{task:,.0f} MB and {shuffled:,.0f} MB",
@@ -176,14 +225,18 @@ def _measure_filling(stored: DataFrame, count: int, keys: int) -> list[Row]:
 
 
 def _memory(spark: SparkSession, run: Callable[[], None]) -> tuple[float, float]:
-    """Returns the largest execution memory that Spark counted for a task of a run, and bytes shuffled, both in MB."""
+    """Returns the largest execution memory that Spark counted for a task of a run, and bytes
+    shuffled, both in MB.
+    """
     context = spark.sparkContext
     store, jvm = context._jsc.sc().statusStore(), context._jvm  # type: ignore[union-attr]
     quantiles = context._gateway.new_array(jvm.double, 0)  # type: ignore[union-attr]
 
     def stages() -> dict[int, Any]:
         found = store.stageList(None, False, False, quantiles, None)
-        return {found.apply(number).stageId(): found.apply(number) for number in range(found.size())}
+        return {
+            found.apply(number).stageId(): found.apply(number) for number in range(found.size())
+        }
 
     before = stages()
     run()

@@ -2,9 +2,10 @@
 
     python -m bench.gate [TUPLES]
 
-Two applications, by turns with a suite of measures and without: one passes every tuple on, which is the most that a
-pass can read back, the other groups by key. Then the gate of the same replay with what is stored, and without it, when
-it must read the rows for them. CPU of this process and of its JVM together; it is the fairer clock on a shared machine.
+Two applications, by turns with a suite of measures and without: one passes every tuple on, which is
+the most that a pass can read back, the other groups by key. Then the gate of the same replay with
+what is stored, and without it, when it must read the rows for them. CPU of this process and of its
+JVM together; it is the fairer clock on a shared machine.
 """
 
 from __future__ import annotations
@@ -35,13 +36,18 @@ from rewindow.spark.session import spark_session
 
 RUNS = 3
 AGGREGATES = {
-    "lowest": "min(value)", "highest": "max(value)", "total": "sum(value)", "mean": "avg(value)",
-    "negative": "count(*) filter (where value < 0)", "odd": "sum(value % 2)",
-}  # fmt: skip
+    "lowest": "min(value)",
+    "highest": "max(value)",
+    "total": "sum(value)",
+    "mean": "avg(value)",
+    "negative": "count(*) filter (where value < 0)",
+    "odd": "sum(value % 2)",
+}
 DISTINCT = {"keys": "count(distinct key)"}
 GROUPED = """
 app = Application("grouped", window="1 hour")
-app.output("highest", app.add("highest", Highest(), events=app.input("events")), key=["key"], suite="grouped")
+highest = app.add("highest", Highest(), events=app.input("events"))
+app.output("highest", highest, key=["key"], suite="grouped")
 """
 PASSED = """
 app = Application("passed", window="1 hour")
@@ -52,13 +58,23 @@ app.output("rows", app.add("copied", Copied(), events=app.input("events")), key=
 def main(tuples: int) -> None:
     """Prints CPU seconds and their ratios."""
     with tempfile.TemporaryDirectory(dir=ROOT / ".rewindow") as folder:
-        config = make_project(Path(folder), {"grouped": APPLICATION + GROUPED, "passed": APPLICATION + PASSED})
-        _suite(config, "grouped", {name: sql.replace("value", "highest") for name, sql in AGGREGATES.items()})
+        config = make_project(
+            Path(folder),
+            {"grouped": APPLICATION + GROUPED, "passed": APPLICATION + PASSED},
+        )
+        _suite(
+            config,
+            "grouped",
+            {name: sql.replace("value", "highest") for name, sql in AGGREGATES.items()},
+        )
         _suite(config, "passed", AGGREGATES)
         spark = spark_session(config, "bench")
         record(spark, config, "events", tuples, WINDOWS)
         preload().join()
-        print(f"{tuples:,} tuples, {WINDOWS:,} windows; CPU seconds, the best of {RUNS} runs", flush=True)
+        print(
+            f"{tuples:,} tuples, {WINDOWS:,} windows; CPU seconds, the best of {RUNS} runs",
+            flush=True,
+        )
         for name in ("grouped", "passed"):
             _compare(config, spark, name)
         _suite(config, "passed", AGGREGATES | DISTINCT)
@@ -74,13 +90,23 @@ def _compare(config: Config, spark: object, name: str) -> None:
         for kind, measured in (("without", False), ("with", True)):
             plan, cpu = _replay(config, spark, name, measured=measured)
             seconds.setdefault(f"replay {kind}", []).append(cpu)
-            seconds.setdefault(f"gate {kind}", []).append(_cpu(partial(judge, config, plan, Silent())))
+            seconds.setdefault(f"gate {kind}", []).append(
+                _cpu(partial(judge, config, plan, Silent()))
+            )
     best = {what: min(found) for what, found in seconds.items()}
     measures = len(load_application(config, name).app.outputs)
-    print(f"{name} ({measures} output)", *(f"{what} {cpu:.2f}" for what, cpu in best.items()), sep="  ", end="  ")
+    print(
+        f"{name} ({measures} output)",
+        *(f"{what} {cpu:.2f}" for what, cpu in best.items()),
+        sep="  ",
+        end="  ",
+    )
     cost = best["replay with"] / best["replay without"] - 1
-    print(f"measures cost {100 * cost:.1f} % of the replay; the gate {best['gate with'] / best['gate without']:.2f} x",
-          flush=True)  # fmt: skip
+    print(
+        f"measures cost {100 * cost:.1f} % of the replay; the gate "
+        f"{best['gate with'] / best['gate without']:.2f} x",
+        flush=True,
+    )
 
 
 def _replay(config: Config, spark: object, name: str, *, measured: bool) -> tuple[Plan, float]:
@@ -118,9 +144,12 @@ def _spent() -> float:
 
 def _suite(config: Config, name: str, measures: dict[str, str]) -> None:
     check = {
-        "type": "expect_column_values_to_be_between", "kwargs": {"column": "highest", "max_value": 100_000},
-        "meta": {"check": "not-too-high"}, "description": "No value is above 100,000.", "severity": "critical",
-    }  # fmt: skip
+        "type": "expect_column_values_to_be_between",
+        "kwargs": {"column": "highest", "max_value": 100_000},
+        "meta": {"check": "not-too-high"},
+        "description": "No value is above 100,000.",
+        "severity": "critical",
+    }
     folder = config.expectations / "suites"
     folder.mkdir(parents=True, exist_ok=True)
     suite = {"name": name, "expectations": [check], "meta": {"measures": measures}}

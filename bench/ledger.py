@@ -1,10 +1,12 @@
-"""Reads of a ledger that holds a million windows, as `plan`, `status` and the pages make them; no JVM.
+"""Reads of a ledger that holds a million windows, as `plan`, `status` and the pages make them; no
+JVM.
 
     python bench/ledger.py [LEDGER_URL]
 
-One replay of 1,000,000 windows with three ports, reported in commit groups of 60 windows with a checkpoint every 240
-(a stretch of the index cannot grow over a checkpoint in at least once), among 300 smaller ones with publications and
-stale ranges. The ledger is a new SQLite file unless a URL is given. Milliseconds, median and worst of 20.
+One replay of 1,000,000 windows with three ports, reported in commit groups of 60 windows with a
+checkpoint every 240 (a stretch of the index cannot grow over a checkpoint in at least once), among
+300 smaller ones with publications and stale ranges. The ledger is a new SQLite file unless a URL is
+given. Milliseconds, median and worst of 20.
 """
 
 from __future__ import annotations
@@ -48,41 +50,78 @@ def main(url: str) -> None:
     }
     name = ledger.database.place.name
     stretches = len(ledger.counts.index("million"))
-    print(f"{WINDOWS:,} windows, {PORTS} ports, {stretches:,} stretches, {OTHERS} other replays, {name}")
     print(
-        f"{'report of a commit group':28} median {statistics.median(report_ms):7.1f} ms  worst {max(report_ms):7.1f} ms"
+        f"{WINDOWS:,} windows, {PORTS} ports, {stretches:,} stretches, {OTHERS} other replays, "
+        f"{name}"
+    )
+    print(
+        f"{'report of a commit group':28} median {statistics.median(report_ms):7.1f} ms  worst "
+        f"{max(report_ms):7.1f} ms"
     )
     for name, read in reads.items():
         took = [_ms(read) for _ in range(20)]
         verdict = "" if statistics.median(took) < REACH_MS else f"  over {REACH_MS} ms"
-        print(f"{name:28} median {statistics.median(took):7.1f} ms  worst {max(took):7.1f} ms{verdict}")
+        print(
+            f"{name:28} median {statistics.median(took):7.1f} ms  worst {max(took):7.1f} "
+            f"ms{verdict}"
+        )
 
 
 def _fill(ledger: Ledger) -> list[float]:
-    """Fills the ledger; the last groups are reported one by one, the others stand in the index as they would then."""
+    """Fills the ledger; the last groups are reported one by one, the others stand in the index as
+    they would then.
+    """
     for number in range(OTHERS):
         _publish(ledger, number)
-    ledger.replays.create("million", "bench", 0, WINDOWS - 1, "at_least_once", {"replay_id": "million"}, "v1")
+    ledger.replays.create(
+        "million",
+        "bench",
+        0,
+        WINDOWS - 1,
+        "at_least_once",
+        {"replay_id": "million"},
+        "v1",
+    )
     epoch = ledger.attempts.next_epoch("million")
     ledger.attempts.begin("million", epoch, "host", 1, 1, "boot/0")
     reported_from = WINDOWS - REPORTED * GROUP
     reported_from -= reported_from % CHECKPOINT
     now = datetime.now(UTC)
     parts = [
-        PortStretch(direction, port, first, min(first + CHECKPOINT, reported_from) - 1, 5000, False, epoch, now, now)
+        PortStretch(
+            direction,
+            port,
+            first,
+            min(first + CHECKPOINT, reported_from) - 1,
+            5000,
+            False,
+            epoch,
+            now,
+            now,
+        )
         for direction, port in _ports()
         for first in range(0, reported_from, CHECKPOINT)
     ]
     with ledger.database.serialised() as connection:
         ledger.counts.replace(connection, "million", parts)
-    return [_ms(lambda f=first: _report(ledger, epoch, f)) for first in range(reported_from, WINDOWS, GROUP)]  # type: ignore[misc]
+    return [
+        _ms(lambda f=first: _report(ledger, epoch, f))  # type: ignore[misc]
+        for first in range(reported_from, WINDOWS, GROUP)
+    ]
 
 
 def _report(ledger: Ledger, epoch: int, first: int) -> None:
     mark = min(first + GROUP, WINDOWS)
     counts = [PortCount(direction, port, first, mark - 1, 1250) for direction, port in _ports()]
     saved = mark if mark % CHECKPOINT == 0 or mark == WINDOWS else None
-    ledger.attempts.report_progress("million", epoch, mark, saved, {"compute": 1.0, "commit": 0.2}, counts)
+    ledger.attempts.report_progress(
+        "million",
+        epoch,
+        mark,
+        saved,
+        {"compute": 1.0, "commit": 0.2},
+        counts,
+    )
 
 
 def _ports() -> list[tuple[Direction, str]]:
@@ -97,7 +136,12 @@ def _publish(ledger: Ledger, number: int) -> None:
     ledger.attempts.begin(name, epoch, "host", 1, 1, "boot/0")
     ledger.attempts.end(name, epoch, "done")
     ledger.checks.record(name, "passed")
-    publication = ledger.publications.open(name, {"bench.out0": 1, "bench.out1": 1}, first, first + 999)
+    publication = ledger.publications.open(
+        name,
+        {"bench.out0": 1, "bench.out1": 1},
+        first,
+        first + 999,
+    )
     for table in publication.tables:
         ledger.publications.mark_done(publication.number, table.name, number)
     ledger.stale.add("bench", "bench.out0", first, first + 499, publication.number)

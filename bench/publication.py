@@ -1,14 +1,16 @@
-"""Publishing and undoing: the whole command, by files and by rows, and what grows with files or with windows.
+"""Publishing and undoing: the whole command, by files and by rows, and what grows with files or
+with windows.
 
     python -m bench.publication [RUNS]
     python -m bench.publication daily [DAYS]
     python -m bench.publication joined [GROUPS]
 
-A replay is staged as the engine leaves it, without Spark, in so many files; the command is a separate process. The last
-case has files that do not show of which attempt their rows are, so that their rows are written again. Publish
-replaces a range that is published already, so that files are removed too; the undo puts it back. Seconds are the best
-of the runs. `daily` publishes a day after the other into one table, and reads it beside one that was written at once.
-`joined` publishes a replay of so many groups whose small files stay apart, and the same with its files joined.
+A replay is staged as the engine leaves it, without Spark, in so many files; the command is a
+separate process. The last case has files that do not show of which attempt their rows are, so that
+their rows are written again. Publish replaces a range that is published already, so that files are
+removed too; the undo puts it back. Seconds are the best of the runs. `daily` publishes a day after
+the other into one table, and reads it beside one that was written at once. `joined` publishes a
+replay of so many groups whose small files stay apart, and the same with its files joined.
 """
 
 from __future__ import annotations
@@ -61,13 +63,18 @@ def main(runs: int) -> None:
             for replay in ("below", "above"):
                 stage(config, replay, windows, tuples, files, linked)
             _seconds(config, ["publish", "below"])
-            found = [[_seconds(config, [verb, "above"]) for verb in ("publish", "undo")] for _ in range(runs)]
+            found = [
+                [_seconds(config, [verb, "above"]) for verb in ("publish", "undo")]
+                for _ in range(runs)
+            ]
             published, undone = (min(seconds) for seconds in zip(*found, strict=True))
             print(f"{name:46}{published:10.2f}{undone:10.2f}", flush=True)
 
 
 def daily(days: int) -> None:
-    """Prints what a table of daily publications costs: its files, reading it and a day of it, the last publications."""
+    """Prints what a table of daily publications costs: its files, reading it and a day of it, the
+    last publications.
+    """
     with tempfile.TemporaryDirectory() as folder:
         every, once = _project(Path(folder) / "every"), _project(Path(folder) / "once")
         seconds = []
@@ -82,15 +89,28 @@ def daily(days: int) -> None:
         print(f"{'':24}{'files':>8}{'all rows s':>12}{'a day s':>10}")
         for name, config in (("published by the day", every), ("written at once", once)):
             path = config.stream_table(f"copy.{OUTPUT}")
-            found = [_best(f"select count(*), sum(value) from t where {where}", path) for where in ("true", of_a_day)]
-            print(f"{name:24}{len(Table.open(path).files()):8}{found[0]:12.3f}{found[1]:10.3f}", flush=True)
-        print(f"publish: first {min(seconds[:5]):.2f} s, last {min(seconds[-5:]):.2f} s, longest {max(seconds):.2f} s")
+            found = [
+                _best(f"select count(*), sum(value) from t where {where}", path)
+                for where in ("true", of_a_day)
+            ]
+            print(
+                f"{name:24}{len(Table.open(path).files()):8}{found[0]:12.3f}{found[1]:10.3f}",
+                flush=True,
+            )
+        print(
+            f"publish: first {min(seconds[:5]):.2f} s, last {min(seconds[-5:]):.2f} s, longest "
+            f"{max(seconds):.2f} s"
+        )
 
 
 def joined(groups: int) -> None:
-    """Prints what joining costs at the end of a replay of a million rows, and what it saves afterwards."""
+    """Prints what joining costs at the end of a replay of a million rows, and what it saves
+    afterwards.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        print(f"{'':16}{'files':>8}{'joining s':>12}{'publish s':>12}{'undo s':>10}{'all rows s':>12}")
+        print(
+            f"{'':16}{'files':>8}{'joining s':>12}{'publish s':>12}{'undo s':>10}{'all rows s':>12}"
+        )
         for name in ("files apart", "files joined"):
             config = _project(Path(folder) / name.replace(" ", "-"))
             stage(config, "one", groups, 1_000_000, groups, True)
@@ -100,12 +120,22 @@ def joined(groups: int) -> None:
                 began = time.monotonic()
                 join_files(fenced, f"2-{groups}", FILE_BYTES)
                 seconds = time.monotonic() - began
-                Ledger.open(config.ledger_url).checks.record("one", "passed", tables=staged_contents(root))
+                Ledger.open(config.ledger_url).checks.record(
+                    "one",
+                    "passed",
+                    tables=staged_contents(root),
+                )
             files = len(Table.open(root / OUTPUT).files())
             published = _seconds(config, ["publish", "one"])
-            rows = _best("select count(*), sum(value) from t", config.stream_table(f"copy.{OUTPUT}"))
+            rows = _best(
+                "select count(*), sum(value) from t",
+                config.stream_table(f"copy.{OUTPUT}"),
+            )
             undone = _seconds(config, ["undo", "one"])
-            print(f"{name:16}{files:8}{seconds:12.2f}{published:12.2f}{undone:10.2f}{rows:12.3f}", flush=True)
+            print(
+                f"{name:16}{files:8}{seconds:12.2f}{published:12.2f}{undone:10.2f}{rows:12.3f}",
+                flush=True,
+            )
 
 
 def _best(sql: str, path: Location) -> float:
@@ -119,7 +149,14 @@ def _best(sql: str, path: Location) -> float:
 
 
 def stage(
-    config: Config, name: str, windows: int, tuples: int, files: int, linked: bool, *, first: int = FIRST
+    config: Config,
+    name: str,
+    windows: int,
+    tuples: int,
+    files: int,
+    linked: bool,
+    *,
+    first: int = FIRST,
 ) -> None:
     """Stages an ended and checked replay of one output."""
     last = first + windows - 1
@@ -137,9 +174,19 @@ def stage(
     version = Position(1, windows).version
     Table.open(root / FACTS).commit_arrow(every, app_id=app_id(name, FACTS), version=version)
     for window, mark in ((first - 1, 0), (last, windows)):
-        state = checkpoints.encode(window, mark, {}, {}, checkpoints.Provenance("code", "settings", 1))
+        state = checkpoints.encode(
+            window,
+            mark,
+            {},
+            {},
+            checkpoints.Provenance("code", "settings", 1),
+        )
         saved = Position(1, mark).version
-        Table.open(root / CHECKPOINTS).commit_arrow(state, app_id=app_id(name, CHECKPOINTS), version=saved)
+        Table.open(root / CHECKPOINTS).commit_arrow(
+            state,
+            app_id=app_id(name, CHECKPOINTS),
+            version=saved,
+        )
     _enter(config, plan)
 
 
@@ -173,35 +220,70 @@ def _facts(digests: pa.Table, group: np.ndarray) -> pa.Table:
     count = digests.num_rows
     values = {
         **{name: digests[name] for name in digests.column_names},
-        "direction": pa.repeat("out", count), "port": pa.repeat(OUTPUT, count), "attempt": pa.repeat(1, count),
-        "lost": pa.repeat(False, count), "group_first": pa.repeat(int(group[0]), count),
-        "group_last": pa.repeat(int(group[-1]), count), "began_at": pa.repeat(at, count),
+        "direction": pa.repeat("out", count),
+        "port": pa.repeat(OUTPUT, count),
+        "attempt": pa.repeat(1, count),
+        "lost": pa.repeat(False, count),
+        "group_first": pa.repeat(int(group[0]), count),
+        "group_last": pa.repeat(int(group[-1]), count),
+        "began_at": pa.repeat(at, count),
         "ended_at": pa.repeat(at, count),
-    }  # fmt: skip
-    columns = {field.name: values.get(field.name, pa.nulls(count, field.type)) for field in FACTS_SCHEMA}
+    }
+    columns = {
+        field.name: values.get(field.name, pa.nulls(count, field.type)) for field in FACTS_SCHEMA
+    }
     return pa.table(columns, schema=FACTS_SCHEMA)
 
 
 def _plan(name: str, first: int, last: int) -> Plan:
     output = OutputPlan(
-        name=OUTPUT, operator=OUTPUT, port="out", key=["key"], suite=None, stateful=False, tolerance=0.0,
+        name=OUTPUT,
+        operator=OUTPUT,
+        port="out",
+        key=["key"],
+        suite=None,
+        stateful=False,
+        tolerance=0.0,
         columns=[(column.name, str(column.type)) for column in EVENTS],
         guarantee=guarantee(Mode.EXACTLY_ONCE, stateful=False, lost=0, unseen=0),
-    )  # fmt: skip
+    )
     return Plan(
-        replay_id=name, application="copy", code_version="code", configuration_digest="settings", first=first,
-        last=last, width_ms=1000, origin_ms=0, mode=Mode.EXACTLY_ONCE, checkpoint_windows=1_000_000, inputs=[],
-        outputs=[output], start=StartState(source="initial"),
-    )  # fmt: skip
+        replay_id=name,
+        application="copy",
+        code_version="code",
+        configuration_digest="settings",
+        first=first,
+        last=last,
+        width_ms=1000,
+        origin_ms=0,
+        mode=Mode.EXACTLY_ONCE,
+        checkpoint_windows=1_000_000,
+        inputs=[],
+        outputs=[output],
+        start=StartState(source="initial"),
+    )
 
 
 def _enter(config: Config, plan: Plan) -> None:
     ledger, name = Ledger.open(config.ledger_url), plan.replay_id
     ledger.replays.create(
-        name, plan.application, plan.first, plan.last, plan.mode.name, plan.model_dump(mode="json"), plan.code_version
+        name,
+        plan.application,
+        plan.first,
+        plan.last,
+        plan.mode.name,
+        plan.model_dump(mode="json"),
+        plan.code_version,
     )
     epoch = ledger.attempts.next_epoch(name)
-    ledger.attempts.begin(name, epoch, host="bench", pid=0, process_group=0, process_identity="bench/0")
+    ledger.attempts.begin(
+        name,
+        epoch,
+        host="bench",
+        pid=0,
+        process_group=0,
+        process_identity="bench/0",
+    )
     ledger.attempts.end(name, epoch, AttemptEnd.DONE, "")
     ledger.checks.record(name, "passed", tables=staged_contents(config.replay_root(name)))
 
@@ -216,7 +298,13 @@ def _seconds(config: Config | None, arguments: list[str]) -> float:
     command = [sys.executable, *(["-m", "rewindow.cli"] if config else []), *arguments]
     environment = {**os.environ, **({"REWINDOW_CONFIG": str(config.file)} if config else {})}
     began = time.monotonic()
-    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    subprocess.run(
+        command,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
     return time.monotonic() - began
 
 

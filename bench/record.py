@@ -1,11 +1,13 @@
-"""Recording, against what Spark alone takes to write the same rows sorted by window: a ratio in one session.
+"""Recording, against what Spark alone takes to write the same rows sorted by window: a ratio in one
+session.
 
     python -m bench.record [ROWS_IN_MILLIONS]
     python -m bench.record memory [ROWS_IN_MILLIONS ...]
 
-From Parquet: a plain read, range partitioning by window, sort by arrival, write. From CSV: Spark's own CSV reader with
-the same types before it. Each is run once beforehand with a tenth of the rows, so that the JVM is warm. `memory` shows
-how much each process of the whole command takes at most: what has launched it, the job's Python, the JVM.
+From Parquet: a plain read, range partitioning by window, sort by arrival, write. From CSV: Spark's
+own CSV reader with the same types before it. Each is run once beforehand with a tenth of the rows,
+so that the JVM is warm. `memory` shows how much each process of the whole command takes at most:
+what has launched it, the job's Python, the JVM.
 """
 
 from __future__ import annotations
@@ -46,7 +48,10 @@ def main(millions: float) -> None:
         for kind in ("parquet", "csv"):
             for rows in (int(millions * 100_000), int(millions * 1_000_000)):
                 plain_s, recorded_s = measure(spark, root, kind, rows)
-            print(f"{kind:8} plain {plain_s:6.1f} s   record {recorded_s:6.1f} s   {recorded_s / plain_s:.2f} x")
+            print(
+                f"{kind:8} plain {plain_s:6.1f} s   record {recorded_s:6.1f} s   "
+                f"{recorded_s / plain_s:.2f} x"
+            )
 
 
 def memory(millions: list[float]) -> None:
@@ -56,18 +61,32 @@ def memory(millions: list[float]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             make_source(Path(folder) / "source", "parquet", rows)
             jars = Path(".rewindow/jars").resolve()
-            settings = f'state = "state"\n[spark]\njars = "{jars}"\n[streams.s]\nsource = "source"\n'
-            (Path(folder) / "rewindow.toml").write_text(f'{settings}arrived_at = "at"\nwidth = "{WINDOW_S} s"\n')
+            settings = (
+                f'state = "state"\n[spark]\njars = "{jars}"\n[streams.s]\nsource = "source"\n'
+            )
+            (Path(folder) / "rewindow.toml").write_text(
+                f'{settings}arrived_at = "at"\nwidth = "{WINDOW_S} s"\n'
+            )
             began = time.monotonic()
             peaks = _peaks([sys.executable, "-m", "rewindow.cli", "record", "s"], folder)
             own, python, java = (peaks[name] / 1e6 for name in ("own", "python", "java"))
-            print(f"{rows:12,}{own:14.0f}{python:12.0f}{java:10.0f}{time.monotonic() - began:10.1f}", flush=True)
+            print(
+                f"{rows:12,}{own:14.0f}{python:12.0f}{java:10.0f}{time.monotonic() - began:10.1f}",
+                flush=True,
+            )
 
 
 def _peaks(command: list[str], folder: str) -> dict[str, int]:
-    """Returns the largest resident size that a command, and its children of each name, had together at a look."""
+    """Returns the largest resident size that a command, and its children of each name, had together
+    at a look.
+    """
     peaks = dict.fromkeys(("own", "python", "java"), 0)
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
         while process.poll() is None:
             seen = dict.fromkeys(peaks, 0)
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -97,7 +116,11 @@ def make_source(folder: Path, kind: str, rows: int) -> None:
     for number in range(FILES):
         count = rows // FILES
         begin_us = number * SPAN_S * 1_000_000 // FILES
-        steps = np.sort(random.integers(0, SPAN_S * 1_000_000 // FILES, count)) + random.integers(0, 30_000_000, count)
+        steps = np.sort(random.integers(0, SPAN_S * 1_000_000 // FILES, count)) + random.integers(
+            0,
+            30_000_000,
+            count,
+        )
         table = pa.table(
             {
                 "at": pa.array(begin_us + steps, pa.timestamp("us", "UTC")),
@@ -118,13 +141,22 @@ def plain(spark: SparkSession, source: Path, kind: str, rows: int, out: Path) ->
     reader: Any = spark.read.option("header", True).schema(COLUMNS)
     frame = reader.csv(str(source)) if kind == "csv" else spark.read.parquet(str(source))
     window = F.expr(f"unix_micros(at) div {WINDOW_S * 1_000_000}")
-    placed = frame.withColumn("window_id", window).repartitionByRange(max(2, rows // _TUPLES_PER_FILE), "window_id")
+    placed = frame.withColumn("window_id", window).repartitionByRange(
+        max(2, rows // _TUPLES_PER_FILE),
+        "window_id",
+    )
     placed.sortWithinPartitions("window_id", "at").write.parquet(str(out))
 
 
 def recorded(spark: SparkSession, source: Path, state: Path) -> None:
     """Records a source into a new stream."""
-    stream = StreamConfig(source=str(source), columns=COLUMNS, arrived_at="at", width=f"{WINDOW_S} s", keys=["k"])
+    stream = StreamConfig(
+        source=str(source),
+        columns=COLUMNS,
+        arrived_at="at",
+        width=f"{WINDOW_S} s",
+        keys=["k"],
+    )
     record(spark, Config(state=state, streams={"s": stream}), "s", end=True)
 
 

@@ -1,4 +1,6 @@
-"""Replays beside a plain Spark write, Structured Streaming and DuckDB; cost of groups and windows; cold commands."""
+"""Replays beside a plain Spark write, Structured Streaming and DuckDB; cost of groups and windows;
+cold commands.
+"""
 
 from __future__ import annotations
 
@@ -112,14 +114,18 @@ def _throughput(spark: SparkSession, config: Config, tuples: int) -> list[Row]:
     plain_target, stream_target = config.state / "plain", config.state / "streamed"
 
     def plain() -> None:
-        _aggregate(spark.read.parquet(*files)).write.format("delta").mode("overwrite").save(str(plain_target))
+        _aggregate(spark.read.parquet(*files)).write.format("delta").mode("overwrite").save(
+            str(plain_target)
+        )
 
     def replay() -> None:
         run_replay(spark, config, "one", None)
 
     def plain_copy() -> None:
         copied = spark.read.parquet(*files).select("window_id", "key", "value")
-        copied.write.format("delta").mode("overwrite").save(str(plain_target.with_name("plain_copy")))
+        copied.write.format("delta").mode("overwrite").save(
+            str(plain_target.with_name("plain_copy"))
+        )
 
     def replay_copy() -> None:
         run_replay(spark, config, "as_large", None)
@@ -143,22 +149,34 @@ def _throughput(spark: SparkSession, config: Config, tuples: int) -> list[Row]:
     size = f"{tuples / 1e6:.0f} M tuples, {WINDOWS:,} windows, grouped aggregate"
     return [
         Row(
-            f"{size}, whole product", f"{found['replay']:.2f} s",
+            f"{size}, whole product",
+            f"{found['replay']:.2f} s",
             f"one plain Spark write to Delta {found['plain']:.2f} s",
-            f"at most 1.15 x: {ratio:.2f} x", ratio <= 1.15,
+            f"at most 1.15 x: {ratio:.2f} x",
+            ratio <= 1.15,
         ),
         Row(
             f"{tuples / 1e6:.0f} M tuples, an output as large as its input, whole product",
-            f"{found['replay_copy']:.2f} s", f"one plain Spark write to Delta {found['plain_copy']:.2f} s",
-            f"at most 1.4 x: {as_large:.2f} x", as_large <= 1.4,
+            f"{found['replay_copy']:.2f} s",
+            f"one plain Spark write to Delta {found['plain_copy']:.2f} s",
+            f"at most 1.4 x: {as_large:.2f} x",
+            as_large <= 1.4,
         ),
         Row(
-            f"{size}, whole product", f"{found['replay']:.2f} s",
+            f"{size}, whole product",
+            f"{found['replay']:.2f} s",
             f"Structured Streaming availableNow with foreachBatch {found['streaming']:.2f} s",
-            f"faster: {faster:.1f} x", faster > 1,
+            f"faster: {faster:.1f} x",
+            faster > 1,
         ),
-        Row("the same", f"{found['replay']:.2f} s", f"DuckDB {found['duck']:.2f} s", "the limit of the hardware", None),
-    ]  # fmt: skip
+        Row(
+            "the same",
+            f"{found['replay']:.2f} s",
+            f"DuckDB {found['duck']:.2f} s",
+            "the limit of the hardware",
+            None,
+        ),
+    ]
 
 
 def _groups(spark: SparkSession, config: Config) -> list[Row]:
@@ -173,13 +191,28 @@ def _groups(spark: SparkSession, config: Config) -> list[Row]:
     certify_s = min(_time(lambda: certify(config, *ids)) for _ in range(3))
     _say({"one group": one, "ten groups": many, "100 windows": few, "certify": certify_s})
     return [
-        Row("one more commit group, three outputs and state", f"{group_ms:.0f} ms", "", "under 400 ms", group_ms < 400),
-        Row("one more window in a group, three outputs", f"{window_ms:.2f} ms", "", "under 5 ms", window_ms < 5),
         Row(
-            f"certify of equal ranges, {WINDOWS:,} windows, three outputs", f"{certify_s:.2f} s", "", "under 1 s",
+            "one more commit group, three outputs and state",
+            f"{group_ms:.0f} ms",
+            "",
+            "under 400 ms",
+            group_ms < 400,
+        ),
+        Row(
+            "one more window in a group, three outputs",
+            f"{window_ms:.2f} ms",
+            "",
+            "under 5 ms",
+            window_ms < 5,
+        ),
+        Row(
+            f"certify of equal ranges, {WINDOWS:,} windows, three outputs",
+            f"{certify_s:.2f} s",
+            "",
+            "under 1 s",
             certify_s < 1,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def measure_commands() -> list[Row]:
@@ -199,15 +232,21 @@ def measure_commands() -> list[Row]:
     _say({"cold replay": statistics.median(cold), "plan": planned, "recovery": recovery})
     return [
         Row(
-            "cold `rewindow replay` of one window, three outputs", f"{statistics.median(cold):.1f} s", "", "under 12 s",
+            "cold `rewindow replay` of one window, three outputs",
+            f"{statistics.median(cold):.1f} s",
+            "",
+            "under 12 s",
             statistics.median(cold) < 12,
         ),
         Row("`rewindow plan`, whole process", f"{planned:.2f} s", "no JVM", "", None),
         Row(
-            "next attempt's start to its first commit, exactly once after SIGKILL", f"{recovery:.1f} s", "",
-            "within 15 s", recovery < 15,
+            "next attempt's start to its first commit, exactly once after SIGKILL",
+            f"{recovery:.1f} s",
+            "",
+            "within 15 s",
+            recovery < 15,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _recover(config: Config) -> float:
@@ -216,7 +255,9 @@ def _recover(config: Config) -> float:
     _command(config, "replay", "three", "--id", "killed", "--group-windows", "100", *crash)
     ledger = Ledger.open(config.ledger_url)
     second = next(attempt for attempt in ledger.attempts.of("killed") if attempt.epoch == 2)
-    first_group = min(timing.reported_at for timing in ledger.attempts.timings("killed") if timing.epoch == 2)
+    first_group = min(
+        timing.reported_at for timing in ledger.attempts.timings("killed") if timing.epoch == 2
+    )
     return (first_group - second.began_at).total_seconds()
 
 
@@ -243,7 +284,15 @@ def run_replay(
     ledger.attempts.begin(plan.replay_id, epoch, "bench", os.getpid(), os.getpid(), "boot/0")
     app = load_application(config, application).app
     inline = config.replay.inline_state_bytes
-    spark_attempt(plan, app, config.replay_root(plan.replay_id), ledger, epoch, lambda: spark, inline).run()
+    spark_attempt(
+        plan,
+        app,
+        config.replay_root(plan.replay_id),
+        ledger,
+        epoch,
+        lambda: spark,
+        inline,
+    ).run()
     ledger.attempts.end(plan.replay_id, epoch, "done")
     return plan.replay_id
 
@@ -251,7 +300,10 @@ def run_replay(
 def _aggregate(frame: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
-    return frame.groupBy("window_id", "key").agg(F.max("value").alias("highest"), F.count("*").alias("count"))
+    return frame.groupBy("window_id", "key").agg(
+        F.max("value").alias("highest"),
+        F.count("*").alias("count"),
+    )
 
 
 def _stream(spark: SparkSession, source: Location, target: Location, checkpoint: Location) -> None:
@@ -275,8 +327,17 @@ def make_project(folder: Path, applications: dict[str, str], driver_memory: str 
     return Config.load(folder / "rewindow.toml")
 
 
-def record(spark: SparkSession, config: Config, name: str, tuples: int, windows: int, keys: int = KEYS) -> None:
-    """Makes a recorded stream: files ordered by window, each with a stretch of windows, and its seals."""
+def record(
+    spark: SparkSession,
+    config: Config,
+    name: str,
+    tuples: int,
+    windows: int,
+    keys: int = KEYS,
+) -> None:
+    """Makes a recorded stream: files ordered by window, each with a stretch of windows, and its
+    seals.
+    """
     from pyspark.sql import functions as F
 
     per_window = tuples // windows
@@ -290,7 +351,8 @@ def record(spark: SparkSession, config: Config, name: str, tuples: int, windows:
     )
     path = config.stream_table(name)
     schema = pa.schema([
-        ("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", tz="UTC")),
+        ("window_id", pa.int64()), ("offset", pa.int64()),
+        ("arrived_at", pa.timestamp("us", tz="UTC")),
         ("key", pa.int64()), ("value", pa.int64()),
     ])  # fmt: skip
     create_stream(path, schema, {"width_ms": 3_600_000, "origin_ms": 0})
@@ -299,13 +361,17 @@ def record(spark: SparkSession, config: Config, name: str, tuples: int, windows:
     spread.write.parquet(str(path / "run"))
     table.commit_files(data_files(path / "run"), app_id="bench", version=1)
     note_files(table, Table.open(config.files_table(name)))
-    seals = pa.table({"window_id": list(range(FIRST, FIRST + windows)), "tuples": [per_window] * windows})
+    seals = pa.table(
+        {"window_id": list(range(FIRST, FIRST + windows)), "tuples": [per_window] * windows}
+    )
     seals = seal_rows(seals, table, columns_text(schema))
     Table.open(config.windows_table(name)).commit_arrow(seals, app_id="bench", version=1)
 
 
 def _best_of_rounds(*works: Callable[[], object], rounds: int = 3) -> dict[str, float]:
-    """Returns the shortest seconds of each, by name; taken in turns, so that a machine that slows down slows all."""
+    """Returns the shortest seconds of each, by name; taken in turns, so that a machine that slows
+    down slows all.
+    """
     times = [{work.__name__: _time(work) for work in works} for _ in range(rounds)]
     return {work.__name__: min(one[work.__name__] for one in times) for work in works}
 

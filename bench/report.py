@@ -1,4 +1,6 @@
-"""docs/benchmarks.md: what was measured, what it is held against, and whether the aim is reached."""
+"""docs/benchmarks.md: what was measured, what it is held against, and whether the aim is
+reached.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the page: figures in words, and whether the aim is reached (None: there is no aim)."""
+    """One line of the page: figures in words, and whether the aim is reached (None: there is no
+    aim).
+    """
 
     what: str
     measured: str
@@ -32,17 +36,25 @@ class Row:
 def write_report(rows: list[Row], millions: int) -> Path:
     """Writes the page and returns its path."""
     memory_gib = psutil.virtual_memory().total / 2**30
-    machine = f"{os.cpu_count()} cores, {memory_gib:.0f} GiB, {platform.system()} {platform.machine()}"
+    machine = (
+        f"{os.cpu_count()} cores, {memory_gib:.0f} GiB, {platform.system()} {platform.machine()}"
+    )
     lines = [
         "# Benchmarks",
         "",
-        f"Measured on {machine}, Python {platform.python_version()}, Spark `local[2]`, by `make bench`",
-        f"({millions} M tuples). Ratios are of one run, in one process where that makes sense; single times on a",
-        "shared machine vary by a third. What a figure is held against was run in the same session, warm.",
+        f"Measured on {machine}, Python {platform.python_version()}, Spark `local[2]`, by `make "
+        "bench`",
+        f"({millions} M tuples). Ratios are of one run, in one process where that makes sense; "
+        "single times on a",
+        "shared machine vary by a third. What a figure is held against was run in the same "
+        "session, warm.",
         "",
         "| what | measured | beside | aim | |",
         "|---|---|---|---|---|",
-        *(f"| {row.what} | {row.measured} | {row.beside} | {row.aim} | {row.verdict} |" for row in rows),
+        *(
+            f"| {row.what} | {row.measured} | {row.beside} | {row.aim} | {row.verdict} |"
+            for row in rows
+        ),
         "",
     ]
     PAGE.write_text("\n".join(lines) + _apart())

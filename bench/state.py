@@ -1,9 +1,11 @@
-"""Running totals over many keys: beside one plain Spark query, and what the driver holds of 1 M and of 10 M keys.
+"""Running totals over many keys: beside one plain Spark query, and what the driver holds of 1 M and
+of 10 M keys.
 
-    python -m bench.state                   prints both
-    python -m bench.state KEYS              prints the peak memory of a Python driver, with 2 GB of heap
+    python -m bench.state          prints both
+    python -m bench.state KEYS     prints the peak memory of a Python driver, with 2 GB of heap
 
-Everything runs one after the other on an otherwise idle machine; figures of a loaded one mean nothing.
+Everything runs one after the other on an otherwise idle machine; figures of a loaded one mean
+nothing.
 """
 
 from __future__ import annotations
@@ -41,8 +43,10 @@ class Totals(FrameOperator):
     state_key: ClassVar = ("key",)
     state_increments: ClassVar = True
     def transform(self, inputs, state, context):
-        before = state.select(F.lit(context.first - 1).alias("window_id"), "key", F.col("total").alias("value"))
-        rows = running_totals(inputs["events"].select("window_id", "key", "value").unionByName(before))
+        before = state.select(F.lit(context.first - 1).alias("window_id"), "key",
+            F.col("total").alias("value"))
+        rows = running_totals(inputs["events"].select("window_id", "key",
+            "value").unionByName(before))
         return rows.where(F.col("window_id") >= context.first)
     def next_state(self, inputs, outputs, state, context):
         return outputs["out"].groupBy("key").agg(F.max_by("total", "window_id").alias("total"))
@@ -58,7 +62,9 @@ def running_totals(rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     sums = rows.repartition("key").groupBy("window_id", "key").agg(F.sum("value").alias("value"))
-    so_far = Window.partitionBy("key").orderBy("window_id").rowsBetween(Window.unboundedPreceding, 0)
+    so_far = (
+        Window.partitionBy("key").orderBy("window_id").rowsBetween(Window.unboundedPreceding, 0)
+    )
     return sums.select("window_id", "key", F.sum("value").over(so_far).alias("total"))
 
 
@@ -68,15 +74,21 @@ def measure_state() -> list[Row]:
     small, large = (_driver_peak_mb(keys) for keys in (KEYS, 10 * KEYS))
     return [
         Row(
-            f"running totals, {TUPLES / 1e6:.0f} M tuples over {KEYS / 1e6:.0f} M keys, {GROUPS} groups, increments on",
-            f"{replayed:.1f} s, {replayed / plain:.2f} x", f"one plain Spark query: {plain:.1f} s", "1.5 x",
+            f"running totals, {TUPLES / 1e6:.0f} M tuples over {KEYS / 1e6:.0f} M keys, {GROUPS} "
+            "groups, increments on",
+            f"{replayed:.1f} s, {replayed / plain:.2f} x",
+            f"one plain Spark query: {plain:.1f} s",
+            "1.5 x",
             replayed <= 1.5 * plain,
         ),
         Row(
-            "peak memory of the Python driver, 10 M keys of state, `driver_memory = 2g`", f"{large:.0f} MB",
-            f"1 M keys: {small:.0f} MB", "less than 100 MB more", large - small < 100,
+            "peak memory of the Python driver, 10 M keys of state, `driver_memory = 2g`",
+            f"{large:.0f} MB",
+            f"1 M keys: {small:.0f} MB",
+            "less than 100 MB more",
+            large - small < 100,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _beside_plain_spark() -> tuple[float, float]:
@@ -87,7 +99,9 @@ def _beside_plain_spark() -> tuple[float, float]:
         files = [file.path for file in Table.open(config.stream_table("events")).files()]
         target = str(config.state / "plain")
         began = time.monotonic()
-        running_totals(spark.read.parquet(*files)).write.format("delta").mode("overwrite").save(target)
+        running_totals(spark.read.parquet(*files)).write.format("delta").mode("overwrite").save(
+            target
+        )
         plain = time.monotonic() - began
         began = time.monotonic()
         run_replay(spark, config, "totals", WINDOWS // GROUPS, windows=WINDOWS)
@@ -98,8 +112,15 @@ def _beside_plain_spark() -> tuple[float, float]:
 
 
 def _driver_peak_mb(keys: int) -> float:
-    """Returns the peak memory of the Python process that drives a replay, one for each number of keys."""
-    done = subprocess.run([sys.executable, "-m", "bench.state", str(keys)], capture_output=True, text=True, check=True)
+    """Returns the peak memory of the Python process that drives a replay, one for each number of
+    keys.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.state", str(keys)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return float(done.stdout.split()[-1])
 
 

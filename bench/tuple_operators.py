@@ -1,9 +1,10 @@
-"""Tuple operators beside a bare `mapInArrow` over the same rows, sorted in the same way; a sink that writes nothing.
+"""Tuple operators beside a bare `mapInArrow` over the same rows, sorted in the same way; a sink
+that writes nothing.
 
     python -m bench.tuple_operators [MILLIONS]
 
-An operator with a key and a total: called for each tuple, and for each Arrow batch. What is compared is the rate. Both
-sides send window, key and value to Python and three numbers back.
+An operator with a key and a total: called for each tuple, and for each Arrow batch. What is
+compared is the rate. Both sides send window, key and value to Python and three numbers back.
 """
 
 from __future__ import annotations
@@ -67,10 +68,16 @@ def measure_tuple_operators(tuples: int) -> list[Row]:
 
     spark = spark_session(Config.load(), "bench")
     each = tuples // WINDOWS
-    frame = spark.range(tuples).select(
-        F.expr(f"id div {each}").alias("window_id"), (F.xxhash64("id") % KEYS).alias("key"), F.col("id").alias("value"),
-        (F.col("id") % each).alias("offset"),
-    ).cache()  # fmt: skip
+    frame = (
+        spark.range(tuples)
+        .select(
+            F.expr(f"id div {each}").alias("window_id"),
+            (F.xxhash64("id") % KEYS).alias("key"),
+            F.col("id").alias("value"),
+            (F.col("id") % each).alias("offset"),
+        )
+        .cache()
+    )
     frame.count()
     context = OperatorContext(Grid(1000), WindowRange(0, WINDOWS - 1))
 
@@ -79,7 +86,11 @@ def measure_tuple_operators(tuples: int) -> list[Row]:
 
     def bare(operator: TupleOperator) -> DataFrame:
         placed = frame.repartition("key") if operator.key_schema().names else frame.coalesce(1)
-        rows = placed.sortWithinPartitions("window_id", "offset").select("window_id", "key", "value")
+        rows = placed.sortWithinPartitions("window_id", "offset").select(
+            "window_id",
+            "key",
+            "value",
+        )
         return rows.mapInArrow(nothing, rows.schema)
 
     rows = []
@@ -95,11 +106,13 @@ def measure_tuple_operators(tuples: int) -> list[Row]:
         rate = plain / ours
         rows.append(
             Row(
-                f"tuple operator, {what}, {tuples // 1_000_000} M tuples", f"{ours:.2f} s",
-                f"a mapInArrow that does nothing {plain:.2f} s", f"at least {least} of its rate: {rate:.2f}",
+                f"tuple operator, {what}, {tuples // 1_000_000} M tuples",
+                f"{ours:.2f} s",
+                f"a mapInArrow that does nothing {plain:.2f} s",
+                f"at least {least} of its rate: {rate:.2f}",
                 rate >= least,
             )
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -119,9 +132,12 @@ def measure_testing(clock: Callable[[], float] = time.perf_counter) -> Row:
         times.append(clock() - began)
     took = min(times) * 1000
     return Row(
-        "rewindow.testing, 1,000 tuples in 100 windows, the state stored at each", f"{took:.0f} ms", "", "under 50 ms",
+        "rewindow.testing, 1,000 tuples in 100 windows, the state stored at each",
+        f"{took:.0f} ms",
+        "",
+        "under 50 ms",
         took < 50,
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""The whole way, from files to a published output, beside one Spark script that reads, computes and writes.
+"""The whole way, from files to a published output, beside one Spark script that reads, computes and
+writes.
 
     python -m bench.whole [ROWS_IN_MILLIONS]
 
-Each side is cold: every command is a process of its own, and so is the script. The script promises nothing: no windows
-that can be computed again, no checkpoints, no gate, no undo. Seconds on an idle machine.
+Each side is cold: every command is a process of its own, and so is the script. The script promises
+nothing: no windows that can be computed again, no checkpoints, no gate, no undo. Seconds on an idle
+machine.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ from rewindow.settings.config import Config
 from rewindow.spark.session import spark_session
 
 spark = spark_session(Config.load(), "script")
-rows = spark.read.parquet(sys.argv[1]).withColumn("window_id", F.expr("unix_micros(at) div 60000000"))
+rows = spark.read.parquet(sys.argv[1]).withColumn("window_id",
+    F.expr("unix_micros(at) div 60000000"))
 totals(rows).write.format("delta").mode("overwrite").save(sys.argv[2])
 spark.stop()
 """
@@ -87,8 +90,13 @@ def main(millions: int) -> None:
         (folder / "applications" / "totals.py").write_text(APPLICATION)
         (folder / "script.py").write_text(SCRIPT)
         jars = ROOT / ".rewindow" / "jars"
-        (folder / "rewindow.toml").write_text(SETTINGS.format(jars=jars, source=folder / "source", columns=COLUMNS))
-        script = _seconds([str(folder / "script.py"), str(folder / "source"), str(folder / "plain")], folder)
+        (folder / "rewindow.toml").write_text(
+            SETTINGS.format(jars=jars, source=folder / "source", columns=COLUMNS)
+        )
+        script = _seconds(
+            [str(folder / "script.py"), str(folder / "source"), str(folder / "plain")],
+            folder,
+        )
         print(f"one Spark script          {script:8.1f} s", flush=True)
         whole = 0.0
         for step in STEPS:
@@ -100,7 +108,13 @@ def main(millions: int) -> None:
 
 def _seconds(arguments: list[str], folder: Path) -> float:
     began = time.monotonic()
-    done = subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise RuntimeError(f"{' '.join(arguments)}: {done.stdout[-500:]} {done.stderr[-2000:]}")
     return time.monotonic() - began

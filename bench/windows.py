@@ -1,15 +1,17 @@
-"""A replay of a million windows, a tuple each: what every command of its life takes, each in a new process.
+"""A replay of a million windows, a tuple each: what every command of its life takes, each in a new
+process.
 
     python -m bench.windows [WINDOWS [RUNS]]
 
-First the commands that show or judge it: stream, replays and ledger are written as the engine would leave them, in
-commit groups of 10,000 windows, without Spark. Then the same stream is replayed by Spark in 10 and in 100 groups, once
-each, and checked, published and taken back; beside each replay is the peak of the Python process that drives it.
+First the commands that show or judge it: stream, replays and ledger are written as the engine would
+leave them, in commit groups of 10,000 windows, without Spark. Then the same stream is replayed by
+Spark in 10 and in 100 groups, once each, and checked, published and taken back; beside each replay
+is the peak of the Python process that drives it.
 
-The floor is what Python takes to import the libraries that every command needs: delta-rs and pyarrow,
-SQLAlchemy, pydantic, typer and rich; it is held beside what `import rewindow` alone takes, which imports none of
-them. Seconds are the best of the runs, memory is the largest peak of the process. CPU seconds are compared: they are
-the fairer of the two on a shared machine.
+The floor is what Python takes to import the libraries that every command needs: delta-rs and
+pyarrow, SQLAlchemy, pydantic, typer and rich; it is held beside what `import rewindow` alone takes,
+which imports none of them. Seconds are the best of the runs, memory is the largest peak of the
+process. CPU seconds are compared: they are the fairer of the two on a shared machine.
 """
 
 from __future__ import annotations
@@ -70,12 +72,14 @@ if done.returncode:
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(time.monotonic() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1000)
 """
-"""A process of its own between, since a process inherits the peak of memory of the one that starts it."""
+"""A process of its own between, since a process inherits the peak of memory of the one that starts
+it."""
 FLOORS = {
     "import rewindow": ["-c", "import rewindow"],
     "and its libraries": [
         "-c",
-        "import rewindow, deltalake, pyarrow.compute, pyarrow.parquet, sqlalchemy, pydantic, typer, rich.progress",
+        "import rewindow, deltalake, pyarrow.compute, pyarrow.parquet, sqlalchemy, pydantic, "
+        "typer, rich.progress",
     ],
 }
 
@@ -85,26 +89,43 @@ def main(windows: int, runs: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
         config = make_project(Path(folder), windows)
-        print(f"{windows:,} windows, groups of {GROUP:,}, written in {time.monotonic() - began:.0f} s")
+        print(
+            f"{windows:,} windows, groups of {GROUP:,}, written in {time.monotonic() - began:.0f} s"
+        )
         print(f"{'':28}{'wall s':>8}{'CPU s':>8}{'MB':>8}")
         floor = 0.0
         for name, arguments in (FLOORS | _commands(windows)).items():
             wall, cpu, peak = _measure(config, arguments, runs)
             floor = cpu if name in FLOORS else floor
-            slow = "" if name in FLOORS or cpu <= floor + REACH_S else f"  {cpu - floor:.1f} s over the floor"
-            print(f"{name:28}{wall:8.2f}{cpu:8.2f}{peak:8.0f}{slow}{'  too much memory' if peak > REACH_MB else ''}")
+            slow = (
+                ""
+                if name in FLOORS or cpu <= floor + REACH_S
+                else f"  {cpu - floor:.1f} s over the floor"
+            )
+            print(
+                f"{name:28}{wall:8.2f}{cpu:8.2f}{peak:8.0f}{slow}"
+                f"{'  too much memory' if peak > REACH_MB else ''}"
+            )
         print("replayed by Spark")
         for name, arguments in _life(windows).items():
             with _DriverPeak(config) as driver:
                 wall, cpu, peak = _run(config, arguments)
-            print(f"{name:28}{wall:8.2f}{cpu:8.2f}{peak:8.0f}" + (f"  driver {driver.mb:.0f} MB" if driver.mb else ""))
+            print(
+                f"{name:28}{wall:8.2f}{cpu:8.2f}{peak:8.0f}"
+                + (f"  driver {driver.mb:.0f} MB" if driver.mb else "")
+            )
 
 
 def make_project(folder: Path, windows: int) -> Config:
-    """Returns the settings of a project with a recorded stream, and two ended and checked replays of all of it."""
+    """Returns the settings of a project with a recorded stream, and two ended and checked replays
+    of all of it.
+    """
     (folder / "applications").mkdir()
     (folder / "applications" / "copy.py").write_text(APPLICATION)
-    settings = f'applications = ["applications"]\nstate = "state"\n[spark]\njars = "{JARS}"\ndriver_memory = "2g"\n'
+    settings = (
+        'applications = ["applications"]\nstate = "state"\n[spark]\njars = '
+        f'"{JARS}"\ndriver_memory = "2g"\n'
+    )
     (folder / "rewindow.toml").write_text(settings)
     config = Config.load(folder / "rewindow.toml")
     _record(config, windows)
@@ -127,7 +148,14 @@ def _commands(windows: int) -> dict[str, list[str]]:
 def _life(windows: int) -> dict[str, list[str]]:
     """Returns the commands from a replay to the end of its publication, in their order."""
     verbs = {
-        f"replay, {groups} groups": ["replay", "copy", "--id", f"g{groups}", "--group-windows", str(windows // groups)]
+        f"replay, {groups} groups": [
+            "replay",
+            "copy",
+            "--id",
+            f"g{groups}",
+            "--group-windows",
+            str(windows // groups),
+        ]
         for groups in (10, 100)
     }
     verbs |= {
@@ -141,7 +169,9 @@ def _life(windows: int) -> dict[str, list[str]]:
 
 
 class _DriverPeak:
-    """Looks, while it is entered, for the Python process that drives a replay; `mb` is the peak of its memory."""
+    """Looks, while it is entered, for the Python process that drives a replay; `mb` is the peak of
+    its memory.
+    """
 
     mb = 0.0
 
@@ -193,7 +223,14 @@ def _record(config: Config, windows: int) -> None:
     """Makes a recorded stream of a tuple a window."""
     ids = np.arange(FIRST, FIRST + windows)
     arrived_at = pa.array(ids * 1_000_000).cast(ARRIVED_AT)
-    tuples = pa.table({"window_id": ids, "offset": np.zeros_like(ids), "arrived_at": arrived_at, "key": ids % 1000})
+    tuples = pa.table(
+        {
+            "window_id": ids,
+            "offset": np.zeros_like(ids),
+            "arrived_at": arrived_at,
+            "key": ids % 1000,
+        }
+    )
     path = config.stream_table(STREAM)
     create_stream(path, tuples.schema, {"width_ms": 1000, "origin_ms": 0})
     table = Table.open(path)
@@ -206,7 +243,11 @@ def _record(config: Config, windows: int) -> None:
 
 def _replay(config: Config, plan: Plan) -> None:
     """Fills the tables of a planned replay group after group, and ends it in the ledger."""
-    ledger, root, name = Ledger.open(config.ledger_url), config.replay_root(plan.replay_id), plan.replay_id
+    ledger, root, name = (
+        Ledger.open(config.ledger_url),
+        config.replay_root(plan.replay_id),
+        plan.replay_id,
+    )
     tables = {table: Table.open(root / table) for table in (OUTPUT, FACTS, CHECKPOINTS)}
     epoch = ledger.attempts.next_epoch(name)
     ledger.attempts.begin(name, epoch, "bench", 0, 0, "bench")
@@ -214,11 +255,26 @@ def _replay(config: Config, plan: Plan) -> None:
         last = min(first + GROUP - 1, plan.last)
         mark = plan.mark_of(last)
         state = checkpoints.encode(last, mark, {}, {}, checkpoints.Provenance.of(plan, epoch))
-        frames = {OUTPUT: _rows(first, last, epoch), FACTS: _facts(first, last, epoch), CHECKPOINTS: state}
+        frames = {
+            OUTPUT: _rows(first, last, epoch),
+            FACTS: _facts(first, last, epoch),
+            CHECKPOINTS: state,
+        }
         for table, frame in frames.items():
-            tables[table].commit_arrow(frame, app_id=app_id(name, table), version=Position(epoch, mark).version)
+            tables[table].commit_arrow(
+                frame,
+                app_id=app_id(name, table),
+                version=Position(epoch, mark).version,
+            )
         counts = [PortCount(way, port, first, last, last - first + 1) for way, port in PORTS]
-        ledger.attempts.report_progress(name, epoch, mark, mark, {"compute": 1.0, "commit": 0.2}, counts)
+        ledger.attempts.report_progress(
+            name,
+            epoch,
+            mark,
+            mark,
+            {"compute": 1.0, "commit": 0.2},
+            counts,
+        )
     ledger.attempts.end(name, epoch, AttemptEnd.DONE)
     ledger.checks.record(name, "passed", tables=staged_contents(root))
     ledger.close()
@@ -228,11 +284,16 @@ def _rows(first: int, last: int, epoch: int) -> pa.Table:
     ids = np.arange(first, last + 1)
     arrived_at = pa.array(ids * 1_000_000).cast(ARRIVED_AT)
     places = {"offset": np.zeros_like(ids), "arrived_at": arrived_at}
-    return pa.table({"window_id": ids, "attempt": np.full_like(ids, epoch), **places, "key": ids % 1000})
+    return pa.table(
+        {"window_id": ids, "attempt": np.full_like(ids, epoch), **places, "key": ids % 1000}
+    )
 
 
 def _facts(first: int, last: int, epoch: int) -> pa.Table:
-    ids, now = np.arange(first, last + 1), pa.scalar(datetime.now(UTC), FACTS_SCHEMA.field("began_at").type)
+    ids, now = (
+        np.arange(first, last + 1),
+        pa.scalar(datetime.now(UTC), FACTS_SCHEMA.field("began_at").type),
+    )
     columns = {
         "window_id": ids, "tuples": np.ones_like(ids), "attempt": np.full_like(ids, epoch),
         "lost": np.zeros_like(ids, dtype=bool), "group_first": np.full_like(ids, first),
@@ -243,10 +304,17 @@ def _facts(first: int, last: int, epoch: int) -> pa.Table:
     }  # fmt: skip
     ports = [("in", STREAM, pa.nulls(len(ids), pa.string())), ("out", OUTPUT, _digests(ids))]
     named = [
-        {**columns, "direction": pa.repeat(way, len(ids)), "port": pa.repeat(port, len(ids)), "digest": digests}
+        {
+            **columns,
+            "direction": pa.repeat(way, len(ids)),
+            "port": pa.repeat(port, len(ids)),
+            "digest": digests,
+        }
         for way, port, digests in ports
     ]
-    return pa.concat_tables(pa.table(part).select(FACTS_SCHEMA.names).cast(FACTS_SCHEMA) for part in named)
+    return pa.concat_tables(
+        pa.table(part).select(FACTS_SCHEMA.names).cast(FACTS_SCHEMA) for part in named
+    )
 
 
 def _digests(ids: np.typing.NDArray[np.int64]) -> pa.Array:
@@ -255,4 +323,9 @@ def _digests(ids: np.typing.NDArray[np.int64]) -> pa.Array:
 
 
 if __name__ == "__main__":
-    main(*(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000, int(sys.argv[2]) if len(sys.argv) > 2 else 3))
+    main(
+        *(
+            int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000,
+            int(sys.argv[2]) if len(sys.argv) > 2 else 3,
+        )
+    )

@@ -1,7 +1,8 @@
-"""Rebuilds the report site from the results of all gates over time: which output passed when, and what failed.
+"""Rebuilds the report site from the results of all gates over time: which output passed when, and
+what failed.
 
-The site is served behind Airflow's login at `/rewindow/files/quality/index.html`; the button Reports of the task leads
-there.
+The site is served behind Airflow's login at `/rewindow/files/quality/index.html`; the button
+Reports of the task leads there.
 """
 
 from rewindow_airflow import build_report_site, scheduled_dag

@@ -1,25 +1,35 @@
-"""Finds the silent stretches of every stream that has an interval, or a section `fill`, and fills them; then repairs.
+"""Finds the silent stretches of every stream that has an interval, or a section `fill`, and fills
+them; then repairs.
 
 For each stream, in a group of its own:
 
 | task | does |
-|---|---|
-| report_gaps | what is missing, on both clocks, as a page and as CSV below the results; who is silent now, in its log |
-| plan_filling | plans `filled_<stream>` by its methods, else `heartbeat_<stream>`, over what is not filled yet |
+| --- | --- |
+| report_gaps | reports what is missing on both clocks, as a page and as CSV; logs who is silent |
+| plan_filling | plans `filled_<stream>`, or `heartbeat_<stream>`, over what is not filled yet |
 | fill_gaps | one Spark job: data, and timers, or rows with values, where the stream is silent |
 | check_filling | the gate |
 | publish_filling | publishes the output `filled`, a stream which can be an input again |
 
-Behind all of them `repair_windows` looks for late tuples, and for what else has changed in the inputs of anything that
-is published, as `rewindow plan --late` does. With `[airflow] repairs = true` it takes late tuples into their windows,
-and replays, checks and publishes the windows that depend on them, downstream too. Without it, its log says which
-windows these are, why, and the commands; nothing is changed.
+Behind all of them `repair_windows` looks for late tuples, and for what else has changed in the
+inputs of anything that is published, as `rewindow plan --late` does. With `[airflow] repairs =
+true` it takes late tuples into their windows, and replays, checks and publishes the windows that
+depend on them, downstream too. Without it, its log says which windows these are, why, and the
+commands; nothing is changed.
 """
 
 from airflow.sdk import TaskGroup, chain
 
 from rewindow.settings.config import Config
-from rewindow_airflow import check, plan_filling, publish, repair, replay, report_gaps, scheduled_dag
+from rewindow_airflow import (
+    check,
+    plan_filling,
+    publish,
+    repair,
+    replay,
+    report_gaps,
+    scheduled_dag,
+)
 
 with scheduled_dag("fill_heartbeat_gaps", doc_md=__doc__, tags=["heartbeat"]):
     repairs = repair(trigger_rule="none_failed")  # What has nothing new to fill is skipped.

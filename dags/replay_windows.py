@@ -1,18 +1,18 @@
 """Replays a range of an application by hand: after an incident or a bug fix, or as a drill.
 
 | task | does |
-|---|---|
-| plan_replay | checks the form and plans: windows, inputs' versions, start state. What can be refused is refused here |
-| replay_windows | one Spark job; killed or failed, the next try goes on after the last committed window |
+| --- | --- |
+| plan_replay | checks the form and plans: windows, inputs' versions, start state |
+| replay_windows | one Spark job; the next try resumes after the last committed window |
 | check_windows | window report and quality gate; a range that does not pass stays staged |
 | approve_publication | waits for a person, if the form says so |
 | publish_windows | replaces the range in the published tables |
 
-Fill in the application, the reason and the range: as times (half-open, with a time zone), as windows (closed), or as
-all that is sealed and not yet published (`--unpublished` of the command line); a run that finds nothing is skipped.
-What lies before the recording's begin is left out, and the log of plan_replay says so.
-A retry or a clear of any task resumes the same replay; once that is published, undone or abandoned, a clear of the
-whole run plans a new one.
+Fill in the application, the reason and the range: as times (half-open, with a time zone), as
+windows (closed), or as all that is sealed and not yet published (`--unpublished` of the command
+line); a run that finds nothing is skipped. What lies before the recording's begin is left out, and
+the log of plan_replay says so. A retry or a clear of any task resumes the same replay; once that is
+published, undone or abandoned, a clear of the whole run plans a new one.
 """
 
 from rewindow_airflow import approve, check, form_dag, plan_form, publish, replay

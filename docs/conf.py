@@ -1,4 +1,6 @@
-"""How Sphinx makes the site of these pages: `scripts/docs.sh`. It needs no network, and every warning is an error."""
+"""How Sphinx makes the site of these pages: `scripts/docs.sh`. It needs no network, and every
+warning is an error.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ suppress_warnings = ["toc.not_included"]
 autodoc_mock_imports = ["airflow"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
-napoleon_use_ivar = True  # else an attribute would be there twice: from "Attributes:", and as a member
+napoleon_use_ivar = (
+    True  # else an attribute would be there twice: from "Attributes:", and as a member
+)
 pygments_style = "default"
 
 
@@ -38,7 +42,9 @@ def _catalogue() -> str:
     def add(kind: type[errors.RewindowError], depth: int) -> None:
         name = f"{'— ' * depth}`{kind.__name__}`"
         meaning = (inspect.getdoc(kind) or "").partition("\n")[0]
-        rows.append(f"| {name} | {meaning} | {kind.exit_code} | {'yes' if kind.retryable else 'no'} |")
+        rows.append(
+            f"| {name} | {meaning} | {kind.exit_code} | {'yes' if kind.retryable else 'no'} |"
+        )
         for below in kind.__subclasses__():
             if below.__module__ == errors.__name__:
                 add(below, depth + 1)

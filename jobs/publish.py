@@ -1,4 +1,6 @@
-"""Publishes a replay's range, takes that back, or withdraws what was begun: one Spark process, of the launcher."""
+"""Publishes a replay's range, takes that back, or withdraws what was begun: one Spark process, of
+the launcher.
+"""
 
 import argparse
 
@@ -9,15 +11,31 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replay", required=True, help="id of the replay")
     act = parser.add_mutually_exclusive_group()
-    act.add_argument("--undo", dest="act", action="store_const", const="undo", help="take its publication back")
     act.add_argument(
-        "--withdraw", dest="act", action="store_const", const="withdraw", help="give up what was begun and left open"
+        "--undo",
+        dest="act",
+        action="store_const",
+        const="undo",
+        help="take its publication back",
+    )
+    act.add_argument(
+        "--withdraw",
+        dest="act",
+        action="store_const",
+        const="withdraw",
+        help="give up what was begun and left open",
     )
     parser.add_argument(
-        "--accept", metavar="REASON", help="publish although the gate has not passed; the reason is kept"
+        "--accept",
+        metavar="REASON",
+        help="publish although the gate has not passed; the reason is kept",
     )
     parser.add_argument("--who", help="who accepts")
-    parser.add_argument("--leave-out-damaged", action="store_true", help="go on without windows of damaged files")
+    parser.add_argument(
+        "--leave-out-damaged",
+        action="store_true",
+        help="go on without windows of damaged files",
+    )
     options = parser.parse_args()
     leave(
         run_job(

@@ -1,4 +1,6 @@
-"""Records what is new in a stream's source: submitted to Spark by `rewindow record` and by the DAG record_streams."""
+"""Records what is new in a stream's source: submitted to Spark by `rewindow record` and by the DAG
+record_streams.
+"""
 
 import argparse
 
@@ -9,9 +11,17 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stream", required=True, help="name of the stream in rewindow.toml")
     parser.add_argument("--sealed-to", help="seal the windows that end at or before this time")
-    parser.add_argument("--end", action="store_true", help="the stream has ended: seal it to its last tuple")
+    parser.add_argument(
+        "--end",
+        action="store_true",
+        help="the stream has ended: seal it to its last tuple",
+    )
     parser.add_argument("--seal-again", action="store_true", help="make a lost table of seals anew")
     parser.add_argument("--reopen", action="store_true", help="take late tuples into their windows")
-    parser.add_argument("--start-over", action="store_true", help="remove what was recorded and record it anew")
+    parser.add_argument(
+        "--start-over",
+        action="store_true",
+        help="remove what was recorded and record it anew",
+    )
     options = parser.parse_args()
     leave(run_job(lambda: record_job(**vars(options))))

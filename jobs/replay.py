@@ -8,6 +8,11 @@ from rewindow.spark.job import leave, run_job
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replay", required=True, help="id of the replay, as planned")
-    parser.add_argument("--epoch", required=True, type=int, help="fencing number, taken by the launcher")
+    parser.add_argument(
+        "--epoch",
+        required=True,
+        type=int,
+        help="fencing number, taken by the launcher",
+    )
     options = parser.parse_args()
     leave(run_job(lambda: replay(options.replay, options.epoch)))

@@ -1,4 +1,6 @@
-"""Repairs seals and lists of data files of streams: submitted to Spark by `rewindow streams upgrade`."""
+"""Repairs seals and lists of data files of streams: submitted to Spark by `rewindow streams
+upgrade`.
+"""
 
 import argparse
 

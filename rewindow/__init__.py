@@ -7,7 +7,8 @@ The verbs of the command line are functions here, with the settings as their fir
     config = rewindow.Config.load("rewindow.toml")
     draft = rewindow.plan(config, "spending")
 
-Each is loaded when it is asked for: importing the package loads neither pyspark nor Airflow nor deltalake.
+Each is loaded when it is asked for: importing the package loads neither pyspark nor Airflow nor
+deltalake.
 """
 
 from __future__ import annotations
@@ -27,7 +28,16 @@ if TYPE_CHECKING:
     from rewindow.inspection.replay_status import list_replays
     from rewindow.inspection.replay_status import replay_status as status
     from rewindow.inspection.window_life import window_life as why
-    from rewindow.launcher.verbs import abandon, plan, publish, record, replay, resume, undo, withdraw
+    from rewindow.launcher.verbs import (
+        abandon,
+        plan,
+        publish,
+        record,
+        replay,
+        resume,
+        undo,
+        withdraw,
+    )
     from rewindow.planning.changing import set_property
     from rewindow.planning.unpublished import unpublished
     from rewindow.planning.validation import validate
@@ -73,7 +83,8 @@ _MODULE_OF = {
     "why": "inspection.window_life:window_life",
     "withdraw": "launcher.verbs:withdraw",
 }
-"""Name to module and function: each lives in the room that does its work, those that need a job in the launcher's."""
+"""Name to module and function: each lives in the room that does its work, those that need a job in
+the launcher's."""
 
 __version__ = VERSION
 __all__ = [

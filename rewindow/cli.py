@@ -53,7 +53,9 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 class _Verbs(TyperGroup):
-    """A group that imports a verb's module only when the verb is called: listing the verbs takes no time."""
+    """A group that imports a verb's module only when the verb is called: listing the verbs takes no
+    time.
+    """
 
     _lists = False
 
@@ -80,9 +82,18 @@ class _Verbs(TyperGroup):
         if given in VERBS or given.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
         meant = did_you_mean(given, VERBS)
-        raise InputError(f'verb "{given}" is unknown', hint=f"{meant}`rewindow --help` lists all of them.")
+        raise InputError(
+            f'verb "{given}" is unknown',
+            hint=f"{meant}`rewindow --help` lists all of them.",
+        )
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: Any = None,
+        **extra: Any,
+    ) -> Any:
         with _usage_in_our_words():
             return super().make_context(info_name, args, parent, **extra)
 
@@ -123,9 +134,15 @@ def _unusable(error: Any) -> InputError:
     path = error.ctx.command_path if error.ctx else "rewindow"
     option = getattr(error, "option_name", None)
     if option is not None and error.ctx:
-        known = [name for one in error.ctx.command.get_params(error.ctx) for name in one.opts if name.startswith("-")]
+        known = [
+            name
+            for one in error.ctx.command.get_params(error.ctx)
+            for name in one.opts
+            if name.startswith("-")
+        ]
         return InputError(
-            f'option "{option}" of `{path}` is unknown', hint=f"{did_you_mean(option, known)}{_all(path)}"
+            f'option "{option}" of `{path}` is unknown',
+            hint=f"{did_you_mean(option, known)}{_all(path)}",
         )
     words = error.format_message().rstrip(".").replace(": Value error, ", ": ")
     return InputError(f"{words[:1].lower()}{words[1:]}", hint=_all(path))
@@ -136,10 +153,12 @@ def _all(path: str) -> str:
 
 
 app = typer.Typer(
-    cls=_Verbs, no_args_is_help=True, rich_markup_mode="markdown",
+    cls=_Verbs,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Replay recorded streams from Delta tables by window id, and prove what came out.",
-)  # fmt: skip
+)
 
 
 def _print_version(asked: bool) -> None:
@@ -151,7 +170,13 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version and exit.",
+            is_eager=True,
+            callback=_print_version,
+        ),
     ] = False,
 ) -> None:
     """Replay recorded streams from Delta tables by window id, and prove what came out."""
@@ -160,7 +185,11 @@ def _root(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits: 0 only when all that was asked is done."""
     try:
-        app(args=list(arguments) if arguments is not None else None, prog_name="rewindow", standalone_mode=True)
+        app(
+            args=list(arguments) if arguments is not None else None,
+            prog_name="rewindow",
+            standalone_mode=True,
+        )
     except SystemExit:
         raise
     except RewindowError as error:

@@ -1,8 +1,8 @@
 """The steps of the commit protocol, and a way to die exactly there.
 
-`REWINDOW_CRASH=after_outputs:3@1` makes attempt 1 kill its own process group with SIGKILL at the third group's step;
-`@1` may be left out, then every attempt dies there. Several places are separated by commas. Tests and drills use it;
-nothing sleeps.
+`REWINDOW_CRASH=after_outputs:3@1` makes attempt 1 kill its own process group with SIGKILL at the
+third group's step; `@1` may be left out, then every attempt dies there. Several places are
+separated by commas. Tests and drills use it; nothing sleeps.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _PLACE = re.compile(r"[a-z_]+(:[1-9][0-9]*)?(@[1-9][0-9]*)?")
 class Step(StrEnum):
     """Steps of an attempt, in order.
 
-    `fenced`, `resumed` and `joined` happen once (number 1), `warmed_up` in every group of a warm-up, the others in
-    every commit group.
+    `fenced`, `resumed` and `joined` happen once (number 1), `warmed_up` in every group of a
+    warm-up, the others in every commit group.
     """
 
     FENCED = "fenced"
@@ -48,7 +48,8 @@ def check_crash(text: str) -> str:
         step = wanted.partition(":")[0].partition("@")[0]
         if step not in set(Step) or not _PLACE.fullmatch(wanted):
             raise InputError(
-                f'crash point "{wanted}" is none', hint=f"Write STEP:GROUP@ATTEMPT; the steps are {', '.join(Step)}."
+                f'crash point "{wanted}" is none',
+                hint=f"Write STEP:GROUP@ATTEMPT; the steps are {', '.join(Step)}.",
             )
     return text
 
@@ -66,5 +67,9 @@ def crash_point(step: str, number: int = 1, attempt: int | None = None) -> None:
         name, _, count = place.partition(":")
         here = name == str(step) and int(count or 1) == number
         if here and (not named or attempt is None or int(named) == attempt):
-            print(f"crash asked for at {wanted}: killing the process group", file=sys.stderr, flush=True)
+            print(
+                f"crash asked for at {wanted}: killing the process group",
+                file=sys.stderr,
+                flush=True,
+            )
             os.killpg(os.getpgid(0), signal.SIGKILL)

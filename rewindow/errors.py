@@ -1,18 +1,18 @@
 """Every error that Rewindow raises on purpose.
 
-    RewindowError                 base; a job maps it to an exit code and an outcome file
-    ├── InputError                the caller named or gave something that cannot be (exit code 2)
-    │   ├── RangeError            a window range is empty, reversed, unaligned, not sealed at all or has missing windows
-    │   └── ValidationFailed      an application breaks rules; carries every violation (docs/rules/operators.md O60)
-    ├── OverlapError              another replay or publication holds the range; waiting helps (retryable)
-    ├── FencedError               a newer attempt has taken over; this one must stop and not be retried
-    ├── CheckpointError           a checkpoint is missing, damaged, stale or foreign
-    ├── NotDeterministicError     a window computed again differs from what is committed (docs/rules/recovery.md R70)
-    ├── TableError                a table is missing, not ours, or has features that we cannot commit to
-    ├── LedgerError               the ledger is gone or does not answer (retryable)
-    ├── GateError                 the quality gate did not pass, or checked nothing
-    ├── ResourceError             no Java, no disk space, a port in use (retryable: somebody can make room)
-    └── Interrupted               ctrl-C; everything up to a group's end is kept and the replay can be resumed
+    RewindowError              base; a job maps it to an exit code and an outcome file
+    ├── InputError             the caller named or passed something invalid (exit code 2)
+    │   ├── RangeError         a window range is empty, reversed, unaligned or has missing windows
+    │   └── ValidationFailed   an application breaks rules; carries every violation (O60)
+    ├── OverlapError           another replay or publication holds the range (retryable)
+    ├── FencedError            a newer attempt has taken over; this one must stop, without retry
+    ├── CheckpointError        a checkpoint is missing, damaged, stale or foreign
+    ├── NotDeterministicError  a window computed again differs from the committed one (R70)
+    ├── TableError             a table is missing, foreign, or has features we cannot commit to
+    ├── LedgerError            the ledger is gone or does not answer (retryable)
+    ├── GateError              the quality gate did not pass, or checked nothing
+    ├── ResourceError          no Java, no disk space, a port in use (retryable)
+    └── Interrupted            ctrl-C; everything up to a group's end is kept and can be resumed
 
 A bug stays an assertion and is never caught.
 """
@@ -26,7 +26,8 @@ class RewindowError(Exception):
     """An error with a primary line, an optional detail and a hint that names the next act.
 
     Args:
-        primary: lower case, no full stop; names the object's kind and name, the value and the allowed range.
+        primary: lower case, no full stop; names the object's kind and name, the value and the
+            allowed range.
         detail: full sentences on the state of things, also what was left behind.
         hint: full sentences on what to do next.
     """
@@ -75,7 +76,14 @@ class RangeError(InputError):
 class ValidationFailed(InputError):
     """An application breaks rules; `violations` holds every one of them (O60)."""
 
-    def __init__(self, primary: str, *, violations: tuple[object, ...] = (), detail: str = "", hint: str = "") -> None:
+    def __init__(
+        self,
+        primary: str,
+        *,
+        violations: tuple[object, ...] = (),
+        detail: str = "",
+        hint: str = "",
+    ) -> None:
         super().__init__(primary, detail=detail, hint=hint)
         self.violations = violations
 

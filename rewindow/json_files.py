@@ -1,4 +1,6 @@
-"""JSON files of ours that a crash, a full disk or a hand may have damaged: the error names the file and the way out."""
+"""JSON files of ours that a crash, a full disk or a hand may have damaged: the error names the file
+and the way out.
+"""
 
 from __future__ import annotations
 
@@ -25,5 +27,7 @@ def reading_json(path: object, what: str, hint: str) -> Iterator[None]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         words = f"misses {error}" if isinstance(error, KeyError) else str(error)
         raise RewindowError(
-            f'{what} "{path}" is damaged', detail=f"It was cut short or changed: {words}.", hint=hint
+            f'{what} "{path}" is damaged',
+            detail=f"It was cut short or changed: {words}.",
+            hint=hint,
         ) from error

@@ -1,4 +1,6 @@
-"""What may be a name of a component, stream, suite or replay: names come from anywhere and become parts of paths."""
+"""What may be a name of a component, stream, suite or replay: names come from anywhere and become
+parts of paths.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from rewindow.errors import InputError
 POSITION_COLUMNS = ("window_id", "offset")
 """Columns of a stream that say where a tuple lies."""
 BOOKKEEPING = (*POSITION_COLUMNS, "attempt")
-"""Columns that our tables have beside those of the events; Delta takes names that differ only by case for the same."""
+"""Columns that our tables have beside those of the events; Delta takes names that differ only by
+case for the same."""
 _WINDOWS, _FILES = ".windows", ".files"
 REPLAY_ID_LENGTH_MAX = 110
 """So that a certificate's file, which has two of them in its name, can be written (255 bytes)."""
@@ -26,7 +29,8 @@ _CLOSE = 0.66
 
 
 def quoted_column(name: str) -> str:
-    """Returns a column's name as Spark takes it, whatever characters it has: else a dot asks for a field of a struct.
+    """Returns a column's name as Spark takes it, whatever characters it has: else a dot asks for a
+    field of a struct.
 
     >>> quoted_column("a.b")
     '`a.b`'
@@ -44,7 +48,8 @@ def check_name(kind: str, name: str) -> str:
 
 
 def check_stream(name: str) -> str:
-    """Returns the name of a stream, or of a table beside one: names joined by full stops, such as `app.output.windows`.
+    """Returns the name of a stream, or of a table beside one: names joined by full stops, such as
+    `app.output.windows`.
 
     Raises:
         InputError: the name is empty, or has other characters.
@@ -71,14 +76,16 @@ def check_replay_id(replay_id: str) -> str:
     if wrong or replay_id == PUBLISHED:
         raise InputError(
             f'replay id "{_shown(replay_id)}" cannot be used',
-            hint=f"Use letters, digits, dots, dashes and underscores, at most {REPLAY_ID_LENGTH_MAX}, beginning with a "
+            hint="Use letters, digits, dots, dashes and underscores, at most "
+            f"{REPLAY_ID_LENGTH_MAX}, beginning with a "
             f'letter, a digit or _; not "{PUBLISHED}".',
         )
     return replay_id
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """Returns the sentence of a hint that names what was probably meant, with a space behind it; empty without any.
+    """Returns the sentence of a hint that names what was probably meant, with a space behind it;
+    empty without any.
 
     >>> did_you_mean("clikcs", ["clicks", "weather"])
     'Did you mean "clicks"? '
@@ -88,12 +95,16 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     names = {name.lower(): name for name in known}
     sought = given.lower()
     beginnings = [low for low in names if sought and low.startswith(sought)]
-    close = [names[low] for low in (beginnings or get_close_matches(sought, names, cutoff=_CLOSE))[:3]]
+    close = [
+        names[low] for low in (beginnings or get_close_matches(sought, names, cutoff=_CLOSE))[:3]
+    ]
     return "Did you mean " + " or ".join(f'"{name}"' for name in close) + "? " if close else ""
 
 
 def windows_name(stream: str) -> str:
-    """Returns the name of the table of a stream's seals; it lies beside the tuples, which have the stream's name."""
+    """Returns the name of the table of a stream's seals; it lies beside the tuples, which have the
+    stream's name.
+    """
     return f"{stream}{_WINDOWS}"
 
 
@@ -118,6 +129,8 @@ def _checked(kind: str, name: str, allowed: re.Pattern[str], hint: str) -> str:
 
 
 def _shown(name: str) -> str:
-    """Returns a name as a message may carry it: no control character, no end of line, not endless."""
+    """Returns a name as a message may carry it: no control character, no end of line, not
+    endless.
+    """
     text = "".join(letter if letter.isprintable() else "?" for letter in name)
     return text if len(text) <= _LENGTH_MAX else f"{text[:_LENGTH_MAX]}..."

@@ -1,7 +1,9 @@
-"""Window ids, ranges and durations: what everything else counts in (docs/rules/windows_and_checkpoints.md).
+"""Window ids, ranges and durations: what everything else counts in
+(docs/rules/windows_and_checkpoints.md).
 
-A window id is the index of a window on the grid (W5, W10). All times are integer microseconds since 1970-01-01 UTC,
-widths and origins integer milliseconds (W3, W4). No floating-point time enters a comparison.
+A window id is the index of a window on the grid (W5, W10). All times are integer microseconds since
+1970-01-01 UTC, widths and origins integer milliseconds (W3, W4). No floating-point time enters a
+comparison.
 """
 
 from __future__ import annotations
@@ -18,14 +20,34 @@ WIDTH_MS_MAX = 503_079_487
 WIDTHS = f"from 1 ms to {WIDTH_MS_MAX} ms (5.8 days)"
 """The widths that a window may have, in words."""
 WINDOWS_MAX = 20_000_000
-"""Windows that one range of work may have: arrays with a number for each of them still fit into a small machine."""
+"""Windows that one range of work may have: arrays with a number for each of them still fit into a
+small machine."""
 DURATION_US_MAX = 100 * 366 * 86_400_000_000
 """The longest duration, about 100 years."""
-_UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_UNITS_US = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
 _NAMES = {
-    "us": "us", "microsecond": "us", "ms": "ms", "millisecond": "ms", "s": "s", "sec": "s", "second": "s",
-    "m": "m", "min": "m", "minute": "m", "h": "h", "hour": "h", "d": "d", "day": "d",
-}  # fmt: skip
+    "us": "us",
+    "microsecond": "us",
+    "ms": "ms",
+    "millisecond": "ms",
+    "s": "s",
+    "sec": "s",
+    "second": "s",
+    "m": "m",
+    "min": "m",
+    "minute": "m",
+    "h": "h",
+    "hour": "h",
+    "d": "d",
+    "day": "d",
+}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -36,12 +58,17 @@ def parse_duration(text: str | int | float | timedelta) -> int:
     (3600000000, 100000, 250000)
 
     Raises:
-        InputError: the text is not a duration, longer than 100 years, or not a whole number of microseconds (H26).
+        InputError: the text is not a duration, longer than 100 years, or not a whole number of
+            microseconds (H26).
     """
     if isinstance(text, timedelta):
         return text // timedelta(microseconds=1)
     match = re.fullmatch(r"\s*([+-]?[0-9.]+(?:e[+-]?\d+)?)\s*([a-z]*)\s*", str(text).lower())
-    unit = _NAMES.get(match[2] if match[2] in _NAMES else match[2].removesuffix("s"), "") if match and match[2] else "s"
+    unit = (
+        _NAMES.get(match[2] if match[2] in _NAMES else match[2].removesuffix("s"), "")
+        if match and match[2]
+        else "s"
+    )
     try:
         amount = Decimal(match[1]) * _UNITS_US[unit] if match else None
     except Overflow:
@@ -49,7 +76,10 @@ def parse_duration(text: str | int | float | timedelta) -> int:
     except (InvalidOperation, KeyError):
         amount = None
     if amount is None:
-        raise InputError(f'duration "{text}" cannot be read', hint='Write a number and a unit, such as "10 minutes".')
+        raise InputError(
+            f'duration "{text}" cannot be read',
+            hint='Write a number and a unit, such as "10 minutes".',
+        )
     if abs(amount) > DURATION_US_MAX:
         raise InputError(f'duration "{text}" is out of range, it may be 100 years at most')
     if amount != amount.to_integral_value():
@@ -81,7 +111,10 @@ def parse_time(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise InputError(f'time "{text}" cannot be read', hint="Write ISO 8601, such as 2013-01-01T05:00Z.") from error
+        raise InputError(
+            f'time "{text}" cannot be read',
+            hint="Write ISO 8601, such as 2013-01-01T05:00Z.",
+        ) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
@@ -109,11 +142,13 @@ def check_order(from_us: int, to_us: int) -> None:
     begin, end = format_time(from_us), format_time(to_us)
     if from_us == to_us:
         raise RangeError(
-            f"time range is empty: from {begin} to {end}", hint="The end is not included: give a later one."
+            f"time range is empty: from {begin} to {end}",
+            hint="The end is not included: give a later one.",
         )
     if from_us > to_us:
         raise RangeError(
-            f"time range is reversed: from {begin} to {end}", hint=f"Exchange the two ends: --from {end} --to {begin}"
+            f"time range is reversed: from {begin} to {end}",
+            hint=f"Exchange the two ends: --from {end} --to {begin}",
         )
 
 
@@ -182,7 +217,8 @@ def to_ranges(windows: Iterable[int]) -> list[WindowRange]:
 def without(windows: WindowRange, taken: list[WindowRange]) -> list[WindowRange]:
     """Returns what is left of a range without others, ascending.
 
-    >>> [str(part) for part in without(WindowRange(0, 9), [WindowRange(7, 20), WindowRange(0, 2), WindowRange(1, 4)])]
+    >>> taken = [WindowRange(7, 20), WindowRange(0, 2), WindowRange(1, 4)]
+    >>> [str(part) for part in without(WindowRange(0, 9), taken)]
     ['[5, 6]']
     """
     left, begin = [], windows.first
@@ -209,7 +245,9 @@ class Grid:
     def __post_init__(self) -> None:
         if not 1 <= self.width_ms <= WIDTH_MS_MAX:
             width = format_duration(self.width_us)
-            raise InputError(f"window width of {width} is out of range, allowed is a width {WIDTHS}")
+            raise InputError(
+                f"window width of {width} is out of range, allowed is a width {WIDTHS}"
+            )
 
     def __str__(self) -> str:
         origin = f" from {format_time(self.origin_us)} on" if self.origin_ms else ""
@@ -237,7 +275,10 @@ class Grid:
             RangeError: the time lies before the origin.
         """
         if t_us < self.origin_us:
-            raise RangeError(f"time {format_time(t_us)} is before the grid's origin {format_time(self.origin_us)}")
+            raise RangeError(
+                f"time {format_time(t_us)} is before the grid's origin "
+                f"{format_time(self.origin_us)}"
+            )
         return (t_us - self.origin_us) // self.width_us
 
     def start_us(self, window: int) -> int:
@@ -261,6 +302,7 @@ class Grid:
                 below = format_time(t_us - offset)
                 raise RangeError(
                     f'range end "{name}" {format_time(t_us)} is not on a window border',
-                    hint=f"Windows are {format_duration(self.width_us)} wide; the border before it is {below}.",
+                    hint=f"Windows are {format_duration(self.width_us)} wide; the border before it "
+                    f"is {below}.",
                 )
         return WindowRange(self.window(from_us), self.window(to_us) - 1)

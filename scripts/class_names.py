@@ -1,7 +1,7 @@
 """Prints every class name that means two things in the house; fails when there is one.
 
-A reader who searches for a name, or reads it in an error, must not have to ask which one. Names that begin with an
-underscore are a module's own.
+A reader who searches for a name, or reads it in an error, must not have to ask which one. Names
+that begin with an underscore are a module's own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ ROOMS = ("rewindow", "plugins")
 def public_classes(path: Path) -> list[tuple[str, int]]:
     """Returns name and line of each public class of a module."""
     body = ast.parse(path.read_text()).body
-    return [(node.name, node.lineno) for node in body if isinstance(node, ast.ClassDef) and node.name[0] != "_"]
+    return [
+        (node.name, node.lineno)
+        for node in body
+        if isinstance(node, ast.ClassDef) and node.name[0] != "_"
+    ]
 
 
 def doubled(root: Path) -> list[str]:
@@ -27,7 +31,11 @@ def doubled(root: Path) -> list[str]:
         for path in sorted((root / room).rglob("*.py")):
             for name, line in public_classes(path):
                 places[name].append(f"{path.relative_to(root)}:{line}")
-    return [f"class {name} is {' and '.join(found)}" for name, found in sorted(places.items()) if len(found) > 1]
+    return [
+        f"class {name} is {' and '.join(found)}"
+        for name, found in sorted(places.items())
+        if len(found) > 1
+    ]
 
 
 if __name__ == "__main__":

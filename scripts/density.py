@@ -229,7 +229,11 @@ HINTS = {
 }
 
 
-def report(by_folder: dict[str, Density], fmt_skip: int, baseline: dict[str, float]) -> Iterator[str]:
+def report(
+    by_folder: dict[str, Density],
+    fmt_skip: int,
+    baseline: dict[str, float],
+) -> Iterator[str]:
     """Yields lines with the figures of folders, next to those of the baseline."""
     for folder, total in by_folder.items():
         size = f"{total.files:,} files, {total.lines:,} lines"

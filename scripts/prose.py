@@ -64,7 +64,9 @@ def find_hits(root: Path) -> tuple[list[Hit], list[str]]:
             found = texts_of(path, (root / path).read_text())
             if found is not None:
                 hits += _hits_in(path, found)
-                faults += [f"{path}:{line}: prose: ok needs a reason" for line in found.without_reason]
+                faults += [
+                    f"{path}:{line}: prose: ok needs a reason" for line in found.without_reason
+                ]
     return hits, faults
 
 
@@ -91,7 +93,9 @@ def read_baseline(root: Path) -> Totals | None:
     if not path.exists():
         return None
     tables = tomllib.loads(path.read_text())
-    return {(pattern, kind): total for pattern, table in tables.items() for kind, total in table.items()}
+    return {
+        (pattern, kind): total for pattern, table in tables.items() for kind, total in table.items()
+    }
 
 
 def write_baseline(root: Path, totals: Totals, *, force: bool) -> bool:
@@ -100,12 +104,22 @@ def write_baseline(root: Path, totals: Totals, *, force: bool) -> bool:
     A total above the baseline is written only with `force`, or if no baseline exists.
     """
     old = None if force else read_baseline(root)
-    written = totals if old is None else {cell: min(total, old.get(cell, 0)) for cell, total in totals.items()}
+    written = (
+        totals
+        if old is None
+        else {cell: min(total, old.get(cell, 0)) for cell, total in totals.items()}
+    )
     text = HEAD
     for pattern in PATTERNS:
-        cells = [(kind, written[pattern.name, kind]) for kind in KINDS if written.get((pattern.name, kind))]
+        cells = [
+            (kind, written[pattern.name, kind])
+            for kind in KINDS
+            if written.get((pattern.name, kind))
+        ]
         if cells:
-            text += f"\n[{pattern.name}]\n" + "".join(f"{kind} = {total}\n" for kind, total in cells)
+            text += f"\n[{pattern.name}]\n" + "".join(
+                f"{kind} = {total}\n" for kind, total in cells
+            )
     (root / BASELINE).write_text(text)
     return written == totals
 
@@ -164,7 +178,9 @@ def table(totals: Totals, baseline: Totals) -> str:
     for name in [*names, "all"]:
         row = [name]
         for kind in [*KINDS, "all"]:
-            cells = [(p, k) for p in names for k in KINDS if name in (p, "all") and kind in (k, "all")]
+            cells = [
+                (p, k) for p in names for k in KINDS if name in (p, "all") and kind in (k, "all")
+            ]
             now = sum(totals.get(cell, 0) for cell in cells)
             before = sum(baseline.get(cell, 0) for cell in cells)
             row.append(str(now) if now == before else f"{now} ({before})")
@@ -174,14 +190,18 @@ def table(totals: Totals, baseline: Totals) -> str:
 
 
 def chosen(hits: list[Hit], words: list[str]) -> list[Hit]:
-    """Returns the hits of the named files or folders, and of the pattern if the first word is one."""
+    """Returns the hits of the named files or folders, and of the pattern if the first word is
+    one.
+    """
     pattern = words[0] if words and words[0] in {known.name for known in PATTERNS} else ""
     paths = tuple(path.removeprefix("./").rstrip("/") for path in words[bool(pattern) :])
     return [
         hit
         for hit in hits
         if (not pattern or hit.pattern == pattern)
-        and (not paths or any(hit.path == path or hit.path.startswith(f"{path}/") for path in paths))
+        and (
+            not paths or any(hit.path == path or hit.path.startswith(f"{path}/") for path in paths)
+        )
     ]
 
 
@@ -203,7 +223,11 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         type=Path,
         help="Check a message.",
     )
-    parser.add_argument("--force", action="store_true", help="With --write, raise the baseline too.")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="With --write, raise the baseline too.",
+    )
     options = parser.parse_args(arguments)
     if options.commits is not None:
         return _report(check_commits(root, options.commits))

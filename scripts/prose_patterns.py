@@ -42,7 +42,9 @@ class Pattern:
         ordinary: list[tuple[int, int]] | None = None
         for match in self._find.finditer(text):
             if ordinary is None:
-                ordinary = [other.span() for other in self._unless.finditer(text)] if self._unless else []
+                ordinary = (
+                    [other.span() for other in self._unless.finditer(text)] if self._unless else []
+                )
             if not any(start < match.end() and match.start() < end for start, end in ordinary):
                 yield match.span()
 

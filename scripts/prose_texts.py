@@ -42,7 +42,9 @@ _LEXER = re.compile(
     re.DOTALL,
 )
 PRAGMA = re.compile(r"#\s*(?:noqa|type:|fmt:|ruff:|mypy:|pragma:|isort:|!)")
-_EXCEPTION = re.compile(r"(?:#|<!--)\s*prose: ok\b:?[ \t]*(?P<reason>.*?)\s*(?:-->|$)", re.MULTILINE)
+_EXCEPTION = re.compile(
+    r"(?:#|<!--)\s*prose: ok\b:?[ \t]*(?P<reason>.*?)\s*(?:-->|$)", re.MULTILINE
+)
 _INLINE_CODE = re.compile(r"``[^`]+``|`[^`]+`")
 _LINK_TARGET = re.compile(r"(?<=\])\([^()\s]*\)|<?https?://[^\s)>]+>?")
 _DOCTEST = re.compile(r"^\s*(?:>>>|\.\.\.).*$", re.MULTILINE)

@@ -1,8 +1,8 @@
 """Checks docs/rules against the code and its tests, and writes docs/rules/coverage.md.
 
-Rules are cited by their id, such as `W40`, in docstrings, comments and test cases; this script finds out where. Without
-an argument it writes the coverage, which is not in git, as `make docs` does; with `--check` it writes nothing. Both
-fail, with a line for each, when
+Rules are cited by their id, such as `W40`, in docstrings, comments and test cases; this script
+finds out where. Without an argument it writes the coverage, which is not in git, as `make docs`
+does; with `--check` it writes nothing. Both fail, with a line for each, when
 - an id is cited that no page of docs/rules has,
 - a rule has no status in docs/rules/status.toml, or two,
 - a rule that is called implemented is cited by no code or by no test,
@@ -22,10 +22,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("operators", "windows_and_checkpoints", "recovery", "event_time", "heartbeat", "latency", "decisions")
+PAGES = (
+    "operators",
+    "windows_and_checkpoints",
+    "recovery",
+    "event_time",
+    "heartbeat",
+    "latency",
+    "decisions",
+)
 CODE = ("rewindow", "plugins", "dags", "jobs", "applications", "expectations")
 TESTS = ("tests",)
-DOCS = ("docs", "bench", "scripts", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "dags/README.md")
+DOCS = (
+    "docs",
+    "bench",
+    "scripts",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "dags/README.md",
+)
 SUFFIXES = {".py", ".json", ".toml", ".html", ".md"}
 STATUSES = ("implemented", "partly", "departed", "waits", "definition")
 SHOWN_MAX = 3
@@ -33,13 +49,17 @@ COVERAGE = "coverage.md"
 """The page that this script writes: it may be out of date, so that its citations do not count."""
 
 _RULE = re.compile(r"^- \*\*(?P<id>[A-Z]\d+)\*\* (?P<text>.+)$", re.MULTILINE)
-_ID = re.compile(r"\b(?P<family>[OWREHGLX])(?P<first>\d{1,3})\b(?:(?: to |-)(?P=family)(?P<last>\d{1,3})\b)?")
+_ID = re.compile(
+    r"\b(?P<family>[OWREHGLX])(?P<first>\d{1,3})\b(?:(?: to |-)(?P=family)(?P<last>\d{1,3})\b)?"
+)
 _LINTER = re.compile(r"# noqa:.*")
 
 
 @dataclass
 class Rule:
-    """A rule with its page, its status, and who cites it; `why` says what is missing, different or waited for."""
+    """A rule with its page, its status, and who cites it; `why` says what is missing, different or
+    waited for.
+    """
 
     page: str
     status: str = ""
@@ -81,7 +101,11 @@ def read_rules(root: Path) -> tuple[dict[str, Rule], list[str]]:
                 if rule.status:
                     wrong.append(f"docs/rules/status.toml: {name} is {rule.status} and {status}")
                 rule.status, rule.why = status, why
-    wrong += [f"docs/rules/status.toml: {name} has no status" for name, rule in rules.items() if not rule.status]
+    wrong += [
+        f"docs/rules/status.toml: {name} has no status"
+        for name, rule in rules.items()
+        if not rule.status
+    ]
     return rules, wrong
 
 
@@ -97,7 +121,9 @@ def files_in(root: Path, places: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def tests_in(name: str, text: str) -> Iterator[tuple[str, set[str]]]:
-    """Yields the tests of a file with the ids that each cites; what no test holds stands under the file's name."""
+    """Yields the tests of a file with the ids that each cites; what no test holds stands under the
+    file's name.
+    """
     lines = text.splitlines()
     apart: set[int] = set()
     for node in ast.parse(text).body:
@@ -111,18 +137,25 @@ def tests_in(name: str, text: str) -> Iterator[tuple[str, set[str]]]:
 def shown_ids(name: str, text: str) -> Iterator[str]:
     """Yields a line for every text of a module that a user may read and that holds an id.
 
-    Docstrings are for colleagues, but those of DAGs are their pages and those of verbs their help. A text that is
-    nothing but an id is a value.
+    Docstrings are for colleagues, but those of DAGs are their pages and those of verbs their help.
+    A text that is nothing but an id is a value.
     """
     tree = ast.parse(text)
     nodes = list(ast.walk(tree))
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     hidden = set() if "dags/" in name else docstrings - {id(shown) for shown in _helps(tree, name)}
     for node in nodes:
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in hidden:
+        if (
+            not isinstance(node, ast.Constant)
+            or not isinstance(node.value, str)
+            or id(node) in hidden
+        ):
             continue
         if ids_in(node.value) and not _ID.fullmatch(node.value):
-            yield f"{name}:{node.lineno}: shows a user {', '.join(sorted(ids_in(node.value)))}; say it in words"
+            yield (
+                f"{name}:{node.lineno}: shows a user {', '.join(sorted(ids_in(node.value)))}; "
+                "say it in words"
+            )
 
 
 def _helps(tree: ast.Module, name: str) -> Iterator[ast.expr]:
@@ -181,7 +214,8 @@ def coverage(rules: dict[str, Rule]) -> str:
     text = [
         "# Coverage",
         "",
-        "Written by `python scripts/rules.py` from status.toml and from who cites each rule; do not edit it.",
+        "Written by `python scripts/rules.py` from status.toml and from who cites each rule; do "
+        "not edit it.",
         "A test is named by its file below `tests/`. README.md says what each status means.",
         "",
         f"| page | rules | {' | '.join(STATUSES)} |",
@@ -190,7 +224,10 @@ def coverage(rules: dict[str, Rule]) -> str:
     for page in (*PAGES, "all"):
         found = [rule.status for rule in rules.values() if page in (rule.page, "all")]
         shown = f"[{page}]({page}.md)" if page in PAGES else page
-        text.append(f"| {shown} | {len(found)} | {' | '.join(str(found.count(status)) for status in STATUSES)} |")
+        text.append(
+            f"| {shown} | {len(found)} | "
+            f"{' | '.join(str(found.count(status)) for status in STATUSES)} |"
+        )
     for page in PAGES:
         text += ["", f"## {page}", "", "| rule | status | where | tests |", "|---|---|---|---|"]
         for name, rule in rules.items():
@@ -217,7 +254,9 @@ def check(root: Path, *, write: bool) -> list[str]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Checks docs/rules and writes docs/rules/coverage.md.")
+    parser = argparse.ArgumentParser(
+        description="Checks docs/rules and writes docs/rules/coverage.md."
+    )
     parser.add_argument("--check", action="store_true", help="Write nothing.")
     found = check(ROOT, write=not parser.parse_args().check)
     print("\n".join(found), end="\n" if found else "")

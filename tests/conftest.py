@@ -53,7 +53,8 @@ LONGEST_FIRST = (
     "tests/operators/test_merge.py",
     "tests/engine/test_error_tuples.py",
 )
-"""Files that take minutes begin first, so that no process has one left when the others have ended."""
+"""Files that take minutes begin first, so that no process has one left when the others have
+ended."""
 
 SUBMITTING = (
     "tests/airflow/",
@@ -71,7 +72,9 @@ SUBMITTING = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs a JVM or a server, and puts the longest files first; the rest stays in its random order."""
+    """Marks what needs a JVM or a server, and puts the longest files first; the rest stays in its
+    random order.
+    """
     order = {name: number for number, name in enumerate(LONGEST_FIRST)}
     for item in items:
         if _starts_servers(item):
@@ -83,7 +86,11 @@ def _starts_servers(item: pytest.Item) -> bool:
     parameters = getattr(item, "callspec", None)
     on_postgresql = parameters is not None and "postgresql" in map(str, parameters.params.values())
     asks = set(getattr(item, "fixturenames", ()))
-    return item.nodeid.startswith(SUBMITTING) or on_postgresql or bool(asks & {"spark", "postgresql", "server"})
+    return (
+        item.nodeid.startswith(SUBMITTING)
+        or on_postgresql
+        or bool(asks & {"spark", "postgresql", "server"})
+    )
 
 
 SCORE = "score"
@@ -91,16 +98,28 @@ SCORE = "score"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    reports = [report for found in terminalreporter.stats.values() for report in found if hasattr(report, "when")]
+    reports = [
+        report
+        for found in terminalreporter.stats.values()
+        for report in found
+        if hasattr(report, "when")
+    ]
     scores = sorted(
-        {text for report in reports for key, text in getattr(report, "user_properties", ()) if key == SCORE}
+        {
+            text
+            for report in reports
+            for key, text in getattr(report, "user_properties", ())
+            if key == SCORE
+        }
     )
     for text in scores:
         terminalreporter.write_line(f"score: {text}")
 
 
 def pytest_collection_finish() -> None:
-    """Spares the garbage collector what stays for the whole run: modules and tests are a million objects."""
+    """Spares the garbage collector what stays for the whole run: modules and tests are a million
+    objects.
+    """
     gc.collect()
     gc.freeze()
 
@@ -119,15 +138,27 @@ def empty_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def settings_left_as_found() -> Iterator[None]:
     before = _settings()
     yield
-    assert _settings() == before, "the test left REWINDOW_ variables changed: set them with monkeypatch"
+    assert _settings() == before, (
+        "the test left REWINDOW_ variables changed: set them with monkeypatch"
+    )
 
 
 @pytest.fixture(autouse=True)
-def new_ledgers_are_copies(settings_left_as_found: None, empty_ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test's new ledger on SQLite is a copy of an empty one; the tests of the ledger itself go without."""
+def new_ledgers_are_copies(
+    settings_left_as_found: None,
+    empty_ledger: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A test's new ledger on SQLite is a copy of an empty one; the tests of the ledger itself go
+    without.
+    """
     from rewindow.ledger.url import LedgerUrl
 
-    monkeypatch.setattr(LedgerUrl, "_make_file", lambda place, file: shutil.copy(empty_ledger, file))
+    monkeypatch.setattr(
+        LedgerUrl,
+        "_make_file",
+        lambda place, file: shutil.copy(empty_ledger, file),
+    )
 
 
 def _settings() -> dict[str, str]:
@@ -157,7 +188,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     jars = Path(__file__).parent.parent / ".rewindow" / "jars"
     config = Config(
-        state=tmp_path_factory.mktemp("state"), spark=SparkConfig(master="local[2]", driver_memory="2g", jars=str(jars))
+        state=tmp_path_factory.mktemp("state"),
+        spark=SparkConfig(master="local[2]", driver_memory="2g", jars=str(jars)),
     )
     session = spark_session(config, "tests", quick=True, extra_conf=SMALL_FRAMES)
     session.sparkContext.setLogLevel("ERROR")

@@ -1,4 +1,6 @@
-"""A place that a test may also use as the path that it is: what a test makes, damages and looks at are files."""
+"""A place that a test may also use as the path that it is: what a test makes, damages and looks at
+are files.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from rewindow.location.local import LocalLocation
 
 
 class FolderLocation(PosixPath, LocalLocation):  # type: ignore[misc]
-    """A folder of a test. What both know (`/`, `name`, `exists`) is pathlib's; the rest is each one's own."""
+    """A folder of a test. What both know (`/`, `name`, `exists`) is pathlib's; the rest is each
+    one's own.
+    """
 
     def __init__(self, *parts: Any) -> None:
         pass

@@ -1,6 +1,8 @@
-"""Spark's settings for frames of a few hundred rows, which would else spend most of their time on compiling plans.
+"""Spark's settings for frames of a few hundred rows, which would else spend most of their time on
+compiling plans.
 
-What Spark does by default runs in the demo, which `make test-recovery` goes through, and in every measurement.
+What Spark does by default runs in the demo, which `make test-recovery` goes through, and in every
+measurement.
 """
 
 from __future__ import annotations
@@ -15,4 +17,6 @@ SMALL_FRAMES = {
 
 def small_frames_toml() -> str:
     """Returns the settings as the table `[spark.conf]` of a rewindow.toml."""
-    return "[spark.conf]\n" + "".join(f'"{name}" = "{value}"\n' for name, value in SMALL_FRAMES.items())
+    return "[spark.conf]\n" + "".join(
+        f'"{name}" = "{value}"\n' for name, value in SMALL_FRAMES.items()
+    )

@@ -14,7 +14,9 @@ GRIDS = st.builds(Grid, st.integers(1, 10_000), st.integers(-(10**12), 10**12))
 
 
 def counted(grid: Grid, windows: int) -> list[int]:
-    """Returns the ids of the first windows, as a machine makes them that counts on and begins epochs (W1, W2, W6)."""
+    """Returns the ids of the first windows, as a machine makes them that counts on and begins
+    epochs (W1, W2, W6).
+    """
     first_ms, width_ms = grid.origin_us // 1000, grid.width_us // 1000
     found, base_s, counter = [], first_ms // 1000, 0
     for window in range(windows):
@@ -25,7 +27,10 @@ def counted(grid: Grid, windows: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("grid", [Grid(500, 1_357_016_400_000), Grid(7, -12_345), Grid(1, 999), Grid(3_600_000, 0)])
+@pytest.mark.parametrize(
+    "grid",
+    [Grid(500, 1_357_016_400_000), Grid(7, -12_345), Grid(1, 999), Grid(3_600_000, 0)],
+)
 def test_ids_equal_those_of_a_counting_machine(grid: Grid) -> None:
     # Rules: W4, W7, W10
     ids, machine = ApexIds(grid), counted(grid, 3 * COUNTERS + 2)
@@ -50,7 +55,11 @@ def test_initial_state_is_before_any_window() -> None:
     ids = ApexIds(Grid(500, 1_357_016_400_000))
     assert ids.start_us(INITIAL) == 1_357_016_400_000_000
     assert ids.window_of(ids.after(INITIAL)) == 1 and ids.distance(INITIAL, ids.id_of(1)) == 1
-    assert sorted([ids.id_of(0), INITIAL, ids.id_of(1)], key=ids.sort_key) == [INITIAL, ids.id_of(0), ids.id_of(1)]
+    assert sorted([ids.id_of(0), INITIAL, ids.id_of(1)], key=ids.sort_key) == [
+        INITIAL,
+        ids.id_of(0),
+        ids.id_of(1),
+    ]
     with pytest.raises(InputError, match="initial state"):
         ids.window_of(INITIAL)
     assert id_of_state(state_name(INITIAL)) == INITIAL == id_of_state("f" * 16)
@@ -69,7 +78,10 @@ def test_ids_outside_any_window_are_rejected() -> None:
         ids.id_of(2**40)
 
 
-@pytest.mark.parametrize("name", ["", "50e26d50", "50E26D5000000003", "50e26d5000000003.tmp", "+" + "0" * 15])
+@pytest.mark.parametrize(
+    "name",
+    ["", "50e26d50", "50E26D5000000003", "50e26d5000000003.tmp", "+" + "0" * 15],
+)
 def test_names_that_are_not_a_state_are_rejected(name: str) -> None:
     # Rules: W13
     with pytest.raises(InputError, match="is not the name of a state of Apex"):

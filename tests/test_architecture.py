@@ -37,7 +37,9 @@ def test_extension_points_of_the_table_exist(path: str) -> None:
     parts = name.rstrip("/").split("/")
     while any(place in parts[-1] for place in PLACES):
         parts.pop()
-    found = [root / Path(*parts) for root in (ROOT, ROOT / "rewindow") if (root / Path(*parts)).exists()]
+    found = [
+        root / Path(*parts) for root in (ROOT, ROOT / "rewindow") if (root / Path(*parts)).exists()
+    ]
     assert found, f"{path} is not there"
     if symbol:
         assert re.search(rf"\b{symbol}\b", found[0].read_text()), f"{name} has no {symbol}"
@@ -51,7 +53,11 @@ def test_symbols_of_the_table_exist() -> None:
 
 def test_table_lists_exactly_the_packages_of_the_library() -> None:
     house = TEXT.partition("## The house")[2].partition("**Where do I add")[0]
-    rooms = {row.split("|")[2].strip().strip("`") for row in house.splitlines() if row.count("|") == 4}
+    rooms = {
+        row.split("|")[2].strip().strip("`") for row in house.splitlines() if row.count("|") == 4
+    }
     folders = {path.parent.name for path in (ROOT / "rewindow").glob("*/__init__.py")}
     assert folders - {"location"} <= rooms, folders - rooms
-    assert {room for room in rooms if re.fullmatch("[a-z_]+", room)} - {"room"} <= folders, rooms - folders
+    assert {room for room in rooms if re.fullmatch("[a-z_]+", room)} - {"room"} <= folders, (
+        rooms - folders
+    )

@@ -1,4 +1,6 @@
-"""The command line as a whole: version, help, what was probably meant, completion, and where there is no project."""
+"""The command line as a whole: version, help, what was probably meant, completion, and where there
+is no project.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from tests.publication.staging import simple
 __all__ = ["command", "config", "run"]
 FREE_OF_PROJECTS = {"init", "jars"}
 ARGUMENTS = {
-    "abandon": ["x"], "certify": ["x", "y"], "check": ["x"], "check-determinism": ["x"], "errors": ["x"], "gaps": ["x"],
+    "abandon": ["x"], "certify": ["x", "y"], "check": ["x"], "check-determinism": ["x"],
+    "errors": ["x"], "gaps": ["x"],
     "ledger": ["rebuild"],
     "plan": ["x"], "play": ["x"], "publish": ["x"], "record": ["x"], "replay": ["x"], "set": ["x"],
     "state": ["x"], "status": ["x"],
@@ -31,7 +34,10 @@ def test_version_option_prints_the_package_version(run: Command) -> None:
     assert run("--version") == (0, f"rewindow {VERSION}\n", "")
 
 
-@pytest.mark.parametrize("words", [(), *[(verb,) for verb in VERBS], ("streams", "show"), ("ledger", "rebuild")])
+@pytest.mark.parametrize(
+    "words",
+    [(), *[(verb,) for verb in VERBS], ("streams", "show"), ("ledger", "rebuild")],
+)
 def test_h_option_prints_the_help_of_every_verb(run: Command, words: tuple[str, ...]) -> None:
     code, text, errors = run(*words, "-h")
     assert (code, errors) == (0, "") and "Usage:" in text
@@ -40,7 +46,10 @@ def test_h_option_prints_the_help_of_every_verb(run: Command, words: tuple[str, 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in FREE_OF_PROJECTS])
 def test_verb_outside_of_a_project_fails_and_creates_nothing(
-    run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+    run: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
 ) -> None:
     monkeypatch.delenv("REWINDOW_CONFIG", raising=False)
     folder = tmp_path / "somewhere"
@@ -71,7 +80,10 @@ def test_verb_outside_of_a_project_fails_and_creates_nothing(
     ],
 )
 def test_misspelt_name_is_answered_with_a_suggestion(
-    command: Command, config: Config, words: tuple[str, ...], meant: str
+    command: Command,
+    config: Config,
+    words: tuple[str, ...],
+    meant: str,
 ) -> None:
     assert config.file is not None
     with config.file.open("a") as file:
@@ -90,15 +102,22 @@ def make_stream(config: Config, name: str) -> None:
     from rewindow.storage import create_table
     from rewindow.storage.streams import WINDOWS_SCHEMA, stream_properties
 
-    create_table(config.stream_table(name), WINDOWS_SCHEMA, stream_properties({"width_ms": 1000, "origin_ms": 0}))
+    create_table(
+        config.stream_table(name),
+        WINDOWS_SCHEMA,
+        stream_properties({"width_ms": 1000, "origin_ms": 0}),
+    )
 
 
 def completed(shell: str, words: str) -> list[str]:
     """Returns what the shell is offered behind words, asked as its script asks."""
     environment = {
-        "_REWINDOW_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": words, "COMP_WORDS": words,
-        "COMP_CWORD": str(len(words.split(" ")) - 1), "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-    }  # fmt: skip
+        "_REWINDOW_COMPLETE": f"complete_{shell}",
+        "_TYPER_COMPLETE_ARGS": words,
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
     return CliRunner().invoke(app, [], env=environment, prog_name="rewindow").stdout.split()
 
 
@@ -119,7 +138,12 @@ def completed(shell: str, words: str) -> list[str]:
         ("bash", "rewindow replay --resume fir", "first-replay"),
     ],
 )
-def test_shell_completes_verbs_options_and_names(config: Config, shell: str, words: str, offered: str) -> None:
+def test_shell_completes_verbs_options_and_names(
+    config: Config,
+    shell: str,
+    words: str,
+    offered: str,
+) -> None:
     assert config.file is not None
     with config.file.open("a") as file:
         file.write('[streams.clicks]\nsource = "c.csv"\narrived_at = "at"\ninterval = "1 s"\n')
@@ -128,11 +152,14 @@ def test_shell_completes_verbs_options_and_names(config: Config, shell: str, wor
 
 
 def test_completion_without_a_project_offers_nothing_and_creates_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("REWINDOW_CONFIG", raising=False)
     monkeypatch.chdir(tmp_path)
-    assert [completed("bash", f"rewindow {words} ") for words in ("status", "record", "gaps", "plan")] == [[]] * 4
+    assert [
+        completed("bash", f"rewindow {words} ") for words in ("status", "record", "gaps", "plan")
+    ] == [[]] * 4
     assert list(tmp_path.iterdir()) == []
 
 
@@ -147,12 +174,18 @@ finally:
 
 
 @pytest.mark.parametrize("words", [[], ["--help"]])
-def test_verbs_are_completed_and_listed_without_importing_their_modules(tmp_path: Path, words: list[str]) -> None:
+def test_verbs_are_completed_and_listed_without_importing_their_modules(
+    tmp_path: Path,
+    words: list[str],
+) -> None:
     asked = {"_REWINDOW_COMPLETE": "complete_bash", "COMP_WORDS": "rewindow ", "COMP_CWORD": "1"}
     file = tmp_path / "rewindow"
     file.write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, str(file), *words], env={**os.environ, **({} if words else asked)},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, str(file), *words],
+        env={**os.environ, **({} if words else asked)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "replay" in done.stdout and done.stderr.strip() == ""

@@ -1,4 +1,6 @@
-"""The services of docker-compose.yaml: who gets which secret, and what PostgreSQL and Spark make of them."""
+"""The services of docker-compose.yaml: who gets which secret, and what PostgreSQL and Spark make of
+them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("secrets")
     for name, password in PASSWORDS.items():
         (folder / name).write_text(password)
-    data = Path(tempfile.mkdtemp(prefix="rewindow-compose-"))  # pytest's own are closed to the server's user.
+    data = Path(
+        tempfile.mkdtemp(prefix="rewindow-compose-")
+    )  # pytest's own are closed to the server's user.
     server = server_module.get_server(data, cleanup_mode="delete")
     programs = Path(server_module.__file__).parent / "pginstall" / "bin"
     environment = os.environ | {
@@ -44,8 +48,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 def test_each_service_has_only_the_secrets_that_it_needs(services: Any) -> None:
     has = {name: set(service.get("secrets", ())) for name, service in services.items()}
-    assert {name for name in has if "spark_secret" in has[name]} == {"scheduler", "spark-master", "spark-worker"}
-    assert {name for name in has if "ledger_password" in has[name]} == {"postgres", "scheduler", "api-server"}
+    assert {name for name in has if "spark_secret" in has[name]} == {
+        "scheduler",
+        "spark-master",
+        "spark-worker",
+    }
+    assert {name for name in has if "ledger_password" in has[name]} == {
+        "postgres",
+        "scheduler",
+        "api-server",
+    }
     assert {name for name in has if "postgres_password" in has[name]} == {"postgres"}
     made = (ROOT / "docker" / "make-secrets.sh").read_text()
     assert not [name for name in set.union(*has.values()) if f"make_secret {name} " not in made]
@@ -63,9 +75,12 @@ def test_databases_are_closed_to_the_users_of_other_databases(server: Any) -> No
     found = server.psql(
         "select datname, rolname, has_database_privilege(rolname, datname, 'CONNECT'), "
         "has_database_privilege(rolname, datname, 'CREATE'), rolsuper from pg_database, pg_roles "
-        "where datname in ('airflow', 'rewindow') and rolname in ('airflow', 'rewindow') order by 1, 2"
+        "where datname in ('airflow', 'rewindow') and rolname in ('airflow', 'rewindow') order by "
+        "1, 2"
     )
-    rows = [[cell.strip() for cell in line.split("|")] for line in found.splitlines() if "|" in line][1:]
+    rows = [
+        [cell.strip() for cell in line.split("|")] for line in found.splitlines() if "|" in line
+    ][1:]
     assert rows == [
         ["airflow", "airflow", "t", "t", "f"],
         ["airflow", "rewindow", "f", "f", "f"],
@@ -74,14 +89,25 @@ def test_databases_are_closed_to_the_users_of_other_databases(server: Any) -> No
     ]
 
 
-def test_entrypoint_passes_each_program_its_secret_in_a_private_file(tmp_path: Path, services: Any) -> None:
+def test_entrypoint_passes_each_program_its_secret_in_a_private_file(
+    tmp_path: Path,
+    services: Any,
+) -> None:
     secrets, passwords, daemon = tmp_path / "secrets", tmp_path / "pgpass", tmp_path / "spark.conf"
     secrets.mkdir()
     for name, text in (PASSWORDS | {"spark_secret": "s3cret"}).items():
         (secrets / name).write_text(text)
-    environment = os.environ | {"SECRETS": str(secrets), "PGPASSFILE": str(passwords), "SPARK_DAEMON_CONF": str(daemon)}
+    environment = os.environ | {
+        "SECRETS": str(secrets),
+        "PGPASSFILE": str(passwords),
+        "SPARK_DAEMON_CONF": str(daemon),
+    }
     for _ in range(2):  # A container that is started again.
-        subprocess.run(["bash", str(ROOT / "docker" / "entrypoint.sh"), "true"], env=environment, check=True)
+        subprocess.run(
+            ["bash", str(ROOT / "docker" / "entrypoint.sh"), "true"],
+            env=environment,
+            check=True,
+        )
     assert passwords.read_text().splitlines() == [
         "postgres:5432:airflow:airflow:air's $(flow) \\\\ \\: \"",
         "postgres:5432:rewindow:rewindow:ledger-1",
@@ -91,4 +117,7 @@ def test_entrypoint_passes_each_program_its_secret_in_a_private_file(tmp_path: P
     for name in ("spark-master", "spark-worker"):
         command = services[name]["command"]
         assert command[command.index("--properties-file") + 1] == "/tmp/spark-daemon.conf"
-    assert services["scheduler"]["environment"]["REWINDOW_SPARK__SECRET_FILE"] == "/run/secrets/spark_secret"
+    assert (
+        services["scheduler"]["environment"]["REWINDOW_SPARK__SECRET_FILE"]
+        == "/run/secrets/spark_secret"
+    )

@@ -1,4 +1,6 @@
-"""Crash points: what is asked for happens, or is refused; a drill that never comes proves nothing."""
+"""Crash points: what is asked for happens, or is refused; a drill that never comes proves
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ def test_crash_point_of_a_known_step_is_accepted(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["after_lunch:1@1", "after_outputs:0@1", "after_outputs:x", "@1", "after_outputs:1@1;x"]
+    "text",
+    ["after_lunch:1@1", "after_outputs:0@1", "after_outputs:x", "@1", "after_outputs:1@1;x"],
 )
 def test_unreachable_crash_point_is_rejected(text: str) -> None:
     # With a misspelt step the job would survive, and the drill would seem passed.

@@ -57,7 +57,10 @@ def test_comprehensions_and_comments_are_counted_without_pragmas() -> None:
     assert density_of("x = (a for a in {b: c for b in d})\n").comprehensions == 2
 
 
-@pytest.mark.parametrize("text", ['x = f"{a} b {c!r}"\n', 'x = f"{a:{b}}"\n', "x = f'{f(\"a\")}'\n"])
+@pytest.mark.parametrize(
+    "text",
+    ['x = f"{a} b {c!r}"\n', 'x = f"{a:{b}}"\n', "x = f'{f(\"a\")}'\n"],
+)
 def test_an_f_string_is_one_token(text: str) -> None:
     assert density_of(text).statement_tokens == 3
 
@@ -91,10 +94,16 @@ def test_equal_figures_pass(repository: Path) -> None:
         (MODULE + "y = 1  # fmt: skip\n", "fmt_skip"),
     ],
 )
-def test_a_worse_figure_fails_and_only_force_records_it(text: str, figure: str, repository: Path) -> None:
+def test_a_worse_figure_fails_and_only_force_records_it(
+    text: str,
+    figure: str,
+    repository: Path,
+) -> None:
     before = read_baseline(repository)
     put(repository, text)
-    assert any(line.startswith(f"{figure} is ") and "is allowed" in line for line in check(repository))
+    assert any(
+        line.startswith(f"{figure} is ") and "is allowed" in line for line in check(repository)
+    )
     assert main(["--write"], repository) == 1
     written = read_baseline(repository)
     assert before and written and written[figure] == before[figure]
@@ -114,7 +123,9 @@ def test_a_difference_of_rounding_passes(repository: Path) -> None:
     before = figures_of(repository)["tokens_per_line"]
     path.write_text(path.read_text().replace(str(before), str(round(before - 0.01, 2))))
     assert check(repository) == []
-    path.write_text(path.read_text().replace(str(round(before - 0.01, 2)), str(round(before - 0.02, 2))))
+    path.write_text(
+        path.read_text().replace(str(round(before - 0.01, 2)), str(round(before - 0.02, 2)))
+    )
     assert check(repository) != []
 
 
@@ -124,7 +135,8 @@ def test_a_missing_baseline_fails(repository: Path) -> None:
 
 
 def test_figures_of_several_folders_and_the_densest_files_are_printed(
-    repository: Path, capsys: pytest.CaptureFixture[str]
+    repository: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     put(repository, "x = 1\n" * 20)
     assert main(["--root", "rewindow", "--root", "tests/", "--files"], repository) == 0
@@ -136,4 +148,9 @@ def test_figures_of_several_folders_and_the_densest_files_are_printed(
 
 def test_baseline_of_the_repository_has_every_figure() -> None:
     baseline = read_baseline(ROOT)
-    assert baseline and set(baseline) == {"tokens_per_line", "comprehensions", "comments", "fmt_skip"}
+    assert baseline and set(baseline) == {
+        "tokens_per_line",
+        "comprehensions",
+        "comments",
+        "fmt_skip",
+    }

@@ -1,4 +1,6 @@
-"""Code blocks of README and docs: Python runs, commands name verbs and options that exist, settings can be read."""
+"""Code blocks of README and docs: Python runs, commands name verbs and options that exist, settings
+can be read.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
-    {*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/decisions/*.md"), ROOT / "dags/README.md"}
+    {
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("docs/decisions/*.md"),
+        ROOT / "dags/README.md",
+    }
 )
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 AIRFLOW = re.compile(r"\b(import|from) (airflow|rewindow_airflow)\b")
@@ -51,7 +58,10 @@ def runnable() -> Iterator[ParameterSet]:
 
 @pytest.mark.parametrize(("page", "airflow"), list(runnable()))
 def test_python_blocks_of_the_docs_run(
-    page: str, airflow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: str,
+    airflow: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if "AIRFLOW_HOME" not in os.environ:
@@ -74,15 +84,25 @@ def test_event_time_sample_has_one_late_row_and_no_shadowed_setting(spark: Spark
     page = run("docs/event_time.md", airflow=False)
     assert page["filling"].event_at == "observed_at"
     late = page["late_clicks"](page["some_clicks"]()).collect()
-    assert [(row["country"], row["price"], row["_rw_late_by_us"]) for row in late] == [("AT", 1, 13_000_000)]
-    assert page["clicks_by_country"](page["some_clicks"]()).count() == 0  # Their windows wait for a watermark.
+    assert [(row["country"], row["price"], row["_rw_late_by_us"]) for row in late] == [
+        ("AT", 1, 13_000_000)
+    ]
+    assert (
+        page["clicks_by_country"](page["some_clicks"]()).count() == 0
+    )  # Their windows wait for a watermark.
 
 
 def commands(page: str) -> Iterator[list[str]]:
-    """Yields the words of each command line in a page's shell blocks: without comments, several lines joined."""
+    """Yields the words of each command line in a page's shell blocks: without comments, several
+    lines joined.
+    """
     for block in blocks(page, "", "bash", "sh", "console"):
         for line in block.content.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True) if line.strip().startswith(("rewindow ", "make ")) else []
+            words = (
+                shlex.split(line, comments=True)
+                if line.strip().startswith(("rewindow ", "make "))
+                else []
+            )
             if words:
                 yield words[: words.index(">")] if ">" in words else words
 
@@ -101,7 +121,8 @@ def parse(command: Any, words: list[str]) -> None:
     """Parses a command line down to its verb.
 
     Raises:
-        ClickException: a verb or an option is unknown, an argument is missing, too many, or of the wrong type.
+        ClickException: a verb or an option is unknown, an argument is missing, too many, or of the
+            wrong type.
     """
     context = command.make_context("rewindow", list(words), resilient_parsing=False)
     while hasattr(context.command, "resolve_command"):

@@ -12,7 +12,9 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_class_archive_needs_only_files_copied_before_it(tmp_path: Path) -> None:
-    before, step, _ = (ROOT / "Dockerfile").read_text().partition("python -m rewindow.spark.archive")
+    before, step, _ = (
+        (ROOT / "Dockerfile").read_text().partition("python -m rewindow.spark.archive")
+    )
     assert step
     for copied in re.findall(r"^COPY (rewindow/.*)$", before, re.MULTILINE):
         *sources, target = copied.split()
@@ -20,7 +22,16 @@ def test_class_archive_needs_only_files_copied_before_it(tmp_path: Path) -> None
         for source in sources:
             for path in ROOT.glob(source):
                 shutil.copy(path, tmp_path / target)
-    code = "import sys; sys.meta_path = [finder for finder in sys.meta_path if 'editable' not in repr(finder)]; "
+    code = (
+        "import sys; sys.meta_path = [finder for finder in sys.meta_path if 'editable' not in "
+        "repr(finder)]; "
+    )
     code += "import rewindow.spark.archive, rewindow; print(*rewindow.__path__)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.stdout.strip(), done.stderr) == (str(tmp_path / "rewindow"), "")

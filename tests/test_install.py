@@ -1,6 +1,7 @@
 """An Airflow of somebody else: an empty environment, the wheel, and a DAG file of five lines.
 
-Installs some hundred packages from the package registry that pip is set to; so it has a marker of its own.
+Installs some hundred packages from the package registry that pip is set to; so it has a marker of
+its own.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Clicks(FrameOperator):
     outputs = {"out": OutputPort(pa.schema([("page", pa.string()), ("clicks", pa.int64())]))}
 
     def transform(self, inputs, state, context):
-        return inputs["clicks"].groupBy("window_id", "page").count().withColumnRenamed("count", "clicks")
+        counts = inputs["clicks"].groupBy("window_id", "page").count()
+        return counts.withColumnRenamed("count", "clicks")
 
 
 app = Application("clicks_by_page", window="1 hour")
@@ -65,19 +67,41 @@ Run = Callable[..., str]
 
 
 def _wheel(folder: Path, run: Run) -> Path:
-    """Returns the wheel, built from a copy: what setuptools leaves behind in a checkout would get into the next one."""
+    """Returns the wheel, built from a copy: what setuptools leaves behind in a checkout would get
+    into the next one.
+    """
     for name in ("rewindow", "plugins", "jobs", "dags", "expectations"):
-        shutil.copytree(ROOT / name, folder / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / name,
+            folder / "source" / name,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder / "source")
-    run("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), "./source")
+    run(
+        "python",
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        str(folder),
+        "./source",
+    )
     [wheel] = folder.glob("rewindow-*.whl")
     return wheel
 
 
 def _constraints(file: Path) -> Path:
-    """Writes the versions of the lock without their hashes: pip would else ask for the hash of our wheel, too."""
-    lines = re.findall(r"^[\w.-]+==.+?(?= \\$)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    """Writes the versions of the lock without their hashes: pip would else ask for the hash of our
+    wheel, too.
+    """
+    lines = re.findall(
+        r"^[\w.-]+==.+?(?= \\$)",
+        (ROOT / "requirements.lock").read_text(),
+        re.MULTILINE,
+    )
     file.write_text("\n".join(lines))
     return file
 
@@ -94,7 +118,9 @@ def _project(folder: Path) -> None:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Returns this process's environment without what would let the checkout, or another Airflow, be found."""
+    """Returns this process's environment without what would let the checkout, or another Airflow,
+    be found.
+    """
     strange = ("AIRFLOW", "REWINDOW", "PYTHON", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
     return kept | {
@@ -107,7 +133,9 @@ def _environment(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Runs a command of a fresh environment, in which pip has installed the wheel, with an empty Airflow home."""
+    """Runs a command of a fresh environment, in which pip has installed the wheel, with an empty
+    Airflow home.
+    """
     folder = tmp_path_factory.mktemp("installed")
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
 
@@ -115,9 +143,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         program = folder / "venv" / "bin" / command[0]
         done = subprocess.run(
             [program, *command[1:]],
-            cwd=folder, env=_environment(folder), capture_output=True, text=True, timeout=1200, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
+            cwd=folder,
+            env=_environment(folder),
+            capture_output=True,
+            text=True,
+            timeout=1200,
+            check=False,
+        )
+        assert done.returncode == 0, (
+            f"{' '.join(command)}\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
+        )
         return done.stdout
 
     asked = f"{_wheel(folder, run)}[airflow]"
@@ -132,7 +167,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.timeout(1800)
 def test_wheel_and_five_lines_replay_a_recorded_stream(run: Run) -> None:
     def answer(*command: str) -> list[dict[str, Any]]:
-        lines = run("airflow", *command, "-o", "json").splitlines()  # The last one: Airflow's log goes there, too.
+        lines = run(
+            "airflow",
+            *command,
+            "-o",
+            "json",
+        ).splitlines()  # The last one: Airflow's log goes there, too.
         return json.loads(lines[-1])  # type: ignore[no-any-return]
 
     run("rewindow", "record", "clicks")
@@ -141,7 +181,8 @@ def test_wheel_and_five_lines_replay_a_recorded_stream(run: Run) -> None:
     assert [dag["dag_id"] for dag in answer("dags", "list")] == ["replay_clicks"]
     assert "rewindow" in {plugin["name"] for plugin in answer("plugins")}
     assert "rewindow" in {
-        provider["package_name"] for provider in json.loads(run("airflow", "providers", "list", "-o", "json"))
+        provider["package_name"]
+        for provider in json.loads(run("airflow", "providers", "list", "-o", "json"))
     }
     run("airflow", "dags", "test", "replay_clicks", "2026-03-02")  # The interval that ends then.
     [replay] = json.loads(run("rewindow", "list", "--json"))

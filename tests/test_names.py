@@ -21,13 +21,26 @@ from rewindow.planning import ReplayRequest, create_replay
 from rewindow.settings.config import Config
 from rewindow.storage.results import replay_folder
 
-ELSEWHERE = ["../elsewhere", "/tmp/elsewhere", "a/b", "..", "", "a\nb", "a\0b", "a b", "-a", "x" * 300]
+ELSEWHERE = [
+    "../elsewhere",
+    "/tmp/elsewhere",
+    "a/b",
+    "..",
+    "",
+    "a\nb",
+    "a\0b",
+    "a b",
+    "-a",
+    "x" * 300,
+]
 SETTINGS = 'state = "state"\napplications = ["applications"]\n'
 
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """A project with a folder of applications, and beside it a file that leaves a trace when it is run."""
+    """A project with a folder of applications, and beside it a file that leaves a trace when it is
+    run.
+    """
     (tmp_path / "project" / "applications").mkdir(parents=True)
     (tmp_path / "project" / "rewindow.toml").write_text(SETTINGS)
     for folder in (tmp_path, tmp_path / "project"):
@@ -42,8 +55,14 @@ DOORS: dict[str, Callable[[Config, str], object]] = {
     "seals": Config.windows_table,
     "checkpoints": Config.checkpoints_table,
     "replay": Config.replay_root,
-    "new replay": lambda config, name: create_replay(config, ReplayRequest("nothing", replay_id=name)),
-    "start state": lambda config, name: create_replay(config, ReplayRequest("nothing", replay_id="r", state_from=name)),
+    "new replay": lambda config, name: create_replay(
+        config,
+        ReplayRequest("nothing", replay_id=name),
+    ),
+    "start state": lambda config, name: create_replay(
+        config,
+        ReplayRequest("nothing", replay_id="r", state_from=name),
+    ),
     "suite": lambda config, name: read_suite(config.expectations, name),
     "certificate": lambda config, name: certify(config, "published", name),
     "results": replay_folder,
@@ -55,7 +74,10 @@ DOORS: dict[str, Callable[[Config, str], object]] = {
 @pytest.mark.parametrize("name", ELSEWHERE, ids=lambda name: name[:20])
 @pytest.mark.parametrize("door", DOORS)
 def test_name_with_a_path_is_rejected_without_side_effects(
-    door: str, name: str, config: Config, tmp_path: Path
+    door: str,
+    name: str,
+    config: Config,
+    tmp_path: Path,
 ) -> None:
     with pytest.raises(InputError) as caught:
         DOORS[door](config, name)
@@ -85,7 +107,9 @@ def test_name_with_a_path_is_rejected_without_side_effects(
     ids=" ".join,
 )
 def test_every_command_rejects_a_name_with_a_path_as_bad_input(
-    arguments: list[str], config: Config, tmp_path: Path
+    arguments: list[str],
+    config: Config,
+    tmp_path: Path,
 ) -> None:
     result = CliRunner().invoke(command_line, arguments)
     assert isinstance(result.exception, InputError), result.exception
@@ -104,8 +128,14 @@ class Nothing(FrameOperator):
     outputs = {"out": OutputPort(pa.schema([("a", pa.int64())]))}
 
 
-@pytest.mark.parametrize(("output", "suite"), [("../o", None), ("o", "../../secret"), ("o", ".hidden")])
-def test_application_with_an_output_or_suite_path_outside_is_rejected(output: str, suite: str | None) -> None:
+@pytest.mark.parametrize(
+    ("output", "suite"),
+    [("../o", None), ("o", "../../secret"), ("o", ".hidden")],
+)
+def test_application_with_an_output_or_suite_path_outside_is_rejected(
+    output: str,
+    suite: str | None,
+) -> None:
     app = Application("app", window="1 second")
     clicks = app.input("clicks")
     app.output(output, app.add("nothing", Nothing(), **{"in": clicks}), key=["a"], suite=suite)

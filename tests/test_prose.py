@@ -1,4 +1,6 @@
-"""The check on prose: its patterns, the texts that it reads, its baseline, and the subjects of commits."""
+"""The check on prose: its patterns, the texts that it reads, its baseline, and the subjects of
+commits.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,22 @@ from prose_subjects import faults_of, subject_of
 from prose_texts import KINDS, texts_of
 
 EXAMPLES = {
-    "says": ["The log says which file failed.", "Windows are told apart by id.", "users can say which"],
+    "says": [
+        "The log says which file failed.",
+        "Windows are told apart by id.",
+        "users can say which",
+    ],
     "begins": ["A window begun earlier.", "A beginning of a window.", "BEGIN TRANSACTION"],
-    "opens_with_what": ["It ends. What arrived late is kept.", "It shows what arrived late.", "What's new"],
-    "lies": ["The file lies in the state folder.", "The value lies between 0 and 1.", "The key relies on it."],
+    "opens_with_what": [
+        "It ends. What arrived late is kept.",
+        "It shows what arrived late.",
+        "What's new",
+    ],
+    "lies": [
+        "The file lies in the state folder.",
+        "The value lies between 0 and 1.",
+        "The key relies on it.",
+    ],
     "nobody": ["Whoever reads it waits.", "No reader waits.", "Anybody can read it."],
     "behind": ["the window behind it", "It leaves a file behind.", "behind a reverse proxy"],
     "is_no": ["A null is no source.", "There is no source.", "It is no longer open."],
@@ -25,15 +39,27 @@ EXAMPLES = {
     "beside": ["The file beside it.", "The files are side by side.", "besides"],
     "is_there": ["It reads what is there.", "Is there a window?", "There are two windows."],
     "anew": ["It is computed anew.", "It computes the window again.", "a new window"],
-    "comma_else": ["the setting, else the default", "the setting; otherwise the default", "elsewhere"],
-    "gives": ["Gives the rows of a window.", "It takes 10 minutes.", "The caller makes sure of it."],
+    "comma_else": [
+        "the setting, else the default",
+        "the setting; otherwise the default",
+        "elsewhere",
+    ],
+    "gives": [
+        "Gives the rows of a window.",
+        "It takes 10 minutes.",
+        "The caller makes sure of it.",
+    ],
     "comes_out": ["It shows what came of them.", "The result is equal.", "come outside"],
     "of_its_own": ["a process of its own", "its own process", "of the owner"],
     "so_many": ["windows of so many tuples", "as many rows as windows", "many tuples"],
     "holds": ["The promise holds.", "The file that it holds.", "It holds a lock."],
     "to_be_had": ["The file is to be read.", "The caller must read the file.", "that is to say"],
     "in_the_place": ["It stands in the place of null.", "in place of null", "at the place of"],
-    "passive": ["The window is refused.", "The window is refused by the planner.", "It refused the window."],
+    "passive": [
+        "The window is refused.",
+        "The window is refused by the planner.",
+        "It refused the window.",
+    ],
 }
 """By pattern: a text with the construction, then two without it."""
 
@@ -79,7 +105,9 @@ def test_every_pattern_has_examples() -> None:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
-def test_a_pattern_finds_its_construction_and_leaves_plain_sentences_alone(pattern: Pattern) -> None:
+def test_a_pattern_finds_its_construction_and_leaves_plain_sentences_alone(
+    pattern: Pattern,
+) -> None:
     odd, *plain = EXAMPLES[pattern.name]
     assert len(list(pattern.spans(odd))) == 1
     assert [text for text in plain if list(pattern.spans(text))] == []
@@ -94,10 +122,18 @@ def test_a_construction_over_a_line_break_is_found() -> None:
     [
         ("rewindow/a.py", '"""The clock\n\nbegins."""\n', ("begins", "docstrings", 3)),
         ("rewindow/a.py", 'x = 1\n"""The clock begins."""\n', ("begins", "docstrings", 2)),
-        ("tests/test_a.py", 'def test_a():\n    """A day begins."""\n', ("begins", "docstrings", 2)),
+        (
+            "tests/test_a.py",
+            'def test_a():\n    """A day begins."""\n',
+            ("begins", "docstrings", 2),
+        ),
         ("rewindow/a.py", "x = 1  # A day\n# begins.\n", ("begins", "comments", 2)),
         ("rewindow/a.py", "# A day\n# goes\n# on.\n", ("goes_on", "comments", 2)),
-        ("scripts/a.py", 'raise ValueError(\n    "the day "\n    f"{x} begins"\n)\n', ("begins", "messages", 3)),
+        (
+            "scripts/a.py",
+            'raise ValueError(\n    "the day "\n    f"{x} begins"\n)\n',
+            ("begins", "messages", 3),
+        ),
         ("scripts/a.py", 'fail(hint="It begins.")\n', ("begins", "messages", 1)),
         ("bench/a.py", 'log.info("it begins")\n', ("begins", "messages", 1)),
         ("rewindow/a.py", 'TITLE = "when it begins"\n', ("begins", "messages", 1)),
@@ -105,11 +141,23 @@ def test_a_construction_over_a_line_break_is_found() -> None:
         ("plugins/a.py", 'TITLE = "when it begins"\n', ("begins", "messages", 1)),
         ("rewindow/a.py", 'typer.Option("-x", help="It begins.")\n', ("begins", "help", 1)),
         ("rewindow/commands/go.py", 'def go():\n    """It begins."""\n', ("begins", "help", 2)),
-        ("rewindow/commands/go.py", 'def other():\n    """It begins."""\n', ("begins", "docstrings", 2)),
+        (
+            "rewindow/commands/go.py",
+            'def other():\n    """It begins."""\n',
+            ("begins", "docstrings", 2),
+        ),
         ("Makefile", "go: setup ## begins the demo\n", ("begins", "help", 1)),
         ("docs/page.md", "# A page\n\nIt begins.\n", ("begins", "docs", 3)),
-        ("CHANGELOG.md", "# C\n\n## [Unreleased]\n\nIt begins.\n\n## [0.1]\n\nIt begins.\n", ("begins", "docs", 5)),
-        ("tests/test_a.py", "class T:\n    def test_a_day_begins(self): ...\n", ("begins", "test_names", 2)),
+        (
+            "CHANGELOG.md",
+            "# C\n\n## [Unreleased]\n\nIt begins.\n\n## [0.1]\n\nIt begins.\n",
+            ("begins", "docs", 5),
+        ),
+        (
+            "tests/test_a.py",
+            "class T:\n    def test_a_day_begins(self): ...\n",
+            ("begins", "test_names", 2),
+        ),
     ],
 )
 def test_each_kind_of_text_is_read(name: str, text: str, hit: tuple[str, str, int]) -> None:
@@ -119,7 +167,11 @@ def test_each_kind_of_text_is_read(name: str, text: str, hit: tuple[str, str, in
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("docs/page.md", "Text.\n\n```python\nit begins\n```\n\n    it begins\n\n`it begins` <!-- it begins -->\n"),
+        (
+            "docs/page.md",
+            "Text.\n\n```python\nit begins\n```\n\n    it begins\n\n`it begins` <!-- it begins "
+            "-->\n",
+        ),
         ("docs/page.md", "[text](begins.md) and https://example.com/begins\n"),
         ("rewindow/a.py", '"""Reads `what begins` here.\n\n>>> begins()\n"""\n'),
         ("rewindow/a.py", 'raise KeyError("begins")\n'),
@@ -159,7 +211,10 @@ def test_hits_above_the_baseline_are_all_shown_if_no_file_has_changed(repository
     put(repository, "rewindow/new.py", '"""A day begins."""\n')
     git(repository, "add", ".")
     git(repository, "commit", "--quiet", "--message", "Add a day")
-    assert [line.split(":")[0] for line in check(repository)[:2]] == ["rewindow/clock.py", "rewindow/new.py"]
+    assert [line.split(":")[0] for line in check(repository)[:2]] == [
+        "rewindow/clock.py",
+        "rewindow/new.py",
+    ]
 
 
 def test_a_moved_file_keeps_the_totals(repository: Path) -> None:
@@ -175,7 +230,10 @@ def test_fewer_hits_fail_until_the_baseline_is_written(repository: Path) -> None
     assert read_baseline(repository) == {("goes_on", "comments"): 1}
 
 
-def test_only_force_raises_the_baseline(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_force_raises_the_baseline(
+    repository: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     put(repository, "rewindow/clock.py", '"""It begins where it begins."""\n')
     assert main(["--write"], repository) == 1
     assert "higher than the baseline" in capsys.readouterr().out
@@ -209,7 +267,10 @@ def test_an_exception_is_for_its_line_only(repository: Path) -> None:
     assert check(repository)[0].startswith("docs/page.md:2: begins: ")
 
 
-def test_list_prints_the_hits_of_a_pattern_in_some_files(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_prints_the_hits_of_a_pattern_in_some_files(
+    repository: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     put(repository, "rewindow/new.py", '"""A day begins."""\n')
     for arguments, lines in (
         ([], ["rewindow/clock.py:2", "rewindow/clock.py:1", "rewindow/new.py:1"]),
@@ -223,7 +284,10 @@ def test_list_prints_the_hits_of_a_pattern_in_some_files(repository: Path, capsy
         assert [":".join(line.split(":")[:2]) for line in printed] == lines
 
 
-def test_totals_are_printed_next_to_the_baseline(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_totals_are_printed_next_to_the_baseline(
+    repository: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     put(repository, "rewindow/new.py", '"""A day begins."""\n')
     assert main([], repository) == 0
     row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("begins"))
@@ -296,7 +360,10 @@ def test_a_message_file_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture
     assert 'The subject starts with "Added"' in capsys.readouterr().out
 
 
-def test_a_range_of_commits_is_checked_without_merges(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_range_of_commits_is_checked_without_merges(
+    repository: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     git(repository, "checkout", "--quiet", "-b", "branch")
     git(repository, "commit", "--quiet", "--allow-empty", "--message", "Add a branch")
     git(repository, "checkout", "--quiet", "main")

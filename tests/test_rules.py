@@ -1,4 +1,6 @@
-"""The rule book and its check: every id that is cited exists, and every status is what the citations say."""
+"""The rule book and its check: every id that is cited exists, and every status is what the
+citations say.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,18 @@ def book(tmp_path: Path, rules: ModuleType) -> Path:
         (tmp_path / folder).mkdir(parents=True)
     for page in rules.PAGES:
         (tmp_path / f"docs/rules/{page}.md").write_text(f"# {page}\n")
-    put(tmp_path, "docs/rules/latency.md", "# Latency\n\n- **L1** One. *(ours)*\n- **L2** Two. *(ours)*\n")
+    put(
+        tmp_path,
+        "docs/rules/latency.md",
+        "# Latency\n\n- **L1** One. *(ours)*\n- **L2** Two. *(ours)*\n",
+    )
     put(tmp_path, "docs/rules/status.toml", '[implemented]\nL1 = ""\n[waits]\nL2 = "later"\n')
     put(tmp_path, "rewindow/clock.py", '"""The clock (L1)."""\n')
-    put(tmp_path, "tests/test_clock.py", 'def test_clock_runs() -> None:\n    """It runs (L1)."""\n')
+    put(
+        tmp_path,
+        "tests/test_clock.py",
+        'def test_clock_runs() -> None:\n    """It runs (L1)."""\n',
+    )
     assert rules.check(tmp_path, write=True) == []
     return tmp_path
 
@@ -54,22 +64,56 @@ def test_rule_book_without_faults_passes(book: Path, rules: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "fault"),
     [
-        ("rewindow/clock.py", f'"""The clock (L1, {NOWHERE})."""\n', f"clock.py: no rule {NOWHERE}"),
+        (
+            "rewindow/clock.py",
+            f'"""The clock (L1, {NOWHERE})."""\n',
+            f"clock.py: no rule {NOWHERE}",
+        ),
         ("tests/test_other.py", f"# {NOWHERE}\n", f"test_other.py: no rule {NOWHERE}"),
         ("docs/guide.md", f"See {NOWHERE}.\n", f"guide.md: no rule {NOWHERE}"),
         ("docs/rules/latency.md", "- **L1** One.\n- **L2** As L3.\n", "latency.md: no rule L3"),
-        ("docs/rules/latency.md", "- **L1** One.\n- **L2** Two.\n- **L2** Two.\n", "L2 is there twice"),
-        ("docs/rules/latency.md", "- **L1** One.\n- **L2** Two.\n- **L3** Three.\n", "L3 has no status"),
-        ("docs/rules/status.toml", '[implemented]\nL1 = ""\n[partly]\n"L1 L2" = ""\n', "L1 is implemented and partly"),
-        ("docs/rules/status.toml", '[implemented]\n"L1 to L2" = ""\n', "L2 is called implemented, and no code"),
-        ("tests/test_clock.py", "def test_clock_runs() -> None: ...\n", "L1 is called implemented, and no test"),
+        (
+            "docs/rules/latency.md",
+            "- **L1** One.\n- **L2** Two.\n- **L2** Two.\n",
+            "L2 is there twice",
+        ),
+        (
+            "docs/rules/latency.md",
+            "- **L1** One.\n- **L2** Two.\n- **L3** Three.\n",
+            "L3 has no status",
+        ),
+        (
+            "docs/rules/status.toml",
+            '[implemented]\nL1 = ""\n[partly]\n"L1 L2" = ""\n',
+            "L1 is implemented and partly",
+        ),
+        (
+            "docs/rules/status.toml",
+            '[implemented]\n"L1 to L2" = ""\n',
+            "L2 is called implemented, and no code",
+        ),
+        (
+            "tests/test_clock.py",
+            "def test_clock_runs() -> None: ...\n",
+            "L1 is called implemented, and no test",
+        ),
         ("rewindow/late.py", "# L2\n", "L2 is said to wait, and rewindow/late.py cites it"),
         ("rewindow/late.py", 'x = f"too late (L1), by {1}"\n', "late.py:1: shows a user L1"),
         ("dags/replay.py", '"""Replays a day (L1)."""\n', "replay.py:1: shows a user L1"),
-        ("rewindow/commands/go.py", 'def go() -> None:\n    """Goes (L1)."""\n', "go.py:2: shows a user L1"),
+        (
+            "rewindow/commands/go.py",
+            'def go() -> None:\n    """Goes (L1)."""\n',
+            "go.py:2: shows a user L1",
+        ),
     ],
 )
-def test_each_fault_of_a_rule_book_is_found(name: str, text: str, fault: str, book: Path, rules: ModuleType) -> None:
+def test_each_fault_of_a_rule_book_is_found(
+    name: str,
+    text: str,
+    fault: str,
+    book: Path,
+    rules: ModuleType,
+) -> None:
     put(book, name, text)
     assert any(fault in line for line in rules.check(book, write=False)), fault
 

@@ -73,16 +73,31 @@ def test_reversed_range_is_rejected_with_both_ends() -> None:
 
 @pytest.mark.parametrize(
     ("begin", "end", "words"),
-    [("2013-01-01T05:30", "2013-01-01T07:00", "not on a window border"), ("2013-01-02", "2013-01-01", "reversed"),
-     ("2013-01-01", "2013-01-01", "empty")],
-)  # fmt: skip
-def test_time_ranges_that_are_not_whole_windows_are_rejected(begin: str, end: str, words: str) -> None:
+    [
+        ("2013-01-01T05:30", "2013-01-01T07:00", "not on a window border"),
+        ("2013-01-02", "2013-01-01", "reversed"),
+        ("2013-01-01", "2013-01-01", "empty"),
+    ],
+)
+def test_time_ranges_that_are_not_whole_windows_are_rejected(
+    begin: str,
+    end: str,
+    words: str,
+) -> None:
     with pytest.raises(RangeError, match=words):
         Grid(3_600_000).aligned_range(parse_time(begin), parse_time(end))
 
 
 def test_half_open_times_become_closed_windows() -> None:
-    assert len(Grid(3_600_000).aligned_range(parse_time("2013-01-01T05:00Z"), parse_time("2013-01-01T07:00Z"))) == 2
+    assert (
+        len(
+            Grid(3_600_000).aligned_range(
+                parse_time("2013-01-01T05:00Z"),
+                parse_time("2013-01-01T07:00Z"),
+            )
+        )
+        == 2
+    )
 
 
 @given(st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)))
@@ -92,9 +107,17 @@ def test_times_survive_a_round_trip_through_text(moment: datetime) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "us"), [("1 hour", 3_600_000_000), ("10 minutes", 600_000_000), ("0.10", 100_000), ("5s", 5_000_000),
-                     ("250 ms", 250_000), (1.5, 1_500_000), ("2 days", 172_800_000_000)],
-)  # fmt: skip
+    ("text", "us"),
+    [
+        ("1 hour", 3_600_000_000),
+        ("10 minutes", 600_000_000),
+        ("0.10", 100_000),
+        ("5s", 5_000_000),
+        ("250 ms", 250_000),
+        (1.5, 1_500_000),
+        ("2 days", 172_800_000_000),
+    ],
+)
 def test_durations_are_read_exactly_as_written(text: object, us: int) -> None:
     assert parse_duration(text) == us  # type: ignore[arg-type]
 

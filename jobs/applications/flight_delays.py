@@ -1,13 +1,15 @@
 """Flight delays and the weather at three airports of New York, hour by hour: the example to copy.
 
-    weather --> hourly_weather --+--> output hourly_weather   a row per station and hour, also for silent hours
-                                 |
-                                 +--> delays                  a row per airport and hour
+    weather --> hourly_weather --+--> output hourly_weather  a row per station and hour
+                                 |                           (also for silent hours)
+                                 +--> delays                 a row per airport and hour
     flights --+------------------^
-              +--> ranks                                      a row per carrier and hour: the season so far
+              +--> ranks                                     a row per carrier and hour, of the
+                                                             season so far
 
-The streams share windows of one hour, so they are joined on the window id. What is not a whole number is a decimal:
-sums of doubles would depend on the order in which they are added, and digests would differ.
+The streams share windows of one hour, so they are joined on the window id. What is not a whole
+number is a decimal: sums of doubles would depend on the order in which they are added, and digests
+would differ.
 """
 
 from __future__ import annotations
@@ -49,29 +51,43 @@ REPORT = [("reported_at", TIME), *MEASURES.items()]
 
 
 class HourlyWeather(HeartbeatProperties, FrameOperator):
-    """One row per station and window: its report, or, when it is silent, a heartbeat's timer with the last report.
+    """One row per station and window: its report, or, when it is silent, a heartbeat's timer with
+    the last report.
 
-    A timer says only that the hour has begun; `_rw_is_timer` marks it, and `age_hours` tells how old the report that it
-    carries is at the beginning of the hour. The timer that a report brings for its own hour gives way to the report.
+    A timer says only that the hour has begun; `_rw_is_timer` marks it, and `age_hours` tells how
+    old the report that it carries is at the beginning of the hour. The timer that a report brings
+    for its own hour gives way to the report.
 
-    It needs reports that arrive less than interval - slack after their hour, here 50 minutes. After one that came later
-    a silent hour's timer is due only when the hour is over: the hour has no row, and a row of a later window stands for
-    it.
+    It needs reports that arrive less than interval - slack after their hour, here 50 minutes. After
+    one that came later a silent hour's timer is due only when the hour is over: the hour has no
+    row, and a row of a later window stands for it.
 
-    Its properties are those of a heartbeat, checked at launch; without a port for errors it can quarantine nothing.
+    Its properties are those of a heartbeat, checked at launch; without a port for errors it can
+    quarantine nothing.
     """
 
     inputs = {
         "weather": InputPort(
             pa.schema(
-                [*RECORDED, ("origin", pa.string()), ("time_hour", TIME), *((name, pa.float64()) for name in MEASURES)]
+                [
+                    *RECORDED,
+                    ("origin", pa.string()),
+                    ("time_hour", TIME),
+                    *((name, pa.float64()) for name in MEASURES),
+                ]
             )
         )
     }
     outputs = {
         "out": OutputPort(
             pa.schema(
-                [("origin", pa.string()), ("hour", TIME), (IS_TIMER, pa.bool_()), ("age_hours", pa.int64()), *REPORT]
+                [
+                    ("origin", pa.string()),
+                    ("hour", TIME),
+                    (IS_TIMER, pa.bool_()),
+                    ("age_hours", pa.int64()),
+                    *REPORT,
+                ]
             )
         )
     }
@@ -82,28 +98,48 @@ class HourlyWeather(HeartbeatProperties, FrameOperator):
     max_jump: None = None
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
-        """Returns `origin, hour, _rw_is_timer, age_hours, reported_at` and the measures, a row a station and window."""
+        """Returns `origin, hour, _rw_is_timer, age_hours, reported_at` and the measures, a row a
+        station and window.
+        """
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
         assert state is not None, "HourlyWeather is stateful"
         beats = self._beat(inputs["weather"], state, context).tuples
         report_first = F.struct(~F.col(IS_TIMER), EMISSION)
-        report = F.struct(F.col("time_hour").alias("reported_at"), *(to_decimal(name) for name in MEASURES))
+        report = F.struct(
+            F.col("time_hour").alias("reported_at"),
+            *(to_decimal(name) for name in MEASURES),
+        )
         one = F.max_by(F.struct(IS_TIMER, report.alias("report")), report_first).alias("one")
-        rows = beats.groupBy("window_id", *self.key_by).agg(one).select("window_id", *self.key_by, "one.*")
+        rows = (
+            beats.groupBy("window_id", *self.key_by)
+            .agg(one)
+            .select("window_id", *self.key_by, "one.*")
+        )
 
         so_far = Window.partitionBy(*self.key_by).orderBy("window_id")
         newest = F.last(F.when(~F.col(IS_TIMER), F.col("report")), ignorenulls=True).over(so_far)
-        carried = state.select(*self.key_by, F.struct(*(name for name, _ in REPORT)).alias("carried"))
+        carried = state.select(
+            *self.key_by,
+            F.struct(*(name for name, _ in REPORT)).alias("carried"),
+        )
         rows = join_by(self.key_by, rows.withColumn("newest", newest), carried, "left")
-        hour = F.timestamp_micros(F.col("window_id") * context.grid.width_us + context.grid.origin_us).alias("hour")
+        hour = F.timestamp_micros(
+            F.col("window_id") * context.grid.width_us + context.grid.origin_us
+        ).alias("hour")
         shown = F.coalesce("newest", "carried").alias("report")
         rows = rows.select("window_id", *self.key_by, hour, IS_TIMER, shown)
         age_seconds = F.unix_seconds("hour") - F.unix_seconds("report.reported_at")
-        return rows.withColumn("age_hours", F.call_function("div", age_seconds, F.lit(3600))).select("*", "report.*")
+        return rows.withColumn(
+            "age_hours",
+            F.call_function("div", age_seconds, F.lit(3600)),
+        ).select("*", "report.*")
 
     def next_state(
         self,
@@ -123,19 +159,39 @@ class HourlyWeather(HeartbeatProperties, FrameOperator):
         last = shown.unionByName(before).groupBy(*self.key_by).agg(newest)
         return join_by(self.key_by, clocks, last, "left").select(*clocks.columns, "report.*")
 
-    def state_after_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
-        """Returns the state without its clocks: hours that were skipped get no timers afterwards (H58)."""
+    def state_after_skip(
+        self,
+        state: DataFrame,
+        windows: WindowRange,
+        outputs: Mapping[str, DataFrame],
+    ) -> DataFrame:
+        """Returns the state without its clocks: hours that were skipped get no timers afterwards
+        (H58).
+        """
         return without_clock(state)
 
-    def _beat(self, weather: DataFrame, state: DataFrame, context: OperatorContext) -> HeartbeatResult:
-        return heartbeat(weather, self, state=state, end_us=context.end_us, end_included=False, grid=context.grid)
+    def _beat(
+        self,
+        weather: DataFrame,
+        state: DataFrame,
+        context: OperatorContext,
+    ) -> HeartbeatResult:
+        return heartbeat(
+            weather,
+            self,
+            state=state,
+            end_us=context.end_us,
+            end_included=False,
+            grid=context.grid,
+        )
 
 
 class DelaysByAirport(FrameOperator):
-    """Departures of each airport and window, with the weather of that hour and whether it was really reported.
+    """Departures of each airport and window, with the weather of that hour and whether it was
+    really reported.
 
-    A flight belongs to the window in which it departed, a cancelled one to that of its schedule. Airports have a row in
-    every window that has flights or weather.
+    A flight belongs to the window in which it departed, a cancelled one to that of its schedule.
+    Airports have a row in every window that has flights or weather.
     """
 
     inputs = {
@@ -165,7 +221,10 @@ class DelaysByAirport(FrameOperator):
     late_after_minutes: int = Field(15, ge=0)
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         """Returns a row per airport and window; times in whole minutes."""
         from pyspark.sql import functions as F
@@ -174,8 +233,15 @@ class DelaysByAirport(FrameOperator):
         weather = inputs["weather"].withColumns(
             {"weather_is_real": ~F.col(IS_TIMER), "weather_age_hours": F.col("age_hours")}
         )
-        rows = join_by(("window_id", "origin"), self._departures(inputs["flights"]), weather, "full")
-        rows = rows.withColumns({name: F.coalesce(name, F.lit(0).cast("bigint")) for name in counts})
+        rows = join_by(
+            ("window_id", "origin"),
+            self._departures(inputs["flights"]),
+            weather,
+            "full",
+        )
+        rows = rows.withColumns(
+            {name: F.coalesce(name, F.lit(0).cast("bigint")) for name in counts}
+        )
         return rows.withColumn("late_share", quotient("late", "departed").cast("decimal(5,4)"))
 
     def _departures(self, flights: DataFrame) -> DataFrame:
@@ -195,37 +261,69 @@ class DelaysByAirport(FrameOperator):
 class CarrierRanks(FrameOperator):
     """The season so far: each carrier's flights, delay and rank by mean delay after every window.
 
-    Rank 1 has the smallest mean; equal means rank by carrier code, carriers without a departure come last. A carrier
-    has a row in every window from its first flight on.
+    Rank 1 has the smallest mean; equal means rank by carrier code, carriers without a departure
+    come last. A carrier has a row in every window from its first flight on.
     """
 
-    inputs = {"flights": InputPort(pa.schema([("carrier", pa.string()), ("dep_delay", pa.int32())]))}
+    inputs = {
+        "flights": InputPort(pa.schema([("carrier", pa.string()), ("dep_delay", pa.int32())]))
+    }
     outputs = {
         "out": OutputPort(
-            pa.schema([("carrier", pa.string()), *TOTALS, ("mean_delay", pa.decimal128(9, 4)), ("rank", pa.int32())])
+            pa.schema(
+                [
+                    ("carrier", pa.string()),
+                    *TOTALS,
+                    ("mean_delay", pa.decimal128(9, 4)),
+                    ("rank", pa.int32()),
+                ]
+            )
         )
     }
     state_schema = pa.schema([("carrier", pa.string()), *TOTALS])
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
-        """Returns `carrier, flights, departed, delay_minutes, mean_delay, rank`, a row per carrier seen and window."""
+        """Returns `carrier, flights, departed, delay_minutes, mean_delay, rank`, a row per carrier
+        seen and window.
+        """
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
         assert state is not None, "CarrierRanks is stateful"
         totals = [name for name, _ in TOTALS]
-        counts = (F.lit(1), F.nvl2("dep_delay", F.lit(1), F.lit(0)), F.coalesce("dep_delay", F.lit(0)))
-        new = inputs["flights"].select("window_id", "carrier", *(count.cast("bigint") for count in counts))
+        counts = (
+            F.lit(1),
+            F.nvl2("dep_delay", F.lit(1), F.lit(0)),
+            F.coalesce("dep_delay", F.lit(0)),
+        )
+        new = inputs["flights"].select(
+            "window_id",
+            "carrier",
+            *(count.cast("bigint") for count in counts),
+        )
         before = state.select(F.lit(context.first - 1), "carrier", *totals)
         carriers = new.union(before).select("carrier").distinct()
-        nothing = context.frame(state.sparkSession).crossJoin(carriers).select("*", *(F.lit(0) for _ in totals))
+        nothing = (
+            context.frame(state.sparkSession)
+            .crossJoin(carriers)
+            .select("*", *(F.lit(0) for _ in totals))
+        )
         rows = new.union(before).union(nothing).toDF("window_id", "carrier", *totals)
 
         season = Window.partitionBy("carrier").orderBy("window_id")
-        rows = rows.groupBy("window_id", "carrier").agg(*(F.sum(name).alias(name) for name in totals))
-        rows = rows.select("window_id", "carrier", *(F.sum(name).over(season).alias(name) for name in totals))
+        rows = rows.groupBy("window_id", "carrier").agg(
+            *(F.sum(name).alias(name) for name in totals)
+        )
+        rows = rows.select(
+            "window_id",
+            "carrier",
+            *(F.sum(name).over(season).alias(name) for name in totals),
+        )
         rows = rows.where((F.col("window_id") >= context.first) & (F.col("flights") > 0))
 
         by_mean = Window.partitionBy("window_id").orderBy(F.asc_nulls_last("mean"), "carrier")
@@ -243,17 +341,25 @@ class CarrierRanks(FrameOperator):
         """Returns the totals after the last window."""
         from pyspark.sql import functions as F
 
-        return outputs["out"].where(F.col("window_id") == context.last).select(*self.state_schema.names)
+        return (
+            outputs["out"]
+            .where(F.col("window_id") == context.last)
+            .select(*self.state_schema.names)
+        )
 
 
 def join_by(keys: Sequence[str], left: DataFrame, right: DataFrame, how: str) -> DataFrame:
-    """Returns a join in which null is a key like any other, as it is in groups: else the end of a group would show."""
+    """Returns a join in which null is a key like any other, as it is in groups: else the end of a
+    group would show.
+    """
     from pyspark.sql import functions as F
 
     other = {key: f"_{key}" for key in keys}
     same = [F.col(key).eqNullSafe(F.col(renamed)) for key, renamed in other.items()]
     joined = left.join(right.withColumnsRenamed(other), same, how)
-    return joined.withColumns({key: F.coalesce(key, renamed) for key, renamed in other.items()}).drop(*other.values())
+    return joined.withColumns(
+        {key: F.coalesce(key, renamed) for key, renamed in other.items()}
+    ).drop(*other.values())
 
 
 def to_decimal(name: str) -> Column:
@@ -272,7 +378,9 @@ def quotient(count: str, of: str) -> Column:
 
 
 def nearest_rank(value: Column, *, percent: int) -> Column:
-    """Returns a percentile by nearest rank: the smallest value that at least so many percent do not exceed."""
+    """Returns a percentile by nearest rank: the smallest value that at least so many percent do not
+    exceed.
+    """
     from pyspark.sql import functions as F
 
     rank = F.call_function("div", F.count(value) * percent + 99, F.lit(100))
@@ -284,7 +392,9 @@ flights = app.input("flights")
 weather = app.input("weather")
 
 hourly = app.add(
-    "hourly_weather", HourlyWeather(key_by=["origin"], interval="1 hour", slack="10 minutes"), weather=weather
+    "hourly_weather",
+    HourlyWeather(key_by=["origin"], interval="1 hour", slack="10 minutes"),
+    weather=weather,
 )
 delays = app.add("delays", DelaysByAirport(late_after_minutes=15), flights=flights, weather=hourly)
 ranks = app.add("ranks", CarrierRanks(), flights=flights)

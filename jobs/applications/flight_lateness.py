@@ -1,10 +1,12 @@
-"""Which flights departed so late that a live report by schedule would have closed their time before, hour by hour.
+"""Which flights departed so late that a live report by schedule would have closed their time
+before, hour by hour.
 
     flights --> split --+--> output late_flights   every late flight, and by how much
                         +--> output lateness       flights by airport and outcome: a row per hour
 
-A flight is recorded when it departs and tells when it was scheduled. The watermark follows the latest schedule among
-the departed flights, less half an hour: a flight whose schedule lies before it is late.
+A flight is recorded when it departs and tells when it was scheduled. The watermark follows the
+latest schedule among the departed flights, less half an hour: a flight whose schedule lies before
+it is late.
 """
 
 from __future__ import annotations
@@ -24,9 +26,18 @@ app = Application("flight_lateness", window="1 hour")
 split = app.add(
     "split",
     SplitLate(
-        columns=FLIGHTS, event_at="scheduled_at", lag="30 min", watermark_interval="1 min", key_by=["origin"]
+        columns=FLIGHTS,
+        event_at="scheduled_at",
+        lag="30 min",
+        watermark_interval="1 min",
+        key_by=["origin"],
     ),
     stream=app.input("flights"),
-)  # fmt: skip
-app.output("late_flights", split["late"], key=["carrier", "flight", "scheduled_at"], suite="late_flights")
+)
+app.output(
+    "late_flights",
+    split["late"],
+    key=["carrier", "flight", "scheduled_at"],
+    suite="late_flights",
+)
 app.output("lateness", split["counts"], key=["origin", "outcome"], suite="lateness")

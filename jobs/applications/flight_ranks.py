@@ -1,4 +1,5 @@
-"""The output `ranks` of flight_delays once more, by an operator that is called for each flight: the same digests.
+"""The output `ranks` of flight_delays once more, by an operator that is called for each flight: the
+same digests.
 
 flights --> ranks    a row per carrier and hour: the season so far
 """
@@ -16,11 +17,15 @@ from rewindow.operators import StateField, TupleOperator
 FLIGHTS = pa.schema([("carrier", pa.string()), ("dep_delay", pa.int32())])
 COUNTS = pa.map_(pa.string(), pa.int64())
 TOTALS = [("flights", pa.int64()), ("departed", pa.int64()), ("delay_minutes", pa.int64())]
-RANKS = pa.schema([("carrier", pa.string()), *TOTALS, ("mean_delay", pa.decimal128(9, 4)), ("rank", pa.int32())])
+RANKS = pa.schema(
+    [("carrier", pa.string()), *TOTALS, ("mean_delay", pa.decimal128(9, 4)), ("rank", pa.int32())]
+)
 
 
 class SeasonRanks(TupleOperator):
-    """Ranks carriers by mean delay at the end of every window; without a key, since a rank is held against all."""
+    """Ranks carriers by mean delay at the end of every window; without a key, since a rank is held
+    against all.
+    """
 
     inputs = {"flights": InputPort(FLIGHTS)}
     outputs = {"out": OutputPort(RANKS)}
@@ -38,22 +43,42 @@ class SeasonRanks(TupleOperator):
             counts[flight.carrier] = counts.get(flight.carrier, 0) + int(more or 0)
 
     def end_window(self) -> None:
-        """Emits a row for each carrier; equal means rank by carrier, those without a departure come last."""
+        """Emits a row for each carrier; equal means rank by carrier, those without a departure come
+        last.
+        """
         means = {carrier: self.mean(carrier) for carrier in self.flights}
-        order = sorted(means, key=lambda carrier: (means[carrier] is None, means[carrier] or 0, carrier))
+        order = sorted(
+            means,
+            key=lambda carrier: (means[carrier] is None, means[carrier] or 0, carrier),
+        )
         for rank, carrier in enumerate(order, 1):
             mean = means[carrier]
             shown = mean.quantize(Decimal("0.0001"), ROUND_HALF_UP) if mean is not None else None
-            self.emit("out", carrier, self.flights[carrier], self.departed[carrier], self.minutes[carrier], shown, rank)
+            self.emit(
+                "out",
+                carrier,
+                self.flights[carrier],
+                self.departed[carrier],
+                self.minutes[carrier],
+                shown,
+                rank,
+            )
 
     def mean(self, carrier: str) -> Decimal | None:
         """Returns minutes per departure to 19 decimal places."""
         with localcontext(prec=60):
             count = self.departed[carrier]
             return (
-                (Decimal(self.minutes[carrier]) / count).quantize(Decimal(10) ** -19, ROUND_HALF_UP) if count else None
+                (Decimal(self.minutes[carrier]) / count).quantize(Decimal(10) ** -19, ROUND_HALF_UP)
+                if count
+                else None
             )
 
 
 app = Application("flight_ranks", window="1 hour")
-app.output("ranks", app.add("ranks", SeasonRanks(), flights=app.input("flights")), key=["carrier"], suite="ranks")
+app.output(
+    "ranks",
+    app.add("ranks", SeasonRanks(), flights=app.input("flights")),
+    key=["carrier"],
+    suite="ranks",
+)

@@ -55,7 +55,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the factories when one is asked for: Airflow itself imports this package while it starts."""
+    """Imports the factories when one is asked for: Airflow itself imports this package while it
+    starts.
+    """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"rewindow_airflow.{'assets' if name == 'stream_asset' else 'factories'}"), name)
+    return getattr(
+        import_module(f"rewindow_airflow.{'assets' if name == 'stream_asset' else 'factories'}"),
+        name,
+    )

@@ -1,8 +1,9 @@
-"""Streams as Airflow's assets: an event when one is recorded or published, which tells the range and the counts.
+"""Streams as Airflow's assets: an event when one is recorded or published, which tells the range
+and the counts.
 
-A published output O of an application A is the stream "A.O" like any other. Which outputs a run publishes is known only
-when it has planned, so their events go through one alias. Airflow gives the event of an alias the partition key of its
-run, where the run has one.
+A published output O of an application A is the stream "A.O" like any other. Which outputs a run
+publishes is known only when it has planned, so their events go through one alias. Airflow gives the
+event of an alias the partition key of its run, where the run has one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,16 @@ def stream_asset(stream: str) -> Asset:
 
 def tell_recorded(context: Context, stream: str, facts: Mapping[str, Any]) -> None:
     """Adds to the event of a recorded stream what was sealed."""
-    names = ("first", "last", "stream_first", "stream_last", "windows_sealed", "recorded", "late", "malformed")
+    names = (
+        "first",
+        "last",
+        "stream_first",
+        "stream_last",
+        "windows_sealed",
+        "recorded",
+        "late",
+        "malformed",
+    )
     event = context["outlet_events"][stream_asset(stream)]
     event.extra.update({name: facts.get(name) for name in names})
 
@@ -38,7 +48,10 @@ def tell_published(context: Context, config: Config, facts: Mapping[str, Any]) -
         context["outlet_events"][PUBLICATIONS].add(stream_asset(stream), extra)
 
 
-def published_streams(config: Config, facts: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def published_streams(
+    config: Config,
+    facts: Mapping[str, Any],
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields each stream of a publication, with what its event tells.
 
     Args:
@@ -54,7 +67,10 @@ def published_streams(config: Config, facts: Mapping[str, Any]) -> Iterator[tupl
     first, last = facts["first"], facts["last"]
     for output in plan.staged:
         stream = data_name(plan.application, output.name)
-        totals = f"select count(*) as n, sum(tuples) as tuples from w where window_id between {first} and {last}"
+        totals = (
+            "select count(*) as n, sum(tuples) as tuples from w where window_id between "
+            f"{first} and {last}"
+        )
         [found] = query(totals, w=Table.open(config.windows_table(stream))).to_pylist()
         yield (
             stream,

@@ -1,11 +1,17 @@
-"""Gets the command of one attempt from the launcher, for the Spark that an Airflow connection names."""
+"""Gets the command of one attempt from the launcher, for the Spark that an Airflow connection
+names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowRuntimeError
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowRuntimeError,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -14,8 +20,15 @@ if TYPE_CHECKING:
     from rewindow.settings.config import Config
 
 
-def begin_replay(config: Config, name: str, arguments: dict[str, Any], again: bool) -> Submission | None:
-    """Takes the replay's next epoch and returns the attempt that runs under it; None when all windows are committed."""
+def begin_replay(
+    config: Config,
+    name: str,
+    arguments: dict[str, Any],
+    again: bool,
+) -> Submission | None:
+    """Takes the replay's next epoch and returns the attempt that runs under it; None when all
+    windows are committed.
+    """
     from rewindow.launcher import begin_attempt
 
     crash = arguments.get("crash") if config.airflow.drills else None
@@ -23,14 +36,18 @@ def begin_replay(config: Config, name: str, arguments: dict[str, Any], again: bo
 
 
 def begin_publish(config: Config, name: str, arguments: dict[str, Any], again: bool) -> Submission:
-    """Returns the job that publishes a replay; what a killed one left open, the next one rolls forward."""
+    """Returns the job that publishes a replay; what a killed one left open, the next one rolls
+    forward.
+    """
     from rewindow.launcher import plain_submission
 
     return plain_submission(config, "publish.py", ["--replay", name], name)
 
 
 def begin_record(config: Config, name: str, arguments: dict[str, Any], again: bool) -> Submission:
-    """Returns the job that records what is new of a stream, and seals it up to the end of the run's interval."""
+    """Returns the job that records what is new of a stream, and seals it up to the end of the run's
+    interval.
+    """
     from rewindow.launcher import plain_submission
 
     bound = sealing_bound(config, name, str(arguments.get("sealed_to") or ""))
@@ -38,10 +55,11 @@ def begin_record(config: Config, name: str, arguments: dict[str, Any], again: bo
 
 
 def sealing_bound(config: Config, name: str, interval_end: str) -> list[str]:
-    """Returns how far a run seals, as arguments of the job: so a stream that is silent is sealed too.
+    """Returns how far a run seals, as arguments of the job: so a stream that is silent is sealed
+    too.
 
-    Without an interval the newest tuple decides, with `sealed_to` in rewindow.toml that setting; tuples that are fed
-    back arrive with the run itself, whatever its interval.
+    Without an interval the newest tuple decides, with `sealed_to` in rewindow.toml that setting;
+    tuples that are fed back arrive with the run itself, whatever its interval.
     """
     from rewindow.recording.sources.source import ERRORS
     from rewindow.windows import format_time, parse_time
@@ -57,12 +75,13 @@ BEGINNINGS: dict[str, Callable[[Config, str, dict[str, Any], bool], Submission |
     "publish": begin_publish,
     "record": begin_record,
 }
-"""Job to the function that begins one attempt of it: told the replay or stream, the task's arguments, and whether a
-person has asked for another attempt by clearing the task."""
+"""Job to the function that begins one attempt of it: told the replay or stream, the task's
+arguments, and whether a person has asked for another attempt by clearing the task."""
 
 
 def settings_for(conn_id: str) -> Config:
-    """Returns the settings in force, with the Spark of an Airflow connection in place of the file's.
+    """Returns the settings in force, with the Spark of an Airflow connection in place of the
+    file's.
 
     Raises:
         AirflowFailException: the connection wants the driver elsewhere than beside the task.
@@ -80,27 +99,37 @@ def settings_for(conn_id: str) -> Config:
 
 
 def with_connection(config: Config, connection: Connection) -> Config:
-    """Returns settings whose Spark is the connection's: master of host and port, queue and Kerberos of the extras."""
+    """Returns settings whose Spark is the connection's: master of host and port, queue and Kerberos
+    of the extras.
+    """
     extra = connection.extra_dejson
     if extra.get("deploy-mode", "client") != "client":
         raise AirflowFailException(
-            f'connection "{connection.conn_id}" has deploy mode "{extra["deploy-mode"]}", allowed is "client"\n'
-            "  Hint: The driver has to run beside the task, whose log and end it shares; remove deploy-mode."
+            f'connection "{connection.conn_id}" has deploy mode "{extra["deploy-mode"]}", allowed '
+            'is "client"\n'
+            "  Hint: The driver has to run beside the task, whose log and end it shares; remove "
+            "deploy-mode."
         )
     keys = {
         "queue": "spark.yarn.queue",
         "principal": "spark.kerberos.principal",
         "keytab-path": "spark.kerberos.keytab",
     }
-    conf = config.spark.conf | {keys[name]: str(value) for name, value in extra.items() if name in keys}
-    spark = config.spark.model_copy(update={"master": master_of(connection) or config.spark.master, "conf": conf})
+    conf = config.spark.conf | {
+        keys[name]: str(value) for name, value in extra.items() if name in keys
+    }
+    spark = config.spark.model_copy(
+        update={"master": master_of(connection) or config.spark.master, "conf": conf}
+    )
     changed = config.model_copy(update={"spark": spark})
     changed._root = config.root
     return changed
 
 
 def master_of(connection: Connection) -> str:
-    """Returns the Spark master that a connection names, as the Spark provider reads it; empty when it names none."""
+    """Returns the Spark master that a connection names, as the Spark provider reads it; empty when
+    it names none.
+    """
     host = connection.host or ""
     if not host:
         return ""

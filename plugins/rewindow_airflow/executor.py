@@ -1,4 +1,6 @@
-"""Airflow's LocalExecutor where scheduler or API server may die and come back: neither costs a task its try."""
+"""Airflow's LocalExecutor where scheduler or API server may die and come back: neither costs a task
+its try.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,17 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class AdoptingExecutor(LocalExecutor):
-    """Runs tasks as LocalExecutor does, and leaves those of a dead scheduler alone as long as they give signs of life.
+    """Runs tasks as LocalExecutor does, and leaves those of a dead scheduler alone as long as they
+    give signs of life.
 
-    A task outlives its scheduler: its worker goes on, and tells the API server how it ends. LocalExecutor gives all
-    such tasks up some minutes later, and Airflow then kills them and begins them again. All that an adopted task needs
-    is a scheduler that looks whether it still lives; that is what adopting it means.
+    A task outlives its scheduler: its worker goes on, and tells the API server how it ends.
+    LocalExecutor gives all such tasks up some minutes later, and Airflow then kills them and begins
+    them again. All that an adopted task needs is a scheduler that looks whether it still lives;
+    that is what adopting it means.
 
-    A task that begins while the API server does not answer fails at once, without a log. So it waits in the queue:
-    after a start the scheduler is often there half a minute before the API server.
+    A task that begins while the API server does not answer fails at once, without a log. So it
+    waits in the queue: after a start the scheduler is often there half a minute before the API
+    server.
     """
 
     def trigger_tasks(self, open_slots: int) -> None:
@@ -36,7 +41,9 @@ class AdoptingExecutor(LocalExecutor):
             super().trigger_tasks(open_slots)
 
     def try_adopt_task_instances(self, tis: Sequence[TaskInstance]) -> Sequence[TaskInstance]:
-        """Returns the tasks that are to begin again: those that never began, and those that have fallen silent."""
+        """Returns the tasks that are to begin again: those that never began, and those that have
+        fallen silent.
+        """
         seconds_max = conf.getfloat("scheduler", "task_instance_heartbeat_timeout")
         since = datetime.now(UTC) - timedelta(seconds=seconds_max)
         lost = [instance for instance in tis if not _lives(instance, since)]

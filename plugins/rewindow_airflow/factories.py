@@ -1,4 +1,5 @@
-"""DAGs and their tasks, to be called in a DAG file of one's own: the file shows which tasks there are, in which order.
+"""DAGs and their tasks, to be called in a DAG file of one's own: the file shows which tasks there
+are, in which order.
 
     from rewindow_airflow import check, interval_dag, plan_interval, publish, replay
 
@@ -6,8 +7,9 @@
         plan = plan_interval()
         plan >> replay(plan) >> check(plan) >> publish(plan)
 
-Tasks of one's own go between them, such as one that waits for something before the plan, or one that tells somebody
-after the publication. Further arguments of a function are those of Airflow's DAG or operator, such as `task_id`.
+Tasks of one's own go between them, such as one that waits for something before the plan, or one
+that tells somebody after the publication. Further arguments of a function are those of Airflow's
+DAG or operator, such as `task_id`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,13 @@ from airflow.sdk import DAG, AssetAny, BaseOperator, CronDataIntervalTimetable
 from rewindow.settings.config import Config
 from rewindow_airflow import replay_requests
 from rewindow_airflow.assets import PUBLICATIONS, stream_asset
-from rewindow_airflow.forms import CRASH, applications, daily_params, default_application, replay_params
+from rewindow_airflow.forms import (
+    CRASH,
+    applications,
+    daily_params,
+    default_application,
+    replay_params,
+)
 from rewindow_airflow.operators import RewindowSubmitOperator
 from rewindow_airflow.policy import DEFAULT_ARGS, SINCE
 from rewindow_airflow.repairs import RepairOperator
@@ -34,8 +42,16 @@ from rewindow_airflow.steps import (
 )
 
 
-def scheduled_dag(dag_id: str, *, schedule: Any = "@daily", start_date: datetime = SINCE, **arguments: Any) -> DAG:
-    """Returns a DAG that runs by itself, without parameters: for tasks such as `record` and `report_gaps`."""
+def scheduled_dag(
+    dag_id: str,
+    *,
+    schedule: Any = "@daily",
+    start_date: datetime = SINCE,
+    **arguments: Any,
+) -> DAG:
+    """Returns a DAG that runs by itself, without parameters: for tasks such as `record` and
+    `report_gaps`.
+    """
     return _dag(dag_id, schedule=schedule, start_date=start_date, max_active_runs=1, **arguments)
 
 
@@ -47,27 +63,37 @@ def interval_dag(
     start_date: datetime = SINCE,
     **arguments: Any,
 ) -> DAG:
-    """Returns a DAG that replays one data interval after the other, for the tasks that `plan_interval` begins.
+    """Returns a DAG that replays one data interval after the other, for the tasks that
+    `plan_interval` begins.
 
     Args:
         dag_id: names the DAG, and its replays.
-        application: what every run replays; without one, what a run asks for, or `[airflow] application`.
-        schedule: a cron expression, whose intervals are those of UTC, or a timetable that has intervals.
+        application: what every run replays; without one, what a run asks for, or `[airflow]
+            application`.
+        schedule: a cron expression, whose intervals are those of UTC, or a timetable that has
+            intervals.
         start_date: the first day that may be replayed.
         arguments: others of Airflow's DAG.
     """
     params = daily_params([application]) if application else _params_of_settings()
     if isinstance(schedule, str):
         schedule = CronDataIntervalTimetable(schedule, timezone="UTC")
-    return scheduled_dag(dag_id, schedule=schedule, start_date=start_date, **{"params": params, **arguments})
+    return scheduled_dag(
+        dag_id,
+        schedule=schedule,
+        start_date=start_date,
+        **{"params": params, **arguments},
+    )
 
 
 def stream_dag(dag_id: str, *streams: str, application: str | None = None, **arguments: Any) -> DAG:
-    """Returns a DAG that runs when a stream has grown, for the tasks that `plan_unpublished` begins.
+    """Returns a DAG that runs when a stream has grown, for the tasks that `plan_unpublished`
+    begins.
 
     Args:
         dag_id: names the DAG, and its replays.
-        streams: recorded or published streams; each new event of any of them starts a run, one after the other.
+        streams: recorded or published streams; each new event of any of them starts a run, one
+            after the other.
         application: what every run replays; without one, `[airflow] application`.
         arguments: others of Airflow's DAG.
     """
@@ -85,7 +111,11 @@ def form_dag(dag_id: str, *, application: str | None = None, **arguments: Any) -
     """
     config = Config.load()
     names = [application] if application else applications(config)
-    params = replay_params(names, application or default_application(config), drills=config.airflow.drills)
+    params = replay_params(
+        names,
+        application or default_application(config),
+        drills=config.airflow.drills,
+    )
     return _dag(
         dag_id,
         schedule=None,
@@ -100,7 +130,9 @@ def form_dag(dag_id: str, *, application: str | None = None, **arguments: Any) -
 
 
 def record(stream: str, **arguments: Any) -> BaseOperator:
-    """Returns the task that records what is new of a stream, seals its windows and emits its asset."""
+    """Returns the task that records what is new of a stream, seals its windows and emits its
+    asset.
+    """
     return RewindowSubmitOperator(
         job="record",
         arguments={"stream": stream, "sealed_to": "{{ data_interval_end | default('', true) }}"},
@@ -115,26 +147,40 @@ def record(stream: str, **arguments: Any) -> BaseOperator:
 def plan_interval(**arguments: Any) -> BaseOperator:
     """Returns the task that plans a run's data interval, once the run before has succeeded."""
     return RewindowPlanOperator(
-        request_of=replay_requests.interval_request, in_order=True, **{"task_id": "plan_replay", **arguments}
+        request_of=replay_requests.interval_request,
+        in_order=True,
+        **{"task_id": "plan_replay", **arguments},
     )
 
 
 def plan_unpublished(**arguments: Any) -> BaseOperator:
-    """Returns the task that plans all that is sealed and not yet published; with nothing such, the run is skipped."""
+    """Returns the task that plans all that is sealed and not yet published; with nothing such, the
+    run is skipped.
+    """
     return RewindowPlanOperator(
-        request_of=replay_requests.unpublished_request, **{"task_id": "plan_replay", **arguments}
+        request_of=replay_requests.unpublished_request,
+        **{"task_id": "plan_replay", **arguments},
     )
 
 
 def plan_form(**arguments: Any) -> BaseOperator:
     """Returns the task that plans what the form asks for."""
-    return RewindowPlanOperator(request_of=replay_requests.form_request, **{"task_id": "plan_replay", **arguments})
+    return RewindowPlanOperator(
+        request_of=replay_requests.form_request,
+        **{"task_id": "plan_replay", **arguments},
+    )
 
 
 def plan_filling(stream: str, **arguments: Any) -> BaseOperator:
-    """Returns the task that plans to fill with heartbeats what is recorded of a stream and not filled yet."""
+    """Returns the task that plans to fill with heartbeats what is recorded of a stream and not
+    filled yet.
+    """
     request_of = partial(replay_requests.gap_request, stream)
-    return RewindowPlanOperator(request_of=request_of, part=stream, **{"task_id": "plan_filling", **arguments})
+    return RewindowPlanOperator(
+        request_of=request_of,
+        part=stream,
+        **{"task_id": "plan_filling", **arguments},
+    )
 
 
 def replay(plan: BaseOperator, **arguments: Any) -> BaseOperator:
@@ -149,29 +195,44 @@ def replay(plan: BaseOperator, **arguments: Any) -> BaseOperator:
 
 def check(plan: BaseOperator, **arguments: Any) -> BaseOperator:
     """Returns the task that holds the output against its expectations."""
-    return RewindowCheckOperator(replay=_replay_of(plan), **{"task_id": "check_windows", **arguments})
+    return RewindowCheckOperator(
+        replay=_replay_of(plan),
+        **{"task_id": "check_windows", **arguments},
+    )
 
 
 def approve(plan: BaseOperator, **arguments: Any) -> BaseOperator:
     """Returns the task that waits for a person, where the form asks for one."""
-    return ApprovePublicationOperator(replay=_replay_of(plan), **{"task_id": "approve_publication", **arguments})
+    return ApprovePublicationOperator(
+        replay=_replay_of(plan),
+        **{"task_id": "approve_publication", **arguments},
+    )
 
 
 def publish(plan: BaseOperator, **arguments: Any) -> BaseOperator:
-    """Returns the task that makes the output visible to readers, and emits the assets of the published streams."""
+    """Returns the task that makes the output visible to readers, and emits the assets of the
+    published streams.
+    """
     outlets = [PUBLICATIONS, *arguments.pop("outlets", ())]
     return RewindowSubmitOperator(
-        job="publish", replay=_replay_of(plan), outlets=outlets, **{"task_id": "publish_windows", **arguments}
+        job="publish",
+        replay=_replay_of(plan),
+        outlets=outlets,
+        **{"task_id": "publish_windows", **arguments},
     )
 
 
 def report_gaps(stream: str, **arguments: Any) -> BaseOperator:
-    """Returns the task that lists windows empty and missing, and the silent stretches of each key."""
+    """Returns the task that lists windows empty and missing, and the silent stretches of each
+    key.
+    """
     return ReportGapsOperator(stream=stream, **{"task_id": "report_gaps", **arguments})
 
 
 def repair(**arguments: Any) -> BaseOperator:
-    """Returns the task that shows what changed inputs make wrong, and repairs it where the settings allow that."""
+    """Returns the task that shows what changed inputs make wrong, and repairs it where the settings
+    allow that.
+    """
     return RepairOperator(**{"task_id": "repair_windows", **arguments})
 
 
@@ -183,7 +244,13 @@ def build_report_site(**arguments: Any) -> BaseOperator:
 def _dag(dag_id: str, **arguments: Any) -> DAG:
     default_args = DEFAULT_ARGS | arguments.pop("default_args", {})
     tags = {"rewindow", *arguments.pop("tags", ())}
-    return DAG(dag_id=dag_id, catchup=False, default_args=default_args, tags=sorted(tags), **arguments)
+    return DAG(
+        dag_id=dag_id,
+        catchup=False,
+        default_args=default_args,
+        tags=sorted(tags),
+        **arguments,
+    )
 
 
 def _params_of_settings() -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Turns the ways in which a job or a library call ends into Airflow's two: fail for good, or fail and try again."""
+"""Turns the ways in which a job or a library call ends into Airflow's two: fail for good, or fail
+and try again.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRescheduleException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowRescheduleException,
+)
 
 from rewindow.errors import RewindowError
 
@@ -16,22 +22,27 @@ WAIT = timedelta(minutes=5)
 WAITS_MAX = 288
 """A day of waits."""
 GO_ON_WAIT = timedelta(seconds=15)
-"""How long a task that was told to end stays away at least. Queued again before the executor has reported its end, it
-would be taken for lost, which costs a try."""
+"""How long a task that was told to end stays away at least. Queued again before the executor has
+reported its end, it would be taken for lost, which costs a try."""
 HELD_WAIT = timedelta(minutes=1)
 """How long a task waits for the range that another replay holds."""
 
 
 class Nothing(Exception):
-    """There is nothing to do, for the reason that it says: the task is skipped, and all after it."""
+    """There is nothing to do, for the reason that it says: the task is skipped, and all after
+    it.
+    """
 
 
 class NotYet(Exception):
-    """Something that a task needs is not recorded yet; waiting for it is no failure and uses up no try."""
+    """Something that a task needs is not recorded yet; waiting for it is no failure and uses up no
+    try.
+    """
 
 
 def waiting(lack: NotYet, waits: int, wait: timedelta | None = None) -> AirflowException:
-    """Returns the exception that makes Airflow run the task again after a while, or fail it when it waited for a day.
+    """Returns the exception that makes Airflow run the task again after a while, or fail it when it
+    waited for a day.
 
     Args:
         lack: what is not there yet.
@@ -50,7 +61,8 @@ def is_retryable(exit_code: int, outcome_says: bool) -> bool:
 
     Args:
         exit_code: of the job; negative or above 128 when a signal ended it.
-        outcome_says: what the attempt's outcome file says; a killed job writes none, and another attempt helps.
+        outcome_says: what the attempt's outcome file says; a killed job writes none, and another
+            attempt helps.
     """
     return exit_code not in _NOT_RETRYABLE and (exit_code == TRANSIENT or outcome_says)
 
@@ -62,7 +74,8 @@ def failure(message: str, retryable: bool) -> AirflowException:
 
 @contextmanager
 def mapped_errors(ending: str = "") -> Iterator[None]:
-    """Lets the library's errors leave as Airflow's: `retryable` decides. Anything else is a bug and leaves as it is.
+    """Lets the library's errors leave as Airflow's: `retryable` decides. Anything else is a bug and
+    leaves as it is.
 
     Args:
         ending: a last line of the message.

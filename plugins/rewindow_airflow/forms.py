@@ -23,7 +23,9 @@ _NAME = f"^{COMPONENT}$"
 
 @dataclass(frozen=True)
 class ReplayForm:
-    """What a filled-in form says; times or windows are set, or neither: then all that is not yet published."""
+    """What a filled-in form says; times or windows are set, or neither: then all that is not yet
+    published.
+    """
 
     application: str
     mode: str
@@ -43,19 +45,22 @@ class ReplayForm:
 
 
 def applications(config: Config) -> list[str]:
-    """Returns the names of all applications: those in the configured folders, then those that settings of streams make.
+    """Returns the names of all applications: those in the configured folders, then those that
+    settings of streams make.
 
-    They are those of `operators.catalog.application_names`, which imports what is too much for parsing a DAG.
+    They are those of `operators.catalog.application_names`, which imports what is too much for
+    parsing a DAG.
     """
     own = _own(config)
     return [*sorted(own), *sorted(set(config.made_applications) - own)]
 
 
 def default_application(config: Config) -> str | None:
-    """Returns the application that is replayed when none is named: the setting's, else the only one there is.
+    """Returns the application that is replayed when none is named: the setting's, else the only one
+    there is.
 
-    With two or more there is none: a new file in the folder must not change what the nightly replay computes. Those
-    that fill streams never count: they have a DAG of their own.
+    With two or more there is none: a new file in the folder must not change what the nightly replay
+    computes. Those that fill streams never count: they have a DAG of their own.
 
     Raises:
         InputError: the setting names none that there is.
@@ -63,17 +68,28 @@ def default_application(config: Config) -> str | None:
     chosen, known = config.airflow.application, applications(config)
     if chosen is not None and chosen not in known:
         raise InputError(
-            f'application "{chosen}" of setting "airflow.application" is unknown', hint=f"Known: {', '.join(known)}."
+            f'application "{chosen}" of setting "airflow.application" is unknown',
+            hint=f"Known: {', '.join(known)}.",
         )
     own = _own(config)
     return chosen or (own.pop() if len(own) == 1 else None)
 
 
 def _own(config: Config) -> set[str]:
-    return {path.stem for folder in config.applications for path in folder.glob("*.py") if path.stem[0] != "_"}
+    return {
+        path.stem
+        for folder in config.applications
+        for path in folder.glob("*.py")
+        if path.stem[0] != "_"
+    }
 
 
-def replay_params(names: list[str], default: str | None = None, *, drills: bool = False) -> dict[str, Param]:
+def replay_params(
+    names: list[str],
+    default: str | None = None,
+    *,
+    drills: bool = False,
+) -> dict[str, Param]:
     """Returns the fields of the form of replay_windows, in order.
 
     Args:
@@ -82,7 +98,10 @@ def replay_params(names: list[str], default: str | None = None, *, drills: bool 
         drills: whether there is a crash point.
     """
     fields = {
-        "application": Param(**({"default": default} if default else {}), **_application(names, ["string"])),
+        "application": Param(
+            **({"default": default} if default else {}),
+            **_application(names, ["string"]),
+        ),
         "reason": Param(
             type="string",
             minLength=8,
@@ -107,14 +126,19 @@ def replay_params(names: list[str], default: str | None = None, *, drills: bool 
         "first_window": _number("First window", minimum=0, section=_RANGE),
         "last_window": _number("Last window", minimum=0, section=_RANGE),
         "allow_missing": Param(
-            False, type="boolean", title="Allow missing windows", section=_RANGE, description="They are recorded."
+            False,
+            type="boolean",
+            title="Allow missing windows",
+            section=_RANGE,
+            description="They are recorded.",
         ),
         "initial_state": Param(
             False,
             type="boolean",
             title="Begin with the initial state",
             section=_RANGE,
-            description="Otherwise the state that was published for the window before the range is taken.",
+            description="Otherwise the state that was published for the window before the range is "
+            "taken.",
         ),
         "allow_affected": _affected(),
         "mode": _mode(),
@@ -130,9 +154,15 @@ def replay_params(names: list[str], default: str | None = None, *, drills: bool 
             title="Publish",
             section=_HOW,
         ),
-        "group_windows": _number("Windows in a commit group", section=_HOW, description="Empty: sized by time."),
+        "group_windows": _number(
+            "Windows in a commit group",
+            section=_HOW,
+            description="Empty: sized by time.",
+        ),
         "checkpoint_windows": _number(
-            "Windows between two checkpoints", section=_HOW, description="Empty: the application's own number."
+            "Windows between two checkpoints",
+            section=_HOW,
+            description="Empty: the application's own number.",
         ),
         "properties": _given(),
     }
@@ -144,21 +174,31 @@ def daily_params(names: list[str], default: str | None = None) -> dict[str, Para
 
     Args:
         names: of all applications.
-        default: the application that a scheduled run replays; by default the only name, and none when there are more.
+        default: the application that a scheduled run replays; by default the only name, and none
+            when there are more.
     """
     default = default or (names[0] if len(names) == 1 else None)
     return {
-        # A DAG with a schedule must not have a parameter that has to be given: a run without one fails at its plan.
-        "application": Param(default, **_application(names, ["string"] if default else ["null", "string"])),
+        # A DAG with a schedule must not have a parameter that has to be given: a run without one
+        # fails at its plan.
+        "application": Param(
+            default,
+            **_application(names, ["string"] if default else ["null", "string"]),
+        ),
         "mode": _mode(),
         "initial_state": Param(
             False,
             type="boolean",
             title="Begin with the initial state",
-            description="Only where no state was published before the day, so on the first day of a backfill.",
+            description="Only where no state was published before the day, so on the first day of "
+            "a backfill.",
         ),
         "allow_affected": _affected(),
-        "group_windows": _number("Windows in a commit group", section=_HOW, description="Empty: sized by time."),
+        "group_windows": _number(
+            "Windows in a commit group",
+            section=_HOW,
+            description="Empty: sized by time.",
+        ),
     }
 
 
@@ -223,7 +263,10 @@ def _check_range(params: Mapping[str, Any]) -> None:
     fields = {TIMES: ("from_time", "to_time"), WINDOWS: ("first_window", "last_window")}
     for name in fields.get(given_as, ()):
         if params[name] is None:
-            raise InputError(f"range is not given: {' and '.join(fields[given_as])} must both be set", detail=said)
+            raise InputError(
+                f"range is not given: {' and '.join(fields[given_as])} must both be set",
+                detail=said,
+            )
     for name in (name for way, names in fields.items() if way != given_as for name in names):
         if params[name] is not None:
             raise InputError(f"range is given twice: {name} must be empty", detail=said)
@@ -236,11 +279,16 @@ def refuse_unknown(params: Mapping[str, Any], known: Iterable[str]) -> None:
         InputError: names it.
     """
     if unknown := sorted(set(params) - set(known)):
-        raise InputError(f'parameter "{unknown[0]}" is unknown', hint=f"Known are: {', '.join(sorted(known))}.")
+        raise InputError(
+            f'parameter "{unknown[0]}" is unknown',
+            hint=f"Known are: {', '.join(sorted(known))}.",
+        )
 
 
 def _application(names: list[str], types: list[str]) -> dict[str, Any]:
-    known: dict[str, Any] = {"enum": [None, *names] if "null" in types else names} if names else {"pattern": _NAME}
+    known: dict[str, Any] = (
+        {"enum": [None, *names] if "null" in types else names} if names else {"pattern": _NAME}
+    )
     return {"type": types, "title": "Application", **known}
 
 
@@ -251,7 +299,8 @@ def _crash() -> Param:
         pattern=rf"^({'|'.join(Step)}):[1-9][0-9]*@[1-9][0-9]*$",
         title="Crash point",
         section=_DRILL,
-        description="For drills only: <step>:<group>@<attempt> kills the job there, such as after_outputs:3@1.",
+        description="For drills only: <step>:<group>@<attempt> kills the job there, such as "
+        "after_outputs:3@1.",
     )
 
 
@@ -268,7 +317,12 @@ def _affected() -> Param:
 def _mode() -> Param:
     labels = {name: mode.words for name, mode in MODES.items()}
     return Param(
-        next(iter(MODES)), type="string", enum=list(MODES), values_display=labels, title="Recovery mode", section=_HOW
+        next(iter(MODES)),
+        type="string",
+        enum=list(MODES),
+        values_display=labels,
+        title="Recovery mode",
+        section=_HOW,
     )
 
 
@@ -279,15 +333,28 @@ def _given() -> Param:
         format="multiline",
         title="Properties",
         section=_HOW,
-        description="operator.property=value, one a line; they come before those of rewindow.toml and the code.",
+        description="operator.property=value, one a line; they come before those of rewindow.toml "
+        "and the code.",
     )
 
 
 def _time(title: str, description: str) -> Param:
     return Param(
-        None, type=["null", "string"], format="date-time", title=title, description=description, section=_RANGE
+        None,
+        type=["null", "string"],
+        format="date-time",
+        title=title,
+        description=description,
+        section=_RANGE,
     )
 
 
 def _number(title: str, section: str, description: str = "", minimum: int = 1) -> Param:
-    return Param(None, type=["null", "integer"], minimum=minimum, title=title, description=description, section=section)
+    return Param(
+        None,
+        type=["null", "integer"],
+        minimum=minimum,
+        title=title,
+        description=description,
+        section=section,
+    )

@@ -1,7 +1,8 @@
 """Names a replay after the DAG run that it belongs to, so that a retry or a clear finds it again.
 
-The name has the day that the replay computes, for people: `replay_daily-2013-01-05-eab92e3f10`. What finds it is the
-rest: the DAG and the digest, which are those of the run and do not change with what is planned.
+The name has the day that the replay computes, for people: `replay_daily-2013-01-05-eab92e3f10`.
+What finds it is the rest: the DAG and the digest, which are those of the run and do not change with
+what is planned.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 
 _LENGTH_MAX = 40
-"""Letters of a DAG's or a stream's name in an id, which must stay short enough for a file's name."""
+"""Letters of a DAG's or a stream's name in an id, which must stay short enough for a file's
+name."""
 _DIGITS = 10
 
 
@@ -37,14 +39,20 @@ class RunName:
     def replay_id(self, day: str = "", number: int = 1) -> str:
         """Returns the id of one of the run's replays.
 
-        >>> run_name("replay_daily", "scheduled__2013-01-06T00:00:00+00:00").replay_id("2013-01-05", 2)
+        >>> name = run_name("replay_daily", "scheduled__2013-01-06T00:00:00+00:00")
+        >>> name.replay_id("2013-01-05", 2)
         'replay_daily-2013-01-05-0ec9db78d6-2'
         """
-        return "-".join(filter(None, (self.prefix, day, self.digest, str(number) if number > 1 else "")))
+        return "-".join(
+            filter(None, (self.prefix, day, self.digest, str(number) if number > 1 else ""))
+        )
 
     def number_of(self, replay_id: str) -> int | None:
         """Returns which of the run's replays an id names, None when it names one of another run."""
-        found = re.fullmatch(rf"{re.escape(self.prefix)}(?:-\d+-\d\d-\d\d)?-{self.digest}(?:-(\d+))?", replay_id)
+        found = re.fullmatch(
+            rf"{re.escape(self.prefix)}(?:-\d+-\d\d-\d\d)?-{self.digest}(?:-(\d+))?",
+            replay_id,
+        )
         return None if found is None else int(found[1] or 1)
 
 
@@ -62,13 +70,19 @@ def run_name(dag_id: str, run_id: str, part: str = "") -> RunName:
 
 
 def newest_of(ledger: Ledger, run: RunName) -> tuple[int, Replay | None]:
-    """Returns the number of a DAG run's newest replay, and the replay unless it is still to be planned.
+    """Returns the number of a DAG run's newest replay, and the replay unless it is still to be
+    planned.
 
-    A closed one (published, undone, abandoned) is never computed again: the run's next one has the next number.
+    A closed one (published, undone, abandoned) is never computed again: the run's next one has the
+    next number.
     """
     from rewindow.launcher.attempts import CLOSED_STATES
 
-    numbers = {number: name for name in ledger.replays.ids(f"{run.prefix}-") if (number := run.number_of(name))}
+    numbers = {
+        number: name
+        for name in ledger.replays.ids(f"{run.prefix}-")
+        if (number := run.number_of(name))
+    }
     if not numbers:
         return 1, None
     newest = max(numbers)
@@ -77,7 +91,9 @@ def newest_of(ledger: Ledger, run: RunName) -> tuple[int, Replay | None]:
 
 
 def day_of(config: Config, request: ReplayRequest) -> str:
-    """Returns the day (UTC) on which the range of a request begins, empty when it has no beginning of its own."""
+    """Returns the day (UTC) on which the range of a request begins, empty when it has no beginning
+    of its own.
+    """
     from rewindow.loading.catalog import load_application
     from rewindow.windows import format_time, parse_time
 

@@ -1,4 +1,6 @@
-"""Buttons of a task's page: replay, window report, Data Docs, certificate, reports. They lead to the plugin's pages."""
+"""Buttons of a task's page: replay, window report, Data Docs, certificate, reports. They lead to
+the plugin's pages.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +30,30 @@ class OfStream(Protocol):
 
 
 def address(path: str) -> str:
-    """Returns the address of one of the plugin's pages on Airflow's own host, below the path of [api] base_url."""
+    """Returns the address of one of the plugin's pages on Airflow's own host, below the path of
+    [api] base_url.
+    """
     base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
     return f"{base}{PREFIX}/{path}"
 
 
 class ReplayLink(BaseOperatorLink):
-    """Leads to the page of the replay that a task works on: timeline, windows, gate, certificates."""
+    """Leads to the page of the replay that a task works on: timeline, windows, gate,
+    certificates.
+    """
 
     name = "Replay"
     page = "page"
 
     def get_link(self, operator: OfReplay, *, ti_key: TaskInstanceKey) -> str:
-        """Returns an address on Airflow's own host, empty for a task without a replay; called when a task ends."""
-        return address(f"replays/{quote(operator.replay, safe='')}/{self.page}") if operator.replay else ""
+        """Returns an address on Airflow's own host, empty for a task without a replay; called when
+        a task ends.
+        """
+        return (
+            address(f"replays/{quote(operator.replay, safe='')}/{self.page}")
+            if operator.replay
+            else ""
+        )
 
 
 class WindowReportLink(ReplayLink):

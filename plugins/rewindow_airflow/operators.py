@@ -1,7 +1,8 @@
 """The operator that submits Rewindow's jobs to Spark.
 
-It is not the Spark provider's: that one brings `pyspark-client`, whose files are installed over pyspark's, and all that
-is needed of it is a process. A connection of the provider's type `spark` is understood, and the provider may be there.
+It is not the Spark provider's: that one brings `pyspark-client`, whose files are installed over
+pyspark's, and all that is needed of it is a process. A connection of the provider's type `spark` is
+understood, and the provider may be there.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ POOL = "spark"
 class RewindowSubmitOperator(ReplayTask, BaseOperator):
     """Runs one attempt of a job on Spark and takes its outcome for the task's.
 
-    The epoch is taken before the submit, so that an older attempt which still lives cannot commit any more. A retry or
-    a clear begins the next attempt of the same replay, which goes on after the last window that the mode lets stand.
+    The epoch is taken before the submit, so that an older attempt which still lives cannot commit
+    any more. A retry or a clear begins the next attempt of the same replay, which goes on after the
+    last window that the mode lets stand.
 
     Args:
         job: what to submit: replay, publish or record.
@@ -83,8 +85,8 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         Raises:
             AirflowFailException: another attempt cannot help.
             AirflowException: the job failed or was killed; Airflow tries again.
-            AirflowRescheduleException: another replay holds the range, or Airflow itself is about to end; neither uses
-                up a try.
+            AirflowRescheduleException: another replay holds the range, or Airflow itself is about
+                to end; neither uses up a try.
             AirflowSkipException: there was nothing new to record.
         """
         from rewindow.launcher import note_kill
@@ -95,22 +97,37 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
             config = settings_for(self.conn_id)
             submission = self._begin(config, name, context)
         if submission is None:
-            self.log.info("All windows of the %s are committed already: nothing to do", self._subject)
+            self.log.info(
+                "All windows of the %s are committed already: nothing to do",
+                self._subject,
+            )
             return {"name": name, "message": "all windows were committed already"}
         outcome = self._submit(submission, context)
         with mapped_errors():
             note_kill(config, submission, outcome)
         if outcome.exit_code != DONE and self._told_to_end:
-            self.log.info("Airflow has told this task to end; it goes on when Airflow does, in the same try")
+            self.log.info(
+                "Airflow has told this task to end; it goes on when Airflow does, in the same try"
+            )
             raise AirflowRescheduleException(datetime.now(UTC) + GO_ON_WAIT)
         if outcome.exit_code != DONE:
             if not outcome.error:
-                self.log.error("The job's last lines:\n%s", "\n".join(f"    {line}" for line in self._last_lines))
-            message = f"The {self._subject} ended: {cause(outcome.exit_code)}\n{outcome.message}\n{self._ending()}"
+                self.log.error(
+                    "The job's last lines:\n%s",
+                    "\n".join(f"    {line}" for line in self._last_lines),
+                )
+            message = (
+                f"The {self._subject} ended: "
+                f"{cause(outcome.exit_code)}\n{outcome.message}\n{self._ending()}"
+            )
             raise failure(message, is_retryable(outcome.exit_code, outcome.retryable))
         self.log.info("The %s is done", self._subject)
         # A try before may have sealed windows and died before their asset was emitted.
-        if self.job == "record" and not outcome.facts.get("windows_sealed") and context["ti"].try_number == 1:
+        if (
+            self.job == "record"
+            and not outcome.facts.get("windows_sealed")
+            and context["ti"].try_number == 1
+        ):
             raise AirflowSkipException("No window was sealed, so the stream's asset is not emitted")
         with mapped_errors():
             self._tell_assets(config, name, outcome.facts, context)
@@ -119,26 +136,45 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
     def _begin(self, config: Config, name: str, context: Context) -> Submission | None:
         """Returns the job to run; waits for a range that another replay holds."""
         try:
-            return BEGINNINGS[self.job](config, name, self.arguments, was_cleared(context["ti"], self.retries))
+            return BEGINNINGS[self.job](
+                config,
+                name,
+                self.arguments,
+                was_cleared(context["ti"], self.retries),
+            )
         except OverlapError as held:
             self.log.info("%s\nLooking again in %s", held, HELD_WAIT)
-            raise waiting(NotYet(str(held)), context.get("task_reschedule_count", 0), HELD_WAIT) from held
+            raise waiting(
+                NotYet(str(held)),
+                context.get("task_reschedule_count", 0),
+                HELD_WAIT,
+            ) from held
 
-    def _tell_assets(self, config: Config, name: str, facts: Mapping[str, Any], context: Context) -> None:
+    def _tell_assets(
+        self,
+        config: Config,
+        name: str,
+        facts: Mapping[str, Any],
+        context: Context,
+    ) -> None:
         if self.job == "record" and stream_asset(name) in self.outlets:
             tell_recorded(context, name, facts)
         if self.job == "publish" and PUBLICATIONS in self.outlets:
             tell_published(context, config, facts["publication"])
 
     def on_kill(self) -> None:
-        """Ends the job with everything that it started; Airflow calls this for a task that is not to go on here."""
+        """Ends the job with everything that it started; Airflow calls this for a task that is not
+        to go on here.
+        """
         self._told_to_end = True
         if self._process is not None:
             self._process.on_kill()
         self.log.info(self._ending())
 
     def _submit(self, submission: Submission, context: Context) -> Outcome:
-        """Returns how the job ended: what its outcome file says; a job that wrote none was killed."""
+        """Returns how the job ended: what its outcome file says; a job that wrote none was
+        killed.
+        """
         from rewindow.launcher import read_outcome
 
         attempt = f"Attempt {submission.epoch} of the " if submission.epoch else "The "
@@ -162,7 +198,8 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
 
 
 def was_cleared(instance: Any, retries: int) -> bool:
-    """Returns whether this is the first try since a person cleared the task (or the very first one).
+    """Returns whether this is the first try since a person cleared the task (or the very first
+    one).
 
     A clear gives a task its full number of retries again, counted from the try before.
     """

@@ -1,8 +1,10 @@
-"""Keeps the runs of a DAG in the order of their days, and lets no run that waits keep an earlier one from its slot.
+"""Keeps the runs of a DAG in the order of their days, and lets no run that waits keep an earlier
+one from its slot.
 
-Airflow's own `depends_on_past` waits inside the slot of `max_active_runs`. When an earlier run is cleared, or started
-by hand, it queues for that slot, and both wait for ever. Here a run that has to wait does so as long as nobody needs
-its slot; when an earlier run is queued, it ends, and is started again once that one has its turn.
+Airflow's own `depends_on_past` waits inside the slot of `max_active_runs`. When an earlier run is
+cleared, or started by hand, it queues for that slot, and both wait for ever. Here a run that has to
+wait does so as long as nobody needs its slot; when an earlier run is queued, it ends, and is
+started again once that one has its turn.
 """
 
 from __future__ import annotations
@@ -22,21 +24,24 @@ if TYPE_CHECKING:
     from airflow.sdk.types import DagRunProtocol
 
 MADE_WAY = "made_way_for"
-"""XCom of the task of a run that has made way: how often the run had been cleared then, so that it holds but once."""
+"""XCom of the task of a run that has made way: how often the run had been cleared then, so that it
+holds but once."""
 _QUEUED, _RUNNING, _SUCCESS, _FAILED = "queued", "running", "success", "failed"
 _EVER = datetime(9999, 12, 31, tzinfo=UTC)
 _LOOK_SECONDS = 2.0
 _LOOKS, _LOOKS_WHILE_NEEDED = 150, 10
-"""Looks of a trigger before its task decides anew: of two changes at one moment, the trigger may see none."""
+"""Looks of a trigger before its task decides anew: of two changes at one moment, the trigger may
+see none."""
 _END_SECONDS_MAX = 60.0
 
 
 def turn_of(context: Context) -> BaseTrigger | None:
-    """Returns None when a run's turn has come: the run before it has succeeded; else the trigger to wait for.
+    """Returns None when a run's turn has come: the run before it has succeeded; else the trigger to
+    wait for.
 
-    When its turn has come, it starts again whatever later run has made way. While it waits and no slot is needed, it
-    starts again what has made way before it. Of the runs that hold slots only the latest makes way, so that slots move
-    to earlier runs and never back.
+    When its turn has come, it starts again whatever later run has made way. While it waits and no
+    slot is needed, it starts again what has made way before it. Of the runs that hold slots only
+    the latest makes way, so that slots move to earlier runs and never back.
 
     Raises:
         AirflowFailException: an earlier run is queued for the slot; this one makes way.
@@ -54,10 +59,11 @@ def turn_of(context: Context) -> BaseTrigger | None:
 
 
 def make_way(context: Context) -> bool:
-    """Ends a run that waits, for whatever, if an earlier one is queued for its slot; returns whether one still is.
+    """Ends a run that waits, for whatever, if an earlier one is queued for its slot; returns
+    whether one still is.
 
-    A run that is not the latest stays: a later one makes way, or ends. So does one that finds, once it has said that it
-    ends, that nobody is queued any more: then nobody would start it again.
+    A run that is not the latest stays: a later one makes way, or ends. So does one that finds, once
+    it has said that it ends, that nobody is queued any more: then nobody would start it again.
 
     Raises:
         AirflowFailException: this one makes way.
@@ -71,13 +77,16 @@ def make_way(context: Context) -> bool:
         context["ti"].xcom_push(key=MADE_WAY, value=None)
         return False
     raise AirflowFailException(
-        f"The run {earlier.run_id} is earlier, and queued for the slot of this one, which makes way.\n"
+        f"The run {earlier.run_id} is earlier, and queued for the slot of this one, which makes "
+        "way.\n"
         "It is started again, from the beginning, as soon as the earlier one has its turn."
     )
 
 
 def _start_again_after(context: Context, run: DagRunProtocol) -> None:
-    """Starts again the runs after one that have made way; one that is about to end is waited for."""
+    """Starts again the runs after one that have made way; one that is about to end is waited
+    for.
+    """
     for ending in _runs_back(run, _RUNNING, _EVER):
         deadline = time.monotonic() + _END_SECONDS_MAX
         while (
@@ -92,7 +101,9 @@ def _start_again_after(context: Context, run: DagRunProtocol) -> None:
 
 
 def _start_again_before(context: Context, run: DagRunProtocol) -> None:
-    """Starts again the runs before one, back to the last success, that have made way: no slot is needed any more."""
+    """Starts again the runs before one, back to the last success, that have made way: no slot is
+    needed any more.
+    """
     before = _run_before(run)
     while before is not None and before.state != _SUCCESS:
         if before.state == _FAILED and _has_made_way(context, before):
@@ -101,7 +112,8 @@ def _start_again_before(context: Context, run: DagRunProtocol) -> None:
 
 
 class ChangeTrigger(BaseTrigger):
-    """Fires when the run before has another state, or one more run is queued: then a run that waits decides anew.
+    """Fires when the run before has another state, or one more run is queued: then a run that waits
+    decides anew.
 
     Args:
         dag_id: id of the DAG.
@@ -111,14 +123,29 @@ class ChangeTrigger(BaseTrigger):
         looks: after so many it fires in any case.
     """
 
-    def __init__(self, dag_id: str, run_id: str, state: str, queued: int, looks: int = _LOOKS) -> None:
+    def __init__(
+        self,
+        dag_id: str,
+        run_id: str,
+        state: str,
+        queued: int,
+        looks: int = _LOOKS,
+    ) -> None:
         super().__init__()
-        self.dag_id, self.run_id, self.state, self.queued, self.looks = dag_id, run_id, state, queued, looks
+        self.dag_id, self.run_id, self.state, self.queued, self.looks = (
+            dag_id,
+            run_id,
+            state,
+            queued,
+            looks,
+        )
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Returns what the triggerer makes this trigger of."""
         names = ("dag_id", "run_id", "state", "queued", "looks")
-        return f"{type(self).__module__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
+        return f"{type(self).__module__}.{type(self).__name__}", {
+            name: getattr(self, name) for name in names
+        }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Looks every other second."""
@@ -133,8 +160,14 @@ class ChangeTrigger(BaseTrigger):
         return _state(self.dag_id, self.run_id) != self.state or self.queued > before
 
 
-def _runs_back(run: DagRunProtocol, state: str, until: datetime | None = None) -> Iterator[DagRunProtocol]:
-    """Yields runs of one state, the latest first: those before a run, or, with `until`, those after it to a time."""
+def _runs_back(
+    run: DagRunProtocol,
+    state: str,
+    until: datetime | None = None,
+) -> Iterator[DagRunProtocol]:
+    """Yields runs of one state, the latest first: those before a run, or, with `until`, those after
+    it to a time.
+    """
     date = until or run.logical_date
     while date and (found := _previous(run.dag_id, date, state)) and found.logical_date:
         if until and run.logical_date and found.logical_date <= run.logical_date:
@@ -154,7 +187,9 @@ def _is_latest(run: DagRunProtocol) -> bool:
 
 
 def _run_before(run: DagRunProtocol) -> DagRunProtocol | None:
-    """Returns the run before another in the order of logical dates; a run without one has no place in it."""
+    """Returns the run before another in the order of logical dates; a run without one has no place
+    in it.
+    """
     return _previous(run.dag_id, run.logical_date) if run.logical_date else None
 
 
@@ -173,7 +208,10 @@ def _start_again(run: DagRunProtocol) -> None:
 
 def _has_made_way(context: Context, run: DagRunProtocol) -> bool:
     instance = context["ti"]
-    return bool(instance.xcom_pull(task_ids=instance.task_id, run_id=run.run_id, key=MADE_WAY) == run.clear_number)
+    return bool(
+        instance.xcom_pull(task_ids=instance.task_id, run_id=run.run_id, key=MADE_WAY)
+        == run.clear_number
+    )
 
 
 def _same_slots(run: DagRunProtocol, other: DagRunProtocol) -> bool:
@@ -198,7 +236,9 @@ def _count_of_queued(dag_id: str) -> int:
 
 
 def _ask(message: Any) -> Any:
-    """Returns Airflow's answer to a task; tasks have no other way to see and clear the runs of their DAG."""
+    """Returns Airflow's answer to a task; tasks have no other way to see and clear the runs of
+    their DAG.
+    """
     from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
     return SUPERVISOR_COMMS.send(message)

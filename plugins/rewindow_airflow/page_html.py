@@ -20,23 +20,39 @@ def listing(title: str, addresses: Mapping[str, str]) -> str:
 
 
 def not_yet(name: str, what: str, writer: str, kind: str = "Replay") -> str:
-    """Returns the page of something that a replay, or a stream, does not have so far, and who makes it."""
+    """Returns the page of something that a replay, or a stream, does not have so far, and who makes
+    it.
+    """
     return draw("not_there.html", kind=kind, name=name, what=what, writer=writer)
 
 
 def report(replay_id: str, outputs: Sequence[str], output: str, path: Location, page: int) -> str:
-    """Returns a page of a window report: as many rows as fit, links to the others and to the other outputs."""
+    """Returns a page of a window report: as many rows as fit, links to the others and to the other
+    outputs.
+    """
     first = (page - 1) * ROWS_OF_A_PAGE
     with path.open() as file:
         lines = csv.reader(io.TextIOWrapper(file, "utf-8", newline=""))
         columns = next(lines, [])
         rows = list(islice(lines, first, first + ROWS_OF_A_PAGE + 1))
-    steps = [(f"?{urlencode({'output': output, 'page': page - 1})}", "earlier windows")] if page > 1 else []
+    steps = (
+        [(f"?{urlencode({'output': output, 'page': page - 1})}", "earlier windows")]
+        if page > 1
+        else []
+    )
     if len(rows) > ROWS_OF_A_PAGE:
         steps.append((f"?{urlencode({'output': output, 'page': page + 1})}", "later windows"))
     others = [(f"?{urlencode({'output': name})}", name) for name in outputs if name != output]
-    links = [*steps, *others, (f"../../files/quality/replays/{replay_id}/{path.name}", "all as CSV")]
+    links = [
+        *steps,
+        *others,
+        (f"../../files/quality/replays/{replay_id}/{path.name}", "all as CSV"),
+    ]
     return draw(
-        "window_report.html", output=output, replay_id=replay_id, links=links, columns=columns,
+        "window_report.html",
+        output=output,
+        replay_id=replay_id,
+        links=links,
+        columns=columns,
         rows=rows[:ROWS_OF_A_PAGE],
-    )  # fmt: skip
+    )

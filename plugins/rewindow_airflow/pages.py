@@ -1,8 +1,10 @@
-"""Pages of results behind Airflow's login: replays, window reports, Data Docs, certificates, the time of streams.
+"""Pages of results behind Airflow's login: replays, window reports, Data Docs, certificates, the
+time of streams.
 
-Airflow does not protect a plugin's application, so every route asks for the user itself, and files are served by a
-route instead of a mount (a mount would pass the question by). Who may read the DAG that made a replay may read what is
-told of it; see `rights`. A page is drawn when it is asked for, from ledger and facts: no route writes anything.
+Airflow does not protect a plugin's application, so every route asks for the user itself, and files
+are served by a route instead of a mount (a mount would pass the question by). Who may read the DAG
+that made a replay may read what is told of it; see `rights`. A page is drawn when it is asked for,
+from ledger and facts: no route writes anything.
 """
 
 from __future__ import annotations
@@ -30,9 +32,13 @@ from rewindow_airflow.rights import OF_STREAMS, refuse_stranger, refuse_without,
 
 PAGES = "pages"
 _FILES = "../../files/"
-"""From the page of a replay to the files: relative, so that it holds below any path that Airflow is served at."""
-_SCRIPT = base64.b64encode(hashlib.sha256((PACKAGE / "pages/templates/page.js").read_bytes()).digest()).decode()
-"""Digest of the one script of our pages. What else stands in them comes from data and must never run."""
+"""From the page of a replay to the files: relative, so that it holds below any path that Airflow is
+served at."""
+_SCRIPT = base64.b64encode(
+    hashlib.sha256((PACKAGE / "pages/templates/page.js").read_bytes()).digest()
+).decode()
+"""Digest of the one script of our pages. What else stands in them comes from data and must never
+run."""
 _PART_BYTES = 1 << 18
 _HEADERS = {
     "Cache-Control": "private, no-cache",
@@ -56,7 +62,8 @@ def readable(replay_id: str, user: GetUserDep) -> str:
     """Returns a replay id that may become part of a path, and of which this user may read.
 
     Raises:
-        HTTPException: it is none (404), or the user has no right to the DAG that made the replay (403).
+        HTTPException: it is none (404), or the user has no right to the DAG that made the replay
+            (403).
     """
     try:
         check_replay_id(replay_id)
@@ -70,7 +77,8 @@ def readable_stream(stream: str, user: GetUserDep) -> str:
     """Returns the name of a stream of which this user may read.
 
     Raises:
-        HTTPException: it is none (404), or the user has no right to the DAG that reports on streams (403).
+        HTTPException: it is none (404), or the user has no right to the DAG that reports on streams
+            (403).
     """
     refuse_without([OF_STREAMS], user)
     try:
@@ -85,9 +93,17 @@ StreamName = Annotated[str, Depends(readable_stream)]
 
 
 def make_app() -> FastAPI:
-    """Returns the application that the plugin mounts below /rewindow; it answers nobody who is not logged in."""
+    """Returns the application that the plugin mounts below /rewindow; it answers nobody who is not
+    logged in.
+    """
     logged_in = Depends(get_user)
-    app = FastAPI(title="Rewindow", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[logged_in])
+    app = FastAPI(
+        title="Rewindow",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        dependencies=[logged_in],
+    )
     app.get("/replays/{replay_id}/page")(show_replay)
     app.get("/replays/{replay_id}/report")(show_report)
     app.get("/replays/{replay_id}/docs")(show_docs)
@@ -103,41 +119,76 @@ def show_replay(replay_id: ReplayId) -> Response:
 
 
 def show_report(
-    replay_id: ReplayId, folder: Results, output: str = "", page: Annotated[int, Query(ge=1)] = 1
+    replay_id: ReplayId,
+    folder: Results,
+    output: str = "",
+    page: Annotated[int, Query(ge=1)] = 1,
 ) -> Response:
-    """Shows the window report of a replay: a row for every window of its range, also those without output."""
-    reports = {path.name.removesuffix(".windows.csv"): path for path in checked(folder, replay_id, "*.windows.csv")}
+    """Shows the window report of a replay: a row for every window of its range, also those without
+    output.
+    """
+    reports = {
+        path.name.removesuffix(".windows.csv"): path
+        for path in checked(folder, replay_id, "*.windows.csv")
+    }
     if not reports or (output and output not in reports):
         return _not_yet(replay_id, "window report", "The task check_windows writes it.")
     chosen = output or next(iter(reports))
-    return HTMLResponse(page_html.report(replay_id, list(reports), chosen, reports[chosen], page), headers=_HEADERS)
+    return HTMLResponse(
+        page_html.report(replay_id, list(reports), chosen, reports[chosen], page),
+        headers=_HEADERS,
+    )
 
 
 def show_docs(replay_id: ReplayId, folder: Results) -> Response:
     """Leads to the page of each output: verdict, checks in words, Great Expectations' Data Docs."""
-    return _one_or_list(folder, checked(folder, replay_id, "*.html"), replay_id, "Data Docs", "The task check_windows")
+    return _one_or_list(
+        folder,
+        checked(folder, replay_id, "*.html"),
+        replay_id,
+        "Data Docs",
+        "The task check_windows",
+    )
 
 
 def show_certificate(replay_id: ReplayId, folder: Results) -> Response:
     """Leads to the certificates in which a replay is one of the two sides, the newest first."""
-    pattern = re.compile(rf"({re.escape(replay_id)}--.+|.+--{re.escape(replay_id)})-[0-9a-f]{{8}}\.html")
-    found = [page for page in (folder / "certificates").entries("*.html") if pattern.fullmatch(page.name)]
+    pattern = re.compile(
+        rf"({re.escape(replay_id)}--.+|.+--{re.escape(replay_id)})-[0-9a-f]{{8}}\.html"
+    )
+    found = [
+        page for page in (folder / "certificates").entries("*.html") if pattern.fullmatch(page.name)
+    ]
     found.sort(key=lambda page: page.modified(), reverse=True)
-    return _one_or_list(folder, found, replay_id, "certificate", f"The command `rewindow certify {replay_id} ...`")
+    return _one_or_list(
+        folder,
+        found,
+        replay_id,
+        "certificate",
+        f"The command `rewindow certify {replay_id} ...`",
+    )
 
 
 def show_time(stream: StreamName) -> Response:
-    """Shows the time of a stream as its tables are now: what is missing, and how far behind tuples arrive."""
+    """Shows the time of a stream as its tables are now: what is missing, and how far behind tuples
+    arrive.
+    """
     from rewindow.pages.time_page import draw_time_page
 
     try:
         return HTMLResponse(draw_time_page(Config.load(), stream), headers=_HEADERS)
     except RewindowError as error:
-        return HTMLResponse(page_html.not_yet(stream, "page of its time", error.primary, "Stream"), 404, _HEADERS)
+        return HTMLResponse(
+            page_html.not_yet(stream, "page of its time", error.primary, "Stream"),
+            404,
+            _HEADERS,
+        )
 
 
 def show_file(path: str, folder: Results, user: GetUserDep) -> Response:
-    """Returns a file below the results folder; the page of a replay is drawn as the replay stands now."""
+    """Returns a file below the results folder; the page of a replay is drawn as the replay stands
+    now.
+    """
     config, place = Config.load(), PurePosixPath(path)
     replays = replays_of(folder, place)
     if replays is None:
@@ -173,14 +224,22 @@ def checked(folder: Location, replay_id: str, pattern: str) -> list[Location]:
 
 
 def inside(folder: Location, path: str) -> Location | None:
-    """Returns the file of a path below a folder, or None when it is none or leads out of the folder."""
+    """Returns the file of a path below a folder, or None when it is none or leads out of the
+    folder.
+    """
     if "\0" in path:
         return None
     found = (folder / path).real()
     return found if found.is_below(folder) and found.is_file() else None
 
 
-def _one_or_list(folder: Location, found: list[Location], replay_id: str, what: str, writer: str) -> Response:
+def _one_or_list(
+    folder: Location,
+    found: list[Location],
+    replay_id: str,
+    what: str,
+    writer: str,
+) -> Response:
     if not found:
         return _not_yet(replay_id, what, f"{writer} writes it.")
     addresses = {path.stem: _FILES + quote(path.relative_to(folder)) for path in found}

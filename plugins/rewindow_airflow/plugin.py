@@ -1,6 +1,8 @@
-"""Registers Rewindow with Airflow, by the entry point `airflow.plugins`: operators' links and the pages behind them.
+"""Registers Rewindow with Airflow, by the entry point `airflow.plugins`: operators' links and the
+pages behind them.
 
-Every task loads it when it starts, so it imports what tasks have already, and nothing of Airflow's core.
+Every task loads it when it starts, so it imports what tasks have already, and nothing of Airflow's
+core.
 """
 
 from __future__ import annotations

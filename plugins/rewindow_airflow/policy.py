@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 SINCE = datetime(2013, 1, 1, tzinfo=UTC)
-"""The first day that may be replayed by `replay_daily`: the example's. Set your own stream's first day."""
+"""The first day that may be replayed by `replay_daily`: the example's. Set your own stream's first
+day."""
 
 DEFAULT_ARGS: dict[str, Any] = {
     "owner": "rewindow",
@@ -15,4 +16,5 @@ DEFAULT_ARGS: dict[str, Any] = {
     "retry_exponential_backoff": 2.0,
     "max_retry_delay": timedelta(minutes=5),
 }
-"""`retries` is a high ceiling: the ledger counts attempts without new checkpoint and gives up first (R90, R91)."""
+"""`retries` is a high ceiling: the ledger counts attempts without new checkpoint and gives up first
+(R90, R91)."""

@@ -1,4 +1,6 @@
-"""What a job tells, as the task's log says it; and how far it has come, as the task state store keeps it."""
+"""What a job tells, as the task's log says it; and how far it has come, as the task state store
+keeps it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ _STORE_SECONDS_MIN = 1.0
 
 
 class TaskLog:
-    """The listener who writes a task's log, and keeps its progress in the task state store (tab Storage).
+    """The listener who writes a task's log, and keeps its progress in the task state store (tab
+    Storage).
 
     Args:
         log: the task's.
@@ -59,14 +62,17 @@ class TaskLog:
             self._stored_at = now
             try:
                 self._store.set("progress", progress_facts(progress))
-            except AirflowRuntimeError as error:  # The job must not end because its progress cannot be kept.
+            except (
+                AirflowRuntimeError
+            ) as error:  # The job must not end because its progress cannot be kept.
                 self.warn(f"Progress was not kept: {error}")
 
 
 def progress_words(progress: ReplayProgress) -> str:
     """Returns the line of the log."""
     return (
-        f"Window {progress.last} is committed: {progress.mark:,} of {progress.of:,} windows ({_percent(progress)} %), "
+        f"Window {progress.last} is committed: {progress.mark:,} of {progress.of:,} windows "
+        f"({_percent(progress)} %), "
         f"{progress.seconds:.1f} s, attempt {progress.epoch}"
     )
 
@@ -74,9 +80,14 @@ def progress_words(progress: ReplayProgress) -> str:
 def progress_facts(progress: ReplayProgress) -> dict[str, Any]:
     """Returns what is kept in the task state store."""
     return {
-        "replay": progress.replay, "epoch": progress.epoch, "window": progress.last, "mark": progress.mark,
-        "of": progress.of, "seconds": progress.seconds, "percent": _percent(progress),
-    }  # fmt: skip
+        "replay": progress.replay,
+        "epoch": progress.epoch,
+        "window": progress.last,
+        "mark": progress.mark,
+        "of": progress.of,
+        "seconds": progress.seconds,
+        "percent": _percent(progress),
+    }
 
 
 def _percent(progress: ReplayProgress) -> int:

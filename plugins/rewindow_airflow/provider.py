@@ -8,10 +8,13 @@ from rewindow.version import VERSION
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Returns the provider's metadata; its example DAGs are in the folder `example_dags` of the package."""
+    """Returns the provider's metadata; its example DAGs are in the folder `example_dags` of the
+    package.
+    """
     return {
         "package-name": "rewindow",
         "name": "Rewindow",
-        "description": "Replays recorded streams from Delta tables by window id, and proves what came out.",
+        "description": "Replays recorded streams from Delta tables by window id, and proves what "
+        "came out.",
         "versions": [VERSION],
     }

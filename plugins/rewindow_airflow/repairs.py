@@ -1,4 +1,6 @@
-"""The task that finds what is published from inputs that have changed since, and repairs it where it may."""
+"""The task that finds what is published from inputs that have changed since, and repairs it where
+it may.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,12 @@ _ENDING = "What was published stays; a retry or a clear of this task goes on wit
 
 
 class RepairOperator(BaseOperator):
-    """Shows what late tuples and other changed inputs make wrong, and repairs it with `[airflow] repairs = true`.
+    """Shows what late tuples and other changed inputs make wrong, and repairs it with `[airflow]
+    repairs = true`.
 
-    Without it nothing is changed: the log says which windows are to be replayed, why, and by which command. The repair
-    is `rewindow repair --run` in a process of its own, which is given none of Airflow's variables.
+    Without it nothing is changed: the log says which windows are to be replayed, why, and by which
+    command. The repair is `rewindow repair --run` in a process of its own, which is given none of
+    Airflow's variables.
 
     Args:
         conn_id: Airflow connection of the Spark to use; without one rewindow.toml says.
@@ -60,11 +64,15 @@ class RepairOperator(BaseOperator):
             self._repair(config, context)
         elif is_needed:
             self.log.warning("Nothing was changed. To repair all of it: rewindow repair --run")
-            self.log.warning("With repairs = true in the section [airflow] of rewindow.toml this task does it")
+            self.log.warning(
+                "With repairs = true in the section [airflow] of rewindow.toml this task does it"
+            )
         return found.to_dict() | {"repaired": is_needed and config.airflow.repairs}
 
     def on_kill(self) -> None:
-        """Ends the repair with the job that it has started; Airflow calls this for a task that is not to go on here."""
+        """Ends the repair with the job that it has started; Airflow calls this for a task that is
+        not to go on here.
+        """
         self._told_to_end = True
         if self._process is not None:
             self._process.on_kill()
@@ -74,7 +82,12 @@ class RepairOperator(BaseOperator):
         for text in found.unknown:
             self.log.warning("not known: %s", text)
         for late in found.late:
-            self.log.warning("late tuples of %s for windows %s: %s", late.stream, late.windows, f"{late.tuples:,}")
+            self.log.warning(
+                "late tuples of %s for windows %s: %s",
+                late.stream,
+                late.windows,
+                f"{late.tuples:,}",
+            )
         for step in found.steps:
             self.log.warning("to be replayed: %s", step.command)
             for reason in step.reasons:
@@ -86,14 +99,22 @@ class RepairOperator(BaseOperator):
         from rewindow.launcher.attempts import job_environment
 
         environment = job_environment(config)
-        environment |= {f"REWINDOW_SPARK__CONF__{name}": value for name, value in config.spark.conf.items()}
+        environment |= {
+            f"REWINDOW_SPARK__CONF__{name}": value for name, value in config.spark.conf.items()
+        }
         command = [sys.executable, "-m", "rewindow.cli", *_COMMAND]
-        self._process = process = SparkProcess(command, environment, TaskLog(self.log, context["task_state_store"]))
+        self._process = process = SparkProcess(
+            command,
+            environment,
+            TaskLog(self.log, context["task_state_store"]),
+        )
         if self._told_to_end:
             process.on_kill()
         exit_code = process.run()
         if exit_code != DONE and self._told_to_end:
-            self.log.info("Airflow has told this task to end; it goes on when Airflow does, in the same try")
+            self.log.info(
+                "Airflow has told this task to end; it goes on when Airflow does, in the same try"
+            )
             raise AirflowRescheduleException(datetime.now(UTC) + GO_ON_WAIT)
         if exit_code != DONE:
             said = "\n".join(f"    {line}" for line in process.last_lines)

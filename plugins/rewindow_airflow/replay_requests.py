@@ -1,4 +1,6 @@
-"""Makes the request of a replay from what a DAG run was told. Called in tasks only: it looks into tables."""
+"""Makes the request of a replay from what a DAG run was told. Called in tasks only: it looks into
+tables.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from rewindow.application.overrides import FORM
 from rewindow.errors import InputError
 from rewindow.windows import Grid, WindowRange, format_time, parse_time
 from rewindow_airflow.failures import Nothing, NotYet
-from rewindow_airflow.forms import UNPUBLISHED, ReplayForm, applications, parse_form, parse_properties, refuse_unknown
+from rewindow_airflow.forms import (
+    UNPUBLISHED,
+    ReplayForm,
+    applications,
+    parse_form,
+    parse_properties,
+    refuse_unknown,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -26,7 +35,8 @@ _log = logging.getLogger(__name__)
 def form_request(config: Config, context: Context) -> ReplayRequest:
     """Returns the request of a filled-in form of replay_windows.
 
-    What of its range will never be recorded is left out, as from a data interval, unless missing windows are allowed.
+    What of its range will never be recorded is left out, as from a data interval, unless missing
+    windows are allowed.
 
     Raises:
         Nothing: the form asks for what is not yet published, and all of it is.
@@ -55,7 +65,9 @@ def form_request(config: Config, context: Context) -> ReplayRequest:
 
 
 def _recorded_part(config: Config, form: ReplayForm) -> WindowRange | None:
-    """Returns what of a form's range is recorded or will be; None where the plan is to say what is wrong."""
+    """Returns what of a form's range is recorded or will be; None where the plan is to say what is
+    wrong.
+    """
     if form.allow_missing:
         return None
     try:
@@ -69,22 +81,35 @@ def _recorded_part(config: Config, form: ReplayForm) -> WindowRange | None:
     return _said(grid, wanted, clip(wanted, sealed, final), sealed)
 
 
-def _said(grid: Grid, wanted: WindowRange, windows: WindowRange | None, sealed: WindowRange) -> WindowRange | None:
-    """Returns what is left of a range that was asked for, and says in the task's log what is not."""
+def _said(
+    grid: Grid,
+    wanted: WindowRange,
+    windows: WindowRange | None,
+    sealed: WindowRange,
+) -> WindowRange | None:
+    """Returns what is left of a range that was asked for, and says in the task's log what is
+    not.
+    """
     if windows is not None and windows != wanted:
         _log.warning(
-            "%s of the %s windows that were asked for, %s, are left out, since they will never be recorded: sealed are "
+            "%s of the %s windows that were asked for, %s, are left out, since they will never be "
+            "recorded: sealed are "
             "%s, %s to %s",
-            f"{len(wanted) - len(windows):,}", f"{len(wanted):,}", wanted, sealed,
-            format_time(grid.start_us(sealed.first)), format_time(grid.end_us(sealed.last)),
-        )  # fmt: skip
+            f"{len(wanted) - len(windows):,}",
+            f"{len(wanted):,}",
+            wanted,
+            sealed,
+            format_time(grid.start_us(sealed.first)),
+            format_time(grid.end_us(sealed.last)),
+        )
     return windows
 
 
 def interval_request(config: Config, context: Context) -> ReplayRequest:
     """Returns the request for a DAG run's data interval.
 
-    Airflow gives `initial_state` to every day of a backfill; it counts for a day before which no state was published.
+    Airflow gives `initial_state` to every day of a backfill; it counts for a day before which no
+    state was published.
 
     Raises:
         Nothing: no window of the interval will ever be recorded.
@@ -98,12 +123,16 @@ def interval_request(config: Config, context: Context) -> ReplayRequest:
     if windows is None:
         raise Nothing(f"no window of {wanted} will be recorded, sealed are {sealed}")
     if windows.last > sealed.last:
-        raise NotYet(f"windows {windows} are not all sealed yet, sealed are {sealed}; DAG record_streams seals them")
+        raise NotYet(
+            f"windows {windows} are not all sealed yet, sealed are {sealed}; DAG record_streams "
+            "seals them"
+        )
     return _request(config, context, application, windows)
 
 
 def unpublished_request(config: Config, context: Context) -> ReplayRequest:
-    """Returns the request for all that is sealed and not yet published, whatever has started the run.
+    """Returns the request for all that is sealed and not yet published, whatever has started the
+    run.
 
     Raises:
         Nothing: all of it is published, or an input is not recorded.
@@ -127,7 +156,9 @@ def _unpublished(config: Config, application: str) -> WindowRange:
         raise Nothing(str(lack)) from lack
     windows = unpublished(config, application)
     if windows is None:
-        raise Nothing(f'all windows {sealed} that the inputs of "{application}" have sealed are published')
+        raise Nothing(
+            f'all windows {sealed} that the inputs of "{application}" have sealed are published'
+        )
     return windows
 
 
@@ -143,13 +174,19 @@ def _application(config: Config, context: Context) -> str:
         raise InputError(
             "the run does not say which application to replay, and there is more than one",
             detail=f"There are: {', '.join(applications(config))}.",
-            hint='Name it for all runs in rewindow.toml, [airflow] application = "NAME", or for this one in its '
+            hint='Name it for all runs in rewindow.toml, [airflow] application = "NAME", or for '
+            "this one in its "
             "configuration.",
         )
     return str(params["application"])
 
 
-def _request(config: Config, context: Context, application: str, windows: WindowRange) -> ReplayRequest:
+def _request(
+    config: Config,
+    context: Context,
+    application: str,
+    windows: WindowRange,
+) -> ReplayRequest:
     from rewindow.planning import ReplayRequest
 
     params = context["params"]
@@ -159,7 +196,8 @@ def _request(config: Config, context: Context, application: str, windows: Window
         last=windows.last,
         mode=params["mode"],
         group_windows=params["group_windows"],
-        initial_state=params["initial_state"] and not has_state_before(config, application, windows.first),
+        initial_state=params["initial_state"]
+        and not has_state_before(config, application, windows.first),
         allow_affected=params["allow_affected"],
         reason=f"DAG run {context['dag_run'].run_id}",
     )
@@ -189,7 +227,8 @@ def gap_request(stream: str, config: Config, context: Context) -> ReplayRequest:
 
 
 def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, bool]:
-    """Returns an application's grid, the windows that all its inputs have sealed, and whether no more will come.
+    """Returns an application's grid, the windows that all its inputs have sealed, and whether no
+    more will come.
 
     Raises:
         NotYet: an input is not recorded, or the inputs have no window in common.
@@ -205,7 +244,9 @@ def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, b
         if windows is None:
             raise _not_recorded(stream)
     ranges = {stream: windows for stream, windows in found.items() if windows}
-    growing = {stream: windows.last for stream, windows in ranges.items() if not has_ended(config, stream)}
+    growing = {
+        stream: windows.last for stream, windows in ranges.items() if not has_ended(config, stream)
+    }
     first = max(windows.first for windows in ranges.values())
     last = min(growing.values(), default=max(windows.last for windows in ranges.values()))
     if first > last:
@@ -223,11 +264,15 @@ def has_ended(config: Config, stream: str) -> bool:
 
 
 def _not_recorded(stream: str) -> NotYet:
-    return NotYet(f'stream "{stream}" is not recorded yet; `rewindow record {stream}` or its DAG does')
+    return NotYet(
+        f'stream "{stream}" is not recorded yet; `rewindow record {stream}` or its DAG does'
+    )
 
 
 def sealed_of(config: Config, stream: str) -> WindowRange | None:
-    """Returns the first and the last sealed window of a recorded or published stream, or None; starts no JVM."""
+    """Returns the first and the last sealed window of a recorded or published stream, or None;
+    starts no JVM.
+    """
     from rewindow.facts.seals import sealed_range
     from rewindow.storage import Table
 
@@ -236,7 +281,9 @@ def sealed_of(config: Config, stream: str) -> WindowRange | None:
 
 
 def has_state_before(config: Config, application: str, window: int) -> bool:
-    """Returns whether a state of an application was published for a window before this one, by whatever code."""
+    """Returns whether a state of an application was published for a window before this one, by
+    whatever code.
+    """
     from rewindow.storage import Table, query
 
     path = config.checkpoints_table(application)
@@ -249,12 +296,16 @@ def has_state_before(config: Config, application: str, window: int) -> bool:
 def clip(windows: WindowRange, sealed: WindowRange, final: bool) -> WindowRange | None:
     """Returns the windows of a range that are recorded or will be, or None when there are none.
 
-    What lies before the recording's begin never comes; what lies behind its end comes unless the recording is final.
+    What lies before the recording's begin never comes; what lies behind its end comes unless the
+    recording is final.
 
     >>> str(clip(WindowRange(0, 23), WindowRange(5, 100), final=False))
     '[5, 23]'
     """
-    first, last = max(windows.first, sealed.first), min(windows.last, sealed.last) if final else windows.last
+    first, last = (
+        max(windows.first, sealed.first),
+        min(windows.last, sealed.last) if final else windows.last,
+    )
     return WindowRange(first, last) if first <= last else None
 
 
@@ -270,8 +321,10 @@ def reject_other_options(plan: Plan, conf: Mapping[str, Any]) -> None:
         wish = conf.get(name)
         if wish is not None and wish != getattr(plan, name):
             raise InputError(
-                f'replay "{plan.replay_id}" of this run has {name} {getattr(plan, name)}, asked for is {wish}',
-                hint=f"Give it up (rewindow abandon {plan.replay_id}) and clear the run, which then plans a new one.",
+                f'replay "{plan.replay_id}" of this run has {name} {getattr(plan, name)}, asked '
+                f"for is {wish}",
+                hint=f"Give it up (rewindow abandon {plan.replay_id}) and clear the run, which "
+                "then plans a new one.",
             )
 
 
@@ -281,7 +334,8 @@ def _refuse_other_properties(plan: Plan, text: str) -> None:
     if wish != have:
         raise InputError(
             f'replay "{plan.replay_id}" of this run has properties {have}, asked for is {wish}',
-            hint=f"Give it up (rewindow abandon {plan.replay_id}) and clear the run, which then plans a new one.",
+            hint=f"Give it up (rewindow abandon {plan.replay_id}) and clear the run, which then "
+            "plans a new one.",
         )
 
 
@@ -290,11 +344,15 @@ def describe(plan: Plan) -> list[str]:
     grid = plan.grid
     lines = [
         f'Replay "{plan.replay_id}": {plan.application}, {len(plan.range):,} windows {plan.range}, '
-        f"{format_time(grid.start_us(plan.first))} to {format_time(grid.end_us(plan.last))}, {plan.mode.name}",
+        f"{format_time(grid.start_us(plan.first))} to {format_time(grid.end_us(plan.last))}, "
+        f"{plan.mode.name}",
         f"Start state: {plan.start.source}"
         + (f", window {plan.start.window}" if plan.start.window is not None else ""),
     ]
-    lines += [f"Input {entry.stream}: {entry.tuples:,} tuples, version {entry.version}" for entry in plan.inputs]
+    lines += [
+        f"Input {entry.stream}: {entry.tuples:,} tuples, version {entry.version}"
+        for entry in plan.inputs
+    ]
     lines += [f"Output {output.name}: {output.guarantee}" for output in plan.outputs]
     return lines + [f"Warning: {warning}" for warning in plan.warnings]
 
@@ -304,7 +362,8 @@ def _windows_of(grid: Grid, context: Context) -> WindowRange:
     if begin is None or end is None:
         raise InputError(
             "the run has no data interval",
-            hint="A DAG that an asset starts plans by plan_unpublished; by hand, trigger it with a logical date, or "
+            hint="A DAG that an asset starts plans by plan_unpublished; by hand, trigger it with a "
+            "logical date, or "
             "replay a range of your choice: DAG replay_windows.",
         )
     return grid.aligned_range(_micros(begin), _micros(end))

@@ -6,7 +6,9 @@ from rewindow_airflow.links import REPLAY_LINKS
 
 
 class ReplayTask:
-    """What all tasks of a replay share: its id, which the task that plans it hands on, and the links to its pages."""
+    """What all tasks of a replay share: its id, which the task that plans it hands on, and the
+    links to its pages.
+    """
 
     replay: str
     operator_extra_links = REPLAY_LINKS

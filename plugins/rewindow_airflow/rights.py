@@ -28,7 +28,8 @@ _CERTIFICATE = re.compile(r".+--.+-[0-9a-f]{8}\.(html|json)")
 
 
 def refuse_stranger(config: Config, user: BaseUser, replays: Iterable[str]) -> None:
-    """Refuses a user who may not read the DAG of each of these replays; without any, the one of the pages over time.
+    """Refuses a user who may not read the DAG of each of these replays; without any, the one of the
+    pages over time.
 
     Raises:
         HTTPException: 403.
@@ -50,7 +51,8 @@ def refuse_without(dags: Iterable[str], user: BaseUser) -> None:
 
 
 def dag_of(config: Config, replay_id: str) -> str:
-    """Returns the id of the DAG that made a replay, as its plan in the ledger says; makes no ledger.
+    """Returns the id of the DAG that made a replay, as its plan in the ledger says; makes no
+    ledger.
 
     Raises:
         HTTPException: the ledger is older than this Rewindow (409).
@@ -73,7 +75,8 @@ def dag_of(config: Config, replay_id: str) -> str:
 
 
 def replays_of(folder: Location, path: PurePosixPath) -> list[str] | None:
-    """Returns the replays that a file of the results tells of; none for the page over time, None for no page of ours.
+    """Returns the replays that a file of the results tells of; none for the page over time, None
+    for no page of ours.
 
     Args:
         folder: of the results.
@@ -99,7 +102,9 @@ def _if_id(text: str) -> list[str] | None:
 
 
 def _sides(certificate: Location) -> list[str] | None:
-    """Returns the replays that a certificate compares; it says so itself, since its name can be read in two ways."""
+    """Returns the replays that a certificate compares; it says so itself, since its name can be
+    read in two ways.
+    """
     try:
         content = json.loads(certificate.read_text())
         names = {str(content[side]["name"]) for side in ("a", "b")}

@@ -27,7 +27,12 @@ class SparkProcess:
         listener: is told what the job prints.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], listener: Listener) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        listener: Listener,
+    ) -> None:
         self.command = list(command)
         self.environment = without_airflow(environment)
         self._listener = listener
@@ -61,11 +66,15 @@ class SparkProcess:
 
     @property
     def last_lines(self) -> list[str]:
-        """The last lines that the job printed; with an exception, no line that was printed long before it."""
+        """The last lines that the job printed; with an exception, no line that was printed long
+        before it.
+        """
         return list(self._lines)[-_LINES_SHOWN:]
 
     def on_kill(self) -> None:
-        """Ends the job with its whole process group: politely first, so that Spark clears its local folders."""
+        """Ends the job with its whole process group: politely first, so that Spark clears its local
+        folders.
+        """
         self._told_to_end = True
         process = self._process
         if process is None or process.poll() is not None:
@@ -79,7 +88,9 @@ class SparkProcess:
         self.end_group()
 
     def end_group(self) -> None:
-        """Kills what is left of the job's process group: a driver's Python may outlive its JVM, and the other way."""
+        """Kills what is left of the job's process group: a driver's Python may outlive its JVM, and
+        the other way.
+        """
         if self._process is not None:
             _signal_group(self._process.pid, signal.SIGKILL)
 
@@ -92,8 +103,14 @@ class SparkProcess:
 
 
 def without_airflow(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns an environment without Airflow's variables: a job needs none of them, and many hold secrets."""
-    return {name: value for name, value in environment.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
+    """Returns an environment without Airflow's variables: a job needs none of them, and many hold
+    secrets.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(("AIRFLOW", "_AIRFLOW"))
+    }
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

@@ -1,4 +1,6 @@
-"""The steps of a replay that need no Spark: plan, check, approve. Each calls the library and says what came out."""
+"""The steps of a replay that need no Spark: plan, check, approve. Each calls the library and says
+what came out.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,9 @@ _SHOWN_ROWS = 100
 class RewindowPlanOperator(ReplayTask, BaseOperator):
     """Plans a replay: all that can be refused is refused here, before anything runs.
 
-    Planning again, after a retry or a clear, goes on with the run's replay as it was planned while that is open, and
-    plans a new one once it is published, undone or abandoned. Later tasks take the id from this one's XCom.
+    Planning again, after a retry or a clear, goes on with the run's replay as it was planned while
+    that is open, and plans a new one once it is published, undone or abandoned. Later tasks take
+    the id from this one's XCom.
 
     Args:
         request_of: makes the request from settings and Airflow's context.
@@ -63,11 +66,13 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
 
         Args:
             context: Airflow's.
-            event: that the wait for the run before has ended with, if any; it may have to be waited for again.
+            event: that the wait for the run before has ended with, if any; it may have to be waited
+                for again.
 
         Raises:
-            AirflowFailException: the range, the application or the settings are refused, the application is not the
-                one that the run's open replay was planned with (W65), or this run makes way for an earlier one.
+            AirflowFailException: the range, the application or the settings are refused, the
+                application is not the one that the run's open replay was planned with (W65), or
+                this run makes way for an earlier one.
             AirflowRescheduleException: what is to be replayed is not recorded yet.
             AirflowSkipException: there is nothing to replay.
             TaskDeferred: the run before has not succeeded yet.
@@ -84,12 +89,17 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         with mapped_errors():
             config = Config.load()
             number, known = newest_of(Ledger.open(config.ledger_url), name)
-            plan = self._planned(config, context, name, number) if known is None else known.read_plan()
+            plan = (
+                self._planned(config, context, name, number) if known is None else known.read_plan()
+            )
             self.replay = plan.replay_id
             if known is not None:
                 self.log.info("This run's replay is %s: going on with it", known.state)
                 reject_other_options(plan, run.conf or {})
-                check_code(plan, load_application(config, plan.application, plan.parameters, plan.given))
+                check_code(
+                    plan,
+                    load_application(config, plan.application, plan.parameters, plan.given),
+                )
         for line in describe(plan):
             self.log.info("%s", line)
         return {"replay_id": self.replay, "first": plan.range.first, "last": plan.range.last}
@@ -107,11 +117,16 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
             self.log.info("%s\nLooking again in %s", lack, WAIT)
             raise waiting(lack, context.get("task_reschedule_count", 0)) from lack
         replay_id = name.replay_id(day_of(config, request), number)
-        return create_replay(config, replace(request, replay_id=replay_id, dag=context["dag_run"].dag_id))
+        return create_replay(
+            config,
+            replace(request, replay_id=replay_id, dag=context["dag_run"].dag_id),
+        )
 
 
 class RewindowCheckOperator(ReplayTask, BaseOperator):
-    """Runs the gate on a replay's staged output; a gate that does not pass fails the task for good."""
+    """Runs the gate on a replay's staged output; a gate that does not pass fails the task for
+    good.
+    """
 
     template_fields = ("replay",)
 
@@ -132,24 +147,34 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
         from rewindow.settings.config import Config
 
         ending = (
-            f'Replay "{self.replay}" stays staged; nothing is published. See the links of this task. When a suite is '
-            f"mended, clear this task; when the application is, rewindow abandon {self.replay} and clear the run."
+            f'Replay "{self.replay}" stays staged; nothing is published. See the links of this '
+            "task. When a suite is "
+            f"mended, clear this task; when the application is, rewindow abandon {self.replay} and "
+            "clear the run."
         )
         with mapped_errors(ending):
             config = Config.load()
             result = check(config, self.replay, Lines(self.log.info))
             write_gate_pages(config, result)
             if result.verdict != "passed":
-                failed = [f"{output.output}: {check.check}" for output in result.outputs for check in output.failed]
-                raise GateError(f'gate of replay "{self.replay}" did not pass', detail=f"Failed: {', '.join(failed)}.")
+                failed = [
+                    f"{output.output}: {check.check}"
+                    for output in result.outputs
+                    for check in output.failed
+                ]
+                raise GateError(
+                    f'gate of replay "{self.replay}" did not pass',
+                    detail=f"Failed: {', '.join(failed)}.",
+                )
         return dict(result.summary())
 
 
 class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
-    """Waits for a person where the form asks for one; passes at once, or leaves the range staged, where it does not.
+    """Waits for a person where the form asks for one; passes at once, or leaves the range staged,
+    where it does not.
 
-    Airflow shows the body of the question as Markdown. What a user wrote stands in it word for word, as a block of
-    code: it can neither fetch an image nor look like a sentence of ours.
+    Airflow shows the body of the question as Markdown. What a user wrote stands in it word for
+    word, as a block of code: it can neither fetch an image nor look like a sentence of ours.
     """
 
     template_fields = ("replay",)
@@ -162,7 +187,11 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
         """Waits for the answer; a refusal skips the publication."""
         wish = context["params"]["publish"]
         if wish == APPROVE:
-            self.body = question(self.replay, context["params"]["application"], context["params"]["reason"])
+            self.body = question(
+                self.replay,
+                context["params"]["application"],
+                context["params"]["reason"],
+            )
             return super().execute(context)
         if wish == STAGED:
             raise AirflowSkipException("The form asks to leave the range staged")
@@ -194,12 +223,16 @@ def verbatim(text: str) -> str:
 
 
 def _shown(letter: str) -> str:
-    """Returns a letter, or a sign for one that nobody sees, such as those that turn the direction of writing."""
+    """Returns a letter, or a sign for one that nobody sees, such as those that turn the direction
+    of writing.
+    """
     return letter if letter.isprintable() or letter == "\t" else "\N{REPLACEMENT CHARACTER}"
 
 
 class ReportGapsOperator(BaseOperator):
-    """Reports what is missing from a stream, on both clocks: as a page, as CSV, and who is silent now in the log."""
+    """Reports what is missing from a stream, on both clocks: as a page, as CSV, and who is silent
+    now in the log.
+    """
 
     operator_extra_links = (TimeLink(),)
 
@@ -250,7 +283,9 @@ class ReportGapsOperator(BaseOperator):
 
 
 class BuildReportSiteOperator(BaseOperator):
-    """Rebuilds the pages that show the results of all gates over time; a replay's own pages are kept for 90 days."""
+    """Rebuilds the pages that show the results of all gates over time; a replay's own pages are
+    kept for 90 days.
+    """
 
     operator_extra_links = (ReportsLink(),)
 
@@ -263,5 +298,8 @@ class BuildReportSiteOperator(BaseOperator):
         with mapped_errors():
             config = Config.load()
             for replay_id in prune_results(config):
-                self.log.info("Pages of %s are old and were deleted; its findings are kept", replay_id)
+                self.log.info(
+                    "Pages of %s are old and were deleted; its findings are kept",
+                    replay_id,
+                )
             return str(write_index(config))

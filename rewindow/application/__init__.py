@@ -1,6 +1,8 @@
-"""What a user writes: an application graph of operators with typed ports. Building one runs nothing.
+"""What a user writes: an application graph of operators with typed ports. Building one runs
+nothing.
 
-What is asked for is loaded, nothing else: Airflow reads the modes whenever it parses a DAG, without Arrow.
+What is asked for is loaded, nothing else: Airflow reads the modes whenever it parses a DAG, without
+Arrow.
 """
 
 from __future__ import annotations
@@ -10,7 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rewindow.application.configuring import apply_overrides
-    from rewindow.application.description import GraphDescription, OperatorDescription, describe_graph
+    from rewindow.application.description import (
+        GraphDescription,
+        OperatorDescription,
+        describe_graph,
+    )
     from rewindow.application.graph import TOLERANCE, Application, Output
     from rewindow.application.modes import MODES, Mode
     from rewindow.application.module import Part, PartInstance
@@ -36,7 +42,14 @@ _MODULES = {
     "module": ("Part", "PartInstance"),
     "modes": ("MODES", "Mode"),
     "node": ("Node", "PortHandle"),
-    "operator": ("WRITTEN", "FrameOperator", "InputPort", "OperatorContext", "OutputPort", "PartSink"),
+    "operator": (
+        "WRITTEN",
+        "FrameOperator",
+        "InputPort",
+        "OperatorContext",
+        "OutputPort",
+        "PartSink",
+    ),
     "properties": ("WrongProperty", "matches"),
     "validation": ("find_violations", "validate"),
     "violations": ("Violation",),

@@ -1,4 +1,6 @@
-"""Puts values that are given from outside into an application, as if its code had them (see `given`)."""
+"""Puts values that are given from outside into an application, as if its code had them (see
+`given`).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ OUTPUT_ATTRIBUTES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def apply_overrides(app: Application, given: Iterable[PropertyOverride]) -> None:
-    """Puts given values into an application; those that cannot be are violations, reported with all others (O53)."""
+    """Puts given values into an application; those that cannot be are violations, reported with all
+    others (O53).
+    """
     app.given = resolve_overrides(part for one in given for part in _of_ports(app, one))
     for one in app.given:
         if one.output:
@@ -49,7 +53,10 @@ def apply_overrides(app: Application, given: Iterable[PropertyOverride]) -> None
         elif (place := _port_of(app, one.operator)) is not None:
             app.declared.extend(_set_port(app, *place, one))
         elif one.operator not in app.nodes:
-            known = f"{did_you_mean(one.operator, app.nodes)}There are: {', '.join(app.nodes) or 'none'}."
+            known = (
+                f"{did_you_mean(one.operator, app.nodes)}There are: "
+                f"{', '.join(app.nodes) or 'none'}."
+            )
             app.declared.append(_violation(one, f"no operator has this name. {known}"))
         else:
             _apply(app, app.nodes[one.operator], one)
@@ -64,7 +71,10 @@ def _apply(app: Application, node: Node, one: PropertyOverride) -> None:
     else:
         known = [*type(node.operator).model_fields, *ATTRIBUTES]
         kind = type(node.operator).__name__
-        words = f"{kind} has no such property or attribute. {did_you_mean(one.name, known)}It has: {', '.join(known)}."
+        words = (
+            f"{kind} has no such property or attribute. {did_you_mean(one.name, known)}It "
+            f"has: {', '.join(known)}."
+        )
         app.declared.append(_violation(one, words))
 
 
@@ -76,10 +86,12 @@ def apply_changes(app: Application, changes: Iterable[PropertyChange]) -> None:
 
 
 def check_changes(app: Application, changes: Iterable[PropertyChange]) -> list[Any]:
-    """Makes changes in an application, in their order, to see whether it takes them; returns the values as it has them.
+    """Makes changes in an application, in their order, to see whether it takes them; returns the
+    values as it has them.
 
     Raises:
-        InputError: there is no such operator or property, it is not changeable, or it does not take the value.
+        InputError: there is no such operator or property, it is not changeable, or it does not take
+            the value.
     """
     return [_check_change(app, one) for one in changes]
 
@@ -93,29 +105,40 @@ def _check_change(app: Application, change: PropertyChange) -> Any:
     kind, changeable = type(operator), sorted(type(operator).changeable)
     names = {name for name, info in kind.model_fields.items() if change.name in (name, info.alias)}
     if not names:
-        known = f"{did_you_mean(change.name, kind.model_fields)}It has: {', '.join(kind.model_fields) or 'none'}."
+        known = (
+            f"{did_you_mean(change.name, kind.model_fields)}It has: "
+            f"{', '.join(kind.model_fields) or 'none'}."
+        )
         raise InputError(f"{where}: {kind.__name__} has no such property", hint=known)
     if not names & set(changeable):
         raise InputError(
             f"{where} is not changeable while a replay runs",
             detail=f"Changeable of {kind.__name__}: {', '.join(changeable) or 'none'}.",
-            hint=f'Give it to a new replay (--set), or declare it: changeable: ClassVar = ("{min(names)}",)',
+            hint="Give it to a new replay (--set), or declare it: changeable: ClassVar = "
+            f'("{min(names)}",)',
         )
     before = operator.output_ports(), operator.state_columns()
     apply_changes(app, [change])
-    wrong = [one for one in operator.wrong_properties() if one.path.partition(".")[0] in {change.name, *names}]
+    wrong = [
+        one
+        for one in operator.wrong_properties()
+        if one.path.partition(".")[0] in {change.name, *names}
+    ]
     if wrong:
         raise InputError(f"{where} cannot be {change.value!r}: {wrong[0].message}")
     if (operator.output_ports(), operator.state_columns()) != before:
         raise InputError(
-            f"{where} cannot become {change.value!r} while a replay runs: ports or state would have other columns"
+            f"{where} cannot become {change.value!r} while a replay runs: ports or state would "
+            "have other columns"
         )
     [value] = operator.model_dump(mode="json", include=names).values()
     return value
 
 
 def property_key(operator: FrameOperator, name: str) -> str | None:
-    """Returns by which name an operator takes a property when it is built, None where it has no such property."""
+    """Returns by which name an operator takes a property when it is built, None where it has no
+    such property.
+    """
     for field, info in type(operator).model_fields.items():
         if name in (field, info.alias):
             return info.alias or field
@@ -123,10 +146,15 @@ def property_key(operator: FrameOperator, name: str) -> str | None:
 
 
 def _set(operator: FrameOperator, key: str, name: str, value: Any) -> None:
-    """Gives a property a value; of a text the first reading that the property takes: as it stands, then as JSON."""
+    """Gives a property a value; of a text the first reading that the property takes: as it stands,
+    then as JSON.
+    """
     for reading in _readings(value):
         operator.set_properties(**{key: reading})
-        if not any(wrong.path.partition(".")[0] in (key, name, "properties") for wrong in operator.wrong_properties()):
+        if not any(
+            wrong.path.partition(".")[0] in (key, name, "properties")
+            for wrong in operator.wrong_properties()
+        ):
             return
     operator.set_properties(**{key: value})
 
@@ -155,27 +183,43 @@ def _set_attribute(app: Application, node: Node, one: PropertyOverride) -> Itera
 
 
 def _of_ports(app: Application, one: PropertyOverride) -> Iterator[PropertyOverride]:
-    """Gives what a section of a port in the settings says, a value each: [applications.A.operators.O.PORT]."""
+    """Gives what a section of a port in the settings says, a value each:
+    [applications.A.operators.O.PORT].
+    """
     node = app.nodes.get(one.operator)
-    is_port = node is not None and one.name in node.output_ports() and property_key(node.operator, one.name) is None
+    is_port = (
+        node is not None
+        and one.name in node.output_ports()
+        and property_key(node.operator, one.name) is None
+    )
     if not (is_port and isinstance(one.value, Mapping)):
         yield one
         return
     place = f"{one.operator}.{one.name}"
     yield from (
-        PropertyOverride(operator=place, name=name, value=value, source=one.source) for name, value in one.value.items()
+        PropertyOverride(operator=place, name=name, value=value, source=one.source)
+        for name, value in one.value.items()
     )
 
 
 def _port_of(app: Application, path: str) -> tuple[Node, str] | None:
-    """Returns operator and output port of a path such as operator.port, None where it is no port."""
+    """Returns operator and output port of a path such as operator.port, None where it is no
+    port.
+    """
     name, _, port = path.rpartition(".")
     node = None if path in app.nodes else app.nodes.get(name)
     return (node, port) if node is not None and port in node.output_ports() else None
 
 
-def _set_port(app: Application, node: Node, port: str, one: PropertyOverride) -> Iterator[Violation]:
-    """Gives a port an attribute; a value that it cannot have is told with operator and port (O30)."""
+def _set_port(
+    app: Application,
+    node: Node,
+    port: str,
+    one: PropertyOverride,
+) -> Iterator[Violation]:
+    """Gives a port an attribute; a value that it cannot have is told with operator and port
+    (O30).
+    """
     if one.name not in PORT_ATTRIBUTES:
         words = f"a port has no such attribute. {did_you_mean(one.name, PORT_ATTRIBUTES)}"
         yield _violation(one, f"{words}It has: {', '.join(PORT_ATTRIBUTES)}.", node.name, port)
@@ -193,14 +237,22 @@ def _set_port(app: Application, node: Node, port: str, one: PropertyOverride) ->
 
 
 def _set_output(app: Application, one: PropertyOverride) -> None:
-    """Gives the stream of an output an attribute; the columns of `sorted_by` are checked with all else."""
+    """Gives the stream of an output an attribute; the columns of `sorted_by` are checked with all
+    else.
+    """
     output = app.outputs.get(one.output)
     if output is None:
-        known = f"{did_you_mean(one.output, app.outputs)}There are: {', '.join(app.outputs) or 'none'}."
+        known = (
+            f"{did_you_mean(one.output, app.outputs)}There are: {', '.join(app.outputs) or 'none'}."
+        )
         app.declared.append(_violation(one, f"no output has the name {one.output}. {known}"))
     elif one.name not in OUTPUT_ATTRIBUTES:
-        known = f"{did_you_mean(one.name, OUTPUT_ATTRIBUTES)}It has: {', '.join(OUTPUT_ATTRIBUTES)}."
-        app.declared.append(_violation(one, f"an output has no such attribute. {known}", port=one.output))
+        known = (
+            f"{did_you_mean(one.name, OUTPUT_ATTRIBUTES)}It has: {', '.join(OUTPUT_ATTRIBUTES)}."
+        )
+        app.declared.append(
+            _violation(one, f"an output has no such attribute. {known}", port=one.output)
+        )
     else:
         takes, words = OUTPUT_ATTRIBUTES[one.name]
         values = [reading for reading in _readings(one.value) if takes(reading)]
@@ -212,6 +264,11 @@ def _set_output(app: Application, one: PropertyOverride) -> None:
             app.outputs[one.output] = replace(output, tolerance=float(values[0]))
 
 
-def _violation(one: PropertyOverride, message: str, operator: str | None = None, port: str = "") -> Violation:
+def _violation(
+    one: PropertyOverride,
+    message: str,
+    operator: str | None = None,
+    port: str = "",
+) -> Violation:
     where = one.operator if operator is None else operator
     return Violation("O28", where, port, f"{one.name} = {one.value!r}, from {one.source}", message)

@@ -1,4 +1,6 @@
-"""Cycles of a graph: allowed where each goes through a delay operator, and then called window by window (O51, X40)."""
+"""Cycles of a graph: allowed where each goes through a delay operator, and then called window by
+window (O51, X40).
+"""
 
 from __future__ import annotations
 
@@ -11,21 +13,30 @@ from rewindow.application.violations import Violation
 def cycles_of(nodes: Mapping[str, Node]) -> list[list[Node]]:
     """Returns the operators of each cycle, those together that can be reached from each other.
 
-    They come in the order in which they are called in a window: delay operators first, as they emit what the windows
-    before have left, then each after those that feed it. Of a cycle without a delay operator the order is as added.
+    They come in the order in which they are called in a window: delay operators first, as they emit
+    what the windows before have left, then each after those that feed it. Of a cycle without a
+    delay operator the order is as added.
     """
     reached = {name: _reached(nodes, name) for name in nodes}
     found: list[list[Node]] = []
     for name, node in nodes.items():
         if name in reached[name] and not any(node in cycle for cycle in found):
             found.append(
-                _called([nodes[other] for other in nodes if other in reached[name] and name in reached[other]])
+                _called(
+                    [
+                        nodes[other]
+                        for other in nodes
+                        if other in reached[name] and name in reached[other]
+                    ]
+                )
             )
     return found
 
 
 def lacks_delay(cycle: list[Node]) -> bool:
-    """Returns whether operators of a cycle wait for each other in one window; a delay that feeds itself too (O51)."""
+    """Returns whether operators of a cycle wait for each other in one window; a delay that feeds
+    itself too (O51).
+    """
     if any(end.operator == node.name for node in cycle for end in node.feeds.values()):
         return True
     return len(_in_order([node for node in cycle if not node.operator.delays])) < sum(
@@ -34,22 +45,42 @@ def lacks_delay(cycle: list[Node]) -> bool:
 
 
 def wrong_members(cycle: list[Node]) -> Iterator[Violation]:
-    """Yields what cannot be in a cycle that goes through a delay operator, as it is one pass over its tuples (X40)."""
+    """Yields what cannot be in a cycle that goes through a delay operator, as it is one pass over
+    its tuples (X40).
+    """
     names = {node.name for node in cycle}
     for node in cycle:
         if not node.operator.called_by_tuples:
-            message = "it gets all windows of a group at once, so it cannot be in a cycle: make it a TupleOperator"
+            message = (
+                "it gets all windows of a group at once, so it cannot be in a cycle: make "
+                "it a TupleOperator"
+            )
             yield Violation("X40", node.name, "", type(node.operator).__name__, message)
         for port, end in node.feeds.items():
-            if end.operator in names and (known := node.input_ports().get(port)) is not None and known.control:
-                message = "a control port cannot be fed from its own cycle, whose key ranges do not see each other"
+            if (
+                end.operator in names
+                and (known := node.input_ports().get(port)) is not None
+                and known.control
+            ):
+                message = (
+                    "a control port cannot be fed from its own cycle, whose key ranges do "
+                    "not see each other"
+                )
                 yield Violation("X44", node.name, port, end, message)
     if all(end.operator in names for node in cycle for end in node.feeds.values()):
-        yield Violation("X40", cycle[0].name, "", ", ".join(sorted(names)), "nothing outside of the cycle feeds it")
+        yield Violation(
+            "X40",
+            cycle[0].name,
+            "",
+            ", ".join(sorted(names)),
+            "nothing outside of the cycle feeds it",
+        )
 
 
 def _reached(nodes: Mapping[str, Node], name: str) -> set[str]:
-    """Returns the operators that an operator reads from, directly or not; its own name where it is in a cycle."""
+    """Returns the operators that an operator reads from, directly or not; its own name where it is
+    in a cycle.
+    """
     found: set[str] = set()
     todo = [name]
     while todo:
@@ -68,14 +99,17 @@ def _called(cycle: list[Node]) -> list[Node]:
 
 
 def _in_order(nodes: list[Node]) -> list[Node]:
-    """Returns operators so that each comes after those of them that feed it; not those that wait for each other."""
+    """Returns operators so that each comes after those of them that feed it; not those that wait
+    for each other.
+    """
     placed: list[Node] = []
     while True:
         waiting = {node.name for node in nodes} - {node.name for node in placed}
         ready = [
             node
             for node in nodes
-            if node.name in waiting and not any(end.operator in waiting for end in node.feeds.values())
+            if node.name in waiting
+            and not any(end.operator in waiting for end in node.feeds.values())
         ]
         if not ready:
             return placed

@@ -1,4 +1,6 @@
-"""An application's graph as plain values: what a plan keeps, what a program reads, what is drawn."""
+"""An application's graph as plain values: what a plan keeps, what a program reads, what is
+drawn.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class PortDescription(_Value):
 
 
 class PropertyDescription(_Value):
-    """A property or an attribute, its value as JSON has it, and where the value comes from (O28)."""
+    """A property or an attribute, its value as JSON has it, and where the value comes from
+    (O28).
+    """
 
     name: str
     value: Any
@@ -37,8 +41,8 @@ class OperatorDescription(_Value):
 
     Attributes:
         kind: name of its class.
-        feeds: where each input port's stream begins, as operator.port or the name of a recorded stream; an optional
-            port without one is left out.
+        feeds: where each input port's stream begins, as operator.port or the name of a recorded
+            stream; an optional port without one is left out.
         properties: with the attributes that are not left as they are.
         ports: its output ports, none where they depend on properties that are wrong.
     """
@@ -52,7 +56,8 @@ class OperatorDescription(_Value):
 
 
 class GraphDescription(_Value):
-    """The graph of an application: recorded streams, operators in topological order, and outputs by their source.
+    """The graph of an application: recorded streams, operators in topological order, and outputs by
+    their source.
 
     `cycles` has the operators of each cycle, in the order in which they are called in a window.
     """
@@ -66,7 +71,9 @@ class GraphDescription(_Value):
 
 
 def describe_graph(app: Application) -> GraphDescription:
-    """Returns the graph of an application, also of one that breaks rules: as much of it as can be told."""
+    """Returns the graph of an application, also of one that breaks rules: as much of it as can be
+    told.
+    """
     return GraphDescription(
         application=app.name,
         window=app.window,
@@ -78,7 +85,9 @@ def describe_graph(app: Application) -> GraphDescription:
 
 
 def _given_to(app: Application, node: Node) -> dict[str, str]:
-    """Returns where each value comes from that is given to an operator or its ports, by the name within it."""
+    """Returns where each value comes from that is given to an operator or its ports, by the name
+    within it.
+    """
     own = f"{node.name}."
     return {one.path.removeprefix(own): one.source for one in app.given if one.path.startswith(own)}
 
@@ -88,7 +97,10 @@ def _operator(node: Node, sources: dict[str, str]) -> OperatorDescription:
         name=node.name,
         kind=type(node.operator).__name__,
         feeds={port: str(end) for port, end in node.feeds.items()},
-        ports=[PortDescription(name=name, error=port.error) for name, port in node.output_ports().items()],
+        ports=[
+            PortDescription(name=name, error=port.error)
+            for name, port in node.output_ports().items()
+        ],
         stateful=not (node.operator.wrong_properties() or node.fault) and node.operator.is_stateful,
         properties=[*_properties(node, sources), *_attributes(node, sources)],
     )
@@ -106,8 +118,16 @@ def _properties(node: Node, sources: dict[str, str]) -> Iterator[PropertyDescrip
 
 def _attributes(node: Node, sources: dict[str, str]) -> Iterator[PropertyDescription]:
     if node.mode is not None:
-        yield PropertyDescription(name="mode", value=node.mode.name, source=sources.get("mode", CODE))
-    for name, default in (("checkpoint_windows", 1), ("application_windows", 1), ("slide_windows", None)):
+        yield PropertyDescription(
+            name="mode",
+            value=node.mode.name,
+            source=sources.get("mode", CODE),
+        )
+    for name, default in (
+        ("checkpoint_windows", 1),
+        ("application_windows", 1),
+        ("slide_windows", None),
+    ):
         value = getattr(node, name)
         if value != default:
             yield PropertyDescription(name=name, value=value, source=sources.get(name, CODE))

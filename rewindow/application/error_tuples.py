@@ -1,9 +1,11 @@
-"""Error tuples: what is stored of a tuple that is emitted on an error port (docs/rules/decisions.md X14, O68 to O70).
+"""Error tuples: what is stored of a tuple that is emitted on an error port (docs/rules/decisions.md
+X14, O68 to O70).
 
-    rejected = rows.where("x < 0").withColumn(REASON, F.lit("null_key")).withColumn(DETAIL, F.lit("x is negative"))
+    rejected = rows.where("x < 0").withColumn(REASON, F.lit("null_key")).withColumn(DETAIL, F.lit("x
+    is negative"))
 
-An operator may add the columns `POSITION`, `REASON` and `DETAIL` to a frame for an error port; the port does not
-declare them. The engine adds the rest, and a reason where there is none.
+An operator may add the columns `POSITION`, `REASON` and `DETAIL` to a frame for an error port; the
+port does not declare them. The engine adds the rest, and a reason where there is none.
 """
 
 from __future__ import annotations
@@ -11,14 +13,17 @@ from __future__ import annotations
 import pyarrow as pa
 
 PREFIX = "_rw_"
-"""What the names of columns begin with that are added to tuples; a stream's own columns may not (X22)."""
+"""What the names of columns begin with that are added to tuples; a stream's own columns may not
+(X22)."""
 POSITION, REASON, DETAIL = "_rw_position", "_rw_reason", "_rw_detail"
 GIVEN = pa.schema([(POSITION, pa.string()), (REASON, pa.string()), (DETAIL, pa.string())])
-"""What an operator may say of an error tuple: where it comes from, why it is one, and more in words."""
+"""What an operator may say of an error tuple: where it comes from, why it is one, and more in
+words."""
 COLUMNS = pa.schema(
     [("_rw_replay", pa.string()), ("_rw_window", pa.int64()), ("_rw_attempt", pa.int64()), *GIVEN],
 )
-"""Columns of an error table behind those of its port; window and attempt are repeated, for wherever the tuple goes."""
+"""Columns of an error table behind those of its port; window and attempt are repeated, for wherever
+the tuple goes."""
 OF_THE_REPLAY = frozenset(COLUMNS.names) - frozenset(GIVEN.names)
 """Those that say which replay stored the tuple, and so differ between two replays."""
 EMITTED = "emitted"
@@ -27,13 +32,32 @@ FROM_STREAM, FROM_REPLAY, FROM_WINDOW, FROM_OFFSET = (
     f"_rw_from_{part}" for part in ("stream", "replay", "window", "offset")
 )
 FROM = pa.schema(
-    [(FROM_STREAM, pa.string()), (FROM_REPLAY, pa.string()), (FROM_WINDOW, pa.int64()), (FROM_OFFSET, pa.int64())]
+    [
+        (FROM_STREAM, pa.string()),
+        (FROM_REPLAY, pa.string()),
+        (FROM_WINDOW, pa.int64()),
+        (FROM_OFFSET, pa.int64()),
+    ]
 )
-"""Columns of a tuple that was fed back: where it came from; the replay names the publication (X15, X51)."""
+"""Columns of a tuple that was fed back: where it came from; the replay names the publication (X15,
+X51)."""
 REASONS = (
-    "null_ts", "bad_type", "late", "far_future", "clock_back", "jump", "boundary_tie", "between_windows", "null_key",
-    "codec_failed", "operator_raised", EMITTED, "target_rejected", "malformed", "encoding",
-)  # fmt: skip
+    "null_ts",
+    "bad_type",
+    "late",
+    "far_future",
+    "clock_back",
+    "jump",
+    "boundary_tie",
+    "between_windows",
+    "null_key",
+    "codec_failed",
+    "operator_raised",
+    EMITTED,
+    "target_rejected",
+    "malformed",
+    "encoding",
+)
 
 
 def error_columns(port: pa.Schema) -> pa.Schema:

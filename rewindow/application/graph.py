@@ -21,7 +21,8 @@ from rewindow.windows import Grid, parse_duration
 CHECKPOINT_WINDOWS = 60
 UNREAD = "none of its output ports is connected or marked optional"
 TOLERANCE = 1e-9
-"""How close floating-point values of an output lie that count as equal, unless it declares something else (R85)."""
+"""How close floating-point values of an output lie that count as equal, unless it declares
+something else (R85)."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,14 @@ class Output:
     Attributes:
         key: columns that name a tuple within its window; they order a published window.
         suite: name of the suite of expectations that judges it.
-        suite_parameters: values that its expectations and measures use by name; several outputs may share a suite.
-        tolerance: its floating-point values are equal when |a - b| <= tolerance * max(1, |a|, |b|) (R85).
-        sorted_by: columns by which rows lie in each of its files, so that readers can pass over row groups; no part of
-            the result.
-        is_error: whether it is the table of an error port's tuples, which nobody has to declare (O69).
+        suite_parameters: values that its expectations and measures use by name; several outputs may
+            share a suite.
+        tolerance: its floating-point values are equal when |a - b| <= tolerance * max(1, |a|, |b|)
+            (R85).
+        sorted_by: columns by which rows lie in each of its files, so that readers can pass over row
+            groups; no part of the result.
+        is_error: whether it is the table of an error port's tuples, which nobody has to declare
+            (O69).
     """
 
     name: str
@@ -55,10 +59,12 @@ class Output:
 
 @dataclass
 class Application:
-    """An application graph; `window` is the width of its streaming windows, all inputs share its grid.
+    """An application graph; `window` is the width of its streaming windows, all inputs share its
+    grid.
 
-    `given` are the values of properties and attributes that come from outside of its code, once they are put in.
-    With `strict_outputs` an operator of which nothing is read is refused, without it there is a warning (O15).
+    `given` are the values of properties and attributes that come from outside of its code, once
+    they are put in. With `strict_outputs` an operator of which nothing is read is refused, without
+    it there is a warning (O15).
 
     Example:
         app = Application("clicks_per_page", window="5 seconds")
@@ -92,7 +98,9 @@ class Application:
         if known is None:
             self.streams[stream] = schema
         elif schema is not None and schema != known:
-            self.declared.append(Violation("O48", "", stream, stream, "stream name is taken by another schema"))
+            self.declared.append(
+                Violation("O48", "", stream, stream, "stream name is taken by another schema")
+            )
         return PortHandle(None, stream)
 
     def add(
@@ -106,28 +114,42 @@ class Application:
         slide_windows: int | None = None,
         **feeds: End,
     ) -> Node:
-        """Adds an operator and connects its input ports, given by name: each to one port that writes its stream (O17).
+        """Adds an operator and connects its input ports, given by name: each to one port that
+        writes its stream (O17).
 
-        `application_windows` are taken as one by the operator (W18); with `slide_windows` it looks back over that many
-        and has a result every so many (W27).
+        `application_windows` are taken as one by the operator (W18); with `slide_windows` it looks
+        back over that many and has a result every so many (W27).
 
-        Another one under a name that is taken is reported at launch and leaves the graph as it was (O48, O49).
+        Another one under a name that is taken is reported at launch and leaves the graph as it was
+        (O48, O49).
         """
         ends = {port: end_of(feed) for port, feed in feeds.items()}
         known_mode = Mode.parse(mode) if mode else None
-        node = Node(name, operator, known_mode, checkpoint_windows, ends, application_windows, slide_windows)
+        node = Node(
+            name,
+            operator,
+            known_mode,
+            checkpoint_windows,
+            ends,
+            application_windows,
+            slide_windows,
+        )
         known = self.nodes.setdefault(name, node)
         if known.operator is not operator or known != node:
-            self.declared.append(Violation("O48", name, "", name, "operator name is taken by another one"))
+            self.declared.append(
+                Violation("O48", name, "", name, "operator name is taken by another one")
+            )
         return known
 
     def module(self, name: str, build: Build, **feeds: End) -> PartInstance:
-        """Adds a part of a graph as if it were one operator, and connects its input ports, given by name (O10).
+        """Adds a part of a graph as if it were one operator, and connects its input ports, given by
+        name (O10).
 
         Args:
             name: begins the names of its operators, before a full stop (X50).
-            build: gets a `Part`, to which it adds operators, and by their names what feeds its input ports; returns
-                by name what its output ports emit, or its one output port. A parameter with a default is optional.
+            build: gets a `Part`, to which it adds operators, and by their names what feeds its
+                input ports; returns by name what its output ports emit, or its one output port. A
+                parameter with a default is optional.
         """
         return place(self, name, build, feeds)
 
@@ -144,23 +166,44 @@ class Application:
     ) -> None:
         """Declares an output of the application; the same one may be declared again (O48, O49).
 
-        Sums of floating-point values depend on the order in which Spark adds: where positive and negative ones nearly
-        cancel out, declare a `tolerance` that allows for it, or sum decimals (R85).
+        Sums of floating-point values depend on the order in which Spark adds: where positive and
+        negative ones nearly cancel out, declare a `tolerance` that allows for it, or sum decimals
+        (R85).
 
-        `sorted_by` sorts the rows of each file that is written by columns that readers filter by, `window_id` among
-        them: it costs a sort in every group, and readers pass over the row groups that hold nothing they ask for.
+        `sorted_by` sorts the rows of each file that is written by columns that readers filter by,
+        `window_id` among them: it costs a sort in every group, and readers pass over the row groups
+        that hold nothing they ask for.
         """
         handle = end_of(source)
         given = tuple(sorted((suite_parameters or {}).items()))
-        output = Output(name, handle, tuple(key), suite, tolerance, suite_parameters=given, sorted_by=tuple(sorted_by))
+        output = Output(
+            name,
+            handle,
+            tuple(key),
+            suite,
+            tolerance,
+            suite_parameters=given,
+            sorted_by=tuple(sorted_by),
+        )
         if not 0 <= tolerance < math.inf:
-            self.declared.append(Violation("R85", "", name, str(tolerance), "tolerance must be a number, at least 0"))
+            self.declared.append(
+                Violation("R85", "", name, str(tolerance), "tolerance must be a number, at least 0")
+            )
         if self.outputs.setdefault(name, output) != output:
-            self.declared.append(Violation("O48", "", name, name, "output name is taken by another one"))
+            self.declared.append(
+                Violation("O48", "", name, name, "output name is taken by another one")
+            )
 
     def errors(self) -> dict[str, Output]:
-        """Returns a table for each error port, by the port's name, whether anything reads it or not (O67, O69)."""
-        ports = [node[name] for node in self.nodes.values() for name, port in node.output_ports().items() if port.error]
+        """Returns a table for each error port, by the port's name, whether anything reads it or not
+        (O67, O69).
+        """
+        ports = [
+            node[name]
+            for node in self.nodes.values()
+            for name, port in node.output_ports().items()
+            if port.error
+        ]
         return {str(port): Output(str(port), port, (), None, is_error=True) for port in ports}
 
     def staged(self) -> dict[str, Output]:
@@ -169,13 +212,18 @@ class Application:
 
     def columns(self, output: Output) -> pa.Schema:
         """Returns the event columns of something that a replay writes."""
-        schema = self.nodes[str(output.source.operator)].operator.output_ports()[output.source.port].schema
+        schema = (
+            self.nodes[str(output.source.operator)]
+            .operator.output_ports()[output.source.port]
+            .schema
+        )
         return error_columns(schema) if output.is_error else schema
 
     def dropped(self) -> set[PortHandle]:
         """Returns the output ports that nothing reads: their tuples are counted all the same (O16).
 
-        Error ports are not among them, as their tuples are stored (O69), nor report ports, which are not computed then.
+        Error ports are not among them, as their tuples are stored (O69), nor report ports, which
+        are not computed then.
         """
         ports = {
             node[name]
@@ -191,27 +239,37 @@ class Application:
         return read | {output.source for output in self.outputs.values()}
 
     def unread(self) -> list[str]:
-        """Returns the operators none of whose output ports is connected or marked optional; no error port counts.
+        """Returns the operators none of whose output ports is connected or marked optional; no
+        error port counts.
 
         Rules: O15, X13; where streams end there is nothing to be read (O3).
         """
         read = self.read()
-        ports = {node.name: node.output_ports() for node in self.nodes.values() if not node.operator.ends_streams}
+        ports = {
+            node.name: node.output_ports()
+            for node in self.nodes.values()
+            if not node.operator.ends_streams
+        }
         return [
             name
             for name, out in ports.items()
             if out
             and not any(
-                port.optional or (PortHandle(name, place) in read and not port.error) for place, port in out.items()
+                port.optional or (PortHandle(name, place) in read and not port.error)
+                for place, port in out.items()
             )
         ]
 
     def cycles(self) -> list[list[Node]]:
-        """Returns the operators of each cycle in the order in which they are called, see `cycles_of` (X40)."""
+        """Returns the operators of each cycle in the order in which they are called, see
+        `cycles_of` (X40).
+        """
         return cycles_of(self.nodes)
 
     def units(self) -> list[list[Node]]:
-        """Returns what is computed in one: an operator, or those of a cycle; each unit after what feeds it (X40)."""
+        """Returns what is computed in one: an operator, or those of a cycle; each unit after what
+        feeds it (X40).
+        """
         cycles = self.cycles()
         inside = {node.name for cycle in cycles for node in cycle}
         units = [*cycles, *([node] for name, node in self.nodes.items() if name not in inside)]
@@ -220,18 +278,24 @@ class Application:
         placed: list[list[Node]] = []
         names: set[str] = set()
         while rest:
-            ready = [unit for unit in rest if _sources(unit) <= names] or rest  # What has no source is refused.
+            ready = [
+                unit for unit in rest if _sources(unit) <= names
+            ] or rest  # What has no source is refused.
             rest = [unit for unit in rest if unit not in ready]
             placed += ready
             names |= {node.name for unit in ready for node in unit}
         return placed
 
     def order(self) -> list[Node]:
-        """Returns the operators so that each comes after what feeds it; those of a cycle come together."""
+        """Returns the operators so that each comes after what feeds it; those of a cycle come
+        together.
+        """
         return [node for unit in self.units() for node in unit]
 
     def upstream(self, name: str) -> set[str]:
-        """Returns the names of all operators that feed an operator, directly or not, and its own."""
+        """Returns the names of all operators that feed an operator, directly or not, and its
+        own.
+        """
         found, todo = set(), [name]
         while todo:
             current = todo.pop()
@@ -242,10 +306,17 @@ class Application:
         return found
 
     def ends(self, of_streams: Mapping[str, int | None]) -> dict[str, int]:
-        """Returns by operator the window with which all streams have ended that reach it; of others nothing (X21)."""
+        """Returns by operator the window with which all streams have ended that reach it; of others
+        nothing (X21).
+        """
         found = {}
         for name in self.nodes:
-            feeds = [end for node in self.upstream(name) for end in self.nodes[node].feeds.values() if not end.operator]
+            feeds = [
+                end
+                for node in self.upstream(name)
+                for end in self.nodes[node].feeds.values()
+                if not end.operator
+            ]
             last = [of_streams.get(end.port) for end in feeds]
             known = [end for end in last if end is not None]
             if known and len(known) == len(last):
@@ -265,11 +336,14 @@ class Application:
         return node.output_ports().get(handle.port) if node.has_known_ports else InputPort()
 
     def warnings(self) -> list[str]:
-        """Returns what does not stop a run but is kept with it (O15, O61); of wrong properties, nothing."""
+        """Returns what does not stop a run but is kept with it (O15, O61); of wrong properties,
+        nothing.
+        """
         sound = [node for node in self.nodes.values() if not node.operator.wrong_properties()]
         odd = [f"{node.name}: {text}" for node in sound for text in node.operator.warnings()]
         odd += [
-            f"{node.name}: a window that slides by its whole length does not slide: leave slide_windows out"
+            f"{node.name}: a window that slides by its whole length does not slide: leave "
+            "slide_windows out"
             for node in self.nodes.values()
             if node.slide_windows == node.application_windows
         ]
@@ -278,4 +352,6 @@ class Application:
 
 def _sources(unit: list[Node]) -> set[str]:
     """Returns the operators that feed an operator or a cycle from outside."""
-    return {end.operator for node in unit for end in node.feeds.values() if end.operator} - {one.name for one in unit}
+    return {end.operator for node in unit for end in node.feeds.values() if end.operator} - {
+        one.name for one in unit
+    }

@@ -1,6 +1,8 @@
-"""Recovery modes: what a new attempt may lose or repeat, and what follows from that (docs/rules/recovery.md section 2).
+"""Recovery modes: what a new attempt may lose or repeat, and what follows from that
+(docs/rules/recovery.md section 2).
 
-A mode is a policy. Whoever acts by the mode of a replay asks it here; another mode is another entry of `MODES`.
+A mode is a policy. Whoever acts by the mode of a replay asks it here; another mode is another entry
+of `MODES`.
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ class Mode:
 
     Attributes:
         name: what users and tables call it.
-        promise: what is promised of an output end to end; `{lost}` stands for the windows that a crash costs at worst.
-        may_lose: a window that was begun is never begun again: the commit group in progress is lost, once for each
-            attempt that dies. The newest checkpoint is restored, wherever the tables are (R12, R13, R49).
-        may_repeat: every table is written again from the restored checkpoint on, so that windows may be there twice
-            (R48, R51). A mode that may do neither writes only what a table lacks.
-        saves_every_group: a checkpoint after every commit group (W51); else where one falls due, and at the end.
+        promise: what is promised of an output end to end; `{lost}` stands for the windows that a
+            crash costs at worst.
+        may_lose: a window that was begun is never begun again: the commit group in progress is
+            lost, once for each attempt that dies. The newest checkpoint is restored, wherever the
+            tables are (R12, R13, R49).
+        may_repeat: every table is written again from the restored checkpoint on, so that windows
+            may be there twice (R48, R51). A mode that may do neither writes only what a table
+            lacks.
+        saves_every_group: a checkpoint after every commit group (W51); else where one falls due,
+            and at the end.
         spark_settings: settings of Spark that the promise depends on; no other value is accepted.
     """
 
@@ -66,11 +72,15 @@ class Mode:
 
     @property
     def writes_only_missing(self) -> bool:
-        """Whether a table that holds a window already is not written again: nothing is lost, nothing repeated."""
+        """Whether a table that holds a window already is not written again: nothing is lost,
+        nothing repeated.
+        """
         return not (self.may_lose or self.may_repeat)
 
     def may_feed(self, downstream: Mode) -> bool:
-        """Returns whether this mode may feed another (R39): one that loses feeds only its own kind."""
+        """Returns whether this mode may feed another (R39): one that loses feeds only its own
+        kind.
+        """
         return not self.may_lose or downstream.may_lose
 
     @classmethod
@@ -88,7 +98,9 @@ def _read(given: object) -> Mode:
 
 
 Mode.EXACTLY_ONCE = Mode(
-    "exactly_once", "exactly once: every window once, staged and published", saves_every_group=True
+    "exactly_once",
+    "exactly once: every window once, staged and published",
+    saves_every_group=True,
 )
 Mode.AT_LEAST_ONCE = Mode(
     "at_least_once",
@@ -97,7 +109,8 @@ Mode.AT_LEAST_ONCE = Mode(
 )
 Mode.AT_MOST_ONCE = Mode(
     "at_most_once",
-    "at most once: nothing repeated; an attempt that dies loses at most {lost} of an output, listed",
+    "at most once: nothing repeated; an attempt that dies loses at most {lost} of an output, "
+    "listed",
     may_lose=True,
     spark_settings={
         "spark.task.maxFailures": "1",
@@ -106,4 +119,5 @@ Mode.AT_MOST_ONCE = Mode(
     },
 )
 MODES = {mode.name: mode for mode in (Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE, Mode.AT_MOST_ONCE)}
-"""The modes by name, the default first (X5). At most once needs its Spark settings to begin no work twice."""
+"""The modes by name, the default first (X5). At most once needs its Spark settings to begin no work
+twice."""

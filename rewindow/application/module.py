@@ -1,7 +1,8 @@
-"""Modules: a part of a graph that is added as if it were one operator, under a name of its own (O10, X50).
+"""Modules: a part of a graph that is added as if it were one operator, under a name of its own
+(O10, X50).
 
-A module is a function. It gets the part of the graph that it fills, and what feeds its input ports by their names; it
-returns what its output ports emit, by theirs:
+A module is a function. It gets the part of the graph that it fills, and what feeds its input ports
+by their names; it returns what its output ports emit, by theirs:
 
     def cleaned(part, events, limit=None):
         parts = part.add("split", Split(), events=events)
@@ -10,8 +11,8 @@ returns what its output ports emit, by theirs:
     clean = app.module("clean", cleaned, events=app.input("events"))
     app.output("clean", clean["good"], key=["id"])
 
-Its operators are those of the application, "clean.split" and "clean.round": rules, settings, states and error tables
-know nothing of modules.
+Its operators are those of the application, "clean.split" and "clean.round": rules, settings, states
+and error tables know nothing of modules.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Graph(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """The part of an application's graph that a module fills; names of its operators follow the module's."""
+    """The part of an application's graph that a module fills; names of its operators follow the
+    module's.
+    """
 
     name: str
     app: Graph
@@ -61,12 +64,16 @@ class PartInstance:
     ports: Mapping[str, PortHandle]
 
     def __getitem__(self, port: str) -> PortHandle:
-        """Returns where the stream of an output port begins; one that is not there is refused at launch."""
+        """Returns where the stream of an output port begins; one that is not there is refused at
+        launch.
+        """
         return self.ports.get(port) or PortHandle(self.name, port)
 
     def default_port(self) -> PortHandle:
         """Returns the one output port."""
-        return next(iter(self.ports.values())) if len(self.ports) == 1 else PortHandle(self.name, "?")
+        return (
+            next(iter(self.ports.values())) if len(self.ports) == 1 else PortHandle(self.name, "?")
+        )
 
 
 def place(app: Graph, name: str, build: Build, feeds: Mapping[str, End]) -> PartInstance:
@@ -75,11 +82,21 @@ def place(app: Graph, name: str, build: Build, feeds: Mapping[str, End]) -> Part
     takes = list(inspect.signature(build).parameters.values())[1:]
     lacking = [one.name for one in takes if one.default is one.empty and one.name not in ends]
     for port in lacking:
-        app.declared.append(Violation("O14", name, port, port, "an input port of this module is not fed"))
+        app.declared.append(
+            Violation("O14", name, port, port, "an input port of this module is not fed")
+        )
     foreign = [port for port in ends if port not in {one.name for one in takes}]
     for port in foreign:
         known = ", ".join(one.name for one in takes) or "none"
-        app.declared.append(Violation("O10", name, port, port, f"this module has no such input port. It has: {known}"))
+        app.declared.append(
+            Violation(
+                "O10",
+                name,
+                port,
+                port,
+                f"this module has no such input port. It has: {known}",
+            )
+        )
     if lacking or foreign:
         return PartInstance(name, {})
     made = build(Part(name, app), **ends)

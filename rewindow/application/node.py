@@ -13,7 +13,9 @@ from rewindow.application.windowing import EVERY_WINDOW, Windowing
 
 @dataclass(frozen=True)
 class PortHandle:
-    """One end of a stream: an operator's output port, or a recorded stream when `operator` is None."""
+    """One end of a stream: an operator's output port, or a recorded stream when `operator` is
+    None.
+    """
 
     operator: str | None
     port: str
@@ -27,7 +29,8 @@ class Node:
     """An operator in its place: name, attributes, and what feeds its input ports.
 
     Attributes:
-        errors_max: by error port, the bound on the error tuples of a window that is given from outside of the code.
+        errors_max: by error port, the bound on the error tuples of a window that is given from
+            outside of the code.
     """
 
     name: str
@@ -54,18 +57,24 @@ class Node:
 
     @property
     def is_cut_by_checkpoints(self) -> bool:
-        """Whether a checkpoint may fall inside one of its application windows; not at multiples (W49, W50, R20)."""
+        """Whether a checkpoint may fall inside one of its application windows; not at multiples
+        (W49, W50, R20).
+        """
         return self.application_windows > 1 and self.checkpoint_windows % self.windowing.pane != 0
 
     def error_bound(self, port: str) -> int | None:
-        """Returns how many error tuples a port may emit in a window, None where it does not say (O28, O71)."""
+        """Returns how many error tuples a port may emit in a window, None where it does not say
+        (O28, O71).
+        """
         declared = self.output_ports().get(port)
         return self.errors_max.get(port, declared.errors_max if declared else None)
 
     @property
     def published(self) -> frozenset[str]:
         """The input ports that read a published stream, whose offsets name no order (X51)."""
-        return frozenset(port for port, end in self.feeds.items() if not end.operator and "." in end.port)
+        return frozenset(
+            port for port, end in self.feeds.items() if not end.operator and "." in end.port
+        )
 
     def default_port(self) -> PortHandle:
         """Returns the one output port that is not an error port."""
@@ -87,7 +96,9 @@ class Node:
 
     @property
     def fault(self) -> str | None:
-        """What telling ports or state raised, None where nothing did or wrong properties explain it."""
+        """What telling ports or state raised, None where nothing did or wrong properties explain
+        it.
+        """
         try:
             self.operator.input_ports(), self.operator.output_ports(), self.operator.state_columns()
         except Exception as error:  # noqa: BLE001  (code of a user: validation reports it)

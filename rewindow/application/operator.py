@@ -1,7 +1,8 @@
-"""The whole operator model: ports, properties, and FrameOperator (docs/rules/operators.md sections 2 and 3).
+"""The whole operator model: ports, properties, and FrameOperator (docs/rules/operators.md sections
+2 and 3).
 
-Properties are pydantic fields; they change what an operator computes. Attributes (mode, checkpoint windows) are given
-where the operator is added to an application; they change how it is run (O23).
+Properties are pydantic fields; they change what an operator computes. Attributes (mode, checkpoint
+windows) are given where the operator is added to an application; they change how it is run (O23).
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InputPort:
-    """Where an operator receives tuples; the schema is the least specific one it needs (O44). None takes any.
+    """Where an operator receives tuples; the schema is the least specific one it needs (O44). None
+    takes any.
 
     Attributes:
         key: of a tuple operator, the columns by which its tuples are keyed (X41).
-        control: of a tuple operator, whether tuples come to every key range, before the end of their window (O132).
+        control: of a tuple operator, whether tuples come to every key range, before the end of
+            their window (O132).
     """
 
     schema: pa.Schema | None = None
@@ -42,10 +45,11 @@ class InputPort:
 class OutputPort:
     """Where an operator emits tuples; an error port carries error tuples (O19).
 
-    Of an error port `errors_max` bounds the error tuples of a window (O71); without it `replay.errors_max` does.
-    A port that says nothing need not be connected, but one of an operator's ports should be (O15). Of a control port
-    equal tuples of a window are one, as each key range may emit it (O133, X44); as an output they are recorded (O135).
-    Of a report port the rows tell something about the tuples of other ports, such as how many there are: where nothing
+    Of an error port `errors_max` bounds the error tuples of a window (O71); without it
+    `replay.errors_max` does. A port that says nothing need not be connected, but one of an
+    operator's ports should be (O15). Of a control port equal tuples of a window are one, as each
+    key range may emit it (O133, X44); as an output they are recorded (O135). Of a report port the
+    rows tell something about the tuples of other ports, such as how many there are: where nothing
     reads them they are neither computed nor counted, while dropped tuples are counted (O16).
     """
 
@@ -60,8 +64,11 @@ class OutputPort:
 WRITTEN = pa.schema([("part", pa.string()), ("file", pa.string())])
 """Columns of the rows that come back where tasks write what they emit: a row a file."""
 PartSink = Callable[[Iterable[tuple[str, pa.Table]]], Iterator[pa.RecordBatch]]
-"""Takes parts and rows of theirs, `window_id` and their columns, within a task; gives rows of `WRITTEN`."""
-Parts = Callable[[Mapping[str, pa.Schema], Callable[[PartSink], "DataFrame"]], Mapping[str, "DataFrame"]]
+"""Takes parts and rows of theirs, `window_id` and their columns, within a task; gives rows of
+`WRITTEN`."""
+Parts = Callable[
+    [Mapping[str, pa.Schema], Callable[[PartSink], "DataFrame"]], Mapping[str, "DataFrame"]
+]
 
 
 def _each_time(name: str, make: Callable[[], DataFrame]) -> DataFrame:
@@ -74,7 +81,8 @@ def _each_window(window: int) -> int:
 
 @dataclass(frozen=True)
 class OperatorContext:
-    """What one call of an operator is about: consecutive windows, empty ones too, and under which mode.
+    """What one call of an operator is about: consecutive windows, empty ones too, and under which
+    mode.
 
     Attributes:
         grid: width and origin.
@@ -82,17 +90,22 @@ class OperatorContext:
         mode: recovery mode under which they are computed (R3).
         operator: whose call it is, as application.operator; empty outside a replay.
         published: input ports that read a published stream, whose offsets name no order (X51).
-        once: `once(name, make)` computes the frame that `make` returns once in a group, for whoever asks for the name:
-            `transform` and `next_state` then read the same rows. Outside a replay each computes it.
-        parts: `parts(schemas, make)` does so for the one pass of an operator, which gives rows of several parts, each
-            with its columns. Tasks of the frame that `make` returns give their rows to the sink that it gets, which
-            writes them to files. None outside a replay.
-        windowing: the operator's application or sliding windows; a frame operator groups by `windowing.last_of` (X8).
-        unseen: windows that the state has not seen, as closed pairs: those before a range that begins without a state,
-            those that at most once has lost.
-        ends: by operator, the window with which all that reaches it has ended, where the range reaches it (X21).
-        checkpointed: the window of a checkpoint that was saved since the group before, or that was restored; else None.
-        next_mark: returns the first window at or after a given one after which a checkpoint falls due, by its id (X7).
+        once: `once(name, make)` computes the frame that `make` returns once in a group, for whoever
+            asks for the name: `transform` and `next_state` then read the same rows. Outside a
+            replay each computes it.
+        parts: `parts(schemas, make)` does so for the one pass of an operator, which gives rows of
+            several parts, each with its columns. Tasks of the frame that `make` returns give their
+            rows to the sink that it gets, which writes them to files. None outside a replay.
+        windowing: the operator's application or sliding windows; a frame operator groups by
+            `windowing.last_of` (X8).
+        unseen: windows that the state has not seen, as closed pairs: those before a range that
+            begins without a state, those that at most once has lost.
+        ends: by operator, the window with which all that reaches it has ended, where the range
+            reaches it (X21).
+        checkpointed: the window of a checkpoint that was saved since the group before, or that was
+            restored; else None.
+        next_mark: returns the first window at or after a given one after which a checkpoint falls
+            due, by its id (X7).
     """
 
     grid: Grid
@@ -101,7 +114,9 @@ class OperatorContext:
     operator: str = ""
     published: frozenset[str] = frozenset()
     materialize: Callable[[str, Callable[[], DataFrame]], DataFrame] = field(
-        default=_each_time, compare=False, repr=False
+        default=_each_time,
+        compare=False,
+        repr=False,
     )
     parts: Parts | None = field(default=None, compare=False, repr=False)
     windowing: Windowing = EVERY_WINDOW
@@ -119,16 +134,27 @@ class OperatorContext:
 
         The state lacks them, or the recording has ended before.
         """
-        first, is_cut = self.windowing.first_of(window), window == self.end and not self.windowing.ends(window)
+        first, is_cut = (
+            self.windowing.first_of(window),
+            window == self.end and not self.windowing.ends(window),
+        )
         return is_cut or any(begin <= window and end >= first for begin, end in self.unseen)
 
     def closes(self, window: int) -> bool:
-        """Returns whether an application window ends with a window: also where the recording does, once (W18, W23)."""
-        cut = self.end is not None and self.end < window and self.windowing.first_of(window) <= self.end
+        """Returns whether an application window ends with a window: also where the recording does,
+        once (W18, W23).
+        """
+        cut = (
+            self.end is not None
+            and self.end < window
+            and self.windowing.first_of(window) <= self.end
+        )
         return window == self.end or (self.windowing.ends(window) and not cut)
 
     def partial_windows(self) -> list[int]:
-        """Returns the ids of the partial application windows of the group: `windowing.last_of` of theirs (X8)."""
+        """Returns the ids of the partial application windows of the group: `windowing.last_of` of
+        theirs (X8).
+        """
         length, last_of = self.windowing.application, self.windowing.last_of
         found: set[int] = set()
         for begin, end in self.unseen:
@@ -138,13 +164,21 @@ class OperatorContext:
 
     @property
     def end(self) -> int | None:
-        """The window with which all that reaches the operator has ended; None where the range does not reach it."""
+        """The window with which all that reaches the operator has ended; None where the range does
+        not reach it.
+        """
         return self.ends.get(self.operator.partition(".")[2])
 
     @property
     def ended_us(self) -> int | None:
-        """The last instant of the recording for this operator, in microseconds, if it lies in these windows (X34)."""
-        return self.grid.end_us(self.end) - 1 if self.end is not None and self.end in self.windows else None
+        """The last instant of the recording for this operator, in microseconds, if it lies in these
+        windows (X34).
+        """
+        return (
+            self.grid.end_us(self.end) - 1
+            if self.end is not None and self.end in self.windows
+            else None
+        )
 
     @property
     def first(self) -> int:
@@ -174,18 +208,23 @@ class OperatorContext:
 class FrameOperator(BaseModel):
     """An operator that computes all windows of a commit group at once on DataFrames.
 
-    What it emits for a window must depend only on its state, its properties and the tuples of that window (R79); where
-    a group ends must not show. Properties are checked when an operator is built, defaults too. Wrong ones do not raise
-    there: they are reported with every other violation of the application at launch (O53, O60). A built operator is
-    changed by `set_properties` only.
+    What it emits for a window must depend only on its state, its properties and the tuples of that
+    window (R79); where a group ends must not show. Properties are checked when an operator is
+    built, defaults too. Wrong ones do not raise there: they are reported with every other violation
+    of the application at launch (O53, O60). A built operator is changed by `set_properties` only.
 
     With `may_be_cut = False` no checkpoint may fall inside one of its application windows (W50).
 
-    `changeable` names the properties that `rewindow set` may change while a replay runs (X10); ports and state must not
-    depend on them.
+    `changeable` names the properties that `rewindow set` may change while a replay runs (X10);
+    ports and state must not depend on them.
     """
 
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        arbitrary_types_allowed=True,
+        validate_default=True,
+        frozen=True,
+    )
 
     inputs: ClassVar[Mapping[str, InputPort]] = {}
     outputs: ClassVar[Mapping[str, OutputPort]] = {}
@@ -214,7 +253,9 @@ class FrameOperator(BaseModel):
         self._given, self._wrong = properties, wrong
 
     def set_properties(self, **properties: Any) -> None:
-        """Gives some properties another value; all are checked together, as if the operator were built anew."""
+        """Gives some properties another value; all are checked together, as if the operator were
+        built anew.
+        """
         FrameOperator.__init__(self, **{**self._given, **properties})
 
     def given_properties(self) -> Mapping[str, Any]:
@@ -238,7 +279,9 @@ class FrameOperator(BaseModel):
         return self.state_schema
 
     def state_key_columns(self) -> tuple[str, ...]:
-        """Returns the key by which a large state is cut into `state_buckets`; none: the whole row is the key (X47)."""
+        """Returns the key by which a large state is cut into `state_buckets`; none: the whole row
+        is the key (X47).
+        """
         return tuple(self.state_key)
 
     @property
@@ -251,7 +294,10 @@ class FrameOperator(BaseModel):
         return []
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> Mapping[str, DataFrame] | DataFrame:
         """Returns the frames of the output ports; a single frame where there is one port.
 
@@ -269,47 +315,63 @@ class FrameOperator(BaseModel):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the state after the group's last window; with `state_increments` only the rows of keys that changed.
+        """Returns the state after the group's last window; with `state_increments` only the rows of
+        keys that changed.
 
         A row of a key that is no longer in the state then has a column `_rw_gone`, which is true.
 
-        `outputs` are read back from the files that were written, so that an output and a state come from one run of the
-        operator. With `state_reads_outputs = False` they are not to be read: a port that nothing else reads is then
-        counted and never written. Only called for a stateful operator.
+        `outputs` are read back from the files that were written, so that an output and a state come
+        from one run of the operator. With `state_reads_outputs = False` they are not to be read: a
+        port that nothing else reads is then counted and never written. Only called for a stateful
+        operator.
         """
         raise NotImplementedError
 
-    def state_after_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
-        """Returns the state with which to go on after an at-most-once skip; by default the one that was restored.
+    def state_after_skip(
+        self,
+        state: DataFrame,
+        windows: WindowRange,
+        outputs: Mapping[str, DataFrame],
+    ) -> DataFrame:
+        """Returns the state with which to go on after an at-most-once skip; by default the one that
+        was restored.
 
         Args:
             state: the state that was restored.
             windows: the skipped ones, which it has not seen and never will.
-            outputs: what this operator had emitted for some of them all the same, per port that is an output.
+            outputs: what this operator had emitted for some of them all the same, per port that is
+                an output.
         """
         return state
 
     def dropped_by_skip(
-        self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]
+        self,
+        state: DataFrame,
+        windows: WindowRange,
+        outputs: Mapping[str, DataFrame],
     ) -> DataFrame | None:
-        """Returns how many tuples `state_after_skip` drops for good: `window_id` and `tuples`, a row per window (X3).
+        """Returns how many tuples `state_after_skip` drops for good: `window_id` and `tuples`, a
+        row per window (X3).
 
-        They waited in the state, so their windows lie before the skipped ones, and `outputs` does not hold them. An
-        operator whose state holds no tuples drops none: None.
+        They waited in the state, so their windows lie before the skipped ones, and `outputs` does
+        not hold them. An operator whose state holds no tuples drops none: None.
         """
         return None
 
     def migrate_state(self, version: int, rows: pa.Table) -> pa.Table | None:
-        """Returns the rows of a state that another version of this operator has saved, as this one has them.
+        """Returns the rows of a state that another version of this operator has saved, as this one
+        has them.
 
-        Asked where a replay begins with such a state and other code is allowed; all its rows are in memory then.
+        Asked where a replay begins with such a state and other code is allowed; all its rows are in
+        memory then.
 
         Args:
             version: `state_version` of the operator that has saved them.
             rows: with the columns that it had.
 
         Returns:
-            Rows with the columns of `state_columns`; None, by default, where nothing can be made of them.
+            Rows with the columns of `state_columns`; None, by default, where nothing can be made of
+            them.
         """
         return None
 

@@ -1,7 +1,9 @@
-"""Properties and attributes that are given from outside of an application's code, and where each value came from.
+"""Properties and attributes that are given from outside of an application's code, and where each
+value came from.
 
-A property changes what an operator computes, an attribute how it is run (O23). Values come, the later the stronger,
-from the code, from rewindow.toml, and from `--set operator.property=value` or the form of a DAG (O28).
+A property changes what an operator computes, an attribute how it is run (O23). Values come, the
+later the stronger, from the code, from rewindow.toml, and from `--set operator.property=value` or
+the form of a DAG (O28).
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ class PropertyOverride(BaseModel):
 
 
 class PropertyChange(BaseModel):
-    """Another value that a property of an operator has from a window on, set while its replay ran (X10).
+    """Another value that a property of an operator has from a window on, set while its replay ran
+    (X10).
 
     Attributes:
         at: when it was set, in UTC.
@@ -67,7 +70,8 @@ class PropertyChange(BaseModel):
 
 
 def overrides_from(pairs: Mapping[str, Any], source: str) -> list[PropertyOverride]:
-    """Returns values by `operator.property` as given ones; `outputs.NAME.attribute` is one of an output.
+    """Returns values by `operator.property` as given ones; `outputs.NAME.attribute` is one of an
+    output.
 
     Raises:
         InputError: a name has no operator before its property.
@@ -77,13 +81,18 @@ def overrides_from(pairs: Mapping[str, Any], source: str) -> list[PropertyOverri
         operator, stop, name = path.rpartition(".")
         if not (operator and stop and name):
             raise InputError(
-                f'property "{path}" does not say of which operator', hint="Write it as operator.property=value."
+                f'property "{path}" does not say of which operator',
+                hint="Write it as operator.property=value.",
             )
         where, _, output = operator.partition(".")
         of_output = output if where == "outputs" else ""
         found.append(
             PropertyOverride(
-                operator="" if of_output else operator, name=name, value=value, source=source, output=of_output
+                operator="" if of_output else operator,
+                name=name,
+                value=value,
+                source=source,
+                output=of_output,
             )
         )
     return found

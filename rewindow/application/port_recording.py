@@ -1,4 +1,6 @@
-"""Makes every port of an application an output, for a sample that is computed again and compared port by port."""
+"""Makes every port of an application an output, for a sample that is computed again and compared
+port by port.
+"""
 
 from __future__ import annotations
 

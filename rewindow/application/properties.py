@@ -1,4 +1,6 @@
-"""What is wrong with properties, and the constraint that pydantic does not have (docs/rules/operators.md O53)."""
+"""What is wrong with properties, and the constraint that pydantic does not have
+(docs/rules/operators.md O53).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from rewindow.names import did_you_mean
 
 
 class WrongProperty(NamedTuple):
-    """A property that breaks a constraint: its path, such as `inner.code`, what the constraint says, and the value."""
+    """A property that breaks a constraint: its path, such as `inner.code`, what the constraint
+    says, and the value.
+    """
 
     path: str
     message: str
@@ -21,18 +25,24 @@ class WrongProperty(NamedTuple):
 
 
 def wrong_properties(
-    error: ValidationError | InputError, given: Mapping[str, Any], known: Collection[str] = ()
+    error: ValidationError | InputError,
+    given: Mapping[str, Any],
+    known: Collection[str] = (),
 ) -> list[WrongProperty]:
-    """Returns the properties that an error is about; a constraint's own message is kept unchanged (O54).
+    """Returns the properties that an error is about; a constraint's own message is kept unchanged
+    (O54).
 
-    An InputError, such as that of `parse_duration` in a validator, does not tell which property it is about.
+    An InputError, such as that of `parse_duration` in a validator, does not tell which property it
+    is about.
     """
     if isinstance(error, InputError):
         return [WrongProperty("properties", error.primary, given)]
     return [
         WrongProperty(
             ".".join(map(str, item["loc"])) or "properties",
-            _unknown(str(item["loc"][-1]), known) if item["type"] == "extra_forbidden" else _words(item["msg"]),
+            _unknown(str(item["loc"][-1]), known)
+            if item["type"] == "extra_forbidden"
+            else _words(item["msg"]),
             item["input"],
         )
         for item in error.errors(include_url=False)
@@ -40,7 +50,10 @@ def wrong_properties(
 
 
 def _unknown(name: str, known: Collection[str]) -> str:
-    return f"there is no such property. {did_you_mean(name, known)}There are: {', '.join(known) or 'none'}"
+    return (
+        f"there is no such property. {did_you_mean(name, known)}There are: "
+        f"{', '.join(known) or 'none'}"
+    )
 
 
 def _words(message: str) -> str:
@@ -50,7 +63,8 @@ def _words(message: str) -> str:
 
 
 def matches(pattern: str) -> AfterValidator:
-    """Returns a constraint: the whole text matches a pattern (O53); for pydantic's own a part of it is enough.
+    """Returns a constraint: the whole text matches a pattern (O53); for pydantic's own a part of it
+    is enough.
 
     Example:
         code: Annotated[str, matches("[a-z]+|[0-9]+")]

@@ -1,4 +1,6 @@
-"""Launch validation: every violation of an application, before anything runs (docs/rules/operators.md section 6)."""
+"""Launch validation: every violation of an application, before anything runs
+(docs/rules/operators.md section 6).
+"""
 
 from __future__ import annotations
 
@@ -61,13 +63,19 @@ def find_violations(
     *,
     is_test: bool = False,
 ) -> tuple[Violation, ...]:
-    """Returns every violation of an application, ordered by operator, then rule number (O60); see `validate`."""
+    """Returns every violation of an application, ordered by operator, then rule number (O60); see
+    `validate`.
+    """
     found = {*app.declared, *_check_graph(app, default_mode, recorded or {}), *further}
     found |= set() if is_test else {*_check_writing(app)}
     return tuple(sorted(found, key=Violation.place))
 
 
-def _check_graph(app: Application, default_mode: Mode, recorded: Mapping[str, pa.Schema]) -> Iterator[Violation]:
+def _check_graph(
+    app: Application,
+    default_mode: Mode,
+    recorded: Mapping[str, pa.Schema],
+) -> Iterator[Violation]:
     yield from _check_window(app)
     yield from _check_names(app)
     yield from _check_instances(app)
@@ -90,43 +98,88 @@ def _check_window(app: Application) -> Iterator[Violation]:
         yield Violation("W3", "", "", app.window, error.primary)
         return
     if width_us % 1000 or not 1 <= width_us // 1000 <= WIDTH_MS_MAX:
-        yield Violation("W3", "", "", app.window, f"window width must be a whole number of ms, {WIDTHS}")
+        yield Violation(
+            "W3",
+            "",
+            "",
+            app.window,
+            f"window width must be a whole number of ms, {WIDTHS}",
+        )
     if app.checkpoint_windows < 1:
-        yield Violation("W56", "", "", app.checkpoint_windows, "checkpoint distance must be at least 1 window")
+        yield Violation(
+            "W56",
+            "",
+            "",
+            app.checkpoint_windows,
+            "checkpoint distance must be at least 1 window",
+        )
 
 
 def _check_names(app: Application) -> Iterator[Violation]:
-    for kind, names in (("operator", app.nodes), ("output", app.outputs), ("application", [app.name])):
+    for kind, names in (
+        ("operator", app.nodes),
+        ("output", app.outputs),
+        ("application", [app.name]),
+    ):
         for name in names:
             # The name of an operator of a module follows the module's, after a full stop (X50).
             if not all(map(_NAME.fullmatch, name.split(".") if kind == "operator" else [name])):
                 yield Violation(
-                    "H17", name, "", name, f"{kind} names are letters, digits and _, not beginning with a digit"
+                    "H17",
+                    name,
+                    "",
+                    name,
+                    f"{kind} names are letters, digits and _, not beginning with a digit",
                 )
     for output in app.outputs.values():
         if output.suite is not None:
             yield from _check_suite_name(output.name, output.suite)
     for node in app.nodes.values():
         inputs, outputs = {*node.input_ports()}, {*node.output_ports()}
-        for port in sorted(_TAKEN & {name for name, port in node.output_ports().items() if port.error}):
-            yield Violation("O48", node.name, port, port, "error port name is taken by a table that every stream has")
+        for port in sorted(
+            _TAKEN & {name for name, port in node.output_ports().items() if port.error}
+        ):
+            yield Violation(
+                "O48",
+                node.name,
+                port,
+                port,
+                "error port name is taken by a table that every stream has",
+            )
         for port in inputs | outputs:
             if not _NAME.fullmatch(port):
-                yield Violation("O12", node.name, port, port, "port names are letters, digits and _")
+                yield Violation(
+                    "O12",
+                    node.name,
+                    port,
+                    port,
+                    "port names are letters, digits and _",
+                )
         for port in inputs & outputs:
-            yield Violation("O12", node.name, port, port, "an input port and an output port have the same name")
+            yield Violation(
+                "O12",
+                node.name,
+                port,
+                port,
+                "an input port and an output port have the same name",
+            )
 
 
 def _check_instances(app: Application) -> Iterator[Violation]:
-    """Yields the operators that are an instance which has another name already: a change of one would change both."""
+    """Yields the operators that are an instance which has another name already: a change of one
+    would change both.
+    """
     first: dict[int, str] = {}
     for node in app.nodes.values():
         other = first.setdefault(id(node.operator), node.name)
         if other != node.name:
             yield Violation(
-                "X12", node.name, "", type(node.operator).__name__,
+                "X12",
+                node.name,
+                "",
+                type(node.operator).__name__,
                 f'the same instance is operator "{other}" already; make another one for each name',
-            )  # fmt: skip
+            )
 
 
 def _check_suite_name(output: str, suite: str) -> Iterator[Violation]:
@@ -140,33 +193,61 @@ def _check_properties(app: Application, node: Node) -> Iterator[Violation]:
     sources = {one.name: f", from {one.source}" for one in app.given if one.operator == node.name}
     for wrong in node.operator.wrong_properties():
         source = sources.get(wrong.path.partition(".")[0], "")
-        yield Violation("O53", node.name, "", f"{wrong.path} = {wrong.value!r}{source}", wrong.message)
+        yield Violation(
+            "O53",
+            node.name,
+            "",
+            f"{wrong.path} = {wrong.value!r}{source}",
+            wrong.message,
+        )
     if node.fault is not None:
         yield Violation("O12", node.name, "", node.fault, "its ports or its state cannot be told")
 
 
 def _check_attributes(node: Node) -> Iterator[Violation]:
     if node.checkpoint_windows < 1:
-        yield Violation("W56", node.name, "", node.checkpoint_windows, "checkpoint windows must be at least 1")
+        yield Violation(
+            "W56",
+            node.name,
+            "",
+            node.checkpoint_windows,
+            "checkpoint windows must be at least 1",
+        )
     whole, slide = node.application_windows, node.slide_windows
     if whole < 1:
         yield Violation("W18", node.name, "", whole, "application windows must be at least 1")
     if slide is not None and not 1 <= slide <= max(whole, 1):
-        message = "a window slides by at least 1 and at most the application windows, else windows are left out"
+        message = (
+            "a window slides by at least 1 and at most the application windows, else "
+            "windows are left out"
+        )
         yield Violation("W30", node.name, "", slide, message)
     if not node.operator.may_be_cut and node.is_cut_by_checkpoints:
-        message = f"it is not to be cut: checkpoint windows must be a multiple of its {node.windowing.pane} windows"
+        message = (
+            "it is not to be cut: checkpoint windows must be a multiple of its "
+            f"{node.windowing.pane} windows"
+        )
         yield Violation("W50", node.name, "", node.checkpoint_windows, message)
     for name, port in node.output_ports().items():
         if port.errors_max is not None and (port.errors_max < 0 or not port.error):
             message = "errors_max is of an error port, 0 or more"
             yield Violation("O28", node.name, name, port.errors_max, message)
-    if callable(getattr(type(node.operator), "skipped", None)):  # Its old name; nothing would call it any more.
-        yield Violation("R13", node.name, "", "skipped", "this method is called state_after_skip now: rename it")
+    if callable(
+        getattr(type(node.operator), "skipped", None)
+    ):  # Its old name; nothing would call it any more.
+        yield Violation(
+            "R13",
+            node.name,
+            "",
+            "skipped",
+            "this method is called state_after_skip now: rename it",
+        )
 
 
 def _check_state(node: Node) -> Iterator[Violation]:
-    """A key is made of columns of the state, in a number of buckets that a hash can be cut to (X47)."""
+    """A key is made of columns of the state, in a number of buckets that a hash can be cut to
+    (X47).
+    """
     operator = node.operator
     columns = None if operator.wrong_properties() or node.fault else operator.state_columns()
     if columns is None:
@@ -178,16 +259,38 @@ def _check_state(node: Node) -> Iterator[Violation]:
     if buckets < 1 or buckets & (buckets - 1):
         yield Violation("X47", node.name, "", buckets, "state_buckets must be a power of two")
     if operator.state_increments and not key:
-        yield Violation("X47", node.name, "", "state_increments", "a state that says what changed needs a state_key")
+        yield Violation(
+            "X47",
+            node.name,
+            "",
+            "state_increments",
+            "a state that says what changed needs a state_key",
+        )
 
 
-def _check_feeds(app: Application, node: Node, recorded: Mapping[str, pa.Schema]) -> Iterator[Violation]:
+def _check_feeds(
+    app: Application,
+    node: Node,
+    recorded: Mapping[str, pa.Schema],
+) -> Iterator[Violation]:
     ports = node.input_ports()
     for name, end in node.feeds.items():
         if name not in ports and node.has_known_ports:
-            yield Violation("O12", node.name, name, name, f"no such input port; there are {', '.join(ports) or 'none'}")
+            yield Violation(
+                "O12",
+                node.name,
+                name,
+                name,
+                f"no such input port; there are {', '.join(ports) or 'none'}",
+            )
         elif app.port(end) is None:
-            yield Violation("O50", node.name, name, end, "the stream has no source: there is no such output port")
+            yield Violation(
+                "O50",
+                node.name,
+                name,
+                end,
+                "the stream has no source: there is no such output port",
+            )
         elif name in ports:
             yield from _check_schema(app, node, name, ports[name].schema, recorded)
     for name, port in ports.items():
@@ -195,12 +298,20 @@ def _check_feeds(app: Application, node: Node, recorded: Mapping[str, pa.Schema]
             yield Violation("O14", node.name, name, name, "input port needs a stream")
     if not ports and node.has_known_ports:
         yield Violation(
-            "O9", node.name, "", node.name, "an operator without input ports cannot be a root: use app.input"
+            "O9",
+            node.name,
+            "",
+            node.name,
+            "an operator without input ports cannot be a root: use app.input",
         )
 
 
 def _check_schema(
-    app: Application, node: Node, name: str, needed: pa.Schema | None, recorded: Mapping[str, pa.Schema]
+    app: Application,
+    node: Node,
+    name: str,
+    needed: pa.Schema | None,
+    recorded: Mapping[str, pa.Schema],
 ) -> Iterator[Violation]:
     end = node.feeds[name]
     source = app.port(end)
@@ -208,14 +319,22 @@ def _check_schema(
     have = have if have is not None else (source.schema if source else None)
     for column, found in _differences(needed, have):
         if end.operator is None:
-            message = f'stream "{end.port}" has {column.name} {found}, and the port asks for {column.type}'
+            message = (
+                f'stream "{end.port}" has {column.name} {found}, and the port asks for '
+                f"{column.type}"
+            )
         else:
             message = f'output port "{end}" with column {column.name} {found} cannot feed it'
         yield Violation("O13", node.name, name, f"{column.name} {column.type}", message)
 
 
-def _differences(needed: pa.Schema | None, have: pa.Schema | None) -> Iterator[tuple[pa.Field, str]]:
-    """Yields the columns that are absent or of another type, and what there is instead; what is unknown agrees."""
+def _differences(
+    needed: pa.Schema | None,
+    have: pa.Schema | None,
+) -> Iterator[tuple[pa.Field, str]]:
+    """Yields the columns that are absent or of another type, and what there is instead; what is
+    unknown agrees.
+    """
     if needed is None or have is None:
         return
     for column in needed:
@@ -242,11 +361,14 @@ def _check_streams(app: Application, recorded: Mapping[str, pa.Schema]) -> Itera
 
 
 def _check_writing(app: Application) -> Iterator[Violation]:
-    """Yields the operators that hand tuples to something outside, which no mode can take back after a crash (X46)."""
+    """Yields the operators that hand tuples to something outside, which no mode can take back after
+    a crash (X46).
+    """
     for node in app.nodes.values():
         if node.operator.writes_outside:
             message = (
-                "an operator that writes outside runs in tests only: a replay computes windows again after a crash"
+                "an operator that writes outside runs in tests only: a replay computes "
+                "windows again after a crash"
             )
             yield Violation("X46", node.name, "", type(node.operator).__name__, message)
 
@@ -260,7 +382,10 @@ def _check_cycles(app: Application) -> Iterator[Violation]:
             yield from wrong_members(cycle)
     for node in app.nodes.values():
         if node.operator.delays and node.has_longer_windows:
-            message = "a delay operator hands on every window: leave application_windows and slide_windows out"
+            message = (
+                "a delay operator hands on every window: leave application_windows and "
+                "slide_windows out"
+            )
             yield Violation("O52", node.name, "", node.application_windows, message)
 
 
@@ -268,70 +393,131 @@ def _check_outputs(app: Application) -> Iterator[Violation]:
     if not app.outputs:
         yield Violation("O50", "", "", app.name, "the application has no output")
     for name in sorted(_TAKEN & set(app.outputs)):
-        yield Violation("O48", "", name, name, "output name is taken by a table that every application has")
+        yield Violation(
+            "O48",
+            "",
+            name,
+            name,
+            "output name is taken by a table that every application has",
+        )
     first: dict[PortHandle, str] = {}
     for output in app.outputs.values():
         taken_by = first.setdefault(output.source, output.name)
         if taken_by != output.name:
             message = f"the port feeds output {taken_by} already, and a port belongs to one stream"
-            yield Violation("O18", output.source.operator or "", output.source.port, output.name, message)
+            yield Violation(
+                "O18",
+                output.source.operator or "",
+                output.source.port,
+                output.name,
+                message,
+            )
         port = app.port(output.source)
         if port is None or output.source.operator is None:
             yield Violation(
-                "O50", "", output.name, output.source, "the output has no source: there is no such output port"
+                "O50",
+                "",
+                output.name,
+                output.source,
+                "the output has no source: there is no such output port",
             )
             continue
         if port.schema is None:
             continue
         for column in sorted(set(output.key) - set(port.schema.names)):
             yield Violation(
-                "O13", output.source.operator, output.name, column, "key column is not in the port's schema"
+                "O13",
+                output.source.operator,
+                output.name,
+                column,
+                "key column is not in the port's schema",
             )
         for column in sorted(set(output.sorted_by) - {"window_id", *port.schema.names}):
-            yield Violation("O13", output.source.operator, output.name, column, "sorted_by is not in the port's schema")
+            yield Violation(
+                "O13",
+                output.source.operator,
+                output.name,
+                column,
+                "sorted_by is not in the port's schema",
+            )
 
 
 def _check_columns(app: Application) -> Iterator[Violation]:
-    """Checks the columns of everything that is stored: Delta takes names that differ only by case for the same."""
+    """Checks the columns of everything that is stored: Delta takes names that differ only by case
+    for the same.
+    """
     for output in app.staged().values():
         port = app.port(output.source)
         if port is None or port.schema is None or output.source.operator is None:
             continue
         operator, place = output.source.operator, output.source.port
         taken = set(BOOKKEEPING) | set(COLUMNS.names if output.is_error else ())
-        for column in sorted(name for name in port.schema.names if name.lower() in taken or _is_other_arrival(name)):
-            yield Violation("O13", operator, place, column, "column name is reserved, in capital letters too")
+        for column in sorted(
+            name for name in port.schema.names if name.lower() in taken or _is_other_arrival(name)
+        ):
+            yield Violation(
+                "O13",
+                operator,
+                place,
+                column,
+                "column name is reserved, in capital letters too",
+            )
         lower = Counter(name.lower() for name in port.schema.names)
         for column in sorted(name for name in port.schema.names if lower[name.lower()] > 1):
-            yield Violation("O13", operator, place, column, "column name is there twice, but for capital letters")
+            yield Violation(
+                "O13",
+                operator,
+                place,
+                column,
+                "column name is there twice, but for capital letters",
+            )
 
 
 def _is_other_arrival(column: str) -> bool:
-    """Returns whether a column is the arrival time but for its letters, which every stored tuple has."""
+    """Returns whether a column is the arrival time but for its letters, which every stored tuple
+    has.
+    """
     return column != "arrived_at" and column.lower() == "arrived_at"
 
 
 def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
-    """R39, R40, R41 and X6 in topological order, and the border of this release: one container, so one mode."""
+    """R39, R40, R41 and X6 in topological order, and the border of this release: one container, so
+    one mode.
+    """
     modes: dict[str, Mode] = {}
     for node in app.order():
         sources = [modes[end.operator] for end in node.feeds.values() if end.operator in modes]
         inherited = next((mode for mode in sources if mode.may_lose), default_mode)
         modes[node.name] = node.mode or inherited
         if modes[node.name].may_lose and node.is_cut_by_checkpoints:
-            message = f"checkpoint windows must be a multiple of its {node.windowing.pane} application windows"
+            message = (
+                f"checkpoint windows must be a multiple of its {node.windowing.pane} "
+                "application windows"
+            )
             yield Violation("R20", node.name, "", node.checkpoint_windows, message)
-    for node in app.order():  # All modes are known by now: the way back of a cycle is checked as any stream (R41).
+    for node in (
+        app.order()
+    ):  # All modes are known by now: the way back of a cycle is checked as any stream (R41).
         for port, end in node.feeds.items():
             if end.operator in modes and not modes[end.operator].may_feed(modes[node.name]):
-                pair = f"{end.operator} {modes[end.operator].words} -> {node.name} {modes[node.name].words}"
+                pair = (
+                    f"{end.operator} {modes[end.operator].words} -> {node.name} "
+                    f"{modes[node.name].words}"
+                )
                 yield Violation(
-                    "R39", node.name, port, pair, "an at-most-once operator may feed only at-most-once ones"
+                    "R39",
+                    node.name,
+                    port,
+                    pair,
+                    "an at-most-once operator may feed only at-most-once ones",
                 )
     wanted = {*modes.values()}
     if wanted - {default_mode}:
         listed = ", ".join(f"{name} {mode.words}" for name, mode in modes.items())
-        message = f"the replay is {default_mode.words}, and operators of another mode need a second container, "
+        message = (
+            f"the replay is {default_mode.words}, and operators of another mode need a "
+            "second container, "
+        )
         message += "which this release lacks"
         if len(wanted) == 1:
             message += f": replay in mode {wanted.pop()}"

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Violation:
-    """One broken rule; its number is for programs and for the order of a report, not for the message."""
+    """One broken rule; its number is for programs and for the order of a report, not for the
+    message.
+    """
 
     operator: str
     rule: str
@@ -27,8 +29,17 @@ class Violation:
 
     def place(self) -> tuple[object, ...]:
         """Returns what violations are ordered by: operator, then rule number (O60)."""
-        return (self.operator, self.rule[0], int(self.rule[1:]), self.port, self.value, self.message)
+        return (
+            self.operator,
+            self.rule[0],
+            int(self.rule[1:]),
+            self.port,
+            self.value,
+            self.message,
+        )
 
     def __str__(self) -> str:
         where = ".".join(part for part in (self.operator, self.port) if part)
-        return f"{where}: {self.message} ({self.value})" if where else f"{self.message} ({self.value})"
+        return (
+            f"{where}: {self.message} ({self.value})" if where else f"{self.message} ({self.value})"
+        )

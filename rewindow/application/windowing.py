@@ -1,4 +1,6 @@
-"""Application windows and sliding windows of one operator (docs/rules/windows_and_checkpoints.md, sections 2 and 3)."""
+"""Application windows and sliding windows of one operator (docs/rules/windows_and_checkpoints.md,
+sections 2 and 3).
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Windowing:
-    """How many windows an operator takes as one, aligned to window ids and so the same in every replay (X8).
+    """How many windows an operator takes as one, aligned to window ids and so the same in every
+    replay (X8).
 
-    So a restored replay goes on inside of one (W21). Tuples may be emitted in each of its windows (W19).
+    So a restored replay goes on inside of one (W21). Tuples may be emitted in each of its windows
+    (W19).
 
     Attributes:
-        application: A, windows of an application window (W18); of a sliding one, how far it looks back (W27).
+        application: A, windows of an application window (W18); of a sliding one, how far it looks
+            back (W27).
         slide: S, windows from one result of a sliding window to the next; None: it does not slide.
     """
 
@@ -23,7 +28,9 @@ class Windowing:
 
     @property
     def pane(self) -> int:
-        """Windows between `begin_window` and `end_window`; a sliding window is made of whole panes (W28)."""
+        """Windows between `begin_window` and `end_window`; a sliding window is made of whole panes
+        (W28).
+        """
         return self.application if self.slide is None else math.gcd(self.application, self.slide)
 
     @property
@@ -32,15 +39,20 @@ class Windowing:
         return self.application // self.pane
 
     def begins(self, window: int) -> bool:
-        """Returns whether `begin_window` is called at a window: the first of its application window (W18, X8)."""
+        """Returns whether `begin_window` is called at a window: the first of its application window
+        (W18, X8).
+        """
         return window % self.pane == 0
 
     def ends(self, window: int) -> bool:
-        """Returns whether `end_window` is called at a window: the last of its application window (W18, X8)."""
+        """Returns whether `end_window` is called at a window: the last of its application window
+        (W18, X8).
+        """
         return (window + 1) % self.pane == 0
 
     def slides(self, window: int) -> bool:
-        """Returns whether a sliding window has a result: once A windows are done, then every S windows (W28).
+        """Returns whether a sliding window has a result: once A windows are done, then every S
+        windows (W28).
 
         >>> [window for window in range(12) if Windowing(6, 4).slides(window)]
         [5, 9]
@@ -49,7 +61,8 @@ class Windowing:
         return self.slide is not None and done >= 0 and done % self.slide == 0
 
     def first_of(self, window: int) -> int:
-        """Returns the first window that a result in a window is about: of its application window, or looked back to.
+        """Returns the first window that a result in a window is about: of its application window,
+        or looked back to.
 
         >>> Windowing(5).first_of(7), Windowing(5, 2).first_of(7)
         (5, 3)
@@ -57,7 +70,8 @@ class Windowing:
         return window - (window % self.application if self.slide is None else self.application - 1)
 
     def last_of(self, window: Any) -> Any:
-        """Returns the last window of the application window of a window, which is its id (W24); also of a column.
+        """Returns the last window of the application window of a window, which is its id (W24);
+        also of a column.
 
         >>> [Windowing(5).last_of(window) for window in (0, 4, 5)]
         [4, 4, 9]

@@ -1,7 +1,8 @@
-"""`rewindow compare`: new code beside what was recorded of an application, as a candidate replay and a certificate.
+"""`rewindow compare`: new code beside what was recorded of an application, as a candidate replay
+and a certificate.
 
-It makes candidates and certifies them. On a sample of the keys, what was recorded is of all keys: so the code in the
-folders of applications is computed on the same sample, and the two are compared.
+It makes candidates and certifies them. On a sample of the keys, what was recorded is of all keys:
+so the code in the folders of applications is computed on the same sample, and the two are compared.
 """
 
 from __future__ import annotations
@@ -51,12 +52,18 @@ class _Sample:
             InputError: names the value.
         """
         if self.windows is not None and self.windows < 1:
-            raise InputError(f"a sample of {self.windows} windows is out of range, at least 1 is needed")
+            raise InputError(
+                f"a sample of {self.windows} windows is out of range, at least 1 is needed"
+            )
         if self.fraction is not None and not 0 < self.fraction <= 1:
-            raise InputError(f"a sample of {self.fraction} of the keys is out of range, above 0 and up to 1 is needed")
+            raise InputError(
+                f"a sample of {self.fraction} of the keys is out of range, above 0 and up to 1 is "
+                "needed"
+            )
         if self.key and self.fraction is None:
             raise InputError(
-                "a key of a sample is given, and no part of the keys", hint="Add --keys, such as --keys 0.01"
+                "a key of a sample is given, and no part of the keys",
+                hint="Add --keys, such as --keys 0.01",
             )
 
 
@@ -75,7 +82,10 @@ class _Range:
             first = plan.grid.window(parse_time(self.from_time))
         if self.to_time:
             last = plan.grid.window(parse_time(self.to_time) - 1)
-        asked = WindowRange(plan.first if first is None else first, plan.last if last is None else last)
+        asked = WindowRange(
+            plan.first if first is None else first,
+            plan.last if last is None else last,
+        )
         asked.checked("the comparison")
         if sample.windows is not None:
             asked = WindowRange(asked.first, min(asked.last, asked.first + sample.windows - 1))
@@ -95,10 +105,17 @@ class _Candidates:
     def run(self, candidate: Candidate, code: Location | None) -> Plan:
         """Returns the plan of a candidate that has ended."""
         replay_id = f"candidate-{self.like.application}-{uuid.uuid4().hex[:8]}"
-        request = replace(_as_it_was(self.like, self.windows), replay_id=replay_id, candidate=candidate, code=code)
+        request = replace(
+            _as_it_was(self.like, self.windows),
+            replay_id=replay_id,
+            candidate=candidate,
+            code=code,
+        )
         plan = create_replay(self.config, request)
         self.made.append(replay_id)
-        self.told.note(f"candidate {replay_id}: {len(plan.range):,} windows {plan.range}, {candidate.words}")
+        self.told.note(
+            f"candidate {replay_id}: {len(plan.range):,} windows {plan.range}, {candidate.words}"
+        )
         run_attempts(self.config, replay_id, self.told)
         return plan
 
@@ -120,9 +137,11 @@ def compare(
     tolerance: float | None = None,
     listener: Listener | None = None,
 ) -> Certificate:
-    """Replays a range with new code as a candidate, and returns the certificate against what was recorded (O137).
+    """Replays a range with new code as a candidate, and returns the certificate against what was
+    recorded (O137).
 
-    Neither side is changed by it (O141), and the candidate stays beside other replays until it is purged.
+    Neither side is changed by it (O141), and the candidate stays beside other replays until it is
+    purged.
 
     Args:
         config: settings in force.
@@ -130,16 +149,18 @@ def compare(
         code: a file, or a revision of git; by default what lies in the folders of applications.
         against: a replay's id, or "published".
         outputs: compare only these outputs and error tables.
-        first, last, from_time, to_time: the range, as for a replay; by default all that was recorded.
+        first, last, from_time, to_time: the range, as for a replay; by default all that was
+            recorded.
         sample_windows: only so many windows, from the first of the range on.
-        keys: only this part of the keys, above 0 and up to 1. The code in the folders of applications is computed on it
-            too, and takes the place of what was recorded.
+        keys: only this part of the keys, above 0 and up to 1. The code in the folders of
+            applications is computed on it too, and takes the place of what was recorded.
         key: columns of the key, in every input that has them; by default the `keys` of each stream.
         tolerance: see certify.
         listener: is told what happens.
 
     Raises:
-        InputError: nothing is recorded; the code is not there, or lacks an output; the sample cannot be.
+        InputError: nothing is recorded; the code is not there, or lacks an output; the sample
+            cannot be.
         RewindowError: see replay and certify.
     """
     sample = _Sample(sample_windows, keys, key)
@@ -158,12 +179,20 @@ def compare(
     with _code(config, application, code) as (folder, words):
         new = candidates.run(Candidate(code=words, fraction=keys or 1.0, keys=sampled), folder)
         _check_outputs(like, new, outputs)
-        base = candidates.run(Candidate(fraction=keys or 1.0, keys=sampled), None).replay_id if sampled else against
+        base = (
+            candidates.run(Candidate(fraction=keys or 1.0, keys=sampled), None).replay_id
+            if sampled
+            else against
+        )
     return certify(config, base, new.replay_id, tolerance=tolerance, windows=asked, outputs=outputs)
 
 
 @contextmanager
-def _code(config: Config, application: str, given: str | None) -> Iterator[tuple[Location | None, str]]:
+def _code(
+    config: Config,
+    application: str,
+    given: str | None,
+) -> Iterator[tuple[Location | None, str]]:
     if given is None:
         yield None, ""
         return
@@ -172,12 +201,16 @@ def _code(config: Config, application: str, given: str | None) -> Iterator[tuple
 
 
 def _recorded(config: Config, application: str, against: str) -> Plan:
-    """Returns the plan of what was recorded: of a replay, or of the newest publication that stands."""
+    """Returns the plan of what was recorded: of a replay, or of the newest publication that
+    stands.
+    """
     ledger = Ledger.open(config.ledger_url)
     if against != PUBLISHED:
         plan = known_replay(config, ledger, against).read_plan()
         if plan.application != application:
-            raise InputError(f'replay "{against}" is of application "{plan.application}", not of "{application}"')
+            raise InputError(
+                f'replay "{against}" is of application "{plan.application}", not of "{application}"'
+            )
         return plan
     standing = effective_publications(ledger.publications.newest(application=application))
     for act in standing:
@@ -191,8 +224,13 @@ def _recorded(config: Config, application: str, against: str) -> Plan:
 
 
 def _as_it_was(plan: Plan, windows: WindowRange) -> ReplayRequest:
-    """Returns a request for windows that are computed as they were recorded, from the same start state."""
-    request = ReplayRequest(plan.application, **PublishedStretch(plan.range, plan).replay_options(windows))
+    """Returns a request for windows that are computed as they were recorded, from the same start
+    state.
+    """
+    request = ReplayRequest(
+        plan.application,
+        **PublishedStretch(plan.range, plan).replay_options(windows),
+    )
     request = replace(request, first=windows.first, last=windows.last)
     if plan.start.source == "replay" and windows.first == plan.first:
         source = PurePath(plan.start.taken_from).parent.name
@@ -201,7 +239,9 @@ def _as_it_was(plan: Plan, windows: WindowRange) -> ReplayRequest:
 
 
 def _to_compute(plan: Plan, asked: WindowRange) -> WindowRange:
-    """Returns what is computed for the windows asked for: from the replay's own start on, where that was chosen."""
+    """Returns what is computed for the windows asked for: from the replay's own start on, where
+    that was chosen.
+    """
     is_chosen = plan.start.source == "replay" or "--initial-state" in plan.options
     return WindowRange(plan.first, asked.last) if is_chosen and asked.first > plan.first else asked
 
@@ -224,14 +264,16 @@ def _keys(config: Config, plan: Plan, sample: _Sample) -> dict[str, list[str]]:
     if not found:
         asked = f"the columns {', '.join(sample.key)}" if sample.key else "keys in its settings"
         raise InputError(
-            f'no input of application "{plan.application}" has {asked}, so there is no key to sample by',
+            f'no input of application "{plan.application}" has {asked}, so there is no key to '
+            "sample by",
             hint="Name the column of the key: --key COLUMN",
         )
     return found
 
 
 def _check_outputs(recorded: Plan, new: Plan, chosen: Sequence[str]) -> None:
-    """Refuses new code without an output that was recorded, unless others were chosen: it would go unnoticed.
+    """Refuses new code without an output that was recorded, unless others were chosen: it would go
+    unnoticed.
 
     Raises:
         InputError: names it.

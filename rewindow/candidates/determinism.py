@@ -1,7 +1,9 @@
-"""`rewindow check-determinism`: a sample, computed in several ways that must not show in any port (R79, R86).
+"""`rewindow check-determinism`: a sample, computed in several ways that must not show in any port
+(R79, R86).
 
-The ways: all windows in one commit group; in small groups; in one group with the inputs' rows in another order and
-in other parts. Every port is staged and compared, so the first that differs names its operator.
+The ways: all windows in one commit group; in small groups; in one group with the inputs' rows in
+another order and in other parts. Every port is staged and compared, so the first that differs names
+its operator.
 """
 
 from __future__ import annotations
@@ -62,7 +64,13 @@ class Determinism:
         """Returns it for programs (docs/json.md)."""
         first, last = self.windows
         ways = [{"way": words, "verdict": verdict} for words, verdict in self.ways]
-        return {**asdict(self), "windows": last - first + 1, "first": first, "last": last, "ways": ways}
+        return {
+            **asdict(self),
+            "windows": last - first + 1,
+            "first": first,
+            "last": last,
+            "ways": ways,
+        }
 
 
 def check_determinism(
@@ -74,7 +82,8 @@ def check_determinism(
     listener: Listener | None = None,
     **replay_options: Unpack[ReplayOptions],
 ) -> Determinism:
-    """Replays the first windows of a range in several ways and compares every port of every window (R86).
+    """Replays the first windows of a range in several ways and compares every port of every window
+    (R86).
 
     Args:
         config: settings in force.
@@ -85,11 +94,19 @@ def check_determinism(
         wishes: see plan.
 
     Raises:
-        NotDeterministicError: names the first operator, port and window that differ, and what they depend on.
+        NotDeterministicError: names the first operator, port and window that differ, and what they
+            depend on.
         RewindowError: see plan and replay.
     """
     request = ReplayRequest(application, **replay_options)
-    return verify_sample(config, request, draft_plan(config, request), sample_windows, listener, seed)
+    return verify_sample(
+        config,
+        request,
+        draft_plan(config, request),
+        sample_windows,
+        listener,
+        seed,
+    )
 
 
 def verify_sample(
@@ -100,7 +117,8 @@ def verify_sample(
     listener: Listener | None = None,
     seed: int | None = None,
 ) -> Determinism:
-    """Does the same for a request that is planned already; the replays that it makes are deleted afterwards.
+    """Does the same for a request that is planned already; the replays that it makes are deleted
+    afterwards.
 
     They run exactly once unless operators declare another mode: then no other is allowed (R3).
 
@@ -114,9 +132,15 @@ def verify_sample(
     count = last - plan.first + 1
     is_declared = any(node.mode for node in draft.loaded.app.nodes.values())
     sample = replace(
-        request, first=plan.first, last=last, from_time=None, to_time=None, checkpoint_windows=count,
-        mode=request.mode if is_declared else "exactly_once", reason=SAMPLE,
-    )  # fmt: skip
+        request,
+        first=plan.first,
+        last=last,
+        from_time=None,
+        to_time=None,
+        checkpoint_windows=count,
+        mode=request.mode if is_declared else "exactly_once",
+        reason=SAMPLE,
+    )
     runs = _Runs(config, sample, told)
     try:
         first, *others = ways(count, seed)
@@ -128,7 +152,10 @@ def verify_sample(
             verdicts.append((way.words, certificate.verdict))
     finally:
         runs.delete()
-    told.note(f"verified: {count} windows are {_worst(verdicts)} in one group, {', '.join(w for w, _ in verdicts)}")
+    told.note(
+        f"verified: {count} windows are {_worst(verdicts)} in one group, "
+        f"{', '.join(w for w, _ in verdicts)}"
+    )
     return Determinism(plan.application, (plan.first, last), seed, tuple(verdicts))
 
 
@@ -136,17 +163,34 @@ def ways(count: int, seed: int) -> list[SampleWay]:
     """Returns the ways: as one group, then what must not show."""
     size = random.Random(seed).randint(max(1, count // 8), max(1, count // 2))
     return [
-        SampleWay("in one group", count, 0, "differs when it is computed again in the same way",
-            "Look for a clock or for random numbers in the operator: `rewindow validate` names lines. Take arrived_at, "
-            "and rewindow.operators.seeds.random_number."),
-        SampleWay(f"in groups of {size}", size, 0, "depends on where commit groups end",
-            "Look for an aggregate, a distinct or an ordering over the whole frame: group by window_id, and carry what "
-            "spans windows in the state. If only floats differ, declare a tolerance of the output."),
-        SampleWay("with its rows in another order", count, seed,
+        SampleWay(
+            "in one group",
+            count,
+            0,
+            "differs when it is computed again in the same way",
+            "Look for a clock or for random numbers in the operator: `rewindow validate` names "
+            "lines. Take arrived_at, "
+            "and rewindow.operators.seeds.random_number.",
+        ),
+        SampleWay(
+            f"in groups of {size}",
+            size,
+            0,
+            "depends on where commit groups end",
+            "Look for an aggregate, a distinct or an ordering over the whole frame: group by "
+            "window_id, and carry what "
+            "spans windows in the state. If only floats differ, declare a tolerance of the output.",
+        ),
+        SampleWay(
+            "with its rows in another order",
+            count,
+            seed,
             "depends on the order of rows, or on how Spark divides them",
-            "Look for first, collect_list or row_number over ties: sort by what is total, such as offset. If only "
-            "floats differ, declare a tolerance of the output."),
-    ]  # fmt: skip
+            "Look for first, collect_list or row_number over ties: sort by what is total, such as "
+            "offset. If only "
+            "floats differ, declare a tolerance of the output.",
+        ),
+    ]
 
 
 @dataclass
@@ -170,7 +214,9 @@ class _Runs:
         return self._ids[-1]
 
     def why(self, first: SampleWay, base: str, way: SampleWay) -> SampleWay:
-        """Returns what a difference shows: nothing of the way, where the first one does not repeat itself either."""
+        """Returns what a difference shows: nothing of the way, where the first one does not repeat
+        itself either.
+        """
         return way if certify(self.config, base, self.run(first)).equal else first
 
     def delete(self) -> None:
@@ -183,11 +229,19 @@ class _Runs:
 
 
 def _worst(verdicts: Sequence[tuple[str, str]]) -> str:
-    """Returns the verdict that claims the least: equal, unless floats lie within a tolerance only."""
+    """Returns the verdict that claims the least: equal, unless floats lie within a tolerance
+    only.
+    """
     return max((verdict for _, verdict in verdicts), key=len)
 
 
-def different(config: Config, certificate: Certificate, base: str, way: SampleWay, seed: int) -> NotDeterministicError:
+def different(
+    config: Config,
+    certificate: Certificate,
+    base: str,
+    way: SampleWay,
+    seed: int,
+) -> NotDeterministicError:
     """Returns the error that names the first port that differs, with some rows of each side."""
     found = certificate.first_difference
     assert found is not None, "what differs is named"
@@ -195,10 +249,14 @@ def different(config: Config, certificate: Certificate, base: str, way: SampleWa
     port = next(output.port for output in plan.staged if output.name == found["output"])
     rows = "; ".join(
         f"{words}: {', '.join(map(str, shown[:SAMPLE_ROWS])) or 'none'}"
-        for words, shown in (("Only in one group", found["rows_a"]), (f"Only {way.words}", found["rows_b"]))
+        for words, shown in (
+            ("Only in one group", found["rows_a"]),
+            (f"Only {way.words}", found["rows_b"]),
+        )
     )
     return NotDeterministicError(
-        f'port "{port}" of operator "{found["operator"]}" {way.why}: first in window {found["window"]}',
+        f'port "{port}" of operator "{found["operator"]}" {way.why}: first in window '
+        f"{found['window']}",
         detail=f"Its rows differ. {rows}. The check can be repeated with --seed {seed}.",
         hint=way.hint,
     )

@@ -1,4 +1,6 @@
-"""The code that a comparison tries: an application's file, or its folder as it was at a revision of git."""
+"""The code that a comparison tries: an application's file, or its folder as it was at a revision of
+git.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from rewindow.settings.config import Config
 
 @contextmanager
 def new_code(config: Config, application: str, given: str) -> Iterator[tuple[Path, str]]:
-    """Gives a folder with the code as `APPLICATION.py` and what it imports from its folder; and its source in words.
+    """Gives a folder with the code as `APPLICATION.py` and what it imports from its folder; and its
+    source in words.
 
     Args:
         config: settings in force.
@@ -38,7 +41,10 @@ def new_code(config: Config, application: str, given: str) -> Iterator[tuple[Pat
         own = _folder_of(config, application, given)
         commit = _git(own, "rev-parse", "--verify", "--quiet", "--short=12", f"{given}^{{commit}}")
         if commit is None:
-            raise _neither(given, f"No file has this name, and the repository of {own} has no such revision.")
+            raise _neither(
+                given,
+                f"No file has this name, and the repository of {own} has no such revision.",
+            )
         _extract(own, commit.decode().strip(), folder)
         if not (folder / f"{application}.py").is_file():
             raise _neither(given, f"At this revision {own} has no {application}.py.")
@@ -49,7 +55,10 @@ def _folder_of(config: Config, application: str, given: str) -> Path:
     """Returns the folder of the settings with the application's file."""
     found = [folder for folder in config.applications if (folder / f"{application}.py").is_file()]
     if not found:
-        raise _neither(given, f"No file has this name; and {application} has no file whose revision it could be.")
+        raise _neither(
+            given,
+            f"No file has this name; and {application} has no file whose revision it could be.",
+        )
     return found[0]
 
 
@@ -57,8 +66,12 @@ def _extract(folder: Path, commit: str, target: Path) -> None:
     archive = _git(folder, "archive", "--format=tar", commit, ".")
     if archive is None:
         raise _neither(commit, f"git has nothing of {folder} at this revision.")
-    with TemporaryDirectory(prefix="rewindow-code-") as scratch, tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        # Early versions of Python 3.11 have no filter for what git has packed, and take no argument for one.
+    with (
+        TemporaryDirectory(prefix="rewindow-code-") as scratch,
+        tarfile.open(fileobj=io.BytesIO(archive)) as tar,
+    ):
+        # Early versions of Python 3.11 have no filter for what git has packed, and take no argument
+        # for one.
         tar.extraction_filter = getattr(tarfile, "data_filter", None)
         tar.extractall(scratch)
         _copy(Path(scratch), target)
@@ -83,6 +96,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def _neither(given: str, detail: str) -> InputError:
     return InputError(
-        f'"{given}" is neither a file nor a revision', detail=detail,
+        f'"{given}" is neither a file nor a revision',
+        detail=detail,
         hint="Give the file of the changed application, or a revision such as HEAD~1.",
-    )  # fmt: skip
+    )

@@ -1,7 +1,9 @@
-"""Certificates: whether two ranges are equal, and where and how much not (docs/rules/operators.md O137 to O141).
+"""Certificates: whether two ranges are equal, and where and how much not (docs/rules/operators.md
+O137 to O141).
 
-Ranges whose digests agree are compared without reading data: the digests were taken when the windows were sealed, and
-the certificate binds them to the versions of the tables. A comparison changes neither side.
+Ranges whose digests agree are compared without reading data: the digests were taken when the
+windows were sealed, and the certificate binds them to the versions of the tables. A comparison
+changes neither side.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ from rewindow.windows import WindowRange, to_ranges
 EQUAL, EQUAL_WITHIN_TOLERANCE, DIFFERENT = "equal", "equal within tolerance", "different"
 TOP_WINDOWS = 10
 CONTENTS = {
-    "not read": "not read; only Rewindow has changed the published tables, and their files have the sizes of then",
+    "not read": "not read; only Rewindow has changed the published tables, and their files have "
+    "the sizes of then",
     "read where in doubt": "read and digested again where seals were in doubt",
     "read": "all read and digested again",
 }
@@ -53,21 +56,29 @@ TopWindow = TypedDict("TopWindow", {"window": int, "class": str, "missing": int,
 FirstDifference = TypedDict(
     "FirstDifference",
     {
-        "window": int, "output": str, "operator": str, "port": str, "class": str, "only_in": str | None,
-        "rows_a": list[Row], "rows_b": list[Row],
+        "window": int,
+        "output": str,
+        "operator": str,
+        "port": str,
+        "class": str,
+        "only_in": str | None,
+        "rows_a": list[Row],
+        "rows_b": list[Row],
     },
-)  # fmt: skip
-"""The first window that differs, how, and up to 20 rows of each side that the other one lacks (O140)."""
+)
+"""The first window that differs, how, and up to 20 rows of each side that the other one lacks
+(O140)."""
 
 
 class OutputCertificate(BaseModel):
     """What a certificate says of one output, or of one error table.
 
     Attributes:
-        windows: windows compared; `classes` counts them by class, `ranges` lists all but the equal ones. A window that
-            neither side has is lost.
+        windows: windows compared; `classes` counts them by class, `ranges` lists all but the equal
+            ones. A window that neither side has is lost.
         digest_a, digest_b: one digest over all windows' digests of a side.
-        only_in_tuples: rows that one side has and the other one lacks, whatever the class of their windows.
+        only_in_tuples: rows that one side has and the other one lacks, whatever the class of their
+            windows.
         lost_tuples, repeated_tuples: rows of lost windows that b lacks, rows that b has again.
         changes: per column, over rows matched by the declared key.
         top_windows: the windows with most differing rows.
@@ -98,15 +109,18 @@ class OutputCertificate(BaseModel):
 
 
 class Certificate(BaseModel):
-    """A statement on two sides, a and b, over a window range; `digest` covers all of it but the time it was made at.
+    """A statement on two sides, a and b, over a window range; `digest` covers all of it but the
+    time it was made at.
 
     Attributes:
         application: its name; of two applications both names.
-        same_inputs: whether both read the same versions of their inputs; of two applications, of those that both read.
+        same_inputs: whether both read the same versions of their inputs; of two applications, of
+            those that both read.
         only_in_tuples: rows that one side has and the other one lacks, over all outputs.
         data_read: whether rows of any window were read.
-        contents: "not read" when the seals were believed, since versions, names, sizes and times of the published
-            tables' files speak for them; "read where in doubt"; or "read", all of them.
+        contents: "not read" when the seals were believed, since versions, names, sizes and times of
+            the published tables' files speak for them; "read where in doubt"; or "read", all of
+            them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -139,7 +153,9 @@ class Certificate(BaseModel):
         return self.verdict != DIFFERENT
 
     def missing_words(self, tuples: OnlyIn | None = None) -> str:
-        """Returns how many tuples of an output, or of all, each side lacks, with the names of the sides."""
+        """Returns how many tuples of an output, or of all, each side lacks, with the names of the
+        sides.
+        """
         return (tuples or self.only_in_tuples).words(self.a.name, self.b.name)
 
     def to_json(self) -> str:
@@ -160,25 +176,27 @@ def certify(
 ) -> Certificate:
     """Compares two replays, or a replay and what is published, and returns the certificate.
 
-    Replays of two applications are compared by the outputs and error tables that both have by one name; the notes say
-    which these are, and which were left out.
+    Replays of two applications are compared by the outputs and error tables that both have by one
+    name; the notes say which these are, and which were left out.
 
     Args:
         a, b: replay ids, or "published"; `a` is the reference.
-        tolerance: floats are equal when ``|a - b| <= tolerance * max(1, |a|, |b|)``; None for what each output of
-            `a` declares.
-        raw: look at the rows of all attempts, not only at those that readers see; shows what at least once repeats.
-        full: read everything and digest it again; rows that are not what was sealed make the verdict "different", also
-            where both sides were altered alike (a published file may be a link to the staged one). Without it the
-            seals are believed, except where commits that are not ours or altered files put those of the published
-            tables in doubt: there rows are read and digested.
+        tolerance: floats are equal when ``|a - b| <= tolerance * max(1, |a|, |b|)``; None for what
+            each output of `a` declares.
+        raw: look at the rows of all attempts, not only at those that readers see; shows what at
+            least once repeats.
+        full: read everything and digest it again; rows that are not what was sealed make the
+            verdict "different", also where both sides were altered alike (a published file may be a
+            link to the staged one). Without it the seals are believed, except where commits that
+            are not ours or altered files put those of the published tables in doubt: there rows are
+            read and digested.
         windows: compare only these.
         outputs: compare only these outputs and error tables; all without any.
 
     Raises:
-        InputError: a replay is unknown or was purged; nothing is published in the range (names the act that took it
-            back); neither side has a window of it, or an output that is asked for; two applications
-            have no output in common, or other windows.
+        InputError: a replay is unknown or was purged; nothing is published in the range (names the
+            act that took it back); neither side has a window of it, or an output that is asked for;
+            two applications have no output in common, or other windows.
         TableError: windows must be read and their files are damaged or gone.
     """
     began = time.monotonic()
@@ -208,12 +226,16 @@ def certify(
         draft["verdict"] = DIFFERENT
     missing = sorted(set(every) - {output.name for output in shared})
     if missing:
-        draft["notes"].append(f"Only one side has the outputs or error tables {', '.join(missing)}.")
+        draft["notes"].append(
+            f"Only one side has the outputs or error tables {', '.join(missing)}."
+        )
         draft["verdict"] = DIFFERENT
     draft["seconds"] = round(time.monotonic() - began, 3)
     draft["made_at"] = datetime.now(UTC).isoformat(timespec="seconds")
     certificate = Certificate(**draft)
-    return certificate.model_copy(update={"digest": certificate_digest(certificate.model_dump(mode="json"))})
+    return certificate.model_copy(
+        update={"digest": certificate_digest(certificate.model_dump(mode="json"))}
+    )
 
 
 def certificate_digest(content: dict[str, Any]) -> str:
@@ -222,16 +244,28 @@ def certificate_digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(covered, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _draft(config: Config, left: Snapshot, right: Snapshot, results: list[OutputResult], raw: bool) -> dict[str, Any]:
+def _draft(
+    config: Config,
+    left: Snapshot,
+    right: Snapshot,
+    results: list[OutputResult],
+    raw: bool,
+) -> dict[str, Any]:
     plan = staged_plan(config, left.name if left.name != PUBLISHED else right.name)
-    differing = [(found.window, number) for number, result in enumerate(results) for found in result.differing]
+    differing = [
+        (found.window, number)
+        for number, result in enumerate(results)
+        for found in result.differing
+    ]
     near = any(result.equal_within_tolerance for result in results)
     outputs = [_output(left, right, result) for result in results]
     return {
         "verdict": DIFFERENT if differing else EQUAL_WITHIN_TOLERANCE if near else EQUAL,
         "a": left.description,
         "b": right.description,
-        "application": " and ".join(dict.fromkeys(side.description.application for side in (left, right))),
+        "application": " and ".join(
+            dict.fromkeys(side.description.application for side in (left, right))
+        ),
         "first": min(left.range.first, right.range.first),
         "last": max(left.range.last, right.range.last),
         "width_ms": plan.width_ms,
@@ -271,23 +305,33 @@ def _notes(left: Snapshot, right: Snapshot, raw: bool) -> list[str]:
         if side.description.ended is False:
             notes.append(f'Replay "{side.name}" has not ended.')
         if side.facts is not None and len(side.data) < len(side.outputs):
-            notes.append(f'Rows of replay "{side.name}" were purged; what differs is known by digests only.')
+            notes.append(
+                f'Rows of replay "{side.name}" were purged; what differs is known by digests only.'
+            )
         lacking = ", ".join(map(str, side.losses.lacking))
         if lacking:
             notes.append(f'The state of replay "{side.name}" never saw the windows {lacking}.')
         start = side.description.start_state
         if start is not None and start.stale:
             parts = ", ".join(str(WindowRange(*part)) for part in start.stale)
-            notes.append(f'Replay "{side.name}" began with a state of the windows {parts}, which were stale.')
+            notes.append(
+                f'Replay "{side.name}" began with a state of the windows {parts}, which were stale.'
+            )
     if raw:
-        notes.append("Rows of all attempts were looked at; readers see one attempt of every window.")
+        notes.append(
+            "Rows of all attempts were looked at; readers see one attempt of every window."
+        )
     return notes
 
 
 def _notes_on_missing(results: list[OutputResult]) -> list[str]:
-    missing = {result.output.name: _ranges(one for one in result.differing if one.in_neither) for result in results}
+    missing = {
+        result.output.name: _ranges(one for one in result.differing if one.in_neither)
+        for result in results
+    }
     return [
-        f'No side has the windows {", ".join(str(WindowRange(*part)) for part in ranges)} of output "{name}".'
+        f"No side has the windows {', '.join(str(WindowRange(*part)) for part in ranges)} of "
+        f'output "{name}".'
         for name, ranges in missing.items()
         if ranges
     ]
@@ -296,7 +340,10 @@ def _notes_on_missing(results: list[OutputResult]) -> list[str]:
 def _output(left: Snapshot, right: Snapshot, result: OutputResult) -> OutputCertificate:
     classes = Counter(found.difference for found in result.differing)
     classes[Difference.EQUAL] = result.windows - len(result.differing)
-    top = sorted(result.differing, key=lambda found: (-(found.missing + found.surplus), found.window))[:TOP_WINDOWS]
+    top = sorted(
+        result.differing,
+        key=lambda found: (-(found.missing + found.surplus), found.window),
+    )[:TOP_WINDOWS]
     name = result.output.name
     return OutputCertificate(
         name=name,
@@ -322,8 +369,12 @@ def _output(left: Snapshot, right: Snapshot, result: OutputResult) -> OutputCert
             changed=result.rows_changed,
             at_least=result.by_digest,
         ),
-        lost_tuples=sum(found.missing for found in result.differing if found.difference is Difference.LOST),
-        repeated_tuples=sum(found.surplus for found in result.differing if found.difference is Difference.REPEATED),
+        lost_tuples=sum(
+            found.missing for found in result.differing if found.difference is Difference.LOST
+        ),
+        repeated_tuples=sum(
+            found.surplus for found in result.differing if found.difference is Difference.REPEATED
+        ),
         rows_added=result.rows_added,
         rows_removed=result.rows_removed,
         rows_changed=result.rows_changed,
@@ -331,7 +382,12 @@ def _output(left: Snapshot, right: Snapshot, result: OutputResult) -> OutputCert
         tolerance=result.output.tolerance,
         changes={column: change.totals() for column, change in sorted(result.changes.items())},
         top_windows=[
-            {"window": one.window, "class": one.difference.value, "missing": one.missing, "surplus": one.surplus}
+            {
+                "window": one.window,
+                "class": one.difference.value,
+                "missing": one.missing,
+                "surplus": one.surplus,
+            }
             for one in top
         ],
         affected_from=right.losses.affected_first.get(name),
@@ -344,10 +400,11 @@ def _ranges(results: Any) -> list[tuple[int, int]]:
 
 
 def seals_digest(seals: pa.Table) -> str:
-    """Returns one digest over the windows of an output and their digests, in whatever chunks they come.
+    """Returns one digest over the windows of an output and their digests, in whatever chunks they
+    come.
 
-    It takes column after column: numbers as 64 bits, and of texts all lengths as 32 bits, then all letters; null counts
-    as the text "null".
+    It takes column after column: numbers as 64 bits, and of texts all lengths as 32 bits, then all
+    letters; null counts as the text "null".
     """
     digest = hashlib.sha256()
     for column in seals.columns:
@@ -356,33 +413,56 @@ def seals_digest(seals: pa.Table) -> str:
                 digest.update(chunk.to_numpy(zero_copy_only=False))
             continue
         for chunk in column.chunks:
-            digest.update(pc.fill_null(pc.binary_length(chunk), len("null")).to_numpy(zero_copy_only=False))
+            digest.update(
+                pc.fill_null(pc.binary_length(chunk), len("null")).to_numpy(zero_copy_only=False)
+            )
         for chunk in column.chunks:
-            values = pa.concat_arrays([pc.fill_null(chunk, "null")])  # A copy begins with its first text.
-            digest.update(memoryview(values.buffers()[2] or b"")[: pc.sum(pc.binary_length(values)).as_py() or 0])
+            values = pa.concat_arrays(
+                [pc.fill_null(chunk, "null")]
+            )  # A copy begins with its first text.
+            digest.update(
+                memoryview(values.buffers()[2] or b"")[
+                    : pc.sum(pc.binary_length(values)).as_py() or 0
+                ]
+            )
     return digest.hexdigest()[:32]
 
 
-def _first_difference(left: Snapshot, right: Snapshot, results: list[OutputResult], raw: bool) -> FirstDifference:
-    """Returns the first differing window, then the first output in the plan's order, with rows of each side (O140)."""
+def _first_difference(
+    left: Snapshot,
+    right: Snapshot,
+    results: list[OutputResult],
+    raw: bool,
+) -> FirstDifference:
+    """Returns the first differing window, then the first output in the plan's order, with rows of
+    each side (O140).
+    """
     found, result = min(
-        ((result.differing[0], result) for result in results if result.differing), key=lambda pair: pair[0].window
+        ((result.differing[0], result) for result in results if result.differing),
+        key=lambda pair: pair[0].window,
     )
     rows_a: list[Row] = []
     rows_b: list[Row] = []
     if result.output.name in left.data and result.output.name in right.data:
         rows_a, rows_b = RowComparison(left, right, result.output, raw).sample(found.window)
     return {
-        "window": found.window, "output": result.output.name, "operator": result.output.operator,
-        "port": result.output.port, "class": found.difference.value, "only_in": found.only_in,
-        "rows_a": [_plain(row) for row in rows_a], "rows_b": [_plain(row) for row in rows_b],
-    }  # fmt: skip
+        "window": found.window,
+        "output": result.output.name,
+        "operator": result.output.operator,
+        "port": result.output.port,
+        "class": found.difference.value,
+        "only_in": found.only_in,
+        "rows_a": [_plain(row) for row in rows_a],
+        "rows_b": [_plain(row) for row in rows_b],
+    }
 
 
 def _plain(row: Row) -> Row:
     """Returns a row with values that JSON holds without loss; others as text."""
     return {
-        name: value if value is None or isinstance(value, str | int) or _is_finite(value) else str(value)
+        name: value
+        if value is None or isinstance(value, str | int) or _is_finite(value)
+        else str(value)
         for name, value in row.items()
     }
 

@@ -1,4 +1,6 @@
-"""What changed and how much: rows of both sides matched by the output's declared key, summed up per column."""
+"""What changed and how much: rows of both sides matched by the output's declared key, summed up per
+column.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class ColumnChange:
 
     Attributes:
         rows: matched rows in which it differs.
-        smallest, largest, total: of the changes b - a, for numbers, durations and times (in seconds); None otherwise.
+        smallest, largest, total: of the changes b - a, for numbers, durations and times (in
+            seconds); None otherwise.
     """
 
     rows: int = 0
@@ -38,23 +41,35 @@ class ColumnChange:
 
     def totals(self) -> ChangeTotals:
         """Returns it for a certificate."""
-        return {"rows": self.rows, "smallest": self.smallest, "largest": self.largest, "total": self.total}
+        return {
+            "rows": self.rows,
+            "smallest": self.smallest,
+            "largest": self.largest,
+            "total": self.total,
+        }
 
     def add(self, other: ColumnChange) -> None:
         """Adds what another batch found."""
         self.rows += other.rows
         if other.smallest is None or other.largest is None or other.total is None:
             return
-        self.smallest = other.smallest if self.smallest is None else min(self.smallest, other.smallest)
+        self.smallest = (
+            other.smallest if self.smallest is None else min(self.smallest, other.smallest)
+        )
         self.largest = other.largest if self.largest is None else max(self.largest, other.largest)
         self.total = (self.total or 0.0) + other.total
 
 
-def merge_changes(found: dict[str, ColumnChange], rows: pa.Table, comparison: RowComparison) -> tuple[int, int, int]:
-    """Adds the changes of a batch of differing rows; returns how many rows were added, removed and changed.
+def merge_changes(
+    found: dict[str, ColumnChange],
+    rows: pa.Table,
+    comparison: RowComparison,
+) -> tuple[int, int, int]:
+    """Adds the changes of a batch of differing rows; returns how many rows were added, removed and
+    changed.
 
-    Rows are matched by window and declared key (by rank where a key is not unique). Without a declared key nothing can
-    be matched: then every row is added or removed.
+    Rows are matched by window and declared key (by rank where a key is not unique). Without a
+    declared key nothing can be matched: then every row is added or removed.
     """
     key = ["window_id", *comparison.key, "rank_"]
     sides = [rows.filter(pc.equal(rows["side_"], side)) for side in (0, 1)]
@@ -77,7 +92,9 @@ def merge_changes(found: dict[str, ColumnChange], rows: pa.Table, comparison: Ro
 
 
 def _column_change(before: pa.ChunkedArray, after: pa.ChunkedArray) -> ColumnChange:
-    """Returns in how many rows a column differs, and the numeric changes where both sides have a value."""
+    """Returns in how many rows a column differs, and the numeric changes where both sides have a
+    value.
+    """
     if pa.types.is_nested(before.type):
         pairs = zip(before.to_pylist(), after.to_pylist(), strict=True)
         return ColumnChange(sum(1 for left, right in pairs if repr(left) != repr(right)))
@@ -91,7 +108,11 @@ def _column_change(before: pa.ChunkedArray, after: pa.ChunkedArray) -> ColumnCha
     steps = steps.filter(pc.fill_null(pc.is_finite(steps), False))
     if len(steps):
         bounds = pc.min_max(steps).as_py()
-        change.smallest, change.largest, change.total = bounds["min"], bounds["max"], pc.sum(steps).as_py()
+        change.smallest, change.largest, change.total = (
+            bounds["min"],
+            bounds["max"],
+            pc.sum(steps).as_py(),
+        )
     return change
 
 
@@ -99,9 +120,15 @@ def _number(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """Returns numbers as floats, times and durations in seconds, None for anything else."""
     kind = column.type
     if pa.types.is_timestamp(kind):
-        return pc.divide(pc.cast(column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()), pa.float64()), 1e6)
+        return pc.divide(
+            pc.cast(column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()), pa.float64()),
+            1e6,
+        )
     if pa.types.is_duration(kind):
-        return pc.divide(pc.cast(column.cast(pa.duration("us")).cast(pa.int64()), pa.float64()), 1e6)
+        return pc.divide(
+            pc.cast(column.cast(pa.duration("us")).cast(pa.int64()), pa.float64()),
+            1e6,
+        )
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return pc.cast(column, pa.float64(), safe=False)
     return None

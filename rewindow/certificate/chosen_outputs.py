@@ -1,4 +1,6 @@
-"""Which outputs two sides are compared by: all, those that somebody chose, or those that two applications both have."""
+"""Which outputs two sides are compared by: all, those that somebody chose, or those that two
+applications both have.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ def are_two(a: Snapshot, b: Snapshot) -> bool:
 
 
 def shared_outputs(a: Snapshot, b: Snapshot) -> tuple[tuple[Snapshot, Snapshot], list[str]]:
-    """Returns both sides with the outputs and error tables alone that both have, and what to note of the others (O137).
+    """Returns both sides with the outputs and error tables alone that both have, and what to note
+    of the others (O137).
 
     Raises:
         InputError: they have none in common.
@@ -35,20 +38,28 @@ def shared_outputs(a: Snapshot, b: Snapshot) -> tuple[tuple[Snapshot, Snapshot],
         raise InputError(
             f'replays "{a.name}" and "{b.name}" have no output in common',
             detail=f"Outputs of two applications are compared by their names: {has}.",
-            hint="Give what is to be compared one name in both applications: app.output(NAME, ...).",
+            hint="Give what is to be compared one name in both applications: app.output(NAME, "
+            "...).",
         )
     notes = [
-        f'The sides are of two applications, "{a.description.application}" and "{b.description.application}": '
+        f'The sides are of two applications, "{a.description.application}" and '
+        f'"{b.description.application}": '
         f"compared is what both have, {', '.join(sorted(shared))}."
     ]
     for side, own in zip((a, b), names, strict=True):
         if own - shared:
             rest = ", ".join(sorted(own - shared))
-            notes.append(f'Not compared, since "{side.description.application}" alone has it: {rest}.')
+            notes.append(
+                f'Not compared, since "{side.description.application}" alone has it: {rest}.'
+            )
     return (_narrowed(a, shared), _narrowed(b, shared)), notes
 
 
-def chosen_outputs(a: Snapshot, b: Snapshot, chosen: Sequence[str]) -> tuple[tuple[Snapshot, Snapshot], list[str]]:
+def chosen_outputs(
+    a: Snapshot,
+    b: Snapshot,
+    chosen: Sequence[str],
+) -> tuple[tuple[Snapshot, Snapshot], list[str]]:
     """Returns both sides with chosen outputs and error tables alone, and what to note of it (O137).
 
     Raises:
@@ -76,7 +87,8 @@ def check_grids(a: Plan, b: Plan) -> None:
         return
     widths = " and ".join(f"{plan.width_ms:,} ms from {plan.origin_ms:,}" for plan in (a, b))
     raise InputError(
-        f'windows of replays "{a.replay_id}" and "{b.replay_id}" are other stretches of time: {widths}',
+        f'windows of replays "{a.replay_id}" and "{b.replay_id}" are other stretches of time: '
+        f"{widths}",
         hint="Give both applications the same `window`.",
     )
 

@@ -1,4 +1,6 @@
-"""Comparing two sides: by digests first, without reading data; then row by row where these differ (O137 to O140)."""
+"""Comparing two sides: by digests first, without reading data; then row by row where these differ
+(O137 to O140).
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ class WindowPair:
 
     Attributes:
         tuples_a, tuples_b: rows on each side, None where the window is not sealed.
-        exact: the digests of the exact columns are equal; floating-point ones differ, or rows are there repeatedly.
+        exact: the digests of the exact columns are equal; floating-point ones differ, or rows are
+            there repeatedly.
     """
 
     window: int
@@ -59,7 +62,9 @@ class WindowPair:
 
 @dataclass(frozen=True)
 class WindowResult:
-    """What a window turned out to be; `missing` and `surplus` are rows of b against a, `in_neither`: no side has it."""
+    """What a window turned out to be; `missing` and `surplus` are rows of b against a,
+    `in_neither`: no side has it.
+    """
 
     window: int
     difference: Difference
@@ -71,7 +76,9 @@ class WindowResult:
 
 @dataclass
 class OutputResult:
-    """The comparison of one output; `by_digest`: rows of a side were purged, so that windows in both were not read."""
+    """The comparison of one output; `by_digest`: rows of a side were purged, so that windows in
+    both were not read.
+    """
 
     output: OutputPlan
     windows: int
@@ -113,7 +120,11 @@ def compare_output(a: Snapshot, b: Snapshot, output: OutputPlan, raw: bool) -> O
 
 
 def _compare_batch(
-    comparison: RowComparison, batch: list[WindowPair], a: Snapshot, b: Snapshot, result: OutputResult
+    comparison: RowComparison,
+    batch: list[WindowPair],
+    a: Snapshot,
+    b: Snapshot,
+    result: OutputResult,
 ) -> None:
     name = result.output.name
     rows = comparison.differing_rows([pair.window for pair in batch])
@@ -122,11 +133,15 @@ def _compare_batch(
         missing, surplus, repeats = counts.get(pair.window, (0, 0, 0))
         found = _classify(missing, surplus, repeats)
         if found is Difference.EQUAL and not pair.exact:
-            found = Difference.CHANGED  # Other columns, or a table that was altered after it was sealed.
+            found = (
+                Difference.CHANGED
+            )  # Other columns, or a table that was altered after it was sealed.
         if found is Difference.EQUAL:
             result.equal_within_tolerance += 1
             continue
-        if found is not Difference.REPEATED and any(side.losses.is_affected(name, pair.window) for side in (a, b)):
+        if found is not Difference.REPEATED and any(
+            side.losses.is_affected(name, pair.window) for side in (a, b)
+        ):
             found = Difference.AFFECTED
         result.differing.append(WindowResult(pair.window, found, missing, surplus))
     added, removed, changed = merge_changes(result.changes, rows, comparison)
@@ -153,7 +168,10 @@ def _not_in_both(pair: WindowPair) -> WindowResult:
 
 def _by_digest(pair: WindowPair, a: Snapshot, b: Snapshot, output: str) -> WindowResult:
     """Returns what the digests alone say of a window, where rows were purged."""
-    affected = a.losses.is_affected(output, pair.window) or b.losses.is_affected(output, pair.window)
+    affected = a.losses.is_affected(output, pair.window) or b.losses.is_affected(
+        output,
+        pair.window,
+    )
     more = (pair.tuples_b or 0) - (pair.tuples_a or 0)
     found = Difference.AFFECTED if affected else Difference.CHANGED
     return WindowResult(pair.window, found, max(-more, 0), max(more, 0))
@@ -167,7 +185,13 @@ def _pairs(a: Snapshot, b: Snapshot, output: str) -> tuple[list[WindowPair], int
     seals = {"a": a.output_seals(output), "b": b.output_seals(output)}
     if seals["a"].equals(seals["b"]):
         return _in_neither(a, b, seals["a"]), seals["a"].num_rows
-    joined = seals["a"].join(seals["b"], "window_id", join_type="full outer", left_suffix="_a", right_suffix="_b")
+    joined = seals["a"].join(
+        seals["b"],
+        "window_id",
+        join_type="full outer",
+        left_suffix="_a",
+        right_suffix="_b",
+    )
     exact = pc.and_(_same(joined, "tuples"), _same(joined, "digest"))
     whole = pc.and_(exact, _same_or_null(joined, "float_digest"))
     rest = joined.append_column("exact", exact).filter(pc.invert(whole)).sort_by("window_id")
@@ -199,7 +223,12 @@ def _tuples(snapshot: Snapshot, output: str) -> int:
     return pc.sum(snapshot.output_seals(output)["tuples"]).as_py() or 0
 
 
-def _with_repeats(a: Snapshot, b: Snapshot, output: str, pairs: list[WindowPair]) -> list[WindowPair]:
+def _with_repeats(
+    a: Snapshot,
+    b: Snapshot,
+    output: str,
+    pairs: list[WindowPair],
+) -> list[WindowPair]:
     """Returns the pairs together with windows of which a side holds more rows than readers see."""
     found = {pair.window: pair for pair in pairs}
     sealed = {letter: _counts(side.output_seals(output)) for letter, side in (("a", a), ("b", b))}
@@ -208,12 +237,18 @@ def _with_repeats(a: Snapshot, b: Snapshot, output: str, pairs: list[WindowPair]
             continue
         counted = query(
             f"""select window_id, count(*) as tuples from t
-                where window_id between {side.range.first} and {side.range.last} group by window_id""",
+                where window_id between {side.range.first} and {side.range.last}
+                    group by window_id""",
             t=side.data[output],
         )
         for window, tuples in _counts(counted).items():
             if tuples != sealed[letter].get(window) and window not in found:
-                found[window] = WindowPair(window, sealed["a"].get(window), sealed["b"].get(window), exact=True)
+                found[window] = WindowPair(
+                    window,
+                    sealed["a"].get(window),
+                    sealed["b"].get(window),
+                    exact=True,
+                )
     return sorted(found.values(), key=lambda pair: pair.window)
 
 
@@ -222,7 +257,9 @@ def _counts(table: pa.Table) -> dict[int, int]:
 
 
 def _batches(pairs: list[WindowPair]) -> Iterator[list[WindowPair]]:
-    """Gives the pairs in batches of bounded size, so that memory stays bounded however much differs."""
+    """Gives the pairs in batches of bounded size, so that memory stays bounded however much
+    differs.
+    """
     batch: list[WindowPair] = []
     tuples = 0
     for pair in pairs:

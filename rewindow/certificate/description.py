@@ -1,4 +1,6 @@
-"""What a certificate says of a side beside its rows: of a replay what made it, of what is published only its tables."""
+"""What a certificate says of a side beside its rows: of a replay what made it, of what is published
+only its tables.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model
 
 
 class StartDescription(BaseModel):
-    """The start state of a replay, as in its plan: where it came from, and the windows that it lacked or had stale."""
+    """The start state of a replay, as in its plan: where it came from, and the windows that it
+    lacked or had stale.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -20,7 +24,8 @@ class StartDescription(BaseModel):
 
 
 class Description(BaseModel):
-    """A side of a certificate. In JSON it has what was given: of what is published nothing that only a replay has.
+    """A side of a certificate. In JSON it has what was given: of what is published nothing that
+    only a replay has.
 
     Attributes:
         name: a replay's id, or "published".
@@ -29,7 +34,8 @@ class Description(BaseModel):
         committed_windows: how many windows of the replay are committed; `ended` when these are all.
         candidate: of a candidate, what it was computed by and on, in words.
         inputs: stream to the versions of its table and of its seals, and the table's id.
-        inputs_compared: how input files were compared with what was noted when they were written, in words.
+        inputs_compared: how input files were compared with what was noted when they were written,
+            in words.
         table_versions, table_ids: those of the tables that were read.
         windows_sealed_again: windows that more than one attempt has sealed.
     """
@@ -56,4 +62,6 @@ class Description(BaseModel):
 
     @model_serializer(mode="wrap")
     def _as_given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if name in self.model_fields_set}
+        return {
+            name: value for name, value in handler(self).items() if name in self.model_fields_set
+        }

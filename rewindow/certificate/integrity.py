@@ -1,8 +1,10 @@
-"""Whether a table still holds what its seals say: commits that are not ours, and files changed in place. No JVM.
+"""Whether a table still holds what its seals say: commits that are not ours, and files changed in
+place. No JVM.
 
-A commit is ours if it carries the table's transaction, as every attempt's and every publication's does, or says that
-it leaves damaged files out. Any other one that changed data makes the seals of the windows in question doubtful; so
-does a file that is not as it was written. Contents are not read for this.
+A commit is ours if it carries the table's transaction, as every attempt's and every publication's
+does, or says that it leaves damaged files out. Any other one that changed data makes the seals of
+the windows in question doubtful; so does a file that is not as it was written. Contents are not
+read for this.
 """
 
 from __future__ import annotations
@@ -41,8 +43,15 @@ class Doubt:
     version: int | None = None
 
 
-def doubts_of(table: Table, app_id: str, since: int, windows: WindowRange, written: Written) -> list[Doubt]:
-    """Returns what speaks against the seals of a range, by the table's log and by the files as they lie there.
+def doubts_of(
+    table: Table,
+    app_id: str,
+    since: int,
+    windows: WindowRange,
+    written: Written,
+) -> list[Doubt]:
+    """Returns what speaks against the seals of a range, by the table's log and by the files as they
+    lie there.
 
     Args:
         table: pinned to the version that is compared.
@@ -54,7 +63,9 @@ def doubts_of(table: Table, app_id: str, since: int, windows: WindowRange, writt
     versions = range(since + 1, table.version + 1)
     found = [doubt for version in versions for doubt in _commit_doubts(table, version, app_id)]
     found += [
-        doubt for file in table.files(windows.first, windows.last) for doubt in _file_doubts(table, file, written)
+        doubt
+        for file in table.files(windows.first, windows.last)
+        for doubt in _file_doubts(table, file, written)
     ]
     return [doubt for doubt in found if doubt.windows is None or doubt.windows.overlap(windows)]
 
@@ -67,38 +78,61 @@ def _commit_doubts(table: Table, version: int, app_id: str) -> list[Doubt]:
         return [
             Doubt(
                 None,
-                f'The log of table "{table.path.name}" no longer tells what its version {version} changed.',
+                f'The log of table "{table.path.name}" no longer tells what its version {version} '
+                "changed.",
                 version,
             )
         ]
-    if any(action.get("txn", {}).get("appId") == app_id for action in actions) or _leaves_out(actions):
+    if any(action.get("txn", {}).get("appId") == app_id for action in actions) or _leaves_out(
+        actions
+    ):
         return []
     changed = [
-        action[verb] for action in actions for verb in ("add", "remove") if action.get(verb, {}).get("dataChange")
+        action[verb]
+        for action in actions
+        for verb in ("add", "remove")
+        if action.get(verb, {}).get("dataChange")
     ]
     if not changed:
         return []
-    what = next((action["commitInfo"].get("operation") for action in actions if "commitInfo" in action), None)
-    why = f'Version {version} of table "{table.path.name}" ({what or "unknown operation"}) was not made by Rewindow.'
+    what = next(
+        (action["commitInfo"].get("operation") for action in actions if "commitInfo" in action),
+        None,
+    )
+    why = (
+        f'Version {version} of table "{table.path.name}" ({what or "unknown operation"}) was '
+        "not made by Rewindow."
+    )
     return [Doubt(_held(table, changed, version), why, version)]
 
 
 def _held(table: Table, changed: Sequence[dict[str, Any]], version: int) -> WindowRange | None:
-    """Returns the windows that some files hold, by the statistics of the versions before and after; None: not known."""
+    """Returns the windows that some files hold, by the statistics of the versions before and after;
+    None: not known.
+    """
     try:
-        files = [file for at in (version - 1, version) for file in Table.open(table.path, at).files()]
+        files = [
+            file for at in (version - 1, version) for file in Table.open(table.path, at).files()
+        ]
     except TableError:
         return None
     held = {location(file.path).relative_to(table.path): file for file in files}
     bounds = [held.get(unquote(action["path"])) for action in changed]
-    known = [(file.first, file.last) for file in bounds if file and file.first is not None and file.last is not None]
+    known = [
+        (file.first, file.last)
+        for file in bounds
+        if file and file.first is not None and file.last is not None
+    ]
     if len(known) < len(bounds):
         return None
     return WindowRange(min(first for first, _ in known), max(last for _, last in known))
 
 
 def _leaves_out(actions: Sequence[dict[str, Any]]) -> bool:
-    told = next((action["commitInfo"].get("userMetadata") for action in actions if "commitInfo" in action), None)
+    told = next(
+        (action["commitInfo"].get("userMetadata") for action in actions if "commitInfo" in action),
+        None,
+    )
     try:
         return bool(json.loads(told or "{}").get("rewindow") == LEFT_OUT)
     except (ValueError, AttributeError):
@@ -106,7 +140,9 @@ def _leaves_out(actions: Sequence[dict[str, Any]]) -> bool:
 
 
 def _file_doubts(table: Table, file: DataFile, written: Written) -> list[Doubt]:
-    """Returns what speaks against a file: another size, bytes whose checksum is another one, or nobody knows whose."""
+    """Returns what speaks against a file: another size, bytes whose checksum is another one, or
+    nobody knows whose.
+    """
     path, name = location(file.path), location(file.path).name
     held = None if file.first is None or file.last is None else WindowRange(file.first, file.last)
     try:
@@ -114,7 +150,13 @@ def _file_doubts(table: Table, file: DataFile, written: Written) -> list[Doubt]:
     except FileNotFoundError:
         return [Doubt(held, f'File "{name}" of table "{table.path.name}" is not there.')]
     if size != file.size:
-        return [Doubt(held, f'File "{name}" of table "{table.path.name}" has another size than when it was written.')]
+        return [
+            Doubt(
+                held,
+                f'File "{name}" of table "{table.path.name}" has another size than when it was '
+                "written.",
+            )
+        ]
     if abs(modified * 1000 - file.changed_ms) <= _TIME_SLACK_MS:
         return []
     if written.get(path.relative_to(table.path)) == file_checksum(path):

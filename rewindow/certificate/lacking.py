@@ -14,8 +14,10 @@ class OnlyIn(BaseModel):
 
     Attributes:
         a, b: how many only a has, and only b.
-        changed: how many of them are the same tuple on both sides, by the output's key, with other values.
-        at_least: rows of a side were purged, so that only the digests' counts could be compared: there may be more.
+        changed: how many of them are the same tuple on both sides, by the output's key, with other
+            values.
+        at_least: rows of a side were purged, so that only the digests' counts could be compared:
+            there may be more.
     """
 
     a: int = 0
@@ -49,15 +51,24 @@ class OnlyIn(BaseModel):
             '195 published tuples are changed in second; 27 are missing; 0 are only in second'
         """
         turned = (self.b, a) > (self.a, b)
-        fuller, poorer, missing, surplus = (b, a, self.b, self.a) if turned else (a, b, self.a, self.b)
+        fuller, poorer, missing, surplus = (
+            (b, a, self.b, self.a) if turned else (a, b, self.a, self.b)
+        )
         bound = "at least " if self.at_least else ""
         tuples, place = "tuple" if missing == 1 else "tuples", _place(poorer)
         of = f"published {tuples}" if fuller == PUBLISHED else f"{tuples} of {fuller}"
         if self.changed:
-            missing, surplus, many = missing - self.changed, surplus - self.changed, self.changed != 1
+            missing, surplus, many = (
+                missing - self.changed,
+                surplus - self.changed,
+                self.changed != 1,
+            )
             of = of if many else of.replace("tuples", "tuple")
             changed = f"{bound}{self.changed:,} {of} {_is(self.changed)} changed in {place}"
-            rest = f"{bound}{missing:,} {_is(missing)} missing; {bound}{surplus:,} {_is(surplus)} only in {place}"
+            rest = (
+                f"{bound}{missing:,} {_is(missing)} missing; {bound}{surplus:,} {_is(surplus)} "
+                f"only in {place}"
+            )
             return f"{changed}; {rest}"
         lacking = f"{bound}{missing:,} {of} {_is(missing)} missing in {place}"
         return f"{lacking}; {bound}{surplus:,} {_is(surplus)} only in {place}"

@@ -1,4 +1,6 @@
-"""Digests taken again of what a table holds, where its seals are in doubt or everything is to be read. Spark."""
+"""Digests taken again of what a table holds, where its seals are in doubt or everything is to be
+read. Spark.
+"""
 
 from __future__ import annotations
 
@@ -21,28 +23,42 @@ if TYPE_CHECKING:
 
 
 def seals_of_rows(
-    spark: SparkSession, snapshot: Snapshot, output: OutputPlan, windows: Sequence[WindowRange]
+    spark: SparkSession,
+    snapshot: Snapshot,
+    output: OutputPlan,
+    windows: Sequence[WindowRange],
 ) -> pa.Table:
-    """Returns a snapshot's seals of an output as its rows are now, for the sealed windows of some ranges.
+    """Returns a snapshot's seals of an output as its rows are now, for the sealed windows of some
+    ranges.
 
     Raises:
         TableError: a file is damaged (names it and its windows).
     """
     asked = [part for part in windows if part.overlap(snapshot.range)]
     seals = snapshot.output_seals(output.name).to_pylist()
-    wanted = [seal["window_id"] for seal in seals if any(seal["window_id"] in part for part in asked)]
+    wanted = [
+        seal["window_id"] for seal in seals if any(seal["window_id"] in part for part in asked)
+    ]
     try:
         frame = _rows(spark, snapshot, output)
         empty, empty_float = empty_digests(frame.schema)
         found = {row["window_id"]: row for row in _digests(frame, asked)}
     except Exception:
-        damage = [entry for part in asked for entry in find_damage(snapshot.data[output.name], output.name, part)]
+        damage = [
+            entry
+            for part in asked
+            for entry in find_damage(snapshot.data[output.name], output.name, part)
+        ]
         if damage:
             raise damaged_error(damage, "") from None
         raise
     nothing = {"tuples": 0, "digest": empty, "float_digest": empty_float}
     return pa.Table.from_pylist(
-        [{**nothing, **found.get(w, {}), "window_id": w, "port": output.name, "seals": 1} for w in wanted], SEALS_SCHEMA
+        [
+            {**nothing, **found.get(w, {}), "window_id": w, "port": output.name, "seals": 1}
+            for w in wanted
+        ],
+        SEALS_SCHEMA,
     )
 
 
@@ -50,7 +66,12 @@ def _rows(spark: SparkSession, snapshot: Snapshot, output: OutputPlan) -> DataFr
     """Returns window_id and the event columns of what readers see of a snapshot."""
     table = snapshot.data[output.name]
     if snapshot.facts is not None:
-        return readers_frame(spark, table, staged_seals(snapshot.facts, output.name, snapshot.range), snapshot.range)
+        return readers_frame(
+            spark,
+            table,
+            staged_seals(snapshot.facts, output.name, snapshot.range),
+            snapshot.range,
+        )
     frame = spark.read.format("delta").option("versionAsOf", table.version).load(str(table.path))
     names = ["window_id", *(name for name, _ in output.columns)]
     return frame.select(*map(quoted_column, names))

@@ -1,4 +1,6 @@
-"""What a comparison reads again: windows whose seals are in doubt, or all; and whether rows are what was sealed."""
+"""What a comparison reads again: windows whose seals are in doubt, or all; and whether rows are
+what was sealed.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,15 @@ from rewindow.windows import WindowRange, to_ranges
 
 
 def digested_again(
-    config: Config, snapshots: tuple[Snapshot, Snapshot], full: bool
+    config: Config,
+    snapshots: tuple[Snapshot, Snapshot],
+    full: bool,
 ) -> tuple[tuple[Snapshot, Snapshot], list[str], list[str]]:
-    """Returns the snapshots with the seals of their rows where these are in doubt, or everywhere; and what to note.
+    """Returns the snapshots with the seals of their rows where these are in doubt, or everywhere;
+    and what to note.
 
-    The last list names windows whose rows are not what was sealed, though nothing put them in doubt.
+    The last list names windows whose rows are not what was sealed, though nothing put them in
+    doubt.
     """
     notes, altered = [], []
     found = []
@@ -26,14 +32,20 @@ def digested_again(
         seals = snapshot.seals
         for output in (output for output in snapshot.outputs if output.name in snapshot.data):
             doubts = snapshot.doubts.get(output.name, [])
-            windows = [snapshot.range] if full else [doubt.windows or snapshot.range for doubt in doubts]
+            windows = (
+                [snapshot.range] if full else [doubt.windows or snapshot.range for doubt in doubts]
+            )
             if windows:
                 sealed, seals = seals, _replaced(config, snapshot, seals, output, windows)
                 altered += [] if doubts else _altered(snapshot, output.name, sealed, seals)
             held = ", ".join(
-                str(part) for part in to_ranges({w for part in windows for w in part if w in snapshot.range})
+                str(part)
+                for part in to_ranges({w for part in windows for w in part if w in snapshot.range})
             )
-            notes += [f"{doubt.why} Windows {held} of {output.name} were read and digested again." for doubt in doubts]
+            notes += [
+                f"{doubt.why} Windows {held} of {output.name} were read and digested again."
+                for doubt in doubts
+            ]
         found.append(replace(snapshot, seals=seals))
     return (found[0], found[1]), list(dict.fromkeys(notes)), altered
 
@@ -41,23 +53,40 @@ def digested_again(
 def _altered(snapshot: Snapshot, output: str, sealed: pa.Table, read: pa.Table) -> list[str]:
     """Returns a sentence where the rows of an output do not have the digests that were sealed."""
     columns = ["window_id", "tuples", "digest"]
-    before, now = (seals.filter(pc.equal(seals["port"], output)).select(columns) for seals in (sealed, read))
+    before, now = (
+        seals.filter(pc.equal(seals["port"], output)).select(columns) for seals in (sealed, read)
+    )
     windows = before.join(now, keys=columns, join_type="left anti")["window_id"].to_pylist()
     if not windows:
         return []
     ranges = ", ".join(map(str, to_ranges(set(windows))))
-    return [f"The rows of {output} in {snapshot.name} are not what was sealed, in windows {ranges}: they were altered."]
+    return [
+        f"The rows of {output} in {snapshot.name} are not what was sealed, in windows {ranges}: "
+        "they were altered."
+    ]
 
 
 def _replaced(
-    config: Config, snapshot: Snapshot, seals: pa.Table, output: OutputPlan, windows: list[WindowRange]
+    config: Config,
+    snapshot: Snapshot,
+    seals: pa.Table,
+    output: OutputPlan,
+    windows: list[WindowRange],
 ) -> pa.Table:
     from rewindow.certificate.redigest import seals_of_rows
     from rewindow.spark.session import spark_session
 
-    fresh = seals_of_rows(spark_session(config, "rewindow certify", quick=True), snapshot, output, windows)
+    fresh = seals_of_rows(
+        spark_session(config, "rewindow certify", quick=True),
+        snapshot,
+        output,
+        windows,
+    )
     mine = pc.and_(
-        pc.equal(seals["port"], output.name), pc.is_in(seals["window_id"], fresh["window_id"].combine_chunks())
+        pc.equal(seals["port"], output.name),
+        pc.is_in(seals["window_id"], fresh["window_id"].combine_chunks()),
     )
     kept = seals.filter(pc.invert(mine))
-    return pa.concat_tables([kept, fresh]).sort_by([("port", "ascending"), ("window_id", "ascending")])
+    return pa.concat_tables([kept, fresh]).sort_by(
+        [("port", "ascending"), ("window_id", "ascending")]
+    )

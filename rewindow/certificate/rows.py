@@ -1,8 +1,9 @@
-"""Rows of differing windows compared as multisets, by SQL (DataFusion) over both sides; nothing is sorted by hand.
+"""Rows of differing windows compared as multisets, by SQL (DataFusion) over both sides; nothing is
+sorted by hand.
 
-Rows are first matched exactly, floats included. What is left over is matched within the tolerance, by rank of the
-floats among rows with equal exact columns: |a - b| <= tolerance * max(1, |a|, |b|). Only for floats inside arrays,
-structs or maps this is done in Python, over the rows that are left.
+Rows are first matched exactly, floats included. What is left over is matched within the tolerance,
+by rank of the floats among rows with equal exact columns: |a - b| <= tolerance * max(1, |a|, |b|).
+Only for floats inside arrays, structs or maps this is done in Python, over the rows that are left.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class RowComparison:
 
     Attributes:
         columns: event columns that both sides have with one type.
-        floats: those that are compared within the tolerance; `nested` are those that hold such ones.
+        floats: those that are compared within the tolerance; `nested` are those that hold such
+            ones.
     """
 
     def __init__(self, a: Snapshot, b: Snapshot, output: OutputPlan, raw: bool) -> None:
@@ -38,14 +40,17 @@ class RowComparison:
         left, right = (_event_columns(side, output) for side in (a, b))
         self.columns = [name for name, kind in left.items() if right.get(name) == kind]
         self.floats = [name for name in self.columns if pa.types.is_floating(left[name])]
-        self.nested = [name for name in self.columns if name not in self.floats and _holds_float(left[name])]
+        self.nested = [
+            name for name in self.columns if name not in self.floats and _holds_float(left[name])
+        ]
         self.key = [name for name in output.key if name in self.columns]
 
     def differing_rows(self, windows: list[int]) -> pa.Table:
         """Returns the rows of some windows that one side has more often than the other.
 
-        Shape: window_id, the common columns, side_ (0: more in a, 1: more in b), n_ (how often more), repeat_ (a row
-        of b that a has too), rank_ (among rows of equal side, window and declared key).
+        Shape: window_id, the common columns, side_ (0: more in a, 1: more in b), n_ (how often
+        more), repeat_ (a row of b that a has too), rank_ (among rows of equal side, window and
+        declared key).
 
         Raises:
             TableError: files that the pinned version needs are gone.
@@ -57,14 +62,17 @@ class RowComparison:
             if "not found" not in str(error).lower() and "no such file" not in str(error).lower():
                 raise
             raise TableError(
-                f'rows of output "{self.output.name}" cannot be read: files of a pinned version are gone',
+                f'rows of output "{self.output.name}" cannot be read: files of a pinned version '
+                "are gone",
                 detail=str(error)[:300],
                 hint="They were removed by VACUUM or purge; the digests can still be compared.",
             ) from error
         return self._without_close(rows) if self.nested else rows
 
     def counts(self, rows: pa.Table) -> dict[int, tuple[int, int, int]]:
-        """Returns per window: rows missing in b, surplus rows of b, and how many of those repeat rows of a."""
+        """Returns per window: rows missing in b, surplus rows of b, and how many of those repeat
+        rows of a.
+        """
         surplus = pc.equal(rows["side_"], 1)
         zero = pa.scalar(0, pa.int64())
         frame = pa.table(
@@ -75,12 +83,19 @@ class RowComparison:
                 "repeats": pc.if_else(pc.and_(surplus, rows["repeat_"]), rows["n_"], zero),
             }
         )
-        summed = frame.group_by("window_id").aggregate([("missing", "sum"), ("surplus", "sum"), ("repeats", "sum")])
+        summed = frame.group_by("window_id").aggregate(
+            [("missing", "sum"), ("surplus", "sum"), ("repeats", "sum")]
+        )
         names = ("window_id", "missing_sum", "surplus_sum", "repeats_sum")
-        return {w: (m, s, r) for w, m, s, r in zip(*(summed[name].to_pylist() for name in names), strict=True)}
+        return {
+            w: (m, s, r)
+            for w, m, s, r in zip(*(summed[name].to_pylist() for name in names), strict=True)
+        }
 
     def sample(self, window: int) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-        """Returns up to 20 differing rows of each side of a window, ordered by the declared key (O140)."""
+        """Returns up to 20 differing rows of each side of a window, ordered by the declared key
+        (O140).
+        """
         rows = self.differing_rows([window]).sort_by(
             [("side_", "ascending"), *((name, "ascending") for name in self.key)]
         )
@@ -112,29 +127,34 @@ class RowComparison:
         more = "case when in_a > in_b then 0 else 1 end as side_, abs(in_a - in_b) as n_"
         if not self.floats:
             return f"""left_over as (
-                select window_id{comma}, {more}, in_a > 0 as repeat_ from counted where in_a <> in_b)"""
+                select window_id{comma}, {more}, in_a > 0 as repeat_ from counted
+                    where in_a <> in_b)"""
         exact = _names(["window_id", *(name for name in self.columns if name not in self.floats)])
         near = " and ".join(self._near(name, f"lo_{i}") for i, name in enumerate(self.floats))
         near_high = " and ".join(self._near(name, f"hi_{i}") for i, name in enumerate(self.floats))
         bounds = ", ".join(
-            f"min(case when in_a > 0 then {quoted(name)} end) over (partition by {exact}) as lo_{i}, "
+            f"min(case when in_a > 0 then {quoted(name)} end) over (partition by {exact}) as "
+            f"lo_{i}, "
             f"max(case when in_a > 0 then {quoted(name)} end) over (partition by {exact}) as hi_{i}"
             for i, name in enumerate(self.floats)
         )
         pair = ", ".join(
-            f"max(case when side_ = {side} then {quoted(name)} end) over (partition by {exact}, at_) as {letter}_{i}"
+            f"max(case when side_ = {side} then {quoted(name)} end) over (partition by {exact}, "
+            f"at_) as {letter}_{i}"
             for i, name in enumerate(self.floats)
             for side, letter in ((0, "fa"), (1, "fb"))
         )
         close = " and ".join(self._close(f"fa_{i}", f"fb_{i}") for i in range(len(self.floats)))
         return f"""
-        bounded as (select *, {bounds}, max(in_a) over (partition by {exact}) as any_a from counted),
+        bounded as (select *, {bounds}, max(in_a) over (partition by {exact}) as any_a
+            from counted),
         unequal as (
             select window_id{comma}, {more},
                 in_a > 0 or (any_a > 0 and (({near}) or ({near_high}))) as repeat_
             from bounded where in_a <> in_b),
         ranked as (
-            select *, row_number() over (partition by side_, {exact} order by {_names(self.floats)}) as at_
+            select *, row_number() over (partition by side_, {exact}
+                order by {_names(self.floats)}) as at_
             from unequal),
         paired as (
             select *, {pair},
@@ -149,12 +169,19 @@ class RowComparison:
         """Leaves out the rows that have a row of the other side close to them."""
         sides: tuple[dict[tuple[str, ...], list[tuple[SortKey, int, list[object]]]], ...] = ({}, {})
         for place, row in enumerate(rows.to_pylist()):
-            values = [row["window_id"], row["n_"], *(in_one_order(row[name]) for name in self.columns)]
+            values = [
+                row["window_id"],
+                row["n_"],
+                *(in_one_order(row[name]) for name in self.columns),
+            ]
             key = sort_key(values)
             sides[row["side_"]].setdefault(tuple(key[0]), []).append((key, place, values))
         left: set[int] = set(range(rows.num_rows))
         for exact in sides[0].keys() & sides[1].keys():
-            for (_, one, mine), (_, other, theirs) in zip(*(sorted(side[exact]) for side in sides), strict=False):
+            for (_, one, mine), (_, other, theirs) in zip(
+                *(sorted(side[exact]) for side in sides),
+                strict=False,
+            ):
                 if are_close(mine, theirs, self.output.tolerance):
                     left -= {one, other}
         return rows.take(pa.array(sorted(left), pa.int64()))
@@ -163,7 +190,9 @@ class RowComparison:
         return self._close(quoted(name), bound)
 
     def _close(self, left: str, right: str) -> str:
-        """Returns SQL for: equal, both null, both not a number, or finite and within the tolerance."""
+        """Returns SQL for: equal, both null, both not a number, or finite and within the
+        tolerance.
+        """
         allowed = f"{self.output.tolerance!r} * greatest(1.0, abs({left}), abs({right}))"
         finite = " and ".join(f"abs({value}) < cast('inf' as double)" for value in (left, right))
         close = f"coalesce({finite} and abs({left} - {right}) <= {allowed}, false)"
@@ -171,12 +200,20 @@ class RowComparison:
 
 
 def _holds_float(kind: pa.DataType) -> bool:
-    return pa.types.is_floating(kind) or any(_holds_float(kind.field(place).type) for place in range(kind.num_fields))
+    return pa.types.is_floating(kind) or any(
+        _holds_float(kind.field(place).type) for place in range(kind.num_fields)
+    )
 
 
 def _event_columns(snapshot: Snapshot, output: OutputPlan) -> dict[str, pa.DataType]:
-    """Returns name and type of the event columns that a snapshot's table has, but not what was added for readers."""
-    own = bookkeeping(snapshot.data[output.name]) if snapshot.facts is not None else frozenset(POSITION_COLUMNS)
+    """Returns name and type of the event columns that a snapshot's table has, but not what was
+    added for readers.
+    """
+    own = (
+        bookkeeping(snapshot.data[output.name])
+        if snapshot.facts is not None
+        else frozenset(POSITION_COLUMNS)
+    )
     own |= OF_THE_REPLAY if output.errors else frozenset()
     planned = {name for name, _ in output.columns}
     schema = snapshot.data[output.name].schema
@@ -194,7 +231,11 @@ def _where(windows: list[int]) -> str:
     if len(ranges) == 1:
         return cover
     if len(ranges) <= _RANGES_MAX:
-        return "(" + " or ".join(f"o.window_id between {part.first} and {part.last}" for part in ranges) + ")"
+        return (
+            "("
+            + " or ".join(f"o.window_id between {part.first} and {part.last}" for part in ranges)
+            + ")"
+        )
     return f"{cover} and o.window_id in ({', '.join(map(str, windows))})"
 
 

@@ -1,4 +1,6 @@
-"""The two sides of a comparison: staged output or what is published, pinned to table versions. No JVM."""
+"""The two sides of a comparison: staged output or what is published, pinned to table versions. No
+JVM.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +48,12 @@ class Snapshot:
     Attributes:
         name: a replay's id, or "published".
         range: the windows that it is asked about.
-        seals: per window and output or error table what readers see: tuples and digests; `seals` is how often the
-            window was sealed.
+        seals: per window and output or error table what readers see: tuples and digests; `seals` is
+            how often the window was sealed.
         data: the tables of outputs and errors, pinned; without those that were purged.
         facts: the table of window facts, pinned; None for what is published.
-        description: what a certificate says of it: mode, code version, inputs, attempts, table versions.
+        description: what a certificate says of it: mode, code version, inputs, attempts, table
+            versions.
         losses: what at most once gave up.
         doubts: per output, why seals may not say what its table holds.
     """
@@ -66,13 +69,17 @@ class Snapshot:
     doubts: dict[str, list[Doubt]] = field(default_factory=dict)
 
     def output_seals(self, output: str) -> pa.Table:
-        """Returns window_id, tuples, digest and float_digest of an output's sealed windows, ascending."""
+        """Returns window_id, tuples, digest and float_digest of an output's sealed windows,
+        ascending.
+        """
         mine = pc.equal(self.seals["port"], output)
         chosen = self.seals if pc.all(mine).as_py() else self.seals.filter(mine)
         return chosen.select(["window_id", "tuples", "digest", "float_digest"])
 
     def rows_sql(self, output: str, letter: str, columns: str, where: str, raw: bool) -> str:
-        """Returns SQL for the rows of an output: what readers see, or with `raw` the rows of all attempts."""
+        """Returns SQL for the rows of an output: what readers see, or with `raw` the rows of all
+        attempts.
+        """
         if self.facts is None or raw:
             return f"select {columns} from {letter}_data as o where {where}"
         seen = seen_rows(f"{letter}_data", output, facts=f"{letter}_facts", columns=columns)
@@ -85,7 +92,8 @@ class Snapshot:
 
 
 def staged_plan(config: Config, replay_id: str) -> Plan:
-    """Returns a replay's plan: the one that its tables carry, or, once these were purged, the ledger's.
+    """Returns a replay's plan: the one that its tables carry, or, once these were purged, the
+    ledger's.
 
     Raises:
         InputError: there is no such replay, or nothing of it or of its plan is left.
@@ -99,16 +107,20 @@ def staged_plan(config: Config, replay_id: str) -> Plan:
         return Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
     from rewindow.ledger import Ledger
 
-    row = Ledger.open(config.ledger_url).replays.get(replay_id)  # Names what was meant, where there is none.
+    row = Ledger.open(config.ledger_url).replays.get(
+        replay_id
+    )  # Names what was meant, where there is none.
     raise InputError(
         f'replay "{replay_id}" has no staged tables: they were purged',
         detail=f"Looked in {path.parent}.",
-        hint=f"Compute the range again: rewindow replay {row.application} --first {row.first} --last {row.last}",
+        hint=f"Compute the range again: rewindow replay {row.application} --first {row.first} "
+        f"--last {row.last}",
     )
 
 
 def staged_snapshot(config: Config, replay_id: str, windows: WindowRange | None = None) -> Snapshot:
-    """Returns a replay's staged tables as readers see them: the newest sealed attempt of every window.
+    """Returns a replay's staged tables as readers see them: the newest sealed attempt of every
+    window.
 
     Raises:
         InputError: there is no such replay, or it has no window of the range.
@@ -117,36 +129,70 @@ def staged_snapshot(config: Config, replay_id: str, windows: WindowRange | None 
     plan = staged_plan(config, replay_id)
     root = config.replay_root(replay_id)
     check_replay_format(root)
-    data = {output.name: Table.open(root / output.name) for output in plan.staged if Table.exists(root / output.name)}
+    data = {
+        output.name: Table.open(root / output.name)
+        for output in plan.staged
+        if Table.exists(root / output.name)
+    }
     facts = Table.open(root / FACTS)
     checkpoints = Table.open(root / CHECKPOINTS) if Table.exists(root / CHECKPOINTS) else None
     asked = plan.range if windows is None else windows.overlap(plan.range)
     if asked is None:
-        raise RangeError(f'windows {windows} are not in replay "{replay_id}", which has {plan.range}')
+        raise RangeError(
+            f'windows {windows} are not in replay "{replay_id}", which has {plan.range}'
+        )
     seals = _staged_seals(facts, asked)
-    attempts = query("select distinct attempt from facts order by attempt", facts=facts)["attempt"].to_pylist()
+    attempts = query("select distinct attempt from facts order by attempt", facts=facts)[
+        "attempt"
+    ].to_pylist()
     mark = position(facts, app_id(replay_id, FACTS)).mark
     description = Description(
-        name=replay_id, application=plan.application, mode=plan.mode.name, code_version=plan.code_version,
-        configuration_digest=plan.configuration_digest, first=asked.first, last=asked.last,
-        attempts=attempts, committed_windows=mark, ended=mark == len(plan.range),
-        inputs={entry.stream: [entry.version, entry.windows_version, entry.table_id] for entry in plan.inputs},
+        name=replay_id,
+        application=plan.application,
+        mode=plan.mode.name,
+        code_version=plan.code_version,
+        configuration_digest=plan.configuration_digest,
+        first=asked.first,
+        last=asked.last,
+        attempts=attempts,
+        committed_windows=mark,
+        ended=mark == len(plan.range),
+        inputs={
+            entry.stream: [entry.version, entry.windows_version, entry.table_id]
+            for entry in plan.inputs
+        },
         inputs_compared=_inputs_compared(plan),
         start_state=StartDescription(
-            source=plan.start.source, window=plan.start.window, digest=plan.start.digest,
-            lacking=plan.start.lacking, stale=plan.start.stale,
+            source=plan.start.source,
+            window=plan.start.window,
+            digest=plan.start.digest,
+            lacking=plan.start.lacking,
+            stale=plan.start.stale,
         ),
-        table_versions={**{name: table.version for name, table in data.items()}, FACTS: facts.version},
+        table_versions={
+            **{name: table.version for name, table in data.items()},
+            FACTS: facts.version,
+        },
         table_ids={**{name: table.id for name, table in data.items()}, FACTS: facts.id},
-        windows_sealed_again=_sealed_again(seals), **({"candidate": plan.candidate.words} if plan.candidate else {}),
-    )  # fmt: skip
+        windows_sealed_again=_sealed_again(seals),
+        **({"candidate": plan.candidate.words} if plan.candidate else {}),
+    )
     return Snapshot(
-        replay_id, asked, seals, data, facts, plan.staged, description, losses_of(plan, facts, checkpoints, asked)
+        replay_id,
+        asked,
+        seals,
+        data,
+        facts,
+        plan.staged,
+        description,
+        losses_of(plan, facts, checkpoints, asked),
     )
 
 
 def _inputs_compared(plan: Plan) -> str:
-    """Returns how a replay's input files were compared with what was noted when they were written."""
+    """Returns how a replay's input files were compared with what was noted when they were
+    written.
+    """
     compared = "names, sizes and checksums" if plan.verify_inputs else "names and sizes"
     foreign = sum(entry.foreign_files for entry in plan.inputs)
     return compared + (f"; {foreign:,} files of other programs by size only" if foreign else "")
@@ -171,56 +217,107 @@ def published_snapshot(config: Config, plan: Plan, windows: WindowRange) -> Snap
         parts.append(_published_seals(output.name, seals))
         doubts[output.name] = _published_doubts(table, name, seals, windows)
     description = Description(
-        name=PUBLISHED, application=plan.application, first=windows.first, last=windows.last,
-        table_versions=versions, table_ids=ids,
-    )  # fmt: skip
-    return Snapshot(PUBLISHED, windows, pa.concat_tables(parts), data, None, outputs, description, doubts=doubts)
+        name=PUBLISHED,
+        application=plan.application,
+        first=windows.first,
+        last=windows.last,
+        table_versions=versions,
+        table_ids=ids,
+    )
+    return Snapshot(
+        PUBLISHED,
+        windows,
+        pa.concat_tables(parts),
+        data,
+        None,
+        outputs,
+        description,
+        doubts=doubts,
+    )
 
 
 def _published_outputs(config: Config, plan: Plan) -> list[OutputPlan]:
-    """Returns outputs and error tables that are published; one that came later is not, and is a difference."""
+    """Returns outputs and error tables that are published; one that came later is not, and is a
+    difference.
+    """
     there = [
-        output for output in plan.staged if Table.exists(config.stream_table(data_name(plan.application, output.name)))
+        output
+        for output in plan.staged
+        if Table.exists(config.stream_table(data_name(plan.application, output.name)))
     ]
     return there if any(not output.errors for output in there) else plan.staged
 
 
-def _published_doubts(table: Table, name: str, seals: pa.Table, windows: WindowRange) -> list[Doubt]:
-    """Returns what speaks against the seals of a published output; what came before a window was sealed does not."""
+def _published_doubts(
+    table: Table,
+    name: str,
+    seals: pa.Table,
+    windows: WindowRange,
+) -> list[Doubt]:
+    """Returns what speaks against the seals of a published output; what came before a window was
+    sealed does not.
+    """
     if not seals.num_rows:
         return []
-    written = {file: checksum for file, (_, checksum) in noted_files(open_files(table.path)).items()}
-    found = doubts_of(table, publish_app_id(name), pc.min(seals["data_version"]).as_py(), windows, written)
-    return [doubt for doubt in found if doubt.version is None or _concerns(doubt, doubt.version, seals)]
+    written = {
+        file: checksum for file, (_, checksum) in noted_files(open_files(table.path)).items()
+    }
+    found = doubts_of(
+        table,
+        publish_app_id(name),
+        pc.min(seals["data_version"]).as_py(),
+        windows,
+        written,
+    )
+    return [
+        doubt for doubt in found if doubt.version is None or _concerns(doubt, doubt.version, seals)
+    ]
 
 
 def _concerns(doubt: Doubt, version: int, seals: pa.Table) -> bool:
     older = seals.filter(pc.less(seals["data_version"], version))["window_id"]
     if doubt.windows is None:
         return len(older) > 0
-    inside = pc.and_(pc.greater_equal(older, doubt.windows.first), pc.less_equal(older, doubt.windows.last))
+    inside = pc.and_(
+        pc.greater_equal(older, doubt.windows.first),
+        pc.less_equal(older, doubt.windows.last),
+    )
     return pc.any(inside).as_py() is True
 
 
-def both_snapshots(config: Config, a: str, b: str, windows: WindowRange | None) -> tuple[Snapshot, Snapshot]:
-    """Returns the two sides of a comparison; what is published is asked about in the other one's range.
+def both_snapshots(
+    config: Config,
+    a: str,
+    b: str,
+    windows: WindowRange | None,
+) -> tuple[Snapshot, Snapshot]:
+    """Returns the two sides of a comparison; what is published is asked about in the other one's
+    range.
 
     Raises:
         InputError: both are "published", or nothing of the application is.
     """
     if a == b == PUBLISHED:
-        raise InputError("what is published cannot be compared with itself", hint="Name a replay on one side.")
+        raise InputError(
+            "what is published cannot be compared with itself",
+            hint="Name a replay on one side.",
+        )
     staged = {name: staged_snapshot(config, name, windows) for name in (a, b) if name != PUBLISHED}
     if PUBLISHED in (a, b):
         (other,) = staged.values()
         try:
-            staged[PUBLISHED] = published_snapshot(config, staged_plan(config, other.name), other.range)
+            staged[PUBLISHED] = published_snapshot(
+                config,
+                staged_plan(config, other.name),
+                other.range,
+            )
         except TableError as error:
             application = other.description.application
             raise InputError(
-                f'application "{application}" is not published', detail=f"The {error.primary}.",
+                f'application "{application}" is not published',
+                detail=f"The {error.primary}.",
                 hint=f"Publish a replay of it, such as: rewindow publish {other.name}",
-            ) from error  # fmt: skip
+            ) from error
     return staged[a], staged[b]
 
 
@@ -228,8 +325,8 @@ def check_comparable(config: Config, a: Snapshot, b: Snapshot) -> None:
     """Refuses sides between which nothing can differ window by window, since there are none.
 
     Raises:
-        InputError: nothing is published in the range, or neither side has a sealed window; says why, and how far each
-            side has come.
+        InputError: nothing is published in the range, or neither side has a sealed window; says
+            why, and how far each side has come.
     """
     for side, other in ((a, b), (b, a)):
         if side.facts is None and not side.seals.num_rows:
@@ -238,23 +335,30 @@ def check_comparable(config: Config, a: Snapshot, b: Snapshot) -> None:
         return
     first, last = min(a.range.first, b.range.first), max(a.range.last, b.range.last)
     raise InputError(
-        f"there is nothing to compare: neither side has a sealed window in {WindowRange(first, last)}",
+        "there is nothing to compare: neither side has a sealed window in "
+        f"{WindowRange(first, last)}",
         detail=" ".join(dict.fromkeys(map(_progress, (a, b)))),
-        hint="See how far a replay has come with `rewindow status REPLAY`, and run it with `rewindow replay --resume`.",
+        hint="See how far a replay has come with `rewindow status REPLAY`, and run it with "
+        "`rewindow replay --resume`.",
     )
 
 
 def _unpublished(config: Config, published: Snapshot, replay_id: str) -> InputError:
-    """Returns the error for a range in which nothing is published, with the act that has taken it back."""
+    """Returns the error for a range in which nothing is published, with the act that has taken it
+    back.
+    """
     from rewindow.ledger import Ledger
 
     application = published.description.application
     acts = Ledger.open(config.ledger_url).publications.newest(application=application)
-    taken_back = next((act for act in acts if act.undoes is not None and act.range.overlap(published.range)), None)
+    taken_back = next(
+        (act for act in acts if act.undoes is not None and act.range.overlap(published.range)), None
+    )
     detail = ""
     if taken_back is not None:
         detail = (
-            f'The {taken_back.kind} of replay "{taken_back.replay_id}" took publication {taken_back.undoes} back, as '
+            f'The {taken_back.kind} of replay "{taken_back.replay_id}" took publication '
+            f"{taken_back.undoes} back, as "
             f"publication {taken_back.number}, {taken_back.opened_at:%Y-%m-%d %H:%M}."
         )
     return InputError(
@@ -266,7 +370,10 @@ def _unpublished(config: Config, published: Snapshot, replay_id: str) -> InputEr
 
 def _progress(snapshot: Snapshot) -> str:
     done = snapshot.description.committed_windows
-    return f'Replay "{snapshot.name}" has {f"committed its first {done:,} windows" if done else "not run"}.'
+    return (
+        f'Replay "{snapshot.name}" has '
+        f"{f'committed its first {done:,} windows' if done else 'not run'}."
+    )
 
 
 def _staged_seals(facts: Table, windows: WindowRange) -> pa.Table:
@@ -278,8 +385,12 @@ def _staged_seals(facts: Table, windows: WindowRange) -> pa.Table:
         facts=facts,
     )
     ports = sorted(pc.unique(rows["port"]).to_pylist())
-    parts = [rows.filter(pc.equal(rows["port"], port)) if len(ports) > 1 else rows for port in ports]
-    rows = pa.concat_tables([rows.slice(0, 0), *(in_order(part, "window_id", "attempt") for part in parts)])
+    parts = [
+        rows.filter(pc.equal(rows["port"], port)) if len(ports) > 1 else rows for port in ports
+    ]
+    rows = pa.concat_tables(
+        [rows.slice(0, 0), *(in_order(part, "window_id", "attempt") for part in parts)]
+    )
     ones = pa.array(np.ones(rows.num_rows, dtype=np.int64))
     last = _differs_from_next(rows, ("port", "window_id"))
     if last.all():

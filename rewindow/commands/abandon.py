@@ -13,8 +13,12 @@ from rewindow.launcher import verbs
 from rewindow.ledger import Ledger, ReplayState
 
 
-def abandon(replay_id: ReplayId, reason: Annotated[str, typer.Option(help="Why; kept with the replay.")] = "") -> None:
-    """End a replay for good: its process, its leases. What is published stays; `rewindow purge` deletes the rest.
+def abandon(
+    replay_id: ReplayId,
+    reason: Annotated[str, typer.Option(help="Why; kept with the replay.")] = "",
+) -> None:
+    """End a replay for good: its process, its leases. What is published stays; `rewindow purge`
+    deletes the rest.
 
     Examples:
 
@@ -24,4 +28,9 @@ def abandon(replay_id: ReplayId, reason: Annotated[str, typer.Option(help="Why; 
     was = Ledger.open(config.ledger_url).replays.get(replay_id).state
     row = verbs.abandon(config, replay_id, reason=reason)
     already = " already" if was is ReplayState.ABANDONED else ""
-    out.print(escape(f"replay {replay_id} is abandoned{already}; windows {row.range} of {row.application} are free"))
+    out.print(
+        escape(
+            f"replay {replay_id} is abandoned{already}; windows {row.range} of {row.application} "
+            "are free"
+        )
+    )

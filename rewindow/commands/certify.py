@@ -21,27 +21,44 @@ DIFFERENT_CODE = 1
 
 
 def certify(
-    a: Annotated[str, typer.Argument(help='Reference: a replay\'s id, or "published".', autocompletion=sides)],
+    a: Annotated[
+        str, typer.Argument(help='Reference: a replay\'s id, or "published".', autocompletion=sides)
+    ],
     b: Annotated[
-        str, typer.Argument(help='What is compared with it: a replay\'s id, or "published".', autocompletion=sides)
+        str,
+        typer.Argument(
+            help='What is compared with it: a replay\'s id, or "published".',
+            autocompletion=sides,
+        ),
     ],
     first: First = None,
     last: Last = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="Relative difference up to which floats are equal.", min=0, show_default="as declared"),
+        typer.Option(
+            help="Relative difference up to which floats are equal.",
+            min=0,
+            show_default="as declared",
+        ),
     ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Look at the rows of all attempts, not only at what readers see.")
+        bool,
+        typer.Option(
+            "--raw",
+            help="Look at the rows of all attempts, not only at what readers see.",
+        ),
     ] = False,
-    full: Annotated[bool, typer.Option("--full", help="Read everything and digest it again; needs Spark.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Read everything and digest it again; needs Spark.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether two ranges are equal, and where not. Exit code 0 when they are equal, 1 when they differ.
+    """Say whether two ranges are equal, and where not. Exit code 0 when they are equal, 1 when they
+    differ.
 
-    Equal ranges are compared by the digests of their seals; only windows that differ are read, and those whose
-    published tables were changed by others. With --full everything is read and digested again. Replays of two
-    applications are compared by the outputs that both have by one name.
+    Equal ranges are compared by the digests of their seals; only windows that differ are read, and
+    those whose published tables were changed by others. With --full everything is read and digested
+    again. Replays of two applications are compared by the outputs that both have by one name.
 
     Examples:
 
@@ -67,15 +84,38 @@ def show_certificate(certificate: Certificate) -> None:
     """Prints a certificate: verdict, outputs, what each side lacks, notes, the first difference."""
     color = "green" if certificate.equal else "red"
     span = f"windows [{certificate.first}, {certificate.last}] of {certificate.application}"
-    out.print(f"[{color}]{escape(certificate.verdict)}[/{color}]: {escape(span)}, in {certificate.seconds} s")
-    found_classes = {name for output in certificate.outputs for name, count in output.classes.items() if count}
+    out.print(
+        f"[{color}]{escape(certificate.verdict)}[/{color}]: {escape(span)}, in "
+        f"{certificate.seconds} s"
+    )
+    found_classes = {
+        name for output in certificate.outputs for name, count in output.classes.items() if count
+    }
     classes = sorted(found_classes | {"equal"})
-    columns = ("output", "windows", *classes, "only in a", "only in b", "tuples repeated", "rows changed")
+    columns = (
+        "output",
+        "windows",
+        *classes,
+        "only in a",
+        "only in b",
+        "tuples repeated",
+        "rows changed",
+    )
     rows = []
     for output in certificate.outputs:
         counts = [output.classes.get(name, 0) for name in classes]
         only = output.only_in_tuples
-        rows.append((output.name, output.windows, *counts, only.a, only.b, output.repeated_tuples, output.rows_changed))
+        rows.append(
+            (
+                output.name,
+                output.windows,
+                *counts,
+                only.a,
+                only.b,
+                output.repeated_tuples,
+                output.rows_changed,
+            )
+        )
     print_rows("", columns, rows)
     _show_missing(certificate)
     out.print(f"contents: {CONTENTS[certificate.contents]}")
@@ -83,17 +123,31 @@ def show_certificate(certificate: Certificate) -> None:
         out.print(f"note: {escape(note)}")
     found = certificate.first_difference
     if found is not None:
-        plain = {name: value for name, value in found.items() if not isinstance(value, list | dict | None)}
-        out.print("first difference: " + ", ".join(f"{name} {escape(str(value))}" for name, value in plain.items()))
-    out.print(f"page: {escape(certificate.page or 'not written, since the state folder cannot be written to')}")
+        plain = {
+            name: value
+            for name, value in found.items()
+            if not isinstance(value, list | dict | None)
+        }
+        out.print(
+            "first difference: "
+            + ", ".join(f"{name} {escape(str(value))}" for name, value in plain.items())
+        )
+    page = certificate.page or "not written, since the state folder cannot be written to"
+    out.print(f"page: {escape(page)}")
 
 
 def _show_missing(certificate: Certificate) -> None:
-    """Prints how many tuples each side lacks: of every output that differs, and in sum where there are several."""
+    """Prints how many tuples each side lacks: of every output that differs, and in sum where there
+    are several.
+    """
     if certificate.equal:
         return
     out.print(escape(f"a is {certificate.a.name}, b is {certificate.b.name}"))
-    differing = [output for output in certificate.outputs if output.only_in_tuples.a or output.only_in_tuples.b]
+    differing = [
+        output
+        for output in certificate.outputs
+        if output.only_in_tuples.a or output.only_in_tuples.b
+    ]
     for output in differing:
         out.print(escape(f"{output.name}: {certificate.missing_words(output.only_in_tuples)}"))
     if len(differing) != 1:

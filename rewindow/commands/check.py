@@ -1,4 +1,6 @@
-"""`rewindow check`: judge a replay's output by its expectations, or the expectations by planted damages."""
+"""`rewindow check`: judge a replay's output by its expectations, or the expectations by planted
+damages.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,15 @@ from rewindow.settings.config import Config
 
 Output = Annotated[str | None, typer.Argument(help="Only this output, with --strength.")]
 AskStrength = Annotated[
-    bool, typer.Option("--strength", help="Plant damages in a copy and show which of them nobody would be told of.")
+    bool,
+    typer.Option(
+        "--strength",
+        help="Plant damages in a copy and show which of them nobody would be told of.",
+    ),
 ]
-Seed = Annotated[int, typer.Option(help="Decides where --strength plants; the same seed gives the same result.")]
+Seed = Annotated[
+    int, typer.Option(help="Decides where --strength plants; the same seed gives the same result.")
+]
 
 
 def check(
@@ -30,8 +38,9 @@ def check(
 ) -> None:
     """Run the gate on a replay's staged output. Exit code 0 only when it passed.
 
-    With --strength the gate itself is tried: damages are planted in a copy of some windows, each is judged by the
-    output's suite, and those that pass unnoticed are listed by column. Exit code 0 only when none does.
+    With --strength the gate itself is tried: damages are planted in a copy of some windows, each is
+    judged by the output's suite, and those that pass unnoticed are listed by column. Exit code 0
+    only when none does.
 
     Examples:
 
@@ -44,7 +53,8 @@ def check(
         _try_strength(config, replay_id, output, seed, as_json)
     elif output is not None:
         raise InputError(
-            "the gate judges all outputs of a replay together", hint=f"Only --strength takes one: {output} --strength"
+            "the gate judges all outputs of a replay together",
+            hint=f"Only --strength takes one: {output} --strength",
         )
     else:
         _check(config, replay_id, as_json)
@@ -62,7 +72,8 @@ def _check(config: Config, replay_id: str, as_json: bool) -> None:
         raise GateError(
             f'gate of replay "{replay_id}" did not pass',
             detail="The range stays staged and unpublished.",
-            hint=f"See {result.outputs[0].docs.parent}. Mend the application and replay; if it is meant to differ from "
+            hint=f"See {result.outputs[0].docs.parent}. Mend the application and replay; if it is "
+            "meant to differ from "
             f"what its suite expects, mend the suite and check again; or publish it all the same: "
             f'rewindow publish {replay_id} --accept "REASON"',
         )
@@ -70,7 +81,13 @@ def _check(config: Config, replay_id: str, as_json: bool) -> None:
         out.print(f"gate [green]passed[/green]. Next: rewindow publish {escape(replay_id)}")
 
 
-def _try_strength(config: Config, replay_id: str, output: str | None, seed: int, as_json: bool) -> None:
+def _try_strength(
+    config: Config,
+    replay_id: str,
+    output: str | None,
+    seed: int,
+    as_json: bool,
+) -> None:
     from rewindow.pages.expectation_index import write_index
     from rewindow.quality import strength
 
@@ -84,7 +101,8 @@ def _try_strength(config: Config, replay_id: str, output: str | None, seed: int,
     holes = sum(len(one.holes) for one in found)
     if holes:
         raise GateError(
-            f"{holes} of {sum(len(one.planted) for one in found)} planted damages would pass unnoticed",
+            f"{holes} of {sum(len(one.planted) for one in found)} planted damages would pass "
+            "unnoticed",
             detail="The replay itself and its verdict are as they were.",
             hint=f"Add checks to the suites; how to write them: {HOW_TO}",
         )
@@ -93,7 +111,8 @@ def _try_strength(config: Config, replay_id: str, output: str | None, seed: int,
 def _show(found: Strength) -> None:
     """Prints what became of the damages of an output, the unnoticed first, by column."""
     out.print(
-        f"[bold]{escape(found.output)}[/bold], suite {escape(found.suite)}: of {len(found.planted)} planted damages "
+        f"[bold]{escape(found.output)}[/bold], suite {escape(found.suite)}: of "
+        f"{len(found.planted)} planted damages "
         f"{found.stopped} stop the publication, {found.noticed - found.stopped} are only shown, "
         f"{len(found.holes)} pass unnoticed (windows {found.windows}, seed {found.seed})"
     )
@@ -105,4 +124,8 @@ def _show(found: Strength) -> None:
                 rows.setdefault(one.damage.column or "(rows)", []).append(one.damage.kind)
         if rows:
             out.print(word)
-            print_rows("", ("column", "damage"), [(column, ", ".join(kinds)) for column, kinds in rows.items()])
+            print_rows(
+                "",
+                ("column", "damage"),
+                [(column, ", ".join(kinds)) for column, kinds in rows.items()],
+            )

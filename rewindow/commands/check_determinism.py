@@ -1,4 +1,6 @@
-"""`rewindow check-determinism`: a sample of windows, computed in several ways that must not show."""
+"""`rewindow check-determinism`: a sample of windows, computed in several ways that must not
+show.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,12 @@ def check_determinism(
     to_time: To = None,
     first: First = None,
     last: Last = None,
-    windows: Annotated[int, typer.Option(help="How many windows, from the first of the range on.", min=2)] = (
-        SAMPLE_WINDOWS
-    ),
+    windows: Annotated[
+        int, typer.Option(help="How many windows, from the first of the range on.", min=2)
+    ] = (SAMPLE_WINDOWS),
     seed: Annotated[
-        int | None, typer.Option(help="Chooses group borders and order of rows; a new one by default.", min=1)
+        int | None,
+        typer.Option(help="Chooses group borders and order of rows; a new one by default.", min=1),
     ] = None,
     mode: ModeOption = "exactly_once",
     initial_state: InitialState = False,
@@ -32,9 +35,11 @@ def check_determinism(
     properties: Set = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay a sample with other group borders and another order of rows, and compare every port of every window.
+    """Replay a sample with other group borders and another order of rows, and compare every port of
+    every window.
 
-    The first operator and port that differ are named, with what they depend on. What was staged is deleted again.
+    The first operator and port that differ are named, with what they depend on. What was staged is
+    deleted again.
 
     Examples:
 
@@ -43,16 +48,27 @@ def check_determinism(
         rewindow check-determinism flight_delays --from 2013-06-01 --windows 200 --seed 7
     """
     found = check(
-        load_project(), application, sample_windows=windows, seed=seed, listener=JobScreen(),
-        first=first, last=last, from_time=from_time, to_time=to_time, mode=mode, initial_state=initial_state,
-        parameters=parameters(parameter), properties=parameters(properties),
-    )  # fmt: skip
+        load_project(),
+        application,
+        sample_windows=windows,
+        seed=seed,
+        listener=JobScreen(),
+        first=first,
+        last=last,
+        from_time=from_time,
+        to_time=to_time,
+        mode=mode,
+        initial_state=initial_state,
+        parameters=parameters(parameter),
+        properties=parameters(properties),
+    )
     if as_json:
         print_json(found.to_json())
         return
     begin, end = found.windows
     out.print(
-        f"[bold]{escape(found.application)}[/bold]: {end - begin + 1:,} windows from {begin} on, seed {found.seed}"
+        f"[bold]{escape(found.application)}[/bold]: {end - begin + 1:,} windows from {begin} on, "
+        f"seed {found.seed}"
     )
     for words, verdict in found.ways:
         out.print(escape(f"  {verdict} {words}"))

@@ -13,7 +13,17 @@ from rewindow.commands.certify import DIFFERENT_CODE, show_certificate
 from rewindow.commands.completion import sides
 from rewindow.commands.plan import App
 from rewindow.commands.project import load_project
-from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_json, print_rows
+from rewindow.commands.screen import (
+    AsJson,
+    First,
+    From,
+    JobScreen,
+    Last,
+    To,
+    out,
+    print_json,
+    print_rows,
+)
 from rewindow.names import PUBLISHED
 from rewindow.pages.certificate_page import write_certificate
 
@@ -30,9 +40,15 @@ def compare(
         ),
     ] = None,
     against: Annotated[
-        str, typer.Option(help='What was recorded: a replay\'s id, or "published".', autocompletion=sides)
+        str,
+        typer.Option(
+            help='What was recorded: a replay\'s id, or "published".',
+            autocompletion=sides,
+        ),
     ] = PUBLISHED,
-    output: Annotated[list[str] | None, typer.Option(help="Compare only this output; may be repeated.")] = None,
+    output: Annotated[
+        list[str] | None, typer.Option(help="Compare only this output; may be repeated.")
+    ] = None,
     from_time: From = None,
     to_time: To = None,
     first: First = None,
@@ -41,22 +57,34 @@ def compare(
         int | None, typer.Option(help="A sample: so many windows, from the first of the range on.")
     ] = None,
     keys: Annotated[
-        float | None, typer.Option(help="A sample: this part of the keys, such as 0.01. Both codes are computed on it.")
+        float | None,
+        typer.Option(
+            help="A sample: this part of the keys, such as 0.01. Both codes are computed on it."
+        ),
     ] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(help="Column of the key to sample by; may be repeated.", show_default="keys of each stream"),
+        typer.Option(
+            help="Column of the key to sample by; may be repeated.",
+            show_default="keys of each stream",
+        ),
     ] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="Relative difference up to which floats are equal.", min=0, show_default="as declared"),
+        typer.Option(
+            help="Relative difference up to which floats are equal.",
+            min=0,
+            show_default="as declared",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run new code beside what was recorded, and compare window by window. Exit code 0 when it is equal, 1 when not.
+    """Run new code beside what was recorded, and compare window by window. Exit code 0 when it is
+    equal, 1 when not.
 
-    The new code runs as a candidate: into tables of its own, beside whatever else runs; it is never published. The
-    first window that differs is shown, with its operator, port and up to 20 rows of each side.
+    The new code runs as a candidate: into tables of its own, beside whatever else runs; it is never
+    published. The first window that differs is shown, with its operator, port and up to 20 rows of
+    each side.
 
     Examples:
 
@@ -68,10 +96,21 @@ def compare(
     """
     config = load_project()
     found = run(
-        config, application, code=code, against=against, outputs=output or (), first=first, last=last,
-        from_time=from_time, to_time=to_time, sample_windows=windows, keys=keys, key=key or (), tolerance=tolerance,
+        config,
+        application,
+        code=code,
+        against=against,
+        outputs=output or (),
+        first=first,
+        last=last,
+        from_time=from_time,
+        to_time=to_time,
+        sample_windows=windows,
+        keys=keys,
+        key=key or (),
+        tolerance=tolerance,
         listener=JobScreen(),
-    )  # fmt: skip
+    )
     certificate = write_certificate(config, found)
     if as_json:
         print_json(certificate.model_dump(mode="json"))
@@ -92,6 +131,10 @@ def _show_rows(certificate: Certificate) -> None:
         if rows:
             columns = [column for column in rows[0] if column != "window_id"]
             shown = [[row[column] for column in columns] for row in rows]
-            print_rows(escape(f"\nonly in {side}, {name}, window {found['window']}"), columns, shown)
+            print_rows(
+                escape(f"\nonly in {side}, {name}, window {found['window']}"),
+                columns,
+                shown,
+            )
     if certificate.equal:
         out.print("the new code does the same")

@@ -1,6 +1,7 @@
 """What the shell offers behind a verb: names out of the settings, the state folder and the ledger.
 
-Reads only. Where there is no project, or it cannot be read, nothing is offered: a shell has no place for an error.
+Reads only. Where there is no project, or it cannot be read, nothing is offered: a shell has no
+place for an error.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ def streams(incomplete: str) -> list[str]:
     """Returns the streams of the settings, and those that are recorded or published."""
     from rewindow.storage.streams import sealed_streams
 
-    return _offer(incomplete, lambda config: sorted({*config.streams, *sealed_streams(config.state / "streams")}))
+    return _offer(
+        incomplete,
+        lambda config: sorted({*config.streams, *sealed_streams(config.state / "streams")}),
+    )
 
 
 def applications(incomplete: str) -> list[str]:

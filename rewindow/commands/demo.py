@@ -11,14 +11,24 @@ from rewindow.commands.project import load_project
 
 def demo(
     seed: Annotated[
-        int | None, typer.Option(help="Draws where the jobs are killed; made up, and printed, by default.", min=1)
+        int | None,
+        typer.Option(
+            help="Draws where the jobs are killed; made up, and printed, by default.",
+            min=1,
+        ),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Delete what earlier demos left, and record anew.")] = False,
-    last: Annotated[int | None, typer.Option(help="Last window, for a shorter demo.", hidden=True)] = None,
-    port: Annotated[int | None, typer.Option(help="Port of Airflow's web page, on loopback.", min=1, max=65535)] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Delete what earlier demos left, and record anew.")
+    ] = False,
+    last: Annotated[
+        int | None, typer.Option(help="Last window, for a shorter demo.", hidden=True)
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port of Airflow's web page, on loopback.", min=1, max=65535)
+    ] = None,
 ) -> None:
-    """Show all of it on a year of real flights: recorded, replayed by Airflow and Spark, killed, recovered, judged by
-    Great Expectations, published, undone and proven.
+    """Show all of it on a year of real flights: recorded, replayed by Airflow and Spark, killed,
+    recovered, judged by Great Expectations, published, undone and proven.
 
     Examples:
 

@@ -7,7 +7,8 @@ from rewindow.commands.screen import out
 
 
 def down() -> None:
-    """Stop Airflow and everything that its supervisor started. A running replay can be resumed afterwards.
+    """Stop Airflow and everything that its supervisor started. A running replay can be resumed
+    afterwards.
 
     Examples:
 

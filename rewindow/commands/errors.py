@@ -23,17 +23,20 @@ _OWN = {*BOOKKEEPING, *COLUMNS.names}
 def errors(
     replay_id: ReplayId,
     window: Annotated[int | None, typer.Option(help="Only those of this window.")] = None,
-    port: Annotated[str | None, typer.Option(help="Only those of this error port, as operator.port.")] = None,
+    port: Annotated[
+        str | None, typer.Option(help="Only those of this error port, as operator.port.")
+    ] = None,
     limit: Annotated[int, typer.Option(help="How many at most.", min=1)] = 100,
     sample: Annotated[
         int | None, typer.Option(help="Show so many of each reason, not the first of all.", min=1)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count and list the error tuples of a replay: what its operators put on error ports, with reason and position.
+    """Count and list the error tuples of a replay: what its operators put on error ports, with
+    reason and position.
 
-    They are those that readers see: of each window those of the newest attempt that committed it. After the staged
-    tables were purged, they are read from what was published.
+    They are those that readers see: of each window those of the newest attempt that committed it.
+    After the staged tables were purged, they are read from what was published.
 
     Examples:
 
@@ -68,7 +71,9 @@ def _as_dict(found: list[ErrorTuples], limit: int) -> dict[str, Any]:
         "counts": [{"port": one.port, **vars(count)} for one in found for count in one.counts],
         "shown": sum(rows.num_rows for _, rows in parts),
         "errors": [
-            {"port": one.port, **_told(row), "tuple": _event(row)} for one, rows in parts for row in rows.to_pylist()
+            {"port": one.port, **_told(row), "tuple": _event(row)}
+            for one, rows in parts
+            for row in rows.to_pylist()
         ],
     }
 
@@ -82,19 +87,29 @@ def _show(replay_id: str, found: list[ErrorTuples], limit: int) -> None:
         out.print(f"[bold]{escape(one.port)}[/bold]: {one.count:,} error tuples{escape(where)}")
         _show_counts(one)
         if rows.num_rows:
-            print_rows("", ("window", "attempt", "reason", "detail", "position", "tuple"), map(_line, rows.to_pylist()))
+            print_rows(
+                "",
+                ("window", "attempt", "reason", "detail", "position", "tuple"),
+                map(_line, rows.to_pylist()),
+            )
         if rows.num_rows < one.count:
-            out.print(f"{rows.num_rows:,} of {one.count:,} are shown; see more with --limit, --window or --port")
+            out.print(
+                f"{rows.num_rows:,} of {one.count:,} are shown; see more with --limit, --window or "
+                "--port"
+            )
 
 
 def _show_counts(one: ErrorTuples) -> None:
     """Prints the counts by reason, then those windows that have the most."""
     reasons = [
-        (total.reason, total.tuples, total.windows, str(total.first), str(total.last)) for total in one.reasons()
+        (total.reason, total.tuples, total.windows, str(total.first), str(total.last))
+        for total in one.reasons()
     ]
     if reasons:
         print_rows("", ("reason", "tuples", "windows", "first window", "last window"), reasons)
-    most = sorted(one.counts, key=lambda count: (-count.tuples, count.window, count.reason))[:WINDOWS_SHOWN]
+    most = sorted(one.counts, key=lambda count: (-count.tuples, count.window, count.reason))[
+        :WINDOWS_SHOWN
+    ]
     if len(one.counts) > len(reasons):
         rows = [(str(count.window), count.reason, count.tuples) for count in most]
         print_rows("windows with the most", ("window", "reason", "tuples"), rows)
@@ -103,14 +118,24 @@ def _show_counts(one: ErrorTuples) -> None:
 def _line(row: dict[str, Any]) -> tuple[object, ...]:
     told = _told(row)
     words = json.dumps(_event(row), default=str, ensure_ascii=False)
-    return str(told["window"]), told["attempt"], told["reason"], told["detail"], told["position"], words
+    return (
+        str(told["window"]),
+        told["attempt"],
+        told["reason"],
+        told["detail"],
+        told["position"],
+        words,
+    )
 
 
 def _told(row: dict[str, Any]) -> dict[str, Any]:
     return {
-        "window": row["_rw_window"], "attempt": row["_rw_attempt"], "reason": row[REASON], "detail": row[DETAIL],
+        "window": row["_rw_window"],
+        "attempt": row["_rw_attempt"],
+        "reason": row[REASON],
+        "detail": row[DETAIL],
         "position": row[POSITION],
-    }  # fmt: skip
+    }
 
 
 def _event(row: dict[str, Any]) -> dict[str, Any]:

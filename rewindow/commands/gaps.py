@@ -1,4 +1,6 @@
-"""`rewindow gaps`: windows empty or missing, silent stretches of each key, and what is missing in event time."""
+"""`rewindow gaps`: windows empty or missing, silent stretches of each key, and what is missing in
+event time.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,19 @@ class Format(StrEnum):
 
 
 def gaps(
-    stream: Annotated[str, typer.Argument(help="Name of a recorded or published stream.", autocompletion=streams)],
+    stream: Annotated[
+        str, typer.Argument(help="Name of a recorded or published stream.", autocompletion=streams)
+    ],
     from_time: From = None,
     to_time: To = None,
     first: First = None,
     last: Last = None,
-    key: Annotated[list[str] | None, typer.Option(help="Only this key, as COLUMN=VALUE; may be repeated.")] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(help="Only this key, as COLUMN=VALUE; may be repeated.")
+    ] = None,
     column: Annotated[
-        list[str] | None, typer.Option(help='Also the nulls of this column; "*" is all; may be repeated.')
+        list[str] | None,
+        typer.Option(help='Also the nulls of this column; "*" is all; may be repeated.'),
     ] = None,
     cadence: Annotated[
         str | None, typer.Option(help='How often a key should send in event time, as in "1 hour".')
@@ -52,22 +59,31 @@ def gaps(
     form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     page: Annotated[
-        bool, typer.Option("--page", help="Draw the page: calendar, gaps, lag, lateness; print its path.")
+        bool,
+        typer.Option(
+            "--page",
+            help="Draw the page: calendar, gaps, lag, lateness; print its path.",
+        ),
     ] = False,
-    limit: Annotated[int, typer.Option(help="Rows of each kind; csv and json have all, in order of time.", min=1)] = 15,
+    limit: Annotated[
+        int, typer.Option(help="Rows of each kind; csv and json have all, in order of time.", min=1)
+    ] = 15,
 ) -> None:
-    """Report what is missing from a recorded stream, on the clock of arrivals and in event time. Starts no JVM.
+    """Report what is missing from a recorded stream, on the clock of arrivals and in event time.
+    Starts no JVM.
 
     Missing windows come first, then silent keys, then empty windows; of each the longest first.
 
-    In event time a row of every key is expected in each stretch of one cadence: that of the settings (`cadence`, else
-    `interval`), else what the keys do most often. Each key has its completeness, and its gaps.
+    In event time a row of every key is expected in each stretch of one cadence: that of the
+    settings (`cadence`, else `interval`), else what the keys do most often. Each key has its
+    completeness, and its gaps.
 
-    A silence is longer than the stream's `interval` and `slack` together, counted from a key's last tuple. The timers
-    of heartbeat_STREAM are not: they stand at multiples of the interval, so that a key may get one soon after a tuple,
-    where this report names no silence.
+    A silence is longer than the stream's `interval` and `slack` together, counted from a key's last
+    tuple. The timers of heartbeat_STREAM are not: they stand at multiples of the interval, so that
+    a key may get one soon after a tuple, where this report names no silence.
 
-    A window that is missing may hold tuples: a silence is open where missing windows begin, another begins behind them.
+    A window that is missing may hold tuples: a silence is open where missing windows begin, another
+    begins behind them.
 
     Examples:
 
@@ -81,9 +97,16 @@ def gaps(
     """
     config = load_project()
     report = find_gaps(
-        config, stream, first, last, from_time=from_time, to_time=to_time, columns=column or (), keys=_pairs(key or ()),
+        config,
+        stream,
+        first,
+        last,
+        from_time=from_time,
+        to_time=to_time,
+        columns=column or (),
+        keys=_pairs(key or ()),
         cadence_us=None if cadence is None else parse_duration(cadence),
-    )  # fmt: skip
+    )
     if page:
         from rewindow.pages.time_page import write_time_page
 
@@ -100,17 +123,23 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
     """Returns columns and values of keys that were asked for."""
     for text in texts:
         if "=" not in text:
-            raise InputError(f'key "{text}" is not COLUMN=VALUE', hint="Write it as in --key origin=JFK.")
+            raise InputError(
+                f'key "{text}" is not COLUMN=VALUE',
+                hint="Write it as in --key origin=JFK.",
+            )
     return dict(text.split("=", 1) for text in texts)
 
 
 def _show(report: GapReport, limit: int) -> None:
-    """Prints what may have lost data first, then the silent keys, then what is known to be empty; longest first."""
+    """Prints what may have lost data first, then the silent keys, then what is known to be empty;
+    longest first.
+    """
     if report.windows is None:
         out.print(escape(f"{report.stream}: nothing is sealed in this range"))
         return
     out.print(
-        f"[bold]{escape(report.stream)}[/bold]: {escape(f'windows {report.windows}, {report.sealed:,} of them sealed')}"
+        f"[bold]{escape(report.stream)}[/bold]: "
+        f"{escape(f'windows {report.windows}, {report.sealed:,} of them sealed')}"
     )
     if report.interval_us is None:
         out.print("silences were not looked for: the stream has no interval")
@@ -126,17 +155,27 @@ def _show(report: GapReport, limit: int) -> None:
 
 
 def _show_event_time(event: EventGaps, limit: int) -> None:
-    """Prints what was expected and where that is known from, how complete each key is, and the longest gaps."""
+    """Prints what was expected and where that is known from, how complete each key is, and the
+    longest gaps.
+    """
     words = f"a row of each key every {format_duration(event.cadence_us)}"
     if event.learned is not None:
         found, steps = event.learned
-        words += f", learned: {found / steps:.1%} of {steps:,} distances between rows of a key are that long"
+        words += (
+            f", learned: {found / steps:.1%} of {steps:,} distances between rows of a key "
+            "are that long"
+        )
     if event.hours is not None:
         words += f" inside of opening hours ({event.hours.zone})"
     ends = f"{format_time(event.from_us)} to {format_time(event.to_us)}"
     out.print(f"\n[bold]in event time[/bold]: {escape(f'{words}, {ends}')}")
-    rows = [row.row() | {"completeness": "" if row.share is None else f"{row.share:.2%}"} for row in event.completeness]
-    shown = [{name: value for name, value in row.items() if name not in _unused(rows)} for row in rows]
+    rows = [
+        row.row() | {"completeness": "" if row.share is None else f"{row.share:.2%}"}
+        for row in event.completeness
+    ]
+    shown = [
+        {name: value for name, value in row.items() if name not in _unused(rows)} for row in rows
+    ]
     if shown:
         print_rows("", [*shown[0]], [[*row.values()] for row in shown])
     gaps = sorted(event.gaps, key=lambda gap: (-gap.length_us, gap.from_us))
@@ -145,9 +184,18 @@ def _show_event_time(event: EventGaps, limit: int) -> None:
         columns = ("kind", "key", "column", "from", "to", "lasts", "missing", "closed by")
         print_rows("", columns, [_event_gap(gap) for gap in gaps[:limit]])
     if len(gaps) > limit:
-        out.print(f"... {len(gaps) - limit:,} gaps more; all of them: --limit {len(gaps)}, or --format csv")
-    silent = [f"{gap.keys or 'the stream'} since {format_time(gap.from_us)}" for gap in event.silent_now]
-    ends = "" if event.all_end_by_us is None else f"; all keys end by {format_time(event.all_end_by_us)}"
+        out.print(
+            f"... {len(gaps) - limit:,} gaps more; all of them: --limit {len(gaps)}, or --format "
+            "csv"
+        )
+    silent = [
+        f"{gap.keys or 'the stream'} since {format_time(gap.from_us)}" for gap in event.silent_now
+    ]
+    ends = (
+        ""
+        if event.all_end_by_us is None
+        else f"; all keys end by {format_time(event.all_end_by_us)}"
+    )
     more = f"; {len(silent) - limit:,} more" if len(silent) > limit else ""
     out.print(escape(f"\nsilent at the end: {'; '.join(silent[:limit]) or 'none'}{more}{ends}"))
 
@@ -160,7 +208,16 @@ def _unused(rows: Sequence[Mapping[str, object]]) -> list[str]:
 
 def _event_gap(gap: Gap) -> tuple[object, ...]:
     row = gap.row()
-    return gap.kind, gap.keys, gap.column, row["from"], row["to"], _lasts(gap), gap.count, gap.closed_by
+    return (
+        gap.kind,
+        gap.keys,
+        gap.column,
+        row["from"],
+        row["to"],
+        _lasts(gap),
+        gap.count,
+        gap.closed_by,
+    )
 
 
 def _heading(report: GapReport, kind: str, gaps: Sequence[Gap], meaning: str) -> str:
@@ -172,7 +229,9 @@ def _heading(report: GapReport, kind: str, gaps: Sequence[Gap], meaning: str) ->
         assert report.interval_us is not None, "without an interval nothing is called silent"
         slack = f" and a slack of {format_duration(report.slack_us)}" if report.slack_us else ""
         longer = f"{format_duration(report.interval_us)}{slack}"
-        return f"{kind}: {len(gaps):,} stretches of {keys:,} keys, {meaning} for longer than {longer}"
+        return (
+            f"{kind}: {len(gaps):,} stretches of {keys:,} keys, {meaning} for longer than {longer}"
+        )
     windows = counts[f"windows_{kind}"]
     return f"{kind}: {windows:,} windows in {len(gaps):,} stretches, {meaning}"
 
@@ -182,7 +241,9 @@ def _show_kind(kind: str, heading: str, gaps: Sequence[Gap], limit: int) -> None
     out.print(f"\n{escape(heading)}")
     if not shown:
         return
-    columns = ("key", "from", "to", "lasts", "intervals", "closed by") if kind == SILENT else _OF_WINDOWS
+    columns = (
+        ("key", "from", "to", "lasts", "intervals", "closed by") if kind == SILENT else _OF_WINDOWS
+    )
     print_rows("", columns, map(_silence if kind == SILENT else _stretch, shown))
     if len(gaps) > limit:
         left = f"{len(gaps) - limit:,} {kind} stretches more, none longer than {_lasts(shown[-1])}"

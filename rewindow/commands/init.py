@@ -27,12 +27,16 @@ _COLUMNS_SHOWN, _NAMES_SHOWN = 30, 12
 
 def init(
     path: Annotated[
-        Path, typer.Argument(help="A CSV, JSON lines or Parquet file, a folder of them, or a Delta table.")
+        Path,
+        typer.Argument(
+            help="A CSV, JSON lines or Parquet file, a folder of them, or a Delta table."
+        ),
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Take what is guessed, ask nothing.")] = False,
 ) -> None:
-    """Begin a project in this folder: look at a file, guess columns, arrival, key and window width, say why, write
-    rewindow.toml, a first application and a suite for its output. Nothing that is there is overwritten.
+    """Begin a project in this folder: look at a file, guess columns, arrival, key and window width,
+    say why, write rewindow.toml, a first application and a suite for its output. Nothing that is
+    there is overwritten.
 
     Examples:
 
@@ -43,7 +47,10 @@ def init(
     folder = Path.cwd()
     _refuse_a_project(folder)
     if not yes and not sys.stdin.isatty():
-        raise InputError("there is nobody to ask", hint=f"Take what is guessed: rewindow init {path} --yes")
+        raise InputError(
+            "there is nobody to ask",
+            hint=f"Take what is guessed: rewindow init {path} --yes",
+        )
     stream = propose_stream(read_sample(path), path)
     _show(stream)
     if not yes:
@@ -66,7 +73,8 @@ def _refuse_a_project(folder: Path) -> None:
         raise InputError(
             f'file "{folder / SETTINGS_FILE}" is there already',
             detail="Nothing was written.",
-            hint="Go to another folder, or write a further [streams.NAME] into it by hand, as README.md shows.",
+            hint="Go to another folder, or write a further [streams.NAME] into it by hand, as "
+            "README.md shows.",
         )
     if os.environ.get("REWINDOW_CONFIG"):
         raise InputError(
@@ -77,7 +85,9 @@ def _refuse_a_project(folder: Path) -> None:
 
 
 def _jars(folder: Path) -> tuple[Path | None, bool]:
-    """Returns where Delta's jars are if not in the usual place of a project, and whether they are anywhere."""
+    """Returns where Delta's jars are if not in the usual place of a project, and whether they are
+    anywhere.
+    """
     ours = PACKAGE.parent / JARS
     if not missing_jars(folder / JARS):
         return None, True
@@ -90,11 +100,21 @@ def _show(stream: NewStream) -> None:
     looked = f"all {rows:,} rows" if sample.whole else f"the first {rows:,} rows"
     out.print(escape(f"looked at {looked} of {sample.path} ({sample.kind})"))
     if sample.misshapen:
-        out.print(f"{sample.misshapen:,} of them have not the columns of the others, and would go to quarantine")
+        out.print(
+            f"{sample.misshapen:,} of them have not the columns of the others, and would go to "
+            "quarantine"
+        )
     shown = stream.columns[:_COLUMNS_SHOWN]
-    print_rows("", ("column", "type", "why"), [(column.name, column.kind, column.why) for column in shown])
+    print_rows(
+        "",
+        ("column", "type", "why"),
+        [(column.name, column.kind, column.why) for column in shown],
+    )
     if len(stream.columns) > len(shown):
-        out.print(f"... and {len(stream.columns) - len(shown):,} columns more; {SETTINGS_FILE} has all of them")
+        out.print(
+            f"... and {len(stream.columns) - len(shown):,} columns more; {SETTINGS_FILE} has all "
+            "of them"
+        )
     _show_choices(stream)
 
 
@@ -118,12 +138,24 @@ def _names(columns: Sequence[Column]) -> list[str]:
     return [column.name for column in columns]
 
 
-_QUESTIONS: tuple[tuple[str, str, Callable[[NewStream], str], Callable[[NewStream], list[str]]], ...] = (
+_Question = tuple[str, str, Callable[[NewStream], str], Callable[[NewStream], list[str]]]
+
+_QUESTIONS: tuple[_Question, ...] = (
     ("name", "Name of the stream", lambda new: new.name, lambda new: []),
-    ("arrival", "Column of the arrival time", lambda new: new.arrival.name, lambda new: _names(new.times)),
+    (
+        "arrival",
+        "Column of the arrival time",
+        lambda new: new.arrival.name,
+        lambda new: _names(new.times),
+    ),
     ("pattern", "Read it as", lambda new: new.arrival.pattern, lambda new: new.patterns),
     ("zone", "Zone of its times", lambda new: new.zone, lambda new: new.zones),
-    ("event_at", "Column of the event time", lambda new: new.event_at.name, lambda new: _names(new.times)),
+    (
+        "event_at",
+        "Column of the event time",
+        lambda new: new.event_at.name,
+        lambda new: _names(new.times),
+    ),
     (
         "key", "Key, whose silence is a gap", lambda new: new.key.name if new.key else "none",
         lambda new: _names(new.keys),
@@ -142,12 +174,23 @@ def _ask(stream: NewStream) -> NewStream:
         names = choices(stream)
         if not names and setting in _ONLY_WITH_CHOICES:
             continue
-        listed = f" ({', '.join([*names[:_NAMES_SHOWN], *['...'] * (len(names) > _NAMES_SHOWN)])})" if names else ""
+        listed = (
+            f" ({', '.join([*names[:_NAMES_SHOWN], *['...'] * (len(names) > _NAMES_SHOWN)])})"
+            if names
+            else ""
+        )
         none = ", or none" if setting == "key" else ""
         while True:
-            answer = typer.prompt(f"{words}{listed}{none}", default=default(stream), err=True).strip()
+            answer = typer.prompt(
+                f"{words}{listed}{none}",
+                default=default(stream),
+                err=True,
+            ).strip()
             try:
-                stream = changed(stream, **{setting: "" if setting == "key" and answer == "none" else answer})
+                stream = changed(
+                    stream,
+                    **{setting: "" if setting == "key" and answer == "none" else answer},
+                )
                 break
             except InputError as error:
                 err.print(str(error), markup=False)
@@ -159,8 +202,14 @@ def _say_next(stream: NewStream, *, has_jars: bool) -> None:
     steps = [] if has_jars else [("rewindow jars", "Delta's jars, once")]
     steps += [
         (f"rewindow record {stream.name} --end", "without --end if more will come"),
-        (f"rewindow replay {application} --id first", f"see what it would do with: rewindow plan {application}"),
-        ("rewindow check first && rewindow publish first", f"then read the stream {application}.{OUTPUT}"),
+        (
+            f"rewindow replay {application} --id first",
+            f"see what it would do with: rewindow plan {application}",
+        ),
+        (
+            "rewindow check first && rewindow publish first",
+            f"then read the stream {application}.{OUTPUT}",
+        ),
     ]
     if not stream.sample.rows:
         out.print("The file has no rows yet. Once it has, go on with:")

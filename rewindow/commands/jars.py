@@ -13,13 +13,14 @@ from rewindow.spark.jars import expected_jars, fetch_jars
 
 def jars(
     folder: Annotated[
-        Path | None, typer.Argument(help="Folder to put them in; by default the setting spark.jars.")
+        Path | None,
+        typer.Argument(help="Folder to put them in; by default the setting spark.jars."),
     ] = None,
 ) -> None:
     """Fetch Delta's jars from Maven Central, and compare each with its checksum.
 
-    What is there and whole is not fetched again, so that a second call needs no network. Name a mirror by an Ivy
-    settings file: REWINDOW_IVY_SETTINGS=/path/ivysettings.xml.
+    What is there and whole is not fetched again, so that a second call needs no network. Name a
+    mirror by an Ivy settings file: REWINDOW_IVY_SETTINGS=/path/ivysettings.xml.
 
     Examples:
 

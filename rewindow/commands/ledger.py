@@ -10,7 +10,12 @@ from rewindow.commands.subcommands import Subcommands
 from rewindow.ledger import Ledger
 from rewindow.ledger.rebuild import rebuild_ledger
 
-app = typer.Typer(cls=Subcommands, no_args_is_help=True, add_completion=False, help="Look after the ledger.")
+app = typer.Typer(
+    cls=Subcommands,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Look after the ledger.",
+)
 
 
 @app.command()

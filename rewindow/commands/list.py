@@ -23,13 +23,17 @@ from rewindow.ledger.replays import Replay
 
 def command(
     application: Annotated[
-        str | None, typer.Argument(help="Only replays of this application.", autocompletion=applications)
+        str | None,
+        typer.Argument(help="Only replays of this application.", autocompletion=applications),
     ] = None,
-    state: Annotated[str | None, typer.Option(help="Only replays in this state.", autocompletion=states)] = None,
+    state: Annotated[
+        str | None, typer.Option(help="Only replays in this state.", autocompletion=states)
+    ] = None,
     limit: Annotated[int, typer.Option(help="How many.", min=1)] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List replays, newest first: what each computes, as times and as windows, and since when it is in its state.
+    """List replays, newest first: what each computes, as times and as windows, and since when it is
+    in its state.
 
     Examples:
 
@@ -40,51 +44,86 @@ def command(
     config = load_project()
     rows = list_replays(config, application, state=state, limit=limit)
     tries = attempts_begun(config, rows)
-    lost, seen, gone = lost_windows(config, rows), covers(config, rows), stopped_unnoticed(config, rows)
+    lost, seen, gone = (
+        lost_windows(config, rows),
+        covers(config, rows),
+        stopped_unnoticed(config, rows),
+    )
     if as_json:
         print_json(
             [
                 {
-                    "replay": row.replay_id, "application": row.application, "first": row.first,
-                    "last": row.last, "from": times[0], "to": times[1], "mode": row.mode, "state": row.state,
+                    "replay": row.replay_id,
+                    "application": row.application,
+                    "first": row.first,
+                    "last": row.last,
+                    "from": times[0],
+                    "to": times[1],
+                    "mode": row.mode,
+                    "state": row.state,
                     "has_stopped": row.replay_id in gone,
                     "message": row.message,
                     "covered_by": list(seen[row.replay_id].covered_by),
-                    "attempts": tries[row.replay_id], "mark": row.mark, "lost": lost[row.replay_id],
+                    "attempts": tries[row.replay_id],
+                    "mark": row.mark,
+                    "lost": lost[row.replay_id],
                     "created_at": row.created_at,
                     "changed_at": row.changed_at,
                 }
                 for row in rows
                 for times in [row.times() or (None, None)]
             ]
-        )  # fmt: skip
+        )
         return
     columns = (
-        "replay", "application", "from", "to", "windows", "mode", "state", "done", "lost", "attempts", "planned",
+        "replay",
+        "application",
+        "from",
+        "to",
+        "windows",
+        "mode",
+        "state",
+        "done",
+        "lost",
+        "attempts",
+        "planned",
         "since",
-    )  # fmt: skip
+    )
     body = [
         (
-            row.replay_id, row.application, *map(_minute, row.times() or ("", "")), str(row.range),
-            row.mode.replace("_", " "), _state(row, seen[row.replay_id], row.replay_id in gone),
+            row.replay_id,
+            row.application,
+            *map(_minute, row.times() or ("", "")),
+            str(row.range),
+            row.mode.replace("_", " "),
+            _state(row, seen[row.replay_id], row.replay_id in gone),
             f"{100 * row.mark / len(row.range):.0f} %",
-            lost[row.replay_id], tries[row.replay_id],
-            f"{row.created_at:%Y-%m-%d %H:%M}", f"{row.changed_at:%Y-%m-%d %H:%M}",
+            lost[row.replay_id],
+            tries[row.replay_id],
+            f"{row.created_at:%Y-%m-%d %H:%M}",
+            f"{row.changed_at:%Y-%m-%d %H:%M}",
         )
         for row in rows
-    ]  # fmt: skip
+    ]
     print_rows("", columns, body, whole=1)
     for name, what in seen.items():
         if what.covered_by:
             out.print(escape(f"{name} is {what}, published later"))
     for name in sorted(gone):
-        out.print(escape(f"{name}: its process has ended, and no outcome was recorded; see: rewindow status {name}"))
+        out.print(
+            escape(
+                f"{name}: its process has ended, and no outcome was recorded; see: rewindow status "
+                f"{name}"
+            )
+        )
 
 
 def _state(row: Replay, seen: Visibility, has_stopped: bool) -> str:
     if has_stopped:
         return state_words(row, seen, has_stopped)
-    return f"{row.state.value}{', covered' if seen.is_whole else ', in part covered' if seen.covered_by else ''}"
+    if seen.is_whole:
+        return f"{row.state.value}, covered"
+    return f"{row.state.value}, in part covered" if seen.covered_by else row.state.value
 
 
 def _minute(time: str) -> str:

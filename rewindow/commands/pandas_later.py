@@ -1,8 +1,9 @@
 """Keeps pyarrow from importing pandas where nobody uses it: 0.3 s of the 1.4 s that a verb takes.
 
-pyarrow looks for pandas once, with the first array that it makes: to know a pandas value if it is given one. It has no
-setting for that. So it is made to look at a moment at which there is no pandas, and goes without. What converts to or
-from pandas asks again, and finds it. docs/decisions/0008 has the figures; a test fails when this can go.
+pyarrow looks for pandas once, with the first array that it makes: to know a pandas value if it is
+given one. It has no setting for that. So it is made to look at a moment at which there is no
+pandas, and goes without. What converts to or from pandas asks again, and finds it.
+docs/decisions/0008 has the figures; a test fails when this can go.
 """
 
 from __future__ import annotations

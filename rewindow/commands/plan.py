@@ -1,4 +1,6 @@
-"""`rewindow plan`: what a replay would touch, how long it takes, what it promises, what is in its way."""
+"""`rewindow plan`: what a replay would touch, how long it takes, what it promises, what is in its
+way.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,18 @@ from rich.markup import escape
 
 from rewindow.commands.completion import applications, modes, replays
 from rewindow.commands.project import load_project
-from rewindow.commands.screen import AsJson, First, From, JobScreen, Last, To, out, print_facts, print_json, print_rows
+from rewindow.commands.screen import (
+    AsJson,
+    First,
+    From,
+    JobScreen,
+    Last,
+    To,
+    out,
+    print_facts,
+    print_json,
+    print_rows,
+)
 from rewindow.errors import InputError, RangeError
 from rewindow.launcher import verbs
 from rewindow.loading.catalog import load_application
@@ -25,33 +38,63 @@ from rewindow.windows import WindowRange, format_time
 SORTING_COSTS = "That is a sort in every group: it takes about twice as long to write."
 App = Annotated[str, typer.Argument(help="Name of the application.", autocompletion=applications)]
 ModeOption = Annotated[
-    str, typer.Option(help="Recovery mode: exactly_once, at_least_once or at_most_once.", autocompletion=modes)
+    str,
+    typer.Option(
+        help="Recovery mode: exactly_once, at_least_once or at_most_once.",
+        autocompletion=modes,
+    ),
 ]
-GroupWindows = Annotated[int | None, typer.Option(help="Fixed number of windows in a commit group.")]
+GroupWindows = Annotated[
+    int | None, typer.Option(help="Fixed number of windows in a commit group.")
+]
 CheckpointWindows = Annotated[
     int | None,
-    typer.Option(help="Windows from one checkpoint to the next; exactly once makes one after every commit group."),
+    typer.Option(
+        help="Windows from one checkpoint to the next; exactly once makes one after every commit "
+        "group."
+    ),
 ]
 AllowMissing = Annotated[
     bool,
-    typer.Option("--allow-missing", help="Replay although windows of the range are not sealed; the plan notes it."),
+    typer.Option(
+        "--allow-missing",
+        help="Replay although windows of the range are not sealed; the plan notes it.",
+    ),
 ]
 StateFrom = Annotated[
-    str | None, typer.Option(help="Id of a replay whose last state is the start state.", autocompletion=replays)
+    str | None,
+    typer.Option(
+        help="Id of a replay whose last state is the start state.",
+        autocompletion=replays,
+    ),
 ]
 ChangesFrom = Annotated[
     str | None,
-    typer.Option(help="Id of a replay whose changes of properties are made again.", autocompletion=replays),
+    typer.Option(
+        help="Id of a replay whose changes of properties are made again.",
+        autocompletion=replays,
+    ),
 ]
 InitialState = Annotated[
-    bool, typer.Option("--initial-state", help="Start from the initial state although the range begins later.")
+    bool,
+    typer.Option(
+        "--initial-state",
+        help="Start from the initial state although the range begins later.",
+    ),
 ]
 Affected = Annotated[
     bool,
-    typer.Option("--allow-affected", help="Start from a state that lacks lost windows or is stale; the plan notes it."),
+    typer.Option(
+        "--allow-affected",
+        help="Start from a state that lacks lost windows or is stale; the plan notes it.",
+    ),
 ]
 OtherCode = Annotated[
-    bool, typer.Option("--allow-other-code", help="Accept a start state made by other code; the plan notes it.")
+    bool,
+    typer.Option(
+        "--allow-other-code",
+        help="Accept a start state made by other code; the plan notes it.",
+    ),
 ]
 VerifyInputs = Annotated[
     bool | None,
@@ -63,24 +106,44 @@ VerifyInputs = Annotated[
 ]
 Parameter = Annotated[
     list[str] | None,
-    typer.Option("--parameter", "-p", metavar="N=V", help="name=value for an application that takes parameters."),
+    typer.Option(
+        "--parameter",
+        "-p",
+        metavar="N=V",
+        help="name=value for an application that takes parameters.",
+    ),
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="O.P=V", help="Value of an operator's property, before rewindow.toml and the code."),
+    typer.Option(
+        "--set",
+        metavar="O.P=V",
+        help="Value of an operator's property, before rewindow.toml and the code.",
+    ),
 ]
 Late = Annotated[
     bool,
-    typer.Option("--late", help="Show which windows late tuples and other changed inputs make it replay, and why."),
+    typer.Option(
+        "--late",
+        help="Show which windows late tuples and other changed inputs make it replay, and why.",
+    ),
 ]
 Unpublished = Annotated[
-    bool, typer.Option("--unpublished", help="All that is sealed and not yet published, in place of a range.")
+    bool,
+    typer.Option(
+        "--unpublished",
+        help="All that is sealed and not yet published, in place of a range.",
+    ),
 ]
 
 
 def plan(
     application: Annotated[
-        str | None, typer.Argument(help="Name of the application; of all with --late.", autocompletion=applications)
+        str | None,
+        typer.Argument(
+            help="Name of the application; of all with --late.",
+            autocompletion=applications,
+        ),
     ] = None,
     from_time: From = None,
     to_time: To = None,
@@ -119,34 +182,59 @@ def plan(
     if late or application is None:
         return _show_late(config, application, asked=late, as_json=as_json)
     if unpublished:
-        windows = unpublished_range(config, application, parameter, (from_time, to_time, first, last))
+        windows = unpublished_range(
+            config,
+            application,
+            parameter,
+            (from_time, to_time, first, last),
+        )
         if windows is None:
             return say_nothing_to_replay(application, as_json=as_json)
         first, last = windows.first, windows.last
     replay_options = ReplayOptions(
-        first=first, last=last, from_time=from_time, to_time=to_time, mode=mode,
-        parameters=parameters(parameter), group_windows=group_windows, checkpoint_windows=checkpoint_windows,
-        allow_missing=allow_missing, state_from=state_from, initial_state=initial_state, changes_from=changes_from,
-        allow_other_code=allow_other_code, allow_affected=allow_affected, verify_inputs=verify_inputs,
+        first=first,
+        last=last,
+        from_time=from_time,
+        to_time=to_time,
+        mode=mode,
+        parameters=parameters(parameter),
+        group_windows=group_windows,
+        checkpoint_windows=checkpoint_windows,
+        allow_missing=allow_missing,
+        state_from=state_from,
+        initial_state=initial_state,
+        changes_from=changes_from,
+        allow_other_code=allow_other_code,
+        allow_affected=allow_affected,
+        verify_inputs=verify_inputs,
         properties=parameters(properties),
-    )  # fmt: skip
+    )
     draft = verbs.plan(config, application, **replay_options)
     horizon = undo_horizon(config, draft.plan.application)
     if as_json:
         slow = reasons_for_spark(config, draft.plan)
-        print_json({**as_dict(draft), "undo_horizon_days": horizon.days, "publishing_needs_spark": slow})
+        print_json(
+            {**as_dict(draft), "undo_horizon_days": horizon.days, "publishing_needs_spark": slow}
+        )
     else:
         show(draft)
         for reason in reasons_for_spark(config, draft.plan):
             out.print(
-                f"[yellow]warning[/yellow]: {escape(f'{reason}, so publishing will need Spark, which is slower')}"
+                "[yellow]warning[/yellow]: "
+                f"{escape(f'{reason}, so publishing will need Spark, which is slower')}"
             )
         out.print(escape(str(horizon)))
     draft.check()
     if verify:
         from rewindow.candidates.determinism import verify_sample
 
-        verify_sample(config, ReplayRequest(application, **replay_options), draft, verify, JobScreen())
+        verify_sample(
+            config,
+            ReplayRequest(application, **replay_options),
+            draft,
+            verify,
+            JobScreen(),
+        )
 
 
 def _show_late(config: Config, application: str | None, *, asked: bool, as_json: bool) -> None:
@@ -157,7 +245,8 @@ def _show_late(config: Config, application: str | None, *, asked: bool, as_json:
     if not asked:
         raise InputError(
             "nothing to plan: no application is given",
-            hint="Name one: rewindow plan APPLICATION; what late tuples need, of all: rewindow plan --late",
+            hint="Name one: rewindow plan APPLICATION; what late tuples need, of all: rewindow "
+            "plan --late",
         )
 
     if application is not None:
@@ -168,7 +257,10 @@ def _show_late(config: Config, application: str | None, *, asked: bool, as_json:
 
 
 def unpublished_range(
-    config: Config, application: str, given: list[str] | None, ends: Iterable[object]
+    config: Config,
+    application: str,
+    given: list[str] | None,
+    ends: Iterable[object],
 ) -> WindowRange | None:
     """Returns the windows that --unpublished means, None when everything is published.
 
@@ -182,7 +274,10 @@ def unpublished_range(
         RangeError: another range is given too.
     """
     if any(end is not None for end in ends):
-        raise RangeError("a range is given twice: --unpublished is one, and so are --from, --to, --first and --last")
+        raise RangeError(
+            "a range is given twice: --unpublished is one, and so are --from, --to, --first and "
+            "--last"
+        )
     return unpublished_windows(config, application, parameters(given))
 
 
@@ -191,7 +286,11 @@ def say_nothing_to_replay(application: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"exit_code": 0, "application": application, "replay": None, "windows": 0})
     else:
-        out.print(escape(f"nothing to replay: all that the inputs of {application} have sealed is published"))
+        out.print(
+            escape(
+                f"nothing to replay: all that the inputs of {application} have sealed is published"
+            )
+        )
 
 
 def parameters(given: list[str] | None) -> dict[str, str]:
@@ -219,9 +318,19 @@ def as_dict(draft: PlanPreview) -> dict[str, Any]:
 def show(draft: PlanPreview) -> None:
     """Prints a draft for people."""
     plan = draft.plan
-    begin, end = format_time(plan.grid.start_us(plan.first)), format_time(plan.grid.end_us(plan.last))
-    estimate = f"unknown: {draft.basis}" if draft.seconds is None else f"about {draft.seconds:.0f} s ({draft.basis})"
-    out.print(f"[bold]{escape(plan.application)}[/bold], {len(plan.range):,} windows {plan.range}, {begin} to {end}")
+    begin, end = (
+        format_time(plan.grid.start_us(plan.first)),
+        format_time(plan.grid.end_us(plan.last)),
+    )
+    estimate = (
+        f"unknown: {draft.basis}"
+        if draft.seconds is None
+        else f"about {draft.seconds:.0f} s ({draft.basis})"
+    )
+    out.print(
+        f"[bold]{escape(plan.application)}[/bold], {len(plan.range):,} windows {plan.range}, "
+        f"{begin} to {end}"
+    )
     facts: dict[str, object] = {
         "mode": plan.mode.words,
         "a crash loses": f"at most {plan.loss_windows_max:,} windows of an output"
@@ -236,13 +345,21 @@ def show(draft: PlanPreview) -> None:
     }
     print_facts(facts)
     columns = ("input", "tuples", "MB", "version", "missing")
-    inputs = [(i.stream, i.tuples, round(i.bytes / 1e6, 2), i.version, _missing(i.missing)) for i in plan.inputs]
+    inputs = [
+        (i.stream, i.tuples, round(i.bytes / 1e6, 2), i.version, _missing(i.missing))
+        for i in plan.inputs
+    ]
     print_rows("", columns, inputs)
     rows = [(o.name, ", ".join(o.key), o.suite or "none", o.guarantee) for o in plan.outputs]
     print_rows("", ("output", "key", "suite", "guarantee"), rows)
     for output in plan.outputs:
         if output.sorted_by:
-            out.print(escape(f"{output.name}: each file is sorted by {', '.join(output.sorted_by)}. {SORTING_COSTS}"))
+            out.print(
+                escape(
+                    f"{output.name}: each file is sorted by {', '.join(output.sorted_by)}. "
+                    f"{SORTING_COSTS}"
+                )
+            )
     for text in plan.warnings:
         out.print(f"[yellow]warning[/yellow]: {escape(text)}")
     for text in draft.blockers:

@@ -23,34 +23,44 @@ _PIPE_CLOSED = 128 + signal.SIGPIPE
 
 
 def play(
-    stream: Annotated[str, typer.Argument(help="Name of a recorded or published stream.", autocompletion=streams)],
+    stream: Annotated[
+        str, typer.Argument(help="Name of a recorded or published stream.", autocompletion=streams)
+    ],
     speed: Annotated[
-        str, typer.Option(help="How many times as fast as recorded; max: as fast as it can be read.")
+        str,
+        typer.Option(help="How many times as fast as recorded; max: as fast as it can be read."),
     ] = "1",
     port: Annotated[
-        int | None, typer.Option(help="Wait on this port for a reader (127.0.0.1, 0: a free one), not standard output.")
+        int | None,
+        typer.Option(
+            help="Wait on this port for a reader (127.0.0.1, 0: a free one), not standard output."
+        ),
     ] = None,
     from_time: From = None,
     to_time: To = None,
     first: First = None,
     last: Last = None,
     report: Annotated[
-        typer.FileTextWrite | None, typer.Option(metavar="FILE", help="Write what was sent, and how late, as JSON.")
+        typer.FileTextWrite | None,
+        typer.Option(metavar="FILE", help="Write what was sent, and how late, as JSON."),
     ] = None,
 ) -> None:
     """Send a recorded stream again as JSON lines, each tuple when it is due. Starts no JVM.
 
-    A tuple is due at its recorded arrival, counted from the first one; at speed 60 an hour takes a minute. The timers
-    of a published heartbeat_STREAM.filled are tuples like others, and keep their distances too.
+    A tuple is due at its recorded arrival, counted from the first one; at speed 60 an hour takes a
+    minute. The timers of a published heartbeat_STREAM.filled are tuples like others, and keep their
+    distances too.
 
-    A line is a JSON object: window_id, offset, arrived_at and the event columns. Timestamps are ISO 8601 in UTC, always
-    with microseconds, so that the text sorts; decimals are text with all their digits.
+    A line is a JSON object: window_id, offset, arrived_at and the event columns. Timestamps are ISO
+    8601 in UTC, always with microseconds, so that the text sorts; decimals are text with all their
+    digits.
 
-    A port serves one reader, and the command ends with the stream. Go on with --from, or with --first as the error
-    says: the window that was being sent is sent again.
+    A port serves one reader, and the command ends with the stream. Go on with --from, or with
+    --first as the error says: the window that was being sent is sent again.
 
-    What was sent, and how much later than due, is said at the end, beside the tuples (on standard error), and in the
-    report also after ctrl-C. When the reader of standard output goes, as head does, it ends without a word, with 141.
+    What was sent, and how much later than due, is said at the end, beside the tuples (on standard
+    error), and in the report also after ctrl-C. When the reader of standard output goes, as head
+    does, it ends without a word, with 141.
 
     Examples:
 
@@ -65,9 +75,16 @@ def play(
     try:
         with to_stdout() if port is None else on_port(port, screen.note) as target:
             found = send(
-                config, stream, target, speed=pace, first=first, last=last, from_time=from_time, to_time=to_time,
+                config,
+                stream,
+                target,
+                speed=pace,
+                first=first,
+                last=last,
+                from_time=from_time,
+                to_time=to_time,
                 listener=screen,
-            )  # fmt: skip
+            )
     except PlaybackStopped as stopped:
         _write(report, stopped.report)
         if stopped.by_reader and port is None:
@@ -87,7 +104,10 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InputError(f'speed "{text}" is not a number', hint=f"Write a number above 0, or {_FASTEST}.") from None
+        raise InputError(
+            f'speed "{text}" is not a number',
+            hint=f"Write a number above 0, or {_FASTEST}.",
+        ) from None
 
 
 def _show(found: PlaybackReport) -> None:
@@ -99,8 +119,13 @@ def _show(found: PlaybackReport) -> None:
         )
     )
     if found.delay_s and found.tuples:
-        median, p99, largest = (_milliseconds(found.delay_s[name]) for name in ("median", "p99", "largest"))
-        err.print(f"sent later than due: half of them at most {median}, 99 in 100 at most {p99}, all at most {largest}")
+        median, p99, largest = (
+            _milliseconds(found.delay_s[name]) for name in ("median", "p99", "largest")
+        )
+        err.print(
+            f"sent later than due: half of them at most {median}, 99 in 100 at most {p99}, all at "
+            f"most {largest}"
+        )
 
 
 def _milliseconds(seconds: float) -> str:

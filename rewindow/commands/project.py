@@ -13,8 +13,8 @@ def load_project() -> Config:
     """Returns the settings of the project that the working directory lies in; makes nothing.
 
     Raises:
-        InputError: there is no settings file, so that a state folder would be made where nobody looks for it; or it is
-            wrong.
+        InputError: there is no settings file, so that a state folder would be made where nobody
+            looks for it; or it is wrong.
     """
     config = Config.load()
     if config.file is None:
@@ -23,6 +23,7 @@ def load_project() -> Config:
         raise InputError(
             f"no {SETTINGS_FILE} was found",
             detail=f"Searched: {searched}. Nothing was made.",
-            hint="Go to your project's folder, name its file in REWINDOW_CONFIG, or begin one here: rewindow init FILE",
+            hint="Go to your project's folder, name its file in REWINDOW_CONFIG, or begin one "
+            "here: rewindow init FILE",
         )
     return config

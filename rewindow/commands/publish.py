@@ -18,28 +18,42 @@ from rewindow.publication.result import PublicationResult
 
 LeaveOutDamaged = Annotated[
     bool,
-    typer.Option("--leave-out-damaged", help="Go on without the windows of damaged files; these are then missing."),
+    typer.Option(
+        "--leave-out-damaged",
+        help="Go on without the windows of damaged files; these are then missing.",
+    ),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show what it would do, table by table, and how long it takes.")
+    bool,
+    typer.Option("--dry-run", help="Show what it would do, table by table, and how long it takes."),
 ]
 
 
 def publish(
     replay_id: ReplayId,
     accept: Annotated[
-        str | None, typer.Option(help="Publish although the gate has not passed; the reason is kept.", metavar="REASON")
+        str | None,
+        typer.Option(
+            help="Publish although the gate has not passed; the reason is kept.",
+            metavar="REASON",
+        ),
     ] = None,
     withdraw: Annotated[
         bool,
-        typer.Option("--withdraw", help="Give up a publication or an undo that was begun and cannot be finished."),
+        typer.Option(
+            "--withdraw",
+            help="Give up a publication or an undo that was begun and cannot be finished.",
+        ),
     ] = False,
     leave_out_damaged: LeaveOutDamaged = False,
     dry_run: DryRun = False,
-    crash: Annotated[str | None, typer.Option(help="Drill: kill the job at STEP:NUMBER.", hidden=True)] = None,
+    crash: Annotated[
+        str | None, typer.Option(help="Drill: kill the job at STEP:NUMBER.", hidden=True)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replace the replay's range in the published tables: each in one commit, undone with `rewindow undo`.
+    """Replace the replay's range in the published tables: each in one commit, undone with `rewindow
+    undo`.
 
     Examples:
 
@@ -55,26 +69,48 @@ def publish(
     if dry_run:
         if withdraw:
             raise InputError("--dry-run and --withdraw exclude each other")
-        expected = expected_publication(config, replay_id, accept=accept, leave_out_damaged=leave_out_damaged)
+        expected = expected_publication(
+            config,
+            replay_id,
+            accept=accept,
+            leave_out_damaged=leave_out_damaged,
+        )
         return show_expected(expected, as_json)
     if withdraw:
         if accept:
             raise InputError("--accept and --withdraw exclude each other")
         result = verbs.withdraw(
-            config, replay_id, leave_out_damaged=leave_out_damaged, listener=JobScreen(), crash=crash
+            config,
+            replay_id,
+            leave_out_damaged=leave_out_damaged,
+            listener=JobScreen(),
+            crash=crash,
         )
-        words = f"withdrawn; the tables show what they showed before. See: rewindow status {replay_id}"
+        words = (
+            f"withdrawn; the tables show what they showed before. See: rewindow status {replay_id}"
+        )
     else:
         result = verbs.publish(
-            config, replay_id, accept=accept, leave_out_damaged=leave_out_damaged, listener=JobScreen(), crash=crash
+            config,
+            replay_id,
+            accept=accept,
+            leave_out_damaged=leave_out_damaged,
+            listener=JobScreen(),
+            crash=crash,
         )
-        done = f"it was published already, as publication {result.number}" if was_done(result) else "published"
+        done = (
+            f"it was published already, as publication {result.number}"
+            if was_done(result)
+            else "published"
+        )
         words = f"{done}; take it back with: rewindow undo {replay_id}"
     show(result, as_json, words)
 
 
 def was_done(result: PublicationResult) -> bool:
-    """Returns whether all had been done before, so that not even what a killed publisher had left was to finish."""
+    """Returns whether all had been done before, so that not even what a killed publisher had left
+    was to finish.
+    """
     return result.already and result.number not in result.rolled_forward
 
 
@@ -82,29 +118,56 @@ def show_expected(expected: PublicationPreview | PublicationResult, as_json: boo
     """Prints what publishing or an undo would do, or that it is done already."""
     if isinstance(expected, PublicationResult):
         done = "published" if expected.kind == PublicationAction.PUBLISH else "undone"
-        return show(expected, as_json, f"it is {done} already, as publication {expected.number}: nothing to do")
+        return show(
+            expected,
+            as_json,
+            f"it is {done} already, as publication {expected.number}: nothing to do",
+        )
     if as_json:
         return print_json({"expected": expected.to_json()})
     windows = f"{expected.windows:,} windows [{expected.first}, {expected.last}]"
     done = "published" if expected.kind == PublicationAction.PUBLISH else "undone"
-    out.print(escape(f"{expected.replay_id} would be {done}: {windows}, about {expected.seconds:.1f} s"))
+    out.print(
+        escape(f"{expected.replay_id} would be {done}: {windows}, about {expected.seconds:.1f} s")
+    )
     for part in expected.shows:
         shown = f"what replay {part.replay} published" if part.replay else "nothing"
         out.print(escape(f"windows [{part.first}, {part.last}] would show {shown}"))
-    columns = ("table", "way", "rows", "files", "MB", "rows written", "files cut", "files removed", "MB written")
+    columns = (
+        "table",
+        "way",
+        "rows",
+        "files",
+        "MB",
+        "rows written",
+        "files cut",
+        "files removed",
+        "MB written",
+    )
     rows = [
         (
-            table.table, table.way.value, table.rows, table.files, round(table.bytes / 1e6, 1), table.rows_written,
-            table.files_cut, table.files_removed, round(table.bytes_written / 1e6, 1),
+            table.table,
+            table.way.value,
+            table.rows,
+            table.files,
+            round(table.bytes / 1e6, 1),
+            table.rows_written,
+            table.files_cut,
+            table.files_removed,
+            round(table.bytes_written / 1e6, 1),
         )
         for table in expected.tables
-    ]  # fmt: skip
+    ]
     print_rows("", columns, rows)
     for table in expected.tables:
         if table.why:
             out.print(escape(f"{table.table}: {table.way.value}, since {table.why}"))
         if table.files_joined:
-            out.print(escape(f"{table.table}: {table.files_joined} small files beside the range become one"))
+            out.print(
+                escape(
+                    f"{table.table}: {table.files_joined} small files beside the range become one"
+                )
+            )
     for number in expected.unfinished:
         out.print(escape(f"publication {number} was left open and would be finished first"))
 

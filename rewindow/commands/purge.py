@@ -14,9 +14,16 @@ from rewindow.retention.purge import purge as delete
 
 
 def purge(
-    yes: Annotated[bool, typer.Option("--yes", help="Delete; without it only say what would be deleted.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Delete; without it only say what would be deleted.")
+    ] = False,
     older_than: Annotated[
-        int, typer.Option(help="Days after which a replay that was never published may go.", min=0, max=36_500)
+        int,
+        typer.Option(
+            help="Days after which a replay that was never published may go.",
+            min=0,
+            max=36_500,
+        ),
     ] = 30,
     as_json: AsJson = False,
 ) -> None:
@@ -33,7 +40,9 @@ def purge(
     found, freed = purged.deleted, purged.bytes
     if as_json:
         folders = [str(entry.folder) for entry in found]
-        print_json({"deleted": yes, "bytes": freed, "folders": folders, "being_published": purged.busy})
+        print_json(
+            {"deleted": yes, "bytes": freed, "folders": folders, "being_published": purged.busy}
+        )
         return
     rows = [(e.replay_id, e.folder.name, round(e.bytes / 1e6, 2), e.reason) for e in found]
     print_rows("", ("replay", "folder", "MB", "why"), rows)

@@ -21,32 +21,54 @@ SHOWN = 20
 
 
 def record(
-    stream: Annotated[list[str], typer.Argument(help="Streams, as named in rewindow.toml.", autocompletion=sources)],
+    stream: Annotated[
+        list[str],
+        typer.Argument(help="Streams, as named in rewindow.toml.", autocompletion=sources),
+    ],
     sealed_to: Annotated[
         str | None,
-        typer.Option(help="Seal windows up to this time (exclusive); default: rewindow.toml, or the newest tuple."),
+        typer.Option(
+            help="Seal windows up to this time (exclusive); default: rewindow.toml, or the newest "
+            "tuple."
+        ),
     ] = None,
     end: Annotated[
-        bool, typer.Option("--end", help="Nothing more will come: seal the window of the newest tuple too.")
+        bool,
+        typer.Option(
+            "--end",
+            help="Nothing more will come: seal the window of the newest tuple too.",
+        ),
     ] = False,
     seal_again: Annotated[
-        bool, typer.Option("--seal-again", help="The table of seals is lost: make it anew from the tuples there.")
+        bool,
+        typer.Option(
+            "--seal-again",
+            help="The table of seals is lost: make it anew from the tuples there.",
+        ),
     ] = False,
     reopen: Annotated[
-        bool, typer.Option("--reopen", help="Take late tuples from the quarantine into their windows; asks first.")
+        bool,
+        typer.Option(
+            "--reopen",
+            help="Take late tuples from the quarantine into their windows; asks first.",
+        ),
     ] = False,
     start_over: Annotated[
         bool,
         typer.Option(
-            "--start-over", help="Remove what was recorded, which nobody needs yet, and record anew; asks first."
+            "--start-over",
+            help="Remove what was recorded, which nobody needs yet, and record anew; asks first.",
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before windows are opened again, or removed.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before windows are opened again, or removed.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Record what is new of a stream. A second run over the same source changes nothing.
 
-    The window of the newest tuple stays open, since more may arrive in it: later tuples seal it, or a time, or the end.
+    The window of the newest tuple stays open, since more may arrive in it: later tuples seal it, or
+    a time, or the end.
 
     Examples:
 
@@ -70,9 +92,15 @@ def record(
         if start_over:
             _ask_to_remove(config, name, yes)
         results[name] = verbs.record(
-            config, name, sealed_to=sealed_to, end=end, seal_again=seal_again, reopen=reopen, start_over=start_over,
+            config,
+            name,
+            sealed_to=sealed_to,
+            end=end,
+            seal_again=seal_again,
+            reopen=reopen,
+            start_over=start_over,
             listener=JobScreen(),
-        )  # fmt: skip
+        )
     if as_json:
         print_json({name: result.to_json() for name, result in results.items()})
     else:
@@ -97,9 +125,15 @@ def _ask(config: Config, name: str, yes: bool) -> None:
         err.print(f"... and {len(late) - SHOWN:,} stretches more")
     ledger = Ledger.open(config.ledger_url)
     if end is not None:
-        err.print(f"the end of the stream after window {end} is taken back if there are tuples behind it", markup=False)
+        err.print(
+            f"the end of the stream after window {end} is taken back if there are tuples behind it",
+            markup=False,
+        )
         for reader, _ in readers_of_end(ledger, name, None):
-            err.print(f"becomes stale then, from window {reader.windows.first} on: {reader.why}", markup=False)
+            err.print(
+                f"becomes stale then, from window {reader.windows.first} on: {reader.why}",
+                markup=False,
+            )
     for reader in readers(ledger, name, [windows for windows, _ in late]):
         err.print(f"has read the older seal, and becomes stale: {reader.why}", markup=False)
     if not yes:
@@ -116,7 +150,13 @@ def _ask_to_remove(config: Config, name: str, yes: bool) -> None:
     entry = next((entry for entry in list_streams(config) if entry.name == name), None)
     if entry is None or not entry.windows:
         return
-    err.print(f"{name}: {entry.tuples:,} tuples, {entry.windows:,} windows {entry.sealed}, are recorded", markup=False)
-    err.print("They are removed once the source has been read again; what it no longer has is lost.", markup=False)
+    err.print(
+        f"{name}: {entry.tuples:,} tuples, {entry.windows:,} windows {entry.sealed}, are recorded",
+        markup=False,
+    )
+    err.print(
+        "They are removed once the source has been read again; what it no longer has is lost.",
+        markup=False,
+    )
     if not yes:
         typer.confirm("Remove them and record anew?", abort=True, err=True)

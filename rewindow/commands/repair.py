@@ -1,4 +1,6 @@
-"""`rewindow repair`: what is published from inputs that have changed since, and how it is put right."""
+"""`rewindow repair`: what is published from inputs that have changed since, and how it is put
+right.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,18 @@ from rewindow.repairs.run import repair as put_right
 
 
 def repair(
-    run: Annotated[bool, typer.Option("--run", help="Do it: take late tuples in, replay, check, publish.")] = False,
+    run: Annotated[
+        bool, typer.Option("--run", help="Do it: take late tuples in, replay, check, publish.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what must be replayed since its inputs have changed: late tuples, or inputs that were published again.
+    """Show what must be replayed since its inputs have changed: late tuples, or inputs that were
+    published again.
 
-    Without --run nothing is changed and no JVM is started. The windows named are as few as can be told beforehand,
-    also in applications that read what others publish; each range says why it is as long as it is. Where a state is
-    carried on it ends at a published state: if the new one is equal, what is behind stays, else it follows.
+    Without --run nothing is changed and no JVM is started. The windows named are as few as can be
+    told beforehand, also in applications that read what others publish; each range says why it is
+    as long as it is. Where a state is carried on it ends at a published state: if the new one is
+    equal, what is behind stays, else it follows.
 
     Examples:
 
@@ -37,9 +43,14 @@ def repair(
     done = put_right(config, JobScreen())
     commands = [step.command for step in done.steps]
     if as_json:
-        return print_json({
-            "exit_code": 0, "reopened": list(done.streams), "repaired": commands, "unknown": list(done.unknown),
-        })  # fmt: skip
+        return print_json(
+            {
+                "exit_code": 0,
+                "reopened": list(done.streams),
+                "repaired": commands,
+                "unknown": list(done.unknown),
+            }
+        )
     _show_unknown(done.unknown)
     if done.streams:
         out.print(escape(f"late tuples were taken into their windows: {', '.join(done.streams)}"))
@@ -66,7 +77,12 @@ def show_repairs(found: Repairs) -> None:
         print_rows("late tuples in quarantine", ("stream", "windows", "tuples"), rows)
     if found.steps:
         print_rows(
-            "to be replayed, in this order", ("application", "windows", "why"),
-            [(step.application, str(step.windows), "\n".join(step.reasons)) for step in found.steps], whole=2,
-        )  # fmt: skip
+            "to be replayed, in this order",
+            ("application", "windows", "why"),
+            [
+                (step.application, str(step.windows), "\n".join(step.reasons))
+                for step in found.steps
+            ],
+            whole=2,
+        )
     out.print(escape("rewindow repair --run does all of it; publications can be undone"))

@@ -34,8 +34,11 @@ from rewindow.launcher import verbs
 from rewindow.ledger.replays import ReplayState
 
 WITH_RESUME = frozenset({"resume", "again", "as_json", "crash"})
-"""Parameters that are about the attempt; all others are about the plan, which a resumed replay has already."""
-Again = Annotated[bool, typer.Option("--again", help="Try again although the replay has used up its attempts.")]
+"""Parameters that are about the attempt; all others are about the plan, which a resumed replay has
+already."""
+Again = Annotated[
+    bool, typer.Option("--again", help="Try again although the replay has used up its attempts.")
+]
 
 
 def replay(
@@ -49,8 +52,12 @@ def replay(
     last: Last = None,
     unpublished: Unpublished = False,
     mode: ModeOption = "exactly_once",
-    replay_id: Annotated[str | None, typer.Option("--id", help="Id of the new replay; made up by default.")] = None,
-    resume: Annotated[str | None, typer.Option(help="Id of a replay to go on with.", autocompletion=replays)] = None,
+    replay_id: Annotated[
+        str | None, typer.Option("--id", help="Id of the new replay; made up by default.")
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="Id of a replay to go on with.", autocompletion=replays)
+    ] = None,
     again: Again = False,
     group_windows: GroupWindows = None,
     checkpoint_windows: CheckpointWindows = None,
@@ -64,12 +71,16 @@ def replay(
     parameter: Parameter = None,
     properties: Set = None,
     reason: Annotated[str, typer.Option(help="Why; kept with the replay.")] = "",
-    crash: Annotated[str | None, typer.Option(help="Drill: kill the job at STEP:GROUP@ATTEMPT.", hidden=True)] = None,
+    crash: Annotated[
+        str | None, typer.Option(help="Drill: kill the job at STEP:GROUP@ATTEMPT.", hidden=True)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay a range of windows into staged tables. Nothing is visible to readers before `rewindow publish`.
+    """Replay a range of windows into staged tables. Nothing is visible to readers before `rewindow
+    publish`.
 
-    After a crash the next attempt begins by itself and goes on. Ctrl-C stops at the end of a commit group.
+    After a crash the next attempt begins by itself and goes on. Ctrl-C stops at the end of a commit
+    group.
 
     Examples:
 
@@ -87,27 +98,51 @@ def replay(
         result = verbs.resume(config, resume, again=again, listener=JobScreen(), crash=crash)
     elif application:
         if unpublished:
-            windows = unpublished_range(config, application, parameter, (from_time, to_time, first, last))
+            windows = unpublished_range(
+                config,
+                application,
+                parameter,
+                (from_time, to_time, first, last),
+            )
             if windows is None:
                 return say_nothing_to_replay(application, as_json=as_json)
             first, last = windows.first, windows.last
         result = verbs.replay(
-            config, application, listener=JobScreen(), crash=crash,
-            first=first, last=last, from_time=from_time, to_time=to_time, mode=mode, replay_id=replay_id,
-            parameters=parameters(parameter), group_windows=group_windows, checkpoint_windows=checkpoint_windows,
-            allow_missing=allow_missing, state_from=state_from, initial_state=initial_state, changes_from=changes_from,
-            allow_other_code=allow_other_code, allow_affected=allow_affected, reason=reason,
-            verify_inputs=verify_inputs, properties=parameters(properties),
-        )  # fmt: skip
+            config,
+            application,
+            listener=JobScreen(),
+            crash=crash,
+            first=first,
+            last=last,
+            from_time=from_time,
+            to_time=to_time,
+            mode=mode,
+            replay_id=replay_id,
+            parameters=parameters(parameter),
+            group_windows=group_windows,
+            checkpoint_windows=checkpoint_windows,
+            allow_missing=allow_missing,
+            state_from=state_from,
+            initial_state=initial_state,
+            changes_from=changes_from,
+            allow_other_code=allow_other_code,
+            allow_affected=allow_affected,
+            reason=reason,
+            verify_inputs=verify_inputs,
+            properties=parameters(properties),
+        )
     else:
         raise InputError(
             "nothing to replay: neither an application nor --resume is given",
-            hint="Begin one: rewindow replay APPLICATION; or go on with one: rewindow replay --resume REPLAY",
+            hint="Begin one: rewindow replay APPLICATION; or go on with one: rewindow replay "
+            "--resume REPLAY",
         )
     if as_json:
         return print_json({"exit_code": 0, **result.to_json()})
     state = "staged" if result.state is ReplayState.ENDED else result.state.value
-    return out.print(escape(f"replay {result.replay_id} is {state}. {next_step(result.replay_id, result.state)}"))
+    return out.print(
+        escape(f"replay {result.replay_id} is {state}. {next_step(result.replay_id, result.state)}")
+    )
 
 
 def _refuse_wishes(context: typer.Context, replay_id: str) -> None:
@@ -119,12 +154,15 @@ def _refuse_wishes(context: typer.Context, replay_id: str) -> None:
     ]
     if given:
         names = ", ".join(
-            max(one.opts, key=len) if one.opts[0].startswith("-") else one.opts[0].upper() for one in given
+            max(one.opts, key=len) if one.opts[0].startswith("-") else one.opts[0].upper()
+            for one in given
         )
         raise InputError(
-            f'replay "{replay_id}" goes on as it was planned: {names} cannot be given with --resume',
+            f'replay "{replay_id}" goes on as it was planned: {names} cannot be given with '
+            "--resume",
             detail="Nothing was started.",
-            hint=f"Leave it out: rewindow replay --resume {replay_id}; or plan another replay, without --resume.",
+            hint=f"Leave it out: rewindow replay --resume {replay_id}; or plan another replay, "
+            "without --resume.",
         )
 
 

@@ -1,4 +1,6 @@
-"""What the commands show: tables and JSON, progress of a job, errors in their form, and ranges as options."""
+"""What the commands show: tables and JSON, progress of a job, errors in their form, and ranges as
+options.
+"""
 
 from __future__ import annotations
 
@@ -37,19 +39,31 @@ from rewindow.progress.job_lines import (
 )
 
 PIPE_WIDTH = 240
-out = Console(highlight=False, soft_wrap=True, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+out = Console(
+    highlight=False,
+    soft_wrap=True,
+    emoji=False,
+    width=None if sys.stdout.isatty() else PIPE_WIDTH,
+)
 err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
 First = Annotated[int | None, typer.Option(help="First window id (closed range).")]
 Last = Annotated[int | None, typer.Option(help="Last window id (closed range).")]
-From = Annotated[str | None, typer.Option("--from", help="Begin of the range as a time, ISO 8601 (half-open range).")]
+From = Annotated[
+    str | None,
+    typer.Option("--from", help="Begin of the range as a time, ISO 8601 (half-open range)."),
+]
 To = Annotated[str | None, typer.Option("--to", help="End of the range as a time, not included.")]
-ReplayId = Annotated[str, typer.Argument(help="Id of a replay, see `rewindow list`.", autocompletion=replays)]
+ReplayId = Annotated[
+    str, typer.Argument(help="Id of a replay, see `rewindow list`.", autocompletion=replays)
+]
 
 
 def print_json(value: Any) -> None:
-    """Prints a value as JSON: numbers as numbers, times in ISO 8601; window ids that are keys become text."""
+    """Prints a value as JSON: numbers as numbers, times in ISO 8601; window ids that are keys
+    become text.
+    """
     sys.stdout.write(json.dumps(value, indent=2, default=_plain) + "\n")
 
 
@@ -57,21 +71,40 @@ def _plain(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def print_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, whole: int = 0) -> None:
+def print_rows(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    whole: int = 0,
+) -> None:
     """Prints rows as a table; numbers to the right.
 
     Args:
         title: stands above the table.
         columns: their names.
         rows: a value for each column.
-        whole: so many columns at the left are never broken: what somebody copies into the next command.
+        whole: so many columns at the left are never broken: what somebody copies into the next
+            command.
     """
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="dim",
+        box=None,
+        pad_edge=False,
+    )
     body = [list(row) for row in rows]
     for index, column in enumerate(columns):
         numbers = bool(body) and all(isinstance(row[index], int | float) for row in body)
         is_whole = index < whole
-        table.add_column(column, justify="right" if numbers else "left", overflow="fold", no_wrap=is_whole)
+        table.add_column(
+            column,
+            justify="right" if numbers else "left",
+            overflow="fold",
+            no_wrap=is_whole,
+        )
     for row in body:
         table.add_row(*[format_value(value) for value in row])
     out.print(table)
@@ -85,9 +118,11 @@ def print_facts(facts: Mapping[str, object]) -> None:
 
 
 def format_value(value: object) -> str:
-    """Returns a value as a person reads it, as markup: what looks like a tag in it is shown, not obeyed.
+    """Returns a value as a person reads it, as markup: what looks like a tag in it is shown, not
+    obeyed.
 
-    A whole number is a count. A window id, and a value out of a table, are no counts: give them as text.
+    A whole number is a count. A window id, and a value out of a table, are no counts: give them as
+    text.
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -119,8 +154,18 @@ class JobScreen:
     """Shows a job's lines: its progress as a bar on a terminal, as plain lines elsewhere."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"))
-        self._bar = Progress(*columns, TimeElapsedColumn(), _TimeLeft(), console=err, get_time=clock)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[count]}"),
+        )
+        self._bar = Progress(
+            *columns,
+            TimeElapsedColumn(),
+            _TimeLeft(),
+            console=err,
+            get_time=clock,
+        )
         self._task: Any = None
         self._clock, self._windows, self._seconds = clock, 0, 0.0
         self._passing = True
@@ -136,7 +181,10 @@ class JobScreen:
             try:
                 yield
             finally:
-                self._bar.update(self._task, visible=not self._passing)  # What is over says nothing any more.
+                self._bar.update(
+                    self._task,
+                    visible=not self._passing,
+                )  # What is over says nothing any more.
 
     def note(self, text: str) -> None:
         """Prints a line about the job, beside its output: that may be JSON."""
@@ -162,7 +210,9 @@ class JobScreen:
             self._show_group(progress)
 
     def _show_group(self, progress: ReplayProgress) -> None:
-        """Shows a committed group; what is left takes as long a window as the groups seen so far."""
+        """Shows a committed group; what is left takes as long a window as the groups seen so
+        far.
+        """
         self._passing = False
         self._windows += progress.last - progress.first + 1
         self._seconds += progress.seconds
@@ -171,8 +221,19 @@ class JobScreen:
         self._show(progress.replay, count, progress.mark, progress.of, due=self._clock() + left)
 
     def _show(self, what: str, count: str, done: int, of: int, due: float | None = None) -> None:
-        self._task = self._task if self._task is not None else self._bar.add_task("", total=None, count="", due=None)
-        self._bar.update(self._task, description=escape(what), count=count, completed=done, total=of or None, due=due)
+        self._task = (
+            self._task
+            if self._task is not None
+            else self._bar.add_task("", total=None, count="", due=None)
+        )
+        self._bar.update(
+            self._task,
+            description=escape(what),
+            count=count,
+            completed=done,
+            total=of or None,
+            due=due,
+        )
 
     def _show_step(self, step: StepProgress) -> None:
         """Shows how far a step is; one of which nobody knows that moves a bar without an end."""
@@ -193,7 +254,11 @@ class JobScreen:
         if err.is_terminal:
             self._show(what, count, 0, 0)
         else:
-            err.print(f"{what}{', ' * bool(count)}{count}, {recording.seconds:.0f} s", style="dim", markup=False)
+            err.print(
+                f"{what}{', ' * bool(count)}{count}, {recording.seconds:.0f} s",
+                style="dim",
+                markup=False,
+            )
 
 
 def _words(progress: ReplayProgress) -> str:

@@ -19,18 +19,21 @@ from rewindow.planning.changing import change_log, set_property
 def command(
     replay_id: ReplayId,
     assignment: Annotated[
-        str | None, typer.Argument(help="operator.property=value; without one the changes so far are listed.")
+        str | None,
+        typer.Argument(help="operator.property=value; without one the changes so far are listed."),
     ] = None,
     from_window: Annotated[
         int | None,
-        typer.Option(help="First window with the new value; by default the first one that is not begun yet."),
+        typer.Option(
+            help="First window with the new value; by default the first one that is not begun yet."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Change a property of an operator while its replay runs, from a window on.
 
-    The operator must declare the property as changeable. Windows that were begun keep the value that they had, also
-    when they are computed again after a crash.
+    The operator must declare the property as changeable. Windows that were begun keep the value
+    that they had, also when they are computed again after a crash.
 
     Examples:
 
@@ -48,9 +51,15 @@ def command(
         [(path, value)] = parameters([assignment]).items()
         changes = [set_property(config, replay_id, path, value, from_window=from_window)]
     if as_json:
-        print_json({"replay": replay_id, "changes": [one.model_dump(mode="json") for one in changes]})
+        print_json(
+            {"replay": replay_id, "changes": [one.model_dump(mode="json") for one in changes]}
+        )
     elif assignment is not None:
-        out.print(escape(f"{changes[0].path} is {changes[0].value} from window {changes[0].from_window} on"))
+        out.print(
+            escape(
+                f"{changes[0].path} is {changes[0].value} from window {changes[0].from_window} on"
+            )
+        )
     elif changes:
         print_changes(changes)
     else:

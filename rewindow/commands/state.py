@@ -19,18 +19,23 @@ def command(
     replay_id: ReplayId,
     operator: Annotated[str | None, typer.Argument(help="Only the state of this operator.")] = None,
     window: Annotated[
-        int | None, typer.Option(help="From the newest checkpoint at or before this window, not the newest of all.")
+        int | None,
+        typer.Option(
+            help="From the newest checkpoint at or before this window, not the newest of all."
+        ),
     ] = None,
     where: Annotated[
         list[str] | None,
         typer.Option(
-            "--where", help="column=value: only rows of the state with this value, such as a key; repeatable."
+            "--where",
+            help="column=value: only rows of the state with this value, such as a key; repeatable.",
         ),
     ] = None,
     limit: Annotated[int, typer.Option(help="How many rows of each operator at most.", min=1)] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show the states of a replay's operators, as a checkpoint holds them; the replay may still run.
+    """Show the states of a replay's operators, as a checkpoint holds them; the replay may still
+    run.
 
     Examples:
 
@@ -41,7 +46,14 @@ def command(
         rewindow state totals-377311-377400-1f2e3d totals --window 377350 --json
     """
     wanted = parameters(where or [])
-    found = operator_states(load_project(), replay_id, operator, window=window, where=wanted, limit=limit)
+    found = operator_states(
+        load_project(),
+        replay_id,
+        operator,
+        window=window,
+        where=wanted,
+        limit=limit,
+    )
     if as_json:
         print_json({"replay": replay_id, "states": [_as_dict(one) for one in found]})
         return
@@ -52,17 +64,25 @@ def command(
         out.print(f"[bold]{escape(one.operator)}[/bold] after window {one.window}: {rows}")
         if one.rows.num_rows:
             print_rows(
-                "", one.rows.column_names, [[_shown(value) for value in row.values()] for row in _values(one.rows)]
+                "",
+                one.rows.column_names,
+                [[_shown(value) for value in row.values()] for row in _values(one.rows)],
             )
         if one.rows.num_rows < one.count:
-            out.print(f"{one.rows.num_rows:,} of {one.count:,} are shown; see others with --limit or --where")
+            out.print(
+                f"{one.rows.num_rows:,} of {one.count:,} are shown; see others with --limit or "
+                "--where"
+            )
 
 
 def _as_dict(one: OperatorStateRows) -> dict[str, Any]:
     return {
-        "operator": one.operator, "window": one.window, "rows": one.count, "digest": one.digest,
+        "operator": one.operator,
+        "window": one.window,
+        "rows": one.count,
+        "digest": one.digest,
         "shown": _values(one.rows),
-    }  # fmt: skip
+    }
 
 
 def _values(rows: pa.Table) -> list[dict[str, Any]]:
@@ -70,4 +90,8 @@ def _values(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def _shown(value: object) -> object:
-    return json.dumps(value, default=str, ensure_ascii=False) if isinstance(value, list | dict) else value
+    return (
+        json.dumps(value, default=str, ensure_ascii=False)
+        if isinstance(value, list | dict)
+        else value
+    )

@@ -1,4 +1,6 @@
-"""`rewindow status`: where a replay stands: attempts, progress, losses, gate, publication, what is stale."""
+"""`rewindow status`: where a replay stands: attempts, progress, losses, gate, publication, what is
+stale.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from rewindow.windows import format_time
 
 def status(
     replay_id: ReplayId,
-    page: Annotated[bool, typer.Option("--page", help="Draw the replay's page, and print its path.")] = False,
+    page: Annotated[
+        bool, typer.Option("--page", help="Draw the replay's page, and print its path.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show where a replay stands, and the next command.
@@ -54,17 +58,28 @@ def _found(config: Config, replay_id: str) -> ReplayStatus:
 
 def _show(config: Config, found: ReplayStatus) -> None:
     row, plan = found.row, found.plan
-    begin, end = format_time(plan.grid.start_us(plan.first)), format_time(plan.grid.end_us(plan.last))
-    out.print(f"[bold]{escape(row.replay_id)}[/bold]: {escape(row.application)}, {escape(found.state)}")
+    begin, end = (
+        format_time(plan.grid.start_us(plan.first)),
+        format_time(plan.grid.end_us(plan.last)),
+    )
+    out.print(
+        f"[bold]{escape(row.replay_id)}[/bold]: {escape(row.application)}, {escape(found.state)}"
+    )
     print_facts(
         {
             "windows": f"{found.progress}; {plan.range}, {begin} to {end}",
             "mode": plan.mode.words,
-            "checkpoint": f"window {plan.window_of(row.checkpoint_mark)}" if row.checkpoint_mark else "start state",
+            "checkpoint": f"window {plan.window_of(row.checkpoint_mark)}"
+            if row.checkpoint_mark
+            else "start state",
             **({"state": _sizes(found)} if found.states else {}),
             **({"purpose": plan.reason} if plan.reason else {}),
             **({"candidate": plan.candidate.words} if plan.candidate else {}),
-            **({f"why {'it stopped' if found.is_gone else row.state.value}": found.cause} if found.cause else {}),
+            **(
+                {f"why {'it stopped' if found.is_gone else row.state.value}": found.cause}
+                if found.cause
+                else {}
+            ),
             **({"log": found.log} if found.log else {}),
         }
     )
@@ -72,7 +87,11 @@ def _show(config: Config, found: ReplayStatus) -> None:
         (
             one.epoch,
             f"{one.began_at:%H:%M:%S}",
-            one.outcome.value if one.outcome else "its process is gone" if found.is_gone else "running",
+            one.outcome.value
+            if one.outcome
+            else "its process is gone"
+            if found.is_gone
+            else "running",
             f"window {plan.window_of(one.mark)}" if one.mark else "nothing",
             one.message.split("\n")[0],
         )
@@ -84,11 +103,20 @@ def _show(config: Config, found: ReplayStatus) -> None:
     for line in found.lost_to_states:
         out.print(escape(line))
     if found.error_tuples:
-        out.print(f"\n{found.error_tuples:,} error tuples; list them: rewindow errors {escape(row.replay_id)}")
+        out.print(
+            f"\n{found.error_tuples:,} error tuples; list them: rewindow errors "
+            f"{escape(row.replay_id)}"
+        )
     for check in found.checks[:1]:
         out.print(f"\ngate: {check.verdict}, see {escape(str(config.state / check.results))}")
     acts = [
-        (one.number, one.kind, str(one.range), f"{one.opened_at:%Y-%m-%d %H:%M}", outcome(one, found.publications))
+        (
+            one.number,
+            one.kind,
+            str(one.range),
+            f"{one.opened_at:%Y-%m-%d %H:%M}",
+            outcome(one, found.publications),
+        )
         for one in found.publications
     ]
     if acts:
@@ -96,12 +124,16 @@ def _show(config: Config, found: ReplayStatus) -> None:
     if found.recovery:
         out.print(f"\nnext attempt, {escape(found.recovery)}")
     for stale in found.stale:
-        out.print(f"[yellow]stale[/yellow]: {escape(stale.table_name)} [{stale.first}, {stale.last}]")
+        out.print(
+            f"[yellow]stale[/yellow]: {escape(stale.table_name)} [{stale.first}, {stale.last}]"
+        )
     out.print(f"\n{escape(found.next_steps)}")
 
 
 def _sizes(found: ReplayStatus) -> str:
-    return ", ".join(f"{one.operator} {one.rows:,} rows, {size_words(one.bytes)}" for one in found.states)
+    return ", ".join(
+        f"{one.operator} {one.rows:,} rows, {size_words(one.bytes)}" for one in found.states
+    )
 
 
 def _page(config: Config, replay_id: str, as_json: bool) -> None:
@@ -110,7 +142,9 @@ def _page(config: Config, replay_id: str, as_json: bool) -> None:
     path = build_replay_page(config, replay_id)
     purged = purged_tables(config, replay_id)
     if purged:
-        err.print(f"the page was drawn before these tables were purged: {escape(', '.join(purged))}")
+        err.print(
+            f"the page was drawn before these tables were purged: {escape(', '.join(purged))}"
+        )
     if as_json:
         print_json({"page": str(path)})
     else:

@@ -1,4 +1,6 @@
-"""`rewindow streams`: the recorded and published streams, what each holds, their repair and their deletion."""
+"""`rewindow streams`: the recorded and published streams, what each holds, their repair and their
+deletion.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from rich.markup import escape
 
 from rewindow.commands import completion
 from rewindow.commands.project import load_project
-from rewindow.commands.screen import AsJson, JobScreen, err, out, print_facts, print_json, print_rows
+from rewindow.commands.screen import (
+    AsJson,
+    JobScreen,
+    err,
+    out,
+    print_facts,
+    print_json,
+    print_rows,
+)
 from rewindow.commands.subcommands import Subcommands
 from rewindow.errors import InputError
 from rewindow.launcher.loop import run_plain
@@ -20,7 +30,11 @@ from rewindow.storage.streams import sealed_streams
 
 DIFFERENT_CODE = 1
 Stream = Annotated[
-    str, typer.Argument(help="Name of a recorded or published stream.", autocompletion=completion.streams)
+    str,
+    typer.Argument(
+        help="Name of a recorded or published stream.",
+        autocompletion=completion.streams,
+    ),
 ]
 
 
@@ -60,11 +74,18 @@ def streams(context: typer.Context, as_json: AsJson = False) -> None:
     columns = ("stream", "windows", "time", "empty", "missing", "tuples", "MB", "late", "ended")
     body = [
         (
-            entry.name, str(entry.sealed or ""), entry.span(), entry.empty, entry.missing, entry.tuples,
-            round(entry.bytes / 1e6, 1), entry.late, entry.end is not None,
+            entry.name,
+            str(entry.sealed or ""),
+            entry.span(),
+            entry.empty,
+            entry.missing,
+            entry.tuples,
+            round(entry.bytes / 1e6, 1),
+            entry.late,
+            entry.end is not None,
         )
         for entry in entries
-    ]  # fmt: skip
+    ]
     print_rows("", columns, body)
 
 
@@ -82,14 +103,17 @@ def show(stream: Stream, as_json: AsJson = False) -> None:
     needed = [dependent.why for dependent in dependents(Ledger.open(config.ledger_url), stream)]
     if as_json:
         settings = inventory.settings_of(config, stream)
-        print_json({**entry.to_dict(), "columns": dict(columns), "settings": settings, "needed_by": needed})
+        print_json(
+            {**entry.to_dict(), "columns": dict(columns), "settings": settings, "needed_by": needed}
+        )
         return
     grid = entry.grid
     print_facts(
         {
             "stream": f"{stream} ({'published' if entry.is_published else 'recorded'})",
             "sealed": f"{entry.sealed or ''} {entry.span()}",
-            "windows": f"{entry.windows:,} of {grid}, {entry.empty:,} empty, {entry.missing:,} missing",
+            "windows": f"{entry.windows:,} of {grid}, {entry.empty:,} empty, {entry.missing:,} "
+            "missing",
             "tuples": entry.tuples,
             "late": f"{entry.late:,} in quarantine" if entry.late else "none",
             "end": "not ended" if entry.end is None else f"ended with window {entry.end}",
@@ -107,7 +131,8 @@ def rows(
     limit: Annotated[int, typer.Option(help="How many tuples.", min=1)] = 40,
     as_json: AsJson = False,
 ) -> None:
-    """Print the tuples of a window, in order. A window before the stream's begin or after its end is refused.
+    """Print the tuples of a window, in order. A window before the stream's begin or after its end
+    is refused.
 
     Examples:
 
@@ -115,12 +140,21 @@ def rows(
     """
     number, is_sealed, found = inventory.rows_of(load_project(), stream, window, limit)
     state = (
-        "sealed" if is_sealed else "missing: not sealed, more may arrive" if found.num_rows else "missing: not sealed"
+        "sealed"
+        if is_sealed
+        else "missing: not sealed, more may arrive"
+        if found.num_rows
+        else "missing: not sealed"
     )
     if as_json:
-        print_json({"stream": stream, "window": number, "sealed": is_sealed, "tuples": found.to_pylist()})
+        print_json(
+            {"stream": stream, "window": number, "sealed": is_sealed, "tuples": found.to_pylist()}
+        )
         return
-    texts = [[None if value is None else str(value) for value in row.values()] for row in found.to_pylist()]
+    texts = [
+        [None if value is None else str(value) for value in row.values()]
+        for row in found.to_pylist()
+    ]
     print_rows(f"{stream}, window {number}, {state}", found.column_names, texts)
     if found.num_rows == limit:
         out.print(f"the first {limit:,} tuples; --limit shows more")
@@ -132,7 +166,8 @@ def quarantine(
     limit: Annotated[int, typer.Option(help="How many rows.", min=1)] = 40,
     as_json: AsJson = False,
 ) -> None:
-    """Print a stream's rows in quarantine: malformed and late ones, with their reason and where they came from.
+    """Print a stream's rows in quarantine: malformed and late ones, with their reason and where
+    they came from.
 
     Examples:
 
@@ -154,9 +189,12 @@ def delete(
     force: Annotated[
         bool, typer.Option("--force", help="Delete it although somebody needs it; asks its name.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; never enough for a stream that is needed.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask; never enough for a stream that is needed.")
+    ] = False,
 ) -> None:
-    """Delete a stream's tables. Refused while an open replay, a published output or an undo needs it.
+    """Delete a stream's tables. Refused while an open replay, a published output or an undo needs
+    it.
 
     Examples:
 
@@ -169,9 +207,14 @@ def delete(
     for dependent in needed:
         err.print(f"needed: {dependent.why}", markup=False)
     if force:
-        given = typer.prompt(f"This cannot be undone. Type the stream's name to delete it ({stream})", err=True)
+        given = typer.prompt(
+            f"This cannot be undone. Type the stream's name to delete it ({stream})",
+            err=True,
+        )
         if given.strip() != stream:
-            raise InputError(f'stream "{stream}" was not deleted: the name that was typed is "{given.strip()}"')
+            raise InputError(
+                f'stream "{stream}" was not deleted: the name that was typed is "{given.strip()}"'
+            )
     elif not yes:
         typer.confirm(f"Delete stream {stream}? This cannot be undone", abort=True, err=True)
     inventory.delete_stream(config, stream, force=force)
@@ -180,13 +223,15 @@ def delete(
 
 @app.command()
 def upgrade(
-    name: Annotated[list[str] | None, typer.Argument(help="Streams or applications; all unless given.")] = None,
+    name: Annotated[
+        list[str] | None, typer.Argument(help="Streams or applications; all unless given.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Repair damaged seals of streams, and their lists of data files.
 
-    Every window is compared with its seal. Nothing is deleted, and it may be repeated. Exit code 1 when windows do not
-    hold what was sealed; they are named.
+    Every window is compared with its seal. Nothing is deleted, and it may be repeated. Exit code 1
+    when windows do not hold what was sealed; they are named.
 
     Examples:
 
@@ -195,7 +240,13 @@ def upgrade(
         rewindow streams upgrade flights weather
     """
     names = name or []
-    outcome = run_plain(load_project(), "upgrade.py", names, names[0] if len(names) == 1 else "streams", JobScreen())
+    outcome = run_plain(
+        load_project(),
+        "upgrade.py",
+        names,
+        names[0] if len(names) == 1 else "streams",
+        JobScreen(),
+    )
     if as_json:
         print_json({"streams": outcome.facts["streams"]})
     if any(stream["differing"] for stream in outcome.facts["streams"]):

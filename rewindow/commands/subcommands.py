@@ -1,4 +1,6 @@
-"""A verb that has subcommands: an unknown one is answered with what was meant and with those that there are."""
+"""A verb that has subcommands: an unknown one is answered with what was meant and with those that
+there are.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ class Subcommands(TyperGroup):
     """The group of a verb's subcommands."""
 
     def meant(self, given: str) -> str:
-        """Returns a hint for a word that is no subcommand, but something else that is known; none by default."""
+        """Returns a hint for a word that is no subcommand, but something else that is known; none
+        by default.
+        """
         return ""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

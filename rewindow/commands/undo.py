@@ -19,10 +19,13 @@ def undo(
     replay_id: ReplayId,
     leave_out_damaged: LeaveOutDamaged = False,
     dry_run: DryRun = False,
-    crash: Annotated[str | None, typer.Option(help="Drill: kill the job at STEP:NUMBER.", hidden=True)] = None,
+    crash: Annotated[
+        str | None, typer.Option(help="Drill: kill the job at STEP:NUMBER.", hidden=True)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put back what was published before this replay. Refused when a later publication overlaps, which it names.
+    """Put back what was published before this replay. Refused when a later publication overlaps,
+    which it names.
 
     Examples:
 
@@ -32,8 +35,19 @@ def undo(
     """
     config = load_project()
     if dry_run:
-        return show_expected(expected_undo(config, replay_id, leave_out_damaged=leave_out_damaged), as_json)
-    result = verbs.undo(config, replay_id, leave_out_damaged=leave_out_damaged, listener=JobScreen(), crash=crash)
-    done = f"it was undone already, as publication {result.number}" if was_done(result) else "undone"
+        return show_expected(
+            expected_undo(config, replay_id, leave_out_damaged=leave_out_damaged),
+            as_json,
+        )
+    result = verbs.undo(
+        config,
+        replay_id,
+        leave_out_damaged=leave_out_damaged,
+        listener=JobScreen(),
+        crash=crash,
+    )
+    done = (
+        f"it was undone already, as publication {result.number}" if was_done(result) else "undone"
+    )
     act, _ = next_steps(config, Ledger.open(config.ledger_url).replays.get(replay_id))
     show(result, as_json, f"{done}. {act}")

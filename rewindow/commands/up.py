@@ -12,9 +12,12 @@ from rewindow.commands.screen import JobScreen, out
 
 
 def up(
-    port: Annotated[int | None, typer.Option(help="Port of the web page, on loopback.", min=1, max=65535)] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port of the web page, on loopback.", min=1, max=65535)
+    ] = None,
 ) -> None:
-    """Start Airflow: four processes on loopback, kept alive by a supervisor. Stop them with `rewindow down`.
+    """Start Airflow: four processes on loopback, kept alive by a supervisor. Stop them with
+    `rewindow down`.
 
     Examples:
 
@@ -25,4 +28,6 @@ def up(
     from rewindow.embedded import up as start
 
     running = start(load_project(), port=port, listener=JobScreen())
-    out.print(escape(f"Airflow is at {running.address}, user admin, password in {running.password_file}"))
+    out.print(
+        escape(f"Airflow is at {running.address}, user admin, password in {running.password_file}")
+    )

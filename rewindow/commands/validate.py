@@ -35,12 +35,16 @@ def validate(
     mode: ModeOption = "exactly_once",
     parameter: Parameter = None,
     properties: Set = None,
-    graph: Annotated[GraphForm | None, typer.Option(help="Print the application's graph in this form.")] = None,
+    graph: Annotated[
+        GraphForm | None, typer.Option(help="Print the application's graph in this form.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say all that is wrong with an application, with the rule and what to do; starts no JVM, creates nothing.
+    """Say all that is wrong with an application, with the rule and what to do; starts no JVM,
+    creates nothing.
 
-    Its inputs need not be recorded yet. The exit code is 0 where nothing is wrong, so that a pipeline can ask.
+    Its inputs need not be recorded yet. The exit code is 0 where nothing is wrong, so that a
+    pipeline can ask.
 
     Examples:
 
@@ -52,9 +56,13 @@ def validate(
     """
     config = load_project()
     found = find(
-        config, application, mode=mode, parameters=parameters(parameter), properties=parameters(properties),
+        config,
+        application,
+        mode=mode,
+        parameters=parameters(parameter),
+        properties=parameters(properties),
         columns_of=partial(expected_columns, config),
-    )  # fmt: skip
+    )
     if graph is not None:
         _print_graph(found, graph)
         return

@@ -19,12 +19,16 @@ from rewindow.inspection.window_life import WindowLife, window_life
 def why(
     subject: Annotated[
         str,
-        typer.Argument(help="A replay's id, or an application: then its newest replay of it.", autocompletion=subjects),
+        typer.Argument(
+            help="A replay's id, or an application: then its newest replay of it.",
+            autocompletion=subjects,
+        ),
     ],
     window: Annotated[str, typer.Argument(help="Window id, or a time inside the window.")],
     as_json: AsJson = False,
 ) -> None:
-    """Print the life of one window: what went in, who computed it, what came out, what was found wrong.
+    """Print the life of one window: what went in, who computed it, what came out, what was found
+    wrong.
 
     Examples:
 
@@ -41,41 +45,68 @@ def why(
 
 def _show(life: WindowLife) -> None:
     span = f"{life.begin} to {life.end}"
-    out.print(f"[bold]window {life.window}[/bold], {span}, in replay {escape(life.replay)}, {life.state}")
+    out.print(
+        f"[bold]window {life.window}[/bold], {span}, in replay {escape(life.replay)}, {life.state}"
+    )
     if life.message:
         out.print(escape(f"why {life.state}: {cause(life.message)}"))
     if life.purged:
         out.print(f"not told, since they were purged: {' and '.join(life.purged)} of the replay")
     rows = [
-        (entry.stream, entry.state, *((entry.seal.tuples, entry.seal.sealed_at) if entry.seal else ("", "")))
+        (
+            entry.stream,
+            entry.state,
+            *((entry.seal.tuples, entry.seal.sealed_at) if entry.seal else ("", "")),
+        )
         for entry in life.inputs
     ]
     print_rows("", ("input", "state", "tuples", "sealed at"), rows)
     facts = [
-        (fact.direction, fact.port, fact.tuples, fact.attempt, "lost" if fact.lost else (fact.digest or "")[9:17],
-         f"{fact.began_at:%H:%M:%S}", str(fact.group_first), str(fact.group_last))
+        (
+            fact.direction,
+            fact.port,
+            fact.tuples,
+            fact.attempt,
+            "lost" if fact.lost else (fact.digest or "")[9:17],
+            f"{fact.began_at:%H:%M:%S}",
+            str(fact.group_first),
+            str(fact.group_last),
+        )
         for fact in life.facts
-    ]  # fmt: skip
+    ]
     print_rows("", ("", "port", "tuples", "attempt", "digest", "begun", "group from", "to"), facts)
     if life.checkpoint:
-        names = ", ".join(f"{state.operator or 'no state'} ({state.rows} rows)" for state in life.checkpoint)
-        out.print(f"\ncheckpoint at or before it: window {life.checkpoint[0].window_id}: {escape(names)}")
+        names = ", ".join(
+            f"{state.operator or 'no state'} ({state.rows} rows)" for state in life.checkpoint
+        )
+        out.print(
+            f"\ncheckpoint at or before it: window {life.checkpoint[0].window_id}: {escape(names)}"
+        )
     _show_properties(life)
     print_facts({"quarantined tuples": life.quarantined, "failed checks": len(life.checks)})
     if any(fact.direction == "error" and fact.tuples for fact in life.facts):
         out.print(f"error tuples: rewindow errors {escape(life.replay)} --window {life.window}")
     for check in life.checks:
         where = "this window" if check.windows else "the whole range"
-        out.print(escape(f"  {check.output}: {check.check} ({check.severity}, {check.status}) of {where}"))
+        out.print(
+            escape(f"  {check.output}: {check.check} ({check.severity}, {check.status}) of {where}")
+        )
     for publication in life.publications:
         act = f"{publication.kind} {publication.number} of {publication.replay}"
         out.print(escape(f"  {act}: {publication.outcome}"))
 
 
 def _show_properties(life: WindowLife) -> None:
-    """Prints the properties that were set anywhere; what is left as its class has it is in the JSON."""
+    """Prints the properties that were set anywhere; what is left as its class has it is in the
+    JSON.
+    """
     rows = [
-        (one.operator or "application", one.name, json.dumps(one.value, ensure_ascii=False), one.source)
+        (
+            one.operator or "application",
+            one.name,
+            json.dumps(one.value, ensure_ascii=False),
+            one.source,
+        )
         for one in life.properties
         if one.source != DEFAULT
     ]

@@ -1,4 +1,6 @@
-"""Speaks with Airflow's API as any client would: log in, trigger `replay_windows`, look at its tasks, approve."""
+"""Speaks with Airflow's API as any client would: log in, trigger `replay_windows`, look at its
+tasks, approve.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Airflow:
         self._token = ""
 
     def trigger(self, run_id: str, form: Mapping[str, Any], note: str) -> str:
-        """Triggers a run of `replay_windows` with a filled-in form, unless it is there already, and returns its id."""
+        """Triggers a run of `replay_windows` with a filled-in form, unless it is there already, and
+        returns its id.
+        """
         body = {"dag_run_id": run_id, "logical_date": None, "conf": dict(form), "note": note}
         return str(self._ask("POST", f"/dags/{DAG}/dagRuns", body, missing=body)["dag_run_id"])
 
@@ -62,14 +66,21 @@ class Airflow:
 
     def stop(self, run_id: str) -> None:
         """Ends a run; Airflow ends its tasks, and their jobs with them."""
-        self._ask("PATCH", f"{self._run(run_id)}?update_mask=state", {"state": "failed"}, missing={})
+        self._ask(
+            "PATCH",
+            f"{self._run(run_id)}?update_mask=state",
+            {"state": "failed"},
+            missing={},
+        )
 
     def last_words(self, run_id: str, task: str, tries: int) -> str:
         """Returns the last lines of a task's log, for an error."""
         path = f"{self._run(run_id)}/taskInstances/{task}/logs/{max(tries, 1)}?full_content=true"
         answer = self._ask("GET", path, missing={})
         content = answer.get("content") or []
-        lines = [str(line.get("event", "")) if isinstance(line, dict) else str(line) for line in content]
+        lines = [
+            str(line.get("event", "")) if isinstance(line, dict) else str(line) for line in content
+        ]
         return " / ".join(line.strip() for line in lines[-4:] if line.strip())
 
     def page(self, run_id: str) -> str:
@@ -80,7 +91,8 @@ class Airflow:
         return f"/dags/{DAG}/dagRuns/{quote(run_id, safe='')}"
 
     def _ask(self, method: str, path: str, body: object = None, *, missing: Any = None) -> Any:
-        """Returns an answer; `missing` in place of one that is not there (404, 409) where it is given.
+        """Returns an answer; `missing` in place of one that is not there (404, 409) where it is
+        given.
 
         Raises:
             ResourceError: Airflow does not answer.
@@ -88,11 +100,20 @@ class Airflow:
         """
         for fresh in (False, True):
             if fresh or not self._token:
-                with reading_json(self._passwords, "file of passwords", "Delete it, then: rewindow down, rewindow up."):
+                with reading_json(
+                    self._passwords,
+                    "file of passwords",
+                    "Delete it, then: rewindow down, rewindow up.",
+                ):
                     password = json.loads(self._passwords.read_text())[USER]
                 self._token = login(self.address, USER, password)
             status, answer = call(
-                self.address, f"/api/v2{path}", body=body, token=self._token, method=method, seconds_max=30
+                self.address,
+                f"/api/v2{path}",
+                body=body,
+                token=self._token,
+                method=method,
+                seconds_max=30,
             )
             if status not in (0, 401):
                 break
@@ -101,6 +122,12 @@ class Airflow:
         if missing is not None and status in (404, 409):
             return missing
         if status == 0:
-            raise ResourceError(f"Airflow at {self.address} does not answer", hint="Start it again: rewindow up")
+            raise ResourceError(
+                f"Airflow at {self.address} does not answer",
+                hint="Start it again: rewindow up",
+            )
         said = answer.get("detail", answer) if isinstance(answer, dict) else answer
-        raise RewindowError(f"Airflow refused {method} {path} with status {status}", detail=str(said))
+        raise RewindowError(
+            f"Airflow refused {method} {path} with status {status}",
+            detail=str(said),
+        )

@@ -1,4 +1,6 @@
-"""What the demo says on the screen: chapters, lines with the time since the start, a spinner on a terminal."""
+"""What the demo says on the screen: chapters, lines with the time since the start, a spinner on a
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ class DemoConsole:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._status:
             self._status.stop()
@@ -64,15 +69,25 @@ class DemoConsole:
             self._status.update(f"[dim]{escape(words)}[/dim]")
 
     def run(self, *arguments: str) -> str:
-        """Runs one of the commands as a user would, shows what it says, and returns its standard output.
+        """Runs one of the commands as a user would, shows what it says, and returns its standard
+        output.
 
         Raises:
             RewindowError: the command failed; with its own words and exit code.
         """
-        self.say(f"$ rewindow {' '.join(argument for argument in arguments if argument != '--json')}", style="cyan")
+        self.say(
+            f"$ rewindow {' '.join(argument for argument in arguments if argument != '--json')}",
+            style="cyan",
+        )
         command = [sys.executable, "-m", "rewindow.cli", *arguments]
         said: list[str] = []
-        with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, errors="replace") as process:
+        with subprocess.Popen(
+            command,
+            stdout=PIPE,
+            stderr=PIPE,
+            text=True,
+            errors="replace",
+        ) as process:
             try:
                 text = self._listen(process, said)
             except KeyboardInterrupt:
@@ -99,19 +114,27 @@ class DemoConsole:
 
 
 def _console() -> Console:
-    """Returns the screen: a terminal as it is, anything else, and CI, plain and wide enough for the last table."""
+    """Returns the screen: a terminal as it is, anything else, and CI, plain and wide enough for the
+    last table.
+    """
     plain = bool(os.environ.get("CI")) or not sys.stdout.isatty()
     return Console(
-        highlight=False, soft_wrap=True, force_terminal=False if plain else None, width=120 if plain else None
+        highlight=False,
+        soft_wrap=True,
+        force_terminal=False if plain else None,
+        width=120 if plain else None,
     )
 
 
 def _command_error(arguments: tuple[str, ...], code: int, said: list[str]) -> RewindowError:
     lines = [line for line in said if line.strip()]
-    start = next((place for place, line in enumerate(lines) if line.startswith("error: ")), len(lines) - 1)
+    start = next(
+        (place for place, line in enumerate(lines) if line.startswith("error: ")), len(lines) - 1
+    )
     cause = " ".join(line.strip().removeprefix("error: ") for line in lines[start:])
     error = RewindowError(
-        f"command `rewindow {' '.join(arguments)}` ended with exit code {code}", detail=cause or "It said nothing."
+        f"command `rewindow {' '.join(arguments)}` ended with exit code {code}",
+        detail=cause or "It said nothing.",
     )
     error.exit_code = code if code > 0 else 65  # type: ignore[misc]
     return error

@@ -1,4 +1,6 @@
-"""Where each mode is hit: a step of the commit protocol that it is sensitive to, drawn from a seed; and the groups."""
+"""Where each mode is hit: a step of the commit protocol that it is sensitive to, drawn from a seed;
+and the groups.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,27 @@ from rewindow.windows import WindowRange
 GROUPS = 6
 SENSITIVE: dict[Mode, dict[Step, str]] = {
     Mode.EXACTLY_ONCE: {
-        Step.AFTER_FIRST_OUTPUT: "one output has the group, the others have not: none may get it twice",
-        Step.AFTER_OUTPUTS: "outputs are ahead of facts and checkpoint: nothing may be written again",
-        Step.AFTER_FACTS: "only the checkpoint is missing: the state must be computed again, the rows must not",
+        Step.AFTER_FIRST_OUTPUT: "one output has the group, the others have not: none may get it "
+        "twice",
+        Step.AFTER_OUTPUTS: "outputs are ahead of facts and checkpoint: nothing may be written "
+        "again",
+        Step.AFTER_FACTS: "only the checkpoint is missing: the state must be computed again, the "
+        "rows must not",
     },
     Mode.AT_LEAST_ONCE: {
-        Step.AFTER_FIRST_OUTPUT: "one output will hold the group twice, and readers must see it once",
+        Step.AFTER_FIRST_OUTPUT: "one output will hold the group twice, and readers must see it "
+        "once",
         Step.AFTER_OUTPUTS: "all outputs will hold the group twice, and readers must see it once",
-        Step.AFTER_FACTS: "rows and seals of the group will be there twice, and readers must see it once",
+        Step.AFTER_FACTS: "rows and seals of the group will be there twice, and readers must see "
+        "it once",
     },
     Mode.AT_MOST_ONCE: {
-        Step.STARTED: "the group counts as begun and is given up: it must be listed, window by window",
-        Step.MATERIALISED: "files are written but not committed: they must not turn up, and the loss must be listed",
-        Step.AFTER_FIRST_OUTPUT: "one output keeps the group, the others lose it: each must list its own loss",
+        Step.STARTED: "the group counts as begun and is given up: it must be listed, window by "
+        "window",
+        Step.MATERIALISED: "files are written but not committed: they must not turn up, and the "
+        "loss must be listed",
+        Step.AFTER_FIRST_OUTPUT: "one output keeps the group, the others lose it: each must list "
+        "its own loss",
     },
 }
 """Mode to its steps, and what is at stake when the job dies there."""
@@ -53,9 +63,11 @@ class Drill:
 
 
 def draw_drills(seed: int) -> list[Drill]:
-    """Returns the undisturbed replay and one drill for each mode; the same seed gives the same ones.
+    """Returns the undisturbed replay and one drill for each mode; the same seed gives the same
+    ones.
 
-    The group is neither the first nor the last, so that there is something to keep and something to go on with.
+    The group is neither the first nor the last, so that there is something to keep and something to
+    go on with.
 
     >>> draw_drills(7) == draw_drills(7)
     True
@@ -69,10 +81,12 @@ def draw_drills(seed: int) -> list[Drill]:
 
 
 def group_distance(windows: WindowRange) -> int:
-    """Returns D, windows between due checkpoints, such that a range falls into GROUPS groups that end on them.
+    """Returns D, windows between due checkpoints, such that a range falls into GROUPS groups that
+    end on them.
 
-    Checkpoints fall due at multiples of D of a window's global ordinal, so the first group is what is left before
-    one. If possible one falls due at the range's end too. The example's 8,756 windows: 1,281 and five times 1,495.
+    Checkpoints fall due at multiples of D of a window's global ordinal, so the first group is what
+    is left before one. If possible one falls due at the range's end too. The example's 8,756
+    windows: 1,281 and five times 1,495.
 
     >>> group_distance(WindowRange(376_954, 385_709))
     1495
@@ -80,7 +94,11 @@ def group_distance(windows: WindowRange) -> int:
     Raises:
         RangeError: the range has too few windows.
     """
-    fitting = [distance for distance in range(1, len(windows) + 1) if len(group_ends(windows, distance)) == GROUPS]
+    fitting = [
+        distance
+        for distance in range(1, len(windows) + 1)
+        if len(group_ends(windows, distance)) == GROUPS
+    ]
     if not fitting:
         raise RangeError(f"window range {windows} is too short for {GROUPS} commit groups")
     whole = [distance for distance in fitting if (windows.last + 1) % distance == 0]

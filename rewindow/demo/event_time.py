@@ -1,4 +1,6 @@
-"""Event time of the same year: which flights came late, and the silence of the weather stations filled in two ways."""
+"""Event time of the same year: which flights came late, and the silence of the weather stations
+filled in two ways.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,13 @@ WEATHER = "weather"
 APPLICATIONS = (LATENESS, f"{HEARTBEAT}{WEATHER}", f"{FILLED}{WEATHER}")
 
 
-def show_event_time(config: Config, demo_console: DemoConsole, windows: WindowRange) -> tuple[tuple[str, str], ...]:
-    """Replays and publishes what is to be known of event time, says it, and returns pages: what each shows, its path.
+def show_event_time(
+    config: Config,
+    demo_console: DemoConsole,
+    windows: WindowRange,
+) -> tuple[tuple[str, str], ...]:
+    """Replays and publishes what is to be known of event time, says it, and returns pages: what
+    each shows, its path.
 
     Raises:
         RewindowError: a command failed.
@@ -29,15 +36,24 @@ def show_event_time(config: Config, demo_console: DemoConsole, windows: WindowRa
         replay = json.loads(demo_console.run("replay", application, *given))["replay"]
         demo_console.run("check", replay, "--json")
         demo_console.run("publish", replay, "--json")
-        lines = {LATENESS: late_flights, APPLICATIONS[1]: timers, APPLICATIONS[2]: made_values}[application]
+        lines = {LATENESS: late_flights, APPLICATIONS[1]: timers, APPLICATIONS[2]: made_values}[
+            application
+        ]
         for line in lines(config, windows):
             demo_console.say(line, style="green")
-    pages = (("time of the flights", "flights"), ("time of the weather, with its filled gaps", WEATHER))
-    return tuple((words, demo_console.run("gaps", stream, "--page").strip()) for words, stream in pages)
+    pages = (
+        ("time of the flights", "flights"),
+        ("time of the weather, with its filled gaps", WEATHER),
+    )
+    return tuple(
+        (words, demo_console.run("gaps", stream, "--page").strip()) for words, stream in pages
+    )
 
 
 def late_flights(config: Config, windows: WindowRange) -> list[str]:
-    """Returns a line for each airport: its late flights, and the hour of the day with the largest share of them."""
+    """Returns a line for each airport: its late flights, and the hour of the day with the largest
+    share of them.
+    """
     sql = f"""
     select origin, window_id % 24 as hour, sum(tuples) as flights,
            sum(case when outcome = 'late' then tuples else 0 end) as late
@@ -51,8 +67,10 @@ def late_flights(config: Config, windows: WindowRange) -> list[str]:
         busy = [row for row in of_origin if row["flights"] * 100 >= flights]
         worst = max(busy, key=lambda row: (row["late"] / row["flights"], row["hour"]))
         lines.append(
-            f"{origin}: {late:,} of {flights:,} departures late for a report half an hour behind the schedule, "
-            f"{late / flights:.1%}; most from {worst['hour']:02}:00 UTC, {worst['late'] / worst['flights']:.1%}"
+            f"{origin}: {late:,} of {flights:,} departures late for a report half an hour behind "
+            "the schedule, "
+            f"{late / flights:.1%}; most from {worst['hour']:02}:00 UTC, "
+            f"{worst['late'] / worst['flights']:.1%}"
         )
     return lines
 
@@ -60,12 +78,19 @@ def late_flights(config: Config, windows: WindowRange) -> list[str]:
 def timers(config: Config, windows: WindowRange) -> list[str]:
     """Returns a line about the timers that fill the weather's silence."""
     sql = f"select count(*) as n from h where {IS_TIMER} and {in_windows(windows)}"
-    count = query(sql, h=Table.open(config.stream_table(f"{HEARTBEAT}{WEATHER}.filled")))["n"][0].as_py()
-    return [f"filled with heartbeats: {count:,} timers, which say that time has passed and have no values"]
+    count = query(sql, h=Table.open(config.stream_table(f"{HEARTBEAT}{WEATHER}.filled")))["n"][
+        0
+    ].as_py()
+    return [
+        f"filled with heartbeats: {count:,} timers, which say that time has passed and have no "
+        "values"
+    ]
 
 
 def made_values(config: Config, windows: WindowRange) -> list[str]:
-    """Returns a line for each filled column of the weather: how many values are recorded, and how the others came."""
+    """Returns a line for each filled column of the weather: how many values are recorded, and how
+    the others came.
+    """
     filled = filled_stream(config, WEATHER, windows)
     if filled is None:
         return []
@@ -73,11 +98,18 @@ def made_values(config: Config, windows: WindowRange) -> list[str]:
     for (column, method), count in filled.counts.items():
         by_column.setdefault(column, Counter())[method] += count
     return [
-        f"filled with values, {column}: {counts.pop(RECORDED, 0):,} recorded, {_methods(list(counts.items()))}"
+        f"filled with values, {column}: {counts.pop(RECORDED, 0):,} recorded, "
+        f"{_methods(list(counts.items()))}"
         for column, counts in by_column.items()
     ]
 
 
 def _methods(counts: Sequence[tuple[str, int]]) -> str:
-    words = {"none": "left without one, as their gap is too long", "expired": "left without one, too far from a report"}
-    return ", ".join(f"{count:,} {words.get(method, method)}" for method, count in counts) or "none made"
+    words = {
+        "none": "left without one, as their gap is too long",
+        "expired": "left without one, too far from a report",
+    }
+    return (
+        ", ".join(f"{count:,} {words.get(method, method)}" for method, count in counts)
+        or "none made"
+    )

@@ -54,7 +54,10 @@ def prove(config: Config, run: DemoRun, reference: DemoRun | None) -> Proof:
     checks: dict[Mode, Callable[[Certificate], tuple[str, ...]]] = {
         Mode.EXACTLY_ONCE: facts.exactly_once,
         Mode.AT_LEAST_ONCE: facts.at_least_once,
-        Mode.AT_MOST_ONCE: lambda found: facts.at_most_once(found, config.replay_root(reference.replay_id)),
+        Mode.AT_MOST_ONCE: lambda found: facts.at_most_once(
+            found,
+            config.replay_root(reference.replay_id),
+        ),
     }
     return Proof(run, count, certificate, checks[plan.mode](certificate))
 
@@ -77,7 +80,8 @@ class _Facts:
         raise RewindowError(
             f'broken promise of replay "{self._run.replay_id}" ({self._plan.mode.words}): {words}',
             detail=f"Windows: {listed}." if listed else f"Killed at {self._run.drill.crash}.",
-            hint=f"Its tables stay in {self._config.replay_root(self._run.replay_id)}; see a window with rewindow why.",
+            hint=f"Its tables stay in {self._config.replay_root(self._run.replay_id)}; see a "
+            "window with rewindow why.",
         )
 
     def unaccounted(self) -> list[WindowRange]:
@@ -92,7 +96,9 @@ class _Facts:
         return (self.claim("nothing is redone, lost, repeated or affected", not any(found)),)
 
     def exactly_once(self, certificate: Certificate) -> tuple[str, ...]:
-        """Every window once, equal to the undisturbed replay, at most the killed group computed again."""
+        """Every window once, equal to the undisturbed replay, at most the killed group computed
+        again.
+        """
         counts, redone = self._count.summary(), self._where(self._count.redone)
         once = not counts.lost and not counts.repeated and not counts.affected
         return (
@@ -106,14 +112,19 @@ class _Facts:
         )
 
     def at_least_once(self, certificate: Certificate) -> tuple[str, ...]:
-        """Nothing lost; repeats are confined to the windows after the checkpoint that was restored."""
+        """Nothing lost; repeats are confined to the windows after the checkpoint that was
+        restored.
+        """
         counts, repeated = self._count.summary(), self._repeated()
         checkpoint = self._count.resumed_after.get(2, self._plan.first - 1)
-        confined = bool(repeated) and repeated[0].first > checkpoint and self._is_killed_group(repeated)
+        confined = (
+            bool(repeated) and repeated[0].first > checkpoint and self._is_killed_group(repeated)
+        )
         return (
             self.claim("nothing is lost", not counts.lost and not counts.affected),
             self.claim(
-                f"repeats are confined to windows after the checkpoint at {checkpoint}: {_words(repeated)}",
+                f"repeats are confined to windows after the checkpoint at {checkpoint}: "
+                f"{_words(repeated)}",
                 confined,
                 repeated,
             ),
@@ -121,10 +132,20 @@ class _Facts:
         )
 
     def at_most_once(self, certificate: Certificate, reference: Location) -> tuple[str, ...]:
-        """Nothing twice; what is missing in each output is exactly what is listed, and that is at most one group."""
+        """Nothing twice; what is missing in each output is exactly what is listed, and that is at
+        most one group.
+        """
         counts = self._count.summary()
-        sentences = [self.claim("nothing is there twice", not counts.repeated and not counts.redone, self._repeated())]
-        for output in (output for output in certificate.outputs if output.name in self._count.outputs):
+        sentences = [
+            self.claim(
+                "nothing is there twice",
+                not counts.repeated and not counts.redone,
+                self._repeated(),
+            )
+        ]
+        for output in (
+            output for output in certificate.outputs if output.name in self._count.outputs
+        ):
             listed = self._where(self._count.outputs[output.name].lost)
             absent = self._absent(output.name, reference)
             compared = [WindowRange(*pair) for pair in output.ranges.get("lost", [])]
@@ -132,22 +153,31 @@ class _Facts:
             words = f"{output.name}: lost is what is listed, {_words(listed)}"
             sentences.append(self.claim(words, exact, absent or listed or compared))
         lost_any = counts.lost > 0 and counts.affected > 0
-        sentences.append(self.claim(f"{counts.affected:,} later windows are marked as affected", lost_any))
+        sentences.append(
+            self.claim(f"{counts.affected:,} later windows are marked as affected", lost_any)
+        )
         return tuple(sentences)
 
     def _equal(self, certificate: Certificate) -> str:
         differing = [
-            WindowRange(*pair) for output in certificate.outputs for ranges in output.ranges.values() for pair in ranges
+            WindowRange(*pair)
+            for output in certificate.outputs
+            for ranges in output.ranges.values()
+            for pair in ranges
         ]
         words = "what readers see equals the undisturbed replay"
         return self.claim(words, certificate.equal and certificate.digest != "", differing)
 
     def _is_killed_group(self, ranges: list[WindowRange]) -> bool:
-        """Returns whether windows are those of the group in which the job was killed, and no others."""
+        """Returns whether windows are those of the group in which the job was killed, and no
+        others.
+        """
         return ranges == [self.killed_group()]
 
     def killed_group(self) -> WindowRange:
-        """Windows of the group in which the job was killed: exactly once counts them, others end on due checkpoints."""
+        """Windows of the group in which the job was killed: exactly once counts them, others end on
+        due checkpoints.
+        """
         plan, number = self._plan, self._run.drill.group
         if plan.mode is Mode.EXACTLY_ONCE and plan.group_windows:
             first = plan.first + (number - 1) * plan.group_windows
@@ -157,7 +187,10 @@ class _Facts:
 
     def _absent(self, output: str, reference: Location) -> list[WindowRange]:
         """Windows of which the undisturbed replay has rows of an output and this one has none."""
-        sql = "select distinct window_id from r where window_id not in (select distinct window_id from t)"
+        sql = (
+            "select distinct window_id from r where window_id not in (select distinct window_id "
+            "from t)"
+        )
         mine = self._config.replay_root(self._run.replay_id) / output
         rows = query(sql, r=Table.open(reference / output), t=Table.open(mine))
         return to_ranges(rows["window_id"].to_pylist())
@@ -181,7 +214,10 @@ def prove_published(config: Config, replay_id: str, words: str) -> str:
     """
     certificate = certify(config, replay_id, "published")
     if not certificate.equal:
-        raise RewindowError(f'what is published differs from replay "{replay_id}"', detail=f"Expected: {words}.")
+        raise RewindowError(
+            f'what is published differs from replay "{replay_id}"',
+            detail=f"Expected: {words}.",
+        )
     return words
 
 

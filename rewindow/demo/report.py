@@ -16,23 +16,35 @@ from rewindow.settings.config import Config
 
 NAME = "demo.html"
 DELAY = LayerMeasure(
-    "delay", "Delay", "minutes", "delays", "cast(sum(delay_minutes) as double) / nullif(sum(departed), 0)",
-    hue="amber", note="mean departure delay over the three airports",
-)  # fmt: skip
+    "delay",
+    "Delay",
+    "minutes",
+    "delays",
+    "cast(sum(delay_minutes) as double) / nullif(sum(departed), 0)",
+    hue="amber",
+    note="mean departure delay over the three airports",
+)
 
 
 def build_demo_page(
-    config: Config, proofs: Sequence[Proof], seed: int, chapters: Sequence[tuple[str, float]],
+    config: Config,
+    proofs: Sequence[Proof],
+    seed: int,
+    chapters: Sequence[tuple[str, float]],
     places: Sequence[tuple[str, str]],
-) -> Location:  # fmt: skip
-    """Writes the page of a demo and returns where it lies; `places` are named on it, each with its address."""
+) -> Location:
+    """Writes the page of a demo and returns where it lies; `places` are named on it, each with its
+    address.
+    """
     stories = tuple(_story(config, proof) for proof in proofs)
     first = stories[0]
     page = Page(
         title="A year of flights, replayed four times and killed three times",
         lead=(
-            "Every flight that left New York's three airports in 2013, and the weather there, hour by hour. One replay "
-            "was left alone. In the others the running Spark job got a SIGKILL in the midst of a commit group; Airflow "
+            "Every flight that left New York's three airports in 2013, and the weather there, hour "
+            "by hour. One replay "
+            "was left alone. In the others the running Spark job got a SIGKILL in the midst of a "
+            "commit group; Airflow "
             "began the next attempt, and each mode kept its own promise."
         ),
         grid=first.grid,
@@ -53,7 +65,11 @@ def _story(config: Config, proof: Proof) -> ReplayReport:
     drill = proof.run.drill
     title = drill.title[:1].upper() + drill.title[1:]
     return read_report(
-        config, proof.run.replay_id, title=title, kills=proof.run.kills, comparison=_comparison(config, proof)
+        config,
+        proof.run.replay_id,
+        title=title,
+        kills=proof.run.kills,
+        comparison=_comparison(config, proof),
     )
 
 
@@ -64,7 +80,11 @@ def _comparison(config: Config, proof: Proof) -> CertificateSummary | None:
     return comparison_of(proof.certificate.model_dump(mode="json"), page)
 
 
-def _facts(stories: Sequence[ReplayReport], proofs: Sequence[Proof], seed: int) -> tuple[tuple[str, str], ...]:
+def _facts(
+    stories: Sequence[ReplayReport],
+    proofs: Sequence[Proof],
+    seed: int,
+) -> tuple[tuple[str, str], ...]:
     plan = proofs[0].count.plan
     recoveries = [story.recovery_seconds for story in stories if story.recovery_seconds is not None]
     slowest = f"{max(recoveries):.1f} s" if recoveries else "–"
@@ -80,11 +100,22 @@ def _facts(stories: Sequence[ReplayReport], proofs: Sequence[Proof], seed: int) 
 def _next_steps(stories: Sequence[ReplayReport]) -> tuple[tuple[str, str], ...]:
     by_mode = {story.mode: story for story in stories}
     lossy = by_mode["at_most_once"]
-    lost = next((part.windows.first for parts in lossy.outputs.values() for part in parts if part.kind == "lost"), None)
+    lost = next(
+        (
+            part.windows.first
+            for parts in lossy.outputs.values()
+            for part in parts
+            if part.kind == "lost"
+        ),
+        None,
+    )
     steps = [("rewindow list", "all replays that there are")]
     if lost is not None:
         steps.append(
-            (f"rewindow why {lossy.replay_id} {lost}", "the life of the first window that at most once gave up")
+            (
+                f"rewindow why {lossy.replay_id} {lost}",
+                "the life of the first window that at most once gave up",
+            )
         )
     steps += [
         ("rewindow gaps weather", "when the weather stations were silent"),

@@ -1,4 +1,6 @@
-"""The order of things: record, start Airflow, replay four times, prove, publish, undo, publish, event time, page."""
+"""The order of things: record, start Airflow, replay four times, prove, publish, undo, publish,
+event time, page.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from rewindow.demo.drill import Drill, draw_drills, group_distance
 from rewindow.demo.event_time import show_event_time
 from rewindow.demo.proof import Proof, prove, prove_published
 from rewindow.demo.start import check_place, start_airflow
-from rewindow.demo.watch import DemoRun, follow, groups_word, wait_for_end, wait_for_plan, wait_for_task
+from rewindow.demo.watch import (
+    DemoRun,
+    follow,
+    groups_word,
+    wait_for_end,
+    wait_for_plan,
+    wait_for_task,
+)
 from rewindow.errors import Interrupted, OverlapError, RewindowError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import RUNNABLE
@@ -55,7 +64,11 @@ class Show:
 
 
 def show(
-    config: Config, demo_console: DemoConsole, seed: int | None = None, port: int | None = None, last: int | None = None
+    config: Config,
+    demo_console: DemoConsole,
+    seed: int | None = None,
+    port: int | None = None,
+    last: int | None = None,
 ) -> Location:
     """Runs the whole demo and returns the path of its page.
 
@@ -69,17 +82,26 @@ def show(
         Interrupted: ctrl-C; replays that ran are given up, Airflow stays up.
     """
     check_place(config, APPLICATION, STREAMS)
-    stage = Show(config, demo_console, secrets.randbelow(SEED_MAX) + 1 if seed is None else seed, port, last)
-    demo_console.say(f'seed {stage.seed}: make demo ARGS="--seed {stage.seed}" kills at the same steps again')
+    stage = Show(
+        config,
+        demo_console,
+        secrets.randbelow(SEED_MAX) + 1 if seed is None else seed,
+        port,
+        last,
+    )
+    demo_console.say(
+        f'seed {stage.seed}: make demo ARGS="--seed {stage.seed}" kills at the same steps again'
+    )
     try:
         return _play(stage)
     except KeyboardInterrupt:
         demo_console.say("ctrl-C: giving up what runs", style="yellow")
         _clean_up(stage)
         raise Interrupted(
-            "demo stopped", detail="Its running replays are abandoned; what is recorded and published stays.",
+            "demo stopped",
+            detail="Its running replays are abandoned; what is recorded and published stays.",
             hint="Begin again: make demo. Airflow runs on until: make down",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _play(stage: Show) -> Location:
@@ -98,14 +120,35 @@ def _play(stage: Show) -> Location:
         for run in stage.runs:
             _judge(stage, run)
     with demo_console.chapter("publish", "Publish exactly once, undo it, publish it again"):
-        _publish(stage, next(run for run in stage.runs if run.drill.mode is Mode.EXACTLY_ONCE and run.drill.step))
-    with demo_console.chapter("event time", "Find late flights, and fill the weather's silence in two ways"):
+        _publish(
+            stage,
+            next(
+                run for run in stage.runs if run.drill.mode is Mode.EXACTLY_ONCE and run.drill.step
+            ),
+        )
+    with demo_console.chapter(
+        "event time",
+        "Find late flights, and fill the weather's silence in two ways",
+    ):
         assert stage.windows is not None, "the range is known"
         places = show_event_time(stage.config, demo_console, stage.windows)
     with demo_console.chapter("page", "Draw the page"):
         places += (("Airflow", stage.airflow.address),)
-        path = report.build_demo_page(stage.config, stage.proofs, stage.seed, demo_console.chapters, places)
-    summary.print_summary(demo_console.console, stage.config, stage.proofs, path, places, demo_console.seconds)
+        path = report.build_demo_page(
+            stage.config,
+            stage.proofs,
+            stage.seed,
+            demo_console.chapters,
+            places,
+        )
+    summary.print_summary(
+        demo_console.console,
+        stage.config,
+        stage.proofs,
+        path,
+        places,
+        demo_console.seconds,
+    )
     return path
 
 
@@ -114,16 +157,24 @@ def _plan(stage: Show) -> None:
     stage.windows, stage.distance = plan.range, group_distance(plan.range)
     _refuse_held(stage, plan.range)
     for entry in plan.inputs:
-        stage.demo_console.say(f"{entry.stream}: {entry.tuples:,} tuples in {len(plan.range):,} windows {plan.range}")
+        stage.demo_console.say(
+            f"{entry.stream}: {entry.tuples:,} tuples in {len(plan.range):,} windows {plan.range}"
+        )
     stage.demo_console.say(f"commit groups of {stage.distance:,} windows, a checkpoint after each")
 
 
 def _refuse_held(stage: Show, windows: WindowRange) -> None:
-    """Refuses to begin beside a replay that works on the same windows, such as one of a demo that was killed."""
+    """Refuses to begin beside a replay that works on the same windows, such as one of a demo that
+    was killed.
+    """
     for lease in stage.ledger.leases.held():
-        if lease.table_name.startswith(f"{APPLICATION}.") and WindowRange(lease.first, lease.last).overlap(windows):
+        if lease.table_name.startswith(f"{APPLICATION}.") and WindowRange(
+            lease.first,
+            lease.last,
+        ).overlap(windows):
             raise OverlapError(
-                f'replay "{lease.replay_id}" holds windows [{lease.first}, {lease.last}] of {lease.table_name}',
+                f'replay "{lease.replay_id}" holds windows [{lease.first}, {lease.last}] of '
+                f"{lease.table_name}",
                 holder=lease.replay_id,
                 hint=f"Wait until it has ended, or give it up: rewindow abandon {lease.replay_id}",
             )
@@ -134,7 +185,9 @@ def _heading(drill: Drill) -> str:
 
 
 def _replay(stage: Show, drill: Drill, stamp: str) -> None:
-    assert stage.airflow is not None and stage.windows is not None, "Airflow runs and the range is known"
+    assert stage.airflow is not None and stage.windows is not None, (
+        "Airflow runs and the range is known"
+    )
     wanted = f"demo-{stamp}-{drill.title.replace(' ', '_')}"
     run = DemoRun(drill, wanted)
     stage.runs.append(run)
@@ -173,10 +226,19 @@ def _judge(stage: Show, run: DemoRun) -> None:
     check = stage.ledger.checks.newest(run.replay_id, limit=1)[0]
     outputs = check.summary.get("outputs", [])
     evaluated = sum(output["evaluated"] for output in outputs)
-    wrong = [f"{output['output']}: {name}" for output in outputs for name in (*output["failed"], *output["warnings"])]
+    wrong = [
+        f"{output['output']}: {name}"
+        for output in outputs
+        for name in (*output["failed"], *output["warnings"])
+    ]
     stage.demo_console.say(
-        f"{run.drill.title}: gate {check.verdict}, {evaluated} checks on {len(stage.windows or ()):,} windows"
-        + (f"; to know: {', '.join(wrong[:4])}" + (" ..." if len(wrong) > 4 else "") if wrong else "")
+        f"{run.drill.title}: gate {check.verdict}, {evaluated} checks on "
+        f"{len(stage.windows or ()):,} windows"
+        + (
+            f"; to know: {', '.join(wrong[:4])}" + (" ..." if len(wrong) > 4 else "")
+            if wrong
+            else ""
+        )
     )
 
 
@@ -184,19 +246,31 @@ def _publish(stage: Show, run: DemoRun) -> None:
     assert stage.airflow is not None, "Airflow runs"
     demo_console, replay_id = stage.demo_console, run.replay_id
     before = _published_windows(stage)
-    wait_for_task(stage.airflow, run, "approve_publication", ("awaiting_input", "deferred"), demo_console)
+    wait_for_task(
+        stage.airflow,
+        run,
+        "approve_publication",
+        ("awaiting_input", "deferred"),
+        demo_console,
+    )
     demo_console.say("its certificate says equal: approving the publication in Airflow")
     stage.airflow.approve(run.run_id)
     wait_for_task(stage.airflow, run, "publish_windows", ("success",), demo_console)
-    demo_console.say(prove_published(stage.config, replay_id, "published, and equal to the replay"), style="green")
+    demo_console.say(
+        prove_published(stage.config, replay_id, "published, and equal to the replay"),
+        style="green",
+    )
     demo_console.run("undo", replay_id, "--json")
     after = _published_windows(stage)
     if after != before:
-        raise RewindowError(f"undo left {after:,} published windows, before the publication there were {before:,}")
+        raise RewindowError(
+            f"undo left {after:,} published windows, before the publication there were {before:,}"
+        )
     demo_console.say(f"undone: {after:,} windows are published, as before", style="green")
     demo_console.run("publish", replay_id, "--json")
     demo_console.say(
-        prove_published(stage.config, replay_id, "published again, and equal to the replay"), style="green"
+        prove_published(stage.config, replay_id, "published again, and equal to the replay"),
+        style="green",
     )
     for one in stage.runs:
         wait_for_end(stage.airflow, one, demo_console)
@@ -208,7 +282,10 @@ def _published_windows(stage: Show) -> int:
     path = stage.config.windows_table(f"{APPLICATION}.{output.name}")
     if not Table.exists(path) or stage.windows is None:
         return 0
-    sql = f"select count(*) as n from w where window_id between {stage.windows.first} and {stage.windows.last}"
+    sql = (
+        f"select count(*) as n from w where window_id between {stage.windows.first} and "
+        f"{stage.windows.last}"
+    )
     return int(query(sql, w=Table.open(path))["n"][0].as_py())
 
 
@@ -224,4 +301,7 @@ def _clean_up(stage: Show) -> None:
         except OverlapError as error:
             stage.demo_console.say(f"{error.primary}; {error.hint}", style="yellow")
         except RewindowError as error:
-            stage.demo_console.say(f"could not give up {run.run_id}: {error.primary}", style="yellow")
+            stage.demo_console.say(
+                f"could not give up {run.run_id}: {error.primary}",
+                style="yellow",
+            )

@@ -20,7 +20,8 @@ def check_place(config: Config, application: str, streams: Iterable[str]) -> Non
     """Refuses a folder that is not the project's, and a disk that is full.
 
     Raises:
-        InputError: DAGs, application or streams of the example are not there, or drills are not allowed.
+        InputError: DAGs, application or streams of the example are not there, or drills are not
+            allowed.
         ResourceError: there is too little room.
     """
     for stream in streams:
@@ -42,13 +43,15 @@ def check_place(config: Config, application: str, streams: Iterable[str]) -> Non
     free = config.state.free_bytes()
     if free is not None and free < DISK_BYTES_MIN:
         raise ResourceError(
-            f"{free / 1e9:.1f} GB are free for the state folder, the demo takes up to {DISK_BYTES_MIN / 1e9:.0f}",
+            f"{free / 1e9:.1f} GB are free for the state folder, the demo takes up to "
+            f"{DISK_BYTES_MIN / 1e9:.0f}",
             hint=f"Make room in {config.state}.",
         )
 
 
 def start_airflow(config: Config, say: Callable[[str], None], port: int | None) -> Running:
-    """Starts Airflow, unless it runs; on the next free port if the usual one is in use and none was asked for.
+    """Starts Airflow, unless it runs; on the next free port if the usual one is in use and none was
+    asked for.
 
     Raises:
         ResourceError: it does not come up.
@@ -62,7 +65,12 @@ def start_airflow(config: Config, say: Callable[[str], None], port: int | None) 
     return up(config, listener=Lines(say))
 
 
-def begin_afresh(config: Config, streams: Iterable[str], application: str, say: Callable[[str], None]) -> None:
+def begin_afresh(
+    config: Config,
+    streams: Iterable[str],
+    application: str,
+    say: Callable[[str], None],
+) -> None:
     """Deletes what earlier demos left: streams, replays, results, ledger, Airflow's database.
 
     Raises:
@@ -74,16 +82,22 @@ def begin_afresh(config: Config, streams: Iterable[str], application: str, say: 
     foreign = [name for name in found if name.split(".")[0] not in known]
     if foreign:
         raise InputError(
-            f'stream "{foreign[0]}" in "{config.state}" is not the example\'s: --fresh would delete it',
+            f'stream "{foreign[0]}" in "{config.state}" is not the example\'s: --fresh would '
+            "delete it",
             hint="Run without --fresh, or with another state folder (REWINDOW_STATE).",
         )
     other = next(
-        (row for row in Ledger.open(config.ledger_url).replays.newest(limit=1_000_000) if row.application not in ours),
+        (
+            row
+            for row in Ledger.open(config.ledger_url).replays.newest(limit=1_000_000)
+            if row.application not in ours
+        ),
         None,
     )
     if other:
         raise InputError(
-            f'replay "{other.replay_id}" of application "{other.application}" is not the example\'s: --fresh would '
+            f'replay "{other.replay_id}" of application "{other.application}" is not the '
+            "example's: --fresh would "
             "delete it",
             hint="Run without --fresh, or with another state folder (REWINDOW_STATE).",
         )

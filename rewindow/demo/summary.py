@@ -20,10 +20,16 @@ _ROWS = ("windows", "tuples", "redone", "lost", "repeated", "affected")
 
 
 def print_summary(
-    console: Console, config: Config, proofs: Sequence[Proof], page: Location, places: Sequence[tuple[str, str]],
+    console: Console,
+    config: Config,
+    proofs: Sequence[Proof],
+    page: Location,
+    places: Sequence[tuple[str, str]],
     seconds: float,
-) -> None:  # fmt: skip
-    """Prints, per replay, what the tables hold and what was found; then addresses, those of `places` too."""
+) -> None:
+    """Prints, per replay, what the tables hold and what was found; then addresses, those of
+    `places` too.
+    """
     ledger = Ledger.open(config.ledger_url)
     stories = [read_report(config, proof.run.replay_id, kills=proof.run.kills) for proof in proofs]
     drills = [proof.run.drill for proof in proofs]
@@ -34,24 +40,44 @@ def print_summary(
     for name in _ROWS:
         table.add_row(name, *(f"{getattr(story.counts, name):,}" for story in stories))
     table.add_row("killed at", *(drill.step.value if drill.step else "–" for drill in drills))
-    table.add_row("in group", *(f"{drill.group} of {GROUPS}" if drill.step else "–" for drill in drills))
+    table.add_row(
+        "in group",
+        *(f"{drill.group} of {GROUPS}" if drill.step else "–" for drill in drills),
+    )
     table.add_row("time to recover", *(_seconds(story) for story in stories))
-    table.add_row("gate", *(ledger.checks.newest(proof.run.replay_id, limit=1)[0].verdict for proof in proofs))
-    table.add_row("certificate", *(proof.certificate.verdict if proof.certificate else "reference" for proof in proofs))
+    table.add_row(
+        "gate",
+        *(ledger.checks.newest(proof.run.replay_id, limit=1)[0].verdict for proof in proofs),
+    )
+    table.add_row(
+        "certificate",
+        *(proof.certificate.verdict if proof.certificate else "reference" for proof in proofs),
+    )
     console.print()
     console.print(table)
     console.print()
     for proof, story in zip(proofs, stories, strict=True):
         if proof.run.drill.step:
             console.print(f"  {proof.run.drill.title}: {'; '.join(_classes(proof))}", markup=False)
-            console.print(f"    guarantee: {next(iter(story.guarantees.values()))}", style="dim", markup=False)
+            console.print(
+                f"    guarantee: {next(iter(story.guarantees.values()))}",
+                style="dim",
+                markup=False,
+            )
     _print_places(console, config, page, places, seconds)
 
 
 def _print_places(
-    console: Console, config: Config, page: Location, places: Sequence[tuple[str, str]], seconds: float
+    console: Console,
+    config: Config,
+    page: Location,
+    places: Sequence[tuple[str, str]],
+    seconds: float,
 ) -> None:
-    console.print(f"\nDone in {int(seconds) // 60} min {int(seconds) % 60:02d} s. Look around:", style="bold")
+    console.print(
+        f"\nDone in {int(seconds) // 60} min {int(seconds) % 60:02d} s. Look around:",
+        style="bold",
+    )
     login = ("its login", f"user admin, password in {password_file(config)}")
     listed = [("the page", str(page)), *places, login, ("stop Airflow", "make down")]
     width = max(len(words) for words, _ in listed)
@@ -67,6 +93,7 @@ def _classes(proof: Proof) -> list[str]:
     """Returns, per output, how many windows of which class the certificate has."""
     assert proof.certificate is not None, "only the reference has none"
     return [
-        f"{output.name} " + ", ".join(f"{count:,} {kind}" for kind, count in output.classes.items() if count)
+        f"{output.name} "
+        + ", ".join(f"{count:,} {kind}" for kind, count in output.classes.items() if count)
         for output in proof.certificate.outputs
     ]

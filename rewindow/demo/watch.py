@@ -1,4 +1,6 @@
-"""Follows a replay that Airflow runs: says what happens, sees its process die, and waits for its tasks."""
+"""Follows a replay that Airflow runs: says what happens, sees its process die, and waits for its
+tasks.
+"""
 
 from __future__ import annotations
 
@@ -79,10 +81,18 @@ def follow(ledger: Ledger, airflow: Airflow, run: DemoRun, demo_console: DemoCon
             raise _stuck(airflow, run, _REPLAY)
         time.sleep(LOOK_SECONDS)
     if run.drill.step and not run.kills:
-        raise RewindowError(f'replay "{run.replay_id}" ended without having been killed at {run.drill.crash}')
+        raise RewindowError(
+            f'replay "{run.replay_id}" ended without having been killed at {run.drill.crash}'
+        )
 
 
-def wait_for_task(airflow: Airflow, run: DemoRun, task: str, states: tuple[str, ...], demo_console: DemoConsole) -> str:
+def wait_for_task(
+    airflow: Airflow,
+    run: DemoRun,
+    task: str,
+    states: tuple[str, ...],
+    demo_console: DemoConsole,
+) -> str:
     """Returns the state of a task as soon as it is one of those waited for."""
     seen: list[str] = []
 
@@ -119,7 +129,9 @@ class _Watch:
         self._read_at = 0.0
 
     def poll(self) -> bool:
-        """Says what is new and returns whether anything is: at the process each time, at the ledger less often."""
+        """Says what is new and returns whether anything is: at the process each time, at the ledger
+        less often.
+        """
         news = self._see_kill()
         now = time.monotonic()
         return (self.read_ledger() or news) if now - self._read_at >= READ_SECONDS else news
@@ -145,14 +157,18 @@ class _Watch:
             return False
         self._run.kills.append(KillEvent(1, sentry.gone_at, drill.step.value, drill.group))
         self._telling.say(
-            f"SIGKILL: process {sentry.pid} and its JVM are gone, in group {drill.group} at step {drill.step.value}",
+            f"SIGKILL: process {sentry.pid} and its JVM are gone, in group {drill.group} at step "
+            f"{drill.step.value}",
             style="bold red",
         )
         return True
 
     def _say_groups(self) -> bool:
         news = False
-        for timing in sorted(self._ledger.attempts.timings(self._run.replay_id), key=lambda timing: timing.mark):
+        for timing in sorted(
+            self._ledger.attempts.timings(self._run.replay_id),
+            key=lambda timing: timing.mark,
+        ):
             if (timing.epoch, timing.mark) not in self._told:
                 self._told.add((timing.epoch, timing.mark))
                 self._say_group(timing)
@@ -161,7 +177,10 @@ class _Watch:
 
     def _say_group(self, timing: GroupTiming) -> None:
         done = f"{timing.mark:,} of {len(self._plan.range):,} windows"
-        words = f"attempt {timing.epoch} has committed up to window {self._plan.window_of(timing.mark)}: {done}"
+        words = (
+            f"attempt {timing.epoch} has committed up to window "
+            f"{self._plan.window_of(timing.mark)}: {done}"
+        )
         if self._run.kills and timing.epoch > 1 and not self._recovered:
             self._recovered = True
             seconds = (timing.reported_at - self._run.kills[0].at).total_seconds()
@@ -171,7 +190,9 @@ class _Watch:
 
 
 class _Sentry(threading.Thread):
-    """Watches one process and notes when it is gone, also while Airflow takes its time to answer."""
+    """Watches one process and notes when it is gone, also while Airflow takes its time to
+    answer.
+    """
 
     def __init__(self, process: psutil.Process) -> None:
         super().__init__(daemon=True)
@@ -205,7 +226,11 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def _until(
-    airflow: Airflow, run: DemoRun, reached: Callable[[dict[str, Task]], bool], demo_console: DemoConsole, task: str
+    airflow: Airflow,
+    run: DemoRun,
+    reached: Callable[[dict[str, Task]], bool],
+    demo_console: DemoConsole,
+    task: str,
 ) -> None:
     demo_console.doing(f"{run.drill.title}: waiting for task {task}")
     began = time.monotonic()

@@ -1,11 +1,13 @@
 """Runs Airflow on this machine: four components on loopback, kept alive by one detached process.
 
-    up()  ──starts──> supervisor (supervision.py) ──starts, watches, restarts──> api-server, scheduler,
-                                                                                 dag-processor, triggerer
+    up()  ──starts──> supervisor (supervision.py) ──starts, watches, restarts──> api-server,
+    scheduler,
+                                                                                 dag-processor,
+                                                                                 triggerer
     down() ──SIGTERM──> supervisor ──stops──> all of them, and whatever they left behind
 
-Airflow's home is `<state>/airflow`: database, logs, secrets and passwords (mode 0600), pid file and supervisor.log.
-This room starts Airflow as a command and never imports it.
+Airflow's home is `<state>/airflow`: database, logs, secrets and passwords (mode 0600), pid file and
+supervisor.log. This room starts Airflow as a command and never imports it.
 """
 
 from __future__ import annotations

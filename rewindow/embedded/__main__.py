@@ -1,4 +1,6 @@
-"""`python -m rewindow.embedded` is the supervisor; with arguments behind `airflow` it is Airflow's own command."""
+"""`python -m rewindow.embedded` is the supervisor; with arguments behind `airflow` it is Airflow's
+own command.
+"""
 
 import sys
 

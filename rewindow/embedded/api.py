@@ -15,15 +15,28 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def call(
-    address: str, path: str, *, body: object = None, token: str = "", method: str = "", seconds_max: float = 10
+    address: str,
+    path: str,
+    *,
+    body: object = None,
+    token: str = "",
+    method: str = "",
+    seconds_max: float = 10,
 ) -> tuple[int, Any]:
     """Returns HTTP status and decoded answer of one call; status 0 when nobody answers.
 
     Proxies of the environment are passed by: Airflow listens on loopback.
     """
     data = None if body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
-    request = urllib.request.Request(f"{address}{path}", data=data, headers=headers, method=method or None)
+    headers = {"Content-Type": "application/json"} | (
+        {"Authorization": f"Bearer {token}"} if token else {}
+    )
+    request = urllib.request.Request(
+        f"{address}{path}",
+        data=data,
+        headers=headers,
+        method=method or None,
+    )
     try:
         with _DIRECT.open(request, timeout=seconds_max) as answer:
             return answer.status, _decoded(answer.read())
@@ -34,23 +47,31 @@ def call(
 
 
 def health(address: str, since: float = 0.0) -> dict[str, str]:
-    """Returns the state of each component as Airflow reports it; empty while the API does not answer.
+    """Returns the state of each component as Airflow reports it; empty while the API does not
+    answer.
 
     Args:
         address: of Airflow.
-        since: seconds since the epoch. A component without a heartbeat after it is "silent": Airflow itself calls a
-            dead one healthy for half a minute.
+        since: seconds since the epoch. A component without a heartbeat after it is "silent":
+            Airflow itself calls a dead one healthy for half a minute.
     """
     status, answer = call(address, "/api/v2/monitor/health", seconds_max=3)
     if status != 200:
         return {}
-    return {name: _state(answer.get(name) or {}, f"latest_{name}_heartbeat", since) for name in COMPONENTS}
+    return {
+        name: _state(answer.get(name) or {}, f"latest_{name}_heartbeat", since)
+        for name in COMPONENTS
+    }
 
 
 def unwell(address: str, since: float = 0.0) -> list[str]:
     """Returns the names of the components that are not healthy, see `health`."""
     found = health(address, since)
-    return [name.replace("_", "-") for name, state in found.items() if state != "healthy"] if found else ["api-server"]
+    return (
+        [name.replace("_", "-") for name, state in found.items() if state != "healthy"]
+        if found
+        else ["api-server"]
+    )
 
 
 def login(address: str, user: str, password: str) -> str:
@@ -68,8 +89,15 @@ def warm_up(address: str) -> bool:
 
 
 def make_pool(address: str, token: str) -> bool:
-    """Returns whether the pool of Spark tasks is there; its slots are left as they are once it exists."""
-    body = {"name": POOL, "slots": 1, "description": "Spark jobs that may run at once", "include_deferred": False}
+    """Returns whether the pool of Spark tasks is there; its slots are left as they are once it
+    exists.
+    """
+    body = {
+        "name": POOL,
+        "slots": 1,
+        "description": "Spark jobs that may run at once",
+        "include_deferred": False,
+    }
     return call(address, "/api/v2/pools", body=body, token=token)[0] in (201, 409)
 
 

@@ -1,4 +1,6 @@
-"""One component of Airflow: started, watched, started again with back-off, ended with all that it started."""
+"""One component of Airflow: started, watched, started again with back-off, ended with all that it
+started.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ COMMANDS = {
     "dag-processor": ["dag-processor"],
     "triggerer": ["triggerer", "--skip-serve-logs"],
 }
-"""The log servers of scheduler and triggerer would listen on every interface, so they are left out."""
+"""The log servers of scheduler and triggerer would listen on every interface, so they are left
+out."""
 
 BACK_OFF_SECONDS_MAX = 30.0
 RESTLESS_SECONDS = 4.0
@@ -57,7 +60,9 @@ class Component:
             )
 
     def watch(self) -> str:
-        """Returns what has changed, as a line for the log, or an empty string; starts a dead process again in time."""
+        """Returns what has changed, as a line for the log, or an empty string; starts a dead
+        process again in time.
+        """
         now = time.monotonic()
         if self.process is None:
             if now < self._not_before:
@@ -94,16 +99,23 @@ def end_orphans(dead_sessions: Mapping[int, str]) -> list[int]:
     Args:
         dead_sessions: session id of a dead process of a component, to the component's name.
 
-    A worker of a dead scheduler may still run a task, which must not be lost: it is ended once it calls itself idle.
+    A worker of a dead scheduler may still run a task, which must not be lost: it is ended once it
+    calls itself idle.
     """
     orphans = [pid for pid in descendants(os.getpid()) if session(pid) in dead_sessions]
-    ended = [pid for pid in orphans if dead_sessions[session(pid) or 0] != "scheduler" or _IDLE in title(pid)]
+    ended = [
+        pid
+        for pid in orphans
+        if dead_sessions[session(pid) or 0] != "scheduler" or _IDLE in title(pid)
+    ]
     signal_all(ended, signal.SIGKILL)
     return ended
 
 
 def busy_workers(supervisor: int) -> list[int]:
-    """Returns the pids of the workers of a supervisor's schedulers, also of dead ones, that have a task."""
+    """Returns the pids of the workers of a supervisor's schedulers, also of dead ones, that have a
+    task.
+    """
     named = ((pid, title(pid)) for pid in descendants(supervisor))
     return [pid for pid, name in named if name.startswith(_WORKER) and _IDLE not in name]
 
@@ -113,4 +125,6 @@ def _is_small(path: Path) -> bool:
 
 
 def _cause(exit_code: int) -> str:
-    return f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
+    return (
+        f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
+    )

@@ -1,4 +1,6 @@
-"""What the command line calls: start Airflow, stop it, ask whether it runs, run one of its commands."""
+"""What the command line calls: start Airflow, stop it, ask whether it runs, run one of its
+commands.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,8 @@ class Running:
 def up(config: Config, port: int | None = None, listener: Listener | None = None) -> Running:
     """Starts Airflow on loopback, unless it runs already, and returns where it is.
 
-    Returns only when a triggered task would run at once (20 to 40 s). One that runs already is waited for, too, if a
-    component of it has died or is not healthy.
+    Returns only when a triggered task would run at once (20 to 40 s). One that runs already is
+    waited for, too, if a component of it has died or is not healthy.
 
     Args:
         config: the settings in force; Airflow's home is `<state>/airflow`.
@@ -54,7 +56,8 @@ def up(config: Config, port: int | None = None, listener: Listener | None = None
 
     Raises:
         InputError: the port is no port, or DAGs and plugin are not there.
-        ResourceError: Airflow is not installed, the port is in use, or a component does not come up.
+        ResourceError: Airflow is not installed, the port is in use, or a component does not come
+            up.
     """
     say = (listener or Silent()).note
     airflow_version()
@@ -71,11 +74,15 @@ def up(config: Config, port: int | None = None, listener: Listener | None = None
             say(f"Port {port} was not taken: run `rewindow down` first to move it.")
     _wait_until_ready(config, say)
     current = running(config)
-    return Running(address(current.port if current else port or port_of(config)), password_file(config))
+    return Running(
+        address(current.port if current else port or port_of(config)),
+        password_file(config),
+    )
 
 
 def down(config: Config) -> bool:
-    """Stops Airflow and all that it started; returns whether it was running. Running jobs end and can be resumed.
+    """Stops Airflow and all that it started; returns whether it was running. Running jobs end and
+    can be resumed.
 
     Raises:
         ResourceError: the supervisor does not end.
@@ -86,7 +93,9 @@ def down(config: Config) -> bool:
     signal_all([status.pid], signal.SIGTERM)
     if not wait_until(lambda: not status.alive, _STOP_SECONDS_MAX):
         raise ResourceError(
-            f"supervisor {status.pid} does not end", detail=f"Waited {_STOP_SECONDS_MAX:.0f} s.", hint=_log_hint(config)
+            f"supervisor {status.pid} does not end",
+            detail=f"Waited {_STOP_SECONDS_MAX:.0f} s.",
+            hint=_log_hint(config),
         )
     return True
 
@@ -98,7 +107,9 @@ def running(config: Config) -> SupervisorStatus | None:
 
 
 def run_airflow(config: Config, arguments: Sequence[str]) -> int:
-    """Returns the exit code of Airflow's own command, run in the environment of this project's Airflow."""
+    """Returns the exit code of Airflow's own command, run in the environment of this project's
+    Airflow.
+    """
     command = [sys.executable, "-m", "airflow", *arguments]
     return subprocess.run(command, env=airflow_environment(config), check=False).returncode
 
@@ -109,7 +120,10 @@ def _start(config: Config, port: int, say: Callable[[str], None]) -> None:
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     (home / "port").write_text(str(port))
     write_local_settings(home)
-    say(f"Starting Airflow {airflow_version()} at {address(port)}; its log: {home / 'supervisor.log'}")
+    say(
+        f"Starting Airflow {airflow_version()} at {address(port)}; its log: "
+        f"{home / 'supervisor.log'}"
+    )
     with open(home / "supervisor.log", "ab") as log:
         starter = subprocess.run(
             [sys.executable, "-m", "rewindow.embedded"],
@@ -132,21 +146,32 @@ def _wait_until_ready(config: Config, say: Callable[[str], None]) -> None:
         nonlocal last
         status = running(config)
         if status is None or status.state == FAILED:
-            raise ResourceError("Airflow did not come up", detail=_last_words(config), hint=_log_hint(config))
+            raise ResourceError(
+                "Airflow did not come up",
+                detail=_last_words(config),
+                hint=_log_hint(config),
+            )
         if status.state != READY and status.message != last:
             last = status.message
             say(f"{time.monotonic() - began:.0f} s: {last}")
         return status.state == READY and not unwell(address(status.port))
 
     if not wait_until(is_ready, _READY_SECONDS_MAX, every_seconds=0.2):
-        lame = ", ".join(unwell(address(port_of(config)))) or "all that is to follow its components' start"
+        lame = (
+            ", ".join(unwell(address(port_of(config))))
+            or "all that is to follow its components' start"
+        )
         raise ResourceError(
-            f"Airflow is not ready: {lame}", detail=f"Waited {_READY_SECONDS_MAX:.0f} s.", hint=_log_hint(config)
+            f"Airflow is not ready: {lame}",
+            detail=f"Waited {_READY_SECONDS_MAX:.0f} s.",
+            hint=_log_hint(config),
         )
 
 
 def _last_words(config: Config) -> str:
-    """Returns what the supervisor said last, as a sentence; it names the component that died, and its log."""
+    """Returns what the supervisor said last, as a sentence; it names the component that died, and
+    its log.
+    """
     status = read_status(airflow_home(config))
     return f"{status.message}." if status and status.message else "The supervisor ended."
 
@@ -170,7 +195,9 @@ def refuse_port_in_use(port: int) -> None:
 
 
 def _end_leftovers(config: Config) -> bool:
-    """Ends components whose supervisor was killed, which would end by themselves, slowly; returns whether any."""
+    """Ends components whose supervisor was killed, which would end by themselves, slowly; returns
+    whether any.
+    """
     status = read_status(airflow_home(config))
     if status is None:
         return False
@@ -190,4 +217,7 @@ def _end_leftovers(config: Config) -> bool:
 
 def _log_hint(config: Config) -> str:
     home = airflow_home(config)
-    return f"Read {home / 'supervisor.log'} and {home / 'logs'}, one log a component. rewindow down stops what runs."
+    return (
+        f"Read {home / 'supervisor.log'} and {home / 'logs'}, one log a component. rewindow "
+        "down stops what runs."
+    )

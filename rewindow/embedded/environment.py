@@ -46,7 +46,10 @@ def airflow_version() -> str:
     try:
         return version("apache-airflow")
     except PackageNotFoundError as error:
-        raise ResourceError("Airflow is not installed", hint='Run pip install "rewindow[airflow]".') from error
+        raise ResourceError(
+            "Airflow is not installed",
+            hint='Run pip install "rewindow[airflow]".',
+        ) from error
 
 
 def dags_folder(config: Config) -> Path:
@@ -60,24 +63,33 @@ def dags_folder(config: Config) -> Path:
         if any(folder.glob("*.py")):
             return folder
     raise InputError(
-        f'folder "{config.root / "dags"}" holds no DAG, and Rewindow is installed without its examples',
+        f'folder "{config.root / "dags"}" holds no DAG, and Rewindow is installed without its '
+        "examples",
         hint="Install the package by pip, or a checkout in place: pip install -e CHECKOUT",
     )
 
 
 def airflow_environment(config: Config, port: int | None = None) -> dict[str, str]:
-    """Returns the whole environment that Airflow's commands and tasks run in; makes secrets on first use.
+    """Returns the whole environment that Airflow's commands and tasks run in; makes secrets on
+    first use.
 
-    Settings that the supervisor relies on replace those of the caller's environment; others pass through. The measured
-    ones: a short idle sleep and a short heartbeat make a chain of five tasks take 2 s in place of 7.
+    Settings that the supervisor relies on replace those of the caller's environment; others pass
+    through. The measured ones: a short idle sleep and a short heartbeat make a chain of five tasks
+    take 2 s in place of 7.
     """
     home = airflow_home(config)
     port = port or port_of(config)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
     users = environment.setdefault("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "admin:admin")
     environment |= _places(config) | _network(port) | _secrets(home) | _tuning()
-    environment["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"] = str(_passwords(config, users))
-    environment["AIRFLOW_CONN_REWINDOW_SPARK"] = json.dumps({"conn_type": "spark", "host": config.spark.master})
+    environment["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"] = str(
+        _passwords(config, users)
+    )
+    environment["AIRFLOW_CONN_REWINDOW_SPARK"] = json.dumps(
+        {"conn_type": "spark", "host": config.spark.master}
+    )
     for name in ("NO_PROXY", "no_proxy"):
         environment[name] = ",".join(filter(None, (os.environ.get(name), HOST, "localhost")))
     return environment
@@ -91,7 +103,11 @@ def _places(config: Config) -> dict[str, str]:
         "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
         "kwargs": {"path": str(dags), "refresh_interval": 10},
     }
-    python_path = (str(PACKAGE.parent), os.environ.get("PYTHONPATH", ""), str(PACKAGE.parent / "plugins"))
+    python_path = (
+        str(PACKAGE.parent),
+        os.environ.get("PYTHONPATH", ""),
+        str(PACKAGE.parent / "plugins"),
+    )
     places = {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
@@ -100,7 +116,9 @@ def _places(config: Config) -> dict[str, str]:
         "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps([bundle]),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / _DATABASE}",
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs"),
-        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))),
+        "PATH": os.pathsep.join(
+            (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
+        ),
         "PYTHONPATH": os.pathsep.join(filter(None, python_path)),
         "REWINDOW_STATE": str(config.state),
     }
@@ -119,7 +137,9 @@ def _network(port: int) -> dict[str, str]:
         "AIRFLOW__API__WORKERS": "1",
         "AIRFLOW__API__ENABLE_SWAGGER_UI": "False",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{address(port)}/execution/",
-        "AIRFLOW__CORE__AUTH_MANAGER": "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
+        "AIRFLOW__CORE__AUTH_MANAGER": (
+            "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager"
+        ),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
     }
@@ -144,7 +164,9 @@ def address(port: int) -> str:
 
 
 def _secrets(home: Path) -> dict[str, str]:
-    """Returns the three secrets; they outlive restarts, else sessions and stored values would be lost."""
+    """Returns the three secrets; they outlive restarts, else sessions and stored values would be
+    lost.
+    """
     fresh = {
         "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(64),
         "AIRFLOW__API__SECRET_KEY": secrets.token_urlsafe(32),
@@ -163,7 +185,11 @@ def _kept(path: Path, fresh: dict[str, str]) -> dict[str, str]:
     """Returns the values kept in a file of mode 0600, fresh ones for the names that it lacks."""
     kept: dict[str, str] = {}
     if path.is_file():
-        with reading_json(path, "file of secrets", "Delete it; the next rewindow up makes new ones, so log in again."):
+        with reading_json(
+            path,
+            "file of secrets",
+            "Delete it; the next rewindow up makes new ones, so log in again.",
+        ):
             kept = dict(json.loads(path.read_text()).items())
     values = fresh | kept
     if values != kept:

@@ -16,7 +16,8 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if _LINUX else None
 
 
 def started_at(pid: int) -> int | None:
-    """Returns a process's start time in clock ticks since boot, or None when it is gone (a zombie is gone).
+    """Returns a process's start time in clock ticks since boot, or None when it is gone (a zombie
+    is gone).
 
     A pid alone may have been given to somebody else; pid and start time together name one process.
     """
@@ -33,7 +34,13 @@ def is_alive(pid: int, started: int | None) -> bool:
 def title(pid: int) -> str:
     """Returns what a process calls itself: its command line."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return (
+            Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .replace(b"\0", b" ")
+            .decode(errors="replace")
+            .strip()
+        )
     except OSError:
         return ""
 
@@ -48,7 +55,11 @@ def descendants(root: int) -> list[int]:
     """Returns all living processes that descend from a process, parents before children."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (fields := _stat(int(entry.name))) is not None and fields[0] not in "ZX":
+        if (
+            entry.name.isdigit()
+            and (fields := _stat(int(entry.name))) is not None
+            and fields[0] not in "ZX"
+        ):
             children.setdefault(int(fields[1]), []).append(int(entry.name))
     found, queue = [], list(children.get(root, []))
     while queue:
@@ -67,7 +78,11 @@ def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
             continue
 
 
-def wait_until(condition: Callable[[], bool], seconds_max: float, every_seconds: float = 0.1) -> bool:
+def wait_until(
+    condition: Callable[[], bool],
+    seconds_max: float,
+    every_seconds: float = 0.1,
+) -> bool:
     """Returns whether a condition came true before the deadline; looks again and again."""
     deadline = time.monotonic() + seconds_max
     while not condition():
@@ -78,13 +93,17 @@ def wait_until(condition: Callable[[], bool], seconds_max: float, every_seconds:
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of every descendant whose own parent dies, so that it can be ended."""
+    """Makes this process the parent of every descendant whose own parent dies, so that it can be
+    ended.
+    """
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Returns the fields of /proc/PID/stat from the state on: [state, parent, group, session, ...]."""
+    """Returns the fields of /proc/PID/stat from the state on: [state, parent, group, session,
+    ...].
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

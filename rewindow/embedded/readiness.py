@@ -22,7 +22,9 @@ def make_ready(
     say: Callable[[str], None],
     stopping: threading.Event,
 ) -> bool:
-    """Waits until components are healthy, the API warm, the pool there and the DAGs known; False when told to stop."""
+    """Waits until components are healthy, the API warm, the pool there and the DAGs known; False
+    when told to stop.
+    """
 
     def until(condition: Callable[[], bool], seconds_max: float = 1e9) -> bool:
         waited = 0.0
@@ -41,23 +43,33 @@ def make_ready(
         if not until(condition):
             return False
         say(words)
-    with reading_json(password_file(config), "file of passwords", "Delete it, then: rewindow down, rewindow up."):
+    with reading_json(
+        password_file(config),
+        "file of passwords",
+        "Delete it, then: rewindow down, rewindow up.",
+    ):
         users = json.loads(password_file(config).read_text())
         user = "admin" if "admin" in users else next(iter(users))
         password = users[user]
     token = api.login(address, user, password)
     if not api.make_pool(address, token):
         say(f'pool of Spark tasks was not made: user "{user}" may not, or the login was refused')
-    if not until(lambda: _dags_known(config, address, token), _DAGS_SECONDS_MAX) and not stopping.is_set():
+    if (
+        not until(lambda: _dags_known(config, address, token), _DAGS_SECONDS_MAX)
+        and not stopping.is_set()
+    ):
         say("not every DAG of the dags folder is known yet; see logs/dag-processor.log")
     return not stopping.is_set()
 
 
 def _dags_known(config: Config, address: str, token: str) -> bool:
-    """Returns whether every file of the dags folder has become the DAG of its name, or there is an import error."""
+    """Returns whether every file of the dags folder has become the DAG of its name, or there is an
+    import error.
+    """
     wanted = {path.stem for path in dags_folder(config).glob("*.py")}
     known, errors = (
-        api.call(address, f"/api/v2/{what}?limit=100", token=token)[1] or {} for what in ("dags", "importErrors")
+        api.call(address, f"/api/v2/{what}?limit=100", token=token)[1] or {}
+        for what in ("dags", "importErrors")
     )
     found = {dag["dag_id"] for dag in known.get("dags", [])}
     return wanted <= found or bool(errors.get("total_entries"))

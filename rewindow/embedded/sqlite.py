@@ -1,11 +1,14 @@
-"""Airflow's SQLite database under several processes: writers wait for each other, and never find out too late.
+"""Airflow's SQLite database under several processes: writers wait for each other, and never find
+out too late.
 
-Airflow opens a savepoint, reads, then writes. With SQLite the read fixes what the transaction sees; if another process
-commits before the write, the write fails at once with "database is locked", however long the timeout. Creating a
-backfill beside a busy scheduler failed so. Taking the write lock before the savepoint makes it wait instead.
+Airflow opens a savepoint, reads, then writes. With SQLite the read fixes what the transaction sees;
+if another process commits before the write, the write fails at once with "database is locked",
+however long the timeout. Creating a backfill beside a busy scheduler failed so. Taking the write
+lock before the savepoint makes it wait instead.
 
-The API server writes its audit log in its event loop. If a request that has the write lock needs that loop to commit,
-both wait for ever: two clicks at one moment froze Airflow until the timeout. So a thread of its own writes the log.
+The API server writes its audit log in its event loop. If a request that has the write lock needs
+that loop to commit, both wait for ever: two clicks at one moment froze Airflow until the timeout.
+So a thread of its own writes the log.
 """
 
 from __future__ import annotations
@@ -28,13 +31,20 @@ __all__ = ["create_metadata_engine"]
 
 
 def write_local_settings(home: Path) -> None:
-    """Makes Airflow create its engine here; `config/airflow_local_settings.py` is Airflow's own place for that."""
+    """Makes Airflow create its engine here; `config/airflow_local_settings.py` is Airflow's own
+    place for that.
+    """
     folder = home / "config"
     folder.mkdir(exist_ok=True, mode=0o700)
     (folder / "airflow_local_settings.py").write_text(_LOCAL_SETTINGS)
 
 
-def create_metadata_engine(sql_alchemy_conn: str, *, engine_args: dict[str, Any], connect_args: dict[str, Any]) -> Any:
+def create_metadata_engine(
+    sql_alchemy_conn: str,
+    *,
+    engine_args: dict[str, Any],
+    connect_args: dict[str, Any],
+) -> Any:
     """Returns Airflow's SQLAlchemy engine; its signature is Airflow's."""
     from sqlalchemy import create_engine, event
     from sqlalchemy.orm import Session

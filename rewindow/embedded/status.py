@@ -15,7 +15,9 @@ STARTING, READY, FAILED = "starting", "ready", "failed"
 
 @dataclass(frozen=True)
 class SupervisorStatus:
-    """What the supervisor last said of itself; pid and start time name a process also after its pid is reused."""
+    """What the supervisor last said of itself; pid and start time name a process also after its pid
+    is reused.
+    """
 
     pid: int
     started: int | None
@@ -48,5 +50,7 @@ def read_status(home: Path) -> SupervisorStatus | None:
     hint = "Delete it once no Airflow of this project runs any more (ps aux | grep airflow)."
     with reading_json(path, "status file of Airflow", hint):
         values = json.loads(path.read_text())
-        components = {name: (pid, started) for name, (pid, started) in values.pop("components").items()}
+        components = {
+            name: (pid, started) for name, (pid, started) in values.pop("components").items()
+        }
         return SupervisorStatus(**values, components=components)

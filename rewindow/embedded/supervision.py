@@ -1,4 +1,6 @@
-"""The detached process that keeps Airflow's components alive; `python -m rewindow.embedded` runs it."""
+"""The detached process that keeps Airflow's components alive; `python -m rewindow.embedded` runs
+it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from pathlib import Path
 from rewindow.embedded.api import unwell
 from rewindow.embedded.components import API_SERVER, COMMANDS, Component, busy_workers, end_orphans
 from rewindow.embedded.environment import address, airflow_home, airflow_version, port_of
-from rewindow.embedded.processes import adopt_orphans, descendants, signal_all, started_at, wait_until
+from rewindow.embedded.processes import (
+    adopt_orphans,
+    descendants,
+    signal_all,
+    started_at,
+    wait_until,
+)
 from rewindow.embedded.readiness import make_ready
 from rewindow.embedded.status import FAILED, READY, STARTING, SupervisorStatus
 from rewindow.processes.file_lock import file_lock
@@ -21,7 +29,8 @@ from rewindow.settings.config import Config
 
 _LOOK_SECONDS = 0.3
 _STOP_SECONDS = 4.0
-"""Triggerer and DAG processor may wait longer for a child that has just begun, and have nothing to lose."""
+"""Triggerer and DAG processor may wait longer for a child that has just begun, and have nothing to
+lose."""
 _TASK_SECONDS = 9.0
 """A task gives its job five seconds, and its worker takes a few more to tell how it has ended."""
 _SETTLE_SECONDS = 2.0
@@ -59,35 +68,59 @@ class Supervisor:
         return 0
 
     def _migrate(self) -> bool:
-        """Returns whether the database has this Airflow's tables; asks Airflow only after an installation."""
+        """Returns whether the database has this Airflow's tables; asks Airflow only after an
+        installation.
+        """
         marker, wanted = self.home / "migrated", f"{airflow_version()} {sys.prefix}"
-        if marker.is_file() and marker.read_text() == wanted and (self.home / "airflow.db").is_file():
+        if (
+            marker.is_file()
+            and marker.read_text() == wanted
+            and (self.home / "airflow.db").is_file()
+        ):
             return True
         with open(self.home / "logs" / "migrate.log", "wb") as log:
-            process = subprocess.Popen([sys.executable, "-m", "airflow", "db", "migrate"], stdout=log, stderr=log)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "airflow", "db", "migrate"],
+                stdout=log,
+                stderr=log,
+            )
             while process.poll() is None:
                 if self.stopping.wait(0.1):
                     process.kill()
         if process.returncode == 0:
             marker.write_text(wanted)
             return True
-        self._tell(f"airflow db migrate failed with exit code {process.returncode}; see {log.name}", FAILED)
+        self._tell(
+            f"airflow db migrate failed with exit code {process.returncode}; see {log.name}",
+            FAILED,
+        )
         return False
 
     def _prepare(self) -> None:
-        """Begins to bring Airflow to the point where it is ready; what was begun before does not count any more."""
+        """Begins to bring Airflow to the point where it is ready; what was begun before does not
+        count any more.
+        """
         self._cancelled.set()
         self._cancelled, self._prepared = threading.Event(), threading.Event()
-        threading.Thread(target=self._make_ready, args=(self._cancelled, self._prepared), daemon=True).start()
+        threading.Thread(
+            target=self._make_ready,
+            args=(self._cancelled, self._prepared),
+            daemon=True,
+        ).start()
 
     def _make_ready(self, cancelled: threading.Event, prepared: threading.Event) -> None:
         if make_ready(self.config, address(self.port), self._is_healthy, self._tell, cancelled):
             prepared.set()
 
     def _is_healthy(self) -> bool:
-        """Returns whether all components run and have given a sign of life since the youngest of them began."""
+        """Returns whether all components run and have given a sign of life since the youngest of
+        them began.
+        """
         youngest = max(component.began_at for component in self.components)
-        return all(component.process for component in self.components) and not unwell(address(self.port), youngest)
+        return all(component.process for component in self.components) and not unwell(
+            address(self.port),
+            youngest,
+        )
 
     def _look(self) -> None:
         alive = [component for component in self.components if component.process]
@@ -101,21 +134,33 @@ class Supervisor:
             self._tell("; ".join(changes))
         elif self.state != READY and self._prepared.is_set():
             self._tell("ready", READY)
-        dead_sessions = {pid: name for component in self.components for pid, name in component.dead_sessions.items()}
+        dead_sessions = {
+            pid: name
+            for component in self.components
+            for pid, name in component.dead_sessions.items()
+        }
         if dead_sessions and (ended := end_orphans(dead_sessions)):
             say(f"ended {len(ended)} processes that a dead component left behind")
         _reap_adopted({component.process.pid for component in self.components if component.process})
 
     def _stop(self) -> None:
-        """Ends everything: first the tasks, which tell the API server that they go on later, in the same try."""
+        """Ends everything: first the tasks, which tell the API server that they go on later, in the
+        same try.
+        """
         say("stopping")
         self._cancelled.set()
-        signal_all((c.process.pid for c in self.components if c.process and c.name != API_SERVER), signal.SIGTERM)
+        signal_all(
+            (c.process.pid for c in self.components if c.process and c.name != API_SERVER),
+            signal.SIGTERM,
+        )
         if workers := busy_workers(os.getpid()):
             say(f"ending {len(workers)} tasks, which go on after the next start")
             signal_all(workers, signal.SIGTERM)
             wait_until(lambda: not set(workers) & set(busy_workers(os.getpid())), _TASK_SECONDS)
-        signal_all((c.process.pid for c in self.components if c.process and c.name == API_SERVER), signal.SIGTERM)
+        signal_all(
+            (c.process.pid for c in self.components if c.process and c.name == API_SERVER),
+            signal.SIGTERM,
+        )
         if not wait_until(self._all_gone, _STOP_SECONDS):
             signal_all(descendants(os.getpid()), signal.SIGTERM)
             if not wait_until(self._all_gone, _SETTLE_SECONDS):
@@ -129,14 +174,21 @@ class Supervisor:
         return not descendants(os.getpid())
 
     def _tell(self, message: str = "", state: str = "") -> None:
-        """Says a line, and keeps it and the state where others read them; a failure's line stays until all is well."""
+        """Says a line, and keeps it and the state where others read them; a failure's line stays
+        until all is well.
+        """
         identities = {component.name: component.identity for component in self.components}
         with self._telling:
             if message and (state or self.state != FAILED):
                 self.message = message
             self.state = state or self.state
             status = SupervisorStatus(
-                os.getpid(), started_at(os.getpid()), self.port, self.state, self.message, identities
+                os.getpid(),
+                started_at(os.getpid()),
+                self.port,
+                self.state,
+                self.message,
+                identities,
             )
             status.write(self.home)
         if message:

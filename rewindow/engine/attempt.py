@@ -1,11 +1,12 @@
-"""One attempt of a replay: take over, restore, then group after group (the commit protocol of the design).
+"""One attempt of a replay: take over, restore, then group after group (the commit protocol of the
+design).
 
 | step | module | what it must keep |
-|---|---|---|
+| --- | --- | --- |
 | takeover | `takeover` | fence first, then read; the checkpoints before every other table |
 | warm-up | `warm_up` | writes nothing that a reader sees |
 | losses | `losses` | at most once lists what it gives up before its first new group |
-| commit | `group_commit` | outputs, then facts and seals, the checkpoint last; each checks the epoch |
+| commit | `group_commit` | outputs, facts and seals, the checkpoint last; each checks the epoch |
 """
 
 from __future__ import annotations
@@ -49,11 +50,13 @@ class Attempt:
 
     Args:
         root: folder of the replay's tables.
-        engine: gives what computes the windows, once the tables are fenced; it gets outputs and facts.
+        engine: gives what computes the windows, once the tables are fenced; it gets outputs and
+            facts.
         tell: called with every committed group.
         say: called with lines for people.
         stop: returns whether the user asked to stop; looked at after each group.
-        crash: called at every step of the protocol, with the number of the group; may end the process.
+        crash: called at every step of the protocol, with the number of the group; may end the
+            process.
         open_table: opens a table at its newest snapshot.
     """
 
@@ -90,7 +93,14 @@ class Attempt:
             NotDeterministicError: a window computed again differs from what is committed.
             Interrupted: the user asked to stop; everything up to a group's end is kept.
         """
-        takeover = take_over(self.plan, self.app, self.root, self.epoch, self._say, self._open_table)
+        takeover = take_over(
+            self.plan,
+            self.app,
+            self.root,
+            self.epoch,
+            self._say,
+            self._open_table,
+        )
         self._held.clear(stored.state_leaves(takeover.checkpoints.table))
         self._crash(Step.FENCED, 1)
         engine = self._make_engine(takeover.tables)
@@ -105,18 +115,30 @@ class Attempt:
         engine.clear_scratch()
 
     def _restore(self, takeover: Takeover, engine: Engine) -> States:
-        """Returns the states with which the first group begins; lists what at most once gives up."""
+        """Returns the states with which the first group begins; lists what at most once gives
+        up.
+        """
         plan, found = self.plan, takeover.resume
-        states = takeover.checkpoint.states if takeover.checkpoint else self._warm_up(takeover, engine)
+        states = (
+            takeover.checkpoint.states if takeover.checkpoint else self._warm_up(takeover, engine)
+        )
         if found.restore or found.first > 1:
-            at = f"the checkpoint at window {plan.window_of(found.restore)}" if found.restore else "the start state"
+            at = (
+                f"the checkpoint at window {plan.window_of(found.restore)}"
+                if found.restore
+                else "the start state"
+            )
             self._say(f"resumed from {at}, next window {plan.window_of(found.first)}")
         if not plan.mode.may_lose:
             return states
         skip = engine.skip(states, plan.windows_of(found.skipped)) if found.skipped else None
         record_losses(plan, self.app, takeover, engine, self.epoch, self._say, skip)
         if skip and found.first > len(plan.range):
-            self._save(takeover, plan.last, skip.states)  # Nothing is left to compute, and no group will save it.
+            self._save(
+                takeover,
+                plan.last,
+                skip.states,
+            )  # Nothing is left to compute, and no group will save it.
         return skip.states if skip else states
 
     def _save(self, takeover: Takeover, window: int, states: States) -> None:
@@ -137,7 +159,17 @@ class Attempt:
 
         crash = partial(self._crash, Step.WARMED_UP)
         folder, beside = state_folder(self.root), self.root / CHECKPOINTS
-        warm_up = WarmUp(plan, self.app, folder, beside, engine, self._sizer(), save, crash, self._say)
+        warm_up = WarmUp(
+            plan,
+            self.app,
+            folder,
+            beside,
+            engine,
+            self._sizer(),
+            save,
+            crash,
+            self._say,
+        )
         return warm_up.run(takeover.warmed_up)
 
     def _run_groups(self, takeover: Takeover, engine: Engine, states: States) -> None:
@@ -153,11 +185,20 @@ class Attempt:
         unseen = (*plan.start.unseen(plan.first), *([(lost.first, lost.last)] if lost else []))
         while window <= plan.last:
             began = time.monotonic()
-            end = self._begin(window, next_end(window, plan.last, sizer.size, plan.mode, self._schedule, cuts))
+            end = self._begin(
+                window,
+                next_end(window, plan.last, sizer.size, plan.mode, self._schedule, cuts),
+            )
             number += 1
             windows, next_mark = WindowRange(window, end), self._schedule.next_due
             group = OperatorContext(
-                plan.grid, windows, plan.mode, unseen=unseen, ends=ends, checkpointed=saved, next_mark=next_mark
+                plan.grid,
+                windows,
+                plan.mode,
+                unseen=unseen,
+                ends=ends,
+                checkpointed=saved,
+                next_mark=next_mark,
             )
             self._start(takeover, plan.mark_of(end))
             states, ended = self._run_group(commit, engine, group, states, number)
@@ -172,7 +213,9 @@ class Attempt:
                 )
 
     def _begin(self, first: int, last: int) -> int:
-        """Gives changeable properties the values of a group's windows; returns its end, before a change (O26)."""
+        """Gives changeable properties the values of a group's windows; returns its end, before a
+        change (O26).
+        """
         if self._changes is None:
             return last
         end = self._changes.begin(first, last)
@@ -180,12 +223,19 @@ class Attempt:
         return end
 
     def _start(self, takeover: Takeover, mark: int) -> None:
-        """At most once makes durable, before any work of a group, that its last window was begun (R13)."""
+        """At most once makes durable, before any work of a group, that its last window was begun
+        (R13).
+        """
         if takeover.started:
             takeover.started.commit(mark, [], durable=True)
 
     def _run_group(
-        self, commit: GroupCommit, engine: Engine, group: OperatorContext, states: States, number: int
+        self,
+        commit: GroupCommit,
+        engine: Engine,
+        group: OperatorContext,
+        states: States,
+        number: int,
     ) -> tuple[States, GroupEnd]:
         """Computes and commits a group; returns the states after it, and how its commit ended."""
         began, began_at = time.monotonic(), datetime.now(UTC)
@@ -205,25 +255,59 @@ class Attempt:
         return result.states, end
 
     def _report(
-        self, group: OperatorContext, result: GroupResult, counts: Counts, end: GroupEnd, compute: float, seconds: float
+        self,
+        group: OperatorContext,
+        result: GroupResult,
+        counts: Counts,
+        end: GroupEnd,
+        compute: float,
+        seconds: float,
     ) -> None:
-        """Enters a committed group into the ledger, and tells of it; `compute` and `seconds` since it began."""
+        """Enters a committed group into the ledger, and tells of it; `compute` and `seconds` since
+        it began.
+        """
         plan, mark = self.plan, self.plan.mark_of(group.last)
         timings = {"compute": round(compute, 3), "commit": round(seconds - compute, 3)}
         ports = port_counts(group.windows, counts, result, self.app.errors())
         self.ledger.attempts.report_progress(
-            plan.replay_id, self.epoch, mark, mark if end.checkpoint else None, timings, ports
-        )  # fmt: skip
+            plan.replay_id,
+            self.epoch,
+            mark,
+            mark if end.checkpoint else None,
+            timings,
+            ports,
+        )
         windows = f"windows {group.first} to {group.last}"
         for port in ports:
             if port.direction == "dropped" and port.tuples:
-                self._say(f"nothing reads port {port.port}: {port.tuples:,} tuples of {windows} are dropped")
+                self._say(
+                    f"nothing reads port {port.port}: {port.tuples:,} tuples of {windows} are "
+                    "dropped"
+                )
             if port.direction == "error" and port.tuples:
-                self._say(f"error port {port.port}: {port.tuples:,} tuples of {windows} are stored as errors")
+                self._say(
+                    f"error port {port.port}: {port.tuples:,} tuples of {windows} are stored as "
+                    "errors"
+                )
         tuples = output_tuples(result)
-        self._tell(Progress(group.first, group.last, mark, len(plan.range), end.checkpoint, round(seconds, 3), tuples))
+        self._tell(
+            Progress(
+                group.first,
+                group.last,
+                mark,
+                len(plan.range),
+                end.checkpoint,
+                round(seconds, 3),
+                tuples,
+            )
+        )
 
     def _sizer(self) -> GroupSizer:
         tuples = max(sum(entry.tuples for entry in self.plan.inputs), 1)
         size = max(16, len(self.plan.range) * FIRST_GROUP_TUPLES // tuples)
-        return GroupSizer(self.plan.group_windows, self.plan.group_seconds, size, self.plan.group_windows_max)
+        return GroupSizer(
+            self.plan.group_windows,
+            self.plan.group_seconds,
+            size,
+            self.plan.group_windows_max,
+        )

@@ -1,4 +1,6 @@
-"""What earlier attempts have committed: its seals, and its rows beside those of windows that are computed again."""
+"""What earlier attempts have committed: its seals, and its rows beside those of windows that are
+computed again.
+"""
 
 from __future__ import annotations
 
@@ -34,25 +36,46 @@ class Committed:
     """
 
     def __init__(
-        self, plan: Plan, root: Location, epoch: int, runner: GroupRunner, tables: Mapping[str, FencedTable]
+        self,
+        plan: Plan,
+        root: Location,
+        epoch: int,
+        runner: GroupRunner,
+        tables: Mapping[str, FencedTable],
     ) -> None:
-        self._plan, self._root, self._epoch, self._runner, self._tables = plan, root, epoch, runner, tables
+        self._plan, self._root, self._epoch, self._runner, self._tables = (
+            plan,
+            root,
+            epoch,
+            runner,
+            tables,
+        )
         self._sealed_to = plan.first - 1
         if plan.mode.may_repeat:
             self._sealed_to = sealed_to(Table.open(root / FACTS), self._sealed_to)
 
     def seals(self, output: str, windows: WindowRange) -> WindowFacts:
-        """Returns seals made from the rows that an output's table holds, as a crash may have left out the real ones."""
-        digests = self._runner.digest({output: self._runner.committed(output, windows)}, windows)[output]
+        """Returns seals made from the rows that an output's table holds, as a crash may have left
+        out the real ones.
+        """
+        digests = self._runner.digest({output: self._runner.committed(output, windows)}, windows)[
+            output
+        ]
         wrote = self._attempts_of(output, windows)
         attempts = wrote.reindex(ids_of(windows), attempt=self._tables[output].previous)
         return digests.with_column("attempt", attempts.rows["attempt"])
 
     def before(self, windows: WindowRange, staged: Sequence[str]) -> Seals:
-        """Returns what is committed of a group's windows: of outputs that are left out, or that are written again."""
+        """Returns what is committed of a group's windows: of outputs that are left out, or that are
+        written again.
+        """
         if self._plan.mode.may_repeat:
             return self._sealed(windows)
-        return {out.name: self.seals(out.name, windows) for out in self._plan.staged if out.name not in staged}
+        return {
+            out.name: self.seals(out.name, windows)
+            for out in self._plan.staged
+            if out.name not in staged
+        }
 
     def check(self, windows: WindowRange, result: GroupResult, committed: Seals) -> None:
         """Compares a group that was computed again with what is committed of it.
@@ -70,13 +93,16 @@ class Committed:
         check_recomputed(self._plan.replay_id, known)
 
     def _sealed(self, windows: WindowRange) -> Seals:
-        """Returns the newest seals of earlier attempts; past the last one there is nothing to look up."""
+        """Returns the newest seals of earlier attempts; past the last one there is nothing to look
+        up.
+        """
         if windows.first > self._sealed_to:
             return {}
         columns = ", ".join(["port", *_SEALS.names])
         sql = f"""
         select {columns} from (
-            select {columns}, row_number() over (partition by port, window_id order by attempt desc) as nth from f
+            select {columns}, row_number() over (partition by port, window_id
+                order by attempt desc) as nth from f
             where direction in ('out', 'error') and attempt < {self._epoch}
                 and window_id between {windows.first} and {windows.last})
         where nth = 1"""
@@ -92,10 +118,23 @@ class Committed:
         return WindowFacts.of(query(sql, t=Table.open(self._root / output)), _ATTEMPTS)
 
     def _both(
-        self, output: str, folder: Location, windows: WindowRange, seals: WindowFacts, wanted: Ids
+        self,
+        output: str,
+        folder: Location,
+        windows: WindowRange,
+        seals: WindowFacts,
+        wanted: Ids,
     ) -> tuple[DataFrame, DataFrame]:
-        """Returns the rows of some windows twice: as their seals say that they are committed, and as computed now."""
+        """Returns the rows of some windows twice: as their seals say that they are committed, and
+        as computed now.
+        """
         committed = self._runner.committed(output, windows)
-        sealed = F.broadcast(to_frame(committed.sparkSession, seals.reindex(wanted).rows.select(_ATTEMPTS.names)))
+        sealed = F.broadcast(
+            to_frame(committed.sparkSession, seals.reindex(wanted).rows.select(_ATTEMPTS.names))
+        )
         now = self._runner.read_back(output, folder)
-        return committed.join(sealed, _ATTEMPTS.names, "left_semi"), now.join(sealed, "window_id", "left_semi")
+        return committed.join(sealed, _ATTEMPTS.names, "left_semi"), now.join(
+            sealed,
+            "window_id",
+            "left_semi",
+        )

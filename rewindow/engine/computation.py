@@ -1,7 +1,7 @@
 """What an attempt asks of the engine that computes its windows.
 
-Spark is one (`spark_engine`). The simulation of the protocol brings another one, in memory, and so runs the very
-takeover, loop and commits of the product.
+Spark is one (`spark_engine`). The simulation of the protocol brings another one, in memory, and so
+runs the very takeover, loop and commits of the product.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from rewindow.windows import WindowRange
 Counts = dict[str, WindowFacts]
 """Input to the tuples of its windows; windows without tuples may be left out."""
 Digests = dict[str, WindowFacts]
-"""Output name to the digests of its windows: a row for every window of the range that was asked for."""
+"""Output name to the digests of its windows: a row for every window of the range that was asked
+for."""
 Seals = dict[str, WindowFacts]
 """Output name to its seals: digests, and the attempt whose rows they mean."""
 
@@ -32,7 +33,8 @@ class GroupResult:
     Attributes:
         folders: output name to the folder of its files.
         states: operator name to its state after the group's last window.
-        dropped: output port that nothing reads to the tuples of its windows (O16); error ports are never dropped (O69).
+        dropped: output port that nothing reads to the tuples of its windows (O16); error ports are
+            never dropped (O69).
     """
 
     folders: dict[str, Location] = field(default_factory=dict)
@@ -55,30 +57,52 @@ class SkipResult:
 
 
 class Engine(Protocol):
-    """Computes the windows of one attempt, and knows what earlier attempts have committed of them."""
+    """Computes the windows of one attempt, and knows what earlier attempts have committed of
+    them.
+    """
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
-        """Counts the tuples of all inputs; with `check` they must be as many as were sealed (of R58 the counts)."""
+        """Counts the tuples of all inputs; with `check` they must be as many as were sealed (of R58
+        the counts).
+        """
 
     def compute(
-        self, context: OperatorContext, mark: int, states: States, staged: Iterable[str], tuples: int
+        self,
+        context: OperatorContext,
+        mark: int,
+        states: States,
+        staged: Iterable[str],
+        tuples: int,
     ) -> GroupResult:
-        """Computes a group once. The files of `staged` outputs lie in their table's folder afterwards."""
+        """Computes a group once. The files of `staged` outputs lie in their table's folder
+        afterwards.
+        """
 
     def files(self, output: str, result: GroupResult) -> Sequence[DataFile]:
         """Returns the files that a group's output consists of."""
 
-    def compare_with_committed(self, windows: WindowRange, result: GroupResult, staged: Sequence[str]) -> Seals:
-        """Holds a group against what is committed of it; returns the seals of what was there before (R70)."""
+    def compare_with_committed(
+        self,
+        windows: WindowRange,
+        result: GroupResult,
+        staged: Sequence[str],
+    ) -> Seals:
+        """Holds a group against what is committed of it; returns the seals of what was there before
+        (R70).
+        """
 
     def seals(self, output: str, windows: WindowRange) -> WindowFacts:
         """Returns seals of a range, made from the rows that an output's table holds."""
 
     def skip(self, states: States, skipped: WindowRange) -> SkipResult:
-        """Returns the states with which to go on after an at-most-once skip, and what they dropped (R14, X3)."""
+        """Returns the states with which to go on after an at-most-once skip, and what they dropped
+        (R14, X3).
+        """
 
     def join_files(self) -> None:
-        """Joins small files of the outputs when all groups are committed; no row is another one after it."""
+        """Joins small files of the outputs when all groups are committed; no row is another one
+        after it.
+        """
 
     def clear_scratch(self) -> None:
         """Deletes scratch files; what is needed of them has been committed."""

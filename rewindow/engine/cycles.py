@@ -1,4 +1,6 @@
-"""Cycles of a graph on the engine: each is one pass, in which all its operators find what is theirs (X40)."""
+"""Cycles of a graph on the engine: each is one pass, in which all its operators find what is theirs
+(X40).
+"""
 
 from __future__ import annotations
 
@@ -39,23 +41,39 @@ class Cycles:
         context: OperatorContext,
         materialize: GroupCache,
     ) -> None:
-        """Computes the pass of a cycle; its operators then find there what they emit, and their states."""
+        """Computes the pass of a cycle; its operators then find there what they emit, and their
+        states.
+        """
         one = self._passes[cycle[0].name]
-        inputs = {(node.name, port): frame for node in cycle for port, frame in self.inputs_of(node, frames).items()}
+        inputs = {
+            (node.name, port): frame
+            for node in cycle
+            for port, frame in self.inputs_of(node, frames).items()
+        }
         own = {node.name: states[node.name] for node in cycle if node.name in states}
         named = replace(context, operator=self._app.name)
         schemas = {part: columns.schema for part, columns in one.parts.items()}
         materialize.run_together(
-            list(one.members), schemas, lambda sink: pass_of(one, inputs, own, named, sink), context
+            list(one.members),
+            schemas,
+            lambda sink: pass_of(one, inputs, own, named, sink),
+            context,
         )
 
 
 def inside_cycles(app: Application) -> set[PortHandle]:
-    """Returns the ports that only operators of the same cycle read: their tuples are nowhere but in the pass (X40)."""
+    """Returns the ports that only operators of the same cycle read: their tuples are nowhere but in
+    the pass (X40).
+    """
     found: set[PortHandle] = set()
     for cycle in app.cycles():
         names = {node.name for node in cycle}
         inner = {end for node in cycle for end in node.feeds.values() if end.operator in names}
-        outside = {end for name, node in app.nodes.items() if name not in names for end in node.feeds.values()}
+        outside = {
+            end
+            for name, node in app.nodes.items()
+            if name not in names
+            for end in node.feeds.values()
+        }
         found |= inner - outside - {output.source for output in app.staged().values()}
     return found

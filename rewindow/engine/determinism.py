@@ -1,4 +1,6 @@
-"""Windows computed again, held against what is committed: a second version never passes silently (R70, R85, R87)."""
+"""Windows computed again, held against what is committed: a second version never passes silently
+(R70, R85, R87).
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,10 @@ class RecomputedOutput:
     Attributes:
         committed: its seals.
         recomputed: its digests now, of the same windows.
-        rows: returns two frames of the output's rows of some windows: as committed, and as computed now.
-        tolerance: floats are equal when |a - b| <= tolerance * max(1, |a|, |b|), as in a certificate.
+        rows: returns two frames of the output's rows of some windows: as committed, and as computed
+            now.
+        tolerance: floats are equal when |a - b| <= tolerance * max(1, |a|, |b|), as in a
+            certificate.
     """
 
     name: str
@@ -45,38 +49,54 @@ def check_recomputed(replay_id: str, outputs: Iterable[RecomputedOutput]) -> Non
 
     Args:
         replay_id: the replay, for the hint.
-        outputs: in topological order: the first difference is that of the lowest window, there of the first output.
+        outputs: in topological order: the first difference is that of the lowest window, there of
+            the first output.
 
     Raises:
         NotDeterministicError: names window and output, with both digests and some rows.
     """
     known = list(outputs)
     differing = [
-        (window, place) for place, output in enumerate(known) if (window := _first_differing(output)) is not None
+        (window, place)
+        for place, output in enumerate(known)
+        if (window := _first_differing(output)) is not None
     ]
     if not differing:
         return
     window, place = min(differing)
     output, found = known[place], np.array([window])
-    committed, now = (side.reindex(found).rows.to_pylist()[0] for side in (output.committed, output.recomputed))
+    committed, now = (
+        side.reindex(found).rows.to_pylist()[0] for side in (output.committed, output.recomputed)
+    )
     rows = "; ".join(_sample(*output.rows(found)))
     raise NotDeterministicError(
         f'output "{output.name}" of window {window} differs when computed again',
-        detail=f"Committed: {committed['tuples']} tuples, {committed['digest']}; now {now['tuples']}, "
+        detail=f"Committed: {committed['tuples']} tuples, {committed['digest']}; now "
+        f"{now['tuples']}, "
         f"{now['digest']}. {rows}.",
-        hint="Look for wall clock, random numbers or order in its operators, or declare a tolerance "
-        f"of the output if only floats differ; then abandon the replay: rewindow abandon {replay_id}",
+        hint="Look for wall clock, random numbers or order in its operators, or declare a "
+        "tolerance "
+        "of the output if only floats differ; then abandon the replay: rewindow abandon "
+        f"{replay_id}",
     )
 
 
 def _first_differing(output: RecomputedOutput) -> int | None:
-    """Returns the first window that differs; rows are read only where floats alone differ, so many at a time."""
+    """Returns the first window that differs; rows are read only where floats alone differ, so many
+    at a time.
+    """
     exact = output.recomputed.diff(output.committed, "tuples", "digest")
-    floats = np.setdiff1d(output.recomputed.diff(output.committed, "float_digest"), exact, assume_unique=True)
+    floats = np.setdiff1d(
+        output.recomputed.diff(output.committed, "float_digest"),
+        exact,
+        assume_unique=True,
+    )
     if len(exact):
         floats = floats[floats < exact[0]]
     rows = np.cumsum(output.recomputed.reindex(floats).rows["tuples"].to_numpy())
-    for part in np.split(floats, np.flatnonzero(np.diff(rows // ROWS_AT_ONCE)) + 1) if len(floats) else ():
+    for part in (
+        np.split(floats, np.flatnonzero(np.diff(rows // ROWS_AT_ONCE)) + 1) if len(floats) else ()
+    ):
         beyond = _beyond_tolerance(*output.rows(part), output.tolerance)
         if beyond:
             return min(beyond)
@@ -84,10 +104,16 @@ def _first_differing(output: RecomputedOutput) -> int | None:
 
 
 def _beyond_tolerance(committed: DataFrame, now: DataFrame, tolerance: float) -> list[int]:
-    """Returns the windows in which rows that are equal but for their floats do not lie close to each other."""
+    """Returns the windows in which rows that are equal but for their floats do not lie close to
+    each other.
+    """
     left, right = (_by_window(frame) for frame in (committed, now))
     windows = left.keys() | right.keys()
-    return [window for window in windows if not are_close(left.get(window), right.get(window), tolerance)]
+    return [
+        window
+        for window in windows
+        if not are_close(left.get(window), right.get(window), tolerance)
+    ]
 
 
 def _by_window(frame: DataFrame) -> dict[int, list[Any]]:
@@ -100,7 +126,9 @@ def _by_window(frame: DataFrame) -> dict[int, list[Any]]:
 
 def _sample(committed: DataFrame, now: DataFrame) -> list[str]:
     """Returns, in words, some rows that only one side has."""
-    there, here = (Counter(_text(row) for row in frame.toArrow().to_pylist()) for frame in (committed, now))
+    there, here = (
+        Counter(_text(row) for row in frame.toArrow().to_pylist()) for frame in (committed, now)
+    )
     found = []
     for words, mine, others in (("Only committed", there, here), ("Only now", here, there)):
         rows = sorted((mine - others).elements())[:SAMPLE_ROWS]

@@ -1,4 +1,6 @@
-"""Error tuples as an operator emits them, made into the rows of an error table (docs/rules/decisions.md X14)."""
+"""Error tuples as an operator emits them, made into the rows of an error table
+(docs/rules/decisions.md X14).
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,15 @@ from rewindow.names import quoted_column
 from rewindow.spark.frames import conform
 
 
-def as_errors(frame: DataFrame, port: pa.Schema, what: str, replay_id: str, epoch: int) -> DataFrame:
-    """Returns `window_id`, the port's columns, and those of every error table; what the operator did not give is null.
+def as_errors(
+    frame: DataFrame,
+    port: pa.Schema,
+    what: str,
+    replay_id: str,
+    epoch: int,
+) -> DataFrame:
+    """Returns `window_id`, the port's columns, and those of every error table; what the operator
+    did not give is null.
 
     Args:
         frame: what the operator emits on the port; it may have the columns of `GIVEN`.
@@ -26,15 +35,24 @@ def as_errors(frame: DataFrame, port: pa.Schema, what: str, replay_id: str, epoc
     Raises:
         InputError: a column is absent or has another type.
     """
-    nothing = {name: F.lit(None).cast("string") for name in GIVEN.names if name not in frame.columns}
-    rows = conform(frame.withColumns(nothing) if nothing else frame, pa.schema([*port, *GIVEN]), what)
+    nothing = {
+        name: F.lit(None).cast("string") for name in GIVEN.names if name not in frame.columns
+    }
+    rows = conform(
+        frame.withColumns(nothing) if nothing else frame,
+        pa.schema([*port, *GIVEN]),
+        what,
+    )
     told = {
         "_rw_replay": F.lit(replay_id),
         "_rw_window": F.col("window_id"),
         "_rw_attempt": F.lit(epoch).cast("bigint"),
         REASON: F.coalesce(REASON, F.lit(EMITTED)),
     }
-    return rows.withColumns(told).select("window_id", *map(quoted_column, error_columns(port).names))
+    return rows.withColumns(told).select(
+        "window_id",
+        *map(quoted_column, error_columns(port).names),
+    )
 
 
 def check_reasons(folder: Location, what: str) -> None:
@@ -43,7 +61,9 @@ def check_reasons(folder: Location, what: str) -> None:
     Raises:
         InputError: names the reason, and those that there are.
     """
-    found = pc.unique(pq.read_table(folder.uri, columns=[REASON], partitioning=None)[REASON]).to_pylist()
+    found = pc.unique(
+        pq.read_table(folder.uri, columns=[REASON], partitioning=None)[REASON]
+    ).to_pylist()
     unknown = sorted(set(found) - set(REASONS))
     if unknown:
         raise InputError(

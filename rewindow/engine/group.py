@@ -1,4 +1,6 @@
-"""One commit group: every operator of the application over its windows, each result computed once."""
+"""One commit group: every operator of the application over its windows, each result computed
+once.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +54,12 @@ from rewindow.tuple_engine.frames import emitted_frames, states_after
 from rewindow.windows import Grid, WindowRange
 
 SMALL_TUPLES = 200_000
-"""Up to here a group is computed in one task an output, as several tasks cost more than they save, and without code for
-whole stages: it holds the group's bounds as constants, so each group would compile all of it anew."""
+"""Up to here a group is computed in one task an output, as several tasks cost more than they save,
+and without code for whole stages: it holds the group's bounds as constants, so each group would
+compile all of it anew."""
 SORTED_GROUP_BYTES = 4 << 20
-"""Size of the row groups of a file with sorted rows: small, so that a reader has some to pass over."""
+"""Size of the row groups of a file with sorted rows: small, so that a reader has some to pass
+over."""
 _ATTEMPTS = ("window_id", "attempt")
 _DIGESTS_AND_MEASURES = pa.schema([*DIGESTS_SCHEMA, ("measures", MEASURES)])
 
@@ -120,7 +124,8 @@ class GroupRunner:
             context: the group's windows, and the mode.
             mark: mark at the group's end; names the folders.
             states: state of every stateful operator before the group.
-            staged: outputs whose files are written into their staged table's folder; others go to scratch.
+            staged: outputs whose files are written into their staged table's folder; others go to
+                scratch.
             tuples: tuples of all inputs in the group.
         """
         self._tuples, self._is_small = tuples, tuples <= SMALL_TUPLES
@@ -129,10 +134,16 @@ class GroupRunner:
             return self._compute(context, mark, states, staged)
 
     def _compute(
-        self, context: OperatorContext, mark: int, states: Mapping[str, OperatorState], staged: Iterable[str]
+        self,
+        context: OperatorContext,
+        mark: int,
+        states: Mapping[str, OperatorState],
+        staged: Iterable[str],
     ) -> GroupResult:
         frames = {
-            PortHandle(None, name): self._in_one_task(self._read(self._spark, table, context.windows))
+            PortHandle(None, name): self._in_one_task(
+                self._read(self._spark, table, context.windows)
+            )
             for name, table in self._inputs.items()
         }
         result = GroupResult()
@@ -141,15 +152,33 @@ class GroupRunner:
         with ThreadPoolExecutor(max_workers=4) as pool:
             for level in levels(self._units):
                 jobs = [
-                    pool.submit(self._run_unit, unit, frames, state_frames, context, mark, wanted, result)
+                    pool.submit(
+                        self._run_unit,
+                        unit,
+                        frames,
+                        state_frames,
+                        context,
+                        mark,
+                        wanted,
+                        result,
+                    )
                     for unit in level
                 ]
                 for job in jobs:
                     frames.update(job.result())
-            written = {name: self.read_back(name, folder) for name, folder in result.folders.items()}
+            written = {
+                name: self.read_back(name, folder) for name, folder in result.folders.items()
+            }
             digests = pool.submit(self.digest, written, context.windows)
             states_next = {
-                name: pool.submit(self._next_state, self._app.nodes[name], frames, state, state_frames[name], context)
+                name: pool.submit(
+                    self._next_state,
+                    self._app.nodes[name],
+                    frames,
+                    state,
+                    state_frames[name],
+                    context,
+                )
                 for name, state in states.items()
             }
             result.digests = digests.result()
@@ -157,7 +186,8 @@ class GroupRunner:
         return result
 
     def digest(self, outputs: Mapping[str, DataFrame], windows: WindowRange) -> Digests:
-        """Returns counts and digests of every window of a range, also without a tuple, of several outputs in one job.
+        """Returns counts and digests of every window of a range, also without a tuple, of several
+        outputs in one job.
 
         The same job takes their measures, which windows without a tuple do not have.
 
@@ -172,11 +202,18 @@ class GroupRunner:
             some = WindowFacts.of(rows.filter(pc.equal(rows["port"], name)), _DIGESTS_AND_MEASURES)
             _check_inside(name, some, windows)
             digest, float_digest = self._empty(name)
-            found[name] = some.reindex(ids_of(windows), tuples=0, digest=digest, float_digest=float_digest)
+            found[name] = some.reindex(
+                ids_of(windows),
+                tuples=0,
+                digest=digest,
+                float_digest=float_digest,
+            )
         return found
 
     def _digested(self, outputs: Mapping[str, DataFrame]) -> pa.Table:
-        """Returns digests and measures. A measure on which Spark fails ends no replay: the gate will take them all."""
+        """Returns digests and measures. A measure on which Spark fails ends no replay: the gate
+        will take them all.
+        """
         try:
             parts = [self._digests_of(name, frame) for name, frame in outputs.items()]
             return reduce(DataFrame.unionByName, parts).toArrow()
@@ -193,7 +230,9 @@ class GroupRunner:
             return found
 
     def _digests_of(self, output: str, frame: DataFrame) -> DataFrame:
-        """Returns an output's digests per window; building the expressions takes longer than to use them."""
+        """Returns an output's digests per window; building the expressions takes longer than to use
+        them.
+        """
         if output not in self._aggregates:
             schema = spark_schema(self._schema(output))
             rows = empty_frame(self._spark, _with_windows(self._schema(output)))
@@ -208,7 +247,9 @@ class GroupRunner:
         return frame.groupBy("window_id").agg(*aggregates).select(*chosen)
 
     def _in_one_task(self, frame: DataFrame) -> DataFrame:
-        """Returns a small frame as one partition: without exchanges Spark needs one job instead of one a stage."""
+        """Returns a small frame as one partition: without exchanges Spark needs one job instead of
+        one a stage.
+        """
         return frame.coalesce(1) if self._is_small else frame
 
     def _empty(self, output: str) -> tuple[str, str | None]:
@@ -216,16 +257,27 @@ class GroupRunner:
         return empty_digests(spark_schema(self._schema(output)))
 
     def read_back(self, output: str, folder: Location) -> DataFrame:
-        """Returns an output's windows and event columns as its files hold them: nobody here sees where a row lies."""
-        return self._in_one_task(read_files(self._spark, folder, _with_windows(self._schema(output))))
+        """Returns an output's windows and event columns as its files hold them: nobody here sees
+        where a row lies.
+        """
+        return self._in_one_task(
+            read_files(self._spark, folder, _with_windows(self._schema(output)))
+        )
 
     def committed(self, output: str, windows: WindowRange) -> DataFrame:
-        """Returns what a staged table already holds of a range: window, attempt and event columns."""
+        """Returns what a staged table already holds of a range: window, attempt and event
+        columns.
+        """
         events = map(quoted_column, self._schema(output).names)
-        return read_windows(self._spark, Table.open(self._root / output), windows).select(*_ATTEMPTS, *events)
+        return read_windows(self._spark, Table.open(self._root / output), windows).select(
+            *_ATTEMPTS,
+            *events,
+        )
 
     def skip(self, states: Mapping[str, OperatorState], skipped: WindowRange) -> SkipResult:
-        """Returns the states with which to go on after an at-most-once skip, and what they lack then (R14, H58, X3)."""
+        """Returns the states with which to go on after an at-most-once skip, and what they lack
+        then (R14, H58, X3).
+        """
         result = SkipResult()
         for node in self._order:
             if node.operator.is_stateful:
@@ -234,11 +286,17 @@ class GroupRunner:
                 frame = node.operator.state_after_skip(state, skipped, emitted)
                 place = f"{self._epoch}-skip"
                 result.states[node.name] = (
-                    before if frame is state else self._states.save(node, frame, before, place, is_small=True)
+                    before
+                    if frame is state
+                    else self._states.save(node, frame, before, place, is_small=True)
                 )
                 dropped = node.operator.dropped_by_skip(state, skipped, emitted)
                 if dropped is not None:
-                    counts = to_arrow(dropped, COUNTS_SCHEMA, f"tuples dropped from the {what(node)}")
+                    counts = to_arrow(
+                        dropped,
+                        COUNTS_SCHEMA,
+                        f"tuples dropped from the {what(node)}",
+                    )
                     result.dropped[node.name] = WindowFacts.of(counts)
         return result
 
@@ -255,7 +313,12 @@ class GroupRunner:
         (self._root / "scratch").delete_tree()
 
     def _run_unit(
-        self, unit: list[Node], frames: Frames, states: Mapping[str, DataFrame], context: OperatorContext, *more: Any
+        self,
+        unit: list[Node],
+        frames: Frames,
+        states: Mapping[str, DataFrame],
+        context: OperatorContext,
+        *more: Any,
     ) -> Frames:
         """Runs an operator, or the operators of a cycle, which are computed in one pass (X40)."""
         if self._cycles.of(unit[0]):
@@ -278,23 +341,42 @@ class GroupRunner:
     ) -> dict[PortHandle, DataFrame]:
         inputs = self._cycles.inputs_of(node, frames)
         with explained([node], context.windows, "transform", self._next_act):
-            by_port = self._transform(node, inputs, states.get(node.name), self._context_of(node, context))
+            by_port = self._transform(
+                node,
+                inputs,
+                states.get(node.name),
+                self._context_of(node, context),
+            )
         found: Frames = {}
         for port, frame in by_port.items():
             handle = node[port]
             if handle in self._counted:
-                with explained(self._computed_with(node), context.windows, f'output port "{port}"', self._next_act):
+                with explained(
+                    self._computed_with(node),
+                    context.windows,
+                    f'output port "{port}"',
+                    self._next_act,
+                ):
                     result.dropped[str(handle)] = self._count(handle, frame)
                 continue
             if handle not in self._materialised:
                 found[handle] = frame
                 continue
-            with explained(self._computed_with(node), context.windows, f'output port "{port}"', self._next_act):
+            with explained(
+                self._computed_with(node),
+                context.windows,
+                f'output port "{port}"',
+                self._next_act,
+            ):
                 found[handle] = self._materialise(handle, frame, mark, staged, result, context.grid)
         return found
 
     def _transform(
-        self, node: Node, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        node: Node,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
         """Returns the frames of an operator's output ports by name."""
         operator = node.operator
@@ -303,10 +385,14 @@ class GroupRunner:
         return frames_of(node, operator.transform(inputs, state, context))
 
     def _count(self, handle: PortHandle, frame: DataFrame) -> WindowFacts:
-        """Returns the tuples by window of a port whose tuples nobody reads, the operator's state neither (O16)."""
+        """Returns the tuples by window of a port whose tuples nobody reads, the operator's state
+        neither (O16).
+        """
         schema = self._app.nodes[str(handle.operator)].operator.output_ports()[handle.port].schema
         counts = (
-            conform(frame, schema, f'output port "{handle}"').groupBy("window_id").agg(F.count("*").alias("tuples"))
+            conform(frame, schema, f'output port "{handle}"')
+            .groupBy("window_id")
+            .agg(F.count("*").alias("tuples"))
         )
         return WindowFacts.of(to_arrow(counts, COUNTS_SCHEMA, f'tuples of output port "{handle}"'))
 
@@ -314,16 +400,29 @@ class GroupRunner:
         """Returns an operator, and those before it whose frames are computed only when it is."""
         found = [node]
         for one in found:
-            ends = [end for end in one.feeds.values() if end.operator and end not in self._materialised]
-            found += [before for end in ends if (before := self._app.nodes[str(end.operator)]) not in found]
+            ends = [
+                end for end in one.feeds.values() if end.operator and end not in self._materialised
+            ]
+            found += [
+                before
+                for end in ends
+                if (before := self._app.nodes[str(end.operator)]) not in found
+            ]
         return found
 
     def _materialise(
-        self, handle: PortHandle, frame: DataFrame, mark: int, staged: set[str], result: GroupResult, grid: Grid
+        self,
+        handle: PortHandle,
+        frame: DataFrame,
+        mark: int,
+        staged: set[str],
+        result: GroupResult,
+        grid: Grid,
     ) -> DataFrame:
         """Writes a port's tuples once; everything after this reads the files, never the plan again.
 
-        The tuples of an error port go into its own table first, and from there to whoever reads the port (O69).
+        The tuples of an error port go into its own table first, and from there to whoever reads the
+        port (O69).
         """
         schema = self._app.nodes[str(handle.operator)].operator.output_ports()[handle.port].schema
         what = f'output port "{handle}"'
@@ -354,12 +453,19 @@ class GroupRunner:
         return self._in_one_task(read_files(self._spark, folder, _with_windows(schema)))
 
     def _write(
-        self, rows: DataFrame, name: str, mark: int, staged: set[str], grid: Grid, row_group_bytes: int | None = None
+        self,
+        rows: DataFrame,
+        name: str,
+        mark: int,
+        staged: set[str],
+        grid: Grid,
+        row_group_bytes: int | None = None,
     ) -> Location:
-        """Writes tuples with our own columns, into the folder of their table if it is staged, else to scratch.
+        """Writes tuples with our own columns, into the folder of their table if it is staged, else
+        to scratch.
 
-        The offset is the place of writing, task and row in it: unique in a window, which one job writes, and free,
-        where an order or a number in each window would cost a sort.
+        The offset is the place of writing, task and row in it: unique in a window, which one job
+        writes, and free, where an order or a number in each window would cost a sort.
         """
         folder = self._folder(name, mark, staged)
         own = {
@@ -374,7 +480,9 @@ class GroupRunner:
         return folder
 
     def _folder(self, name: str, mark: int, staged: set[str]) -> Location:
-        return self._root / (name if name in staged else f"scratch/{name}") / f"{self._epoch}-{mark}"
+        return (
+            self._root / (name if name in staged else f"scratch/{name}") / f"{self._epoch}-{mark}"
+        )
 
     def _next_state(
         self,
@@ -386,7 +494,9 @@ class GroupRunner:
     ) -> OperatorState:
         inputs = self._cycles.inputs_of(node, frames)
         operator, own_context = node.operator, self._context_of(node, context)
-        outputs = {port: frames[node[port]] for port in operator.output_ports() if node[port] in frames}
+        outputs = {
+            port: frames[node[port]] for port in operator.output_ports() if node[port] in frames
+        }
         place, size = f"{self._epoch}-{context.last}", {"is_small": self._is_small}
         with explained(self._computed_with(node), context.windows, "next_state", self._next_act):
             if isinstance(operator, TupleOperator):
@@ -394,7 +504,14 @@ class GroupRunner:
             else:
                 frame = operator.next_state(inputs, outputs, state, own_context)
             if operator.state_increments:
-                return self._states.save_changes(node, frame, before, place, tuples=self._tuples, **size)
+                return self._states.save_changes(
+                    node,
+                    frame,
+                    before,
+                    place,
+                    tuples=self._tuples,
+                    **size,
+                )
             return self._states.save(node, frame, before, place, **size)
 
     def _context_of(self, node: Node, context: OperatorContext) -> OperatorContext:
@@ -411,7 +528,8 @@ def _check_inside(output: str, found: WindowFacts, windows: WindowRange) -> None
     outside = ids[(ids < windows.first) | (ids > windows.last)]
     if len(outside):
         raise InputError(
-            f'output "{output}" emitted tuples of window {outside[0]}, which is not in its group {windows}',
+            f'output "{output}" emitted tuples of window {outside[0]}, which is not in its group '
+            f"{windows}",
             hint="A tuple belongs to the window in which it was made.",
         )
 

@@ -1,8 +1,10 @@
-"""What is computed once in a group: frames, and passes whose tasks write what they emit themselves (decision 0013).
+"""What is computed once in a group: frames, and passes whose tasks write what they emit themselves
+(decision 0013).
 
-A task writes a Parquet file for each part, since a row that Python hands to Spark, for Spark to write it, is converted
-twice. The file has the columns of a staged output, which takes it over as it is. A task that is repeated writes other
-files; those that no row names are strays, stay in scratch and go with it.
+A task writes a Parquet file for each part, since a row that Python hands to Spark, for Spark to
+write it, is converted twice. The file has the columns of a staged output, which takes it over as it
+is. A task that is repeated writes other files; those that no row names are strays, stay in scratch
+and go with it.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class Written(NamedTuple):
 
 
 class GroupCache:
-    """Computes once in a group what an operator asks for by a name, into files that everybody reads.
+    """Computes once in a group what an operator asks for by a name, into files that everybody
+    reads.
 
     Args:
         root: folder of the replay.
@@ -45,7 +48,11 @@ class GroupCache:
     """
 
     def __init__(
-        self, spark: SparkSession, root: Location, epoch: int, arrange: Callable[[DataFrame], DataFrame]
+        self,
+        spark: SparkSession,
+        root: Location,
+        epoch: int,
+        arrange: Callable[[DataFrame], DataFrame],
     ) -> None:
         self._spark, self._root, self._epoch, self._arrange = spark, root, epoch, arrange
         self._frames: dict[str, DataFrame] = {}
@@ -67,7 +74,10 @@ class GroupCache:
                 self._frames[place] = self._arrange(read_files(self._spark, folder, frame.schema))
             return self._frames[place]
 
-        def parts(schemas: Mapping[str, pa.Schema], make: Callable[[PartSink], DataFrame]) -> Mapping[str, DataFrame]:
+        def parts(
+            schemas: Mapping[str, pa.Schema],
+            make: Callable[[PartSink], DataFrame],
+        ) -> Mapping[str, DataFrame]:
             if operator not in self._passes:
                 folder = self._folder(f"{operator}+parts", context)
                 self._passes[operator] = self._run(folder, schemas, make, context.grid)
@@ -82,14 +92,23 @@ class GroupCache:
         make: Callable[[PartSink], DataFrame],
         context: OperatorContext,
     ) -> None:
-        """Runs the one pass of several operators, whose parts are called `OPERATOR/PART`; each then has its own."""
-        written = self._run(self._folder(f"{operators[0]}+parts", context), schemas, make, context.grid)
+        """Runs the one pass of several operators, whose parts are called `OPERATOR/PART`; each then
+        has its own.
+        """
+        written = self._run(
+            self._folder(f"{operators[0]}+parts", context),
+            schemas,
+            make,
+            context.grid,
+        )
         for operator in operators:
             own = [part for part in written if part.partition("/")[0] == operator]
             self._passes[operator] = {part.partition("/")[2]: written[part] for part in own}
 
     def files_of(self, operator: str, part: str, frame: DataFrame) -> Location | None:
-        """Returns the folder whose rows a frame is, if tasks wrote them and nothing was done to the frame since."""
+        """Returns the folder whose rows a frame is, if tasks wrote them and nothing was done to the
+        frame since.
+        """
         written = self._passes.get(operator, {}).get(part)
         return written.folder if written is not None and written.frame is frame else None
 
@@ -133,8 +152,11 @@ def take_over(folder: Location, target: Location) -> Location:
 def _staged(events: pa.Schema) -> pa.Schema:
     """Returns the columns of a staged output, as Spark would write them."""
     own = {
-        "window_id": pa.int64(), "attempt": pa.int64(), "offset": pa.int64(), "arrived_at": pa.timestamp("us", "UTC"),
-    }  # fmt: skip
+        "window_id": pa.int64(),
+        "attempt": pa.int64(),
+        "offset": pa.int64(),
+        "arrived_at": pa.timestamp("us", "UTC"),
+    }
     placed = [(name, kind) for name, kind in own.items() if name not in events.names]
     return pa.schema([*placed, *to_arrow_schema(spark_schema(events))])
 

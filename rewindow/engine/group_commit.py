@@ -1,7 +1,7 @@
 """Commit of a group: outputs in any order, then facts and with them the seals, the checkpoint last.
 
-Every commit checks the epoch on the snapshot that it commits on (`tables.fence`). Nothing of a group can be read before
-its facts are committed, and no checkpoint is ahead of a table.
+Every commit checks the epoch on the snapshot that it commits on (`tables.fence`). Nothing of a
+group can be read before its facts are committed, and no checkpoint is ahead of a table.
 """
 
 from __future__ import annotations
@@ -42,11 +42,21 @@ class GroupCommit:
     """
 
     def __init__(
-        self, plan: Plan, app: Application, takeover: Takeover, engine: Engine, epoch: int, stop: Callable[[], bool]
+        self,
+        plan: Plan,
+        app: Application,
+        takeover: Takeover,
+        engine: Engine,
+        epoch: int,
+        stop: Callable[[], bool],
     ) -> None:
         self._plan, self._engine, self._epoch, self._stop = plan, engine, epoch, stop
         self._staged = app.staged()
-        self._checkpoints, self._tables, self._sealed = takeover.checkpoints, takeover.tables, takeover.sealed
+        self._checkpoints, self._tables, self._sealed = (
+            takeover.checkpoints,
+            takeover.tables,
+            takeover.sealed,
+        )
         self._schedule = CheckpointSchedule(plan.checkpoint_windows, plan.checkpoint_multiple)
         self._made = stored.Provenance.of(plan, epoch)
         self._versions = {node.name: node.operator.state_version for node in app.nodes.values()}
@@ -67,10 +77,16 @@ class GroupCommit:
 
         Raises:
             FencedError: a newer attempt has begun.
-            NotDeterministicError: a window computed again differs from what is committed; nothing was committed.
+            NotDeterministicError: a window computed again differs from what is committed; nothing
+                was committed.
         """
         mark = self._plan.mark_of(group.last)
-        rows = GroupFacts(group.windows, self._epoch, began_at, self._plan.window_of(self._done(FACTS)))
+        rows = GroupFacts(
+            group.windows,
+            self._epoch,
+            began_at,
+            self._plan.window_of(self._done(FACTS)),
+        )
         for stream, windows in counts.items():
             rows.add_input(stream, windows)
         for port, windows in result.dropped.items():
@@ -83,11 +99,18 @@ class GroupCommit:
         return GroupEnd(self._checkpoint(group.last, mark, result.states, stopping), stopping)
 
     def _done(self, name: str) -> int:
-        """Mark that a table had when this attempt fenced it; only exactly once leaves out what is there already."""
+        """Mark that a table had when this attempt fenced it; only exactly once leaves out what is
+        there already.
+        """
         return self._tables[name].done if self._plan.mode.writes_only_missing else 0
 
     def _outputs(
-        self, group: OperatorContext, mark: int, result: GroupResult, rows: GroupFacts, crash: Callable[[Step], None]
+        self,
+        group: OperatorContext,
+        mark: int,
+        result: GroupResult,
+        rows: GroupFacts,
+        crash: Callable[[Step], None],
     ) -> None:
         staged = self.staged(mark)
         committed = self._engine.compare_with_committed(group.windows, result, staged)
@@ -106,9 +129,11 @@ class GroupCommit:
             self._tables[FACTS].commit(mark, rows.table())
 
     def _checkpoint(self, window: int, mark: int, states: States, stopping: bool) -> bool:
-        """Commits the checkpoint of all operators if one falls due here: in exactly once after every group (W51).
+        """Commits the checkpoint of all operators if one falls due here: in exactly once after
+        every group (W51).
 
-        It is one commit, so whole or not at all, and has nothing of an unfinished window (W61, W64).
+        It is one commit, so whole or not at all, and has nothing of an unfinished window (W61,
+        W64).
 
         So it does where the user stops: nothing is to be repeated or lost to the state for that.
         """

@@ -47,7 +47,10 @@ def replay(replay_id: str, epoch: int) -> dict[str, Any]:
         raise
     except (Interrupted, KeyboardInterrupt) as error:
         ledger.attempts.end(
-            replay_id, epoch, AttemptEnd.INTERRUPTED, str(error).split("\n")[0] or "stopped by the user"
+            replay_id,
+            epoch,
+            AttemptEnd.INTERRUPTED,
+            str(error).split("\n")[0] or "stopped by the user",
         )
         raise
     except Exception as error:
@@ -59,7 +62,9 @@ def replay(replay_id: str, epoch: int) -> dict[str, Any]:
 
 
 def _close_index(ledger: Ledger, replay_id: str, facts: Location) -> None:
-    """Rebuilds the index of window facts if an attempt died between a commit and its report; not from purged facts."""
+    """Rebuilds the index of window facts if an attempt died between a commit and its report; not
+    from purged facts.
+    """
     if not ledger.counts.is_whole(replay_id) and Table.exists(facts):
         ledger.counts.rebuild(replay_id, segments_of(facts))
 
@@ -70,19 +75,26 @@ def how_it_ended(error: Exception, launcher: Launcher) -> tuple[AttemptEnd, str]
     When the launcher is killed the JVM ends too, and Spark's error speaks of a bug in Spark.
     """
     if launcher.is_gone():
-        return AttemptEnd.KILLED, "the process that had started this attempt ended, and the attempt ended with it"
+        return (
+            AttemptEnd.KILLED,
+            "the process that had started this attempt ended, and the attempt ended with it",
+        )
     if isinstance(error, ConnectionError | Py4JNetworkError):
         return AttemptEnd.KILLED, "the JVM of the job is gone"
     return AttemptEnd.FAILED, str(as_rewindow_error(error))
 
 
 def own_process() -> dict[str, Any]:
-    """Returns what the ledger keeps of an attempt's process, so that the next attempt can end just this one."""
+    """Returns what the ledger keeps of an attempt's process, so that the next attempt can end just
+    this one.
+    """
     group = os.getpgid(0)
     return {
-        "host": socket.gethostname(), "pid": os.getpid(), "process_group": group,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "process_group": group,
         "process_identity": process_identity(group),
-    }  # fmt: skip
+    }
 
 
 def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str, Any]:
@@ -94,10 +106,15 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
     stop = StopRequest()
 
     def session() -> SparkSession:
-        """Made in another thread: in the main one pyspark takes over SIGINT, and answers it in the midst of a call."""
+        """Made in another thread: in the main one pyspark takes over SIGINT, and answers it in the
+        midst of a call.
+        """
         with ThreadPoolExecutor(1) as pool:
             spark = pool.submit(
-                spark_session, config, f"rewindow {replay_id}", extra_conf=plan.mode.spark_settings
+                spark_session,
+                config,
+                f"rewindow {replay_id}",
+                extra_conf=plan.mode.spark_settings,
             ).result()
         send_code(spark, config, loaded.files)
         if any(isinstance(node.operator, TupleOperator) for node in loaded.app.nodes.values()):
@@ -110,8 +127,18 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
     stop.listen()
     measures = replay_measures(config.expectations, plan, loaded.app, say)
     attempt = spark_attempt(
-        plan, loaded.app, config.replay_root(replay_id), ledger, epoch, session, config.replay.inline_state_bytes,
-        measures, config.replay.file_bytes, tell=report, say=say, stop=stop,
-    )  # fmt: skip
+        plan,
+        loaded.app,
+        config.replay_root(replay_id),
+        ledger,
+        epoch,
+        session,
+        config.replay.inline_state_bytes,
+        measures,
+        config.replay.file_bytes,
+        tell=report,
+        say=say,
+        stop=stop,
+    )
     attempt.run()
     return {"replay": replay_id, "epoch": epoch, "windows": len(plan.range), "pid": os.getpid()}

@@ -1,12 +1,14 @@
-"""Small staged files, joined when the last group is committed, so that all who come after open fewer.
+"""Small staged files, joined when the last group is committed, so that all who come after open
+fewer.
 
-A replay in many groups leaves a few files a group, and what publishes, judges or reads it opens each. Neighbours in the
-order of windows become one file: rows as they are, read back before the commit, which adds the one and removes the
-others under the attempt's fence. A kill leaves the table as it was or joined.
+A replay in many groups leaves a few files a group, and what publishes, judges or reads it opens
+each. Neighbours in the order of windows become one file: rows as they are, read back before the
+commit, which adds the one and removes the others under the attempt's fence. A kill leaves the table
+as it was or joined.
 
-A file has rows of one attempt, also then; one whose windows another attempt has written too is left alone, so that
-readers take all rows of a joined file or none. So is a file whose bytes are not those that were noted when it was
-written: damage must stay to be found.
+A file has rows of one attempt, also then; one whose windows another attempt has written too is left
+alone, so that readers take all rows of a joined file or none. So is a file whose bytes are not
+those that were noted when it was written: damage must stay to be found.
 """
 
 from __future__ import annotations
@@ -29,7 +31,12 @@ _SMALL = 2
 Run = list[DataFile]
 
 
-def join_files(fenced: FencedTable, folder: str, file_bytes: int, sorted_by: Sequence[str] = ()) -> int:
+def join_files(
+    fenced: FencedTable,
+    folder: str,
+    file_bytes: int,
+    sorted_by: Sequence[str] = (),
+) -> int:
     """Joins the small files of a staged table; returns how many are fewer now.
 
     Args:
@@ -61,7 +68,9 @@ def runs_to_join(table: Table, file_bytes: int) -> list[Run]:
     for unit in _units(with_noted(table, table.files())):
         whose = {attempts.get(file.path) for file in unit}
         attempt = whose.pop() if len(whose) == 1 else None
-        if attempt is None or not all(file.checksum and file.size <= file_bytes // _SMALL for file in unit):
+        if attempt is None or not all(
+            file.checksum and file.size <= file_bytes // _SMALL for file in unit
+        ):
             runs.append([])
             size = rows = 0
             continue
@@ -75,8 +84,14 @@ def runs_to_join(table: Table, file_bytes: int) -> list[Run]:
 
 
 def _units(files: Sequence[DataFile]) -> Iterator[Run]:
-    """Yields files that share windows, as those of one group do, together, ascending; none where one has no bounds."""
-    placed = [(file.first, file.last, file) for file in files if file.first is not None and file.last is not None]
+    """Yields files that share windows, as those of one group do, together, ascending; none where
+    one has no bounds.
+    """
+    placed = [
+        (file.first, file.last, file)
+        for file in files
+        if file.first is not None and file.last is not None
+    ]
     if len(placed) < sum(1 for file in files if file.rows):
         return
     unit: Run = []
@@ -97,14 +112,20 @@ def _join(table: Table, folder: str, files: Run, sorted_by: Sequence[str]) -> Da
         rows = rows.sort_by([(name, "ascending") for name in sorted_by])
     new = write_file(table.path, folder, rows)
     made = DataFile(
-        (table.path / new.path).uri, new.rows, files[0].first, max(file.last or 0 for file in files), new.size,
-        new.changed_ms, statistics=new.statistics,
-    )  # fmt: skip
+        (table.path / new.path).uri,
+        new.rows,
+        files[0].first,
+        max(file.last or 0 for file in files),
+        new.size,
+        new.changed_ms,
+        statistics=new.statistics,
+    )
     if not read_rows([made], table.schema, table.schema.names).equals(rows):
         location(made.path).delete()
         raise TableError(
             f'file "{new.path}" of table "{table.path.name}" does not hold what was written to it',
             detail="It was read back before the commit; nothing was changed.",
-            hint="The disk or the memory of this machine may be failing; look at it, then resume the replay.",
+            hint="The disk or the memory of this machine may be failing; look at it, then resume "
+            "the replay.",
         )
     return made

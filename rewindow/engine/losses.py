@@ -1,4 +1,6 @@
-"""Losses: at most once writes down, before its first new group, what it gives up (R15) and its states lack (X2)."""
+"""Losses: at most once writes down, before its first new group, what it gives up (R15) and its
+states lack (X2).
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,12 @@ def record_losses(
     say: Callable[[str], None],
     skip: SkipResult | None,
 ) -> None:
-    """Commits facts that say which windows are lost, what the states lack, and the seals that a crash left out.
+    """Commits facts that say which windows are lost, what the states lack, and the seals that a
+    crash left out.
 
     Args:
-        skip: what passing over windows made of the states, None where the states have seen all windows.
+        skip: what passing over windows made of the states, None where the states have seen all
+            windows.
     """
     facts, started = takeover.tables[FACTS], takeover.resume.first - 1
     if facts.done >= started and skip is None:
@@ -44,10 +48,19 @@ def record_losses(
         _add_losses(plan, app, takeover, engine, rows)
     facts.commit(max(started, facts.done), rows.table())
     if facts.done < started:
-        say(f"at most once: windows {windows.first} to {windows.last} were in progress and are given up")
+        say(
+            f"at most once: windows {windows.first} to {windows.last} were in progress and are "
+            "given up"
+        )
 
 
-def _add_losses(plan: Plan, app: Application, takeover: Takeover, engine: Engine, rows: GroupFacts) -> None:
+def _add_losses(
+    plan: Plan,
+    app: Application,
+    takeover: Takeover,
+    engine: Engine,
+    rows: GroupFacts,
+) -> None:
     """Adds lost windows and missing seals of every table, and the inputs of these windows."""
     resume, facts, windows = takeover.resume, takeover.tables[FACTS], rows.windows
     for name, output in app.staged().items():
@@ -55,7 +68,10 @@ def _add_losses(plan: Plan, app: Application, takeover: Takeover, engine: Engine
             rows.add_lost(output, plan.windows_of(resume.lost[name]))
         present = takeover.tables[name].done
         if present > facts.done:
-            rows.add_output(output, engine.seals(name, WindowRange(windows.first, plan.window_of(present))))
+            rows.add_output(
+                output,
+                engine.seals(name, WindowRange(windows.first, plan.window_of(present))),
+            )
     lost = any(name in resume.lost for name in app.outputs)
     for stream, counts in engine.count_inputs(windows, check=False).items():
         rows.add_input(stream, counts, lost=lost)
@@ -64,16 +80,26 @@ def _add_losses(plan: Plan, app: Application, takeover: Takeover, engine: Engine
 
 
 def _add_skip(
-    plan: Plan, app: Application, takeover: Takeover, rows: GroupFacts, skip: SkipResult, say: Callable[[str], None]
+    plan: Plan,
+    app: Application,
+    takeover: Takeover,
+    rows: GroupFacts,
+    skip: SkipResult,
+    say: Callable[[str], None],
 ) -> None:
-    """Adds the windows that the states have never seen though outputs hold them, and the tuples that they dropped."""
+    """Adds the windows that the states have never seen though outputs hold them, and the tuples
+    that they dropped.
+    """
     assert takeover.resume.skipped is not None, "only skipped windows make a skip"
     skipped = ids_of(plan.windows_of(takeover.resume.skipped))
     lacking = np.setdiff1d(skipped, _given_up(plan, app, takeover), assume_unique=True)
     for name in skip.states:
         rows.add_skip(name, lacking, skip.dropped.get(name, WindowFacts.empty()))
     if len(lacking) and skip.states:
-        say(f"at most once: windows {', '.join(map(str, to_ranges(lacking)))} stay, but are lost to the state")
+        say(
+            f"at most once: windows {', '.join(map(str, to_ranges(lacking)))} stay, but are lost "
+            "to the state"
+        )
     for name, dropped in skip.dropped.items():
         if dropped.rows.num_rows:
             where = f"windows {dropped.ids[0]} to {dropped.ids[-1]}"
@@ -88,6 +114,11 @@ def _given_up(plan: Plan, app: Application, takeover: Takeover) -> Ids:
         rows = table.read(file, ["window_id", "direction", "port", "lost"])
         rows = rows.filter(pc.and_(pc.equal(rows["direction"], "out"), rows["lost"]))
         for port in pc.unique(rows["port"]).to_pylist():
-            lost.setdefault(port, []).append(rows.filter(pc.equal(rows["port"], port))["window_id"].to_numpy())
-    nowhere = [np.unique(np.concatenate(lost[name])) if name in lost else np.arange(0) for name in app.outputs]
+            lost.setdefault(port, []).append(
+                rows.filter(pc.equal(rows["port"], port))["window_id"].to_numpy()
+            )
+    nowhere = [
+        np.unique(np.concatenate(lost[name])) if name in lost else np.arange(0)
+        for name in app.outputs
+    ]
     return reduce(np.intersect1d, nowhere)

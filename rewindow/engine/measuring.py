@@ -1,8 +1,10 @@
-"""The measures of an output that a replay takes in the pass of its digests, and stores with its facts.
+"""The measures of an output that a replay takes in the pass of its digests, and stores with its
+facts.
 
-They are aggregates over the rows of a window, so the one read-back of the rows just written gives them too. What Spark
-may understand otherwise than the gate is left to the gate (`loading.measure_sql`). So is what would cost a pass of its
-own: queries over rows, and counts of distinct values (docs/decisions/0011-measures-in-the-replay.md).
+They are aggregates over the rows of a window, so the one read-back of the rows just written gives
+them too. What Spark may understand otherwise than the gate is left to the gate
+(`loading.measure_sql`). So is what would cost a pass of its own: queries over rows, and counts of
+distinct values (docs/decisions/0011-measures-in-the-replay.md).
 """
 
 from __future__ import annotations
@@ -37,7 +39,11 @@ class AskedMeasure:
 NO_MEASURES: Mapping[str, Sequence[AskedMeasure]] = MappingProxyType({})
 
 
-def asked_of(measures: Iterable[Measure], output: OutputPlan, rows: pa.Schema) -> list[AskedMeasure]:
+def asked_of(
+    measures: Iterable[Measure],
+    output: OutputPlan,
+    rows: pa.Schema,
+) -> list[AskedMeasure]:
     """Returns which measures of an output are taken in the pass of its digests.
 
     Args:
@@ -46,7 +52,11 @@ def asked_of(measures: Iterable[Measure], output: OutputPlan, rows: pa.Schema) -
     """
     found = []
     for measure in measures:
-        sql = None if measure.over_rows or counts_distinct(measure.sql) else for_spark(measure.sql, rows)
+        sql = (
+            None
+            if measure.over_rows or counts_distinct(measure.sql)
+            else for_spark(measure.sql, rows)
+        )
         if sql is not None:
             found.append(AskedMeasure(measure.digest(output.columns), sql))
     return found
@@ -68,10 +78,17 @@ class MeasuredRows:
         self.cell = (F.array(*cells) if cells else F.lit(None)).cast(CELL).alias("measures")
 
 
-def _typed(asked: Sequence[AskedMeasure], empty: DataFrame) -> list[tuple[AskedMeasure, T.DataType]]:
+def _typed(
+    asked: Sequence[AskedMeasure],
+    empty: DataFrame,
+) -> list[tuple[AskedMeasure, T.DataType]]:
     """Returns the measures that Spark takes and that are numbers, with their types."""
     try:
-        kinds = [field.dataType for field in empty.agg(*(F.expr(one.sql) for one in asked)).schema] if asked else []
+        kinds = (
+            [field.dataType for field in empty.agg(*(F.expr(one.sql) for one in asked)).schema]
+            if asked
+            else []
+        )
     except PySparkException:
         return [found for one in asked for found in _typed([one], empty)] if len(asked) > 1 else []
     return [(one, kind) for one, kind in zip(asked, kinds, strict=True) if _is_number(kind)]

@@ -1,4 +1,6 @@
-"""Errors in the code of an operator, as a user wants to read them: whose, where, what, and what to do next."""
+"""Errors in the code of an operator, as a user wants to read them: whose, where, what, and what to
+do next.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,14 @@ from rewindow.windows import WindowRange
 
 @contextmanager
 def explained(nodes: Sequence[Node], windows: WindowRange, part: str, hint: str) -> Iterator[None]:
-    """Lets an error of an operator's code leave with its name, the windows, the line of the user's file, and a hint.
+    """Lets an error of an operator's code leave with its name, the windows, the line of the user's
+    file, and a hint.
 
     What another attempt may not meet again, such as a lost JVM, leaves as it came.
 
     Args:
-        nodes: the operator whose code is run; then those before it whose frames have not been computed yet.
+        nodes: the operator whose code is run; then those before it whose frames have not been
+            computed yet.
         windows: those that are computed.
         part: what is computed, in words.
         hint: what to do next.
@@ -47,7 +51,9 @@ def explained(nodes: Sequence[Node], windows: WindowRange, part: str, hint: str)
         owner = _owner(nodes, line)
         others = ", ".join(f'"{one.name}"' for one in nodes if one is not owner)
         said = f"Raised by {line}" if line else f"It names no line of yours{_class(owner)}"
-        along = f"Computed in the same step: {others}" if others and not _is_inside(owner, line) else ""
+        along = (
+            f"Computed in the same step: {others}" if others and not _is_inside(owner, line) else ""
+        )
         raise RewindowError(
             f'operator "{owner.name}" failed: {describe(error)}',
             detail=". ".join(filter(None, [said, f"In {where}", along, where_all_is()])) + ".",
@@ -56,7 +62,9 @@ def explained(nodes: Sequence[Node], windows: WindowRange, part: str, hint: str)
 
 
 def next_steps(plan: Plan) -> str:
-    """Returns what to do after an operator has failed: mended code is other code, so the range is planned anew."""
+    """Returns what to do after an operator has failed: mended code is other code, so the range is
+    planned anew.
+    """
     return (
         f"Mend it, then plan the range again: rewindow abandon {plan.replay_id} && {plan.command}; "
         f"or, if the cause was not in the code: rewindow replay --resume {plan.replay_id}"
@@ -64,8 +72,8 @@ def next_steps(plan: Plan) -> str:
 
 
 def frames_of(node: Node, returned: Mapping[str, DataFrame] | DataFrame) -> Mapping[str, DataFrame]:
-    """Returns the frames of an operator's output ports by name, from what `transform` has returned; equal rows of a
-    control port once (O133).
+    """Returns the frames of an operator's output ports by name, from what `transform` has returned;
+    equal rows of a control port once (O133).
 
     Raises:
         InputError: it is no frame, or not the frames of the ports that the operator declares.
@@ -76,7 +84,10 @@ def frames_of(node: Node, returned: Mapping[str, DataFrame] | DataFrame) -> Mapp
         f"{type(frames).__name__} instead of a DataFrame"
         if not isinstance(frames, Mapping)
         else next((f'the port "{name}"' for name in frames if name not in node.output_ports()), "")
-        or next((f'no frame for port "{name}"' for name in node.output_ports() if name not in frames), "")
+        or next(
+            (f'no frame for port "{name}"' for name in node.output_ports() if name not in frames),
+            "",
+        )
         or next(
             (
                 f'{type(frame).__name__} instead of a DataFrame for port "{name}"'
@@ -87,9 +98,14 @@ def frames_of(node: Node, returned: Mapping[str, DataFrame] | DataFrame) -> Mapp
         )
     )
     if wrong:
-        raise InputError(f'transform of operator "{node.name}" returned {wrong}; its output ports are: {declared}')
+        raise InputError(
+            f'transform of operator "{node.name}" returned {wrong}; its output ports are: '
+            f"{declared}"
+        )
     ports = node.output_ports()
-    return {name: frame.distinct() if ports[name].control else frame for name, frame in frames.items()}
+    return {
+        name: frame.distinct() if ports[name].control else frame for name, frame in frames.items()
+    }
 
 
 def _user_files(nodes: Sequence[Node]) -> set[str]:
@@ -106,9 +122,15 @@ def _owner(nodes: Sequence[Node], line: UserLine | None) -> Node:
 def _is_inside(node: Node, line: UserLine | None) -> bool:
     if line is None:
         return False
-    return any(file == line.file and line.line in lines for file, lines in class_lines(node.operator))
+    return any(
+        file == line.file and line.line in lines for file, lines in class_lines(node.operator)
+    )
 
 
 def _class(node: Node) -> str:
     found = class_lines(node.operator)
-    return f', class {type(node.operator).__name__} at "{found[0][0]}", line {found[0][1].start}' if found else ""
+    return (
+        f', class {type(node.operator).__name__} at "{found[0][0]}", line {found[0][1].start}'
+        if found
+        else ""
+    )

@@ -1,4 +1,6 @@
-"""What a commit group does with each port of an application: write it, count it, or leave it to who reads it."""
+"""What a commit group does with each port of an application: write it, count it, or leave it to who
+reads it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from rewindow.application import Application, Node, PortHandle
 
 
 def ports_to_write(app: Application) -> set[PortHandle]:
-    """Returns the ports whose frame is used more than once: it must come from one run of the operator."""
+    """Returns the ports whose frame is used more than once: it must come from one run of the
+    operator.
+    """
     read = app.read()
     uses: Counter[PortHandle] = Counter(output.source for output in app.outputs.values())
     for node in app.nodes.values():
@@ -27,16 +31,20 @@ def ports_to_write(app: Application) -> set[PortHandle]:
 
 
 def ports_to_count(app: Application) -> set[PortHandle]:
-    """Returns the ports whose tuples are counted and read by nobody: neither connected nor read by a state."""
+    """Returns the ports whose tuples are counted and read by nobody: neither connected nor read by
+    a state.
+    """
     return {
         handle
         for handle in app.dropped()
-        if not (operator := app.nodes[str(handle.operator)].operator).is_stateful or not operator.state_reads_outputs
+        if not (operator := app.nodes[str(handle.operator)].operator).is_stateful
+        or not operator.state_reads_outputs
     }
 
 
 def levels(units: list[list[Node]]) -> list[list[list[Node]]]:
-    """Returns what is computed in one, operators and cycles, in levels; those of one level do not depend on each other.
+    """Returns what is computed in one, operators and cycles, in levels; those of one level do not
+    depend on each other.
 
     Args:
         units: each after what feeds it, see `Application.units`.

@@ -28,10 +28,20 @@ def output_tuples(result: GroupResult) -> dict[str, int]:
     return {name: digests.tuples for name, digests in result.digests.items()}
 
 
-def port_counts(windows: WindowRange, counts: Counts, result: GroupResult, errors: Collection[str]) -> list[PortCount]:
-    """Returns the tuples of a group by port, as the ledger keeps them; `errors` are the names of the error tables."""
+def port_counts(
+    windows: WindowRange,
+    counts: Counts,
+    result: GroupResult,
+    errors: Collection[str],
+) -> list[PortCount]:
+    """Returns the tuples of a group by port, as the ledger keeps them; `errors` are the names of
+    the error tables.
+    """
     first, last = windows.first, windows.last
     found = [PortCount("in", name, first, last, count.tuples) for name, count in counts.items()]
     for name, tuples in output_tuples(result).items():
         found.append(PortCount("error" if name in errors else "out", name, first, last, tuples))
-    return found + [PortCount("dropped", port, first, last, count.tuples) for port, count in result.dropped.items()]
+    return found + [
+        PortCount("dropped", port, first, last, count.tuples)
+        for port, count in result.dropped.items()
+    ]

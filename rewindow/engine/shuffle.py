@@ -19,7 +19,9 @@ _PARTS, _JOINED = "spark.sql.shuffle.partitions", "spark.sql.adaptive.coalescePa
 
 @dataclass(frozen=True)
 class Shuffle:
-    """An order of rows and a number of parts that a seed chooses; with seed 0 all stays as it is."""
+    """An order of rows and a number of parts that a seed chooses; with seed 0 all stays as it
+    is.
+    """
 
     seed: int = 0
 
@@ -29,7 +31,9 @@ class Shuffle:
         return 2 + self.seed % 5
 
     def spread(self, tuples: int) -> int:
-        """Returns how many tuples a group is taken to have: a small one would be computed in one task."""
+        """Returns how many tuples a group is taken to have: a small one would be computed in one
+        task.
+        """
         return max(tuples, SMALL_TUPLES + 1) if self.seed else tuples
 
     def read(self, spark: SparkSession, table: Table, windows: WindowRange) -> DataFrame:
@@ -42,7 +46,9 @@ class Shuffle:
 
     @contextmanager
     def parts(self, spark: SparkSession) -> Iterator[None]:
-        """Divides the rows of every exchange into as many parts as the seed chooses, for as long as this lasts."""
+        """Divides the rows of every exchange into as many parts as the seed chooses, for as long as
+        this lasts.
+        """
         if not self.seed:
             yield
             return

@@ -70,7 +70,18 @@ def spark_attempt(
 
     def engine(tables: Mapping[str, FencedTable]) -> SparkEngine:
         send_modules(application_modules())
-        return SparkEngine(session(), plan, app, root, epoch, tables, inline_state_bytes, measures, say, file_bytes)
+        return SparkEngine(
+            session(),
+            plan,
+            app,
+            root,
+            epoch,
+            tables,
+            inline_state_bytes,
+            measures,
+            say,
+            file_bytes,
+        )
 
     return Attempt(plan, app, root, ledger, epoch, engine, **listeners)
 
@@ -81,7 +92,8 @@ class SparkEngine:
     Args:
         tables: the outputs, the error tables and the facts, as this attempt has fenced them.
         inline_state_bytes: states above this size are kept in files.
-        measures: of each output, what its suite asks of its windows; what can be is taken with the digests.
+        measures: of each output, what its suite asks of its windows; what can be is taken with the
+            digests.
         say: called with lines for people.
         file_bytes: small files of an output are joined up to this size.
     """
@@ -104,33 +116,64 @@ class SparkEngine:
         self._folder, self._file_bytes = f"{epoch}-{len(plan.range)}", file_bytes
         self._inputs = open_inputs(plan, state)
         self._files = {
-            stream: InputFiles(stream, table, checksums=plan.verify_inputs) for stream, table in self._inputs.items()
+            stream: InputFiles(stream, table, checksums=plan.verify_inputs)
+            for stream, table in self._inputs.items()
         }
         self._seals = {
-            entry.stream: Table.open(entry.windows_table(state), entry.windows_version) for entry in plan.inputs
+            entry.stream: Table.open(entry.windows_table(state), entry.windows_version)
+            for entry in plan.inputs
         }
         self._spark, self._shuffle = spark, Shuffle(plan.sample_seed or 0)
         states = SizedStates(spark, folder_of(root / CHECKPOINTS), inline_state_bytes)
-        asked = _asked(plan, app, measures) if "measures" in Table.open(root / FACTS).schema.names else {}
+        asked = (
+            _asked(plan, app, measures)
+            if "measures" in Table.open(root / FACTS).schema.names
+            else {}
+        )
 
         def read(spark: SparkSession, table: Table, windows: WindowRange) -> DataFrame:
-            return sampled(self._shuffle.read(spark, table, windows), table.path.name, plan.candidate)
+            return sampled(
+                self._shuffle.read(spark, table, windows),
+                table.path.name,
+                plan.candidate,
+            )
 
-        self._runner = GroupRunner(spark, app, self._inputs, root, epoch, states, next_steps(plan), asked, say, read)
+        self._runner = GroupRunner(
+            spark,
+            app,
+            self._inputs,
+            root,
+            epoch,
+            states,
+            next_steps(plan),
+            asked,
+            say,
+            read,
+        )
         self._committed = Committed(plan, root, epoch, self._runner, tables)
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
-        """Counts each input's tuples per window in its files, and holds files and counts against what was sealed."""
+        """Counts each input's tuples per window in its files, and holds files and counts against
+        what was sealed.
+        """
         for files in self._files.values():
             files.compare(windows)
-        counts = {stream: WindowFacts.of(count_windows(table, windows)) for stream, table in self._inputs.items()}
+        counts = {
+            stream: WindowFacts.of(count_windows(table, windows))
+            for stream, table in self._inputs.items()
+        }
         for stream in counts if check else ():
             sealed = read_seals(self._seals[stream], windows, table_id=self._inputs[stream].id)
             check_input_counts(stream, counts[stream], WindowFacts.of(sealed))
         return counts
 
     def compute(
-        self, context: OperatorContext, mark: int, states: States, staged: Iterable[str], tuples: int
+        self,
+        context: OperatorContext,
+        mark: int,
+        states: States,
+        staged: Iterable[str],
+        tuples: int,
     ) -> GroupResult:
         """See GroupRunner.compute."""
         with self._shuffle.parts(self._spark):
@@ -140,7 +183,12 @@ class SparkEngine:
         """Returns the Parquet files that Spark wrote for an output."""
         return with_checksums(data_files(result.folders[output]))
 
-    def compare_with_committed(self, windows: WindowRange, result: GroupResult, staged: Sequence[str]) -> Seals:
+    def compare_with_committed(
+        self,
+        windows: WindowRange,
+        result: GroupResult,
+        staged: Sequence[str],
+    ) -> Seals:
         """Holds a group against what is committed of it, see Committed."""
         committed = self._committed.before(windows, staged)
         self._committed.check(windows, result, committed)
@@ -155,12 +203,17 @@ class SparkEngine:
         return self._runner.skip(states, skipped)
 
     def join_files(self) -> None:
-        """Joins small neighbouring files of each output. Where a file cannot be read or written they stay apart."""
+        """Joins small neighbouring files of each output. Where a file cannot be read or written
+        they stay apart.
+        """
         for name in self._app.staged():
             output = self._app.outputs.get(name)
             try:
                 fewer = join_files(
-                    self._tables[name], self._folder, self._file_bytes, output.sorted_by if output else ()
+                    self._tables[name],
+                    self._folder,
+                    self._file_bytes,
+                    output.sorted_by if output else (),
                 )
             except OSError as error:
                 self._say(f"small files of {name} stay apart: {error}")
@@ -174,7 +227,9 @@ class SparkEngine:
 
 
 def _asked(plan: Plan, app: Application, measures: Measures) -> dict[str, list[AskedMeasure]]:
-    """Returns by output what is taken with its digests; the read-back has its windows and event columns."""
+    """Returns by output what is taken with its digests; the read-back has its windows and event
+    columns.
+    """
     found = {}
     for output in plan.outputs:
         rows = pa.schema([("window_id", pa.int64()), *app.columns(app.outputs[output.name])])

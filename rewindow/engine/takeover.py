@@ -1,11 +1,13 @@
 """Takeover: how an attempt makes a replay's tables its own, and decides where to go on.
 
-The order is the protocol. Fence the checkpoints first and read their marks, then fence every other table; what is done
-in a table is what it held when it was fenced. At least once sets the other tables back to the checkpoint that it
-restores, so it must know that one before it fences them. What it goes by is in the tables alone (R7).
+The order is the protocol. Fence the checkpoints first and read their marks, then fence every other
+table; what is done in a table is what it held when it was fenced. At least once sets the other
+tables back to the checkpoint that it restores, so it must know that one before it fences them. What
+it goes by is in the tables alone (R7).
 
-At most once keeps the last window whose work was begun as a transaction id of its own on the checkpoints table, so
-that it does not depend on the ledger: an older ledger, or one that was rebuilt, begins no window twice.
+At most once keeps the last window whose work was begun as a transaction id of its own on the
+checkpoints table, so that it does not depend on the ledger: an older ledger, or one that was
+rebuilt, begins no window twice.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ class Takeover:
     """A replay whose tables this attempt has fenced.
 
     Attributes:
-        started: the checkpoints table as a mode that may lose enters there what it begins; None in other modes.
+        started: the checkpoints table as a mode that may lose enters there what it begins; None in
+            other modes.
         tables: the outputs, the error tables and the facts.
-        sealed: mark of the facts as they are; `done` of the facts is lower where an output has lost commits.
+        sealed: mark of the facts as they are; `done` of the facts is lower where an output has lost
+            commits.
         checkpoint: the one to restore, None when the state must be warmed up.
         warmed_up: the newest checkpoint of a warm-up that died, None when there is none.
     """
@@ -63,14 +67,21 @@ def take_over(
         CheckpointError: no checkpoint can be restored.
     """
 
-    def take(table: str, name: str, mark_of: Callable[[int], int] = lambda mark: mark) -> FencedTable:
+    def take(
+        table: str,
+        name: str,
+        mark_of: Callable[[int], int] = lambda mark: mark,
+    ) -> FencedTable:
         return fence(root / table, app_id(plan.replay_id, name), epoch, mark_of, open_table)
 
     checkpoints = take(CHECKPOINTS, CHECKPOINTS)
     started = take(CHECKPOINTS, STARTED) if plan.mode.may_lose else None
     restorer = _Restorer(plan, app, checkpoints, started.done if started else 0, say)
     if plan.mode.may_repeat:
-        done = {name: _mark(open_table(root / name), app_id(plan.replay_id, name)) for name in [*app.staged(), FACTS]}
+        done = {
+            name: _mark(open_table(root / name), app_id(plan.replay_id, name))
+            for name in [*app.staged(), FACTS]
+        }
         found, checkpoint = restorer.newest(done)
         tables = {name: take(name, name, lambda mark: found.restore) for name in done}
         sealed = tables[FACTS].done
@@ -86,12 +97,16 @@ def _mark(table: Log, name: str) -> int:
     return position(table, name).mark
 
 
-def _take_facts(plan: Plan, take: Callable[..., FencedTable], outputs: list[int]) -> tuple[FencedTable, int]:
+def _take_facts(
+    plan: Plan,
+    take: Callable[..., FencedTable],
+    outputs: list[int],
+) -> tuple[FencedTable, int]:
     """Fences the facts and returns their mark too.
 
-    Where only what is missing is written, they count for no more than the outputs hold: they are committed last, so an
-    output that is behind them has lost commits; what it lacks is computed again under this attempt, and must be sealed
-    again.
+    Where only what is missing is written, they count for no more than the outputs hold: they are
+    committed last, so an output that is behind them has lost commits; what it lacks is computed
+    again under this attempt, and must be sealed again.
     """
     if not plan.mode.writes_only_missing:
         facts = take(FACTS, FACTS)
@@ -109,7 +124,9 @@ class _Restorer:
     say: Callable[[str], None]
 
     def newest(self, done: Mapping[str, int]) -> tuple[Resume, stored.Checkpoint | None]:
-        """Loads the newest checkpoint that the mode allows; a damaged one is passed over for an older one (R25)."""
+        """Loads the newest checkpoint that the mode allows; a damaged one is passed over for an
+        older one (R25).
+        """
         plan, left = self.plan, set(stored.marks(self.checkpoints.table))
         if not left and plan.start.source == "warm_up":
             return resume(plan.mode, {0}, done, self.started), None
@@ -148,15 +165,26 @@ class _Restorer:
         windows = f"{self.plan.window_of(found.restore + 1)} to {self.plan.window_of(newest)}"
         cost = f"windows {windows} are computed again"
         if self.plan.mode.may_lose:
-            cost = f"the state will lack windows {windows}, since {self.plan.mode.words} computes none again"
-        older = f"the one at window {self.plan.window_of(found.restore)}" if found.restore else "the start state"
-        lost = f"the checkpoint at window {self.plan.window_of(newest)} is damaged, gone or ahead of the tables"
+            cost = (
+                f"the state will lack windows {windows}, since {self.plan.mode.words} computes "
+                "none again"
+            )
+        older = (
+            f"the one at window {self.plan.window_of(found.restore)}"
+            if found.restore
+            else "the start state"
+        )
+        lost = (
+            f"the checkpoint at window {self.plan.window_of(newest)} is damaged, gone or ahead "
+            "of the tables"
+        )
         self.say(f"{lost}; {older} is restored, so {cost}")
 
     def _check_operators(self, checkpoint: stored.Checkpoint) -> None:
         wanted = {node.name for node in self.app.nodes.values() if node.operator.is_stateful}
         if set(checkpoint.states) != wanted:
             raise CheckpointError(
-                f"checkpoint at mark {checkpoint.mark} is foreign: it has the states of {sorted(checkpoint.states)}, "
+                f"checkpoint at mark {checkpoint.mark} is foreign: it has the states of "
+                f"{sorted(checkpoint.states)}, "
                 f"the application has {sorted(wanted)}"
             )

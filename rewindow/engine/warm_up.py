@@ -1,7 +1,8 @@
-"""Warm-up: the state before a range, computed from an earlier one when no checkpoint is there (W63).
+"""Warm-up: the state before a range, computed from an earlier one when no checkpoint is there
+(W63).
 
-It leaves a checkpoint after every group, so that one that dies goes on where it was. Their marks are below zero: the
-windows lie before the range. The last one is checkpoint 0.
+It leaves a checkpoint after every group, so that one that dies goes on where it was. Their marks
+are below zero: the windows lie before the range. The last one is checkpoint 0.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class WarmUp:
         """Computes the windows before the range and returns the state after them.
 
         Args:
-            from_checkpoint: where an earlier warm-up came to, None to begin at the plan's start state.
+            from_checkpoint: where an earlier warm-up came to, None to begin at the plan's start
+                state.
         """
         window, states = self._begin(from_checkpoint)
         last, number = self.plan.first - 1, 0
@@ -74,17 +76,26 @@ class WarmUp:
         unseen = self.plan.start.unseen(self.plan.first)
         ends = self.app.ends({entry.stream: entry.end for entry in self.plan.inputs})
         group = OperatorContext(
-            self.plan.grid, windows, self.plan.mode, unseen=unseen, ends=ends, next_mark=schedule.next_due
+            self.plan.grid,
+            windows,
+            self.plan.mode,
+            unseen=unseen,
+            ends=ends,
+            next_mark=schedule.next_due,
         )
         tuples = sum(counts.tuples for counts in self.engine.count_inputs(windows).values())
         return self.engine.compute(group, 0, states, (), tuples).states
 
 
 def _base(plan: Plan, app: Application, folder: Location, beside: Location) -> States:
-    stateful = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
+    stateful = {
+        node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful
+    }
     if not plan.start.taken_from:
         return {name: operator.initial_state() for name, operator in stateful.items()}
     table = Table.open(plan.start.table(folder), plan.start.version)
     rows = stored.rows_at(table, plan.start.warm_up_first - 1)  # type: ignore[operator]
     rows = stored.brought(rows, table.path, beside, stored.START)
-    return {row["operator"]: stored.decode(row, beside) for row in rows.to_pylist() if row["operator"]}
+    return {
+        row["operator"]: stored.decode(row, beside) for row in rows.to_pylist() if row["operator"]
+    }

@@ -1,7 +1,7 @@
 """The digests of windows from Arrow rows: what `rewindow.spark.digests` takes, without a JVM.
 
-Where rows are at hand in Python, such as those of a file that a publication cuts, their digests are held against the
-seals at once. Memory and time grow with the rows that are given.
+Where rows are at hand in Python, such as those of a file that a publication cuts, their digests are
+held against the seals at once. Memory and time grow with the rows that are given.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ def arrow_digests(rows: pa.Table, events: pa.Schema) -> pa.Table:
 
     fields = [field for field in spark_schema(events).fields if field.name not in NOT_DIGESTED]
     names = sorted(field.name for field in fields)
-    floats = [field.name for field in sorted(fields, key=lambda field: field.name) if holds_float(field.dataType)]
+    floats = [
+        field.name
+        for field in sorted(fields, key=lambda field: field.name)
+        if holds_float(field.dataType)
+    ]
     exact = [name for name in names if name not in floats]
     columns = {name: one_array(rows[name].cast(events.field(name).type)) for name in names}
     ids = one_array(rows["window_id"]).to_numpy(zero_copy_only=False)
@@ -47,31 +51,41 @@ def arrow_digests(rows: pa.Table, events: pa.Schema) -> pa.Table:
         digests.append(_sums(hashes[order], starts))
         if floats:
             of_row = pa.array(hashes.view(np.int64))
-            hashes = level_hashes([of_row, *(columns[name] for name in floats[::step])], len(ids), salt)
+            hashes = level_hashes(
+                [of_row, *(columns[name] for name in floats[::step])],
+                len(ids),
+                salt,
+            )
             float_digests.append(_sums(hashes[order], starts))
     return pa.table(
         {
             "window_id": windows,
             "tuples": np.diff([*starts, len(ids)]),
             "digest": _texts(prefix, digests),
-            "float_digest": _texts(prefix, float_digests) if floats else pa.nulls(len(windows), pa.string()),
+            "float_digest": _texts(prefix, float_digests)
+            if floats
+            else pa.nulls(len(windows), pa.string()),
         },
         schema=DIGESTS_SCHEMA,
     )
 
 
 def differing_windows(found: pa.Table, seals: pa.Table, events: pa.Schema) -> pa.Table:
-    """Returns the windows whose digests are not those that were sealed: window_id, tuples, and how many were `sealed`.
+    """Returns the windows whose digests are not those that were sealed: window_id, tuples, and how
+    many were `sealed`.
 
     Args:
         found: from `arrow_digests`.
-        seals: a row for each window that may be there; one without a tuple has the digest of nothing.
+        seals: a row for each window that may be there; one without a tuple has the digest of
+            nothing.
         events: the event columns.
     """
     from rewindow.spark.digests import empty_digests
     from rewindow.spark.frames import spark_schema
 
-    nothing = dict(zip(("digest", "float_digest"), empty_digests(spark_schema(events)), strict=True))
+    nothing = dict(
+        zip(("digest", "float_digest"), empty_digests(spark_schema(events)), strict=True)
+    )
     place = pc.index_in(seals["window_id"], one_array(found["window_id"]))
     differs = unequal(pc.fill_null(found["tuples"].take(place), 0), seals["tuples"])
     for name, empty in nothing.items():
@@ -81,7 +95,10 @@ def differing_windows(found: pa.Table, seals: pa.Table, events: pa.Schema) -> pa
     held = pc.fill_null(found["tuples"].take(place), 0)
     known = pa.table({"window_id": seals["window_id"], "tuples": held, "sealed": seals["tuples"]})
     unknown = found.filter(pc.invert(pc.is_in(found["window_id"], one_array(seals["window_id"]))))
-    never = unknown.select(["window_id", "tuples"]).append_column("sealed", pa.nulls(unknown.num_rows, pa.int64()))
+    never = unknown.select(["window_id", "tuples"]).append_column(
+        "sealed",
+        pa.nulls(unknown.num_rows, pa.int64()),
+    )
     return pa.concat_tables([known.filter(pa.array(differs)), never])
 
 
@@ -95,7 +112,14 @@ def _texts(prefix: str, sums: Sequence[Hashes]) -> pa.Array:
     lines = [np.broadcast_to(np.frombuffer(prefix.encode(), np.uint8), (len(sums[0]), len(prefix)))]
     for some in sums:
         places = np.arange(60, -1, -4, dtype=np.uint64)
-        lines += [np.full((len(some), 1), ord("-"), np.uint8), _HEX[(some[:, None] >> places) & np.uint64(15)]]
+        lines += [
+            np.full((len(some), 1), ord("-"), np.uint8),
+            _HEX[(some[:, None] >> places) & np.uint64(15)],
+        ]
     letters = np.concatenate(lines, axis=1)
     ends = np.arange(len(letters) + 1, dtype=np.int32) * letters.shape[1]
-    return pa.StringArray.from_buffers(len(letters), pa.py_buffer(ends), pa.py_buffer(letters.tobytes()))
+    return pa.StringArray.from_buffers(
+        len(letters),
+        pa.py_buffer(ends),
+        pa.py_buffer(letters.tobytes()),
+    )

@@ -1,7 +1,8 @@
 """CRC-32 of a million short lines at once: a row's columns as text, joined by a separator.
 
-CRC-32 is linear: the checksum of a line follows from those of its parts and the number of bytes after each, and that of
-a part from one table look-up for every two bytes. So numpy does for all rows what `zlib.crc32` does for one.
+CRC-32 is linear: the checksum of a line follows from those of its parts and the number of bytes
+after each, and that of a part from one table look-up for every two bytes. So numpy does for all
+rows what `zlib.crc32` does for one.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ _ALL, _BATCH = 0xFFFFFFFF, 65_536
 
 
 def line_checksums(rows: pa.Table, alike: Sequence[str]) -> pa.ChunkedArray:
-    """Returns the CRC-32 of each row's columns as text, joined by a separator; null differs from all text.
+    """Returns the CRC-32 of each row's columns as text, joined by a separator; null differs from
+    all text.
 
     Args:
         rows: the columns, in the order of the line; a time is the number of its microseconds.
-        alike: the last ones, in which many rows that follow each other hold the same; taken once for all of these.
+        alike: the last ones, in which many rows that follow each other hold the same; taken once
+            for all of these.
     """
     batches = rows.to_batches(max_chunksize=_BATCH)
     return pa.chunked_array([_batch_checksums(batch, alike) for batch in batches], pa.int64())
@@ -46,13 +49,17 @@ def _batch_checksums(batch: pa.RecordBatch, alike: Sequence[str]) -> pa.Array:
 
 
 def _append(total: Words, texts: pa.Array, prefix: bytes) -> None:
-    """Brings checksums of what came before on to what they are with a prefix and one more text each behind it."""
+    """Brings checksums of what came before on to what they are with a prefix and one more text each
+    behind it.
+    """
     _, offsets, content = texts.buffers()
     starts = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     letters, lengths = np.frombuffer(content or b"", np.uint8), np.diff(starts)
     for length in np.flatnonzero(np.bincount(lengths)).tolist():
         mine = np.flatnonzero(lengths == length)
-        if len(mine) == len(texts):  # As digests are: they lie one behind the other, and nothing need be looked up.
+        if len(mine) == len(
+            texts
+        ):  # As digests are: they lie one behind the other, and nothing need be looked up.
             block = letters[starts[0] : starts[-1]].reshape(len(texts), length)
         else:
             block = letters[starts[mine, None] + np.arange(length)]
@@ -62,7 +69,11 @@ def _append(total: Words, texts: pa.Array, prefix: bytes) -> None:
 def _block_checksums(block: npt.NDArray[np.uint8], prefix: bytes) -> Words:
     """Returns the checksums of texts of one length, a row each, behind a prefix."""
     count, length = block.shape
-    if length % 2:  # A zero byte in front has no part in a sum of look-ups; with it every text is whole pairs of bytes.
+    if (
+        length % 2
+        # A zero byte in front has no part in a sum of look-ups; with it every text is whole pairs
+        # of bytes.
+    ):
         block = np.concatenate([np.zeros((count, 1), dtype=np.uint8), block], axis=1)
     checksums = np.full(count, zlib.crc32(prefix + bytes(length)), dtype=np.uint32)
     pairs = np.ascontiguousarray(block).view("<u2")
@@ -73,9 +84,17 @@ def _block_checksums(block: npt.NDArray[np.uint8], prefix: bytes) -> Words:
 
 @lru_cache(1024)
 def _pair_checksums(after: int) -> Words:
-    """Returns what each pair of bytes, as a little-endian number, adds to a checksum when so many bytes follow it."""
+    """Returns what each pair of bytes, as a little-endian number, adds to a checksum when so many
+    bytes follow it.
+    """
     first, second = (
-        np.array([zlib.crc32(bytes([byte]) + bytes(n)) ^ zlib.crc32(bytes(n + 1)) for byte in range(256)], np.uint32)
+        np.array(
+            [
+                zlib.crc32(bytes([byte]) + bytes(n)) ^ zlib.crc32(bytes(n + 1))
+                for byte in range(256)
+            ],
+            np.uint32,
+        )
         for n in (after + 1, after)
     )
     return (second[:, None] ^ first[None, :]).ravel()
@@ -91,10 +110,15 @@ def _shifted(checksums: Words, length: int) -> Words:
 def _shifts(length: int) -> tuple[Words, Words]:
     """Returns where the low and the high half of a checksum go when so many bytes follow."""
     lanes = [
-        np.array([zlib.crc32(bytes(length), byte << lane ^ _ALL) ^ zlib.crc32(bytes(length), _ALL)
-                  for byte in range(256)], np.uint32)
+        np.array(
+            [
+                zlib.crc32(bytes(length), byte << lane ^ _ALL) ^ zlib.crc32(bytes(length), _ALL)
+                for byte in range(256)
+            ],
+            np.uint32,
+        )
         for lane in (0, 8, 16, 24)
-    ]  # fmt: skip
+    ]
     low, high = ((lanes[at + 1][:, None] ^ lanes[at][None, :]).ravel() for at in (0, 2))
     return low, high
 

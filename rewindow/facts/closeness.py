@@ -1,4 +1,6 @@
-"""How close rows lie: equal in all that is exact, floating-point values at any depth within a tolerance (R85)."""
+"""How close rows lie: equal in all that is exact, floating-point values at any depth within a
+tolerance (R85).
+"""
 
 from __future__ import annotations
 
@@ -16,27 +18,39 @@ def in_one_order(value: Any) -> Any:
         return {name: in_one_order(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         items = [in_one_order(item) for item in value]
-        return sorted(items, key=lambda entry: repr(entry[0])) if value and isinstance(value[0], tuple) else items
+        return (
+            sorted(items, key=lambda entry: repr(entry[0]))
+            if value and isinstance(value[0], tuple)
+            else items
+        )
     return value
 
 
 def sort_key(row: Iterable[Any]) -> SortKey:
-    """Returns what sorts rows: what is exact first, so that floats that differ a little do not part a pair."""
+    """Returns what sorts rows: what is exact first, so that floats that differ a little do not part
+    a pair.
+    """
     floats: list[tuple[bool, float]] = []
     exact = [repr(_without_floats(value, floats)) for value in row]
     return (exact, floats)
 
 
 def are_close(left: Any, right: Any, tolerance: float) -> bool:
-    """Returns whether two values are equal, floats when |left - right| <= tolerance * max(1, |left|, |right|)."""
+    """Returns whether two values are equal, floats when |left - right| <= tolerance * max(1,
+    |left|, |right|).
+    """
     if isinstance(left, float) and isinstance(right, float):
         if not (math.isfinite(left) and math.isfinite(right)):
             return left == right or (math.isnan(left) and math.isnan(right))
         return abs(left - right) <= tolerance * max(1.0, abs(left), abs(right))
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(are_close(*pair, tolerance) for pair in zip(left, right, strict=True))
+        return len(left) == len(right) and all(
+            are_close(*pair, tolerance) for pair in zip(left, right, strict=True)
+        )
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(are_close(left[key], right[key], tolerance) for key in left)
+        return left.keys() == right.keys() and all(
+            are_close(left[key], right[key], tolerance) for key in left
+        )
     return bool(left == right)
 
 

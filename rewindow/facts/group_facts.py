@@ -1,4 +1,6 @@
-"""Facts: what is known of every window of a replay; the rows of an output are at the same time its seals."""
+"""Facts: what is known of every window of a replay; the rows of an output are at the same time its
+seals.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class GroupFacts:
     """Collects the fact rows of one commit group, as columns: a group may have a million windows.
 
     Attributes:
-        windows: the group's windows; rows outside `above` are left out, since they are committed already.
+        windows: the group's windows; rows outside `above` are left out, since they are committed
+            already.
         above: the mark of the facts table as a window; only later windows get a row.
     """
 
@@ -41,15 +44,21 @@ class GroupFacts:
         self._new = np.arange(first, max(first, self.windows.last + 1))
 
     def add_input(self, stream: str, counts: WindowFacts, lost: bool = False) -> None:
-        """Adds a row per window for an input, also for empty windows; `lost` are tuples not processed (R15)."""
+        """Adds a row per window for an input, also for empty windows; `lost` are tuples not
+        processed (R15).
+        """
         self._add("in", stream, counts.reindex(self._new, tuples=0).rows, lost=lost)
 
     def add_dropped(self, port: str, counts: WindowFacts, lost: bool = False) -> None:
-        """Adds a row per window for an output port that nothing reads, error ports excepted (O16)."""
+        """Adds a row per window for an output port that nothing reads, error ports excepted
+        (O16).
+        """
         self._add("dropped", port, counts.reindex(self._new, tuples=0).rows, lost=lost)
 
     def add_output(self, output: Output, seals: WindowFacts) -> None:
-        """Adds the seals of an output or an error table, also of windows without a tuple (O65, O66)."""
+        """Adds the seals of an output or an error table, also of windows without a tuple (O65,
+        O66).
+        """
         if len(self._new):
             new = seals.within(WindowRange(int(self._new[0]), int(self._new[-1])))
             self._add(output.direction, output.name, new.rows)
@@ -72,7 +81,11 @@ class GroupFacts:
 
     def table(self) -> pa.Table:
         """Returns the rows; the group ends now."""
-        own = {"group_first": self.windows.first, "group_last": self.windows.last, "began_at": self.began_at}
+        own = {
+            "group_first": self.windows.first,
+            "group_last": self.windows.last,
+            "began_at": self.began_at,
+        }
         rows = pa.concat_tables([_PART.empty_table(), *self._parts])
         for name, value in {**own, "ended_at": datetime.now(UTC)}.items():
             field = FACTS_SCHEMA.field(name)
@@ -80,13 +93,16 @@ class GroupFacts:
         return rows.select(FACTS_SCHEMA.names)
 
     def _add(self, direction: str, port: str, windows: pa.Table, *, lost: bool = False) -> None:
-        """Adds a row for each of some windows; what their columns do not say is the same in all of them."""
+        """Adds a row for each of some windows; what their columns do not say is the same in all of
+        them.
+        """
         same = {"direction": direction, "port": port, "attempt": self.attempt, "lost": lost}
         columns = {
-            field.name: windows[field.name] if field.name in windows.column_names
+            field.name: windows[field.name]
+            if field.name in windows.column_names
             else pa.repeat(pa.scalar(same.get(field.name), field.type), windows.num_rows)
             for field in _PART
-        }  # fmt: skip
+        }
         self._parts.append(pa.table(columns, schema=_PART))
 
 
@@ -95,7 +111,8 @@ def _without_tuples(windows: Ids) -> pa.Table:
 
 
 def check_error_counts(plan: Plan, digests: Mapping[str, WindowFacts]) -> None:
-    """Ends a replay in a window with more error tuples on a port than are allowed, before the group is committed (O71).
+    """Ends a replay in a window with more error tuples on a port than are allowed, before the group
+    is committed (O71).
 
     Raises:
         InputError: names the first such window of the first such port.
@@ -107,18 +124,23 @@ def check_error_counts(plan: Plan, digests: Mapping[str, WindowFacts]) -> None:
         found = digests[error.name].rows if error.name in digests else COUNTS_SCHEMA.empty_table()
         beyond = found.filter(pc.greater(found["tuples"], bound))
         if beyond.num_rows:
+            is_default = error.errors_max is None
+            setting = "setting replay.errors_max" if is_default else "errors_max of the port"
             raise InputError(
-                f"window {beyond['window_id'][0]} has {beyond['tuples'][0].as_py():,} error tuples on port "
+                f"window {beyond['window_id'][0]} has {beyond['tuples'][0].as_py():,} error tuples "
+                "on port "
                 f'"{error.name}", at most {bound:,} are allowed '
-                f"({'setting replay.errors_max' if error.errors_max is None else 'errors_max of the port'})",
+                f"({setting})",
                 detail="Nothing of its commit group was committed.",
-                hint="Mend the operator or its input, or raise the setting; then plan the range again: "
+                hint="Mend the operator or its input, or raise the setting; then plan the range "
+                "again: "
                 f"rewindow abandon {plan.replay_id}",
             )
 
 
 def check_input_counts(stream: str, counted: WindowFacts, sealed: WindowFacts) -> None:
-    """Refuses an input whose sealed windows hold other numbers of tuples than were sealed (of R58 the counts).
+    """Refuses an input whose sealed windows hold other numbers of tuples than were sealed (of R58
+    the counts).
 
     Raises:
         TableError: names the first window that differs.
@@ -126,8 +148,12 @@ def check_input_counts(stream: str, counted: WindowFacts, sealed: WindowFacts) -
     counted = counted.reindex(sealed.ids, tuples=0)
     wrong = np.flatnonzero(unequal(counted.rows["tuples"], sealed.rows["tuples"])).tolist()
     if wrong:
-        window, there, wanted = sealed.ids[wrong[0]], *(side.rows["tuples"][wrong[0]] for side in (counted, sealed))
+        window, there, wanted = (
+            sealed.ids[wrong[0]],
+            *(side.rows["tuples"][wrong[0]] for side in (counted, sealed)),
+        )
         raise TableError(
             f'window {window} of stream "{stream}" holds {there} tuples, sealed were {wanted}',
-            hint="The stream was changed behind its seals; record it anew or restore the version of the plan.",
+            hint="The stream was changed behind its seals; record it anew or restore the version "
+            "of the plan.",
         )

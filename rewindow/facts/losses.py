@@ -1,4 +1,6 @@
-"""What at most once gave up: windows lost to an output, and windows affected since the state lacks others (R14)."""
+"""What at most once gave up: windows lost to an output, and windows affected since the state lacks
+others (R14).
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,15 @@ with groups as (
     having not bool_or(lost) and min(attempt) = max(attempt))
 select attempt, min(group_first) as first from groups group by attempt order by attempt
 """
-"""The first window that each attempt computed. What an attempt settles of the one before, windows lost and windows that
-the other one had committed, lies in one group of facts too; that is not its own work."""
+"""The first window that each attempt computed. What an attempt settles of the one before, windows
+lost and windows that the other one had committed, lies in one group of facts too; that is not its
+own work."""
 
 
 _LOST_TO_STATES = """
 with ranked as (
-    select *, row_number() over (partition by direction, port, window_id order by attempt desc) as nth from facts
+    select *, row_number() over (partition by direction, port, window_id order by attempt desc)
+        as nth from facts
     where direction in ('state', 'skipped'))
 select direction, port, window_id, tuples from ranked where nth = 1 order by window_id
 """
@@ -39,8 +43,8 @@ class Losses:
 
     Attributes:
         lost: per output, its lost windows, as closed ranges.
-        affected_first: per output with state upstream, the first window that was computed from a state that lacks
-            windows or was stale; every later one is affected too.
+        affected_first: per output with state upstream, the first window that was computed from a
+            state that lacks windows or was stale; every later one is affected too.
         lacking: windows that the state never saw, as closed ranges.
         state_lost: per operator, the windows whose outputs stay and which its state never saw (X2).
         skipped: per operator, the tuples by window that it dropped from its state at a skip (X3).
@@ -59,7 +63,8 @@ class Losses:
 
 
 def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: WindowRange) -> Losses:
-    """Returns the losses of a replay: those of its start state, and in at most once those counted from its tables.
+    """Returns the losses of a replay: those of its start state, and in at most once those counted
+    from its tables.
 
     Once its checkpoints were purged, every window after its first attempt counts as affected.
     """
@@ -67,7 +72,8 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
     stateful = [output.name for output in plan.staged if output.stateful]
     if not plan.mode.may_lose:
         return Losses(
-            affected_first=dict.fromkeys(stateful, plan.first) if plan.start.affects else {}, lacking=inherited
+            affected_first=dict.fromkeys(stateful, plan.first) if plan.start.affects else {},
+            lacking=inherited,
         )
     lost = query(
         f"""select distinct port, window_id from facts where direction in ('out', 'error') and lost
@@ -79,7 +85,9 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
     saved = _pairs(query(sql, c=checkpoints), "mark", "attempt") if checkpoints else []
     first_windows = dict(_pairs(begun, "attempt", "first"))
     for saved_mark, attempt in saved:
-        if saved_mark == len(plan.range):  # Where nothing was left to compute, the state was saved all the same.
+        if saved_mark == len(
+            plan.range
+        ):  # Where nothing was left to compute, the state was saved all the same.
             first_windows.setdefault(attempt, plan.last + 1)
     skipped = skipped_marks(sorted(first_windows.items()), saved, plan.first)
     mark = affected_from(plan.mode, skipped)
@@ -92,15 +100,23 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
         affected_first={} if first is None else dict.fromkeys(stateful, first),
         lacking=[
             *inherited,
-            *(WindowRange(plan.window_of(low), plan.window_of(high)) for low, high in skipped if checkpoints),
+            *(
+                WindowRange(plan.window_of(low), plan.window_of(high))
+                for low, high in skipped
+                if checkpoints
+            ),
         ],
     )
 
 
 def _lost_to_states(facts: Table) -> tuple[dict[str, list[WindowRange]], dict[str, WindowFacts]]:
-    """Returns what skips have cost the states; an attempt that skips the same windows again says the same again."""
+    """Returns what skips have cost the states; an attempt that skips the same windows again says
+    the same again.
+    """
     rows = query(_LOST_TO_STATES, facts=facts)
-    unseen, dropped = (rows.filter(pc.equal(rows["direction"], name)) for name in ("state", "skipped"))
+    unseen, dropped = (
+        rows.filter(pc.equal(rows["direction"], name)) for name in ("state", "skipped")
+    )
     lacking = {name: to_ranges(found["window_id"].to_numpy()) for name, found in _by_port(unseen)}
     return lacking, {name: WindowFacts.of(found) for name, found in _by_port(dropped)}
 
@@ -111,13 +127,17 @@ def _by_port(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def skipped_marks(
-    begun: Iterable[tuple[int, int]], saved: Iterable[tuple[int, int]], first: int
+    begun: Iterable[tuple[int, int]],
+    saved: Iterable[tuple[int, int]],
+    first: int,
 ) -> list[tuple[int, int]]:
-    """Returns the marks that the state never saw, one pair (from, to) for each attempt that went on past them.
+    """Returns the marks that the state never saw, one pair (from, to) for each attempt that went on
+    past them.
 
     Args:
         begun: attempt and the first window that it computed.
-        saved: mark of a checkpoint and the attempt that made it; an attempt restores the newest one made before it.
+        saved: mark of a checkpoint and the attempt that made it; an attempt restores the newest one
+            made before it.
         first: the replay's first window.
 
     >>> skipped_marks([(1, 100), (2, 108)], [(0, 0), (5, 1)], first=100)

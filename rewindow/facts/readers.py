@@ -1,7 +1,9 @@
-"""What readers see of a replay's staged tables: of every window the rows of the newest attempt that sealed it (R52).
+"""What readers see of a replay's staged tables: of every window the rows of the newest attempt that
+sealed it (R52).
 
-A window that was computed again has rows of several attempts; the facts say which of them are sealed. The rule is here,
-once, as SQL: everything that reads staged rows or seals builds on `newest_seals`.
+A window that was computed again has rows of several attempts; the facts say which of them are
+sealed. The rule is here, once, as SQL: everything that reads staged rows or seals builds on
+`newest_seals`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from rewindow.windows import WindowRange
 
 
 def newest_seals(facts: str = "facts") -> str:
-    """Returns SQL for window_id, port and attempt: whose rows readers take, of each output and error table."""
+    """Returns SQL for window_id, port and attempt: whose rows readers take, of each output and
+    error table.
+    """
     return f"""select window_id, port, max(attempt) as attempt from {facts}
         where direction in ('out', 'error') and not lost group by window_id, port"""
 
@@ -36,7 +40,9 @@ def seen_rows(rows: str, port: str, *, facts: str = "facts", columns: str = "o.*
 
 
 def staged_seals(facts: Table, port: str, windows: WindowRange) -> pa.Table:
-    """Returns per window of an output what readers see: window_id, attempt, tuples, digest, float_digest, ascending."""
+    """Returns per window of an output what readers see: window_id, attempt, tuples, digest,
+    float_digest, ascending.
+    """
     # No join: by SQL, of a million windows it takes longer than all else that a publication reads.
     sql = f"""select window_id, attempt, tuples, digest, float_digest from facts
         where direction in ('out', 'error') and not lost and port = '{port}'
@@ -46,12 +52,17 @@ def staged_seals(facts: Table, port: str, windows: WindowRange) -> pa.Table:
     if (again := window[1:] == window[:-1]).any():
         newest = np.append(~again, True)
         newest = attempt == attempt[newest][np.cumsum(newest) - newest]
-        rows = in_order(rows.filter(pa.array(newest)).group_by(rows.column_names).aggregate([]), "window_id")
+        rows = in_order(
+            rows.filter(pa.array(newest)).group_by(rows.column_names).aggregate([]),
+            "window_id",
+        )
     return rows
 
 
 def sealed_counts(facts: Table, windows: WindowRange) -> dict[str, int]:
-    """Returns by output how many windows of a range readers see; an output without any is not there."""
+    """Returns by output how many windows of a range readers see; an output without any is not
+    there.
+    """
     sql = f"""select port, count(*) as windows from ({newest_seals()})
         where window_id between {windows.first} and {windows.last} group by port"""
     found = query(sql, facts=facts)
@@ -59,8 +70,12 @@ def sealed_counts(facts: Table, windows: WindowRange) -> dict[str, int]:
 
 
 def sealed_to(facts: Table, before: int) -> int:
-    """Returns the last window that any attempt has sealed, whatever marks a later one has set; `before` without any."""
-    found = query("select max(window_id) as w from f where direction = 'out'", f=facts)["w"][0].as_py()
+    """Returns the last window that any attempt has sealed, whatever marks a later one has set;
+    `before` without any.
+    """
+    found = query("select max(window_id) as w from f where direction = 'out'", f=facts)["w"][
+        0
+    ].as_py()
     return before if found is None else int(found)
 
 

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def readers_frame(spark: SparkSession, staged: Table, seals: pa.Table, windows: WindowRange) -> DataFrame:
+def readers_frame(
+    spark: SparkSession,
+    staged: Table,
+    seals: pa.Table,
+    windows: WindowRange,
+) -> DataFrame:
     """Returns window_id and the event columns of the newest sealed attempt of every window (R52).
 
     Args:
@@ -26,5 +31,9 @@ def readers_frame(spark: SparkSession, staged: Table, seals: pa.Table, windows: 
         windows: the range.
     """
     newest = to_frame(spark, seals.select(["window_id", "attempt"]))
-    kept = read_windows(spark, staged, windows).join(F.broadcast(newest), ["window_id", "attempt"], "left_semi")
+    kept = read_windows(spark, staged, windows).join(
+        F.broadcast(newest),
+        ["window_id", "attempt"],
+        "left_semi",
+    )
     return kept.select("window_id", *map(quoted_column, event_columns(staged).names))

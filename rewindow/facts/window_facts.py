@@ -1,7 +1,8 @@
-"""What is known of windows, as Arrow columns: a group may have a million of them, so none is a Python object.
+"""What is known of windows, as Arrow columns: a group may have a million of them, so none is a
+Python object.
 
-Counts have `tuples`, digests `digest` and `float_digest` too, seals also the `attempt` whose rows they mean. All of
-them are one class; only its columns differ.
+Counts have `tuples`, digests `digest` and `float_digest` too, seals also the `attempt` whose rows
+they mean. All of them are one class; only its columns differ.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class WindowFacts:
 
     @classmethod
     def of(cls, rows: pa.Table, schema: pa.Schema = COUNTS_SCHEMA) -> WindowFacts:
-        """Returns facts from rows in any order; columns that the schema does not name are left out."""
+        """Returns facts from rows in any order; columns that the schema does not name are left
+        out.
+        """
         return cls(in_order(rows.select(schema.names).cast(schema).combine_chunks(), "window_id"))
 
     @classmethod
@@ -65,16 +68,25 @@ class WindowFacts:
         return WindowFacts(self.rows.slice(begin, end - begin))
 
     def reindex(self, ids: Ids, **otherwise: Any) -> WindowFacts:
-        """Returns a row for each of some windows; of one that is not known, a column is what is said here, or null."""
+        """Returns a row for each of some windows; of one that is not known, a column is what is
+        said here, or null.
+        """
         if np.array_equal(ids, self.ids):
             return self
         place = np.searchsorted(self.ids, ids)
         known = place < self.rows.num_rows
         known[known] = self.ids[place[known]] == ids[known]
         found = self.rows.take(pa.array(place, mask=~known))
-        columns = {"window_id": pa.array(ids), **{name: found[name] for name in found.column_names[1:]}}
+        columns = {
+            "window_id": pa.array(ids),
+            **{name: found[name] for name in found.column_names[1:]},
+        }
         for name, value in otherwise.items():
-            columns[name] = pc.if_else(pa.array(known), columns[name], pa.scalar(value, columns[name].type))
+            columns[name] = pc.if_else(
+                pa.array(known),
+                columns[name],
+                pa.scalar(value, columns[name].type),
+            )
         return WindowFacts(pa.table(columns, schema=self.rows.schema))
 
     def with_column(self, name: str, values: pa.ChunkedArray | int) -> WindowFacts:
@@ -84,7 +96,9 @@ class WindowFacts:
         return WindowFacts(self.rows.append_column(name, values))
 
     def diff(self, other: WindowFacts, *names: str) -> Ids:
-        """Returns the windows, of the same ones on both sides, of which a column is not what it is there."""
+        """Returns the windows, of the same ones on both sides, of which a column is not what it is
+        there.
+        """
         differs = np.zeros(self.rows.num_rows, dtype=bool)
         for name in names:
             differs |= unequal(self.rows[name], other.rows[name])
@@ -94,5 +108,8 @@ class WindowFacts:
 def unequal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     """Returns where two columns differ; null is equal to null alone."""
     differ = pc.fill_null(pc.not_equal(one, other), False)
-    found: npt.NDArray[np.bool_] = pc.or_(differ, pc.xor(pc.is_null(one), pc.is_null(other))).to_numpy()
+    found: npt.NDArray[np.bool_] = pc.or_(
+        differ,
+        pc.xor(pc.is_null(one), pc.is_null(other)),
+    ).to_numpy()
     return found

@@ -1,4 +1,6 @@
-"""Counts what a replay's tables hold: windows and tuples, redone, repeated, lost, affected. No JVM, nothing assumed."""
+"""Counts what a replay's tables hold: windows and tuples, redone, repeated, lost, affected. No JVM,
+nothing assumed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.facts.losses import Losses, losses_of
-from rewindow.inspection.window_runs import AFFECTED, COMMITTED, LOST, REPEATED, ReplayCounts, WindowRun
+from rewindow.inspection.window_runs import (
+    AFFECTED,
+    COMMITTED,
+    LOST,
+    REPEATED,
+    ReplayCounts,
+    WindowRun,
+)
 from rewindow.location import Location
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query
@@ -53,7 +62,8 @@ class ReplayCount:
     Attributes:
         outputs: name to its counts.
         processed, unprocessed: input tuples that went in, and that at most once gave up.
-        resumed_after: attempt to the last window that it did not compute, where it went on after an earlier attempt.
+        resumed_after: attempt to the last window that it did not compute, where it went on after an
+            earlier attempt.
         checkpoints: those saved, as (last window, attempt that made it).
         groups: commit groups as the facts name them, also those that were given up.
     """
@@ -77,7 +87,9 @@ class ReplayCount:
 
     @property
     def redone(self) -> npt.NDArray[np.bool_]:
-        """Windows that an attempt computed although an earlier one had committed something of them."""
+        """Windows that an attempt computed although an earlier one had committed something of
+        them.
+        """
         found = np.zeros(len(self.plan.range), dtype=bool)
         window = np.arange(len(found)) + self.plan.first
         for attempt, after in self.resumed_after.items():
@@ -100,14 +112,18 @@ class ReplayCount:
             tuples_in=self.processed,
             redone=int(self.redone.sum()),
             repeated=anywhere([count.repeated for count in outputs]),
-            repeated_tuples=sum(int((count.rows - count.taken_rows)[count.repeated].sum()) for count in outputs),
+            repeated_tuples=sum(
+                int((count.rows - count.taken_rows)[count.repeated].sum()) for count in outputs
+            ),
             lost=anywhere([count.lost for count in outputs]),
             lost_tuples=self.unprocessed,
             affected=anywhere([self.affected(name) for name in self.outputs]),
         )
 
     def stretches(self, output: str) -> tuple[WindowRun, ...]:
-        """Returns how the windows of an output fared, as stretches of equal fate; windows without any are left out."""
+        """Returns how the windows of an output fared, as stretches of equal fate; windows without
+        any are left out.
+        """
         count = self.outputs[output]
         kind = np.where(count.taken > 0, _COMMITTED, 0)
         kind = np.where(self.affected(output), _AFFECTED, kind)
@@ -123,23 +139,45 @@ def count_replay(plan: Plan, root: Location) -> ReplayCount:
         TableError: one of them is gone, as after a purge.
     """
     facts, checkpoints = Table.open(root / FACTS), Table.open(root / CHECKPOINTS)
-    seals = query("select window_id, port, attempt, lost from facts where direction = 'out'", facts=facts)
-    pairs = query("select distinct window_id, attempt from c where mark >= 0 order by window_id", c=checkpoints)
+    seals = query(
+        "select window_id, port, attempt, lost from facts where direction = 'out'",
+        facts=facts,
+    )
+    pairs = query(
+        "select distinct window_id, attempt from c where mark >= 0 order by window_id",
+        c=checkpoints,
+    )
     saved = tuple(zip(pairs["window_id"].to_pylist(), pairs["attempt"].to_pylist(), strict=True))
     outputs = {
-        output.name: _count_output(plan, seals.filter(pc.equal(seals["port"], output.name)), root / output.name)
+        output.name: _count_output(
+            plan,
+            seals.filter(pc.equal(seals["port"], output.name)),
+            root / output.name,
+        )
         for output in plan.outputs
     }
     processed, unprocessed = _count_inputs(facts)
     resumed = _resumed_after(plan, seals, saved)
     losses = losses_of(plan, facts, checkpoints, plan.range)
-    return ReplayCount(plan, outputs, processed, unprocessed, losses, resumed, saved, _groups(facts))
+    return ReplayCount(
+        plan,
+        outputs,
+        processed,
+        unprocessed,
+        losses,
+        resumed,
+        saved,
+        _groups(facts),
+    )
 
 
 def _groups(facts: Table) -> tuple[WindowRange, ...]:
-    sql = """select group_last as last, max(group_first) as first from facts where direction not in ('state', 'skipped')
+    sql = """select group_last as last, max(group_first) as first from facts where direction
+        not in ('state', 'skipped')
              group by group_last order by group_last"""
-    return tuple(WindowRange(row["first"], row["last"]) for row in query(sql, facts=facts).to_pylist())
+    return tuple(
+        WindowRange(row["first"], row["last"]) for row in query(sql, facts=facts).to_pylist()
+    )
 
 
 def _count_output(plan: Plan, seals: pa.Table, path: Location) -> OutputCount:
@@ -156,7 +194,11 @@ def _count_output(plan: Plan, seals: pa.Table, path: Location) -> OutputCount:
 
     sql = "select window_id, attempt, count(*) as n from t group by window_id, attempt"
     rows = query(sql, t=Table.open(path))
-    place, writer, number = rows["window_id"].to_numpy() - plan.first, rows["attempt"].to_numpy(), rows["n"].to_numpy()
+    place, writer, number = (
+        rows["window_id"].to_numpy() - plan.first,
+        rows["attempt"].to_numpy(),
+        rows["n"].to_numpy(),
+    )
     _note(wrote, writer, place, size)
     total, mine = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     np.add.at(total, place, number)
@@ -172,15 +214,20 @@ def _note(wrote: dict[int, npt.NDArray[np.bool_]], attempts: Ints, places: Ints,
 
 
 def _count_inputs(facts: Table) -> tuple[int, int]:
-    """Returns input tuples processed and given up; of a window that several attempts counted, the newest counts."""
+    """Returns input tuples processed and given up; of a window that several attempts counted, the
+    newest counts.
+    """
     counted = (
-        "select lost, sum(tuples) as n, min(attempt) as low, max(attempt) as high from facts where direction = 'in'"
+        "select lost, sum(tuples) as n, min(attempt) as low, max(attempt) as high from "
+        "facts where direction = 'in'"
     )
     rows = query(f"{counted} group by lost", facts=facts).to_pylist()
     sql = """
     select f.lost, sum(f.tuples) as n from facts f join (
-        select window_id, port, max(attempt) as attempt from facts where direction = 'in' group by window_id, port
-    ) newest on f.window_id = newest.window_id and f.port = newest.port and f.attempt = newest.attempt
+        select window_id, port, max(attempt) as attempt from facts where direction = 'in'
+            group by window_id, port
+    ) newest on f.window_id = newest.window_id and f.port = newest.port
+        and f.attempt = newest.attempt
     where f.direction = 'in' group by f.lost"""
     if len({attempt for row in rows for attempt in (row["low"], row["high"])}) > 1:
         rows = query(sql, facts=facts).to_pylist()
@@ -188,14 +235,19 @@ def _count_inputs(facts: Table) -> tuple[int, int]:
     return found.get(False, 0), found.get(True, 0)
 
 
-def _resumed_after(plan: Plan, seals: pa.Table, saved: tuple[tuple[int, int], ...]) -> dict[int, int]:
+def _resumed_after(
+    plan: Plan,
+    seals: pa.Table,
+    saved: tuple[tuple[int, int], ...],
+) -> dict[int, int]:
     """Returns, for each attempt but the first, the window after which it went on.
 
-    That is the checkpoint that it restored, the newest of an earlier attempt; at most once goes on after what was
-    begun.
+    That is the checkpoint that it restored, the newest of an earlier attempt; at most once goes on
+    after what was begun.
     """
     attempts = sorted(
-        {int(attempt) for _, attempt in saved if attempt > 0} | set(pc.unique(seals["attempt"]).to_pylist())
+        {int(attempt) for _, attempt in saved if attempt > 0}
+        | set(pc.unique(seals["attempt"]).to_pylist())
     )
     found = {}
     for attempt in attempts[1:]:
@@ -214,7 +266,11 @@ def _stretches(kind: Ints, attempt: Ints, first: int) -> tuple[WindowRun, ...]:
     change = np.flatnonzero((np.diff(kind) != 0) | (np.diff(attempt) != 0)) + 1
     starts, ends = np.concatenate([[0], change]), np.concatenate([change, [len(kind)]])
     return tuple(
-        WindowRun(WindowRange(first + int(a), first + int(b) - 1), _KINDS[int(kind[a])], int(attempt[a]))
+        WindowRun(
+            WindowRange(first + int(a), first + int(b) - 1),
+            _KINDS[int(kind[a])],
+            int(attempt[a]),
+        )
         for a, b in zip(starts, ends, strict=True)
         if kind[a]
     )

@@ -1,4 +1,6 @@
-"""Error tuples of a replay, read from its staged tables or, once these are purged, from what was published."""
+"""Error tuples of a replay, read from its staged tables or, once these are purged, from what was
+published.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class ErrorCount:
 
 @dataclass(frozen=True)
 class ReasonTotal:
-    """Error tuples of one reason in all windows: how many, in how many windows, and the first and last of these."""
+    """Error tuples of one reason in all windows: how many, in how many windows, and the first and
+    last of these.
+    """
 
     reason: str
     tuples: int
@@ -44,7 +48,8 @@ class ErrorTuples:
 
     Attributes:
         count: how many there are.
-        rows: the first of them, by window and then by position; or a sample, which has so many of each reason.
+        rows: the first of them, by window and then by position; or a sample, which has so many of
+            each reason.
         read_from: "staged", or the published table.
         counts: by window and reason.
     """
@@ -61,7 +66,13 @@ class ErrorTuples:
         for one in self.counts:
             found.setdefault(one.reason, []).append(one)
         totals = [
-            ReasonTotal(reason, sum(one.tuples for one in some), len(some), some[0].window, some[-1].window)
+            ReasonTotal(
+                reason,
+                sum(one.tuples for one in some),
+                len(some),
+                some[0].window,
+                some[-1].window,
+            )
             for reason, some in found.items()
         ]
         return sorted(totals, key=lambda total: (-total.tuples, total.reason))
@@ -76,7 +87,8 @@ def list_errors(
     limit: int = 100,
     sample: int | None = None,
 ) -> list[ErrorTuples]:
-    """Returns the tuples that a replay's operators put on error ports, as readers see them, an entry a port.
+    """Returns the tuples that a replay's operators put on error ports, as readers see them, an
+    entry a port.
 
     They are counted by window and reason, whatever is shown of them (O65, O66).
 
@@ -96,15 +108,25 @@ def list_errors(
     known = [table.name for table in plan.errors]
     if port is not None and port not in known:
         raise InputError(
-            f'replay "{replay_id}" has no error port "{port}"', hint=f"It has: {', '.join(known) or 'none'}."
+            f'replay "{replay_id}" has no error port "{port}"',
+            hint=f"It has: {', '.join(known) or 'none'}.",
         )
     if window is not None and window not in plan.range:
         raise InputError(f'window {window} is not in replay "{replay_id}", which has {plan.range}')
-    return [read_errors(config, plan, name, window, limit, sample) for name in known if port in (None, name)]
+    return [
+        read_errors(config, plan, name, window, limit, sample)
+        for name in known
+        if port in (None, name)
+    ]
 
 
 def read_errors(
-    config: Config, plan: Plan, port: str, window: int | None, limit: int, sample: int | None = None
+    config: Config,
+    plan: Plan,
+    port: str,
+    window: int | None,
+    limit: int,
+    sample: int | None = None,
 ) -> ErrorTuples:
     """Returns the error tuples that readers see, at most `limit` of them.
 
@@ -112,7 +134,11 @@ def read_errors(
         TableError: the staged tables were purged, and what is published now is not of this replay.
     """
     root = config.replay_root(plan.replay_id)
-    inside = f"window_id = {window}" if window is not None else f"window_id between {plan.first} and {plan.last}"
+    inside = (
+        f"window_id = {window}"
+        if window is not None
+        else f"window_id between {plan.first} and {plan.last}"
+    )
     if Table.exists(root / port) and Table.exists(root / FACTS):
         tables = {"e": Table.open(root / port), "facts": Table.open(root / FACTS)}
         columns = ["window_id", "attempt", *event_columns(tables["e"]).names]
@@ -122,7 +148,12 @@ def read_errors(
     path = config.stream_table(name)
     if Table.exists(path):
         seen = f"select * from e where _rw_replay = '{plan.replay_id}'"
-        found = _read(port, {"e": Table.open(path)}, _Part(seen, inside, limit, sample), f"published in {name}")
+        found = _read(
+            port,
+            {"e": Table.open(path)},
+            _Part(seen, inside, limit, sample),
+            f"published in {name}",
+        )
         if found.count:
             return found
     counted = _counted(root / FACTS, port, inside)
@@ -137,11 +168,17 @@ def read_errors(
 
 def count_errors(config: Config, plan: Plan, port: str) -> int:
     """Returns how many error tuples of a port the facts count, which outlive a purge (O66)."""
-    return _counted(config.replay_root(plan.replay_id) / FACTS, port, f"window_id between {plan.first} and {plan.last}")
+    return _counted(
+        config.replay_root(plan.replay_id) / FACTS,
+        port,
+        f"window_id between {plan.first} and {plan.last}",
+    )
 
 
 def _counted(facts: Location, port: str, inside: str) -> int:
-    """Returns how many error tuples the facts count; they are kept when a replay's other tables are purged."""
+    """Returns how many error tuples the facts count; they are kept when a replay's other tables are
+    purged.
+    """
     if not Table.exists(facts):
         return 0
     sql = f"""select sum(f.tuples) as n from facts f join ({newest_seals()}) s
@@ -152,7 +189,9 @@ def _counted(facts: Location, port: str, inside: str) -> int:
 
 @dataclass(frozen=True)
 class _Part:
-    """Which error tuples are asked for: a query of those that readers see, the windows, and how many."""
+    """Which error tuples are asked for: a query of those that readers see, the windows, and how
+    many.
+    """
 
     seen: str
     inside: str
@@ -172,7 +211,9 @@ class _Part:
     @property
     def counts(self) -> str:
         """SQL of the counts by window and reason."""
-        counted = f"select window_id as window, {REASON} as reason, count(*) as tuples from ({self.seen})"
+        counted = (
+            f"select window_id as window, {REASON} as reason, count(*) as tuples from ({self.seen})"
+        )
         return f"{counted} where {self.inside} group by 1, 2 order by 1, 2"
 
 

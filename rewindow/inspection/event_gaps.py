@@ -1,4 +1,6 @@
-"""What is missing from a stream in event time: the report of `operators.gaps`, by SQL over its table, without a JVM."""
+"""What is missing from a stream in event time: the report of `operators.gaps`, by SQL over its
+table, without a JVM.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ class StreamRows:
 
     @classmethod
     def open(cls, config: Config, stream: str, only: Mapping[str, str]) -> StreamRows:
-        """Returns a stream's tuples; of one that no settings name, with the keys that are stored with it.
+        """Returns a stream's tuples; of one that no settings name, with the keys that are stored
+        with it.
 
         Raises:
             InputError: what is asked for is no key column.
@@ -64,12 +67,30 @@ class StreamRows:
             text = stored_settings(Table.open(config.windows_table(stream))).get("keys", "")
             rows = cls(stream, table, [key for key in text.split(",") if key], only)
         else:
-            cadence_us, keys, fill = settings.cadence_us or settings.interval_us, settings.keys, settings.fill
+            cadence_us, keys, fill = (
+                settings.cadence_us or settings.interval_us,
+                settings.keys,
+                settings.fill,
+            )
             hours: dict[str, Any] = {}
             if fill is not None and fill.hours is not None:
-                hours = {"zone": fill.zone, "hours": fill.hours, "weekdays": fill.weekdays, "closed": fill.closed}
+                hours = {
+                    "zone": fill.zone,
+                    "hours": fill.hours,
+                    "weekdays": fill.weekdays,
+                    "closed": fill.closed,
+                }
                 cadence_us = cadence_us if fill.step is None else parse_duration(fill.step)
-            rows = cls(stream, table, keys, only, settings.event_at, cadence_us, settings.expected_values, hours)
+            rows = cls(
+                stream,
+                table,
+                keys,
+                only,
+                settings.event_at,
+                cadence_us,
+                settings.expected_values,
+                hours,
+            )
         for name in only:
             if name not in rows.keys:
                 known = ", ".join(rows.keys) or "none"
@@ -86,7 +107,11 @@ class StreamRows:
     @property
     def has_times(self) -> bool:
         """Whether the tuples have an event time that can be taken."""
-        kind = self.table.schema.field(self.event_at).type if self.event_at in self.table.schema.names else None
+        kind = (
+            self.table.schema.field(self.event_at).type
+            if self.event_at in self.table.schema.names
+            else None
+        )
         return kind is not None and (pa.types.is_timestamp(kind) or pa.types.is_integer(kind))
 
     @cached_property
@@ -99,18 +124,22 @@ class StreamRows:
         assert self.event_at is not None, "asked for where there is an event time"
         schema = self.table.schema
         if self.event_at not in schema.names:
-            raise InputError(f'stream "{self.name}" has no column "{self.event_at}" for its event time')
+            raise InputError(
+                f'stream "{self.name}" has no column "{self.event_at}" for its event time'
+            )
         if not self.has_times:
             kind = schema.field(self.event_at).type
             raise InputError(
-                f'event time "{self.event_at}" of stream "{self.name}" is {kind}, not a timestamp or a whole number',
+                f'event time "{self.event_at}" of stream "{self.name}" is {kind}, not a timestamp '
+                "or a whole number",
                 hint="Make an event column of it by `select`, and name that in event_at.",
             )
         return f"arrow_cast({quoted(self.event_at)}, 'Int64')"
 
     @property
     def usable(self) -> str:
-        """What leaves out tuples whose event time cannot be, as `lateness` does, to stand behind another condition.
+        """What leaves out tuples whose event time cannot be, as `lateness` does, to stand behind
+        another condition.
 
         A tuple without an arrival is held against nothing, and one without an event time stays.
         """
@@ -157,10 +186,16 @@ class Completeness:
     def row(self) -> dict[str, Any]:
         """Returns plain values."""
         return {
-            "key": self.keys, "column": self.column, "is_expected": self.is_expected, "expected": self.expected,
-            "present": self.present, "nulls": self.nulls, "missing": self.missing, "tolerated": self.tolerated,
+            "key": self.keys,
+            "column": self.column,
+            "is_expected": self.is_expected,
+            "expected": self.expected,
+            "present": self.present,
+            "nulls": self.nulls,
+            "missing": self.missing,
+            "tolerated": self.tolerated,
             "completeness": self.share,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -169,7 +204,8 @@ class EventGaps:
 
     Attributes:
         cadence_us: a row of each key was expected so often.
-        learned: where the cadence was learned: so many of all distances between two rows of a key have this length.
+        learned: where the cadence was learned: so many of all distances between two rows of a key
+            have this length.
         from_us, to_us: what was looked at.
         completeness: by key and column.
         gaps: by key, column and time.
@@ -186,19 +222,26 @@ class EventGaps:
 
     @property
     def silent_now(self) -> list[Gap]:
-        """Keys that are silent: the longest first; those that never sent, and those that ended before the others.
+        """Keys that are silent: the longest first; those that never sent, and those that ended
+        before the others.
 
-        The end is that of what is sealed. Where no key has a row there, it is the newest event time of all keys: a
-        single straggler lets the range go on behind the last row of every key.
+        The end is that of what is sealed. Where no key has a row there, it is the newest event time
+        of all keys: a single straggler lets the range go on behind the last row of every key.
         """
-        silent = [gap for gap in self._open_gaps if self._all_end_at is None or self._ends_before(gap)]
+        silent = [
+            gap for gap in self._open_gaps if self._all_end_at is None or self._ends_before(gap)
+        ]
         return sorted(silent, key=lambda gap: (gap.from_us, gap.keys))
 
     @property
     def all_end_by_us(self) -> int | None:
-        """The time behind which no key has a row; None where some key sends up to the end, or none has ever sent."""
+        """The time behind which no key has a row; None where some key sends up to the end, or none
+        has ever sent.
+        """
         at = self._all_end_at
-        return at if at is None or self.hours is None else self.hours.end_us(self.hours.first(at) - 1)
+        return (
+            at if at is None or self.hours is None else self.hours.end_us(self.hours.first(at) - 1)
+        )
 
     @property
     def _open_gaps(self) -> list[Gap]:
@@ -212,7 +255,9 @@ class EventGaps:
         return max((_since(gap) for gap in self._open_gaps if gap.kind == ENDED), default=None)
 
     def _ends_before(self, gap: Gap) -> bool:
-        """Returns whether a key has ended more than a cadence, in time that is open, before the newest one."""
+        """Returns whether a key has ended more than a cadence, in time that is open, before the
+        newest one.
+        """
         if gap.kind == NEVER_STARTED:
             return True
         return self._point(self._all_end_at or 0) - self._point(_since(gap)) > 1
@@ -224,13 +269,15 @@ class EventGaps:
         """Returns plain values; the gaps stand with those of the other clock."""
         found, steps = self.learned or (0, 0)
         return {
-            "cadence_us": self.cadence_us, "learned_from": steps or None,
+            "cadence_us": self.cadence_us,
+            "learned_from": steps or None,
             "learned_share": found / steps if steps else None,
-            "from": format_time(self.from_us), "to": format_time(self.to_us),
+            "from": format_time(self.from_us),
+            "to": format_time(self.to_us),
             "completeness": [with_nulls(row.row()) for row in self.completeness],
             "silent_now": [gap.keys or None for gap in self.silent_now],
             "all_end_by": None if self.all_end_by_us is None else format_time(self.all_end_by_us),
-        }  # fmt: skip
+        }
 
 
 def _since(gap: Gap) -> int:
@@ -239,9 +286,14 @@ def _since(gap: Gap) -> int:
 
 
 def event_gaps(
-    rows: StreamRows, windows: WindowRange, grid: Grid, cadence_us: int | None, columns: Sequence[str]
+    rows: StreamRows,
+    windows: WindowRange,
+    grid: Grid,
+    cadence_us: int | None,
+    columns: Sequence[str],
 ) -> EventGaps | None:
-    """Returns what is missing in the time of some windows, by the tuples that had arrived by their end.
+    """Returns what is missing in the time of some windows, by the tuples that had arrived by their
+    end.
 
     Args:
         rows: the stream.
@@ -270,24 +322,52 @@ def event_gaps(
     named = [dict(zip(rows.keys, key, strict=True)) for key in rows.expected_keys]
     expected = [[*key.values()] for key in named if rows.only.items() <= key.items()]
     settings = GapSettings(
-        event_at=rows.event_at, cadence=format_duration(cadence_us), from_time=grid.start_us(windows.first),
-        to_time=grid.end_us(windows.last), keys=rows.keys, columns=names, expected_keys=expected, **rows.hours,
-    )  # fmt: skip
+        event_at=rows.event_at,
+        cadence=format_duration(cadence_us),
+        from_time=grid.start_us(windows.first),
+        to_time=grid.end_us(windows.last),
+        keys=rows.keys,
+        columns=names,
+        expected_keys=expected,
+        **rows.hours,
+    )
     settings = _with_late(rows, windows, settings, grid)
     gaps, totals = _asked(rows, windows, settings)
     if rows.only and not totals:
         asked = ", ".join(f"{name}={value}" for name, value in rows.only.items())
-        raise InputError(f'stream "{rows.name}" has no tuple of key {asked} up to window {windows.last}')
-    return EventGaps(cadence_us, learned, settings.from_time, settings.to_time, totals, gaps, settings.grid)
+        raise InputError(
+            f'stream "{rows.name}" has no tuple of key {asked} up to window {windows.last}'
+        )
+    return EventGaps(
+        cadence_us,
+        learned,
+        settings.from_time,
+        settings.to_time,
+        totals,
+        gaps,
+        settings.grid,
+    )
 
 
-def _with_late(rows: StreamRows, windows: WindowRange, settings: GapSettings, grid: Grid) -> GapSettings:
-    """Returns settings that look for stretches whose rows all came late, where any row did: most streams have none."""
+def _with_late(
+    rows: StreamRows,
+    windows: WindowRange,
+    settings: GapSettings,
+    grid: Grid,
+) -> GapSettings:
+    """Returns settings that look for stretches whose rows all came late, where any row did: most
+    streams have none.
+    """
     if rows.hours:
         return settings
-    late = settings.model_copy(update={"window": Decimal(grid.width_us) / 1_000_000, "window_origin": grid.origin_us})
+    late = settings.model_copy(
+        update={"window": Decimal(grid.width_us) / 1_000_000, "window_origin": grid.origin_us}
+    )
     in_time = GapSql(late, "/").columns[-1]
-    found = query(f"select 1 from ({_rows(rows, windows, late)}) as s where {in_time} = 0 limit 1", s=rows.table)
+    found = query(
+        f"select 1 from ({_rows(rows, windows, late)}) as s where {in_time} = 0 limit 1",
+        s=rows.table,
+    )
     return late if len(found) else settings
 
 
@@ -300,23 +380,40 @@ def _columns(rows: StreamRows, asked: Sequence[str]) -> list[str]:
     for name in asked:
         if name not in known:
             hint = f"{did_you_mean(name, known)}Columns that may be null: {', '.join(known)}."
-            raise InputError(f'stream "{rows.name}" has no column "{name}" to look for nulls in', hint=hint)
+            raise InputError(
+                f'stream "{rows.name}" has no column "{name}" to look for nulls in',
+                hint=hint,
+            )
     return list(dict.fromkeys(asked))
 
 
 def _learned(rows: StreamRows, windows: WindowRange) -> tuple[int, tuple[int, int]]:
-    """Returns the most frequent distance between two event times of a key, and how often it is there of how many.
+    """Returns the most frequent distance between two event times of a key, and how often it is
+    there of how many.
 
     Raises:
-        InputError: there is none, or fewer than half of the distances are like it: the stream has no cadence.
+        InputError: there is none, or fewer than half of the distances are like it: the stream has
+            no cadence.
     """
-    settings = GapSettings(event_at=rows.event_at, cadence=1, from_time=0, to_time=1, keys=rows.keys)
-    found = query(GapSql(settings, "/").cadences(f"({_rows(rows, windows, settings)})"), s=rows.table).to_pylist()
+    settings = GapSettings(
+        event_at=rows.event_at,
+        cadence=1,
+        from_time=0,
+        to_time=1,
+        keys=rows.keys,
+    )
+    found = query(
+        GapSql(settings, "/").cadences(f"({_rows(rows, windows, settings)})"),
+        s=rows.table,
+    ).to_pylist()
     why = "" if found else "no key has two tuples of different event times"
     if found and 2 * found[0]["found"] < found[0]["total"]:
         step = format_duration(found[0]["step"])
         share = f"{found[0]['found'] / found[0]['total']:.1%}"
-        why = f"tuples of a key come at no steady pace, the most frequent distance, {step}, is {share} of all"
+        why = (
+            f"tuples of a key come at no steady pace, the most frequent distance, {step}, is "
+            f"{share} of all"
+        )
     if why:
         hint = f"Give one: --cadence, or cadence in [streams.{rows.name}]."
         raise InputError(f'cadence of stream "{rows.name}" cannot be learned: {why}', hint=hint)
@@ -326,33 +423,61 @@ def _learned(rows: StreamRows, windows: WindowRange) -> tuple[int, tuple[int, in
 def _rows(rows: StreamRows, windows: WindowRange, settings: GapSettings) -> str:
     """Returns the query for the tuples with the names that the report knows; keys as text."""
     sql, names = GapSql(settings, "/"), rows.table.schema.names
-    taken = [f"cast({quoted(key)} as varchar) as {name}" for key, name in zip(settings.keys, sql.keys, strict=True)]
+    taken = [
+        f"cast({quoted(key)} as varchar) as {name}"
+        for key, name in zip(settings.keys, sql.keys, strict=True)
+    ]
     taken += [f"{rows.time_sql} as t", "cast(null as bigint) as a", "window_id"]
-    taken.append(f"{quoted('offset')} as place" if "offset" in names else "cast(null as bigint) as place")
+    taken.append(
+        f"{quoted('offset')} as place" if "offset" in names else "cast(null as bigint) as place"
+    )
     for column, name in zip(settings.columns, sql.columns, strict=False):
         taken.append(f"case when {quoted(column)} is null then 0 else 1 end as {name}")
     if settings.window is not None:
         taken.append(f"{sql.in_time(rows.time_sql, 'window_id')} as {sql.columns[-1]}")
-    found = f"select {', '.join(taken)} from s where window_id <= {windows.last}{rows.of_keys}{rows.usable}"
+    found = (
+        f"select {', '.join(taken)} from s where window_id <= "
+        f"{windows.last}{rows.of_keys}{rows.usable}"
+    )
     hours = settings.grid
-    return found if hours is None else clock_sql(hours, found, [*sql.keys, "a", "window_id", "place", *sql.columns])
+    return (
+        found
+        if hours is None
+        else clock_sql(hours, found, [*sql.keys, "a", "window_id", "place", *sql.columns])
+    )
 
 
-def _asked(rows: StreamRows, windows: WindowRange, settings: GapSettings) -> tuple[list[Gap], list[Completeness]]:
-    """Returns the report. Its runs are asked for several times, so they are written down in a temporary table."""
+def _asked(
+    rows: StreamRows,
+    windows: WindowRange,
+    settings: GapSettings,
+) -> tuple[list[Gap], list[Completeness]]:
+    """Returns the report. Its runs are asked for several times, so they are written down in a
+    temporary table.
+    """
     sql = GapSql(settings, "/")
     merged = query(sql.merged(f"({sql.runs(f'({_rows(rows, windows, settings)})')})"), s=rows.table)
     expected = ""
     if settings.expected_keys:
-        values = ", ".join("(" + ", ".join(_text(value) for value in key) + ")" for key in settings.expected_keys)
+        values = ", ".join(
+            "(" + ", ".join(_text(value) for value in key) + ")" for key in settings.expected_keys
+        )
         expected = f"select * from (values {values}) as x({', '.join(sql.keys)})"
     with tempfile.TemporaryDirectory(prefix="rewindow-gaps-") as folder:
         write_deltalake(folder, merged.select([*sql.keys, "part", *RUN]))
         runs = Table.open(location(folder))
         order = ", ".join([*sql.keys, "part"])
-        gaps = query(f"select * from ({sql.gaps('r', expected)}) as g order by {order}, from_us", r=runs)
-        totals = query(f"select * from ({sql.completeness('r', expected)}) as c order by {order}", r=runs)
-    return [_gap(row, sql) for row in gaps.to_pylist()], [_total(row, sql) for row in totals.to_pylist()]
+        gaps = query(
+            f"select * from ({sql.gaps('r', expected)}) as g order by {order}, from_us",
+            r=runs,
+        )
+        totals = query(
+            f"select * from ({sql.completeness('r', expected)}) as c order by {order}",
+            r=runs,
+        )
+    return [_gap(row, sql) for row in gaps.to_pylist()], [
+        _total(row, sql) for row in totals.to_pylist()
+    ]
 
 
 def _gap(row: Mapping[str, Any], sql: GapSql) -> Gap:
@@ -365,9 +490,19 @@ def _gap(row: Mapping[str, Any], sql: GapSql) -> Gap:
         from_us, since_us = (hours.start_us(at // step_us) for at in (from_us, since_us))
         to_us = hours.end_us(to_us // step_us - 1)
     return Gap(
-        row["kind"], None, from_us, to_us, row["missing"], _key(row, sql), closed, _column(row, sql),
-        row["open_left"], row["open_right"], since_us, length_us,
-    )  # fmt: skip
+        row["kind"],
+        None,
+        from_us,
+        to_us,
+        row["missing"],
+        _key(row, sql),
+        closed,
+        _column(row, sql),
+        row["open_left"],
+        row["open_right"],
+        since_us,
+        length_us,
+    )
 
 
 def _total(row: Mapping[str, Any], sql: GapSql) -> Completeness:
@@ -380,7 +515,14 @@ def _total(row: Mapping[str, Any], sql: GapSql) -> Completeness:
     present, nulls, missing, tolerated = counts
     key = _key(row, sql)
     return Completeness(
-        key, _column(row, sql), is_expected, points, present, nulls if is_column else None, missing, tolerated
+        key,
+        _column(row, sql),
+        is_expected,
+        points,
+        present,
+        nulls if is_column else None,
+        missing,
+        tolerated,
     )
 
 

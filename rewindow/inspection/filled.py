@@ -1,4 +1,6 @@
-"""What filling has made of a stream: by column and method, and the rows around its longest gaps. No JVM."""
+"""What filling has made of a stream: by column and method, and the rows around its longest gaps. No
+JVM.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,15 @@ _TRIED_MAX = 10 * GAPS_MAX
 """So many gaps are looked at for values in and around them."""
 RECORDED, NULL = "recorded", "recorded null"
 _VALUELESS = {NONE, EXPIRED, "null"}
-"""Methods that say by themselves that a row has no value; a source of any other may have had none."""
+"""Methods that say by themselves that a row has no value; a source of any other may have had
+none."""
 
 
 @dataclass(frozen=True)
 class FilledRow:
-    """A row, recorded or made; a made one has a method for each column, and may stand for several."""
+    """A row, recorded or made; a made one has a method for each column, and may stand for
+    several.
+    """
 
     at_us: int
     is_made: bool
@@ -62,7 +67,8 @@ class FilledStream:
 
     Attributes:
         columns: those that are shown, numbers with a method.
-        gaps: those in which most values were made, then the longest; those without a value in and around them left out.
+        gaps: those in which most values were made, then the longest; those without a value in and
+            around them left out.
         gap_count: how many there are.
         counts: by column and what became of its values, how many rows.
         step_us: how far the points of the grid are apart.
@@ -77,7 +83,9 @@ class FilledStream:
 
 
 def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledStream | None:
-    """Returns what the application `filled_<stream>` has published in some windows; None where there is nothing."""
+    """Returns what the application `filled_<stream>` has published in some windows; None where
+    there is nothing.
+    """
     settings, name = config.streams.get(stream), f"{FILLED}{stream}.filled"
     if settings is None or settings.fill is None or not Table.exists(config.stream_table(name)):
         return None
@@ -85,14 +93,22 @@ def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledSt
     if settings.fill.step is not None:
         zone = None if settings.fill.hours else settings.fill.zone
         step_us = FillRules(event_at="at", step=settings.fill.step, zone=zone).step_us
-    rows = StreamRows(name, Table.open(config.stream_table(name)), settings.keys, {}, settings.event_at)
+    rows = StreamRows(
+        name,
+        Table.open(config.stream_table(name)),
+        settings.keys,
+        {},
+        settings.event_at,
+    )
     numbers = [field.name for field in rows.table.schema if _is_number(field.type)]
     filled = [column for column in settings.fill.columns if column in rows.table.schema.names]
     columns = [column for column in filled if column in numbers][:COLUMNS_MAX]
     if settings.event_at is None or step_us is None or not columns:
         return None
     gaps = query(_gaps_sql(rows, columns, windows), f=rows.table).to_pylist()
-    made = sorted((gap for gap in gaps if gap["made"]), key=lambda gap: -gap["made"])[: GAPS_MAX // 2]
+    made = sorted((gap for gap in gaps if gap["made"]), key=lambda gap: -gap["made"])[
+        : GAPS_MAX // 2
+    ]
     ordered = [*made, *(gap for gap in gaps if gap not in made)][:_TRIED_MAX]
     around = (_around(rows, columns, gap, windows, step_us) for gap in ordered)
     shown = [*islice((gap for gap in around if gap.has_values), GAPS_MAX)]
@@ -101,7 +117,9 @@ def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledSt
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind))
+    return bool(
+        pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)
+    )
 
 
 def _gaps_sql(rows: StreamRows, columns: Sequence[str], windows: WindowRange) -> str:
@@ -110,39 +128,64 @@ def _gaps_sql(rows: StreamRows, columns: Sequence[str], windows: WindowRange) ->
     named = "".join(f"{quoted(key)} as k{n}, " for n, key in enumerate(rows.keys))
     values = " + ".join(f"count({quoted(column)})" for column in columns)
     return f"""
-    select {named} min({rows.time_sql}) as from_us, max({rows.time_sql}) as last_us, sum(_rw_made_rows) as missing,
+    select {named} min({rows.time_sql}) as from_us, max({rows.time_sql}) as last_us,
+        sum(_rw_made_rows) as missing,
            {values} as made
-    from f where _rw_is_made and {in_windows(windows)} group by {keys} _rw_gap_id order by missing desc, from_us"""
+    from f where _rw_is_made and {in_windows(windows)} group by {keys} _rw_gap_id
+        order by missing desc, from_us"""
 
 
 def _around(
-    rows: StreamRows, columns: Sequence[str], gap: Mapping[str, Any], windows: WindowRange, step_us: int
+    rows: StreamRows,
+    columns: Sequence[str],
+    gap: Mapping[str, Any],
+    windows: WindowRange,
+    step_us: int,
 ) -> FilledGap:
     key = {name: gap[f"k{n}"] for n, name in enumerate(rows.keys)}
-    of_key = StreamRows(rows.name, rows.table, rows.keys, {name: str(value) for name, value in key.items()})
+    of_key = StreamRows(
+        rows.name,
+        rows.table,
+        rows.keys,
+        {name: str(value) for name, value in key.items()},
+    )
     margin_us = AROUND * step_us
-    values = ", ".join(f"cast({quoted(column)} as double) as v{n}" for n, column in enumerate(columns))
+    values = ", ".join(
+        f"cast({quoted(column)} as double) as v{n}" for n, column in enumerate(columns)
+    )
     sql = f"""
-    select {rows.time_sql} as at_us, _rw_is_made, _rw_methods, _rw_before_us, _rw_after_us, _rw_made_rows, {values}
+    select {rows.time_sql} as at_us, _rw_is_made, _rw_methods, _rw_before_us, _rw_after_us,
+        _rw_made_rows, {values}
     from f where {in_windows(windows)} and {rows.time_sql} >= {gap["from_us"] - margin_us}
       and {rows.time_sql} <= {gap["last_us"] + margin_us}{of_key.of_keys} order by at_us"""
     found = [
         FilledRow(
-            row["at_us"], row["_rw_is_made"], {column: row[f"v{n}"] for n, column in enumerate(columns)},
-            json.loads(row["_rw_methods"] or "{}"), row["_rw_before_us"], row["_rw_after_us"],
+            row["at_us"],
+            row["_rw_is_made"],
+            {column: row[f"v{n}"] for n, column in enumerate(columns)},
+            json.loads(row["_rw_methods"] or "{}"),
+            row["_rw_before_us"],
+            row["_rw_after_us"],
             row["_rw_made_rows"] or 1,
         )
         for row in query(sql, f=rows.table).to_pylist()
-    ]  # fmt: skip
+    ]
     words = ", ".join(f"{name}={value}" for name, value in key.items())
     return FilledGap(words, gap["from_us"], gap["last_us"], gap["missing"], found)
 
 
-def _counts(rows: StreamRows, columns: Sequence[str], windows: WindowRange) -> dict[tuple[str, str], int]:
-    """Returns by column how many values are recorded, null, or made by which method, with a value or without one."""
+def _counts(
+    rows: StreamRows,
+    columns: Sequence[str],
+    windows: WindowRange,
+) -> dict[tuple[str, str], int]:
+    """Returns by column how many values are recorded, null, or made by which method, with a value
+    or without one.
+    """
     one = "coalesce(_rw_made_rows, 1)"
     values = ", ".join(
-        f"sum(case when {quoted(column)} is null then 0 else {one} end) as v{n}" for n, column in enumerate(columns)
+        f"sum(case when {quoted(column)} is null then 0 else {one} end) as v{n}"
+        for n, column in enumerate(columns)
     )
     sql = f"""select _rw_is_made, _rw_methods, sum({one}) as rows, {values}
               from f where {in_windows(windows)} group by _rw_is_made, _rw_methods"""
@@ -154,9 +197,12 @@ def _counts(rows: StreamRows, columns: Sequence[str], windows: WindowRange) -> d
             if row["_rw_is_made"]:
                 method = method or "null"
                 found[column, method] += known
-                found[column, method if method in _VALUELESS else f"{method} without a value"] += unknown
+                found[column, method if method in _VALUELESS else f"{method} without a value"] += (
+                    unknown
+                )
             else:
                 found[column, RECORDED] += known
-                # A recorded null that was filled has its method too; its value is in a column of its own (G27).
+                # A recorded null that was filled has its method too; its value is in a column of
+                # its own (G27).
                 found[column, method or NULL] += unknown
     return {place: count for place, count in sorted(found.items()) if count}

@@ -12,8 +12,19 @@ from rewindow.windows import WindowRange, format_time
 EMPTY, MISSING, SILENT = "empty", "missing", "silent"
 OPEN = "open"
 COLUMNS = (
-    "kind", "key", "first", "last", "from", "to", "count", "closed_by", "column", "seconds", "open_at", "id",
-)  # fmt: skip
+    "kind",
+    "key",
+    "first",
+    "last",
+    "from",
+    "to",
+    "count",
+    "closed_by",
+    "column",
+    "seconds",
+    "open_at",
+    "id",
+)
 _BOUNDS = {(False, False): "", (True, False): "begin", (False, True): "end", (True, True): "both"}
 
 
@@ -23,10 +34,12 @@ class Gap:
 
     Attributes:
         kind: empty, missing or silent; in event time those of `operators.gaps` but lull.
-        windows: the windows it spans; of a silent stretch, up to the next tuple's. None in event time.
-        from_us, to_us: the time it spans; of a silent stretch, between arrivals, missing windows and range's end.
-        count: windows; or intervals without a tuple, `ceil((length - slack) / interval) - 1`; or rows or values that
-            are missing.
+        windows: the windows it spans; of a silent stretch, up to the next tuple's. None in event
+            time.
+        from_us, to_us: the time it spans; of a silent stretch, between arrivals, missing windows
+            and range's end.
+        count: windows; or intervals without a tuple, `ceil((length - slack) / interval) - 1`; or
+            rows or values that are missing.
         key: the key's values, of a silent stretch and in event time.
         closed_by: the tuple that ended it; "open" where missing windows or the range's end did.
         column: whose values are null.
@@ -60,7 +73,9 @@ class Gap:
 
     @property
     def gap_id(self) -> str:
-        """Id of a gap in event time: the same however a range is cut, and as in `operators.gap_report` (G9, G16)."""
+        """Id of a gap in event time: the same however a range is cut, and as in
+        `operators.gap_report` (G9, G16).
+        """
         if self.since_us is None:
             return ""
         values = ["\\N" if value is None else str(value) for value in self.key.values()]
@@ -72,14 +87,24 @@ class Gap:
         times = format_time(self.from_us), format_time(self.to_us)
         first, last = (self.windows.first, self.windows.last) if self.windows else (None, None)
         values = (
-            self.kind, self.keys, first, last, *times, self.count, self.closed_by, self.column,
-            self.length_us / 1_000_000, _BOUNDS[self.open_left, self.open_right], self.gap_id,
-        )  # fmt: skip
+            self.kind,
+            self.keys,
+            first,
+            last,
+            *times,
+            self.count,
+            self.closed_by,
+            self.column,
+            self.length_us / 1_000_000,
+            _BOUNDS[self.open_left, self.open_right],
+            self.gap_id,
+        )
         return dict(zip(COLUMNS, values, strict=True))
 
 
 def with_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row for programs: what it does not have is null, which a CSV cannot tell from an empty text.
+    """Returns a row for programs: what it does not have is null, which a CSV cannot tell from an
+    empty text.
 
     >>> with_nulls({"key": "", "count": 0})
     {'key': None, 'count': 0}

@@ -1,11 +1,13 @@
-"""`gaps`: what is missing from a stream, on the clock of arrivals and in event time (G1), without starting a JVM.
+"""`gaps`: what is missing from a stream, on the clock of arrivals and in event time (G1), without
+starting a JVM.
 
-On the clock of arrivals, three kinds of rows: windows that are empty (sealed, no tuple), windows that are missing (not
-sealed, W40), and per key the stretches of arrival time without a tuple that are longer than the interval and the slack
-(G12, strictly: a tuple that arrives exactly so long after the last leaves no gap).
+On the clock of arrivals, three kinds of rows: windows that are empty (sealed, no tuple), windows
+that are missing (not sealed, W40), and per key the stretches of arrival time without a tuple that
+are longer than the interval and the slack (G12, strictly: a tuple that arrives exactly so long
+after the last leaves no gap).
 
-Tuples may lie in a missing window, so its time is not called silent: a stretch is open where missing windows begin, and
-another begins behind them. Each must be so long by itself.
+Tuples may lie in a missing window, so its time is not called silent: a stretch is open where
+missing windows begin, and another begins behind them. Each must be so long by itself.
 
 What is missing in event time is in `event_gaps`.
 """
@@ -42,11 +44,14 @@ class GapReport:
         windows: the range looked at; None when nothing of the stream is sealed.
         sealed: sealed windows in it.
         interval_us: how often a key should send; None when silences were not looked for.
-        slack_us: how much later than that a tuple may be; a silence longer than both is a gap (G12).
+        slack_us: how much later than that a tuple may be; a silence longer than both is a gap
+            (G12).
         gaps: the rows: empty, missing, then silent by key and time, then those in event time.
-        event: what was expected in event time, and how complete each key is; None where that cannot be known.
+        event: what was expected in event time, and how complete each key is; None where that cannot
+            be known.
         event_lack: why it cannot; empty where the stream has no event time.
-        unusable: tuples whose event time cannot be, by key and reason: they count in no gap in event time.
+        unusable: tuples whose event time cannot be, by key and reason: they count in no gap in
+            event time.
     """
 
     stream: str
@@ -61,7 +66,8 @@ class GapReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Windows empty, windows missing, intervals without a tuple, open ones apart; in event time rows and values.
+        """Windows empty, windows missing, intervals without a tuple, open ones apart; in event time
+        rows and values.
 
         Rows that were late are there, but were missing when their window was computed.
         """
@@ -71,7 +77,9 @@ class GapReport:
         names[LATE_REPAIRED] = "rows_late"
         for gap in self.gaps:
             silence = "intervals_open" if gap.closed_by == OPEN else "intervals_missing"
-            found[names.get(gap.kind, silence if gap.kind == SILENT else "rows_missing")] += gap.count
+            found[names.get(gap.kind, silence if gap.kind == SILENT else "rows_missing")] += (
+                gap.count
+            )
         return dict(found)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -89,7 +97,9 @@ class GapReport:
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Returns column names and rows of text, the longest gap first, for a log."""
         rows = (gap.row() for gap in self.by_length())
-        return list(COLUMNS), [["" if value is None else str(value) for value in row.values()] for row in rows]
+        return list(COLUMNS), [
+            ["" if value is None else str(value) for value in row.values()] for row in rows
+        ]
 
     def by_length(self) -> list[Gap]:
         """Returns all gaps, the longest first, and of the same length the earliest."""
@@ -97,7 +107,10 @@ class GapReport:
 
     def longest(self, kind: str) -> list[Gap]:
         """Returns the gaps of a kind, the longest first, and of the same length the earliest."""
-        return sorted((gap for gap in self.gaps if gap.kind == kind), key=lambda gap: (-gap.length_us, gap.from_us))
+        return sorted(
+            (gap for gap in self.gaps if gap.kind == kind),
+            key=lambda gap: (-gap.length_us, gap.from_us),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as plain values."""
@@ -143,20 +156,26 @@ def gaps(
         stream: its name.
         first, last: the range, window ids, closed; by default all sealed windows.
         from_time, to_time: the range as times in ISO 8601, half-open; they win over window ids.
-        interval_us: another interval than the stream's, in the place of its slack too; without any, silences are not
-            looked for.
-        cadence_us: another cadence of event time than the stream's; without any, it is learned from its tuples.
+        interval_us: another interval than the stream's, in the place of its slack too; without any,
+            silences are not looked for.
+        cadence_us: another cadence of event time than the stream's; without any, it is learned from
+            its tuples.
         columns: whose nulls are reported; "*" is all.
         keys: only keys with these values, by column.
 
     Raises:
-        InputError: the stream was never recorded, or it has no arrival timestamp to look for silences on; the interval
-            is not greater than zero (H20); a column, a key or a cadence cannot be.
-        RangeError: the range is empty or reversed; or it has one end, and lies beside all sealed windows.
+        InputError: the stream was never recorded, or it has no arrival timestamp to look for
+            silences on; the interval is not greater than zero (H20); a column, a key or a cadence
+            cannot be.
+        RangeError: the range is empty or reversed; or it has one end, and lies beside all sealed
+            windows.
     """
     if not Table.exists(config.windows_table(stream)):
         config.stream(stream)
-        raise InputError(f'stream "{stream}" is not recorded yet', hint=f"Run: rewindow record {stream}")
+        raise InputError(
+            f'stream "{stream}" is not recorded yet',
+            hint=f"Run: rewindow record {stream}",
+        )
     windows = Table.open(config.windows_table(stream))
     grid, settings = stored_grid(windows), config.streams.get(stream)
     if from_time and to_time:
@@ -168,11 +187,16 @@ def gaps(
     if not len(sealed) and (first is None or last is None):
         _refuse_beside(stream, windows, first, last)
         return GapReport(stream, None, 0, interval_us, [], slack_us=slack_us)
-    span = WindowRange(int(sealed[0]) if first is None else first, int(sealed[-1]) if last is None else last)
+    span = WindowRange(
+        int(sealed[0]) if first is None else first,
+        int(sealed[-1]) if last is None else last,
+    )
     found = _ranges(EMPTY, sealed[tuples == 0], grid)
     found += _ranges(MISSING, _missing(sealed, span), grid)
     has_event_time = settings is not None and settings.event_at is not None
-    looks_at_tuples = interval_us is not None or has_event_time or keys or columns or cadence_us is not None
+    looks_at_tuples = (
+        interval_us is not None or has_event_time or keys or columns or cadence_us is not None
+    )
     if not looks_at_tuples or not len(sealed) or int(sealed[-1]) < span.first:
         return GapReport(stream, span, len(sealed), interval_us, found, slack_us=slack_us)
     seen = WindowRange(span.first, min(span.last, int(sealed[-1])))
@@ -187,9 +211,22 @@ def gaps(
     except InputError as error:
         if keys or columns or cadence_us is not None:
             raise
-        in_event_time, lack = None, f"{error.primary}. {error.hint}".strip()  # Nobody has asked for event time alone.
+        in_event_time, lack = (
+            None,
+            f"{error.primary}. {error.hint}".strip(),
+        )  # Nobody has asked for event time alone.
     found += in_event_time.gaps if in_event_time else []
-    return GapReport(stream, span, len(sealed), interval_us, found, in_event_time, lack, slack_us, wrong)
+    return GapReport(
+        stream,
+        span,
+        len(sealed),
+        interval_us,
+        found,
+        in_event_time,
+        lack,
+        slack_us,
+        wrong,
+    )
 
 
 def _expected(settings: StreamConfig | None, interval_us: int | None) -> tuple[int | None, int]:
@@ -202,21 +239,30 @@ def _expected(settings: StreamConfig | None, interval_us: int | None) -> tuple[i
 
 
 def _refuse_beside(stream: str, windows: Table, first: int | None, last: int | None) -> None:
-    """Refuses a range with one end and no sealed window: the other end would be taken from the sealed windows."""
+    """Refuses a range with one end and no sealed window: the other end would be taken from the
+    sealed windows.
+    """
     sealed, grid = sealed_range(windows), stored_grid(windows)
     if sealed is None:
         return
-    asked, word = (f"from {first} on", "after") if first is not None else (f"up to {last}", "before")
+    asked, word = (
+        (f"from {first} on", "after") if first is not None else (f"up to {last}", "before")
+    )
     raise RangeError(
         f'window range {asked} of stream "{stream}" is {word} what is sealed, {sealed}',
-        detail=f"Sealed is {format_time(grid.start_us(sealed.first))} to {format_time(grid.end_us(sealed.last))}.",
-        hint="Choose a range that reaches into it, or give both ends: then windows outside are listed as missing.",
+        detail=f"Sealed is {format_time(grid.start_us(sealed.first))} to "
+        f"{format_time(grid.end_us(sealed.last))}.",
+        hint="Choose a range that reaches into it, or give both ends: then windows outside are "
+        "listed as missing.",
     )
 
 
 def _seals(windows: Table, first: int | None, last: int | None) -> tuple[Any, Any]:
     """Returns the sealed windows of a range in ascending order, and their numbers of tuples."""
-    limits = [f"window_id >= {first}" if first is not None else "", f"window_id <= {last}" if last is not None else ""]
+    limits = [
+        f"window_id >= {first}" if first is not None else "",
+        f"window_id <= {last}" if last is not None else "",
+    ]
     where = " and ".join(["window_id is not null", *(limit for limit in limits if limit)])
     found = query(f"select window_id, tuples from w where {where}", w=windows)
     ids, tuples = found["window_id"].to_numpy(), found["tuples"].to_numpy()
@@ -237,34 +283,55 @@ def _ranges(kind: str, found: Any, grid: Grid) -> list[Gap]:
     """Returns a row for each run of consecutive windows; `found` are windows, or runs already."""
     if found.ndim == 1:
         cuts = np.flatnonzero(np.diff(found) > 1)
-        firsts, lasts = np.concatenate((found[:1], found[cuts + 1])), np.concatenate((found[cuts], found[-1:]))
+        firsts, lasts = (
+            np.concatenate((found[:1], found[cuts + 1])),
+            np.concatenate((found[cuts], found[-1:])),
+        )
         found = np.stack([firsts, lasts], axis=1)
     return [
-        Gap(kind, WindowRange(first, last), grid.start_us(first), grid.end_us(last), last - first + 1)
+        Gap(
+            kind,
+            WindowRange(first, last),
+            grid.start_us(first),
+            grid.end_us(last),
+            last - first + 1,
+        )
         for first, last in found.tolist()
     ]
 
 
-def _stretches(stream: StreamRows, span: WindowRange, grid: Grid, longer_than_us: int) -> list[dict[str, Any]]:
-    """Returns each key's stretches without a tuple, whatever is missing in them, that reach into a range.
+def _stretches(
+    stream: StreamRows,
+    span: WindowRange,
+    grid: Grid,
+    longer_than_us: int,
+) -> list[dict[str, Any]]:
+    """Returns each key's stretches without a tuple, whatever is missing in them, that reach into a
+    range.
 
-    A key is known from its first tuple on, also from one before the range; the last stretch is open at the range's end.
+    A key is known from its first tuple on, also from one before the range; the last stretch is open
+    at the range's end.
     """
     names, keys = stream.table.schema.names, stream.keys
     lacking = [name for name in ("arrived_at", *keys) if name not in names]
     if lacking:
-        raise InputError(f'stream "{stream.name}" has no column "{lacking[0]}" to look for silences on')
+        raise InputError(
+            f'stream "{stream.name}" has no column "{lacking[0]}" to look for silences on'
+        )
     end_us = grid.end_us(span.last)
     # The stream's columns get names of ours before anything else is named: its own may be any.
     given = "".join(f"{quoted(name)} as key_{n}, " for n, name in enumerate(keys))
     columns = "".join(f"key_{n}, " for n in range(len(keys)))
-    ordered = f"over ({'partition by ' + columns.rstrip(', ') if keys else ''} order by arrived, place)"
+    ordered = (
+        f"over ({'partition by ' + columns.rstrip(', ') if keys else ''} order by arrived, place)"
+    )
     place = "offset" if "offset" in names else "window_id"
     sql = f"""
     select {columns} since, coalesce(until, {end_us}) as until, by_window, by_offset
     from (select {columns} arrived as since, lead(arrived) {ordered} as until,
                  lead(in_window) {ordered} as by_window, lead(place) {ordered} as by_offset
-          from (select {given} window_id as in_window, "{place}" as place, arrow_cast(arrived_at, 'Int64') as arrived
+          from (select {given} window_id as in_window, "{place}" as place, arrow_cast(arrived_at,
+              'Int64') as arrived
                 from s where window_id <= {span.last}{stream.of_keys}))
     where coalesce(until, {end_us}) - since > {longer_than_us}
       and coalesce(until, {end_us}) > {grid.start_us(span.first)}
@@ -273,8 +340,15 @@ def _stretches(stream: StreamRows, span: WindowRange, grid: Grid, longer_than_us
     return rows
 
 
-def _holes(windows: Table, stretches: Sequence[Mapping[str, Any]], span: WindowRange, grid: Grid) -> Any:
-    """Returns begin and end of each run of missing windows, from the first stretch's begin on, as two columns."""
+def _holes(
+    windows: Table,
+    stretches: Sequence[Mapping[str, Any]],
+    span: WindowRange,
+    grid: Grid,
+) -> Any:
+    """Returns begin and end of each run of missing windows, from the first stretch's begin on, as
+    two columns.
+    """
     first = min((grid.window(row["since"]) for row in stretches), default=span.first)
     sealed, _ = _seals(windows, first, span.last)
     runs = _missing(sealed, WindowRange(first, span.last))
@@ -286,16 +360,25 @@ def _outside(holes: Any, since_us: int, until_us: int) -> list[tuple[int, int]]:
     first = np.searchsorted(holes[:, 1], since_us, side="right")
     last = np.searchsorted(holes[:, 0], until_us, side="left")
     borders = [since_us, *holes[first:last].ravel().tolist(), until_us]
-    return [(begin, end) for begin, end in zip(borders[::2], borders[1::2], strict=True) if begin < end]
+    return [
+        (begin, end) for begin, end in zip(borders[::2], borders[1::2], strict=True) if begin < end
+    ]
 
 
 def _silences(
-    stretches: Sequence[Mapping[str, Any]], keys: Sequence[str], span: WindowRange, grid: Grid, interval_us: int,
-    slack_us: int, holes: Any,
-) -> list[Gap]:  # fmt: skip
-    """Returns a row for each part of a stretch outside of holes that is a gap and reaches into a range.
+    stretches: Sequence[Mapping[str, Any]],
+    keys: Sequence[str],
+    span: WindowRange,
+    grid: Grid,
+    interval_us: int,
+    slack_us: int,
+    holes: Any,
+) -> list[Gap]:
+    """Returns a row for each part of a stretch outside of holes that is a gap and reaches into a
+    range.
 
-    The slack is counted once in a silence, as by a heartbeat (H7): a gap lacks one interval at least.
+    The slack is counted once in a silence, as by a heartbeat (H7): a gap lacks one interval at
+    least.
     """
     found, start_us = [], grid.start_us(span.first)
     for row in stretches:
@@ -304,7 +387,10 @@ def _silences(
             if end - begin <= interval_us + slack_us or end <= start_us:
                 continue
             closed = row["by_window"] is not None and end == row["until"]
-            windows = WindowRange(grid.window(begin), row["by_window"] if closed else grid.window(end - 1))
+            windows = WindowRange(
+                grid.window(begin),
+                row["by_window"] if closed else grid.window(end - 1),
+            )
             closed_by = f"tuple {row['by_window']}:{row['by_offset']}" if closed else OPEN
             count = -((begin + slack_us - end) // interval_us) - 1
             found.append(Gap(SILENT, windows, begin, end, count, key, closed_by))

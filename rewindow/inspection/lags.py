@@ -1,4 +1,6 @@
-"""How far behind tuples arrive: behind their own event time, and behind the newest event time that was there before."""
+"""How far behind tuples arrive: behind their own event time, and behind the newest event time that
+was there before.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,15 @@ _HOUR_US, _DAY_US = 3_600_000_000, 86_400_000_000
 STEPS_MAX = 120
 """So many steps of time a report has at most."""
 LATER_THAN_US = (0, 60_000_000, 600_000_000, 3_600_000_000, 86_400_000_000)
-"""Tuples further behind the newest event time (strict) are counted for each of these: with such a lag they are late."""
+"""Tuples further behind the newest event time (strict) are counted for each of these: with such a
+lag they are late."""
 
 
 @dataclass(frozen=True)
 class LagStep:
-    """The lag of the tuples that arrived in some windows, in microseconds: arrival less event time, below zero too."""
+    """The lag of the tuples that arrived in some windows, in microseconds: arrival less event time,
+    below zero too.
+    """
 
     windows: WindowRange
     begin_us: int
@@ -31,11 +36,13 @@ class LagStep:
 
 @dataclass(frozen=True)
 class KeyLateness:
-    """How far tuples of a key were behind the newest event time that had arrived, of any key, before them.
+    """How far tuples of a key were behind the newest event time that had arrived, of any key,
+    before them.
 
     Attributes:
         hour: hour of the day, in UTC, in which these tuples arrived; None for all.
-        behind: for each of `LATER_THAN_US`, how many were further behind: as many would be late with that lag.
+        behind: for each of `LATER_THAN_US`, how many were further behind: as many would be late
+            with that lag.
         most_us: how far the last of them was behind.
     """
 
@@ -55,49 +62,77 @@ def lag_over_time(rows: StreamRows, windows: WindowRange, grid: Grid) -> list[La
     """Returns the lag by steps of as many windows each, those without a tuple left out."""
     size = -(-len(windows) // STEPS_MAX)
     sql = f"""
-    select step, count(*) as tuples, avg(cast(a - t as double)) as mean, min(a - t) as least, max(a - t) as most
-    from (select (window_id - {windows.first}) / {size} as step, a, t from ({_times(rows, windows)}) as s
+    select step, count(*) as tuples, avg(cast(a - t as double)) as mean, min(a - t) as least,
+        max(a - t) as most
+    from (select (window_id - {windows.first}) / {size} as step, a, t
+        from ({_times(rows, windows)}) as s
           where window_id >= {windows.first}) as s
     group by step order by step"""
     found = []
     for row in query(sql, s=rows.table).to_pylist():
         first = windows.first + row["step"] * size
         span = WindowRange(first, min(first + size - 1, windows.last))
-        found.append(LagStep(span, grid.start_us(first), row["tuples"], row["mean"], row["least"], row["most"]))
+        found.append(
+            LagStep(
+                span,
+                grid.start_us(first),
+                row["tuples"],
+                row["mean"],
+                row["least"],
+                row["most"],
+            )
+        )
     return found
 
 
 def lateness_by_key(rows: StreamRows, windows: WindowRange) -> list[KeyLateness]:
-    """Returns how far each key's tuples were behind, the furthest behind first; then by hour of the day."""
+    """Returns how far each key's tuples were behind, the furthest behind first; then by hour of the
+    day.
+    """
     names = [f"key_{number}" for number in range(len(rows.keys))]
     counts = ", ".join(
-        f"sum(case when behind > {us} then 1 else 0 end) as later_{n}" for n, us in enumerate(LATER_THAN_US)
+        f"sum(case when behind > {us} then 1 else 0 end) as later_{n}"
+        for n, us in enumerate(LATER_THAN_US)
     )
-    newest = "max(t) over (order by a, window_id, place rows between unbounded preceding and 1 preceding)"
+    newest = (
+        "max(t) over (order by a, window_id, place rows between unbounded preceding and 1 "
+        "preceding)"
+    )
     listed = "".join(f"{name}, " for name in names)
     hour = f"(a % {_DAY_US} + {_DAY_US}) % {_DAY_US} / {_HOUR_US}"
     sql = f"""
     select {listed} hour, count(*) as tuples, {counts}, max(behind) as most
-    from (select {listed} window_id, {hour} as hour, {newest} - t as behind from ({_times(rows, windows)}) as s) as s
+    from (select {listed} window_id, {hour} as hour, {newest} - t as behind
+        from ({_times(rows, windows)}) as s) as s
     where window_id >= {windows.first}
     group by grouping sets (({", ".join(names)}), ({listed} hour))"""
     found = [
         KeyLateness(
-            {key: row[name] for key, name in zip(rows.keys, names, strict=True)}, row["tuples"],
-            [row[f"later_{n}"] or 0 for n in range(len(LATER_THAN_US))], max(row["most"] or 0, 0),
+            {key: row[name] for key, name in zip(rows.keys, names, strict=True)},
+            row["tuples"],
+            [row[f"later_{n}"] or 0 for n in range(len(LATER_THAN_US))],
+            max(row["most"] or 0, 0),
             row["hour"],
         )
         for row in query(sql, s=rows.table).to_pylist()
-    ]  # fmt: skip
+    ]
     furthest = {row.keys: row.most_us for row in found if row.hour is None}
-    return sorted(found, key=lambda row: (-furthest[row.keys], row.keys, -1 if row.hour is None else row.hour))
+    return sorted(
+        found,
+        key=lambda row: (-furthest[row.keys], row.keys, -1 if row.hour is None else row.hour),
+    )
 
 
 def _times(rows: StreamRows, windows: WindowRange) -> str:
-    """Returns the query for arrival and event time of the tuples that have both, with an event time that can be."""
-    keys = "".join(f"cast({quoted(key)} as varchar) as key_{number}, " for number, key in enumerate(rows.keys))
+    """Returns the query for arrival and event time of the tuples that have both, with an event time
+    that can be.
+    """
+    keys = "".join(
+        f"cast({quoted(key)} as varchar) as key_{number}, " for number, key in enumerate(rows.keys)
+    )
     place = quoted("offset") if "offset" in rows.table.schema.names else "window_id"
     return (
         f"select {keys} window_id, {place} as place, {ARRIVAL} as a, {rows.time_sql} as t from s "
-        f"where window_id <= {windows.last} and {quoted(rows.event_at or '')} is not null{rows.of_keys}{rows.usable}"
+        f"where window_id <= {windows.last} and {quoted(rows.event_at or '')} is not "
+        f"null{rows.of_keys}{rows.usable}"
     )

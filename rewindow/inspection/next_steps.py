@@ -16,33 +16,41 @@ from rewindow.storage.layout import CHECKPOINTS
 
 CAUSE_LINES_MAX, LINE_CHARACTERS_MAX = 4, 500
 _STACK = re.compile(
-    r"\s*(at [\w.$/]+\(|\.\.\. \d+ more|File \"|Traceback \(|Caused by: |Driver stacktrace|JVM stacktrace)"
+    r"\s*(at [\w.$/]+\(|\.\.\. \d+ more|File \"|Traceback \(|Caused by: |Driver stacktrace|JVM "
+    r"stacktrace)"
 )
 _HINT = "  Hint: "
 
 
 def next_step(name: str, state: ReplayState) -> str:
-    """Returns what to do next with a replay in a state in which nothing stands against it, in words."""
+    """Returns what to do next with a replay in a state in which nothing stands against it, in
+    words.
+    """
     return {
         ReplayState.PLANNED: f"Next: rewindow replay --resume {name}",
-        ReplayState.RUNNING: f"It runs; should its process be gone: rewindow replay --resume {name}",
-        ReplayState.FAILED: f"Next: rewindow replay --resume {name}, or give it up: rewindow abandon {name}",
+        ReplayState.RUNNING: "It runs; should its process be gone: rewindow replay --resume "
+        f"{name}",
+        ReplayState.FAILED: f"Next: rewindow replay --resume {name}, or give it up: rewindow "
+        f"abandon {name}",
         ReplayState.ENDED: f"Next: rewindow check {name}",
         ReplayState.CHECKED: f"Next: rewindow publish {name}",
         ReplayState.PUBLISHED: f"Take it back with: rewindow undo {name}",
         ReplayState.UNDONE: f"Publish it again with: rewindow publish {name}",
-        ReplayState.ABANDONED: "It was given up for good; what it had staged goes with: rewindow purge",
+        ReplayState.ABANDONED: "It was given up for good; what it had staged goes with: rewindow "
+        "purge",
     }[state]
 
 
 def next_steps(config: Config, row: Replay) -> tuple[str, bool]:
     """Returns what to do next with a replay, and whether its next attempt could begin now.
 
-    Where a resume would be refused, that says so and names the command that works; where the last attempt ended with
-    an error that names its own next act, that one.
+    Where a resume would be refused, that says so and names the command that works; where the last
+    attempt ended with an error that names its own next act, that one.
     """
     ledger = Ledger.open(config.ledger_url)
-    words = _of_publications(ledger, row) or _of_staged(config, ledger, row) or _of_attempt(ledger, row)
+    words = (
+        _of_publications(ledger, row) or _of_staged(config, ledger, row) or _of_attempt(ledger, row)
+    )
     if words:
         return words, False
     gone = has_stopped_unnoticed(ledger, row)
@@ -60,42 +68,67 @@ def next_steps(config: Config, row: Replay) -> tuple[str, bool]:
 
 
 def has_stopped_unnoticed(ledger: Ledger, row: Replay) -> bool:
-    """Returns whether a replay is said to run, though its process has ended, and no outcome was recorded."""
+    """Returns whether a replay is said to run, though its process has ended, and no outcome was
+    recorded.
+    """
     last = ledger.attempts.last(row.replay_id) if row.state is ReplayState.RUNNING else None
     return last is not None and is_gone(last)
 
 
 def _of_publications(ledger: Ledger, row: Replay) -> str:
-    """Returns the next act where a publication is open, or lies under a later one; empty elsewhere."""
+    """Returns the next act where a publication is open, or lies under a later one; empty
+    elsewhere.
+    """
     if any(act.closed_at is None for act in ledger.publications.newest(row.replay_id)):
         finish = f"rewindow publish {row.replay_id}"
-        return f"A publication of it is not finished. Go on with it: {finish}; or give it up: {finish} --withdraw"
+        return (
+            f"A publication of it is not finished. Go on with it: {finish}; or give it up: "
+            f"{finish} --withdraw"
+        )
     seen = visibility(ledger, row)
     if seen.covered_by:
-        return f"It is {seen}. To take it back undo the newest first: rewindow undo {seen.covered_by[0]}"
+        return (
+            f"It is {seen}. To take it back undo the newest first: rewindow undo "
+            f"{seen.covered_by[0]}"
+        )
     return ""
 
 
 def _of_staged(config: Config, ledger: Ledger, row: Replay) -> str:
-    """Returns the next act where staged tables were purged, the gate has not passed, or nothing is to be published."""
+    """Returns the next act where staged tables were purged, the gate has not passed, or nothing is
+    to be published.
+    """
     if row.state not in (ReplayState.ENDED, ReplayState.CHECKED, ReplayState.UNDONE):
         return ""
     if not Table.exists(config.replay_root(row.replay_id) / CHECKPOINTS):
-        return f"Its staged tables were purged. To publish its range, compute it again: {row.read_plan().command}"
+        return (
+            "Its staged tables were purged. To publish its range, compute it again: "
+            f"{row.read_plan().command}"
+        )
     if row.plan.get("candidate"):
         return (
-            f"It is a candidate, which is never published: compare it with rewindow certify {PUBLISHED} {row.replay_id}"
+            "It is a candidate, which is never published: compare it with rewindow certify "
+            f"{PUBLISHED} {row.replay_id}"
         )
     checks = ledger.checks.newest(row.replay_id, limit=1) if row.state is ReplayState.ENDED else []
     if checks and checks[0].verdict != "passed":
         accept = f'rewindow publish {row.replay_id} --accept "REASON"'
-        return f"Its gate did not pass: mend what it found and replay the range; or publish it all the same: {accept}"
+        return (
+            "Its gate did not pass: mend what it found and replay the range; or publish it "
+            f"all the same: {accept}"
+        )
     return ""
 
 
 def _of_attempt(ledger: Ledger, row: Replay) -> str:
-    """Returns the next act while an attempt starts, so that it has not told its process yet; empty elsewhere."""
-    last = ledger.attempts.last(row.replay_id) if row.state in (ReplayState.PLANNED, ReplayState.FAILED) else None
+    """Returns the next act while an attempt starts, so that it has not told its process yet; empty
+    elsewhere.
+    """
+    last = (
+        ledger.attempts.last(row.replay_id)
+        if row.state in (ReplayState.PLANNED, ReplayState.FAILED)
+        else None
+    )
     if last is None or last.outcome is not None or last.host is not None:
         return ""
     begun = f"Attempt {last.epoch} is starting since {last.began_at:%H:%M:%S} UTC: wait for it"
@@ -103,16 +136,26 @@ def _of_attempt(ledger: Ledger, row: Replay) -> str:
 
 
 def cause(message: str) -> str:
-    r"""Returns why something failed in at most four lines: no frames of Python or of the JVM, and no hint.
+    r"""Returns why something failed in at most four lines: no frames of Python or of the JVM, and
+    no hint.
 
     >>> print(cause("Job aborted\n\tat a.B(C.scala:1)\nCaused by: java.io.IOException: disk full"))
     Job aborted
     java.io.IOException: disk full
     """
-    lines = [line.rstrip() for line in message.partition(f"\n{_HINT}")[0].splitlines() if line.strip()]
+    lines = [
+        line.rstrip() for line in message.partition(f"\n{_HINT}")[0].splitlines() if line.strip()
+    ]
     first = next((number for number, line in enumerate(lines) if _STACK.match(line)), len(lines))
     kept, rest = lines[:first], lines[first:]
-    causes = [line.strip().removeprefix("Caused by: ") for line in rest if line.strip().startswith("Caused by: ")]
+    causes = [
+        line.strip().removeprefix("Caused by: ")
+        for line in rest
+        if line.strip().startswith("Caused by: ")
+    ]
     python = [line for line in rest if not line.startswith((" ", "\t")) and not _STACK.match(line)]
     kept = kept[: CAUSE_LINES_MAX - 1] + (causes or python)[-1:]
-    return "\n".join(f"{line[:LINE_CHARACTERS_MAX]} ..." if len(line) > LINE_CHARACTERS_MAX else line for line in kept)
+    return "\n".join(
+        f"{line[:LINE_CHARACTERS_MAX]} ..." if len(line) > LINE_CHARACTERS_MAX else line
+        for line in kept
+    )

@@ -44,14 +44,16 @@ def operator_states(
     where: Mapping[str, str] | None = None,
     limit: int = 20,
 ) -> list[OperatorStateRows]:
-    """Returns the states in a checkpoint of a replay, held against their digests, with some of their rows.
+    """Returns the states in a checkpoint of a replay, held against their digests, with some of
+    their rows.
 
     Args:
         config: settings in force.
         replay_id: a replay; it may still run.
         operator: the only operator to look at.
         window: take the newest checkpoint at or before this window, not the newest of all.
-        where: columns of the state, and the text of the value that rows shall have there, such as the key.
+        where: columns of the state, and the text of the value that rows shall have there, such as
+            the key.
         limit: rows of each operator at most.
 
     Raises:
@@ -63,7 +65,8 @@ def operator_states(
     path = config.replay_root(replay_id) / CHECKPOINTS
     if not Table.exists(path):
         raise TableError(
-            f'replay "{replay_id}" has no checkpoints', detail="Its staged tables were purged, or it has not begun."
+            f'replay "{replay_id}" has no checkpoints',
+            detail="Its staged tables were purged, or it has not begun.",
         )
     table = Table.open(path)
     found = load(table, _mark(plan, marks(table), window))
@@ -78,7 +81,9 @@ def operator_states(
 
 def _mark(plan: Plan, known: list[int], window: int | None) -> int:
     if window is not None and window not in plan.range:
-        raise InputError(f'window {window} is not in replay "{plan.replay_id}", which has {plan.range}')
+        raise InputError(
+            f'window {window} is not in replay "{plan.replay_id}", which has {plan.range}'
+        )
     reach = [mark for mark in known if window is None or plan.first + mark - 1 <= window]
     if not reach:
         raise InputError(
@@ -89,7 +94,13 @@ def _mark(plan: Plan, known: list[int], window: int | None) -> int:
     return reach[-1]
 
 
-def _look(name: str, window: int, state: OperatorState, where: Mapping[str, str], limit: int) -> OperatorStateRows:
+def _look(
+    name: str,
+    window: int,
+    state: OperatorState,
+    where: Mapping[str, str],
+    limit: int,
+) -> OperatorStateRows:
     count = state.num_rows if isinstance(state, pa.Table) else state.rows
     digest = frame_digest(state) if isinstance(state, pa.Table) else state.digest
     return OperatorStateRows(name, window, count, digest, first_rows(state, limit, where))

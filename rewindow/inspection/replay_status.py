@@ -1,4 +1,6 @@
-"""Where a replay stands: attempts, progress, losses, gate, publication, what is stale, and what to do next."""
+"""Where a replay stands: attempts, progress, losses, gate, publication, what is stale, and what to
+do next.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ class ReplayStatus:
         stale: what is stale in the published tables of its application.
         losses: what at most once gave up.
         states: how large the states in its newest checkpoint are; none when its tables were purged.
-        recovery: how the next attempt of a replay that has stopped goes on, in words; None otherwise.
+        recovery: how the next attempt of a replay that has stopped goes on, in words; None
+            otherwise.
         counts: windows lost, repeated and affected among others; None when its tables were purged.
         publications: acts of publishing it and of taking that back, newest first.
         seen: what covers it, if it is published.
@@ -68,8 +71,13 @@ class ReplayStatus:
         committed = f"{self.row.mark:,} of {len(self.row.range):,} committed"
         if self.counts is not None:
             return f"{committed}, {self.counts.fate}"
-        lost = max((total.lost_windows for total in self.ports if total.direction == "out"), default=0)
-        return f"{committed}, {lost:,} lost (repeated and affected are not known: its tables were purged)"
+        lost = max(
+            (total.lost_windows for total in self.ports if total.direction == "out"), default=0
+        )
+        return (
+            f"{committed}, {lost:,} lost (repeated and affected are not known: its tables were "
+            "purged)"
+        )
 
     @property
     def state(self) -> str:
@@ -92,12 +100,16 @@ class ReplayStatus:
     def lost_to_states(self) -> list[str]:
         """What skips have cost the states, in words (X2, X3)."""
         found = [
-            f"state_lost: the state of {name} lacks windows {', '.join(map(str, parts))}; their outputs stay"
+            f"state_lost: the state of {name} lacks windows {', '.join(map(str, parts))}; their "
+            "outputs stay"
             for name, parts in self.losses.state_lost.items()
         ]
         for name, counts in self.losses.skipped.items():
             where = ", ".join(map(str, to_ranges(counts.ids)))
-            found.append(f"skipped: {name} dropped {counts.tuples:,} tuples of windows {where} from its state")
+            found.append(
+                f"skipped: {name} dropped {counts.tuples:,} tuples of windows {where} from its "
+                "state"
+            )
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,20 +170,37 @@ def replay_status(config: Config, replay_id: str) -> ReplayStatus:
     gone = has_stopped_unnoticed(ledger, row)
     act, can_go_on = next_steps(config, row)
     facts = config.replay_root(replay_id) / FACTS
-    losses = losses_of(plan, Table.open(facts), None, plan.range) if Table.exists(facts) else Losses()
+    losses = (
+        losses_of(plan, Table.open(facts), None, plan.range) if Table.exists(facts) else Losses()
+    )
     return ReplayStatus(
-        row, plan, ledger.attempts.of(replay_id), ledger.counts.totals(replay_id), ledger.checks.newest(replay_id),
-        ledger.stale.ranges(row.application), losses, _states(config, row),
+        row,
+        plan,
+        ledger.attempts.of(replay_id),
+        ledger.counts.totals(replay_id),
+        ledger.checks.newest(replay_id),
+        ledger.stale.ranges(row.application),
+        losses,
+        _states(config, row),
         _expected(config, row) if can_go_on and (gone or row.state is ReplayState.FAILED) else None,
-        _counts(config, row, plan), ledger.publications.newest(replay_id), visibility(ledger, row), gone, act,
+        _counts(config, row, plan),
+        ledger.publications.newest(replay_id),
+        visibility(ledger, row),
+        gone,
+        act,
         _log(config, row),
-    )  # fmt: skip
+    )
 
 
 def list_replays(
-    config: Config, application: str | None = None, *, state: str | None = None, limit: int = 20
+    config: Config,
+    application: str | None = None,
+    *,
+    state: str | None = None,
+    limit: int = 20,
 ) -> list[Replay]:
-    """Returns replays as the ledger has them, newest first; samples of `plan --verify` only where a state is asked for.
+    """Returns replays as the ledger has them, newest first; samples of `plan --verify` only where a
+    state is asked for.
 
     Args:
         config: settings in force.
@@ -185,11 +214,18 @@ def list_replays(
     if state is not None and state not in list(ReplayState):
         hint = f"{did_you_mean(state, ReplayState)}There are: {', '.join(ReplayState)}."
         raise InputError(f'state "{state}" is unknown', hint=hint)
-    return Ledger.open(config.ledger_url).replays.newest(application, state, limit, without_samples=state is None)
+    return Ledger.open(config.ledger_url).replays.newest(
+        application,
+        state,
+        limit,
+        without_samples=state is None,
+    )
 
 
 def stopped_unnoticed(config: Config, rows: Sequence[Replay]) -> frozenset[str]:
-    """Returns the ids of those among some replays that are said to run, though their process is gone."""
+    """Returns the ids of those among some replays that are said to run, though their process is
+    gone.
+    """
     ledger = Ledger.open(config.ledger_url)
     return frozenset(row.replay_id for row in rows if has_stopped_unnoticed(ledger, row))
 
@@ -215,8 +251,8 @@ def lost_windows(config: Config, rows: Sequence[Replay]) -> dict[str, int]:
 def _counts(config: Config, row: Replay, plan: Plan) -> ReplayCounts | None:
     """Returns what the tables of a replay hold; None when they were purged.
 
-    Tables are read only where something may be lost, repeated or affected: a single attempt, and exactly once, lose
-    and repeat nothing.
+    Tables are read only where something may be lost, repeated or affected: a single attempt, and
+    exactly once, lose and repeat nothing.
     """
     if (row.epoch <= 1 or plan.mode.writes_only_missing) and not plan.start.affects:
         return ReplayCounts(windows=row.mark)
@@ -228,7 +264,11 @@ def _counts(config: Config, row: Replay, plan: Plan) -> ReplayCounts | None:
 
 def _states(config: Config, row: Replay) -> list[StateSize]:
     path = config.replay_root(row.replay_id) / CHECKPOINTS
-    return state_sizes(Table.open(path), row.checkpoint_mark) if row.checkpoint_mark and Table.exists(path) else []
+    return (
+        state_sizes(Table.open(path), row.checkpoint_mark)
+        if row.checkpoint_mark and Table.exists(path)
+        else []
+    )
 
 
 def _expected(config: Config, row: Replay) -> str:

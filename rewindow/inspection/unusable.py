@@ -1,4 +1,6 @@
-"""Tuples whose event time cannot be: how many, of which key, and why. They count in no lag, lateness or gap."""
+"""Tuples whose event time cannot be: how many, of which key, and why. They count in no lag,
+lateness or gap.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ class Unusable:
 
     Attributes:
         reason: `far_future` or `bad_type`, as in `lateness`.
-        times_too_small: how many times too small a timestamp in a wrong unit is; None for other reasons.
+        times_too_small: how many times too small a timestamp in a wrong unit is; None for other
+            reasons.
         of: tuples that the key has in all.
     """
 
@@ -44,47 +47,68 @@ class Unusable:
     @property
     def words(self) -> str:
         """Key, count and reason in words."""
-        count = f"all {self.tuples:,}" if self.tuples == self.of else f"{self.tuples:,} of {self.of:,}"
+        count = (
+            f"all {self.tuples:,}" if self.tuples == self.of else f"{self.tuples:,} of {self.of:,}"
+        )
         return f"{self.keys or 'the stream'} {count} {self.why}"
 
     def row(self) -> dict[str, Any]:
         """Returns plain values."""
         return {
-            "key": self.keys or None, "reason": self.reason, "times_too_small": self.times_too_small,
-            "tuples": self.tuples, "of": self.of,
-        }  # fmt: skip
+            "key": self.keys or None,
+            "reason": self.reason,
+            "times_too_small": self.times_too_small,
+            "tuples": self.tuples,
+            "of": self.of,
+        }
 
 
 def unusable_tuples(rows: StreamRows, windows: WindowRange) -> list[Unusable]:
-    """Returns what arrived in some windows with an event time that cannot be, by key and reason: the most first."""
+    """Returns what arrived in some windows with an event time that cannot be, by key and reason:
+    the most first.
+    """
     if not rows.can_judge:
         return []
     names = [f"key_{number}" for number in range(len(rows.keys))]
-    given = "".join(f"cast({quoted(key)} as varchar) as {name}, " for key, name in zip(rows.keys, names, strict=True))
-    listed, by = "".join(f"{name}, " for name in names), f"partition by {', '.join(names)}" if names else ""
+    given = "".join(
+        f"cast({quoted(key)} as varchar) as {name}, "
+        for key, name in zip(rows.keys, names, strict=True)
+    )
+    listed, by = (
+        "".join(f"{name}, " for name in names),
+        f"partition by {', '.join(names)}" if names else "",
+    )
     shrunk = " ".join(f"when {is_shrunk('t', 'a', (factor,))} then {factor}" for factor in FACTORS)
     sql = f"""
     select * from (
       select {listed} verdict, count(*) as tuples, sum(count(*)) over ({by}) as of
       from (select {listed} case when {is_far("t", "a")} then 0 {shrunk} end as verdict
             from (select {given} {rows.time_sql} as t, {ARRIVAL} as a from s
-                  where window_id between {windows.first} and {windows.last}{rows.of_keys}) as s) as s
+                  where window_id between {windows.first} and {windows.last}{rows.of_keys}) as s)
+                      as s
       group by {listed} verdict) as s
     where verdict is not null order by tuples desc, {listed} verdict"""
     return [
         Unusable(
             {key: row[name] for key, name in zip(rows.keys, names, strict=True)},
-            BAD_TYPE if row["verdict"] else FAR_FUTURE, row["verdict"] or None, row["tuples"], row["of"],
+            BAD_TYPE if row["verdict"] else FAR_FUTURE,
+            row["verdict"] or None,
+            row["tuples"],
+            row["of"],
         )
         for row in query(sql, s=rows.table).to_pylist()
-    ]  # fmt: skip
+    ]
 
 
 def describe_unusable(found: Sequence[Unusable], shown: int) -> str:
-    """Returns in one sentence how many tuples are left out, and of which keys the most; empty where none is."""
+    """Returns in one sentence how many tuples are left out, and of which keys the most; empty where
+    none is.
+    """
     if not found:
         return ""
     count, more = sum(one.tuples for one in found), len(found) - shown
-    words = "; ".join(one.words for one in found[:shown]) + (f"; {more:,} keys and reasons more" if more > 0 else "")
+    words = "; ".join(one.words for one in found[:shown]) + (
+        f"; {more:,} keys and reasons more" if more > 0 else ""
+    )
     subject = "1 tuple has a timestamp" if count == 1 else f"{count:,} tuples have timestamps"
     return f"{subject} that cannot be, left out of gaps, lag and lateness in event time: {words}"

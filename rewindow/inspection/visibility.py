@@ -1,4 +1,6 @@
-"""What became of a replay's publications: which stand, which were taken back, and which later ones cover them."""
+"""What became of a replay's publications: which stand, which were taken back, and which later ones
+cover them.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,11 @@ def visibility(ledger: Ledger, row: Replay) -> Visibility:
     own = next(iter(effective_publications(ledger.publications.newest(row.replay_id))), None)
     if own is None:
         return Visibility()
-    later = [act for act in ledger.publications.later_overlapping(own.number) if act.closed_at is not None]
+    later = [
+        act
+        for act in ledger.publications.later_overlapping(own.number)
+        if act.closed_at is not None
+    ]
     names = tuple(dict.fromkeys(act.replay_id for act in later))
     return Visibility(names, bool(names) and not without(own.range, [act.range for act in later]))
 
@@ -55,7 +61,9 @@ def state_words(row: Replay, seen: Visibility, is_gone: bool) -> str:
 
 
 def outcome(act: Publication, acts: Sequence[Publication]) -> str:
-    """Returns what became of a publication, an undo or a withdrawal, in words; `acts` has all of the same replay."""
+    """Returns what became of a publication, an undo or a withdrawal, in words; `acts` has all of
+    the same replay.
+    """
     if act.withdrawn is not None:
         return f"given up: {act.withdrawn}"
     if act.closed_at is None:
@@ -65,7 +73,10 @@ def outcome(act: Publication, acts: Sequence[Publication]) -> str:
     undone = [
         one.number
         for one in acts
-        if one.kind == UNDO and one.replay_id == act.replay_id and one.withdrawn is None and one.closed_at is not None
+        if one.kind == UNDO
+        and one.replay_id == act.replay_id
+        and one.withdrawn is None
+        and one.closed_at is not None
         if one.undoes is not None and one.undoes >= act.number
     ]
     return f"taken back by {min(undone)}" if undone else "stands"

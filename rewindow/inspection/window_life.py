@@ -56,7 +56,11 @@ class WindowInput:
 
     def to_json(self) -> dict[str, object]:
         """Returns it for programs: the seal's columns beside stream and state."""
-        return {"stream": self.stream, "state": self.state, **(asdict(self.seal) if self.seal else {})}
+        return {
+            "stream": self.stream,
+            "state": self.state,
+            **(asdict(self.seal) if self.seal else {}),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,9 @@ class SavedState:
 
 @dataclass(frozen=True, slots=True)
 class WindowPublication:
-    """A publication, or an undo of one, whose range holds the window; `outcome`: what became of it, in words."""
+    """A publication, or an undo of one, whose range holds the window; `outcome`: what became of it,
+    in words.
+    """
 
     number: int
     kind: str
@@ -101,7 +107,9 @@ class WindowPublication:
 
 @dataclass(frozen=True, slots=True)
 class PropertyOrigin:
-    """A property or attribute that the replay ran with, and where its value came from: a file, an option or code."""
+    """A property or attribute that the replay ran with, and where its value came from: a file, an
+    option or code.
+    """
 
     operator: str
     name: str
@@ -145,7 +153,8 @@ class WindowLife:
             "facts": [asdict(fact) for fact in self.facts],
             "checkpoint": [asdict(state) for state in self.checkpoint],
             "checks": [
-                {**vars(check), "windows": [[part.first, part.last] for part in check.windows]} for check in self.checks
+                {**vars(check), "windows": [[part.first, part.last] for part in check.windows]}
+                for check in self.checks
             ],
             "publications": [asdict(publication) for publication in self.publications],
             "attempts": [vars(attempt) for attempt in self.attempts],
@@ -176,26 +185,43 @@ def window_life(config: Config, subject: str, window: str) -> WindowLife:
 
 
 def _find(config: Config, ledger: Ledger, subject: str, window: str) -> tuple[Replay, int]:
-    """Returns the newest replay that holds a window; candidates, those given up or without facts for want of others."""
+    """Returns the newest replay that holds a window; candidates, those given up or without facts
+    for want of others.
+    """
     found = ledger.replays.find(subject)
-    candidates = [found] if found else [row for row in ledger.replays.newest(subject, limit=200) if row.plan]
+    candidates = (
+        [found] if found else [row for row in ledger.replays.newest(subject, limit=200) if row.plan]
+    )
     if not candidates:
         rows = ledger.replays.newest()
-        known = dict.fromkeys([*(row.application for row in rows), *(row.replay_id for row in rows)])
+        known = dict.fromkeys(
+            [*(row.application for row in rows), *(row.replay_id for row in rows)]
+        )
         raise InputError(
             f'there is no replay "{subject}", and none of an application of that name',
             hint=f"{did_you_mean(subject, known)}See those that there are with: rewindow list",
         )
     passed_over = []
     for row in candidates:
-        number = int(window) if window.isdigit() else row.read_plan().grid.window(parse_time(window))
+        number = (
+            int(window) if window.isdigit() else row.read_plan().grid.window(parse_time(window))
+        )
         if number in row.range:
-            if row.state is not ReplayState.ABANDONED and not row.plan.get("candidate") and _has_facts(config, row):
+            if (
+                row.state is not ReplayState.ABANDONED
+                and not row.plan.get("candidate")
+                and _has_facts(config, row)
+            ):
                 return row, number
             passed_over.append((row, number))
     if passed_over:
-        return next((entry for entry in passed_over if _has_facts(config, entry[0])), passed_over[0])
-    raise InputError(f"window {window} is in no replay of {subject}", hint="See the ranges with: rewindow list")
+        return next(
+            (entry for entry in passed_over if _has_facts(config, entry[0])), passed_over[0]
+        )
+    raise InputError(
+        f"window {window} is in no replay of {subject}",
+        hint="See the ranges with: rewindow list",
+    )
 
 
 def _has_facts(config: Config, row: Replay) -> bool:
@@ -216,14 +242,22 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> WindowLif
         end=format_time(plan.grid.end_us(window)),
         state=row.state.value,
         message=row.message,
-        inputs=tuple(_input(config, entry.stream, entry.windows_version, window) for entry in plan.inputs),
+        inputs=tuple(
+            _input(config, entry.stream, entry.windows_version, window) for entry in plan.inputs
+        ),
         purged=tuple(name for name in (FACTS, CHECKPOINTS) if name not in there),
         facts=_facts(root, window) if FACTS in there else (),
         checkpoint=_checkpoint(root, window) if CHECKPOINTS in there else (),
         checks=tuple(failures(config, row.replay_id, window)),
         quarantined=_quarantined(config, plan, window),
         publications=tuple(
-            WindowPublication(act.number, act.kind, act.replay_id, act.closed_at, outcome(act, acts))
+            WindowPublication(
+                act.number,
+                act.kind,
+                act.replay_id,
+                act.closed_at,
+                outcome(act, acts),
+            )
             for act in acts
             if window in act.range
         ),
@@ -233,16 +267,29 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> WindowLif
 
 
 def _properties(plan: Plan, changes: list[PropertyChange]) -> tuple[PropertyOrigin, ...]:
-    """Returns the values in one window: those of the plan, but for what was changed while the replay ran."""
-    own = [PropertyOrigin("", one.path, one.value, one.source) for one in plan.given if not one.operator]
+    """Returns the values in one window: those of the plan, but for what was changed while the
+    replay ran.
+    """
+    own = [
+        PropertyOrigin("", one.path, one.value, one.source)
+        for one in plan.given
+        if not one.operator
+    ]
     operators = plan.graph.operators if plan.graph else []
     found = [
         *own,
-        *(PropertyOrigin(node.name, one.name, one.value, one.source) for node in operators for one in node.properties),
+        *(
+            PropertyOrigin(node.name, one.name, one.value, one.source)
+            for node in operators
+            for one in node.properties
+        ),
     ]
     changed = {
         (one.operator, one.name): PropertyOrigin(
-            one.operator, one.name, one.value, f"rewindow set, from window {one.from_window} on"
+            one.operator,
+            one.name,
+            one.value,
+            f"rewindow set, from window {one.from_window} on",
         )
         for one in changes
     }
@@ -259,7 +306,8 @@ def _checkpoint(root: Location, window: int) -> tuple[SavedState, ...]:
     """Returns the states of the newest checkpoint at or before a window."""
     columns = ", ".join(field.name for field in fields(SavedState))
     sql = f"""select {columns} from c
-              where window_id <= {window} order by window_id desc, attempt desc, operator limit 20"""
+              where window_id <= {window} order by window_id desc, attempt desc,
+                  operator limit 20"""
     saved = [SavedState(**row) for row in query(sql, c=root / CHECKPOINTS).to_pylist()]
     return tuple(state for state in saved if state.window_id == saved[0].window_id)
 
@@ -276,7 +324,9 @@ def _input(config: Config, stream: str, version: int, window: int) -> WindowInpu
 
 
 def _quarantined(config: Config, plan: Plan, window: int) -> int:
-    """Returns how many tuples of the replay's inputs were put aside; another stream's ids may be of another grid."""
+    """Returns how many tuples of the replay's inputs were put aside; another stream's ids may be of
+    another grid.
+    """
     if not Table.exists(config.quarantine_table):
         return 0
     sources = ", ".join(f"'{entry.stream}'" for entry in plan.inputs)

@@ -11,7 +11,9 @@ COMMITTED, REPEATED, LOST, AFFECTED = "committed", "repeated", "lost", "affected
 
 @dataclass(frozen=True)
 class WindowRun:
-    """Windows of an output that fared alike; `attempt` is the one whose rows readers take, 0 for lost ones."""
+    """Windows of an output that fared alike; `attempt` is the one whose rows readers take, 0 for
+    lost ones.
+    """
 
     windows: WindowRange
     kind: str
@@ -23,12 +25,16 @@ class ReplayCounts:
     """What the tables of a replay hold, counted.
 
     Attributes:
-        windows: windows of the range that are accounted for: sealed in an output, or listed as lost.
+        windows: windows of the range that are accounted for: sealed in an output, or listed as
+            lost.
         tuples: rows of all outputs that readers see.
         tuples_in: input tuples that were processed.
-        redone: windows that a later attempt computed although an earlier one had committed some of them.
-        repeated, repeated_tuples: windows with rows of several attempts, and the rows that readers do not take.
-        lost, lost_tuples: windows that at most once gave up in an output, and input tuples that were not processed.
+        redone: windows that a later attempt computed although an earlier one had committed some of
+            them.
+        repeated, repeated_tuples: windows with rows of several attempts, and the rows that readers
+            do not take.
+        lost, lost_tuples: windows that at most once gave up in an output, and input tuples that
+            were not processed.
         affected: windows computed from a state that lacks others (R14).
     """
 

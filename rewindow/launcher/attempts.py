@@ -1,4 +1,6 @@
-"""Attempts: the last one is ended, the next epoch taken, the job submitted in a session of its own."""
+"""Attempts: the last one is ended, the next epoch taken, the job submitted in a session of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ from rewindow.version import PACKAGE
 
 CLOSED_STATES = ("published", "undone", "abandoned")
 QUICK_TUPLES = 2_000_000
-"""Below this a replay is a short job: the JVM's first compiler alone starts sooner and loses no peak worth having."""
+"""Below this a replay is a short job: the JVM's first compiler alone starts sooner and loses no
+peak worth having."""
 DISK_SPARE_BYTES = 256 * 10**6
 INTERRUPTED = 130
 ENDED_STATES = ("ended", "checked", *CLOSED_STATES)
@@ -90,25 +93,36 @@ class Outcome:
     @property
     def result(self) -> dict[str, Any]:
         """What the job itself says of its work."""
-        return {name: value for name, value in self.facts.items() if name not in ("exit_code", "message")}
+        return {
+            name: value
+            for name, value in self.facts.items()
+            if name not in ("exit_code", "message")
+        }
 
 
 def begin_attempt(
-    config: Config, replay_id: str, crash: str | None = None, *, again: bool = False
+    config: Config,
+    replay_id: str,
+    crash: str | None = None,
+    *,
+    again: bool = False,
 ) -> Submission | None:
-    """Takes the next epoch of a replay and returns the job to start; None when all its windows are committed.
+    """Takes the next epoch of a replay and returns the job to start; None when all its windows are
+    committed.
 
-    What is left of the last attempt on this host is ended, as its JVM may outlive its Python: after the epoch is taken,
-    so that its launcher finds that it is superseded. Only a job that is stopped is ended before, since one that was
-    stopped in the middle of a write would keep the ledger's lock for ever.
+    What is left of the last attempt on this host is ended, as its JVM may outlive its Python: after
+    the epoch is taken, so that its launcher finds that it is superseded. Only a job that is stopped
+    is ended before, since one that was stopped in the middle of a write would keep the ledger's
+    lock for ever.
 
-    A replay that had ended and whose tables have lost commits since is opened again: what is not there is computed.
+    A replay that had ended and whose tables have lost commits since is opened again: what is not
+    there is computed.
 
     Raises:
         InputError: there is no such replay, it is closed, or the crash point is none.
         OverlapError: another replay holds the range.
-        TableError: the ledger is older than the replay's tables, or another one; a table has lost commits that cannot
-            be made again.
+        TableError: the ledger is older than the replay's tables, or another one; a table has lost
+            commits that cannot be made again.
         RewindowError: too many attempts without a new checkpoint (R90, R91).
     """
     ledger = Ledger.open(config.ledger_url)
@@ -129,22 +143,36 @@ def begin_attempt(
         check_attempts(ledger, plan)
     check_disk(config, sum(entry.bytes for entry in plan.inputs))
     command = submit_command(
-        config, "replay.py", ["--replay", replay_id],
-        name=f"rewindow {replay_id}", needed=plan.mode.spark_settings,
+        config,
+        "replay.py",
+        ["--replay", replay_id],
+        name=f"rewindow {replay_id}",
+        needed=plan.mode.spark_settings,
         quick=sum(entry.tuples for entry in plan.inputs) < QUICK_TUPLES,
-    )  # fmt: skip
+    )
     environment = job_environment(config, check_crash(crash) if crash else None)
     last = ledger.attempts.last(replay_id)
     _end(last, only_stopped=True)
-    tables = [] if plan.candidate else [f"{plan.application}.{output.name}" for output in plan.outputs]
+    tables = (
+        [] if plan.candidate else [f"{plan.application}.{output.name}" for output in plan.outputs]
+    )
     epoch = ledger.take_over(replay_id, tables, plan.first, plan.last)
     _end(last)
     expected = _expected(config, plan) if last is not None else ""
     if lost:
-        expected = f"lost since it had ended: {lost}; what is not there is computed again; {expected}"
+        expected = (
+            f"lost since it had ended: {lost}; what is not there is computed again; {expected}"
+        )
     outcome = config.replay_root(replay_id) / f"outcome-{epoch}.json"
     command += ["--epoch", str(epoch)]
-    return Submission(replay_id, epoch, command, environment | _outcome_variable(outcome), outcome, expected)
+    return Submission(
+        replay_id,
+        epoch,
+        command,
+        environment | _outcome_variable(outcome),
+        outcome,
+        expected,
+    )
 
 
 def known_replay(config: Config, ledger: Ledger, replay_id: str) -> Replay:
@@ -158,7 +186,8 @@ def known_replay(config: Config, ledger: Ledger, replay_id: str) -> Replay:
         raise InputError(
             f'replay "{replay_id}" is not in the ledger, though its tables are there',
             detail="The ledger is a new one, or an older copy.",
-            hint="Put the newest ledger back; or move this one away and make it again from the tables: "
+            hint="Put the newest ledger back; or move this one away and make it again from the "
+            "tables: "
             "rewindow ledger rebuild",
         )
     return found or ledger.replays.get(replay_id)
@@ -166,22 +195,36 @@ def known_replay(config: Config, ledger: Ledger, replay_id: str) -> Replay:
 
 def _end(last: AttemptRecord | None, *, only_stopped: bool = False) -> None:
     """Ends what is left of an attempt on this host."""
-    if last is None or last.host != socket.gethostname() or not last.process_group or not last.process_identity:
+    if (
+        last is None
+        or last.host != socket.gethostname()
+        or not last.process_group
+        or not last.process_identity
+    ):
         return
     end_process_group(last.process_group, last.process_identity, only_stopped=only_stopped)
 
 
 def _expected(config: Config, plan: Plan) -> str:
-    """Returns how the next attempt will go on; what is wrong with its tables the attempt itself will say."""
+    """Returns how the next attempt will go on; what is wrong with its tables the attempt itself
+    will say.
+    """
     with contextlib.suppress(RewindowError):
         return str(expect_recovery(config, plan))
     return ""
 
 
 def plain_submission(
-    config: Config, job: str, arguments: list[str], subject: str, crash: str | None = None, *, quick: bool = True
+    config: Config,
+    job: str,
+    arguments: list[str],
+    subject: str,
+    crash: str | None = None,
+    *,
+    quick: bool = True,
 ) -> Submission:
-    """Returns a job that is no attempt of a replay, such as recording or publishing: it takes no epoch.
+    """Returns a job that is no attempt of a replay, such as recording or publishing: it takes no
+    epoch.
 
     Args:
         job: file name of the entry point.
@@ -197,14 +240,28 @@ def plain_submission(
     environment = job_environment(config, crash) | _outcome_variable(outcome)
     if stem == "publish":  # Starts Spark by itself, where a table needs it.
         command = [sys.executable, str(job_file(job)), *arguments]
-        environment |= {f"REWINDOW_SPARK__CONF__{name}": value for name, value in config.spark.conf.items()}
+        environment |= {
+            f"REWINDOW_SPARK__CONF__{name}": value for name, value in config.spark.conf.items()
+        }
     else:
-        command = submit_command(config, job, arguments, name=f"rewindow {stem} {subject}", quick=quick)
+        command = submit_command(
+            config,
+            job,
+            arguments,
+            name=f"rewindow {stem} {subject}",
+            quick=quick,
+        )
     return Submission(subject, 0, command, environment, outcome)
 
 
 def submit_command(
-    config: Config, job: str, arguments: list[str], *, name: str, needed: Mapping[str, str] = {}, quick: bool = False
+    config: Config,
+    job: str,
+    arguments: list[str],
+    *,
+    name: str,
+    needed: Mapping[str, str] = {},
+    quick: bool = False,
 ) -> list[str]:
     """Returns the spark-submit command line of one of our jobs."""
     check_limits(config.spark.driver_memory)
@@ -265,9 +322,15 @@ def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
 
     with _on_interrupt(stop):
         process = subprocess.Popen(
-            submission.command, env=submission.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            start_new_session=True, preexec_fn=dies_with_parent(), errors="replace",
-        )  # fmt: skip
+            submission.command,
+            env=submission.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            preexec_fn=dies_with_parent(),
+            errors="replace",
+        )
         groups.append(process.pid)
         if asked:
             os.killpg(process.pid, signal.SIGKILL)
@@ -275,8 +338,16 @@ def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
     outcome = read_outcome(submission.outcome, code)
     if not asked or outcome.exit_code == 0 or (outcome.facts and outcome.exit_code == INTERRUPTED):
         return outcome
-    again = f"rewindow replay --resume {submission.replay_id}" if submission.epoch else "the same command"
-    stopped = Interrupted("stopped by the user", detail="What was committed is kept.", hint=f"Go on with: {again}")
+    again = (
+        f"rewindow replay --resume {submission.replay_id}"
+        if submission.epoch
+        else "the same command"
+    )
+    stopped = Interrupted(
+        "stopped by the user",
+        detail="What was committed is kept.",
+        hint=f"Go on with: {again}",
+    )
     return Outcome(INTERRUPTED, str(stopped), False, outcome.facts, stopped.parts)
 
 
@@ -312,7 +383,8 @@ def note_kill(config: Config, submission: Submission, outcome: Outcome) -> None:
     A ledger that does not take it is no error: the next attempt enters the end of the one before.
 
     Raises:
-        FencedError: a newer attempt has taken over, and ended this one: who launched it must not begin another.
+        FencedError: a newer attempt has taken over, and ended this one: who launched it must not
+            begin another.
     """
     if outcome.facts or not submission.epoch:
         return
@@ -327,23 +399,40 @@ def note_kill(config: Config, submission: Submission, outcome: Outcome) -> None:
 
 
 def read_outcome(path: Location, exit_code: int = 0) -> Outcome:
-    """Returns a job's outcome from its file; a job that left none was killed, which is worth a retry.
+    """Returns a job's outcome from its file; a job that left none was killed, which is worth a
+    retry.
 
     So is one whose file is damaged: what it has committed stands in the tables.
     """
     try:
-        with reading_json(path, "outcome file", "Run the same command again: what the job had committed is kept."):
+        with reading_json(
+            path,
+            "outcome file",
+            "Run the same command again: what the job had committed is kept.",
+        ):
             facts = json.loads(path.read_text())
             error = facts.pop("error", {})
-            return Outcome(facts["exit_code"], facts["message"], bool(facts.get("retryable")), facts, error)
+            return Outcome(
+                facts["exit_code"],
+                facts["message"],
+                bool(facts.get("retryable")),
+                facts,
+                error,
+            )
     except OSError:
-        return Outcome(exit_code or -9, f"the job ended without an outcome (exit code {exit_code})", True, {})
+        return Outcome(
+            exit_code or -9,
+            f"the job ended without an outcome (exit code {exit_code})",
+            True,
+            {},
+        )
     except RewindowError as damage:
         return Outcome(exit_code or -9, str(damage), True, {}, damage.parts)
 
 
 def check_disk(config: Config, input_bytes: int) -> None:
-    """Refuses to begin what the disk has no room for: as much again as the inputs take, and something to spare.
+    """Refuses to begin what the disk has no room for: as much again as the inputs take, and
+    something to spare.
 
     Raises:
         ResourceError: names the folder, what is free and what is needed.
@@ -352,14 +441,18 @@ def check_disk(config: Config, input_bytes: int) -> None:
     free, needed = config.state.free_bytes(), input_bytes + DISK_SPARE_BYTES
     if free is not None and free < needed:
         raise ResourceError(
-            f'no disk space in "{config.state}": {free / 1e6:.0f} MB are free, {needed / 1e6:.0f} MB are needed',
+            f'no disk space in "{config.state}": {free / 1e6:.0f} MB are free, {needed / 1e6:.0f} '
+            "MB are needed",
             detail="Nothing has been started.",
-            hint="Free some (rewindow purge lists what nobody needs) and run the same command again.",
+            hint="Free some (rewindow purge lists what nobody needs) and run the same command "
+            "again.",
         )
 
 
 def _pass_on(group: int) -> bool:
-    """Sends SIGINT to the Python driver of a process group, not to its JVM; returns whether there is one yet."""
+    """Sends SIGINT to the Python driver of a process group, not to its JVM; returns whether there
+    is one yet.
+    """
     import psutil
 
     sent = False

@@ -1,4 +1,6 @@
-"""Jobs run to their end: an attempt that dies is followed by the next one, any other job is begun again."""
+"""Jobs run to their end: an attempt that dies is followed by the next one, any other job is begun
+again.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ TRIES = 3
 
 
 def run_attempts(
-    config: Config, replay_id: str, listener: Listener | None = None, *, again: bool = False, crash: str | None = None
+    config: Config,
+    replay_id: str,
+    listener: Listener | None = None,
+    *,
+    again: bool = False,
+    crash: str | None = None,
 ) -> Outcome | None:
     """Runs attempts until the replay has ended; None when it had ended before.
 
@@ -52,7 +59,8 @@ def run_plain(
     crash: str | None = None,
     quick: bool = True,
 ) -> Outcome:
-    """Runs a job that is no attempt of a replay to its end; a killed one is begun again, as it is safe to repeat.
+    """Runs a job that is no attempt of a replay to its end; a killed one is begun again, as it is
+    safe to repeat.
 
     Args:
         quick: it is a short job, see `spark_settings`.
@@ -63,7 +71,10 @@ def run_plain(
     told = listener or Silent()
     for attempt in range(1, TRIES + 1):
         with told.job():
-            outcome = run(plain_submission(config, job, arguments, subject, crash, quick=quick), told.line)
+            outcome = run(
+                plain_submission(config, job, arguments, subject, crash, quick=quick),
+                told.line,
+            )
         if outcome.exit_code == 0:
             return outcome
         if not outcome.retryable or attempt == TRIES:
@@ -74,7 +85,10 @@ def run_plain(
 
 def failure(outcome: Outcome) -> RewindowError:
     """Returns a job's failure as an error with the job's own exit code."""
-    text = outcome.message.strip() or f"the job ended without a message (exit code {outcome.exit_code})"
+    text = (
+        outcome.message.strip()
+        or f"the job ended without a message (exit code {outcome.exit_code})"
+    )
     error = RewindowError(**outcome.error) if outcome.error else RewindowError(text)
     error.exit_code = outcome.exit_code  # type: ignore[misc]
     return error

@@ -20,8 +20,9 @@ def end_process_group(group: int, leader: str, *, only_stopped: bool = False) ->
 
     Args:
         group: process group, named by its leader's pid.
-        leader: that leader's identity (process_identity); a process of the same pid and another identity is somebody
-            else's and is left alone, and nothing is left of another boot of the machine.
+        leader: that leader's identity (process_identity); a process of the same pid and another
+            identity is somebody else's and is left alone, and nothing is left of another boot of
+            the machine.
         only_stopped: leave the group alone unless a member of it is stopped (SIGSTOP).
 
     Raises:
@@ -38,15 +39,22 @@ def end_process_group(group: int, leader: str, *, only_stopped: bool = False) ->
         except psutil.NoSuchProcess:
             continue
     _, alive = psutil.wait_procs(members, timeout=_PATIENCE_SECONDS)
-    alive = [process for process in alive if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+    alive = [
+        process
+        for process in alive
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    ]
     if alive:
         raise ResourceError(
-            f"process {alive[0].pid} of the last attempt does not end", hint="End it by hand and retry."
+            f"process {alive[0].pid} of the last attempt does not end",
+            hint="End it by hand and retry.",
         )
 
 
 def is_gone(attempt: AttemptRecord) -> bool:
-    """Returns whether an attempt that nobody has ended has no process any more; False where that is not known here."""
+    """Returns whether an attempt that nobody has ended has no process any more; False where that is
+    not known here.
+    """
     if attempt.outcome is not None or attempt.host != socket.gethostname():
         return False
     if not attempt.process_group or not attempt.process_identity:

@@ -1,4 +1,6 @@
-"""Whether a replay can go on: what is asked before an attempt begins, and what `status` says of it beforehand."""
+"""Whether a replay can go on: what is asked before an attempt begins, and what `status` says of it
+beforehand.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,11 @@ from rewindow.storage.staged_marks import check_ledger, check_sealed_rows, stage
 
 
 def obstacle(config: Config, plan: Plan) -> RewindowError | None:
-    """Returns what the next attempt of a replay would be refused for, or fail of before its first group; None: nothing.
+    """Returns what the next attempt of a replay would be refused for, or fail of before its first
+    group; None: nothing.
 
-    Nothing is changed. The application is loaded, since code that has changed cannot go on from these checkpoints.
+    Nothing is changed. The application is loaded, since code that has changed cannot go on from
+    these checkpoints.
     """
     ledger = Ledger.open(config.ledger_url)
     try:
@@ -33,7 +37,8 @@ def check_tables(config: Config, ledger: Ledger, plan: Plan) -> dict[str, Positi
     """Returns how far each table of a replay has come.
 
     Raises:
-        TableError: the ledger is older than the tables, or another one; a table has lost commits for good.
+        TableError: the ledger is older than the tables, or another one; a table has lost commits
+            for good.
     """
     root = config.replay_root(plan.replay_id)
     positions = staged_positions(root, plan)
@@ -50,14 +55,18 @@ def check_inputs(config: Config, plan: Plan) -> None:
 
 
 def check_attempts(ledger: Ledger, plan: Plan) -> None:
-    """Refuses a replay that has failed as often as its plan allows without a new checkpoint (R90, R91)."""
+    """Refuses a replay that has failed as often as its plan allows without a new checkpoint (R90,
+    R91).
+    """
     last = ledger.attempts.last(plan.replay_id)
     unnoticed = 1 if last is not None and last.outcome is None else 0
     used = ledger.attempts.since_checkpoint(plan.replay_id) + unnoticed
     if used > plan.attempts:
         raise RewindowError(
-            f'replay "{plan.replay_id}" has failed {used} times without a new checkpoint, allowed are {plan.attempts}',
+            f'replay "{plan.replay_id}" has failed {used} times without a new checkpoint, allowed '
+            f"are {plan.attempts}",
             detail="What it had committed is kept.",
             hint=f"See why (rewindow status {plan.replay_id}), mend it, then: "
-            f"rewindow replay --resume {plan.replay_id} --again; or give it up: rewindow abandon {plan.replay_id}",
+            f"rewindow replay --resume {plan.replay_id} --again; or give it up: rewindow abandon "
+            f"{plan.replay_id}",
         )

@@ -1,12 +1,14 @@
-"""The verbs that plan, run and end jobs, as functions: the command line calls these, and so may a program.
+"""The verbs that plan, run and end jobs, as functions: the command line calls these, and so may a
+program.
 
     config = rewindow.Config.load("rewindow.toml")
     rewindow.record(config, "clicks", end=True)
     replay = rewindow.replay(config, "spending", mode="at_least_once")
     rewindow.publish(config, replay.replay_id)
 
-A job is a Spark process of its own, and is begun again when it was killed; the function returns when it has ended, or
-raises its error. It is told the settings' file, the state folder and the master, and reads all else in the file.
+A job is a Spark process of its own, and is begun again when it was killed; the function returns
+when it has ended, or raises its error. It is told the settings' file, the state folder and the
+master, and reads all else in the file.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ class ReplayResult:
     Attributes:
         plan: what was planned, with the id of the replay, its closed range of windows and its mode.
         state: where the replay is in its life; `ended` when all its windows are staged.
-        epoch: number of the attempt that ended it; None when it had ended before, and nothing was computed.
+        epoch: number of the attempt that ended it; None when it had ended before, and nothing was
+            computed.
     """
 
     plan: Plan
@@ -55,13 +58,18 @@ class ReplayResult:
         """Returns it for programs; window ids are numbers."""
         windows = self.plan.range
         return {
-            "replay": self.replay_id, "state": self.state.value, "epoch": self.epoch, "windows": len(windows),
-            "first": windows.first, "last": windows.last,
-        }  # fmt: skip
+            "replay": self.replay_id,
+            "state": self.state.value,
+            "epoch": self.epoch,
+            "windows": len(windows),
+            "first": windows.first,
+            "last": windows.last,
+        }
 
 
 QUICK_BYTES = 128 * 10**6
-"""Below this a recording is a short job; above it the JVM's first compiler alone takes 1.6 times the processor time."""
+"""Below this a recording is a short job; above it the JVM's first compiler alone takes 1.6 times
+the processor time."""
 
 
 def plan(config: Config, application: str, **replay_options: Unpack[ReplayOptions]) -> PlanPreview:
@@ -70,8 +78,8 @@ def plan(config: Config, application: str, **replay_options: Unpack[ReplayOption
     Args:
         config: settings in force.
         application: its name.
-        wishes: range, mode and the rest of ReplayRequest, by keyword; without a range every window that all inputs
-            have sealed.
+        wishes: range, mode and the rest of ReplayRequest, by keyword; without a range every window
+            that all inputs have sealed.
 
     Raises:
         InputError: the application or a stream is unknown, or a wish cannot be.
@@ -88,7 +96,8 @@ def replay(
     crash: str | None = None,
     **replay_options: Unpack[ReplayOptions],
 ) -> ReplayResult:
-    """Plans a range and runs it to its end, attempt after attempt, into staged tables that no reader sees.
+    """Plans a range and runs it to its end, attempt after attempt, into staged tables that no
+    reader sees.
 
     Args:
         config: settings in force.
@@ -98,15 +107,20 @@ def replay(
         wishes: see plan.
 
     Raises:
-        RewindowError: see plan; the range is held by another replay; an attempt failed for good, or all allowed ones
-            were used up: what was committed is kept, and `resume` goes on from it.
+        RewindowError: see plan; the range is held by another replay; an attempt failed for good, or
+            all allowed ones were used up: what was committed is kept, and `resume` goes on from it.
     """
     planned = create_replay(config, ReplayRequest(application, **replay_options))
     return _run(config, planned, listener or Silent(), again=False, crash=crash)
 
 
 def resume(
-    config: Config, replay_id: str, *, again: bool = False, listener: Listener | None = None, crash: str | None = None
+    config: Config,
+    replay_id: str,
+    *,
+    again: bool = False,
+    listener: Listener | None = None,
+    crash: str | None = None,
 ) -> ReplayResult:
     """Goes on with a replay as it was planned, from its last checkpoint.
 
@@ -123,7 +137,14 @@ def resume(
     return _run(config, planned, listener or Silent(), again=again, crash=crash)
 
 
-def _run(config: Config, planned: Plan, listener: Listener, *, again: bool, crash: str | None) -> ReplayResult:
+def _run(
+    config: Config,
+    planned: Plan,
+    listener: Listener,
+    *,
+    again: bool,
+    crash: str | None,
+) -> ReplayResult:
     windows = f"{len(planned.range):,} windows {planned.range}"
     listener.note(f"replay {planned.replay_id}: {windows}, {planned.mode.words}")
     for text in planned.warnings:
@@ -132,7 +153,8 @@ def _run(config: Config, planned: Plan, listener: Listener, *, again: bool, cras
     row = Ledger.open(config.ledger_url).replays.get(planned.replay_id)
     if outcome is None:
         listener.note(
-            f"it was computed before and is {row.state}: nothing is left to do; for a new one give another --id"
+            f"it was computed before and is {row.state}: nothing is left to do; for a new one give "
+            "another --id"
         )
     return ReplayResult(planned, row.state, row.epoch if outcome else None)
 
@@ -148,29 +170,45 @@ def record(
     start_over: bool = False,
     listener: Listener | None = None,
 ) -> RecordResult:
-    """Takes what is new of a stream's source and seals its windows. A second run over the same source changes nothing.
+    """Takes what is new of a stream's source and seals its windows. A second run over the same
+    source changes nothing.
 
     Args:
         config: settings in force, with the stream in them.
         stream: its name.
-        sealed_to: seal windows up to this time in ISO 8601 (exclusive); by default up to the newest tuple's window.
+        sealed_to: seal windows up to this time in ISO 8601 (exclusive); by default up to the newest
+            tuple's window.
         end: nothing more will come: seal the window of the newest tuple too.
         seal_again: the table of seals is lost: make it anew from the tuples there.
-        reopen: take late tuples from quarantine into their windows, which get a new seal; without a question.
-        start_over: remove what was recorded and record it anew with the settings in force, while nobody needs it.
+        reopen: take late tuples from quarantine into their windows, which get a new seal; without a
+            question.
+        start_over: remove what was recorded and record it anew with the settings in force, while
+            nobody needs it.
         listener: is told what happens; nobody by default.
 
     Raises:
-        RewindowError: the stream is unknown, its source cannot be read or has too many malformed rows, or the job
-            failed for good.
+        RewindowError: the stream is unknown, its source cannot be read or has too many malformed
+            rows, or the job failed for good.
     """
     config.stream(stream)
     if start_over:
         check_unneeded(config, stream)
-    flags = {"--end": end, "--seal-again": seal_again, "--reopen": reopen, "--start-over": start_over}
-    arguments = ["--stream", stream, *(["--sealed-to", sealed_to] if sealed_to else []), *_given(flags)]
+    flags = {
+        "--end": end,
+        "--seal-again": seal_again,
+        "--reopen": reopen,
+        "--start-over": start_over,
+    }
+    arguments = [
+        "--stream",
+        stream,
+        *(["--sealed-to", sealed_to] if sealed_to else []),
+        *_given(flags),
+    ]
     quick = bytes_to_read(config, stream) < QUICK_BYTES
-    return RecordResult.from_json(run_plain(config, "record.py", arguments, stream, listener, quick=quick).result)
+    return RecordResult.from_json(
+        run_plain(config, "record.py", arguments, stream, listener, quick=quick).result
+    )
 
 
 def publish(
@@ -193,9 +231,18 @@ def publish(
         crash: drill: kill the job at STEP:NUMBER.
 
     Raises:
-        RewindowError: it has not ended or not passed; a later publication overlaps; or the job failed for good.
+        RewindowError: it has not ended or not passed; a later publication overlaps; or the job
+            failed for good.
     """
-    return _publication(PublicationAction.PUBLISH, config, replay_id, accept, leave_out_damaged, listener, crash)
+    return _publication(
+        PublicationAction.PUBLISH,
+        config,
+        replay_id,
+        accept,
+        leave_out_damaged,
+        listener,
+        crash,
+    )
 
 
 def withdraw(
@@ -206,11 +253,20 @@ def withdraw(
     listener: Listener | None = None,
     crash: str | None = None,
 ) -> PublicationResult:
-    """Gives up a publication or an undo that was begun and cannot be finished: tables show what they showed before.
+    """Gives up a publication or an undo that was begun and cannot be finished: tables show what
+    they showed before.
 
     Args and errors: see publish.
     """
-    return _publication(PublicationAction.WITHDRAW, config, replay_id, None, leave_out_damaged, listener, crash)
+    return _publication(
+        PublicationAction.WITHDRAW,
+        config,
+        replay_id,
+        None,
+        leave_out_damaged,
+        listener,
+        crash,
+    )
 
 
 def undo(
@@ -221,11 +277,20 @@ def undo(
     listener: Listener | None = None,
     crash: str | None = None,
 ) -> PublicationResult:
-    """Puts back what was published before this replay. Refused when a later publication overlaps, which it names.
+    """Puts back what was published before this replay. Refused when a later publication overlaps,
+    which it names.
 
     Args and errors: see publish.
     """
-    return _publication(PublicationAction.UNDO, config, replay_id, None, leave_out_damaged, listener, crash)
+    return _publication(
+        PublicationAction.UNDO,
+        config,
+        replay_id,
+        None,
+        leave_out_damaged,
+        listener,
+        crash,
+    )
 
 
 def _publication(
@@ -237,7 +302,9 @@ def _publication(
     listener: Listener | None,
     crash: str | None,
 ) -> PublicationResult:
-    """Acts in this process, which starts no JVM; by a job where a table needs Spark, or to be killed in a drill."""
+    """Acts in this process, which starts no JVM; by a job where a table needs Spark, or to be
+    killed in a drill.
+    """
     from rewindow.publication.actions import run_action
     from rewindow.publication.spark_needed import SparkNeeded
 
@@ -245,7 +312,14 @@ def _publication(
     if crash is None:
         try:
             with told.job():
-                return run_action(act, config, replay_id, told.line, accept=accept, leave_out_damaged=leave_out_damaged)
+                return run_action(
+                    act,
+                    config,
+                    replay_id,
+                    told.line,
+                    accept=accept,
+                    leave_out_damaged=leave_out_damaged,
+                )
         except SparkNeeded as needed:
             told.note(f"{needed}: starting Spark")
     flags = {
@@ -259,7 +333,8 @@ def _publication(
 
 
 def abandon(config: Config, replay_id: str, *, reason: str = "") -> Replay:
-    """Ends a replay for good, its process and its leases, and returns its row. What is published stays.
+    """Ends a replay for good, its process and its leases, and returns its row. What is published
+    stays.
 
     Args:
         config: settings in force.

@@ -1,7 +1,8 @@
 """Ledger: what processes must agree on about replays, in SQLite (embedded) or PostgreSQL (shared).
 
-Leases and states prevent waste; that no two attempts write is the tables' fence (rewindow.storage). The ledger holds
-what the tables cannot: who may try next, what was begun, what was accepted, which number a publication has.
+Leases and states prevent waste; that no two attempts write is the tables' fence (rewindow.storage).
+The ledger holds what the tables cannot: who may try next, what was begun, what was accepted, which
+number a publication has.
 """
 
 from rewindow.ledger.attempts import AttemptEnd, AttemptRecord, GroupTiming

@@ -1,9 +1,11 @@
-"""Attempts and epochs: who may write for a replay, how each attempt went, and how often it failed (R89 to R91).
+"""Attempts and epochs: who may write for a replay, how each attempt went, and how often it failed
+(R89 to R91).
 
-A launcher calls, in this order: `attempts_since_checkpoint` (to give up beyond the allowed number), `take_over` (leases
-and the next epoch), starts the process, `begin_attempt`; and `end_attempt` when the process is gone, however it went.
-The job itself calls `report_progress` after each commit group. Each write of an attempt first holds the replay's row
-under the condition that its epoch is still the newest; otherwise it is a FencedError and nothing is written.
+A launcher calls, in this order: `attempts_since_checkpoint` (to give up beyond the allowed number),
+`take_over` (leases and the next epoch), starts the process, `begin_attempt`; and `end_attempt` when
+the process is gone, however it went. The job itself calls `report_progress` after each commit
+group. Each write of an attempt first holds the replay's row under the condition that its epoch is
+still the newest; otherwise it is a FencedError and nothing is written.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ from rewindow.ledger.stretches import PortCount
 class AttemptEnd(StrEnum):
     """How an attempt ended.
 
-    done: the last window is committed. failed: it stopped by an error. killed: its process is gone without a word.
-    interrupted: a user stopped it at a group's end. lost: nobody said; the next epoch was taken over it.
+    done: the last window is committed. failed: it stopped by an error. killed: its process is gone
+    without a word. interrupted: a user stopped it at a group's end. lost: nobody said; the next
+    epoch was taken over it.
     """
 
     DONE = "done"
@@ -46,8 +49,8 @@ class AttemptRecord:
     """One attempt of a replay.
 
     Attributes:
-        host, pid, process_group, process_identity: its process, to be compared before a kill; None when the
-            submit never came so far.
+        host, pid, process_group, process_identity: its process, to be compared before a kill; None
+            when the submit never came so far.
         mark: the last one it reported, None when it committed nothing.
         outcome: None while it runs, or when nobody has noticed its end.
     """
@@ -85,7 +88,8 @@ class Attempts(LedgerPart):
         self._counts = counts
 
     def next_epoch(self, replay_id: str) -> int:
-        """Gives out the next epoch of a replay; from now on every older attempt is fenced off the ledger.
+        """Gives out the next epoch of a replay; from now on every older attempt is fenced off the
+        ledger.
 
         Raises:
             InputError: the replay is unknown, or in a state in which nothing is left to run.
@@ -104,28 +108,47 @@ class Attempts(LedgerPart):
                 f'replay "{replay_id}" is {state}: no attempt can begin',
                 hint="To run its range again give the new replay another --id.",
             )
-        self._end(connection, replay_id, AttemptEnd.LOST, f"attempt {epoch} began before it had ended")
+        self._end(
+            connection,
+            replay_id,
+            AttemptEnd.LOST,
+            f"attempt {epoch} began before it had ended",
+        )
         values = {"replay_id": replay_id, "epoch": epoch, "message": ""}
         connection.execute(insert(attempts).values(**values, began_at=self.now, heard_at=self.now))
         return int(epoch)
 
-    def begin(self, replay_id: str, epoch: int, host: str, pid: int, process_group: int, process_identity: str) -> None:
+    def begin(
+        self,
+        replay_id: str,
+        epoch: int,
+        host: str,
+        pid: int,
+        process_group: int,
+        process_identity: str,
+    ) -> None:
         """Enters the process of an attempt; the replay is running.
 
         Raises:
             FencedError: a newer attempt has taken over.
         """
         process = {
-            "host": host, "pid": pid, "process_group": process_group, "process_identity": process_identity,
-        }  # fmt: skip
+            "host": host,
+            "pid": pid,
+            "process_group": process_group,
+            "process_identity": process_identity,
+        }
         with self.writing() as connection:
             self._replays.hold_epoch(connection, replay_id, epoch)
             mine = _attempt(replay_id, epoch) & attempts.c.ended_at.is_(None)
-            if connection.execute(update(attempts).where(mine).values(**process, heard_at=self.now)).rowcount:
+            if connection.execute(
+                update(attempts).where(mine).values(**process, heard_at=self.now)
+            ).rowcount:
                 self._replays.move(connection, replay_id, ReplayState.RUNNING)
 
     def end(self, replay_id: str, epoch: int, outcome: str, message: str = "") -> None:
-        """Enters how an attempt ended and ends the replay's leases; a second call for it changes nothing.
+        """Enters how an attempt ended and ends the replay's leases; a second call for it changes
+        nothing.
 
         Raises:
             FencedError: a newer attempt has taken over.
@@ -142,12 +165,19 @@ class Attempts(LedgerPart):
                 self._replays.move(connection, replay_id, ReplayState.FAILED, message)
 
     def _end(
-        self, connection: Connection, replay_id: str, end: AttemptEnd, message: str, epoch: int | None = None
+        self,
+        connection: Connection,
+        replay_id: str,
+        end: AttemptEnd,
+        message: str,
+        epoch: int | None = None,
     ) -> bool:
         which = (attempts.c.replay_id == replay_id) & attempts.c.ended_at.is_(None)
         if epoch is not None:
             which &= attempts.c.epoch == epoch
-        change = update(attempts).where(which).values(outcome=end, message=message, ended_at=self.now)
+        change = (
+            update(attempts).where(which).values(outcome=end, message=message, ended_at=self.now)
+        )
         return connection.execute(change).rowcount > 0
 
     def report_progress(
@@ -159,9 +189,11 @@ class Attempts(LedgerPart):
         timings: Mapping[str, float] | None = None,
         counts: Sequence[PortCount] = (),
     ) -> None:
-        """Enters a commit group: its mark, its checkpoint if it made one, seconds per step, tuples per port.
+        """Enters a commit group: its mark, its checkpoint if it made one, seconds per step, tuples
+        per port.
 
-        The same report again changes nothing. A checkpoint counts as new when its mark is higher than any before.
+        The same report again changes nothing. A checkpoint counts as new when its mark is higher
+        than any before.
 
         Raises:
             FencedError: a newer attempt has taken over.
@@ -169,16 +201,27 @@ class Attempts(LedgerPart):
         with self.writing() as connection:
             self._replays.hold_epoch(connection, replay_id, epoch)
             mine = _attempt(replay_id, epoch)
-            heard = connection.execute(select(attempts.c.mark, attempts.c.heard_at).where(mine)).one()
+            heard = connection.execute(
+                select(attempts.c.mark, attempts.c.heard_at).where(mine)
+            ).one()
             if heard.mark is not None and heard.mark >= mark:
                 return
             connection.execute(update(attempts).where(mine).values(mark=mark, heard_at=self.now))
-            connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(mark=mark))
+            connection.execute(
+                update(replays).where(replays.c.replay_id == replay_id).values(mark=mark)
+            )
             if checkpoint_mark is not None:
-                newer = (replays.c.replay_id == replay_id) & (replays.c.checkpoint_mark < checkpoint_mark)
+                newer = (replays.c.replay_id == replay_id) & (
+                    replays.c.checkpoint_mark < checkpoint_mark
+                )
                 values = {"checkpoint_mark": checkpoint_mark, "checkpoint_epoch": epoch}
                 connection.execute(update(replays).where(newer).values(**values))
-            row = {"replay_id": replay_id, "epoch": epoch, "mark": mark, "timings": dict(timings or {})}
+            row = {
+                "replay_id": replay_id,
+                "epoch": epoch,
+                "mark": mark,
+                "timings": dict(timings or {}),
+            }
             connection.execute(insert(group_timings).values(**row, reported_at=self.now))
             at_checkpoint = checkpoint_mark == mark
             self._counts.add(connection, replay_id, epoch, counts, heard.heard_at, at_checkpoint)
@@ -191,9 +234,15 @@ class Attempts(LedgerPart):
         """
         with self.writing() as connection:
             self._replays.hold_epoch(connection, replay_id, epoch)
-            change = update(replays).where(replays.c.replay_id == replay_id).values(checkpoint_epoch=epoch)
+            change = (
+                update(replays)
+                .where(replays.c.replay_id == replay_id)
+                .values(checkpoint_epoch=epoch)
+            )
             connection.execute(change)
-            connection.execute(update(attempts).where(_attempt(replay_id, epoch)).values(heard_at=self.now))
+            connection.execute(
+                update(attempts).where(_attempt(replay_id, epoch)).values(heard_at=self.now)
+            )
 
     def of(self, replay_id: str) -> list[AttemptRecord]:
         """Returns the attempts of a replay, oldest first."""
@@ -204,27 +253,45 @@ class Attempts(LedgerPart):
     def begun(self, replay_ids: Sequence[str]) -> dict[str, int]:
         """Returns how many attempts of replays have begun; those without any are left out."""
         c = attempts.c
-        query = select(c.replay_id, func.count()).where(c.replay_id.in_(replay_ids)).group_by(c.replay_id)
+        query = (
+            select(c.replay_id, func.count())
+            .where(c.replay_id.in_(replay_ids))
+            .group_by(c.replay_id)
+        )
         with self.reading() as connection:
             return {name: int(count) for name, count in connection.execute(query)}
 
     def last(self, replay_id: str) -> AttemptRecord | None:
         """Returns the newest attempt of a replay, None before the first."""
-        query = select(attempts).where(attempts.c.replay_id == replay_id).order_by(attempts.c.epoch.desc()).limit(1)
+        query = (
+            select(attempts)
+            .where(attempts.c.replay_id == replay_id)
+            .order_by(attempts.c.epoch.desc())
+            .limit(1)
+        )
         with self.reading() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else _to_attempt(row)
 
     def since_checkpoint(self, replay_id: str) -> int:
-        """Returns how many attempts have failed since a new checkpoint was last reported (R90, R91).
+        """Returns how many attempts have failed since a new checkpoint was last reported (R90,
+        R91).
 
-        The attempt that reported it counts when it failed afterwards; one that a user interrupted, or that still
-        runs, does not. Asked after `next_epoch`, an attempt whose end nobody noticed counts too. More than the
-        allowed number (strict) is reason to give up.
+        The attempt that reported it counts when it failed afterwards; one that a user interrupted,
+        or that still runs, does not. Asked after `next_epoch`, an attempt whose end nobody noticed
+        counts too. More than the allowed number (strict) is reason to give up.
         """
-        since = select(replays.c.checkpoint_epoch).where(replays.c.replay_id == replay_id).scalar_subquery()
+        since = (
+            select(replays.c.checkpoint_epoch)
+            .where(replays.c.replay_id == replay_id)
+            .scalar_subquery()
+        )
         failed = attempts.c.outcome.in_(_FAILURES) & (attempts.c.epoch >= since)
-        query = select(func.count()).select_from(attempts).where(attempts.c.replay_id == replay_id, failed)
+        query = (
+            select(func.count())
+            .select_from(attempts)
+            .where(attempts.c.replay_id == replay_id, failed)
+        )
         with self.reading() as connection:
             return int(connection.execute(query).scalar_one())
 
@@ -242,4 +309,6 @@ def _attempt(replay_id: str, epoch: int) -> Any:
 
 
 def _to_attempt(row: Row[Any]) -> AttemptRecord:
-    return AttemptRecord(**{**row._mapping, "outcome": AttemptEnd(row.outcome) if row.outcome else None})
+    return AttemptRecord(
+        **{**row._mapping, "outcome": AttemptEnd(row.outcome) if row.outcome else None}
+    )

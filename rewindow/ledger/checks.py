@@ -21,7 +21,9 @@ PASSED, FAILED = "passed", "failed"
 
 
 class OutputSummary(TypedDict):
-    """What the gate said of an output, without the windows; checks by their names, the page by its file's name."""
+    """What the gate said of an output, without the windows; checks by their names, the page by its
+    file's name.
+    """
 
     output: str
     suite: str
@@ -46,8 +48,8 @@ class Check:
     """What the gate said of a replay: "passed" or "failed", and where its results lie.
 
     Attributes:
-        tables: what the replay's tables held when the gate read them (`rewindow.storage.layout.staged_contents`);
-            None when it did not come to that.
+        tables: what the replay's tables held when the gate read them
+            (`rewindow.storage.layout.staged_contents`); None when it did not come to that.
     """
 
     replay_id: str
@@ -61,7 +63,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Somebody's word that a replay may be published whatever the gate said; kept for ever. `tables` as in Check."""
+    """Somebody's word that a replay may be published whatever the gate said; kept for ever.
+    `tables` as in Check.
+    """
 
     replay_id: str
     reason: str
@@ -86,28 +90,40 @@ class Checks(LedgerPart):
         epoch: int | None = None,
         tables: Contents | None = None,
     ) -> None:
-        """Enters a gate result. An ended replay that passed is checked; a checked one that failed is ended again.
+        """Enters a gate result. An ended replay that passed is checked; a checked one that failed
+        is ended again.
 
         Args:
-            tables: what was judged, see Check; without it nothing can be published by right of this check.
+            tables: what was judged, see Check; without it nothing can be published by right of this
+                check.
 
         Raises:
-            InputError: the replay is unknown or has not ended, or the verdict is neither "passed" nor "failed".
+            InputError: the replay is unknown or has not ended, or the verdict is neither "passed"
+                nor "failed".
         """
         if verdict not in (PASSED, FAILED):
-            raise InputError(f'verdict "{verdict}" is unknown, allowed are "{PASSED}" and "{FAILED}"')
-        row = {"verdict": verdict, "results": str(results), "summary": json.loads(json.dumps(summary or {}))}
+            raise InputError(
+                f'verdict "{verdict}" is unknown, allowed are "{PASSED}" and "{FAILED}"'
+            )
+        row = {
+            "verdict": verdict,
+            "results": str(results),
+            "summary": json.loads(json.dumps(summary or {})),
+        }
         with self.serialised() as connection:
             state = read_replay(connection, replay_id).state
             if state not in (ReplayState.PUBLISHED, ReplayState.UNDONE):
                 self._replays.move(
-                    connection, replay_id, ReplayState.CHECKED if verdict == PASSED else ReplayState.ENDED
+                    connection,
+                    replay_id,
+                    ReplayState.CHECKED if verdict == PASSED else ReplayState.ENDED,
                 )
             values = {"replay_id": replay_id, "epoch": epoch, "tables": tables, **row}
             connection.execute(insert(checks).values(**values, checked_at=self.now))
 
     def accept(self, replay_id: str, reason: str, who: str, tables: Contents | None = None) -> None:
-        """Enters that somebody takes an ended replay as it is, with what its tables hold; it is then checked.
+        """Enters that somebody takes an ended replay as it is, with what its tables hold; it is
+        then checked.
 
         Raises:
             InputError: the replay is unknown or has not ended, or no reason is given.
@@ -120,7 +136,12 @@ class Checks(LedgerPart):
         with self.serialised() as connection:
             state = read_replay(connection, replay_id).state
             if state not in (ReplayState.PUBLISHED, ReplayState.UNDONE):
-                self._replays.move(connection, replay_id, ReplayState.CHECKED, f"accepted by {who}: {reason}")
+                self._replays.move(
+                    connection,
+                    replay_id,
+                    ReplayState.CHECKED,
+                    f"accepted by {who}: {reason}",
+                )
             values = {"replay_id": replay_id, "reason": reason, "who": who, "tables": tables}
             connection.execute(insert(acceptances).values(**values, accepted_at=self.now))
 

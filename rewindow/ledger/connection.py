@@ -1,8 +1,9 @@
 """Connection of a ledger to its database: reads, writes, serialised writes, and failures in words.
 
-SQLite serialises every write by BEGIN IMMEDIATE (a deferred transaction that checks first and inserts later lets two
-writers pass the same check). On PostgreSQL a serialised write locks one row, the publication counter; it is always
-taken before any row of a replay, so that no two writes wait for each other in a circle.
+SQLite serialises every write by BEGIN IMMEDIATE (a deferred transaction that checks first and
+inserts later lets two writers pass the same check). On PostgreSQL a serialised write locks one row,
+the publication counter; it is always taken before any row of a replay, so that no two writes wait
+for each other in a circle.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from tempfile import mkdtemp
 from typing import Any, Self
 
 import psutil
-from sqlalchemy import BigInteger, ColumnElement, Connection, Engine, create_engine, event, literal_column, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Engine,
+    create_engine,
+    event,
+    literal_column,
+    select,
+)
 from sqlalchemy import exc as failures
 
 from rewindow.errors import InputError, LedgerError
@@ -50,7 +60,8 @@ class Database:
 
     Attributes:
         now: SQL expression for the database's time.
-        copy: folder of the copy that is read instead of a file that cannot be written to, None as a rule.
+        copy: folder of the copy that is read instead of a file that cannot be written to, None as a
+            rule.
     """
 
     copy: Path | None = None
@@ -61,22 +72,27 @@ class Database:
         weakref.finalize(self, _close_connections, engine, os.getpid()).atexit = False
         self.now: ColumnElement[Any] = literal_column(_CLOCK_US[engine.dialect.name], BigInteger)
         if place.file:
-            self._reader, self._writer = engine, engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+            self._reader, self._writer = (
+                engine,
+                engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"}),
+            )
         else:
             self._reader = engine.execution_options(isolation_level="REPEATABLE READ")
             self._writer = engine.execution_options(isolation_level="READ COMMITTED")
 
     @classmethod
     def open(cls, url: str, *, make: bool = True) -> Self:
-        """Returns the database at an SQLAlchemy URL; made on first use, brought up to date when it is older.
+        """Returns the database at an SQLAlchemy URL; made on first use, brought up to date when it
+        is older.
 
         Args:
             url: of the database.
-            make: without it, a ledger that is not there or is older is refused, and nothing is written.
+            make: without it, a ledger that is not there or is older is refused, and nothing is
+                written.
 
         Raises:
-            InputError: the URL is not one of SQLite or PostgreSQL or asks for what the server does not know or allow,
-                or a newer Rewindow has upgraded this ledger.
+            InputError: the URL is not one of SQLite or PostgreSQL or asks for what the server does
+                not know or allow, or a newer Rewindow has upgraded this ledger.
             LedgerError: the database does not answer.
         """
         from rewindow.ledger.upgrade import check_current, make_current
@@ -84,7 +100,8 @@ class Database:
         place = LedgerUrl.parse(url)
         if not make and place.file and not place.file.is_file():
             raise InputError(
-                f'ledger "{place.name}" is not there', hint="The first command that plans a replay makes it."
+                f'ledger "{place.name}" is not there',
+                hint="The first command that plans a replay makes it.",
             )
         copy = None
         if place.is_read_only():
@@ -101,7 +118,11 @@ class Database:
         except failures.ProgrammingError as error:
             detail = place.without_password(" ".join(str(error.orig).split()))
             hint = "Look at the URL's settings; the user must be allowed to create a schema, once."
-            raise InputError(f'ledger "{place.name}" is set up wrongly', detail=f"{detail}.", hint=hint) from None
+            raise InputError(
+                f'ledger "{place.name}" is set up wrongly',
+                detail=f"{detail}.",
+                hint=hint,
+            ) from None
         database = cls(place, engine)
         if copy is not None:
             database.copy = copy
@@ -136,7 +157,9 @@ class Database:
 
     @contextmanager
     def serialised(self) -> Iterator[Connection]:
-        """Gives a transaction for writes that runs alone: what it read still holds when it writes."""
+        """Gives a transaction for writes that runs alone: what it read still holds when it
+        writes.
+        """
         with self.writing() as connection:
             if not self.place.file:
                 one_row = select(counters.c.value).where(counters.c.name == PUBLICATION_COUNTER)
@@ -172,13 +195,18 @@ def create_ledger_engine(place: LedgerUrl) -> Engine:
     """
     if not place.file:
         theirs = place.url.query.get("options", "")
-        options = f"{_POSTGRESQL_OPTIONS} {theirs if isinstance(theirs, str) else ' '.join(theirs)}".strip()
+        options = (
+            f"{_POSTGRESQL_OPTIONS} {theirs if isinstance(theirs, str) else ' '.join(theirs)}"
+        ).strip()
         settings = {"options": options, "connect_timeout": 10}
         try:
             return create_engine(place.url, pool_pre_ping=True, connect_args=settings)
         except ImportError as error:
             hint = 'Run pip install "rewindow[postgresql]".'
-            raise InputError(f"the driver for PostgreSQL is not installed: {error}", hint=hint) from error
+            raise InputError(
+                f"the driver for PostgreSQL is not installed: {error}",
+                hint=hint,
+            ) from error
     engine = create_engine(place.url, connect_args={"timeout": _WAIT_SECONDS})
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
@@ -186,7 +214,9 @@ def create_ledger_engine(place: LedgerUrl) -> Engine:
 
 
 def _set_up_sqlite(connection: Any, record: object) -> None:
-    connection.isolation_level = None  # Python would begin transactions by itself, and deferred ones.
+    connection.isolation_level = (
+        None  # Python would begin transactions by itself, and deferred ones.
+    )
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")  # What was begun must outlive a power cut.
 
@@ -203,14 +233,23 @@ def answering(place: LedgerUrl) -> Iterator[None]:
     """
     try:
         yield
-    except (failures.OperationalError, failures.InterfaceError, failures.InternalError, failures.TimeoutError) as error:
+    except (
+        failures.OperationalError,
+        failures.InterfaceError,
+        failures.InternalError,
+        failures.TimeoutError,
+    ) as error:
         raise _no_answer(place, error) from None
     except failures.DatabaseError as error:
         if type(error) is not failures.DatabaseError:
             raise
         raise _no_answer(place, error) from None
     except OSError as error:
-        if not place.file or error.filename is None or not str(error.filename).startswith(str(place.file.parent)):
+        if (
+            not place.file
+            or error.filename is None
+            or not str(error.filename).startswith(str(place.file.parent))
+        ):
             raise
         raise _no_answer(place, error) from None
 
@@ -221,22 +260,37 @@ def _no_answer(place: LedgerUrl, error: Exception) -> LedgerError:
     hint = "Start the database, or set another ledger URL in rewindow.toml or REWINDOW_LEDGER."
     if place.file and getattr(cause, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
         text = f"{text.rstrip('.')}; {_who_has(place.file)}"
-        hint = "If a process of it hangs or is stopped, let it go on or end it, and try again. The ledger is whole."
+        hint = (
+            "If a process of it hangs or is stopped, let it go on or end it, and try again. "
+            "The ledger is whole."
+        )
     elif place.file:
         hint = (
             "Look at the file and its folder. If it is damaged, move it away; "
             "`rewindow ledger rebuild` makes a new one from the tables."
         )
-    return LedgerError(f'ledger "{place.name}" does not answer', detail=text.rstrip(".") + ".", hint=hint)
+    return LedgerError(
+        f'ledger "{place.name}" does not answer',
+        detail=text.rstrip(".") + ".",
+        hint=hint,
+    )
 
 
 def _who_has(file: Path) -> str:
-    """Returns which other processes of this host have a file open; those that are stopped, when there are any."""
+    """Returns which other processes of this host have a file open; those that are stopped, when
+    there are any.
+    """
     found = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and any(entry.path == str(file) for entry in process.open_files()):
+            if process.pid != os.getpid() and any(
+                entry.path == str(file) for entry in process.open_files()
+            ):
                 found[process.pid] = process.status()
     stopped = {pid: state for pid, state in found.items() if state == psutil.STATUS_STOPPED}
     named = [f"{pid} ({state})" for pid, state in sorted((stopped or found).items())]
-    return f"open in process {', '.join(named)}" if named else "no other process that we may see has it open"
+    return (
+        f"open in process {', '.join(named)}"
+        if named
+        else "no other process that we may see has it open"
+    )

@@ -16,7 +16,8 @@ from rewindow.windows import WindowRange
 
 
 class Ledger:
-    """Safe for many processes at once; every method of a part is one transaction: when it raises, nothing was written.
+    """Safe for many processes at once; every method of a part is one transaction: when it raises,
+    nothing was written.
 
     Attributes:
         replays: what was planned, and the state that each is in.
@@ -48,13 +49,15 @@ class Ledger:
         self.database.close()
 
     def take_over(self, replay_id: str, tables: Iterable[str], first: int, last: int) -> int:
-        """Grants a replay its range, as `leases.acquire` does, and gives out its next epoch, or does neither.
+        """Grants a replay its range, as `leases.acquire` does, and gives out its next epoch, or
+        does neither.
 
-        Whoever launched the attempt before may enter its end at any moment, which ends the replay's leases: from the
-        moment of the grant on it is a FencedError.
+        Whoever launched the attempt before may enter its end at any moment, which ends the replay's
+        leases: from the moment of the grant on it is a FencedError.
 
         Raises:
-            OverlapError: another replay holds windows of the range; names it, its range and its state.
+            OverlapError: another replay holds windows of the range; names it, its range and its
+                state.
             InputError: the replay is unknown, or in a state in which nothing is left to run.
         """
         windows = WindowRange(first, last)

@@ -1,4 +1,6 @@
-"""Tables of the ledger. Times are whole microseconds since the epoch, written by the database's own clock."""
+"""Tables of the ledger. Times are whole microseconds since the epoch, written by the database's own
+clock.
+"""
 
 from __future__ import annotations
 
@@ -154,7 +156,13 @@ publications = Table(
 publication_tables = Table(
     "publication_tables",
     metadata,
-    Column("number", BigInteger, ForeignKey("publications.number"), primary_key=True, autoincrement=False),
+    Column(
+        "number",
+        BigInteger,
+        ForeignKey("publications.number"),
+        primary_key=True,
+        autoincrement=False,
+    ),
     Column("table_name", String(255), primary_key=True),
     Column("position", Integer, nullable=False),
     Column("version_before", BigInteger),

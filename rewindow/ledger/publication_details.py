@@ -1,4 +1,6 @@
-"""What an act of publication keeps in the ledger, so that anybody can roll it forward, and its form as JSON."""
+"""What an act of publication keeps in the ledger, so that anybody can roll it forward, and its form
+as JSON.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PutBack:
-    """Windows of a table that an act puts back, and the version of the table that shows what they are to show."""
+    """Windows of a table that an act puts back, and the version of the table that shows what they
+    are to show.
+    """
 
     windows: WindowRange
     version: int
@@ -45,7 +49,8 @@ class StartedFrom:
 
 @dataclass(frozen=True)
 class PublicationDetails:
-    """What finishing an act needs beside its replay and its range; parts that an act does not have are empty.
+    """What finishing an act needs beside its replay and its range; parts that an act does not have
+    are empty.
 
     Attributes:
         application: name of the application.
@@ -61,7 +66,8 @@ class PublicationDetails:
         accepted: why it was published although its gate had not passed.
         stale: all that is stale of the application once the act is finished.
         table_ids: published table to its Delta id.
-        put_back: table to what an undo or a withdrawal puts back; a table that did not hold the act is not in it.
+        put_back: table to what an undo or a withdrawal puts back; a table that did not hold the act
+            is not in it.
         reason: why an act was withdrawn.
     """
 
@@ -88,7 +94,9 @@ class PublicationDetails:
             "states": {str(window): digest for window, digest in self.states.items()},
             "start": {} if start == StartedFrom() else asdict(start),
             "state_lacks": [[part.first, part.last] for part in self.state_lacks],
-            "stale": [[entry.table, entry.windows.first, entry.windows.last] for entry in self.stale],
+            "stale": [
+                [entry.table, entry.windows.first, entry.windows.last] for entry in self.stale
+            ],
             "put_back": {
                 name: [[part.windows.first, part.windows.last, part.version] for part in parts]
                 for name, parts in self.put_back.items()
@@ -108,16 +116,25 @@ class PublicationDetails:
             staged=values.get("staged"),
             checkpoints=tuple(values.get("checkpoints", ())),
             states={int(window): digest for window, digest in values.get("states", {}).items()},
-            started_from=StartedFrom(start.get("source", "initial"), start.get("window"), start.get("digest", "")),
+            started_from=StartedFrom(
+                start.get("source", "initial"),
+                start.get("window"),
+                start.get("digest", ""),
+            ),
             inputs=values.get("inputs", {}),
             stateful=tuple(values.get("stateful", ())),
             lost=values.get("lost", {}),
             state_lacks=tuple(WindowRange(*part) for part in values.get("state_lacks", ())),
             accepted=values.get("accepted"),
-            stale=tuple(StaleWindows(name, WindowRange(*windows)) for name, *windows in values.get("stale", ())),
+            stale=tuple(
+                StaleWindows(name, WindowRange(*windows))
+                for name, *windows in values.get("stale", ())
+            ),
             table_ids=values.get("table_ids", {}),
             put_back={
-                name: tuple(PutBack(WindowRange(first, last), version) for first, last, version in parts)
+                name: tuple(
+                    PutBack(WindowRange(first, last), version) for first, last, version in parts
+                )
                 for name, parts in values.get("put_back", {}).items()
             },
             reason=values.get("reason", ""),
@@ -125,4 +142,10 @@ class PublicationDetails:
 
 
 def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
+    return (
+        list(value)
+        if isinstance(value, tuple)
+        else dict(value)
+        if isinstance(value, Mapping)
+        else value
+    )

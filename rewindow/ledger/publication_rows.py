@@ -39,14 +39,16 @@ class PublishedTable:
 
 @dataclass(frozen=True)
 class Publication:
-    """An act of publishing a window range of a replay, of undoing that, or of withdrawing an act that was begun.
+    """An act of publishing a window range of a replay, of undoing that, or of withdrawing an act
+    that was begun.
 
     Attributes:
         number: transaction version of its commits; higher than that of any publication before.
-        undoes: number of the act that an undo or a withdrawal takes back. An undo takes back all of its replay's
-            publications up to that one.
+        undoes: number of the act that an undo or a withdrawal takes back. An undo takes back all of
+            its replay's publications up to that one.
         details: what the publisher wants to find again when it is rolled forward.
-        withdrawn: why it was given up, None as a rule; what it had committed is taken back by a withdrawal.
+        withdrawn: why it was given up, None as a rule; what it had committed is taken back by a
+            withdrawal.
         closed_at: None while it must be rolled forward.
     """
 
@@ -68,12 +70,19 @@ class Publication:
         return WindowRange(self.first, self.last)
 
     def commit_metadata(self) -> dict[str, Any]:
-        """Returns the user metadata of its commits, from which `rewindow ledger rebuild` restores it."""
+        """Returns the user metadata of its commits, from which `rewindow ledger rebuild` restores
+        it.
+        """
         return {
-            "publication": self.number, "replay": self.replay_id, "kind": self.kind, "first": self.first,
-            "last": self.last, "undoes": self.undoes, "details": self.details.to_json(),
+            "publication": self.number,
+            "replay": self.replay_id,
+            "kind": self.kind,
+            "first": self.first,
+            "last": self.last,
+            "undoes": self.undoes,
+            "details": self.details.to_json(),
             "versions_before": {table.name: table.version_before for table in self.tables},
-        }  # fmt: skip
+        }
 
 
 _undo = publications.alias("undo")
@@ -88,18 +97,24 @@ _UNDONE = (
     .correlate(publications)
     .exists()
 )
-EFFECTIVE: ColumnElement[bool] = (publications.c.kind == PUBLISH) & publications.c.withdrawn.is_(None) & ~_UNDONE
+EFFECTIVE: ColumnElement[bool] = (
+    (publications.c.kind == PUBLISH) & publications.c.withdrawn.is_(None) & ~_UNDONE
+)
 """The condition that a publication is neither withdrawn nor undone."""
 
 
 def effective_publications(acts: Iterable[Publication]) -> list[Publication]:
-    """Returns the publications among some acts that are neither withdrawn nor undone by these, as EFFECTIVE does."""
+    """Returns the publications among some acts that are neither withdrawn nor undone by these, as
+    EFFECTIVE does.
+    """
     listed = [act for act in acts if act.withdrawn is None]
     undone: dict[str, int] = {}
     for act in listed:
         if act.kind == UNDO and act.undoes is not None:
             undone[act.replay_id] = max(act.undoes, undone.get(act.replay_id, 0))
-    return [act for act in listed if act.kind == PUBLISH and act.number > undone.get(act.replay_id, 0)]
+    return [
+        act for act in listed if act.kind == PUBLISH and act.number > undone.get(act.replay_id, 0)
+    ]
 
 
 def read_publication(connection: Connection, number: int) -> Publication:
@@ -110,24 +125,37 @@ def read_publication(connection: Connection, number: int) -> Publication:
     """
     found = find_publications(connection, publications.c.number == number)
     if not found:
-        raise InputError(f"publication {number} is unknown", hint="`rewindow status` shows those that there are.")
+        raise InputError(
+            f"publication {number} is unknown",
+            hint="`rewindow status` shows those that there are.",
+        )
     return found[0]
 
 
 def find_publications(
-    connection: Connection, wanted: ColumnElement[bool], limit: int | None = None
+    connection: Connection,
+    wanted: ColumnElement[bool],
+    limit: int | None = None,
 ) -> list[Publication]:
     """Returns publications with their tables, newest first."""
     query = select(publications).where(wanted).order_by(publications.c.number.desc()).limit(limit)
     rows = connection.execute(query).all()
     tables: dict[int, list[PublishedTable]] = {row.number: [] for row in rows}
     c = publication_tables.c
-    for row in connection.execute(select(publication_tables).where(c.number.in_(tables)).order_by(c.position)):
-        table = PublishedTable(row.table_name, row.version_before, row.version_after, row.done_at is not None)
+    for row in connection.execute(
+        select(publication_tables).where(c.number.in_(tables)).order_by(c.position)
+    ):
+        table = PublishedTable(
+            row.table_name,
+            row.version_before,
+            row.version_after,
+            row.done_at is not None,
+        )
         tables[row.number].append(table)
     return [
         Publication(
-            **{**row._mapping, "details": PublicationDetails.from_json(row.details)}, tables=tuple(tables[row.number])
+            **{**row._mapping, "details": PublicationDetails.from_json(row.details)},
+            tables=tuple(tables[row.number]),
         )
         for row in rows
     ]
@@ -145,6 +173,11 @@ def overlapping(windows: WindowRange) -> ColumnElement[bool]:
 
 
 def later_over(connection: Connection, publication: Publication) -> list[Publication]:
-    """Returns the later publications that stand over windows of one in one of its tables, newest first."""
+    """Returns the later publications that stand over windows of one in one of its tables, newest
+    first.
+    """
     later = (publications.c.number > publication.number) & overlapping(publication.range)
-    return find_publications(connection, EFFECTIVE & later & of_tables(table.name for table in publication.tables))
+    return find_publications(
+        connection,
+        EFFECTIVE & later & of_tables(table.name for table in publication.tables),
+    )

@@ -1,42 +1,52 @@
 """Publications: the recorded act of making a replay's windows visible, and of taking that back.
 
-Every publication has a number n, higher than any before. A publisher follows these steps; it may be killed at any
-point, and the next publisher of one of its tables, whoever that is, goes on from there:
+Every publication has a number n, higher than any before. A publisher follows these steps; it may be
+killed at any point, and the next publisher of one of its tables, whoever that is, goes on from
+there:
 
-    with ledger.publications.publishing(tables) as unfinished:  # one publisher a table; ends with the process
-        for publication in unfinished:                          # 1. roll forward what a crash left, oldest first
+    # One publisher a table; the lock ends with the process.
+    with ledger.publications.publishing(tables) as unfinished:
+        # 1. Roll forward what a crash left, oldest first.
+        for publication in unfinished:
             finish(publication)
-        ledger.leases.acquire(replay_id, tables, first, last)          # 2. no replay works on the same windows
-        before = {table: version now of table}                  # 3. under the lock, after rolling forward
-        publication = ledger.publications.open(replay_id, before, first, last, details)    # or open_undo(n, before)
+        # 2. No replay works on the same windows.
+        ledger.leases.acquire(replay_id, tables, first, last)
+        # 3. Under the lock, after rolling forward; an undo calls open_undo(n, before).
+        before = {table: version now of table}
+        publication = ledger.publications.open(replay_id, before, first, last, details)
         finish(publication)
 
     def finish(publication):
-        for table in publication.tables:                        # 4. in their order; skip those that are done
+        # 4. In the order of the tables; skip those that are done.
+        for table in publication.tables:
             txn = transaction version of publish_app_id(table.name) in the table
-            if txn < n:   commit with txnAppId = publish_app_id(table.name), txnVersion = n,
-                          userMetadata = json.dumps(publication.commit_metadata())
-            after it:     txn must be exactly n; a higher one is a bug, since none is given out while n is open
+            if txn < n:
+                commit with txnAppId = publish_app_id(table.name), txnVersion = n,
+                    userMetadata = json.dumps(publication.commit_metadata())
+            # Now txn must be exactly n: no higher number is issued while n is open.
             ledger.publications.mark_done(n, table.name, version that holds n)
-        ledger.stale.clear / mark                       # 5. both may be repeated
-        ledger.publications.close(n)                             # 6. state of the replay, end of its leases
+        # 5. Both may be repeated.
+        ledger.stale.clear / mark
+        # 6. State of the replay, end of its leases.
+        ledger.publications.close(n)
 
-| killed                         | what is there                 | the next publisher                              |
-|--------------------------------|-------------------------------|-------------------------------------------------|
-| before open_publication        | a lease of the replay at most | nothing to finish; the replay takes its lease over |
-| after it, before a commit      | an open row, no commit        | commits n everywhere                            |
-| between commit and mark        | a commit the ledger misses    | sees txn = n, commits nothing, marks            |
-| between two tables             | one table new, one old        | commits n to the rest (readers may pin versions) |
-| before close_publication       | all done, row open            | repeats step 5, closes                          |
+| killed | what is there | the next publisher |
+| --- | --- | --- |
+| before open_publication | a lease of the replay at most | nothing; takes the lease over |
+| after it, before a commit | an open row, no commit | commits n everywhere |
+| between commit and mark | a commit the ledger misses | sees txn = n, commits nothing, marks |
+| between two tables | one table new, one old | commits n to the rest (readers may pin versions) |
+| before close_publication | all done, row open | repeats step 5, closes |
 
-A publication or undo that cannot be finished, since its source is damaged or gone, is given up: `withdraw_publication`
-when no table holds it, else `open_withdrawal`, an act with a number of its own that puts the tables back and is
-finished like any other. A replay has at most one publication that stands: the undo of a replay takes back all of its
-publications, also those that lie below others.
+A publication or undo that cannot be finished, since its source is damaged or gone, is given up:
+`withdraw_publication` when no table holds it, else `open_withdrawal`, an act with a number of its
+own that puts the tables back and is finished like any other. A replay has at most one publication
+that stands: the undo of a replay takes back all of its publications, also those that lie below
+others.
 
-What a publication writes must therefore follow from its row alone: the staged tables of its replay, its range, its
-`details`, and for an undo the versions before of the publication that it takes back. `versions_before` are those of
-the first opening; opening again returns them unchanged.
+What a publication writes must therefore follow from its row alone: the staged tables of its replay,
+its range, its `details`, and for an undo the versions before of the publication that it takes back.
+`versions_before` are those of the first opening; opening again returns them unchanged.
 """
 
 from __future__ import annotations
@@ -71,24 +81,35 @@ NO_DETAILS = PublicationDetails()
 
 
 class Publications(LedgerPart):
-    """The part of the ledger that numbers and keeps publications; the protocol is in this module's docstring."""
+    """The part of the ledger that numbers and keeps publications; the protocol is in this module's
+    docstring.
+    """
 
     @contextmanager
     def publishing(self, tables: Iterable[str], wait_s: float = 5.0) -> Iterator[list[Publication]]:
-        """Makes this process the one publisher of tables; gives the publications to be rolled forward first.
+        """Makes this process the one publisher of tables; gives the publications to be rolled
+        forward first.
 
-        Tables of those publications are locked too. Another publisher's lock is waited for a moment.
+        Tables of those publications are locked too. Another publisher's lock is waited for a
+        moment.
 
         Raises:
             OverlapError: another process publishes one of the tables.
         """
         wanted = set(tables)
         while True:
-            with publisher_locks(self._database.place, self._database.engine, wanted, wait_s) as refused:
+            with publisher_locks(
+                self._database.place,
+                self._database.engine,
+                wanted,
+                wait_s,
+            ) as refused:
                 unfinished = self.unfinished(wanted)
                 if refused is not None:
                     raise _being_published(refused, unfinished)
-                more = {table.name for publication in unfinished for table in publication.tables} - wanted
+                more = {
+                    table.name for publication in unfinished for table in publication.tables
+                } - wanted
                 if not more:
                     yield unfinished
                     return
@@ -104,37 +125,49 @@ class Publications(LedgerPart):
     ) -> Publication:
         """Enters a publication before its first commit and returns it with its number.
 
-        The tables are committed in the order in which they are given. An open publication of the same replay, range
-        and tables is returned as it was entered.
+        The tables are committed in the order in which they are given. An open publication of the
+        same replay, range and tables is returned as it was entered.
 
         Raises:
-            InputError: the replay is neither checked nor accepted, or the range is not inside its own.
-            OverlapError: another publication of one of the tables is open and must be rolled forward first.
+            InputError: the replay is neither checked nor accepted, or the range is not inside its
+                own.
+            OverlapError: another publication of one of the tables is open and must be rolled
+                forward first.
         """
         windows = WindowRange(first, last)
         with self.serialised() as connection:
             replay = read_replay(connection, replay_id)
             if replay.range.overlap(windows) != windows:
-                raise InputError(f'windows {windows} are not all of replay "{replay_id}", which has {replay.range}')
+                raise InputError(
+                    f'windows {windows} are not all of replay "{replay_id}", which has '
+                    f"{replay.range}"
+                )
             there = _same_open(connection, replay_id, PUBLISH, versions_before, windows)
             if there is not None:
                 return there
             if replay.state not in (ReplayState.CHECKED, ReplayState.PUBLISHED, ReplayState.UNDONE):
                 raise InputError(
                     f'replay "{replay_id}" is {replay.state}, only a checked one can be published',
-                    hint=f"Run its gate (rewindow check {replay_id}), or accept it as it is, with a reason.",
+                    hint=f"Run its gate (rewindow check {replay_id}), or accept it as it is, with "
+                    "a reason.",
                 )
             row = {"replay_id": replay_id, "kind": PUBLISH, "first": first, "last": last}
             return self._open(connection, row, versions_before, details)
 
     def open_undo(
-        self, number: int, versions_before: Mapping[str, int | None], details: PublicationDetails = NO_DETAILS
+        self,
+        number: int,
+        versions_before: Mapping[str, int | None],
+        details: PublicationDetails = NO_DETAILS,
     ) -> Publication:
-        """Enters the undo of a publication before its first commit and returns it with a number of its own.
+        """Enters the undo of a publication before its first commit and returns it with a number of
+        its own.
 
         Raises:
-            InputError: it is open, an undo itself, or undone; a later one overlaps it (names that); other tables.
-            OverlapError: another publication of one of the tables is open and must be rolled forward first.
+            InputError: it is open, an undo itself, or undone; a later one overlaps it (names that);
+                other tables.
+            OverlapError: another publication of one of the tables is open and must be rolled
+                forward first.
         """
         with self.serialised() as connection:
             undone = read_publication(connection, number)
@@ -143,8 +176,16 @@ class Publications(LedgerPart):
                 return there
             _check_undoable(connection, undone)
             if set(versions_before) != {table.name for table in undone.tables}:
-                raise InputError(f"publication {number} has other tables: {[table.name for table in undone.tables]}")
-            row = {"replay_id": undone.replay_id, "kind": UNDO, "first": undone.first, "last": undone.last}
+                raise InputError(
+                    f"publication {number} has other tables: "
+                    f"{[table.name for table in undone.tables]}"
+                )
+            row = {
+                "replay_id": undone.replay_id,
+                "kind": UNDO,
+                "first": undone.first,
+                "last": undone.last,
+            }
             return self._open(connection, {**row, "undoes": number}, versions_before, details)
 
     def check_uncovered(self, number: int) -> None:
@@ -157,9 +198,14 @@ class Publications(LedgerPart):
             _check_uncovered(connection, read_publication(connection, number))
 
     def open_withdrawal(
-        self, number: int, reason: str, versions_before: Mapping[str, int], details: PublicationDetails = NO_DETAILS
+        self,
+        number: int,
+        reason: str,
+        versions_before: Mapping[str, int],
+        details: PublicationDetails = NO_DETAILS,
     ) -> Publication:
-        """Gives up an act that was begun and enters the one that takes its commits back, with a number of its own.
+        """Gives up an act that was begun and enters the one that takes its commits back, with a
+        number of its own.
 
         Raises:
             InputError: it is closed, or a withdrawal itself.
@@ -170,9 +216,21 @@ class Publications(LedgerPart):
                 what = "is closed" if begun.closed_at is not None else "is a withdrawal"
                 raise InputError(f"publication {number} {what} and cannot be withdrawn")
             its = publications.c.number == number
-            connection.execute(update(publications).where(its).values(closed_at=self.now, withdrawn=reason))
-            row = {"replay_id": begun.replay_id, "kind": WITHDRAW, "first": begun.first, "last": begun.last}
-            return self._open(connection, {**row, "undoes": number}, versions_before, replace(details, reason=reason))
+            connection.execute(
+                update(publications).where(its).values(closed_at=self.now, withdrawn=reason)
+            )
+            row = {
+                "replay_id": begun.replay_id,
+                "kind": WITHDRAW,
+                "first": begun.first,
+                "last": begun.last,
+            }
+            return self._open(
+                connection,
+                {**row, "undoes": number},
+                versions_before,
+                replace(details, reason=reason),
+            )
 
     def _open(
         self,
@@ -181,7 +239,11 @@ class Publications(LedgerPart):
         versions_before: Mapping[str, int | None],
         details: PublicationDetails,
     ) -> Publication:
-        step = update(counters).where(counters.c.name == PUBLICATION_COUNTER).values(value=counters.c.value + 1)
+        step = (
+            update(counters)
+            .where(counters.c.name == PUBLICATION_COUNTER)
+            .values(value=counters.c.value + 1)
+        )
         number = int(connection.execute(step.returning(counters.c.value)).scalar_one())
         values = {**row, "number": number, "details": details.to_json(), "opened_at": self.now}
         connection.execute(insert(publications).values(**values))
@@ -194,7 +256,9 @@ class Publications(LedgerPart):
         return read_publication(connection, number)
 
     def mark_done(self, number: int, table_name: str, version: int) -> None:
-        """Enters that a table holds the publication's commit, at a version; again changes nothing."""
+        """Enters that a table holds the publication's commit, at a version; again changes
+        nothing.
+        """
         c = publication_tables.c
         undone = (c.number == number) & (c.table_name == table_name) & c.done_at.is_(None)
         with self.writing() as connection:
@@ -202,7 +266,9 @@ class Publications(LedgerPart):
             connection.execute(update(publication_tables).where(undone).values(**values))
 
     def close(self, number: int) -> None:
-        """Ends a publication whose tables are all done, sets its replay's state and ends its leases; idempotent."""
+        """Ends a publication whose tables are all done, sets its replay's state and ends its
+        leases; idempotent.
+        """
         with self.serialised() as connection:
             publication = read_publication(connection, number)
             if publication.closed_at is not None:
@@ -211,18 +277,27 @@ class Publications(LedgerPart):
             assert not missing, f"publication {number} is not done for {missing}"
             self._close(connection, publication)
             if publication.kind == WITHDRAW:
-                return  # The replay is in the state in which it was before the act that was withdrawn.
+                # The replay is in the state in which it was before the act that was withdrawn.
+                return
             replay_id = publication.replay_id
-            still_there = find_publications(connection, EFFECTIVE & (publications.c.replay_id == replay_id), limit=1)
+            still_there = find_publications(
+                connection,
+                EFFECTIVE & (publications.c.replay_id == replay_id),
+                limit=1,
+            )
             state = ReplayState.PUBLISHED if still_there else ReplayState.UNDONE
             values = {"state": state, "message": "", "changed_at": self.now}
-            connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(**values))
+            connection.execute(
+                update(replays).where(replays.c.replay_id == replay_id).values(**values)
+            )
 
     def withdraw(self, number: int, reason: str) -> None:
-        """Gives up an open publication that cannot be rolled forward, such as when its table was dropped.
+        """Gives up an open publication that cannot be rolled forward, such as when its table was
+        dropped.
 
         Raises:
-            InputError: it is closed, or a table of it is done; then it can only be rolled forward and undone.
+            InputError: it is closed, or a table of it is done; then it can only be rolled forward
+                and undone.
         """
         with self.serialised() as connection:
             publication = read_publication(connection, number)
@@ -231,7 +306,8 @@ class Publications(LedgerPart):
                 what = f'has been committed to table "{done[0]}"' if done else "is closed"
                 raise InputError(
                     f"publication {number} {what} and cannot be withdrawn",
-                    hint=f"Roll it forward: rewindow publish {publication.replay_id}; to take it back add --withdraw.",
+                    hint=f"Roll it forward: rewindow publish {publication.replay_id}; to take it "
+                    "back add --withdraw.",
                 )
             self._close(connection, publication, withdrawn=reason)
 
@@ -256,7 +332,9 @@ class Publications(LedgerPart):
         application: str | None = None,
         limit: int = 100,
     ) -> list[Publication]:
-        """Returns publications, newest first; of one replay, one table or one application if so asked."""
+        """Returns publications, newest first; of one replay, one table or one application if so
+        asked.
+        """
         wanted: ColumnElement[bool] = publications.c.number > 0
         if replay_id is not None:
             wanted &= publications.c.replay_id == replay_id
@@ -269,7 +347,9 @@ class Publications(LedgerPart):
             return find_publications(connection, wanted, limit=limit)
 
     def unfinished(self, tables: Iterable[str] | None = None) -> list[Publication]:
-        """Returns the publications that must be rolled forward, oldest first; of some tables if so asked."""
+        """Returns the publications that must be rolled forward, oldest first; of some tables if so
+        asked.
+        """
         wanted: ColumnElement[bool] = publications.c.closed_at.is_(None)
         if tables is not None:
             wanted &= of_tables(tables)
@@ -277,20 +357,32 @@ class Publications(LedgerPart):
             return find_publications(connection, wanted)[::-1]
 
     def standing_ranges(self, table_name: str) -> list[WindowRange]:
-        """Returns the ranges of the publications that stand in a table, oldest first; undone ones do not."""
+        """Returns the ranges of the publications that stand in a table, oldest first; undone ones
+        do not.
+        """
         wanted = EFFECTIVE & publications.c.closed_at.is_not(None) & of_tables([table_name])
-        query = select(publications.c.first, publications.c.last).where(wanted).order_by(publications.c.number)
+        query = (
+            select(publications.c.first, publications.c.last)
+            .where(wanted)
+            .order_by(publications.c.number)
+        )
         with self.reading() as connection:
             return [WindowRange(row.first, row.last) for row in connection.execute(query)]
 
     def later_overlapping(self, number: int) -> list[Publication]:
-        """Returns the later publications that stand over windows of this one in one of its tables, newest first."""
+        """Returns the later publications that stand over windows of this one in one of its tables,
+        newest first.
+        """
         with self.reading() as connection:
             return later_over(connection, read_publication(connection, number))
 
 
 def _same_open(
-    connection: Connection, replay_id: str, kind: str, tables: Iterable[str], windows: WindowRange
+    connection: Connection,
+    replay_id: str,
+    kind: str,
+    tables: Iterable[str],
+    windows: WindowRange,
 ) -> Publication | None:
     """Returns the open publication that is asked for again.
 
@@ -298,13 +390,18 @@ def _same_open(
         OverlapError: another one of its tables is open.
     """
     names = set(tables)
-    for there in find_publications(connection, publications.c.closed_at.is_(None) & of_tables(names)):
+    for there in find_publications(
+        connection,
+        publications.c.closed_at.is_(None) & of_tables(names),
+    ):
         same = (there.replay_id, there.kind, there.range) == (replay_id, kind, windows)
         if not same or {table.name for table in there.tables} != names:
             raise OverlapError(
-                f'publication {there.number} of replay "{there.replay_id}" is open and must be rolled forward first',
+                f'publication {there.number} of replay "{there.replay_id}" is open and must be '
+                "rolled forward first",
                 holder=there.replay_id,
-                hint=f"Its publisher still works, or was killed; then: rewindow publish {there.replay_id}",
+                hint="Its publisher still works, or was killed; then: rewindow publish "
+                f"{there.replay_id}",
             )
         return there
     return None
@@ -313,9 +410,14 @@ def _same_open(
 def _check_undoable(connection: Connection, publication: Publication) -> None:
     number = publication.number
     if publication.kind != PUBLISH or publication.withdrawn is not None:
-        raise InputError(f"publication {number} is no publication that stands: there is nothing to undo")
+        raise InputError(
+            f"publication {number} is no publication that stands: there is nothing to undo"
+        )
     if publication.closed_at is None:
-        raise InputError(f"publication {number} is open", hint=f"First: rewindow publish {publication.replay_id}")
+        raise InputError(
+            f"publication {number} is open",
+            hint=f"First: rewindow publish {publication.replay_id}",
+        )
     if not find_publications(connection, EFFECTIVE & (publications.c.number == number)):
         raise InputError(f"publication {number} is undone already")
     _check_uncovered(connection, publication)
@@ -324,7 +426,9 @@ def _check_undoable(connection: Connection, publication: Publication) -> None:
 def _check_uncovered(connection: Connection, publication: Publication) -> None:
     number, later = publication.number, later_over(connection, publication)
     if later:
-        names = ", ".join(f'{one.number} (replay "{one.replay_id}", windows {one.range})' for one in later)
+        names = ", ".join(
+            f'{one.number} (replay "{one.replay_id}", windows {one.range})' for one in later
+        )
         raise InputError(
             f"publication {number} cannot be undone before later ones that overlap it",
             detail=f"Later: {names}.",
@@ -334,7 +438,11 @@ def _check_uncovered(connection: Connection, publication: Publication) -> None:
 
 def _being_published(table_name: str, unfinished: list[Publication]) -> OverlapError:
     named = [one for one in unfinished if table_name in {table.name for table in one.tables}]
-    detail = f'It is publication {named[0].number}, {named[0].kind} of replay "{named[0].replay_id}".' if named else ""
+    detail = (
+        f'It is publication {named[0].number}, {named[0].kind} of replay "{named[0].replay_id}".'
+        if named
+        else ""
+    )
     return OverlapError(
         f'table "{table_name}" is being published by another process',
         holder=named[0].replay_id if named else "",

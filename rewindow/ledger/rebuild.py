@@ -1,12 +1,13 @@
-"""Rebuild: a lost ledger made again from the tables (`rewindow ledger rebuild`), and the index from the facts.
+"""Rebuild: a lost ledger made again from the tables (`rewindow ledger rebuild`), and the index from
+the facts.
 
-| what                      | from where                                                                             |
-|---------------------------|----------------------------------------------------------------------------------------|
-| replays                   | property `rewindow.plan` of each replay's checkpoints table                             |
-| epochs, marks             | transaction ids `<replay>/<table>` of its tables                                        |
-| attempts, index of facts  | the facts; how an attempt ended is not in them                                         |
-| publications              | transaction ids `publish/<table>`, and user metadata of the commits to published tables |
-| stale ranges              | `details["stale"]` of each application's newest publication: [table, first, last] of all |
+| what | from where |
+| --- | --- |
+| replays | property `rewindow.plan` of each replay's checkpoints table |
+| epochs, marks | transaction ids `<replay>/<table>` of its tables |
+| attempts, index of facts | the facts; how an attempt ended is not in them |
+| publications | transaction ids `publish/<table>`, and user metadata of the commits |
+| stale ranges | `details["stale"]` of each application's newest publication |
 
 Nowhere, so lost: approvals, gate results, timings, leases, and that a replay was abandoned.
 """
@@ -26,7 +27,12 @@ from rewindow.ledger.attempts import AttemptEnd
 from rewindow.ledger.facade import Ledger
 from rewindow.ledger.facts_index import segments_of
 from rewindow.ledger.models import attempts, counters, publication_tables, publications, replays
-from rewindow.ledger.publication_rows import WITHDRAW, effective_publications, find_publications, publish_app_id
+from rewindow.ledger.publication_rows import (
+    WITHDRAW,
+    effective_publications,
+    find_publications,
+    publish_app_id,
+)
 from rewindow.ledger.replays import ReplayState, find_replay
 from rewindow.location import Location
 from rewindow.settings.config import Config
@@ -55,7 +61,9 @@ class Rebuilt:
 
 @dataclass
 class _Found:
-    """A publication as its commits tell it: the metadata, and version and time of the commit in each table."""
+    """A publication as its commits tell it: the metadata, and version and time of the commit in
+    each table.
+    """
 
     told: dict[str, Any]
     commits: dict[str, tuple[int, datetime]] = field(default_factory=dict)
@@ -80,16 +88,27 @@ def _rebuild(ledger: Ledger, config: Config) -> Rebuilt:
     with ledger.database.serialised() as connection:
         if connection.execute(select(replays.c.replay_id).limit(1)).first() is not None:
             raise InputError(
-                f'ledger "{ledger.database.place.name}" has replays already, only an empty one can be rebuilt',
+                f'ledger "{ledger.database.place.name}" has replays already, only an empty one can '
+                "be rebuilt",
                 hint="Move it away first, or set another ledger URL.",
             )
         for root in (config.state / "replays").entries():
             if not _restore_replay(ledger, connection, root):
                 passed_over.append(root.name)
         acts = [one.told for one in found.values()]
-        withdrawn = {act["undoes"]: act["details"]["reason"] for act in acts if act["kind"] == WITHDRAW}
+        withdrawn = {
+            act["undoes"]: act["details"]["reason"] for act in acts if act["kind"] == WITHDRAW
+        }
         for number in sorted(found):
-            _restore_publication(ledger, config, connection, number, found[number], last_numbers, withdrawn.get(number))
+            _restore_publication(
+                ledger,
+                config,
+                connection,
+                number,
+                found[number],
+                last_numbers,
+                withdrawn.get(number),
+            )
         highest = max([0, *last_numbers.values(), *found])
         connection.execute(update(counters).values(value=highest))
         _settle_states(connection)
@@ -110,38 +129,58 @@ def _restore_replay(ledger: Ledger, connection: Connection, root: Location) -> b
     except (KeyError, ValueError, TypeError):
         return False
     tables = [Table.open(path) for path in root.folders() if Table.exists(path)]
-    positions = {table.path.name: position(table, app_id(replay_id, table.path.name)) for table in tables}
+    positions = {
+        table.path.name: position(table, app_id(replay_id, table.path.name)) for table in tables
+    }
     epoch = max(place.epoch for place in positions.values())
     ended = positions[CHECKPOINTS].mark == len(WindowRange(plan["first"], plan["last"]))
     state = ReplayState.ENDED if ended else ReplayState.FAILED if epoch else ReplayState.PLANNED
     created_at = to_datetime(int(checkpoints.delta.metadata().created_time or 0) * 1000)
     ledger.replays.insert(
-        connection, replay_id, values, state=state, epoch=epoch, mark=positions[FACTS].mark,
-        checkpoint_mark=positions[CHECKPOINTS].mark, checkpoint_epoch=epoch + 1,
-        message=REBUILT, created_at=created_at,
-    )  # fmt: skip
+        connection,
+        replay_id,
+        values,
+        state=state,
+        epoch=epoch,
+        mark=positions[FACTS].mark,
+        checkpoint_mark=positions[CHECKPOINTS].mark,
+        checkpoint_epoch=epoch + 1,
+        message=REBUILT,
+        created_at=created_at,
+    )
     _restore_attempts(connection, replay_id, plan["first"], root / FACTS, epoch if ended else None)
     ledger.counts.replace(connection, replay_id, segments_of(root / FACTS))
     return True
 
 
 def _restore_attempts(
-    connection: Connection, replay_id: str, first: int, facts: Location, done_epoch: int | None
+    connection: Connection,
+    replay_id: str,
+    first: int,
+    facts: Location,
+    done_epoch: int | None,
 ) -> None:
     rows = [
         {
-            "replay_id": replay_id, "epoch": row["attempt"], "mark": row["window_id"] - first + 1, "message": REBUILT,
+            "replay_id": replay_id,
+            "epoch": row["attempt"],
+            "mark": row["window_id"] - first + 1,
+            "message": REBUILT,
             "outcome": AttemptEnd.DONE if row["attempt"] == done_epoch else AttemptEnd.LOST,
-            "began_at": row["began_at"], "heard_at": row["ended_at"], "ended_at": row["ended_at"],
+            "began_at": row["began_at"],
+            "heard_at": row["ended_at"],
+            "ended_at": row["ended_at"],
         }
         for row in query(_ATTEMPTS, facts=facts).to_pylist()
-    ]  # fmt: skip
+    ]
     if rows:
         connection.execute(insert(attempts), rows)
 
 
 def _read_publications(config: Config) -> tuple[dict[int, _Found], dict[str, int]]:
-    """Returns the publications that commits tell of, and the last number that each published table holds."""
+    """Returns the publications that commits tell of, and the last number that each published table
+    holds.
+    """
     found: dict[int, _Found] = {}
     last_numbers: dict[str, int] = {}
     for path in (config.state / "streams").folders():
@@ -159,7 +198,9 @@ def _read_publications(config: Config) -> tuple[dict[int, _Found], dict[str, int
 
 
 def _told(text: object) -> dict[str, Any] | None:
-    """Returns the user metadata of a publication's commit; that of anybody else's commit is None."""
+    """Returns the user metadata of a publication's commit; that of anybody else's commit is
+    None.
+    """
     try:
         told = json.loads(text) if isinstance(text, str) else text
     except ValueError:
@@ -181,43 +222,72 @@ def _restore_publication(
     if find_replay(connection, told["replay"]) is None:
         _insert_purged(ledger, connection, told)
     made_at = max(at for _, at in found.commits.values())
-    known = connection.execute(select(publications.c.number).where(publications.c.number == told.get("undoes"))).first()
+    known = connection.execute(
+        select(publications.c.number).where(publications.c.number == told.get("undoes"))
+    ).first()
     done = {name for name in names if last_numbers.get(name, -1) >= number}
     row = {
-        "number": number, "replay_id": told["replay"], "kind": told["kind"], "first": told["first"],
-        "last": told["last"], "undoes": told.get("undoes") if known else None, "details": told.get("details") or {},
-        "opened_at": made_at, "closed_at": made_at if done == set(names) or withdrawn is not None else None,
+        "number": number,
+        "replay_id": told["replay"],
+        "kind": told["kind"],
+        "first": told["first"],
+        "last": told["last"],
+        "undoes": told.get("undoes") if known else None,
+        "details": told.get("details") or {},
+        "opened_at": made_at,
+        "closed_at": made_at if done == set(names) or withdrawn is not None else None,
         "withdrawn": withdrawn,
-    }  # fmt: skip
+    }
     connection.execute(insert(publications).values(**row))
     for index, name in enumerate(names):
         values = {
-            "number": number, "table_name": name, "position": index,
+            "number": number,
+            "table_name": name,
+            "position": index,
             "version_before": told["versions_before"][name],
             "version_after": found.commits[name][0] if name in found.commits else None,
             "done_at": made_at if name in done else None,
-        }  # fmt: skip
+        }
         connection.execute(insert(publication_tables).values(**values))
 
 
 def _insert_purged(ledger: Ledger, connection: Connection, told: Mapping[str, Any]) -> None:
-    """Enters a replay of which only publications are left, since its own tables were purged; its plan is empty."""
+    """Enters a replay of which only publications are left, since its own tables were purged; its
+    plan is empty.
+    """
     details = told.get("details") or {}
     application = details.get("application") or next(iter(told["versions_before"])).split(".")[0]
     values = {
-        "application": application, "first": told["first"], "last": told["last"], "mode": "", "code_version": "",
+        "application": application,
+        "first": told["first"],
+        "last": told["last"],
+        "mode": "",
+        "code_version": "",
         "plan": {},
-    }  # fmt: skip
-    ledger.replays.insert(connection, told["replay"], values, state=ReplayState.ENDED, message=REBUILT)
+    }
+    ledger.replays.insert(
+        connection,
+        told["replay"],
+        values,
+        state=ReplayState.ENDED,
+        message=REBUILT,
+    )
 
 
 def _settle_states(connection: Connection) -> None:
-    """Sets replays with closed publications to published, or to undone when none of theirs stands."""
-    closed = find_publications(connection, publications.c.closed_at.is_not(None) & publications.c.withdrawn.is_(None))
+    """Sets replays with closed publications to published, or to undone when none of theirs
+    stands.
+    """
+    closed = find_publications(
+        connection,
+        publications.c.closed_at.is_not(None) & publications.c.withdrawn.is_(None),
+    )
     published = {act.replay_id for act in effective_publications(closed)}
     for replay_id in {act.replay_id for act in closed if act.kind != WITHDRAW}:
         state = ReplayState.PUBLISHED if replay_id in published else ReplayState.UNDONE
-        connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(state=state))
+        connection.execute(
+            update(replays).where(replays.c.replay_id == replay_id).values(state=state)
+        )
 
 
 def _restore_stale(ledger: Ledger, connection: Connection, found: Mapping[int, _Found]) -> None:

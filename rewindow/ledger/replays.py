@@ -6,7 +6,8 @@
                 failed <── ended, checked (their tables have lost commits)
                                                all but published ones ──> abandoned
 
-`checked` means that the newest gate passed or that somebody accepted the replay; only then is it published.
+`checked` means that the newest gate passed or that somebody accepted the replay; only then is it
+published.
 """
 
 from __future__ import annotations
@@ -45,15 +46,29 @@ class ReplayState(StrEnum):
 
 
 _MAY_FOLLOW: Mapping[ReplayState, frozenset[ReplayState]] = {
-    ReplayState.PLANNED: frozenset({ReplayState.RUNNING, ReplayState.FAILED, ReplayState.ABANDONED}),
-    ReplayState.RUNNING: frozenset({ReplayState.RUNNING, ReplayState.FAILED, ReplayState.ENDED, ReplayState.ABANDONED}),
+    ReplayState.PLANNED: frozenset(
+        {ReplayState.RUNNING, ReplayState.FAILED, ReplayState.ABANDONED}
+    ),
+    ReplayState.RUNNING: frozenset(
+        {ReplayState.RUNNING, ReplayState.FAILED, ReplayState.ENDED, ReplayState.ABANDONED}
+    ),
     ReplayState.FAILED: frozenset({ReplayState.RUNNING, ReplayState.FAILED, ReplayState.ABANDONED}),
-    ReplayState.ENDED: frozenset({ReplayState.ENDED, ReplayState.CHECKED, ReplayState.FAILED, ReplayState.ABANDONED}),
+    ReplayState.ENDED: frozenset(
+        {ReplayState.ENDED, ReplayState.CHECKED, ReplayState.FAILED, ReplayState.ABANDONED}
+    ),
     ReplayState.CHECKED: frozenset(
-        {ReplayState.CHECKED, ReplayState.ENDED, ReplayState.FAILED, ReplayState.PUBLISHED, ReplayState.ABANDONED}
+        {
+            ReplayState.CHECKED,
+            ReplayState.ENDED,
+            ReplayState.FAILED,
+            ReplayState.PUBLISHED,
+            ReplayState.ABANDONED,
+        }
     ),
     ReplayState.PUBLISHED: frozenset({ReplayState.PUBLISHED, ReplayState.UNDONE}),
-    ReplayState.UNDONE: frozenset({ReplayState.PUBLISHED, ReplayState.UNDONE, ReplayState.ABANDONED}),
+    ReplayState.UNDONE: frozenset(
+        {ReplayState.PUBLISHED, ReplayState.UNDONE, ReplayState.ABANDONED}
+    ),
     ReplayState.ABANDONED: frozenset({ReplayState.ABANDONED}),
 }
 RUNNABLE = (ReplayState.PLANNED, ReplayState.RUNNING, ReplayState.FAILED)
@@ -70,7 +85,8 @@ class Replay:
 
     Attributes:
         epoch: the newest one given out; 0 before the first attempt.
-        plan: the plan as it was entered, see `read_plan`; empty when it was purged and the ledger rebuilt after that.
+        plan: the plan as it was entered, see `read_plan`; empty when it was purged and the ledger
+            rebuilt after that.
         mark: windows committed, as the newest attempt reported them.
         checkpoint_mark: mark of the newest checkpoint reported.
         message: why it is in its state, empty when there is nothing to say.
@@ -97,7 +113,9 @@ class Replay:
         return WindowRange(self.first, self.last)
 
     def times(self) -> tuple[str, str] | None:
-        """Returns begin and end of the range as times, None when the plan was purged and the ledger rebuilt."""
+        """Returns begin and end of the range as times, None when the plan was purged and the ledger
+        rebuilt.
+        """
         if "width_ms" not in self.plan:
             return None
         grid = Grid(self.plan["width_ms"], self.plan.get("origin_ms", 0))
@@ -107,7 +125,8 @@ class Replay:
         """Returns the plan, validated.
 
         Raises:
-            InputError: it was purged with the replay's tables, or another version of Rewindow made it.
+            InputError: it was purged with the replay's tables, or another version of Rewindow made
+                it.
         """
         from pydantic import ValidationError
 
@@ -116,13 +135,17 @@ class Replay:
         if not self.plan:
             raise InputError(
                 f'the plan of replay "{self.replay_id}" was purged with its tables',
-                detail="The ledger was rebuilt after that; it knows of this replay what its publications tell.",
-                hint=f"Plan the range again: rewindow replay {self.application}. What is published stays.",
+                detail="The ledger was rebuilt after that; it knows of this replay what its "
+                "publications tell.",
+                hint=f"Plan the range again: rewindow replay {self.application}. What is published "
+                "stays.",
             )
         try:
             return Plan.model_validate(self.plan)
         except ValidationError as error:
-            wrong = ", ".join(sorted({".".join(map(str, found["loc"])) for found in error.errors()}))
+            wrong = ", ".join(
+                sorted({".".join(map(str, found["loc"])) for found in error.errors()})
+            )
             raise InputError(
                 f'the plan of replay "{self.replay_id}" cannot be read',
                 detail=f"These fields are not as this version of Rewindow writes them: {wrong}.",
@@ -153,7 +176,8 @@ class Replays(LedgerPart):
         plan: Mapping[str, Any],
         code_version: str,
     ) -> Replay:
-        """Enters a planned replay and returns it; one that is there with an equal plan is returned as it is.
+        """Enters a planned replay and returns it; one that is there with an equal plan is returned
+        as it is.
 
         Raises:
             InputError: a replay of this id is there with another plan; names what differs.
@@ -161,9 +185,13 @@ class Replays(LedgerPart):
         """
         windows = WindowRange(first, last)
         values = {
-            "application": application, "first": windows.first, "last": windows.last, "mode": str(mode),
-            "code_version": code_version, "plan": json.loads(json.dumps(plan)),
-        }  # fmt: skip
+            "application": application,
+            "first": windows.first,
+            "last": windows.last,
+            "mode": str(mode),
+            "code_version": code_version,
+            "plan": json.loads(json.dumps(plan)),
+        }
         with self.serialised() as connection:
             there = find_replay(connection, replay_id)
             if there is None:
@@ -172,13 +200,27 @@ class Replays(LedgerPart):
             _refuse_other_plan(there, values)
             return there
 
-    def insert(self, connection: Connection, replay_id: str, values: Mapping[str, Any], **more: Any) -> None:
+    def insert(
+        self,
+        connection: Connection,
+        replay_id: str,
+        values: Mapping[str, Any],
+        **more: Any,
+    ) -> None:
         """Inserts a replay; `more` overrides what a new one begins with."""
         begin = {
-            "state": ReplayState.PLANNED, "epoch": 0, "mark": 0, "checkpoint_mark": 0, "checkpoint_epoch": 0,
-            "message": "", "created_at": self.now, "changed_at": self.now,
-        }  # fmt: skip
-        connection.execute(insert(replays).values(replay_id=replay_id, **{**values, **begin, **more}))
+            "state": ReplayState.PLANNED,
+            "epoch": 0,
+            "mark": 0,
+            "checkpoint_mark": 0,
+            "checkpoint_epoch": 0,
+            "message": "",
+            "created_at": self.now,
+            "changed_at": self.now,
+        }
+        connection.execute(
+            insert(replays).values(replay_id=replay_id, **{**values, **begin, **more})
+        )
 
     def get(self, replay_id: str) -> Replay:
         """Returns a replay.
@@ -196,7 +238,9 @@ class Replays(LedgerPart):
 
     def ids(self, prefix: str) -> list[str]:
         """Returns the ids that begin with some text."""
-        query = select(replays.c.replay_id).where(replays.c.replay_id.startswith(prefix, autoescape=True))
+        query = select(replays.c.replay_id).where(
+            replays.c.replay_id.startswith(prefix, autoescape=True)
+        )
         with self.reading() as connection:
             return list(connection.scalars(query))
 
@@ -208,19 +252,30 @@ class Replays(LedgerPart):
         *,
         without_samples: bool = False,
     ) -> list[Replay]:
-        """Returns replays, newest first; of one application, in some states, or without samples, if so asked."""
-        query = select(*_COLUMNS).order_by(replays.c.created_at.desc(), replays.c.replay_id.desc()).limit(limit)
+        """Returns replays, newest first; of one application, in some states, or without samples, if
+        so asked.
+        """
+        query = (
+            select(*_COLUMNS)
+            .order_by(replays.c.created_at.desc(), replays.c.replay_id.desc())
+            .limit(limit)
+        )
         if application is not None:
             query = query.where(replays.c.application == application)
         if state is not None:
-            query = query.where(replays.c.state.in_([state] if isinstance(state, str) else list(state)))
+            query = query.where(
+                replays.c.state.in_([state] if isinstance(state, str) else list(state))
+            )
         if without_samples:
-            query = query.where((replays.c.state != ReplayState.ABANDONED) | (replays.c.message != SAMPLE))
+            query = query.where(
+                (replays.c.state != ReplayState.ABANDONED) | (replays.c.message != SAMPLE)
+            )
         with self.reading() as connection:
             return [to_replay(row) for row in connection.execute(query)]
 
     def abandon(self, replay_id: str, reason: str = "") -> Replay:
-        """Gives a replay up for good: its leases end, and an attempt that still runs is fenced off the ledger.
+        """Gives a replay up for good: its leases end, and an attempt that still runs is fenced off
+        the ledger.
 
         One that was given up before keeps its reason unless there is a new one.
 
@@ -233,17 +288,26 @@ class Replays(LedgerPart):
             open_one = connection.execute(select(publications.c.number).where(its)).scalar()
             if open_one is not None:
                 raise OverlapError(
-                    f'replay "{replay_id}" cannot be abandoned while its publication {open_one} is open',
+                    f'replay "{replay_id}" cannot be abandoned while its publication {open_one} is '
+                    "open",
                     holder=replay_id,
-                    hint=f"Roll it forward: rewindow publish {replay_id}; or take it back: add --withdraw.",
+                    hint=f"Roll it forward: rewindow publish {replay_id}; or take it back: add "
+                    "--withdraw.",
                 )
             before = read_replay(connection, replay_id)
             kept = before.message if before.state is ReplayState.ABANDONED else ""
-            self.move(connection, replay_id, ReplayState.ABANDONED, reason or kept, epoch=replays.c.epoch + 1)
+            self.move(
+                connection,
+                replay_id,
+                ReplayState.ABANDONED,
+                reason or kept,
+                epoch=replays.c.epoch + 1,
+            )
             return read_replay(connection, replay_id)
 
     def reopen(self, replay_id: str, message: str) -> None:
-        """Makes a replay that had ended one that can go on, since its tables have lost some of what it committed.
+        """Makes a replay that had ended one that can go on, since its tables have lost some of what
+        it committed.
 
         Raises:
             InputError: it is published, undone or abandoned.
@@ -252,11 +316,15 @@ class Replays(LedgerPart):
             self.move(connection, replay_id, ReplayState.FAILED, message)
 
     def keep_changes(self, replay_id: str, changes: Sequence[PropertyChange]) -> None:
-        """Enters into the plan which properties were changed while it ran, so that a purge does not lose them."""
+        """Enters into the plan which properties were changed while it ran, so that a purge does not
+        lose them.
+        """
         with self.serialised() as connection:
             plan = {**read_replay(connection, replay_id).plan}
             plan["changes"] = [one.model_dump(mode="json") for one in changes]
-            connection.execute(update(replays).where(replays.c.replay_id == replay_id).values(plan=plan))
+            connection.execute(
+                update(replays).where(replays.c.replay_id == replay_id).values(plan=plan)
+            )
 
     def hold_epoch(self, connection: Connection, replay_id: str, epoch: int) -> None:
         """Locks a replay's row for an attempt's write, if no newer epoch was given out.
@@ -265,15 +333,26 @@ class Replays(LedgerPart):
             FencedError: one was.
         """
         mine = (replays.c.replay_id == replay_id) & (replays.c.epoch == epoch)
-        if connection.execute(update(replays).where(mine).values(changed_at=self.now)).rowcount == 0:
+        if (
+            connection.execute(update(replays).where(mine).values(changed_at=self.now)).rowcount
+            == 0
+        ):
             now = read_replay(connection, replay_id)
             raise FencedError(
-                f'attempt {epoch} of replay "{replay_id}" is not its newest one any more, which is {now.epoch}',
-                detail="Nothing was written." if now.state != ReplayState.ABANDONED else "The replay was abandoned.",
+                f'attempt {epoch} of replay "{replay_id}" is not its newest one any more, which is '
+                f"{now.epoch}",
+                detail="Nothing was written."
+                if now.state != ReplayState.ABANDONED
+                else "The replay was abandoned.",
             )
 
     def move(
-        self, connection: Connection, replay_id: str, state: ReplayState, message: str = "", **values: Any
+        self,
+        connection: Connection,
+        replay_id: str,
+        state: ReplayState,
+        message: str = "",
+        **values: Any,
     ) -> None:
         """Moves a replay to a state; one that ends work also ends its leases.
 
@@ -282,7 +361,11 @@ class Replays(LedgerPart):
         """
         before = tuple(known for known, following in _MAY_FOLLOW.items() if state in following)
         allowed = (replays.c.replay_id == replay_id) & replays.c.state.in_(before)
-        change = update(replays).where(allowed).values(state=state, message=message, changed_at=self.now, **values)
+        change = (
+            update(replays)
+            .where(allowed)
+            .values(state=state, message=message, changed_at=self.now, **values)
+        )
         if connection.execute(change).rowcount == 0:
             now = read_replay(connection, replay_id)
             raise InputError(
@@ -300,7 +383,9 @@ def end_leases(connection: Connection, replay_id: str) -> None:
 
 def find_replay(connection: Connection, replay_id: str) -> Replay | None:
     """Returns a replay, None if there is none of this id."""
-    row = connection.execute(select(*_COLUMNS).where(replays.c.replay_id == replay_id)).one_or_none()
+    row = connection.execute(
+        select(*_COLUMNS).where(replays.c.replay_id == replay_id)
+    ).one_or_none()
     return None if row is None else to_replay(row)
 
 
@@ -312,9 +397,14 @@ def read_replay(connection: Connection, replay_id: str) -> Replay:
     """
     found = find_replay(connection, replay_id)
     if found is None:
-        newest = select(replays.c.replay_id).order_by(replays.c.created_at.desc()).limit(_SUGGESTED_FROM)
+        newest = (
+            select(replays.c.replay_id).order_by(replays.c.created_at.desc()).limit(_SUGGESTED_FROM)
+        )
         meant = did_you_mean(replay_id, connection.execute(newest).scalars())
-        raise InputError(f'replay "{replay_id}" is unknown', hint=f"{meant}`rewindow list` shows those that there are.")
+        raise InputError(
+            f'replay "{replay_id}" is unknown',
+            hint=f"{meant}`rewindow list` shows those that there are.",
+        )
     return found
 
 
@@ -324,7 +414,8 @@ def _refuse_other_plan(there: Replay, values: Mapping[str, Any]) -> None:
     differences += [
         _difference(f"plan.{key}", there.plan.get(key), values["plan"].get(key))
         for key in keys
-        if key not in (*_PLANNED, "changes")  # The ledger adds those that are made while the replay runs.
+        if key
+        not in (*_PLANNED, "changes")  # The ledger adds those that are made while the replay runs.
     ]
     found = [text for text in differences if text]
     if found:
@@ -350,7 +441,9 @@ def next_steps(replay: Replay) -> str:
         case ReplayState.PUBLISHED:
             return f"Take it back first: rewindow undo {replay.replay_id}"
         case ReplayState.ABANDONED:
-            again = f"rewindow replay {replay.application} --first {replay.first} --last {replay.last}"
+            again = (
+                f"rewindow replay {replay.application} --first {replay.first} --last {replay.last}"
+            )
             return f"It was given up for good. Replay its range anew: {again}"
         case ReplayState.ENDED:
             return f"Check it first: rewindow check {replay.replay_id}"
@@ -358,7 +451,8 @@ def next_steps(replay: Replay) -> str:
             return f"It is ready: rewindow publish {replay.replay_id}"
         case ReplayState.RUNNING:
             return (
-                f"Wait for its end; if its process is gone, go on: rewindow replay --resume {replay.replay_id}."
+                "Wait for its end; if its process is gone, go on: rewindow replay --resume "
+                f"{replay.replay_id}."
                 f" Which it is: rewindow status {replay.replay_id}"
             )
         case ReplayState.FAILED:

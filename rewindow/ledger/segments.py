@@ -1,8 +1,10 @@
-"""Index of window facts: a row stands for a stretch of windows of one port, so that a million windows are few rows.
+"""Index of window facts: a row stands for a stretch of windows of one port, so that a million
+windows are few rows.
 
-The facts themselves are a Delta table of the replay; the index can be rebuilt from it (`facts_index`). A stretch grows
-by the groups that follow it, up to SEGMENT_WINDOWS. Stretches break where an attempt may go back to, the newest
-checkpoint, so that windows computed again replace whole stretches.
+The facts themselves are a Delta table of the replay; the index can be rebuilt from it
+(`facts_index`). A stretch grows by the groups that follow it, up to SEGMENT_WINDOWS. Stretches
+break where an attempt may go back to, the newest checkpoint, so that windows computed again replace
+whole stretches.
 """
 
 from __future__ import annotations
@@ -40,16 +42,30 @@ class CountsIndex(LedgerPart):
         def total(value: Any, lost: bool) -> Any:
             return func.coalesce(func.sum(case((c.lost.is_(lost), value), else_=0)), 0)
 
-        sums = [total(_WIDTH, False), total(c.tuples, False), total(_WIDTH, True), total(c.tuples, True)]
+        sums = [
+            total(_WIDTH, False),
+            total(c.tuples, False),
+            total(_WIDTH, True),
+            total(c.tuples, True),
+        ]
         query = select(c.direction, c.port, *sums).where(c.replay_id == replay_id)
         query = query.group_by(c.direction, c.port).order_by(c.direction, c.port)
         with self.reading() as connection:
-            return [PortTotal(row[0], row[1], *(int(value) for value in row[2:])) for row in connection.execute(query)]
+            return [
+                PortTotal(row[0], row[1], *(int(value) for value in row[2:]))
+                for row in connection.execute(query)
+            ]
 
     def lost_windows(self, replay_ids: Sequence[str]) -> dict[str, int]:
-        """Returns for replays how many windows their worst output has lost; those without any are left out."""
+        """Returns for replays how many windows their worst output has lost; those without any are
+        left out.
+        """
         c = segments.c
-        query = select(c.replay_id, func.sum(_WIDTH)).where(c.replay_id.in_(replay_ids), c.lost, c.direction == "out")
+        query = select(c.replay_id, func.sum(_WIDTH)).where(
+            c.replay_id.in_(replay_ids),
+            c.lost,
+            c.direction == "out",
+        )
         found: dict[str, int] = {}
         with self.reading() as connection:
             for replay_id, windows in connection.execute(query.group_by(c.replay_id, c.port)):
@@ -59,13 +75,18 @@ class CountsIndex(LedgerPart):
     def is_whole(self, replay_id: str) -> bool:
         """Returns whether each port's windows up to the replay's mark are indexed.
 
-        They are not after a process died between its commit and its report; `rebuild` closes such holes.
+        They are not after a process died between its commit and its report; `rebuild` closes such
+        holes.
         """
         with self.reading() as connection:
             its_mark = select(replays.c.mark).where(replays.c.replay_id == replay_id)
             mark = connection.execute(its_mark).scalar_one_or_none() or 0
             c = segments.c
-            counted = select(func.sum(_WIDTH)).where(c.replay_id == replay_id).group_by(c.direction, c.port)
+            counted = (
+                select(func.sum(_WIDTH))
+                .where(c.replay_id == replay_id)
+                .group_by(c.direction, c.port)
+            )
             found = [int(windows) for windows in connection.execute(counted).scalars()]
         return all(windows == mark for windows in found or [0])
 
@@ -78,15 +99,31 @@ class CountsIndex(LedgerPart):
         began_at: datetime,
         at_checkpoint: bool,
     ) -> None:
-        """Adds the counts of a commit group; what was there from its first window on, by an earlier attempt, goes."""
+        """Adds the counts of a commit group; what was there from its first window on, by an earlier
+        attempt, goes.
+        """
         for count in counts:
             its = _port(replay_id, count)
             connection.execute(delete(segments).where(its, segments.c.last >= count.first))
             if not self._extend(connection, its, epoch, count, at_checkpoint):
-                row = {**vars(count), "replay_id": replay_id, "epoch": epoch, "after_checkpoint": not at_checkpoint}
-                connection.execute(insert(segments).values(**row, began_at=began_at, ended_at=self.now))
+                row = {
+                    **vars(count),
+                    "replay_id": replay_id,
+                    "epoch": epoch,
+                    "after_checkpoint": not at_checkpoint,
+                }
+                connection.execute(
+                    insert(segments).values(**row, began_at=began_at, ended_at=self.now)
+                )
 
-    def _extend(self, connection: Connection, its: Any, epoch: int, count: PortCount, at_checkpoint: bool) -> bool:
+    def _extend(
+        self,
+        connection: Connection,
+        its: Any,
+        epoch: int,
+        count: PortCount,
+        at_checkpoint: bool,
+    ) -> bool:
         """Returns whether the stretch that ends just before the group took it up.
 
         A stretch that ends at the newest checkpoint takes only a group that reaches the next one.
@@ -95,8 +132,17 @@ class CountsIndex(LedgerPart):
         before = its & (c.last == count.first - 1) & (c.epoch == epoch) & c.lost.is_(count.lost)
         small = count.last - c.first < SEGMENT_WINDOWS
         open_end = before & small if at_checkpoint else before & small & c.after_checkpoint
-        grown = {"last": count.last, "tuples": c.tuples + count.tuples, "after_checkpoint": not at_checkpoint}
-        return connection.execute(update(segments).where(open_end).values(**grown, ended_at=self.now)).rowcount > 0
+        grown = {
+            "last": count.last,
+            "tuples": c.tuples + count.tuples,
+            "after_checkpoint": not at_checkpoint,
+        }
+        return (
+            connection.execute(
+                update(segments).where(open_end).values(**grown, ended_at=self.now)
+            ).rowcount
+            > 0
+        )
 
     def replace(self, connection: Connection, replay_id: str, parts: Iterable[PortStretch]) -> None:
         """Replaces the whole index of a replay."""
@@ -106,7 +152,9 @@ class CountsIndex(LedgerPart):
             connection.execute(insert(segments), rows)
 
     def rebuild(self, replay_id: str, parts: Iterable[PortStretch]) -> None:
-        """Replaces the whole index of a replay in a transaction of its own; see `facts_index.segments_of`."""
+        """Replaces the whole index of a replay in a transaction of its own; see
+        `facts_index.segments_of`.
+        """
         with self.serialised() as connection:
             self.replace(connection, replay_id, parts)
 

@@ -1,4 +1,6 @@
-"""Stale ranges: windows published from a state that has since changed, to be replayed next (design, section 4)."""
+"""Stale ranges: windows published from a state that has since changed, to be replayed next (design,
+section 4).
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,15 @@ from rewindow.ledger.models import stale_ranges
 from rewindow.windows import WindowRange
 
 REOPENED = 0
-"""In place of a publication's number: windows of an input were opened again after the output was computed (X52)."""
+"""In place of a publication's number: windows of an input were opened again after the output was
+computed (X52)."""
 
 
 @dataclass(frozen=True)
 class StaleRange:
-    """Windows of an output table that are stale, and the number of the publication that made them so, or REOPENED."""
+    """Windows of an output table that are stale, and the number of the publication that made them
+    so, or REOPENED.
+    """
 
     application: str
     table_name: str
@@ -32,12 +37,19 @@ class Staleness(LedgerPart):
     """The part of the ledger that keeps stale ranges; ranges of one table never overlap."""
 
     def add(self, application: str, table_name: str, first: int, last: int, since: int) -> None:
-        """Enters windows of an output as stale since a publication; an entry that was there gives way."""
+        """Enters windows of an output as stale since a publication; an entry that was there gives
+        way.
+        """
         with self.serialised() as connection:
             self.add_in(connection, application, table_name, WindowRange(first, last), since)
 
     def add_in(
-        self, connection: Connection, application: str, table_name: str, windows: WindowRange, since: int
+        self,
+        connection: Connection,
+        application: str,
+        table_name: str,
+        windows: WindowRange,
+        since: int,
     ) -> None:
         """Enters windows as stale inside a transaction."""
         self._clear(connection, application, table_name, windows)
@@ -57,22 +69,56 @@ class Staleness(LedgerPart):
         with self.reading() as connection:
             return [StaleRange(**row._mapping) for row in connection.execute(query)]
 
-    def _clear(self, connection: Connection, application: str, table_name: str, windows: WindowRange) -> None:
+    def _clear(
+        self,
+        connection: Connection,
+        application: str,
+        table_name: str,
+        windows: WindowRange,
+    ) -> None:
         c = stale_ranges.c
         its = (c.application == application) & (c.table_name == table_name)
         touched = its & (c.first <= windows.last) & (c.last >= windows.first)
-        rows = [StaleRange(**row._mapping) for row in connection.execute(select(stale_ranges).where(touched))]
+        rows = [
+            StaleRange(**row._mapping)
+            for row in connection.execute(select(stale_ranges).where(touched))
+        ]
         connection.execute(delete(stale_ranges).where(touched))
         for row in rows:
             if row.first < windows.first:
                 rest = WindowRange(row.first, windows.first - 1)
-                self._insert_range(connection, application, table_name, rest, row.since, row.marked_at)
+                self._insert_range(
+                    connection,
+                    application,
+                    table_name,
+                    rest,
+                    row.since,
+                    row.marked_at,
+                )
             if row.last > windows.last:
                 rest = WindowRange(windows.last + 1, row.last)
-                self._insert_range(connection, application, table_name, rest, row.since, row.marked_at)
+                self._insert_range(
+                    connection,
+                    application,
+                    table_name,
+                    rest,
+                    row.since,
+                    row.marked_at,
+                )
 
     def _insert_range(
-        self, connection: Connection, application: str, table_name: str, windows: WindowRange, since: int, at: Any
+        self,
+        connection: Connection,
+        application: str,
+        table_name: str,
+        windows: WindowRange,
+        since: int,
+        at: Any,
     ) -> None:
-        values = {"application": application, "table_name": table_name, "first": windows.first, "last": windows.last}
+        values = {
+            "application": application,
+            "table_name": table_name,
+            "first": windows.first,
+            "last": windows.last,
+        }
         connection.execute(insert(stale_ranges).values(**values, since=since, marked_at=at))

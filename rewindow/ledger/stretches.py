@@ -18,8 +18,8 @@ class PortCount:
     """Tuples of one port in the consecutive windows of a commit group.
 
     Attributes:
-        direction: "in" for an input stream, "out" for an output, "error" for an error port, "dropped" for another
-            output port that nothing reads.
+        direction: "in" for an input stream, "out" for an output, "error" for an error port,
+            "dropped" for another output port that nothing reads.
         lost: at most once gave these windows up; `tuples` were not processed (R15).
     """
 
@@ -33,7 +33,9 @@ class PortCount:
 
 @dataclass(frozen=True)
 class PortStretch:
-    """A stretch of windows of one port, with the time in which it was committed and the newest epoch that did."""
+    """A stretch of windows of one port, with the time in which it was committed and the newest
+    epoch that did.
+    """
 
     direction: Direction
     port: str

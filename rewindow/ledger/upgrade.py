@@ -1,4 +1,6 @@
-"""Brings a ledger's tables to the version that this Rewindow knows; safe when several processes try at once."""
+"""Brings a ledger's tables to the version that this Rewindow knows; safe when several processes try
+at once.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,12 @@ _ADVISORY_KEY = 0x5265_7769_6E64_6F77
 
 
 def make_current(place: LedgerUrl, engine: Engine) -> None:
-    """Upgrades a ledger that is not at VERSION; one at it costs two small reads and does not import Alembic.
+    """Upgrades a ledger that is not at VERSION; one at it costs two small reads and does not import
+    Alembic.
 
     Raises:
-        InputError: a newer Rewindow has upgraded it, or no migration leads from its version to VERSION.
+        InputError: a newer Rewindow has upgraded it, or no migration leads from its version to
+            VERSION.
     """
     with engine.begin() as connection:
         if _version(connection) == VERSION:
@@ -52,7 +56,9 @@ def check_current(place: LedgerUrl, engine: Engine) -> None:
 
 
 def _refuse_unknown(place: LedgerUrl, found: str | None) -> None:
-    """Refuses a ledger at a version that no migration of this Rewindow starts from; a new ledger has no version."""
+    """Refuses a ledger at a version that no migration of this Rewindow starts from; a new ledger
+    has no version.
+    """
     if found is None:
         return
     if found > VERSION:
@@ -62,7 +68,9 @@ def _refuse_unknown(place: LedgerUrl, found: str | None) -> None:
         )
     from alembic.script import ScriptDirectory
 
-    known = {script.revision for script in ScriptDirectory.from_config(_settings()).walk_revisions()}
+    known = {
+        script.revision for script in ScriptDirectory.from_config(_settings()).walk_revisions()
+    }
     if found not in known:
         raise InputError(
             f'ledger "{place.name}" is at version {found}, which this Rewindow cannot upgrade',
@@ -89,18 +97,23 @@ def _alone(place: LedgerUrl, engine: Engine) -> Iterator[Connection]:
     with engine.connect() as connection:
         connection.detach()  # The lock is the session's and ends with it.
         connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _ADVISORY_KEY})
-        connection.commit()  # Only a new transaction sees the schema that another process has just created.
+        # Only a new transaction sees the schema that another process has just created.
+        connection.commit()
         with connection.begin():
             _create_schema(connection)
             yield connection
 
 
 def _create_schema(connection: Connection) -> None:
-    """Creates the first schema of the search path, so that our tables stand apart from anybody else's."""
+    """Creates the first schema of the search path, so that our tables stand apart from anybody
+    else's.
+    """
     if connection.execute(text("SELECT current_schema()")).scalar_one() is None:
         path = str(connection.execute(text("SHOW search_path")).scalar_one())
         name = path.split(",")[0].strip().strip('"')
-        connection.exec_driver_sql(f"CREATE SCHEMA {connection.dialect.identifier_preparer.quote(name)}")
+        connection.exec_driver_sql(
+            f"CREATE SCHEMA {connection.dialect.identifier_preparer.quote(name)}"
+        )
 
 
 def _migrate(connection: Connection) -> None:

@@ -44,8 +44,13 @@ class LedgerUrl:
         except (ArgumentError, ValueError):
             raise InputError("ledger URL cannot be read", hint=hint) from None
         backend = url.get_backend_name()
-        if backend not in _DRIVERS or (backend == "sqlite" and url.database in (None, "", ":memory:")):
-            raise InputError(f'ledger URL of kind "{backend}" is not one that two processes can share', hint=hint)
+        if backend not in _DRIVERS or (
+            backend == "sqlite" and url.database in (None, "", ":memory:")
+        ):
+            raise InputError(
+                f'ledger URL of kind "{backend}" is not one that two processes can share',
+                hint=hint,
+            )
         url = url.set(drivername=_DRIVERS[backend])
         if backend == "sqlite":
             file = Path(str(url.database)).absolute()
@@ -54,7 +59,9 @@ class LedgerUrl:
         return cls(url, f"{backend}://{url.host or ''}{port}/{url.database or ''}", None)
 
     def without_password(self, text: str) -> str:
-        """Returns a text with the password blotted out, whether it came before the host or in the query."""
+        """Returns a text with the password blotted out, whether it came before the host or in the
+        query.
+        """
         given = self.url.query.get("password", "")
         secrets = [str(self.url.password or ""), *([given] if isinstance(given, str) else given)]
         for secret in filter(None, secrets):
@@ -62,7 +69,8 @@ class LedgerUrl:
         return text
 
     def create(self) -> None:
-        """Makes the SQLite file, readable by its owner only, in write-ahead mode; one process does it.
+        """Makes the SQLite file, readable by its owner only, in write-ahead mode; one process does
+        it.
 
         The file appears whole, so that an empty one is never a new ledger.
 
@@ -75,14 +83,18 @@ class LedgerUrl:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             with file_lock(self.lock_file("open")):
                 if not self.file.exists():
-                    for ending in ("-wal", "-shm"):  # Of a lost ledger: SQLite would write what they hold into this.
+                    for ending in (
+                        "-wal",
+                        "-shm",
+                    ):  # Of a lost ledger: SQLite would write what they hold into this.
                         self.file.with_name(f"{self.file.name}{ending}").unlink(missing_ok=True)
                     self._make_file(self.file)
         if not self.file.stat().st_size:
             raise LedgerError(
                 f'ledger "{self.name}" is an empty file',
                 detail="A ledger is never empty, not even a new one: this one was cut short.",
-                hint="Put a copy back; or move it away, then make it again from the tables: rewindow ledger rebuild",
+                hint="Put a copy back; or move it away, then make it again from the tables: "
+                "rewindow ledger rebuild",
             )
 
     def _make_file(self, file: Path) -> None:
@@ -94,7 +106,9 @@ class LedgerUrl:
         new.rename(file)
 
     def is_read_only(self) -> bool:
-        """Returns whether it is a file that nobody can write to here: then not even its reader's lock can be made."""
+        """Returns whether it is a file that nobody can write to here: then not even its reader's
+        lock can be made.
+        """
         return bool(self.file and self.file.is_file() and not os.access(self.file.parent, os.W_OK))
 
     def copied(self, folder: Path) -> LedgerUrl:

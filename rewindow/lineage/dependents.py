@@ -1,4 +1,6 @@
-"""Who needs a stream: replays that are open, what is published from it, and publications that could be undone."""
+"""Who needs a stream: replays that are open, what is published from it, and publications that could
+be undone.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from rewindow.recovery.staleness import moved_end
 from rewindow.storage.names import data_name
 from rewindow.windows import WindowRange, without
 
-OPEN = frozenset({ReplayState.PLANNED, ReplayState.RUNNING, ReplayState.FAILED, ReplayState.ENDED, ReplayState.CHECKED})
+OPEN = frozenset(
+    {
+        ReplayState.PLANNED,
+        ReplayState.RUNNING,
+        ReplayState.FAILED,
+        ReplayState.ENDED,
+        ReplayState.CHECKED,
+    }
+)
 """States of a replay that may still be run, resumed, checked or published."""
 _LIMIT = 100_000
 
@@ -36,8 +46,14 @@ class Dependent:
     why: str
 
 
-def readers(ledger: Ledger, stream: str, windows: Sequence[WindowRange] | None = None) -> list[Dependent]:
-    """Returns who has read windows of a stream, open or published, newest first; all windows unless some are given."""
+def readers(
+    ledger: Ledger,
+    stream: str,
+    windows: Sequence[WindowRange] | None = None,
+) -> list[Dependent]:
+    """Returns who has read windows of a stream, open or published, newest first; all windows unless
+    some are given.
+    """
     publications = effective_by_replay(ledger)
     found = []
     for row in ledger.replays.newest(limit=_LIMIT):
@@ -48,35 +64,47 @@ def readers(ledger: Ledger, stream: str, windows: Sequence[WindowRange] | None =
             found.append(Dependent(row.replay_id, row.application, row.range, True, words))
         found += [
             Dependent(
-                row.replay_id, row.application, publication.range, False,
-                f'publication {publication.number} of replay "{row.replay_id}", windows {publication.range}, '
+                row.replay_id,
+                row.application,
+                publication.range,
+                False,
+                f'publication {publication.number} of replay "{row.replay_id}", windows '
+                f"{publication.range}, "
                 "was computed from it",
             )
             for publication in publications.get(row.replay_id, ())
             if _meets(publication.range, windows)
-        ]  # fmt: skip
+        ]
     return found
 
 
 def dependents(ledger: Ledger, stream: str) -> list[Dependent]:
-    """Returns everybody who needs a stream: its readers, and the publications that made it what it is."""
+    """Returns everybody who needs a stream: its readers, and the publications that made it what it
+    is.
+    """
     own = [
         Dependent(
-            publication.replay_id, ledger.replays.get(publication.replay_id).application, publication.range, False,
-            f"publication {publication.number} made its windows {publication.range}; it is visible to readers and can "
+            publication.replay_id,
+            ledger.replays.get(publication.replay_id).application,
+            publication.range,
+            False,
+            f"publication {publication.number} made its windows {publication.range}; it is visible "
+            "to readers and can "
             f"be taken back: rewindow undo {publication.replay_id}",
         )
         for of_replay in effective_by_replay(ledger, stream).values()
         for publication in of_replay
-    ]  # fmt: skip
+    ]
     return [*own, *readers(ledger, stream)]
 
 
 def mark_stale(ledger: Ledger, stream: str, windows: Sequence[WindowRange]) -> list[str]:
-    """Marks as stale what was published from windows of a stream, and returns in words who has read them.
+    """Marks as stale what was published from windows of a stream, and returns in words who has read
+    them.
 
-    An output without state is stale in these windows, one with state from the first of them on. Open replays keep the
-    version that they pinned; they are named, and nothing of theirs is marked before it is published.
+    An output without state is stale in these windows, one with state from the first of them on.
+    Open replays keep the version that they pinned; they are named, and nothing of theirs is marked
+    before it is published.
     """
     found = readers(ledger, stream, windows)
     for reader in found:
@@ -94,10 +122,15 @@ def mark_stale(ledger: Ledger, stream: str, windows: Sequence[WindowRange]) -> l
     return [f"has read the older seal: {reader.why}" for reader in found]
 
 
-def readers_of_end(ledger: Ledger, stream: str, end: int | None) -> list[tuple[Dependent, int | None]]:
+def readers_of_end(
+    ledger: Ledger,
+    stream: str,
+    end: int | None,
+) -> list[tuple[Dependent, int | None]]:
     """Returns who was computed with another end of a stream than this one, and with which.
 
-    Their windows are those from the first one on that comes out otherwise; of what is published those that readers see.
+    Their windows are those from the first one on that comes out otherwise; of what is published
+    those that readers see.
     """
     found = []
     for reader in _shown(ledger, stream):
@@ -111,7 +144,9 @@ def readers_of_end(ledger: Ledger, stream: str, end: int | None) -> list[tuple[D
 
 
 def _shown(ledger: Ledger, stream: str) -> Iterator[Dependent]:
-    """Yields who has read a stream: replays that are open, and of publications each part that no newer one covers."""
+    """Yields who has read a stream: replays that are open, and of publications each part that no
+    newer one covers.
+    """
     every = readers(ledger, stream)
     yield from (reader for reader in every if reader.is_open)
     words = {(reader.replay_id, reader.windows): reader for reader in every if not reader.is_open}
@@ -119,15 +154,21 @@ def _shown(ledger: Ledger, stream: str) -> Iterator[Dependent]:
     for act in effective_publications(ledger.publications.newest(limit=_LIMIT)):
         before = covered.setdefault(ledger.replays.get(act.replay_id).application, [])
         reader = words.get((act.replay_id, act.range))
-        yield from (replace(reader, windows=part) for part in without(act.range, before) if reader is not None)
+        yield from (
+            replace(reader, windows=part)
+            for part in without(act.range, before)
+            if reader is not None
+        )
         before.append(act.range)
 
 
 def mark_end(ledger: Ledger, stream: str, end: int | None) -> list[str]:
-    """Marks as stale what was published with another end of a stream, and returns in words who knows another one (X34).
+    """Marks as stale what was published with another end of a stream, and returns in words who
+    knows another one (X34).
 
-    An output with state is stale from the first window on in which an end makes a difference: what waits there fires,
-    or does not. One without state is where windows were taken to be empty that lie behind the end no more.
+    An output with state is stale from the first window on in which an end makes a difference: what
+    waits there fires, or does not. One without state is where windows were taken to be empty that
+    lie behind the end no more.
     """
     found = readers_of_end(ledger, stream, end)
     for reader, pinned in found:
@@ -141,20 +182,31 @@ def mark_end(ledger: Ledger, stream: str, end: int | None) -> list[str]:
                 _mark_behind(ledger, reader, name, reader.windows.first, ())
             elif behind <= last:
                 ledger.stale.add(reader.application, name, behind, last, REOPENED)
-    return list(dict.fromkeys(f"was computed with another end of {stream}: {reader.why}" for reader, _ in found))
+    return list(
+        dict.fromkeys(
+            f"was computed with another end of {stream}: {reader.why}" for reader, _ in found
+        )
+    )
 
 
 def _mark_behind(
-    ledger: Ledger, reader: Dependent, name: str, first: int, opened: Sequence[WindowRange]
-) -> None:  # fmt: skip
-    """Marks an output with state as stale from a window on, parted where windows were opened, or had been before.
+    ledger: Ledger,
+    reader: Dependent,
+    name: str,
+    first: int,
+    opened: Sequence[WindowRange],
+) -> None:
+    """Marks an output with state as stale from a window on, parted where windows were opened, or
+    had been before.
 
     Once one part is right, the next one still is not.
     """
     last = _last_published(ledger, name, reader.windows.last)
     marked = [row for row in ledger.stale.ranges(reader.application) if row.table_name == name]
     before = [row.first for row in marked if row.since == REOPENED]
-    begins = {begin for begin in (*before, *(part.first for part in opened)) if first < begin <= last}
+    begins = {
+        begin for begin in (*before, *(part.first for part in opened)) if first < begin <= last
+    }
     parts = sorted({first, *begins})
     for begin, end in zip(parts, [*parts[1:], last + 1], strict=True):
         ledger.stale.add(reader.application, name, begin, end - 1, REOPENED)
@@ -162,7 +214,9 @@ def _mark_behind(
 
 def _last_published(ledger: Ledger, table_name: str, at_least: int) -> int:
     publications = effective_by_replay(ledger, table_name)
-    return max((entry.last for entries in publications.values() for entry in entries), default=at_least)
+    return max(
+        (entry.last for entries in publications.values() for entry in entries), default=at_least
+    )
 
 
 def inputs_of(row: Replay) -> list[str]:
@@ -170,13 +224,18 @@ def inputs_of(row: Replay) -> list[str]:
     return [str(entry["stream"]) for entry in row.plan.get("inputs", [])]
 
 
-def effective_by_replay(ledger: Ledger, table_name: str | None = None) -> dict[str, list[Publication]]:
-    """Returns, by replay, the publications that are neither withdrawn nor undone; of one table if so asked."""
+def effective_by_replay(
+    ledger: Ledger,
+    table_name: str | None = None,
+) -> dict[str, list[Publication]]:
+    """Returns, by replay, the publications that are neither withdrawn nor undone; of one table if
+    so asked.
+    """
     entries = [
         entry
         for entry in ledger.publications.newest(table_name=table_name, limit=_LIMIT)
         if entry.withdrawn is None
-    ]  # fmt: skip
+    ]
     undone = {entry.undoes for entry in entries if entry.undoes is not None}
     found: dict[str, list[Publication]] = {}
     for entry in entries:

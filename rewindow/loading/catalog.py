@@ -29,7 +29,8 @@ from rewindow.version import PACKAGE
 
 _MODULES = "rewindow_applications."
 _brought_along: set[str] = set()
-"""Names of the modules that applications imported from their folders: the next application must not find them."""
+"""Names of the modules that applications imported from their folders: the next application must not
+find them."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,9 @@ class LoadedApplication:
     """An application with the fingerprints that a checkpoint is bound to (W65).
 
     Attributes:
-        code_version: changes with the source of the application and what it imports from its own folder, with that of
-            its operators' classes and their bases, and with Rewindow's release and library of operators.
+        code_version: changes with the source of the application and what it imports from its own
+            folder, with that of its operators' classes and their bases, and with Rewindow's release
+            and library of operators.
         files: its own files, of which the code version is made.
     """
 
@@ -48,7 +50,8 @@ class LoadedApplication:
 
     @cached_property
     def configuration_digest(self) -> str:
-        """What changes with the graph, a property or the grid; it exists where no property is wrong.
+        """What changes with the graph, a property or the grid; it exists where no property is
+        wrong.
 
         Raises:
             InputError: a property cannot be written as JSON.
@@ -58,12 +61,19 @@ class LoadedApplication:
 
 def application_names(config: Config) -> list[str]:
     """Returns the names of all applications that can be replayed."""
-    found = {path.stem for folder in config.applications for path in folder.glob("*.py") if path.stem[0] != "_"}
+    found = {
+        path.stem
+        for folder in config.applications
+        for path in folder.glob("*.py")
+        if path.stem[0] != "_"
+    }
     return sorted(found | set(config.made_applications))
 
 
 def load_planned(config: Config, plan: Plan) -> LoadedApplication:
-    """Returns the application of a replay with what its plan gives; a candidate brings its own code along."""
+    """Returns the application of a replay with what its plan gives; a candidate brings its own code
+    along.
+    """
     code = config.replay_root(plan.replay_id) / CODE
     folder = code.local() if plan.candidate is not None and code.exists() else None
     return load_application(config, plan.application, plan.parameters, plan.given, code=folder)
@@ -76,17 +86,19 @@ def load_application(
     given: Iterable[PropertyOverride] | None = None,
     code: Path | None = None,
 ) -> LoadedApplication:
-    """Returns an application with the values that are given for its properties; building it runs nothing.
+    """Returns an application with the values that are given for its properties; building it runs
+    nothing.
 
-    A module in `config.applications` holds either `app`, or `build(**parameters)` that returns one. While it is loaded
-    it can import from its own folder; modules whose names begin with an underscore are no applications.
+    A module in `config.applications` holds either `app`, or `build(**parameters)` that returns one.
+    While it is loaded it can import from its own folder; modules whose names begin with an
+    underscore are no applications.
 
     Args:
         config: settings in force.
         name: the application's.
         parameters: of `build`.
-        given: properties and attributes that are given from outside; by default those in rewindow.toml. Who goes on
-            with a plan gives those of the plan.
+        given: properties and attributes that are given from outside; by default those in
+            rewindow.toml. Who goes on with a plan gives those of the plan.
         code: folder in which its module is looked for, in the place of those in the settings.
 
     Raises:
@@ -122,10 +134,19 @@ def overrides_in_file(config: Config, name: str) -> list[PropertyOverride]:
         return []
     own = settings.model_dump(exclude={"operators", "outputs"}, exclude_none=True)
     values = [("", key, value) for key, value in own.items()]
-    values += [(where, key, value) for where, pairs in settings.operators.items() for key, value in pairs.items()]
-    given = {name: output.model_dump(exclude_none=True) for name, output in settings.outputs.items()}
+    values += [
+        (where, key, value)
+        for where, pairs in settings.operators.items()
+        for key, value in pairs.items()
+    ]
+    given = {
+        name: output.model_dump(exclude_none=True) for name, output in settings.outputs.items()
+    }
     return [
-        *(PropertyOverride(operator=where, name=key, value=value, source=FILE) for where, key, value in values),
+        *(
+            PropertyOverride(operator=where, name=key, value=value, source=FILE)
+            for where, key, value in values
+        ),
         *(
             PropertyOverride(operator="", name=key, value=value, source=FILE, output=name)
             for name, own in given.items()
@@ -134,40 +155,65 @@ def overrides_in_file(config: Config, name: str) -> list[PropertyOverride]:
     ]
 
 
-def _without_settings_of_streams(app: Application, given: list[PropertyOverride]) -> list[PropertyOverride]:
+def _without_settings_of_streams(
+    app: Application,
+    given: list[PropertyOverride],
+) -> list[PropertyOverride]:
     """Returns what may be given to an application that a stream's settings make.
 
-    What they set already shapes its suite and its outputs too, so it is set there; here it is a violation.
+    What they set already shapes its suite and its outputs too, so it is set there; here it is a
+    violation.
     """
     kept = []
     for one in given:
         node = app.nodes.get(one.operator)
         if node is not None and one.name in node.operator.given_properties():
             message = (
-                "this property comes from the settings of the stream: change it in [streams.NAME] of rewindow.toml"
+                "this property comes from the settings of the stream: change it in "
+                "[streams.NAME] of rewindow.toml"
             )
-            app.declared.append(Violation("O28", one.operator, "", f"{one.name} = {one.value!r}", message))
+            app.declared.append(
+                Violation("O28", one.operator, "", f"{one.name} = {one.value!r}", message)
+            )
         else:
             kept.append(one)
     return kept
 
 
 def _unknown(config: Config, name: str) -> InputError:
-    known, folders = application_names(config), ", ".join(str(folder) for folder in config.applications)
+    known, folders = (
+        application_names(config),
+        ", ".join(str(folder) for folder in config.applications),
+    )
     hint = f"{did_you_mean(name, known)}Known: {', '.join(known)}."
     if not known:
-        hint = f"Write {name}.py there; `rewindow init FILE` in an empty folder writes a first one to copy."
-    return InputError(f'application "{name}" is unknown', detail=f"Looked for {name}.py in {folders}.", hint=hint)
+        hint = (
+            f"Write {name}.py there; `rewindow init FILE` in an empty folder writes a first "
+            "one to copy."
+        )
+    return InputError(
+        f'application "{name}" is unknown',
+        detail=f"Looked for {name}.py in {folders}.",
+        hint=hint,
+    )
 
 
 def application_modules() -> list[ModuleType]:
-    """Returns the modules of the applications loaded so far, and those that they imported from their folders."""
-    return [module for name, module in list(sys.modules.items()) if name.startswith(_MODULES) or name in _brought_along]
+    """Returns the modules of the applications loaded so far, and those that they imported from
+    their folders.
+    """
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if name.startswith(_MODULES) or name in _brought_along
+    ]
 
 
 @contextmanager
 def _importing_from(folder: Path) -> Iterator[None]:
-    """Lets an application import modules of its folder: anew each time, and behind all others of the same name."""
+    """Lets an application import modules of its folder: anew each time, and behind all others of
+    the same name.
+    """
     for name in {*_brought_along, *_modules_of(folder)}:
         sys.modules.pop(name, None)
     importlib.invalidate_caches()
@@ -218,31 +264,49 @@ def _application_of(module: ModuleType, name: str, parameters: Mapping[str, str]
     except Exception as error:
         given = ", ".join(f"{key}={value}" for key, value in parameters.items()) or "no parameters"
         raise _broken(
-            f'application "{name}" cannot be built with {given}', error, Path(module.__file__ or "")
+            f'application "{name}" cannot be built with {given}',
+            error,
+            Path(module.__file__ or ""),
         ) from error
     if not isinstance(app, Application):
-        raise InputError(f'application "{name}" is not there', hint="Its module must hold `app` or `build()`.")
+        raise InputError(
+            f'application "{name}" is not there',
+            hint="Its module must hold `app` or `build()`.",
+        )
     if app.name != name:
         raise InputError(f'application "{app.name}" must have the name of its file, {name}')
     return app
 
 
 def _broken(what: str, error: Exception, path: Path) -> InputError:
-    """Returns why an application's definition failed, with the line of its folder that raised it."""
-    files = {str(path), *(str(file) for part in ("*.py", "*/*.py") for file in path.parent.glob(part))}
+    """Returns why an application's definition failed, with the line of its folder that raised
+    it.
+    """
+    files = {
+        str(path),
+        *(str(file) for part in ("*.py", "*/*.py") for file in path.parent.glob(part)),
+    }
     line = raised_at(error, files)
     hint = "Mend it: nothing was created."
     if _asked_for_spark(error):
         hint = "Planning starts no Spark: make columns and functions of Spark inside transform."
     said = f"{type(error).__name__}: {error}".rstrip(": ")
-    return InputError(f"{what}: {said}", detail=f"Raised by {line}." if line else f"Read from {path}.", hint=hint)
+    return InputError(
+        f"{what}: {said}",
+        detail=f"Raised by {line}." if line else f"Read from {path}.",
+        hint=hint,
+    )
 
 
 def _asked_for_spark(error: Exception) -> bool:
-    """Returns whether pyspark raised an error since there is no session: it says so, or fails at an assertion."""
+    """Returns whether pyspark raised an error since there is no session: it says so, or fails at an
+    assertion.
+    """
     innermost = traceback.extract_tb(error.__traceback__)[-1].filename
     is_pyspark = "/pyspark/" in Path(innermost).as_posix()
-    return is_pyspark and (isinstance(error, AssertionError) or "SESSION_OR_CONTEXT_NOT_EXISTS" in str(error))
+    return is_pyspark and (
+        isinstance(error, AssertionError) or "SESSION_OR_CONTEXT_NOT_EXISTS" in str(error)
+    )
 
 
 def _refuse_parameters(name: str, parameters: Mapping[str, str]) -> None:
@@ -251,16 +315,28 @@ def _refuse_parameters(name: str, parameters: Mapping[str, str]) -> None:
 
 
 def stream_of(config: Config, name: str) -> str | None:
-    """Returns the stream whose settings make an application of this name, or would with one more of them."""
-    streams = [name.removeprefix(begin) for begin in (HEARTBEAT, FILLED, WINDOWS) if name.startswith(begin)]
+    """Returns the stream whose settings make an application of this name, or would with one more of
+    them.
+    """
+    streams = [
+        name.removeprefix(begin) for begin in (HEARTBEAT, FILLED, WINDOWS) if name.startswith(begin)
+    ]
     return next((stream for stream in streams if stream in config.streams), None)
 
 
 def _made_application(config: Config, name: str, stream: str) -> Application:
     settings = config.stream(stream)
     if not Table.exists(config.stream_table(stream)):
-        raise InputError(f'stream "{stream}" is not recorded', hint=f"Record it first: rewindow record {stream}")
-    return stream_application(name, stream, settings, event_columns(Table.open(config.stream_table(stream))))
+        raise InputError(
+            f'stream "{stream}" is not recorded',
+            hint=f"Record it first: rewindow record {stream}",
+        )
+    return stream_application(
+        name,
+        stream,
+        settings,
+        event_columns(Table.open(config.stream_table(stream))),
+    )
 
 
 def check_code(plan: Plan, loaded: LoadedApplication) -> None:
@@ -275,7 +351,8 @@ def check_code(plan: Plan, loaded: LoadedApplication) -> None:
     ):
         if planned != now:
             raise CheckpointError(
-                f'{name} of application "{plan.application}" has changed since replay "{plan.replay_id}" was planned',
+                f'{name} of application "{plan.application}" has changed since replay '
+                f'"{plan.replay_id}" was planned',
                 detail=f"Planned with {planned}, now {now}. Its checkpoints belong to the old one.",
                 hint=f"Plan the range again: rewindow abandon {plan.replay_id} && {plan.command}; "
                 f"or put the code back, then: rewindow replay --resume {plan.replay_id}",
@@ -283,5 +360,7 @@ def check_code(plan: Plan, loaded: LoadedApplication) -> None:
 
 
 def event_columns(table: Table) -> pa.Schema:
-    """Returns a stream's schema as operators see it: bookkeeping included, since they may use it."""
+    """Returns a stream's schema as operators see it: bookkeeping included, since they may use
+    it.
+    """
     return table.schema

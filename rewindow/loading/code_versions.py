@@ -1,4 +1,5 @@
-"""Code version and configuration digest of an application: the two values that a checkpoint is bound to.
+"""Code version and configuration digest of an application: the two values that a checkpoint is
+bound to.
 
 Both are the same in every process. Rules: W65, R83.
 """
@@ -25,7 +26,8 @@ from rewindow.errors import InputError
 from rewindow.version import PACKAGE, VERSION
 
 FORMAT = 3
-"""Number of the rules that code versions are computed by. Versions of different formats are never equal."""
+"""Number of the rules that code versions are computed by. Versions of different formats are never
+equal."""
 DECIDES_ROWS = (
     "application/cycles.py",
     "application/error_tuples.py",
@@ -58,12 +60,15 @@ DECIDES_ROWS = (
     "tuple_engine",
     "windows.py",
 )
-"""Files and folders of the package whose code decides which rows or which state an operator returns."""
+"""Files and folders of the package whose code decides which rows or which state an operator
+returns."""
 
 
 @dataclass(frozen=True)
 class _Span:
-    """A piece of source text. Lines count from 0, columns in characters; the end column is exclusive."""
+    """A piece of source text. Lines count from 0, columns in characters; the end column is
+    exclusive.
+    """
 
     first_line: int
     first_column: int
@@ -74,29 +79,41 @@ class _Span:
 def code_version(app: Application, sources: Iterable[Path]) -> str:
     """Returns a fingerprint of the code that computes an application's rows.
 
-    It covers the application's own files, the files that define its operators' classes and their bases, Rewindow's
-    release, and the modules of Rewindow in `DECIDES_ROWS`. Comments, docstrings and blank lines do not count. The path
-    of a module of Rewindow does not count either, so an import from Rewindow counts by the names that it imports.
+    It covers the application's own files, the files that define its operators' classes and their
+    bases, Rewindow's release, and the modules of Rewindow in `DECIDES_ROWS`. Comments, docstrings
+    and blank lines do not count. The path of a module of Rewindow does not count either, so an
+    import from Rewindow counts by the names that it imports.
 
     Args:
         app: the application.
         sources: files of the application and of the modules that it imports from its folder.
     """
     own = own_files(app, sources)
-    parts = [_code(path) for path in library_files()] + [f"{path.name}\n{_code(path)}" for path in own]
+    parts = [_code(path) for path in library_files()] + [
+        f"{path.name}\n{_code(path)}" for path in own
+    ]
     digests = sorted(hashlib.sha256(part.encode()).hexdigest() for part in parts)
     return f"{FORMAT}-{hashlib.sha256(' '.join([VERSION, *digests]).encode()).hexdigest()[:16]}"
 
 
 def own_files(app: Application, sources: Iterable[Path]) -> set[Path]:
-    """Returns an application's own files: those given, and those of its operators' classes; none of Rewindow's."""
-    kinds = {kind for node in app.nodes.values() for kind in type(node.operator).__mro__} - {*FrameOperator.__mro__}
+    """Returns an application's own files: those given, and those of its operators' classes; none of
+    Rewindow's.
+    """
+    kinds = {kind for node in app.nodes.values() for kind in type(node.operator).__mro__} - {
+        *FrameOperator.__mro__
+    }
     classes = {Path(file) for kind in kinds if (file := _file(kind))}
-    return {path.resolve() for path in (*classes, *sources) if not path.resolve().is_relative_to(PACKAGE)}
+    return {
+        path.resolve()
+        for path in (*classes, *sources)
+        if not path.resolve().is_relative_to(PACKAGE)
+    }
 
 
 def configuration_digest(app: Application) -> str:
-    """Returns what changes with the graph, a property, the grid or the windows of an operator (W65, X8).
+    """Returns what changes with the graph, a property, the grid or the windows of an operator (W65,
+    X8).
 
     Raises:
         InputError: a property cannot be written as JSON.
@@ -109,7 +126,11 @@ def configuration_digest(app: Application) -> str:
                 "kind": type(node.operator).__qualname__,
                 "properties": _properties(node.name, node.operator),
                 "feeds": {port: str(end) for port, end in node.feeds.items()},
-                **({"windows": [node.windowing.application, node.windowing.slide]} if node.has_longer_windows else {}),
+                **(
+                    {"windows": [node.windowing.application, node.windowing.slide]}
+                    if node.has_longer_windows
+                    else {}
+                ),
             }
             for node in app.nodes.values()
         },
@@ -118,10 +139,12 @@ def configuration_digest(app: Application) -> str:
 
 
 def library_files() -> list[Path]:
-    """Returns the modules of `DECIDES_ROWS`, without `__init__.py` files, which only list what users import.
+    """Returns the modules of `DECIDES_ROWS`, without `__init__.py` files, which only list what
+    users import.
 
     Raises:
-        FileNotFoundError: an entry of `DECIDES_ROWS` does not exist. Code that moves takes its entry along.
+        FileNotFoundError: an entry of `DECIDES_ROWS` does not exist. Code that moves takes its
+            entry along.
     """
     files: set[Path] = set()
     for entry in DECIDES_ROWS:
@@ -131,7 +154,9 @@ def library_files() -> list[Path]:
 
 
 def _code(path: Path) -> str:
-    """Returns the part of a file that counts: a Python module's code, the whole text of any other file."""
+    """Returns the part of a file that counts: a Python module's code, the whole text of any other
+    file.
+    """
     source = path.read_bytes()
     return _python_code(source) if path.suffix == ".py" else source.decode(errors="replace")
 
@@ -140,8 +165,8 @@ def _code(path: Path) -> str:
 def _python_code(source: bytes) -> str:
     """Returns Python source without comments, docstrings and blank lines.
 
-    Imports from Rewindow are replaced by the sorted names that they import. Any other string that is a statement is
-    dropped like a docstring, because it has no effect either.
+    Imports from Rewindow are replaced by the sorted names that they import. Any other string that
+    is a statement is dropped like a docstring, because it has no effect either.
     """
     encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
     lines = re.split("\r\n|\r|\n", source.decode(encoding))
@@ -149,12 +174,17 @@ def _python_code(source: bytes) -> str:
     spans = [*_comments("\n".join(lines))]
     in_strings: set[int] = set()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == PACKAGE.name:
+        if (
+            isinstance(node, ast.ImportFrom)
+            and (node.module or "").partition(".")[0] == PACKAGE.name
+        ):
             names += [f"{alias.name} as {alias.asname or alias.name}" for alias in node.names]
             spans.append(_span(node, lines))
         elif isinstance(node, ast.Expr) and _is_string(node.value):
             spans.append(_span(node, lines))
-        elif isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and _is_string(node)):
+        elif isinstance(node, ast.JoinedStr) or (
+            isinstance(node, ast.Constant) and _is_string(node)
+        ):
             span = _span(node, lines)
             in_strings.update(range(span.first_line + 1, span.last_line + 1))
     in_strings.difference_update(*(range(span.first_line, span.last_line + 1) for span in spans))
@@ -206,7 +236,9 @@ def _file(kind: type) -> str | None:
 def _properties(name: str, operator: FrameOperator) -> Any:
     """Returns properties as JSON has them."""
     try:
-        return _canonical(operator.model_dump(warnings=False, exclude=set(type(operator).changeable)))
+        return _canonical(
+            operator.model_dump(warnings=False, exclude=set(type(operator).changeable))
+        )
     except PydanticSerializationError as error:
         raise InputError(
             f'operator "{name}" has a property that cannot be written as JSON: {error}',

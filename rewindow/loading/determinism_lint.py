@@ -1,7 +1,9 @@
-"""What in an application's files gives other results the next time: clocks, chance, and orders that nobody fixed (R86).
+"""What in an application's files gives other results the next time: clocks, chance, and orders that
+nobody fixed (R86).
 
-The files are read, not run. A warning is a hint, no proof: `rewindow check-determinism` runs the application. A comment
-`# repeatable: WHY` on a line, or alone above it, says that it is sound; without a reason it says nothing.
+The files are read, not run. A warning is a hint, no proof: `rewindow check-determinism` runs the
+application. A comment `# repeatable: WHY` on a line, or alone above it, says that it is sound;
+without a reason it says nothing.
 """
 
 from __future__ import annotations
@@ -17,28 +19,62 @@ from typing import NamedTuple
 from rewindow.errors import InputError
 
 _SPARK = "pyspark.sql.functions."
-_CLOCK = "reads the clock, which is another one in every replay: take arrived_at, or the window's time from the context"
+_CLOCK = (
+    "reads the clock, which is another one in every replay: take arrived_at, or the window's "
+    "time from the context"
+)
 _CHANCE = "is another one in every replay: take rewindow.operators.seeds.random_number"
 _SPREAD = "depends on how Spark divides the rows: number them by a key, or by offset"
 _ORDER = "goes through a set, whose order is another one in every process: put sorted() around it"
 _CALLS = {
     _CLOCK: (
-        "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today",
-        "time.time", "time.time_ns", "time.monotonic", "time.perf_counter", "time.localtime", "time.gmtime",
-        *(_SPARK + name for name in ("current_timestamp", "current_date", "now", "localtimestamp", "curdate")),
+        "datetime.datetime.now",
+        "datetime.datetime.utcnow",
+        "datetime.datetime.today",
+        "datetime.date.today",
+        "time.time",
+        "time.time_ns",
+        "time.monotonic",
+        "time.perf_counter",
+        "time.localtime",
+        "time.gmtime",
+        *(
+            _SPARK + name
+            for name in ("current_timestamp", "current_date", "now", "localtimestamp", "curdate")
+        ),
     ),
     _CHANCE: (
-        "uuid.uuid1", "uuid.uuid4", "os.urandom", "secrets.*", "random.*", "numpy.random.*", "hash",
+        "uuid.uuid1",
+        "uuid.uuid4",
+        "os.urandom",
+        "secrets.*",
+        "random.*",
+        "numpy.random.*",
+        "hash",
         *(_SPARK + name for name in ("rand", "randn", "randstr", "uniform", "shuffle", "uuid")),
     ),
-    _SPREAD: tuple(_SPARK + name for name in ("monotonically_increasing_id", "spark_partition_id", "collect_set")),
-}  # fmt: skip
-_SEEDED = ("random.Random", "numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator")
+    _SPREAD: tuple(
+        _SPARK + name
+        for name in ("monotonically_increasing_id", "spark_partition_id", "collect_set")
+    ),
+}
+_SEEDED = (
+    "random.Random",
+    "numpy.random.default_rng",
+    "numpy.random.RandomState",
+    "numpy.random.Generator",
+)
 """Sound as long as they are given a seed."""
 _IN_SQL = {
-    _CLOCK: re.compile(r"\b(current_timestamp|current_date|now\s*\(\s*\)|localtimestamp|curdate\s*\()", re.IGNORECASE),
+    _CLOCK: re.compile(
+        r"\b(current_timestamp|current_date|now\s*\(\s*\)|localtimestamp|curdate\s*\()",
+        re.IGNORECASE,
+    ),
     _CHANCE: re.compile(r"\b(rand|randn|random|uuid|shuffle)\s*\(", re.IGNORECASE),
-    _SPREAD: re.compile(r"\b(monotonically_increasing_id|spark_partition_id|collect_set)\s*\(", re.IGNORECASE),
+    _SPREAD: re.compile(
+        r"\b(monotonically_increasing_id|spark_partition_id|collect_set)\s*\(",
+        re.IGNORECASE,
+    ),
 }
 _TAKES_SQL = ("expr", "selectExpr", "sql", "where", "filter")
 _KEEPS_ORDER = ("list", "tuple", "enumerate", "iter", "join", "next", "zip", "map")
@@ -72,7 +108,9 @@ def doubts(files: Iterable[Path]) -> list[ShakyLine]:
         except (OSError, SyntaxError, ValueError) as error:
             raise InputError(f'file "{path}" cannot be read as Python: {error}') from error
         found += [
-            ShakyLine(path.name, line, code, why) for line, code, why in sorted(set(_of(tree))) if line not in sound
+            ShakyLine(path.name, line, code, why)
+            for line, code, why in sorted(set(_of(tree)))
+            if line not in sound
         ]
     return found
 
@@ -106,7 +144,9 @@ def _imported(tree: ast.Module) -> dict[str, str]:
                     alias.name if alias.asname else (alias.name.partition(".")[0])
                 )
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {
+                alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names
+            }
     return found
 
 
@@ -115,7 +155,9 @@ def _call(node: ast.Call, names: dict[str, str]) -> Iterator[tuple[int, str, str
     first, stop, rest = name.partition(".")
     known = f"{names[first]}{stop}{rest}" if first in names else name if name == "hash" else ""
     for why, calls in _CALLS.items():
-        if any(_matches(known, call) for call in calls) and not (known in _SEEDED and (node.args or node.keywords)):
+        if any(_matches(known, call) for call in calls) and not (
+            known in _SEEDED and (node.args or node.keywords)
+        ):
             yield node.lineno, f"{name}()", why
     if isinstance(node.func, ast.Attribute | ast.Name) and name.rpartition(".")[2] in _TAKES_SQL:
         yield from _in_sql(node)
@@ -125,7 +167,9 @@ def _call(node: ast.Call, names: dict[str, str]) -> Iterator[tuple[int, str, str
 
 
 def _in_sql(node: ast.Call) -> Iterator[tuple[int, str, str]]:
-    """Yields what texts of SQL call; a function given by name, such as `F.expr("rand()")`, is no call of Python."""
+    """Yields what texts of SQL call; a function given by name, such as `F.expr("rand()")`, is no
+    call of Python.
+    """
     for argument in node.args:
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
             for why, pattern in _IN_SQL.items():
@@ -138,8 +182,12 @@ def _matches(known: str, call: str) -> bool:
 
 
 def _is_set(node: ast.AST) -> bool:
-    """Returns whether an expression is a set as it stands: a display, a comprehension, or a call of set."""
-    return isinstance(node, ast.Set | ast.SetComp) or (isinstance(node, ast.Call) and _dotted(node.func) in _SETS)
+    """Returns whether an expression is a set as it stands: a display, a comprehension, or a call of
+    set.
+    """
+    return isinstance(node, ast.Set | ast.SetComp) or (
+        isinstance(node, ast.Call) and _dotted(node.func) in _SETS
+    )
 
 
 def _dotted(node: ast.AST) -> str:

@@ -1,8 +1,9 @@
 """Which measures mean the same in Spark and in DataFusion, and how Spark takes them.
 
-A replay takes measures with Spark, in the pass of its digests; the gate measures with DataFusion what is not stored.
-Both must come to the same, so Spark is only given what `expectations/README.md` says of aggregates. Everything that
-this module does not know, such as a function or `/`, is left to the gate. Better to measure twice than differently.
+A replay takes measures with Spark, in the pass of its digests; the gate measures with DataFusion
+what is not stored. Both must come to the same, so Spark is only given what `expectations/README.md`
+says of aggregates. Everything that this module does not know, such as a function or `/`, is left to
+the gate. Better to measure twice than differently.
 """
 
 from __future__ import annotations
@@ -17,11 +18,17 @@ _TOKEN = re.compile(
     r"""\s*(?:(?P<text>'[^'\\]*'(?!'))|(?P<quoted>"[^"`]+")|(?P<number>\d+(?:\.\d+)?(?![\w.]))"""
     r"""|(?P<word>[A-Za-z_]\w*)|(?P<sign><>|!=|<=|>=|-(?!-)|[+*%=<>(),]))"""
 )
-_FUNCTIONS = frozenset(("count", "sum", "avg", "min", "max", "abs", "coalesce", "isnan", "epoch_us", "cast", "filter"))
+_FUNCTIONS = frozenset(
+    ("count", "sum", "avg", "min", "max", "abs", "coalesce", "isnan", "epoch_us", "cast", "filter")
+)
 _TYPES = frozenset(("bigint", "double", "decimal"))
-_WORDS = _TYPES | frozenset(("where", "and", "or", "not", "is", "null", "distinct", "from", "in", "between", "like"))
+_WORDS = _TYPES | frozenset(
+    ("where", "and", "or", "not", "is", "null", "distinct", "from", "in", "between", "like")
+)
 _WORDS |= frozenset(("case", "when", "then", "else", "end", "as", "true", "false"))
-_BINDS_LOOSER = frozenset(("and", "or", "is", "in", "between", "like", "=", "<>", "!=", "<", ">", "<=", ">="))
+_BINDS_LOOSER = frozenset(
+    ("and", "or", "is", "in", "between", "like", "=", "<>", "!=", "<", ">", "<=", ">=")
+)
 
 
 @dataclass(frozen=True)
@@ -49,13 +56,18 @@ def for_spark(sql: str, columns: pa.Schema) -> str | None:
     if tokens is None:
         return None
     names = [_column(tokens, place, columns) for place in range(len(tokens))]
-    if any(name is None for name in names) or not _alike(tokens, [columns.field(name).type for name in names if name]):
+    if any(name is None for name in names) or not _alike(
+        tokens,
+        [columns.field(name).type for name in names if name],
+    ):
         return None
     return _written(tokens, names, columns)
 
 
 def counts_distinct(sql: str) -> bool:
-    """Returns whether an aggregate counts distinct values, for which Spark groups the whole pass by them."""
+    """Returns whether an aggregate counts distinct values, for which Spark groups the whole pass by
+    them.
+    """
     return re.search(r"\(\s*distinct\b", sql, re.IGNORECASE) is not None
 
 
@@ -72,7 +84,9 @@ def _tokens(sql: str) -> list[_Token] | None:
 
 
 def _column(tokens: Sequence[_Token], place: int, columns: pa.Schema) -> str | None:
-    """Returns the column that a token names, empty if it names none, None if it is not known what it means."""
+    """Returns the column that a token names, empty if it names none, None if it is not known what
+    it means.
+    """
     token = tokens[place]
     if token.kind == "quoted":
         return token.text[1:-1] if token.text[1:-1] in columns.names else None
@@ -88,14 +102,21 @@ def _column(tokens: Sequence[_Token], place: int, columns: pa.Schema) -> str | N
 def _alike(tokens: Sequence[_Token], kinds: Sequence[pa.DataType]) -> bool:
     """Returns whether both engines come to the same, by the types of the columns that are named."""
     words = {token.word for token in tokens}
-    is_some: Callable[..., bool] = lambda *tests: any(test(kind) for test in tests for kind in kinds)  # noqa: E731
+
+    def is_some(*tests: Callable[[pa.DataType], bool]) -> bool:
+        return any(test(kind) for test in tests for kind in kinds)
+
     if words & {"min", "max"} and is_some(pa.types.is_floating) and "isnan" not in words:
         return False
     if words & {"sum", "avg"} and is_some(pa.types.is_float32, pa.types.is_float16):
         return False
     if "avg" in words and is_some(pa.types.is_decimal):
         return False
-    return all(_ends_alone(tokens[place:]) for place in range(len(tokens)) if _is_distinct_from(tokens, place))
+    return all(
+        _ends_alone(tokens[place:])
+        for place in range(len(tokens))
+        if _is_distinct_from(tokens, place)
+    )
 
 
 def _is_distinct_from(tokens: Sequence[_Token], place: int) -> bool:
@@ -103,7 +124,8 @@ def _is_distinct_from(tokens: Sequence[_Token], place: int) -> bool:
 
 
 def _ends_alone(rest: Sequence[_Token]) -> bool:
-    """Returns whether nothing follows the right side of `is distinct from` but the end of its parentheses.
+    """Returns whether nothing follows the right side of `is distinct from` but the end of its
+    parentheses.
 
     DataFusion takes all that follows for its right side, Spark only what binds closer.
     """
@@ -131,8 +153,14 @@ def _ends_alone(rest: Sequence[_Token]) -> bool:
     return True
 
 
-def _written(tokens: Sequence[_Token], names: Sequence[str | None], columns: pa.Schema) -> str | None:
-    """Returns the tokens as Spark spells them: columns quoted, decimal numbers as doubles, `epoch_us` by its type."""
+def _written(
+    tokens: Sequence[_Token],
+    names: Sequence[str | None],
+    columns: pa.Schema,
+) -> str | None:
+    """Returns the tokens as Spark spells them: columns quoted, decimal numbers as doubles,
+    `epoch_us` by its type.
+    """
     parts, place = [], 0
     while place < len(tokens):
         token, name = tokens[place], names[place]
@@ -146,12 +174,19 @@ def _written(tokens: Sequence[_Token], names: Sequence[str | None], columns: pa.
         if name:
             parts.append(f"`{name}`")
         else:
-            parts.append(f"{token.text}D" if token.kind == "number" and "." in token.text else token.text)
+            parts.append(
+                f"{token.text}D" if token.kind == "number" and "." in token.text else token.text
+            )
         place += 1
     return " ".join(parts)
 
 
-def _epoch_us(tokens: Sequence[_Token], names: Sequence[str | None], place: int, columns: pa.Schema) -> str | None:
+def _epoch_us(
+    tokens: Sequence[_Token],
+    names: Sequence[str | None],
+    place: int,
+    columns: pa.Schema,
+) -> str | None:
     """Returns `epoch_us(column)` for Spark, None when its argument is something else."""
     name = names[place + 2] if len(tokens) > place + 3 and tokens[place + 3].text == ")" else None
     if not name:

@@ -1,7 +1,8 @@
 """Measures: SQL that adds a column to the window report, the same text in DataFusion and in Spark.
 
-Two things in a measure are not SQL. `{name}` stands for a value of the plan or of the output (see `values_of`), and
-`epoch_us(column)` for the microseconds since 1970 of a timestamp column, which the two engines spell in their own ways.
+Two things in a measure are not SQL. `{name}` stands for a value of the plan or of the output (see
+`values_of`), and `epoch_us(column)` for the microseconds since 1970 of a timestamp column, which
+the two engines spell in their own ways.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from rewindow.windows import WindowRange
 TIMER_COLUMNS = ("_rw_is_timer", "is_timer", "from_timer")
 """Names of a boolean column that tells timer tuples from data (docs/rules/heartbeat.md H19)."""
 _MEANING = 1
-"""Raised whenever the same SQL comes to mean something else, so that no stored value stands for another."""
+"""Raised whenever the same SQL comes to mean something else, so that no stored value stands for
+another."""
 _VALUE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _EPOCH_US = re.compile(r'\bepoch_us\(\s*((?:\w+\.)?(?:\w+|"[^"]+"))\s*\)')
 
@@ -34,11 +36,14 @@ class Measure:
     """A column that a suite adds to the window report.
 
     Attributes:
-        sql: an aggregate over the rows of a window, or a query of (window_id, value) over `output` and `inputs`.
+        sql: an aggregate over the rows of a window, or a query of (window_id, value) over `output`
+            and `inputs`.
         empty: its value in a window without rows.
         over_rows: whether `sql` is such a query.
-        inputs: streams whose tuples of the range it sees beside `output`, dots in their names written as underscores.
-        across: whether what it says of a window depends on other windows, as with lag and lead over them.
+        inputs: streams whose tuples of the range it sees beside `output`, dots in their names
+            written as underscores.
+        across: whether what it says of a window depends on other windows, as with lag and lead over
+            them.
     """
 
     name: str
@@ -58,13 +63,25 @@ class Measure:
         return replace(self, sql=self._filled(self.sql, known), inputs=inputs)
 
     def digest(self, columns: Sequence[tuple[str, str]]) -> int:
-        """Returns what its stored values are found by: 64 bits of what is asked, and of the rows that it is asked of.
+        """Returns what its stored values are found by: 64 bits of what is asked, and of the rows
+        that it is asked of.
 
         Args:
             columns: names and types of the output's columns, as its plan has them.
         """
-        asked = [_MEANING, self.sql, self.over_rows, self.inputs, self.across, list(map(list, columns))]
-        return int.from_bytes(hashlib.sha256(json.dumps(asked).encode()).digest()[:8], "big", signed=True)
+        asked = [
+            _MEANING,
+            self.sql,
+            self.over_rows,
+            self.inputs,
+            self.across,
+            list(map(list, columns)),
+        ]
+        return int.from_bytes(
+            hashlib.sha256(json.dumps(asked).encode()).digest()[:8],
+            "big",
+            signed=True,
+        )
 
     def _filled(self, text: str, known: Mapping[str, Any]) -> str:
         unknown = sorted({name for name in _VALUE.findall(text) if name not in known})
@@ -81,18 +98,29 @@ def values_of(plan: Plan, output: OutputPlan) -> dict[str, Any]:
     """Returns what a suite may use as {"$PARAMETER": NAME}, and its measures as {NAME}."""
     grid = plan.grid
     own = {
-        "windows": len(plan.range), "first_window": plan.first, "last_window": plan.last,
-        "width_us": grid.width_us, "origin_us": grid.origin_us,
+        "windows": len(plan.range),
+        "first_window": plan.first,
+        "last_window": plan.last,
+        "width_us": grid.width_us,
+        "origin_us": grid.origin_us,
         "begins_empty": str(plan.start.source == "initial").lower(),
-    }  # fmt: skip
+    }
     return {**output.suite_parameters, **own}
 
 
 def every_output_has(key: Sequence[str], columns: pa.Schema) -> tuple[Measure, Measure]:
-    """Returns the measures that the window report takes of every output: rows without a key, and timers."""
+    """Returns the measures that the window report takes of every output: rows without a key, and
+    timers.
+    """
     nulls = " or ".join(f"{quoted(column)} is null" for column in key)
-    names = [name for name in TIMER_COLUMNS if name in columns.names and pa.types.is_boolean(columns.field(name).type)]
-    timers = f"count(*) filter (where {quoted(names[0])})" if names else "count(*) filter (where false)"
+    names = [
+        name
+        for name in TIMER_COLUMNS
+        if name in columns.names and pa.types.is_boolean(columns.field(name).type)
+    ]
+    timers = (
+        f"count(*) filter (where {quoted(names[0])})" if names else "count(*) filter (where false)"
+    )
     without_key = f"count(*) filter (where {nulls})" if nulls else "count(*) filter (where false)"
     return Measure("null_keys", without_key, 0), Measure("heartbeats", timers, 0)
 
@@ -115,26 +143,32 @@ def query_of(
     *,
     several: bool,
 ) -> str:
-    """Returns the SQL of a measure over rows, for tables `staged`, `facts` and the `recorded_name` of each input.
+    """Returns the SQL of a measure over rows, for tables `staged`, `facts` and the `recorded_name`
+    of each input.
 
     Args:
         measure: with its values filled in.
         output: name of the output.
         windows: range whose tuples of the inputs are seen.
-        inputs: the names by which the measure sees them, each with its windows that were never sealed, as pairs.
+        inputs: the names by which the measure sees them, each with its windows that were never
+            sealed, as pairs.
         several: whether `staged` holds rows that readers do not see.
     """
     parts = {"output": seen_rows("staged", output) if several else "select * from staged"}
     for name, missing in inputs.items():
         inside = f"window_id between {windows.first} and {windows.last}"
-        inside += "".join(f" and window_id not between {first} and {last}" for first, last in missing)
+        inside += "".join(
+            f" and window_id not between {first} and {last}" for first, last in missing
+        )
         parts[quoted(name)] = f"select * from {recorded_name(name)} where {inside}"
     tables = ", ".join(f"{name} as ({rows})" for name, rows in parts.items())
     return f"with {tables} select window_id, value from ({measure.sql})"
 
 
 def recorded_name(name: str) -> str:
-    """Returns how a query calls an input's whole table; a measure sees its part of it by the stream's name."""
+    """Returns how a query calls an input's whole table; a measure sees its part of it by the
+    stream's name.
+    """
     return "_rw_recorded_" + re.sub(r"\W", "_", name).lower()
 
 

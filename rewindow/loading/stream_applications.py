@@ -1,4 +1,6 @@
-"""Applications that streams' settings make: `heartbeat_<stream>`, `filled_<stream>` and `windows_<stream>`."""
+"""Applications that streams' settings make: `heartbeat_<stream>`, `filled_<stream>` and
+`windows_<stream>`.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +21,33 @@ from rewindow.storage import quoted
 from rewindow.windows import format_duration
 
 
-def stream_application(name: str, stream: str, settings: StreamConfig, schema: pa.Schema) -> Application:
+def stream_application(
+    name: str,
+    stream: str,
+    settings: StreamConfig,
+    schema: pa.Schema,
+) -> Application:
     """Returns the application of this name that a stream's settings make."""
-    makers = {HEARTBEAT: heartbeat_application, FILLED: filled_application, WINDOWS: windows_application}
+    makers = {
+        HEARTBEAT: heartbeat_application,
+        FILLED: filled_application,
+        WINDOWS: windows_application,
+    }
     make = next(maker for begin, maker in makers.items() if name.startswith(begin))
     return make(stream, settings, schema)
 
 
 def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema) -> Application:
-    """Returns the application `heartbeat_<stream>`: one Heartbeat over a recorded stream, with the output `filled`.
+    """Returns the application `heartbeat_<stream>`: one Heartbeat over a recorded stream, with the
+    output `filled`.
 
-    A timer that a tuple of exactly its timestamp brings is left out: the tuple stands for it. Quarantined tuples are in
-    the error table `heartbeat.errors`.
+    A timer that a tuple of exactly its timestamp brings is left out: the tuple stands for it.
+    Quarantined tuples are in the error table `heartbeat.errors`.
 
     Args:
         stream: name of the recorded stream.
-        settings: the stream's; its interval, slack, event timestamp, keys and max_jump are the Heartbeat's.
+        settings: the stream's; its interval, slack, event timestamp, keys and max_jump are the
+            Heartbeat's.
         schema: columns of the recorded stream.
 
     Raises:
@@ -42,7 +55,10 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
     """
     if settings.interval_us is None or settings.event_at is None:
         lacking = "interval" if settings.interval_us is None else "event_at"
-        raise InputError(f'stream "{stream}" has no {lacking}', hint=f"Set it in [streams.{stream}] of rewindow.toml.")
+        raise InputError(
+            f'stream "{stream}" has no {lacking}',
+            hint=f"Set it in [streams.{stream}] of rewindow.toml.",
+        )
     beat = Heartbeat(
         interval=f"{settings.interval_us} us",
         slack=f"{settings.slack_us} us",
@@ -55,7 +71,9 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
     if beat.wrong_properties():
         raise InputError(f'stream "{stream}" cannot have a heartbeat: {_wrong(beat)}')
     app = Application(
-        f"{HEARTBEAT}{stream}", window=format_duration(settings.width_us), origin_ms=settings.grid.origin_ms
+        f"{HEARTBEAT}{stream}",
+        window=format_duration(settings.width_us),
+        origin_ms=settings.grid.origin_ms,
     )
     node = app.add("heartbeat", beat, stream=app.input(stream))
     known = suite_parameters(stream, beat, schema)
@@ -64,27 +82,38 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
 
 
 def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -> Application:
-    """Returns the application `filled_<stream>`: rows in the place of missing ones, as the output `filled`.
+    """Returns the application `filled_<stream>`: rows in the place of missing ones, as the output
+    `filled`.
 
-    Tuples that close no gap, since they have no key, no timestamp or one far ahead, are also in the error table
-    `fill.errors`.
+    Tuples that close no gap, since they have no key, no timestamp or one far ahead, are also in the
+    error table `fill.errors`.
 
     Args:
         stream: name of the recorded stream.
-        settings: the stream's; its event timestamp, keys, expected keys and `fill` are those of `FillGaps`.
+        settings: the stream's; its event timestamp, keys, expected keys and `fill` are those of
+            `FillGaps`.
         schema: columns of the recorded stream.
 
     Raises:
         InputError: the stream cannot be filled by these settings.
     """
     fill, step_us = settings.fill, settings.cadence_us or settings.interval_us
-    step = fill.step if fill is not None and fill.step is not None else f"{step_us} us" if step_us else None
+    step = (
+        fill.step
+        if fill is not None and fill.step is not None
+        else f"{step_us} us"
+        if step_us
+        else None
+    )
     lacking = [
-        name for name, value in (("fill", fill), ("event_at", settings.event_at), ("fill.step", step)) if not value
+        name
+        for name, value in (("fill", fill), ("event_at", settings.event_at), ("fill.step", step))
+        if not value
     ]
     if fill is None or settings.event_at is None or lacking:
         raise InputError(
-            f'stream "{stream}" has no {lacking[0]}', hint=f"Set it in [streams.{stream}] of rewindow.toml."
+            f'stream "{stream}" has no {lacking[0]}',
+            hint=f"Set it in [streams.{stream}] of rewindow.toml.",
         )
     is_bounded = fill.from_time is not None and fill.to_time is not None
     operator = FillGaps(
@@ -108,7 +137,11 @@ def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -
     if operator.wrong_properties():
         hint = f"Change [streams.{stream}.fill] of rewindow.toml."
         raise InputError(f'stream "{stream}" cannot be filled: {_wrong(operator)}', hint=hint)
-    app = Application(f"{FILLED}{stream}", window=format_duration(settings.width_us), origin_ms=settings.grid.origin_ms)
+    app = Application(
+        f"{FILLED}{stream}",
+        window=format_duration(settings.width_us),
+        origin_ms=settings.grid.origin_ms,
+    )
     node = app.add("fill", operator, stream=app.input(stream))
     known = filled_parameters(stream, operator, schema, fill.max_ahead_us)
     if fill.zone is None:
@@ -119,11 +152,18 @@ def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -
 
 
 def filled_parameters(
-    stream: str, operator: FillGaps, schema: pa.Schema, max_ahead_us: int
+    stream: str,
+    operator: FillGaps,
+    schema: pa.Schema,
+    max_ahead_us: int,
 ) -> dict[str, str | int | float]:
     """Returns what the suite `filled` has to know of a stream, as SQL."""
     rules = operator.rules()
-    compared = [field.name for field in schema if "map<" not in str(field.type) and field.name not in POSITION_COLUMNS]
+    compared = [
+        field.name
+        for field in schema
+        if "map<" not in str(field.type) and field.name not in POSITION_COLUMNS
+    ]
     event_at, arrived_at = sql_name(operator.event_at), sql_name(operator.arrived_at)
     ts, at = f"epoch_us({event_at})", f"epoch_us({arrived_at})"
     return {
@@ -133,20 +173,24 @@ def filled_parameters(
         "grid_origin_us": rules.origin,
         "max_rows": operator.max_rows,
         "keys": ", ".join(map(sql_name, operator.keys)) or "1",
-        "columns": ", ".join(sql_name(name) for name in compared if name not in ("attempt", operator.arrived_at)),
+        "columns": ", ".join(
+            sql_name(name) for name in compared if name not in ("attempt", operator.arrived_at)
+        ),
         "fills_nulls": str(bool(rules.nulls)).lower(),
         "is_believed": f"{ts} - {at} <= {max_ahead_us} and not ({is_shrunk(ts, at)})",
     }
 
 
 def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) -> Application:
-    """Returns the application `windows_<stream>`: windows over event time, with the outputs `fired` and `late`.
+    """Returns the application `windows_<stream>`: windows over event time, with the outputs `fired`
+    and `late`.
 
     Tuples whose timestamp cannot be used are in the error table `aggregate.errors`.
 
     Args:
         stream: name of the recorded stream.
-        settings: the stream's; its event timestamp, keys and `windows` are those of `AggregateWindows`.
+        settings: the stream's; its event timestamp, keys and `windows` are those of
+            `AggregateWindows`.
         schema: columns of the recorded stream.
 
     Raises:
@@ -157,7 +201,10 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
         lacking = "windows" if given is None else "event_at"
         where = f"streams.{stream}.windows" if given is None else f"streams.{stream}"
         what = 'a length, such as length = "1 hour", or a gap' if given is None else "event_at"
-        raise InputError(f'stream "{stream}" has no {lacking}', hint=f"Set {what} in [{where}] of rewindow.toml.")
+        raise InputError(
+            f'stream "{stream}" has no {lacking}',
+            hint=f"Set {what} in [{where}] of rewindow.toml.",
+        )
     named = ("gap", "lag", "watermark_interval", "max_ahead", "allowed_lateness", "early", "late")
     durations = {name: getattr(given, f"{name}_us") for name in named}
     operator = AggregateWindows(
@@ -179,12 +226,20 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
         hint = f"Change [streams.{stream}.windows] of rewindow.toml."
         raise InputError(f'stream "{stream}" cannot have windows: {_wrong(operator)}', hint=hint)
     app = Application(
-        f"{WINDOWS}{stream}", window=format_duration(settings.width_us), origin_ms=settings.grid.origin_ms
+        f"{WINDOWS}{stream}",
+        window=format_duration(settings.width_us),
+        origin_ms=settings.grid.origin_ms,
     )
     node = app.add("aggregate", operator, stream=app.input(stream))
-    again = ["pane", "kind"] if given.allowed_lateness_us or given.early_us or given.early_tuples else []
+    again = (
+        ["pane", "kind"]
+        if given.allowed_lateness_us or given.early_us or given.early_tuples
+        else []
+    )
     key = ["window_begin_us", *again]
-    if given.length is not None and not given.length.endswith(" us"):  # Begins may be equal, or are null (E65).
+    if given.length is not None and not given.length.endswith(
+        " us"
+    ):  # Begins may be equal, or are null (E65).
         key = ["pane", "kind"]
     # A key of the stream may be null, which the gate refuses in a key of an output (X24).
     app.output("fired", node["fired"], key=[] if settings.keys else key)
@@ -192,10 +247,22 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
     return app
 
 
-def suite_parameters(stream: str, beat: Heartbeat, schema: pa.Schema) -> dict[str, str | int | float]:
-    """Returns what the suite `heartbeat` has to know of a stream, as SQL: its names, and which of them timers fill."""
-    compared = [field for field in schema if "map<" not in str(field.type)]  # Maps cannot be grouped by.
-    passed = [field.name for field in compared if field.name not in POSITION_COLUMNS and field.name != beat.arrived_at]
+def suite_parameters(
+    stream: str,
+    beat: Heartbeat,
+    schema: pa.Schema,
+) -> dict[str, str | int | float]:
+    """Returns what the suite `heartbeat` has to know of a stream, as SQL: its names, and which of
+    them timers fill.
+    """
+    compared = [
+        field for field in schema if "map<" not in str(field.type)
+    ]  # Maps cannot be grouped by.
+    passed = [
+        field.name
+        for field in compared
+        if field.name not in POSITION_COLUMNS and field.name != beat.arrived_at
+    ]
     payload = [name for name in passed if name not in (beat.event_at, *beat.key_by)]
     return {
         "stream": sql_name(stream.replace(".", "_")),
@@ -208,7 +275,9 @@ def suite_parameters(stream: str, beat: Heartbeat, schema: pa.Schema) -> dict[st
 
 
 def _wrong(operator: FrameOperator) -> str:
-    """Returns what is wrong with an operator's properties, beginning with the first one's name where it is known."""
+    """Returns what is wrong with an operator's properties, beginning with the first one's name
+    where it is known.
+    """
     first = operator.wrong_properties()[0]
     if first.path == "properties":
         return first.message

@@ -1,7 +1,8 @@
 """What is wrong with the suites of an application, found before anything runs, and all at once.
 
-Great Expectations is not imported for it, which takes seconds: the types that it has are the names of its modules,
-those of plugins the names of their classes. Measures are planned by DataFusion on empty tables of the outputs' columns.
+Great Expectations is not imported for it, which takes seconds: the types that it has are the names
+of its modules, those of plugins the names of their classes. Measures are planned by DataFusion on
+empty tables of the outputs' columns.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ from deltalake.exceptions import DeltaError
 
 from rewindow.application import Application, Output, Violation
 from rewindow.errors import GateError, InputError
-from rewindow.loading.measures import Measure, for_datafusion, query_of, recorded_name, refusal, table_name
+from rewindow.loading.measures import (
+    Measure,
+    for_datafusion,
+    query_of,
+    recorded_name,
+    refusal,
+    table_name,
+)
 from rewindow.loading.suites import COLUMNS, Suite, suite_for
 from rewindow.location import location
 from rewindow.settings.config import Config
@@ -32,12 +40,21 @@ from rewindow.windows import WindowRange
 RULE = "O60"
 _NAMES = ("column", "column_A", "column_B", "column_list", "column_set")
 _OWN_VALUES = {
-    "windows": 1, "first_window": 0, "last_window": 0, "width_us": 1, "origin_us": 0, "begins_empty": "false",
-}  # fmt: skip
+    "windows": 1,
+    "first_window": 0,
+    "last_window": 0,
+    "width_us": 1,
+    "origin_us": 0,
+    "begins_empty": "false",
+}
 """Stands for what a plan gives; see measures.values_of."""
 
 
-def suite_flaws(config: Config, app: Application, recorded: Mapping[str, Table]) -> Iterator[Violation]:
+def suite_flaws(
+    config: Config,
+    app: Application,
+    recorded: Mapping[str, Table],
+) -> Iterator[Violation]:
     """Yields a violation for each flaw of a suite that an output of the application names.
 
     Args:
@@ -47,7 +64,8 @@ def suite_flaws(config: Config, app: Application, recorded: Mapping[str, Table])
     """
     types, broken = _types(config.expectations)
     yield from (
-        Violation(RULE, "", "", path, f"plugin of the expectations is not Python: {why}") for path, why in broken
+        Violation(RULE, "", "", path, f"plugin of the expectations is not Python: {why}")
+        for path, why in broken
     )
     for output in app.outputs.values():
         columns = _columns(app, output)
@@ -73,7 +91,11 @@ def _columns(app: Application, output: Output) -> pa.Schema | None:
 
 
 def _expectation_flaws(
-    output: str, suite: Suite, types: frozenset[str], known: Mapping[str, Any], recorded: Iterable[str]
+    output: str,
+    suite: Suite,
+    types: frozenset[str],
+    known: Mapping[str, Any],
+    recorded: Iterable[str],
 ) -> Iterator[Violation]:
     columns = {*COLUMNS, *(f"tuples_in_{table_name(name)}" for name in recorded)}
     columns |= {measure.name for measure in suite.measures}
@@ -81,22 +103,37 @@ def _expectation_flaws(
         which = f'check "{entry["meta"]["check"]}" of suite "{suite.name}"'
         kind, kwargs = str(entry.get("type")), entry.get("kwargs") or {}
         if types and kind not in types:
-            yield Violation(RULE, output, "", kind, f"{which} is of an unknown type{_perhaps(kind, types)}")
+            yield Violation(
+                RULE,
+                output,
+                "",
+                kind,
+                f"{which} is of an unknown type{_perhaps(kind, types)}",
+            )
         for name in _named(kwargs):
             if name not in columns:
-                words = f'{which} names column "{name}", which is neither of the window report nor a measure'
+                words = (
+                    f'{which} names column "{name}", which is neither of the window report '
+                    "nor a measure"
+                )
                 yield Violation(RULE, output, "", name, words + _perhaps(name, columns))
         for name in _parameters(kwargs):
             if name not in known:
                 yield Violation(
-                    RULE, output, "", name, f"{which} uses a value that nobody gives{_perhaps(name, known)}"
+                    RULE,
+                    output,
+                    "",
+                    name,
+                    f"{which} uses a value that nobody gives{_perhaps(name, known)}",
                 )
 
 
 def _named(kwargs: Mapping[str, Any]) -> Iterator[str]:
     for key in _NAMES:
         given = kwargs.get(key, [])
-        yield from (name for name in ([given] if isinstance(given, str) else given) if isinstance(name, str))
+        yield from (
+            name for name in ([given] if isinstance(given, str) else given) if isinstance(name, str)
+        )
 
 
 def _parameters(value: Any) -> Iterator[str]:
@@ -116,7 +153,11 @@ def _perhaps(name: str, known: Iterable[str]) -> str:
 
 
 def _measure_flaws(
-    output: Output, suite: Suite, columns: pa.Schema, known: Mapping[str, Any], recorded: Mapping[str, Table]
+    output: Output,
+    suite: Suite,
+    columns: pa.Schema,
+    known: Mapping[str, Any],
+    recorded: Mapping[str, Table],
 ) -> Iterator[Violation]:
     """Yields a violation for each measure that DataFusion cannot plan."""
     inputs = {table_name(name): table for name, table in recorded.items()}
@@ -131,15 +172,26 @@ def _measure_flaws(
         aggregates = [measure for measure in bound if not measure.over_rows]
         fine = not aggregates or not _why_not(aggregates, staged, inputs, output)
         for measure in bound:
-            why = "" if fine and not measure.over_rows else _why_not([measure], staged, inputs, output)
+            why = (
+                ""
+                if fine and not measure.over_rows
+                else _why_not([measure], staged, inputs, output)
+            )
             whys |= {measure.name: why} if why else {}
     for name, why in whys.items():
         words = f'measure "{name}" of suite "{suite.name}" cannot be computed: {why}'
         yield Violation(RULE, output.name, "", name, words)
 
 
-def _why_not(measures: Sequence[Measure], staged: Table, inputs: Mapping[str, Table], output: Output) -> str:
-    """Returns why a query, or aggregates together, cannot be planned, empty when they can; nothing is read."""
+def _why_not(
+    measures: Sequence[Measure],
+    staged: Table,
+    inputs: Mapping[str, Table],
+    output: Output,
+) -> str:
+    """Returns why a query, or aggregates together, cannot be planned, empty when they can; nothing
+    is read.
+    """
     measure = measures[0]
     unknown = [name for name in measure.inputs if name not in inputs]
     if unknown:
@@ -148,7 +200,10 @@ def _why_not(measures: Sequence[Measure], staged: Table, inputs: Mapping[str, Ta
         nothing = dict.fromkeys(measure.inputs, ())
         sql = query_of(measure, output.name, WindowRange(0, 0), nothing, several=False)
     else:
-        sql = f"select {', '.join(f'{one.sql} as {one.name}' for one in measures)} from staged group by window_id"
+        sql = (
+            f"select {', '.join(f'{one.sql} as {one.name}' for one in measures)} from staged "
+            "group by window_id"
+        )
     tables = {recorded_name(name): inputs[name] for name in measure.inputs}
     try:
         query(f"explain {for_datafusion(sql)}", staged=staged, **tables)
@@ -158,7 +213,9 @@ def _why_not(measures: Sequence[Measure], staged: Table, inputs: Mapping[str, Ta
 
 
 def _types(folder: Path) -> tuple[frozenset[str], list[tuple[str, str]]]:
-    """Returns the types that expectations may have, none if the library is not there, and plugins that are broken."""
+    """Returns the types that expectations may have, none if the library is not there, and plugins
+    that are broken.
+    """
     types, broken = set(_library_types()), []
     for path in sorted((folder / "plugins").glob("*.py")):
         try:
@@ -166,7 +223,11 @@ def _types(folder: Path) -> tuple[frozenset[str], list[tuple[str, str]]]:
         except (SyntaxError, ValueError) as error:
             broken.append((path.name, str(error)))
             continue
-        types |= {_snake(node.name) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)} if types else set()
+        types |= (
+            {_snake(node.name) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+            if types
+            else set()
+        )
     return frozenset(types), broken
 
 

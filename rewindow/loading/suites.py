@@ -1,21 +1,26 @@
-"""Suites: what is expected of an output, as JSON in the project's folder `expectations/suites`, else in ours.
+"""Suites: what is expected of an output, as JSON in the project's folder `expectations/suites`,
+else in ours.
 
-A suite is a Great Expectations suite. Two keys of its `meta` are ours and add columns to the window report:
+A suite is a Great Expectations suite. Two keys of its `meta` are ours and add columns to the window
+report:
 
-    "measures":     {"flights": "sum(flights)"}            an aggregate over the output's rows of each window
+    "measures": {"flights": "sum(flights)"}
+        an aggregate over the output's rows of each window
     "row_measures": {"gone": "select window_id, ... as value from output ..."}
-                                                           a query over all rows, for what an aggregate cannot say
+        a query over all rows, for what an aggregate cannot say
 
-A measure is null in a window that is lost or has no rows; `{"sql": ..., "empty": 0}` gives a value for no rows. A query
-says with `"inputs": ["flights"]` which inputs it compares with, and with `"windows": "several"` that it looks beyond
-its window (`lag`, `lead`); expectations/README.md has the SQL that measures may use.
+A measure is null in a window that is lost or has no rows; `{"sql": ..., "empty": 0}` gives a value
+for no rows. A query says with `"inputs": ["flights"]` which inputs it compares with, and with
+`"windows": "several"` that it looks beyond its window (`lag`, `lead`); expectations/README.md has
+the SQL that measures may use.
 
-The suite `every_output` is part of every output's suite. An output without a single row in a whole range fails, since
-every other check has looked at nothing, unless `meta` has `"may_be_empty": true`. An expectation carries a slug in
-`meta.check`, a sentence for readers in `description`, and a severity. `meta.after_loss: "warning"` makes it a warning
-in windows that are affected by a loss which at most once allows, or by a start state (docs/rules/recovery.md R14).
+The suite `every_output` is part of every output's suite. An output without a single row in a whole
+range fails, since every other check has looked at nothing, unless `meta` has `"may_be_empty":
+true`. An expectation carries a slug in `meta.check`, a sentence for readers in `description`, and a
+severity. `meta.after_loss: "warning"` makes it a warning in windows that are affected by a loss
+which at most once allows, or by a start state (docs/rules/recovery.md R14).
 
-    python -m rewindow.loading.suites FILE...              writes files in canonical form, with their ids
+    python -m rewindow.loading.suites FILE...    writes files in canonical form, with their ids
 """
 
 from __future__ import annotations
@@ -40,13 +45,33 @@ NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "rewindow.expectations")
 EVERY_OUTPUT = "every_output"
 NOT_EMPTY = "not-empty"
 """The check of `every_output` that a suite's `may_be_empty` takes out."""
-OURS = next((path for path in (PACKAGE.parent / "expectations", PACKAGE / "expectations") if path.is_dir()), PACKAGE)
+OURS = next(
+    (path for path in (PACKAGE.parent / "expectations", PACKAGE / "expectations") if path.is_dir()),
+    PACKAGE,
+)
 """Our own folder of expectations: in the checkout, or where the package was installed."""
 HOW_TO = OURS / "README.md"
-"""How suites are written, with the SQL that measures may use; a user's project has no such file, so hints name ours."""
+"""How suites are written, with the SQL that measures may use; a user's project has no such file, so
+hints name ours."""
 COLUMNS = (
-    *("window_id", "starts_at", "output_rows", "sealed_rows", "tuples_in", "recorded_tuples", "unaccounted_tuples"),
-    *("lost", "lost_tuples", "undeclared_lost", "repeated", "undeclared_repeated", "repeated_keys", "null_keys"),
+    *(
+        "window_id",
+        "starts_at",
+        "output_rows",
+        "sealed_rows",
+        "tuples_in",
+        "recorded_tuples",
+        "unaccounted_tuples",
+    ),
+    *(
+        "lost",
+        "lost_tuples",
+        "undeclared_lost",
+        "repeated",
+        "undeclared_repeated",
+        "repeated_keys",
+        "null_keys",
+    ),
     *(
         "heartbeats",
         "data_rows",
@@ -59,7 +84,8 @@ COLUMNS = (
         "affected",
     ),
 )
-"""Columns of every window report; `tuples_in_<input>` for each input and the suite's measures join them."""
+"""Columns of every window report; `tuples_in_<input>` for each input and the suite's measures join
+them."""
 SEVERITIES = ("critical", "warning", "info")
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -99,13 +125,22 @@ def suite_for(folder: Path, name: str | None, *, may_be_empty: bool = False) -> 
         common = _without_emptiness(common)
     names = [measure.name for measure in (*common.measures, *own.measures)]
     _refuse_twice(name, "measure", names)
-    return Suite(name, common.expectations + own.expectations, common.measures + own.measures, own.notes)
+    return Suite(
+        name,
+        common.expectations + own.expectations,
+        common.measures + own.measures,
+        own.notes,
+    )
 
 
 def replay_measures(
-    folder: Path, plan: Plan, app: Application, say: Callable[[str], None]
+    folder: Path,
+    plan: Plan,
+    app: Application,
+    say: Callable[[str], None],
 ) -> dict[str, tuple[Measure, ...]]:
-    """Returns the measures of each output's windows, those of every output first, with their values filled in.
+    """Returns the measures of each output's windows, those of every output first, with their values
+    filled in.
 
     A suite that cannot be read now stops no replay: the gate will say what is wrong with it.
 
@@ -122,7 +157,10 @@ def replay_measures(
         except RewindowError as error:
             say(f'measures of output "{output.name}" are left to the gate: {error.primary}')
             own = []
-        found[output.name] = (*every_output_has(output.key, app.columns(app.outputs[output.name])), *own)
+        found[output.name] = (
+            *every_output_has(output.key, app.columns(app.outputs[output.name])),
+            *own,
+        )
     return found
 
 
@@ -132,7 +170,8 @@ def _without_emptiness(suite: Suite) -> Suite:
 
 
 def read_suite(folder: Path, name: str) -> Suite:
-    """Returns a suite as its file has it, with ids where the file has none; those of Rewindow need no copy.
+    """Returns a suite as its file has it, with ids where the file has none; those of Rewindow need
+    no copy.
 
     Raises:
         GateError: the file is missing, is not a suite, or checks nothing.
@@ -140,9 +179,14 @@ def read_suite(folder: Path, name: str) -> Suite:
     """
     check_suite(name)
     folders = [folder / "suites", OURS / "suites"]
-    path = next((place / f"{name}.json" for place in folders if (place / f"{name}.json").is_file()), None)
+    path = next(
+        (place / f"{name}.json" for place in folders if (place / f"{name}.json").is_file()), None
+    )
     if path is None:
-        known = ", ".join(sorted({found.stem for place in folders for found in place.glob("*.json")})) or "none"
+        known = (
+            ", ".join(sorted({found.stem for place in folders for found in place.glob("*.json")}))
+            or "none"
+        )
         raise GateError(
             f'suite "{name}" has no file',
             detail=f"Looked for {folders[0] / name}.json; suites that are there: {known}.",
@@ -151,30 +195,46 @@ def read_suite(folder: Path, name: str) -> Suite:
     try:
         suite = json.loads(path.read_text())
     except ValueError as error:
-        raise GateError(f'suite "{name}" is not JSON: {error}', detail=f"Read from {path}.") from error
+        raise GateError(
+            f'suite "{name}" is not JSON: {error}',
+            detail=f"Read from {path}.",
+        ) from error
     if not isinstance(suite, dict) or not isinstance(suite.get("expectations"), list):
-        raise GateError(f'suite "{name}" is not a suite', detail=f'{path} needs a list "expectations".')
+        raise GateError(
+            f'suite "{name}" is not a suite',
+            detail=f'{path} needs a list "expectations".',
+        )
     if suite.get("name") != name:
         raise GateError(f'suite file "{name}.json" holds a suite of the name "{suite.get("name")}"')
     suite = with_ids(suite)
     if not suite["expectations"]:
-        raise GateError(f'suite "{name}" checks nothing', hint="A suite needs at least one expectation.")
+        raise GateError(
+            f'suite "{name}" checks nothing',
+            hint="A suite needs at least one expectation.",
+        )
     for entry in suite["expectations"]:
         _check_expectation(name, entry)
     _refuse_twice(name, "check", [entry["meta"]["check"] for entry in suite["expectations"]])
     meta = suite.get("meta") or {}
     may_be_empty = meta.get("may_be_empty", False)
     if not isinstance(may_be_empty, bool):
-        raise GateError(f'suite "{name}" needs true or false as "may_be_empty", not {json.dumps(may_be_empty)}')
+        raise GateError(
+            f'suite "{name}" needs true or false as "may_be_empty", not {json.dumps(may_be_empty)}'
+        )
     return Suite(
-        name, tuple(suite["expectations"]), tuple(_measures(name, meta)), suite.get("notes") or "", may_be_empty
+        name,
+        tuple(suite["expectations"]),
+        tuple(_measures(name, meta)),
+        suite.get("notes") or "",
+        may_be_empty,
     )
 
 
 def with_ids(suite: dict[str, Any]) -> dict[str, Any]:
     """Returns a suite in which the suite and every check has its id: the UUID of its name.
 
-    >>> with_ids({"name": "delays", "expectations": [{"meta": {"check": "no-gap"}}]})["expectations"][0]["id"]
+    >>> suite = {"name": "delays", "expectations": [{"meta": {"check": "no-gap"}}]}
+    >>> with_ids(suite)["expectations"][0]["id"]
     'c7aff774-bccf-5443-a09c-208629a06727'
     """
     name = suite["name"]
@@ -199,16 +259,22 @@ def _check_expectation(suite: str, entry: dict[str, Any]) -> None:
     slug = (entry.get("meta") or {}).get("check")
     if not slug or not _SLUG.fullmatch(slug):
         raise GateError(
-            f'expectation "{entry.get("type")}" of suite "{suite}" has no slug in meta.check, found "{slug}"',
-            hint='Write small letters, digits and hyphens, such as "no-repeated-keys"; findings are kept by it.',
+            f'expectation "{entry.get("type")}" of suite "{suite}" has no slug in meta.check, '
+            f'found "{slug}"',
+            hint='Write small letters, digits and hyphens, such as "no-repeated-keys"; findings '
+            "are kept by it.",
         )
     if not entry.get("description"):
         raise GateError(
-            f'check "{slug}" of suite "{suite}" has no description', hint="Say in a sentence what should hold."
+            f'check "{slug}" of suite "{suite}" has no description',
+            hint="Say in a sentence what should hold.",
         )
     if entry.get("severity", "critical") not in SEVERITIES:
         allowed = ", ".join(SEVERITIES)
-        raise GateError(f'check "{slug}" of suite "{suite}" has severity "{entry["severity"]}", allowed are {allowed}')
+        raise GateError(
+            f'check "{slug}" of suite "{suite}" has severity "{entry["severity"]}", allowed are '
+            f"{allowed}"
+        )
 
 
 def _measures(suite: str, meta: Mapping[str, Any]) -> Iterable[Measure]:
@@ -219,13 +285,21 @@ def _measures(suite: str, meta: Mapping[str, Any]) -> Iterable[Measure]:
             entry = {"sql": value} if isinstance(value, str) else value
             if not isinstance(entry, dict) or not entry.get("sql"):
                 raise GateError(f'measure "{name}" of suite "{suite}" has no SQL')
-            yield _measure(f'measure "{name}" of suite "{suite}"', name, entry, over_rows=section == "row_measures")
+            yield _measure(
+                f'measure "{name}" of suite "{suite}"',
+                name,
+                entry,
+                over_rows=section == "row_measures",
+            )
 
 
 def _measure(which: str, name: str, entry: Mapping[str, Any], *, over_rows: bool) -> Measure:
     known = {"sql", "empty", "inputs", "windows"} if over_rows else {"sql", "empty"}
     if unknown := sorted(entry.keys() - known):
-        raise GateError(f'{which} has the unknown key "{unknown[0]}"', detail=f"Known are {', '.join(sorted(known))}.")
+        raise GateError(
+            f'{which} has the unknown key "{unknown[0]}"',
+            detail=f"Known are {', '.join(sorted(known))}.",
+        )
     empty = entry.get("empty", 0 if over_rows else None)
     if isinstance(empty, bool) or not isinstance(empty, int | float | None):
         raise GateError(f'{which} needs a number as "empty", or null, not "{empty}"')

@@ -1,4 +1,6 @@
-"""The line of a user's code where an error was raised, found in a traceback or in what Spark says of a worker's."""
+"""The line of a user's code where an error was raised, found in a traceback or in what Spark says
+of a worker's.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class UserLine:
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
-        where = f'"{self.file}", line {self.line}' + (f", in {self.function}" if self.function else "")
+        where = f'"{self.file}", line {self.line}' + (
+            f", in {self.function}" if self.function else ""
+        )
         return f"{where}: {self.text}" if self.text else where
 
 
@@ -44,7 +48,9 @@ def raised_at(error: BaseException, files: Collection[str]) -> UserLine | None:
     if isinstance(error, SyntaxError) and error.filename in files:
         return UserLine(str(error.filename), error.lineno or 1)
     text = _text(error)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files
+    ]
     in_worker = [UserLine(found[0], int(found[1]), found[2]) for found in _IN_WORKER.findall(text)]
     called_from = [UserLine(found[0], int(found[1])) for found in _CALLED_FROM.findall(text)]
     lines = [line for line in reversed(in_worker) if line.file in files]
@@ -55,7 +61,9 @@ def raised_at(error: BaseException, files: Collection[str]) -> UserLine | None:
 
 
 def _line_with(sql: str, files: Collection[str]) -> UserLine | None:
-    """Returns the one line of some files that has a piece of SQL in it; None when there are none or several."""
+    """Returns the one line of some files that has a piece of SQL in it; None when there are none or
+    several.
+    """
     found = [
         UserLine(file, number)
         for file in files
@@ -78,7 +86,11 @@ def class_lines(operator: FrameOperator) -> list[tuple[str, range]]:
 
 
 def _classes(operator: FrameOperator) -> list[type]:
-    return [kind for kind in type(operator).__mro__ if issubclass(kind, FrameOperator) and kind is not FrameOperator]
+    return [
+        kind
+        for kind in type(operator).__mro__
+        if issubclass(kind, FrameOperator) and kind is not FrameOperator
+    ]
 
 
 def _text(error: BaseException) -> str:

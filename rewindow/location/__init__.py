@@ -1,4 +1,5 @@
-"""FileLayout below the state folder: list, read, write, delete, and a conditional put. Nobody else opens a path there.
+"""FileLayout below the state folder: list, read, write, delete, and a conditional put. Nobody else
+opens a path there.
 
 Another store is a module here that answers `Location`, and its scheme in `location`.
 """

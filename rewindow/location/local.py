@@ -18,7 +18,8 @@ from rewindow.location.location import Location
 
 _DELETED = ".trash"
 _UNTIDY = re.compile(r"//|/\.?$|/\./|^\.(?:/|$)|^$")
-"""Finds what the form of a path leaves out, such as a slash at its end; most paths have none of it."""
+"""Finds what the form of a path leaves out, such as a slash at its end; most paths have none of
+it."""
 _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES})
 """What a link answers where another name for a file cannot be had."""
 
@@ -104,7 +105,9 @@ class LocalLocation(Location):
         return True
 
     def links_to(self, folder: Location) -> bool:
-        """Tried under a hidden name, which is removed again: file systems do not say it otherwise."""
+        """Tried under a hidden name, which is removed again: file systems do not say it
+        otherwise.
+        """
         trial = _beside(folder / self.name)
         try:
             os.link(self.uri, trial)

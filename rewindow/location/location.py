@@ -1,7 +1,8 @@
 """A place below the state folder: a folder or a file, on a file system or in a store.
 
-What an object store cannot do is not here: no rename of what others read, no lock, no link that two names share, no
-folder without a file in it. Names and meanings are pathlib's where both know a thing.
+What an object store cannot do is not here: no rename of what others read, no lock, no link that two
+names share, no folder without a file in it. Names and meanings are pathlib's where both know a
+thing.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class Location(ABC):
         return self.is_file() or self.is_dir()
 
     def entries(self, pattern: str = "*") -> list[Self]:
-        """Returns the files and folders in this folder whose names match, sorted; none where there is no folder.
+        """Returns the files and folders in this folder whose names match, sorted; none where there
+        is no folder.
 
         Names that begin with a dot are left out: what is hidden so is being made, or taken away.
         """
@@ -128,7 +130,8 @@ class Location(ABC):
 
     @abstractmethod
     def modified_ms(self) -> int:
-        """Returns when a file was last written, in whole milliseconds since 1970, as tables' logs have it.
+        """Returns when a file was last written, in whole milliseconds since 1970, as tables' logs
+        have it.
 
         Raises:
             OSError: as `open`.
@@ -136,7 +139,8 @@ class Location(ABC):
 
     @abstractmethod
     def write(self, content: str | bytes) -> None:
-        """Writes a file, or writes it anew. Whoever reads gets the old content or the new one, also after a power cut.
+        """Writes a file, or writes it anew. Whoever reads gets the old content or the new one, also
+        after a power cut.
 
         The folders on the way come into being. So with everything here that writes.
         """
@@ -147,25 +151,30 @@ class Location(ABC):
 
     @abstractmethod
     def copy_to(self, target: Location) -> bool:
-        """Makes a file's content be at another place too; a file that is there already stays. May be repeated.
+        """Makes a file's content be at another place too; a file that is there already stays. May
+        be repeated.
 
         Returns whether it had to be copied, as two names could not share it.
 
-        Where two names may share what is written once, they do: nobody changes such a file, it is only deleted.
+        Where two names may share what is written once, they do: nobody changes such a file, it is
+        only deleted.
 
         Raises:
             FileNotFoundError: it is not there.
         """
 
     def links_to(self, folder: Location) -> bool:
-        """Returns whether this file can be in a folder too without being copied; leaves nothing behind."""
+        """Returns whether this file can be in a folder too without being copied; leaves nothing
+        behind.
+        """
         return False
 
     @abstractmethod
     def move_to(self, target: Location) -> bool:
         """Gives a folder another place in one step; False when there is a folder already.
 
-        A store without such a step copies, the logs of tables last, each by a conditional put, then deletes.
+        A store without such a step copies, the logs of tables last, each by a conditional put, then
+        deletes.
         """
 
     @abstractmethod
@@ -174,10 +183,11 @@ class Location(ABC):
 
     @abstractmethod
     def delete_tree(self) -> None:
-        """Deletes a folder with all that is below, and what deletions beside it that died have left.
+        """Deletes a folder with all that is below, and what deletions beside it that died have
+        left.
 
-        Nobody finds a part of it under its name: a file system hides it first, a store begins with the tables' logs.
-        One that is gone is no error.
+        Nobody finds a part of it under its name: a file system hides it first, a store begins with
+        the tables' logs. One that is gone is no error.
         """
 
     @abstractmethod
@@ -186,11 +196,15 @@ class Location(ABC):
 
     @abstractmethod
     def sync(self) -> None:
-        """Makes a file or the names in a folder outlive a power cut; a store has done so when it answers."""
+        """Makes a file or the names in a folder outlive a power cut; a store has done so when it
+        answers.
+        """
 
     @abstractmethod
     def set_modified(self, at_ms: int | None = None) -> None:
-        """Sets when a file was written: now, or a time; a store knows that by itself, and nothing is done."""
+        """Sets when a file was written: now, or a time; a store knows that by itself, and nothing
+        is done.
+        """
 
     @abstractmethod
     def free_bytes(self) -> int | None:
@@ -202,7 +216,8 @@ class Location(ABC):
 
     @abstractmethod
     def local(self) -> Path:
-        """Returns it as a path, for what only a file system can do: SQLite, locks, the scratch of a process.
+        """Returns it as a path, for what only a file system can do: SQLite, locks, the scratch of a
+        process.
 
         Raises:
             InputError: it is in a store.

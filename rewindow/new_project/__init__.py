@@ -1,4 +1,5 @@
-"""A project for a source that nobody has described yet: its columns, its stream, a first application and suite.
+"""A project for a source that nobody has described yet: its columns, its stream, a first
+application and suite.
 
 sample.py    the first rows of a file
 columns.py   what each column is, and why

@@ -67,7 +67,11 @@ class Column:
     @property
     def missing(self) -> int:
         """Rows of the sample in which it is null."""
-        return sum(value is None or value in self.nulls for value in self.values if not isinstance(value, dict | list))
+        return sum(
+            value is None or value in self.nulls
+            for value in self.values
+            if not isinstance(value, dict | list)
+        )
 
     @property
     def distinct(self) -> int:
@@ -91,7 +95,11 @@ def describe_columns(sample: Sample) -> list[Column]:
 
 def _event_name(name: str, taken: set[str]) -> str:
     """Returns a name that can be recorded: the column's own where that is possible."""
-    plain = name if _PLAIN.fullmatch(name) else re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower()
+    plain = (
+        name
+        if _PLAIN.fullmatch(name)
+        else re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower()
+    )
     plain = plain if _PLAIN.fullmatch(plain) else f"column_{plain}".rstrip("_")
     if plain.lower() in BOOKKEEPING or plain.lower().startswith("_rw_"):
         plain = f"source_{plain.lstrip('_')}"
@@ -100,8 +108,15 @@ def _event_name(name: str, taken: set[str]) -> str:
     return plain
 
 
-def _of_most_texts(name: str, event: str, values: Sequence[str | None], numbers: Sequence[int]) -> Column:
-    """Returns a column of texts, with the type of nearly all of them: single malformed ones do not make it text."""
+def _of_most_texts(
+    name: str,
+    event: str,
+    values: Sequence[str | None],
+    numbers: Sequence[int],
+) -> Column:
+    """Returns a column of texts, with the type of nearly all of them: single malformed ones do not
+    make it text.
+    """
     column = _of_texts(name, event, values)
     if column.kind != "STRING" or column.instant:
         return column
@@ -121,7 +136,10 @@ def _of_most_texts(name: str, event: str, values: Sequence[str | None], numbers:
         most = _of_texts(name, event, [None if value in wrong else value for value in values])
         if most.kind != "STRING" or most.instant:
             row, value = misfits[0]
-            words = f'{len(misfits):,} do not fit and go to quarantine, such as "{value[:40]}" in row {row:,}'
+            words = (
+                f'{len(misfits):,} do not fit and go to quarantine, such as "{value[:40]}" in '
+                f"row {row:,}"
+            )
             return replace(most, values=values, why=f"{most.why}; {words}")
     return column
 
@@ -139,7 +157,12 @@ def _of_texts(name: str, event: str, values: Sequence[str | None]) -> Column:
         return _as_time(Column(name, event, time.kind, "", values, nulls=nulls), time, also)
     kind, why = _number([text.strip() for text in meant])
     plain = Column(
-        name, event, kind, why + also * (kind != "STRING"), values, nulls=nulls if kind != "STRING" else frozenset()
+        name,
+        event,
+        kind,
+        why + also * (kind != "STRING"),
+        values,
+        nulls=nulls if kind != "STRING" else frozenset(),
     )
     if kind in ("STRING", "BOOLEAN") or not sounds_like_time(name):
         return plain
@@ -147,7 +170,9 @@ def _of_texts(name: str, event: str, values: Sequence[str | None]) -> Column:
 
 
 def read_as_epoch(column: Column, why: str) -> Column | None:
-    """Returns a column of numbers as times, None where they are too small or too large to be some."""
+    """Returns a column of numbers as times, None where they are too small or too large to be
+    some.
+    """
     try:
         numbers = [None if v is None or v in column.nulls else float(v) for v in column.values]
     except (TypeError, ValueError):
@@ -159,14 +184,23 @@ def read_as_epoch(column: Column, why: str) -> Column | None:
 def _as_time(column: Column, time: Times, also: str) -> Column:
     other = None if time.other is None else _as_time(column, time.other, also)
     return replace(
-        column, kind=time.kind, why=time.why + also, instant=time.instant, times=time.micros, pattern=time.pattern,
+        column,
+        kind=time.kind,
+        why=time.why + also,
+        instant=time.instant,
+        times=time.micros,
+        pattern=time.pattern,
         other=other,
-    )  # fmt: skip
+    )
 
 
 def combined_times(columns: Sequence[Column]) -> list[Column]:
-    """Returns times that are made of two columns: one of days, and one of times of day beside it."""
-    days = [c for c in columns if c.instant and not any(t is not None and t % _DAY_US for t in c.times)]
+    """Returns times that are made of two columns: one of days, and one of times of day beside
+    it.
+    """
+    days = [
+        c for c in columns if c.instant and not any(t is not None and t % _DAY_US for t in c.times)
+    ]
     found = []
     for day in days:
         for clock in columns:
@@ -184,7 +218,11 @@ def _combined(day: Column, clock: Column, micros: Sequence[int | None]) -> Colum
     text = f"concat(cast({day.sql} as string), ' ', {clock.sql})"
     seconds = max((value.count(":") for value in clock.values if value), default=1) > 1
     pattern = f"{day.pattern} {'H:m:s' if seconds else 'H:m'}"
-    instant = f"try_to_timestamp({text}, '{pattern}')" if day.pattern else f"try_cast({text} as timestamp)"
+    instant = (
+        f"try_to_timestamp({text}, '{pattern}')"
+        if day.pattern
+        else f"try_cast({text} as timestamp)"
+    )
     names = (day.name, clock.name)
     taken = f"{day.event}_{clock.event}"
     why = f"the day of {day.name} and the time of {clock.name}, {ZONELESS}"
@@ -195,8 +233,13 @@ def _empty(name: str, event: str, values: Sequence[Any]) -> Column:
     """Returns a column without a value: its name is all that there is to go by."""
     if sounds_like_time(name):
         return Column(
-            name, event, "TIMESTAMP", "no value to look at; its name is that of a time", values, _quoted(name)
-        )  # fmt: skip
+            name,
+            event,
+            "TIMESTAMP",
+            "no value to look at; its name is that of a time",
+            values,
+            _quoted(name),
+        )
     return Column(name, event, "STRING", "no value to look at", values)
 
 
@@ -209,14 +252,21 @@ def _number(texts: Sequence[str]) -> tuple[str, str]:
     scales = {len(match[1]) for match in fixed if match}
     if all(fixed) and len(scales) == 1:
         scale = scales.pop()
-        return f"DECIMAL(18,{scale})", f"numbers, all with {scale} digit{'s' * (scale > 1)} behind the point"
-    if all(map(_NUMBER.fullmatch, texts)) and not any(re.match(r"[+-]?0\d", text) for text in texts):
+        return (
+            f"DECIMAL(18,{scale})",
+            f"numbers, all with {scale} digit{'s' * (scale > 1)} behind the point",
+        )
+    if all(map(_NUMBER.fullmatch, texts)) and not any(
+        re.match(r"[+-]?0\d", text) for text in texts
+    ):
         return "DOUBLE", "numbers"
     return "STRING", "text"
 
 
 def _of_values(name: str, event: str, values: Sequence[Any], own: str | None) -> Column:
-    """Returns a column of values that have types: JSON's, or those of a Parquet file, which keep their own type."""
+    """Returns a column of values that have types: JSON's, or those of a Parquet file, which keep
+    their own type.
+    """
     there = [value for value in values if value is not None]
     if own is None and not there:
         return _empty(name, event, values)
@@ -228,10 +278,22 @@ def _of_values(name: str, event: str, values: Sequence[Any], own: str | None) ->
             return plain
         if own is None or time.pattern:
             return _as_time(plain, replace(time, kind=own or time.kind), "")
-        return _as_time(plain, replace(time, kind=own, instant=f"try_cast({_quoted(name)} as timestamp)"), "")
+        return _as_time(
+            plain,
+            replace(time, kind=own, instant=f"try_cast({_quoted(name)} as timestamp)"),
+            "",
+        )
     if there and all(isinstance(value, datetime | date) for value in there):
         times = [None if value is None else micros_of(value) for value in values]
-        return Column(name, event, own or "TIMESTAMP", "times, as the file says", values, _quoted(name), times)
+        return Column(
+            name,
+            event,
+            own or "TIMESTAMP",
+            "times, as the file says",
+            values,
+            _quoted(name),
+            times,
+        )
     kind = own or json_type(there)
     plain = Column(name, event, kind, "as the file says" if own else _json_words(kind), values)
     if all(map(_is_number, there)) and sounds_like_time(name):
@@ -249,12 +311,18 @@ def _is_number(value: Any) -> bool:
 
 def _json_words(kind: str) -> str:
     head = kind.partition("<")[0]
-    words = {"BIGINT": "whole numbers", "DOUBLE": "numbers", "BOOLEAN": "true or false", "STRUCT": "nested objects"}
+    words = {
+        "BIGINT": "whole numbers",
+        "DOUBLE": "numbers",
+        "BOOLEAN": "true or false",
+        "STRUCT": "nested objects",
+    }
     return words.get(head, "lists" if head == "ARRAY" else "values of several types, kept as text")
 
 
 def json_type(values: Sequence[Any]) -> str:
-    """Returns the DDL of the type that all of some JSON values have; text where they have none in common.
+    """Returns the DDL of the type that all of some JSON values have; text where they have none in
+    common.
 
     >>> json_type([{"a": 1, "b": [1.5]}, {"a": None}])
     'STRUCT<`a`: BIGINT, `b`: ARRAY<DOUBLE>>'
@@ -269,8 +337,13 @@ def json_type(values: Sequence[Any]) -> str:
         return "BIGINT" if whole else "DOUBLE"
     if there and all(isinstance(value, list) for value in there):
         return f"ARRAY<{json_type([item for value in there for item in value])}>"
-    names = list(dict.fromkeys(name for value in there if isinstance(value, dict) for name in value))
+    names = list(
+        dict.fromkeys(name for value in there if isinstance(value, dict) for name in value)
+    )
     if names and all(isinstance(value, dict) for value in there):
-        fields = (f"{quoted_column(name)}: {json_type([value.get(name) for value in there])}" for name in names)
+        fields = (
+            f"{quoted_column(name)}: {json_type([value.get(name) for value in there])}"
+            for name in names
+        )
         return f"STRUCT<{', '.join(fields)}>"
     return "STRING"

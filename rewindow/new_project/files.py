@@ -1,4 +1,6 @@
-"""The files of a new project: settings, a first application, its suite; none that is there is touched."""
+"""The files of a new project: settings, a first application, its suite; none that is there is
+touched.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ def write_files(files: Mapping[Path, str]) -> None:
             raise InputError(
                 f'file "{path}" is there already',
                 detail="Nothing was written.",
-                hint=f"Go to another folder, or write a further [streams.NAME] into {SETTINGS_FILE} by hand.",
+                hint="Go to another folder, or write a further [streams.NAME] into "
+                f"{SETTINGS_FILE} by hand.",
             )
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,12 +59,15 @@ def _settings(stream: NewStream, folder: Path, jars: Path | None) -> str:
     sample, arrival = stream.sample, stream.arrival
     rows = f"all {sample.rows:,} rows" if sample.whole else f"the first {sample.rows:,} rows"
     lines = [
-        f"# Settings of Rewindow, guessed by `rewindow init` from {rows} of the source: change what is wrong.",
-        "# Paths are relative to this file. A row that does not fit goes to quarantine, with the reason.",
+        f"# Settings of Rewindow, guessed by `rewindow init` from {rows} of the source: change "
+        "what is wrong.",
+        "# Paths are relative to this file. A row that does not fit goes to quarantine, with the "
+        "reason.",
         "",
         'state = "state"                     # tables, ledger and results',
         'applications = ["applications"]     # a file for each; what is replayed',
-        'expectations = "expectations"       # suites/NAME.json: what must hold of an output before it is published',
+        'expectations = "expectations"       # suites/NAME.json: what must hold of an output '
+        "before it is published",
         "",
     ]
     if jars is not None:
@@ -72,7 +78,10 @@ def _settings(stream: NewStream, folder: Path, jars: Path | None) -> str:
     lines += _event_columns(stream)
     nulls = sorted({text for column in stream.columns for text in column.nulls})
     lines += [f"null_values = {_toml(['', *nulls])}"] if nulls else []
-    lines += [f"# {stream.why['arrived_at']}; {arrival.why}", f"arrived_at = {_toml(arrival.instant)}"]
+    lines += [
+        f"# {stream.why['arrived_at']}; {arrival.why}",
+        f"arrived_at = {_toml(arrival.instant)}",
+    ]
     lines += [f"# {stream.why['event_at']}", f"event_at = {_toml(stream.event_at.event)}"]
     if stream.key is not None:
         lines += [f"# {stream.why['keys']}", f"keys = {_toml([stream.key.event])}"]
@@ -81,13 +90,22 @@ def _settings(stream: NewStream, folder: Path, jars: Path | None) -> str:
         lines += [f"interval = {_toml(stream.interval)}"]
     lines += [f"# {stream.why['width']}", f"width = {_toml(stream.width)}"]
     example = '# zone = "Europe/Berlin"            # of times without a zone; by default UTC'
-    lines += [example if stream.zone == "UTC" else f"zone = {_toml(stream.zone)}     # of times without a zone"]
-    lines += ['# seal_after = "5 minutes"          # how long after a window\'s end tuples of it may still come']
+    lines += [
+        example
+        if stream.zone == "UTC"
+        else f"zone = {_toml(stream.zone)}     # of times without a zone"
+    ]
+    lines += [
+        '# seal_after = "5 minutes"          # how long after a window\'s end tuples of it may '
+        "still come"
+    ]
     return "\n".join(lines) + "\n"
 
 
 def _place(path: str, folder: Path) -> str:
-    """Returns a source's path as the settings have it: relative where it lies in the project or beside it."""
+    """Returns a source's path as the settings have it: relative where it lies in the project or
+    beside it.
+    """
     relative = os.path.relpath(path, folder)
     return path if relative.startswith(os.path.join("..", "..")) else relative
 
@@ -108,7 +126,9 @@ def _columns(stream: NewStream) -> list[str]:
 
 
 def _event_columns(stream: NewStream) -> list[str]:
-    """Returns `keep` and `select` where a column cannot be recorded as it is, or is to be recorded as a time."""
+    """Returns `keep` and `select` where a column cannot be recorded as it is, or is to be recorded
+    as a time.
+    """
     renamed = [column for column in stream.columns if column.event != column.name]
     select = {column.event: column.sql for column in renamed}
     for time in (stream.arrival, stream.event_at):
@@ -118,7 +138,9 @@ def _event_columns(stream: NewStream) -> list[str]:
             select[time.event] = time.instant
     lines = []
     if renamed:
-        lines.append(f"keep = {_toml([column.name for column in stream.columns if column not in renamed])}")
+        lines.append(
+            f"keep = {_toml([column.name for column in stream.columns if column not in renamed])}"
+        )
     if select:
         inside = ", ".join(f"{name} = {_toml(sql)}" for name, sql in select.items())
         lines += ["# event columns under another name, or computed", f"select = {{ {inside} }}"]
@@ -142,11 +164,19 @@ def _application(stream: NewStream, suite: str) -> str:
     keys = [stream.key] if stream.key else []
     sums = [f"{column.event}_sum" for column in stream.measures]
     kinds = [
-        f"pa.decimal128(38, {c.kind[:-1].split(',')[1]})" if "(" in c.kind else "pa.int64()" for c in stream.measures
+        f"pa.decimal128(38, {c.kind[:-1].split(',')[1]})" if "(" in c.kind else "pa.int64()"
+        for c in stream.measures
     ]
-    casts = [kind.replace("pa.decimal128", "decimal").replace("pa.int64()", "bigint") for kind in kinds]
-    needed = "".join(f"({_toml(c.event)}, {_arrow(c)}), " for c in [*keys, *stream.measures]).rstrip(", ")
-    made = [(c.event, _arrow(c)) for c in keys] + [("tuples", "pa.int64()"), *zip(sums, kinds, strict=True)]
+    casts = [
+        kind.replace("pa.decimal128", "decimal").replace("pa.int64()", "bigint") for kind in kinds
+    ]
+    needed = "".join(
+        f"({_toml(c.event)}, {_arrow(c)}), " for c in [*keys, *stream.measures]
+    ).rstrip(", ")
+    made = [(c.event, _arrow(c)) for c in keys] + [
+        ("tuples", "pa.int64()"),
+        *zip(sums, kinds, strict=True),
+    ]
     fields = "\n".join(f"        ({_toml(name)}, {kind})," for name, kind in made)
     adds = "".join(
         f"            F.sum({_toml(c.event)}).cast({_toml(cast)}).alias({_toml(name)}),\n"
@@ -156,7 +186,7 @@ def _application(stream: NewStream, suite: str) -> str:
     groups = ", ".join(_toml(name) for name in ["window_id", *names])
     per = f"{names[0]} and window" if names else "window"
     class_name = "".join(part.capitalize() for part in stream.application.split("_"))
-    return f'''"""Counts the tuples of the stream {stream.name} for each {per}: a first application, to be changed."""
+    return f'''"""Counts tuples of stream {stream.name} for each {per}; change it as you like."""
 
 from typing import ClassVar
 
@@ -197,24 +227,32 @@ def _suite(stream: NewStream, suite: str) -> str:
     expectations = [
         {
             "description": "The tuples that were counted are those that came in.",
-            "kwargs": {"column_A": "counted", "column_B": came_in, "ignore_row_if": "either_value_is_missing"},
-            "meta": {"check": "every-tuple-counted"}, "severity": "critical",
+            "kwargs": {
+                "column_A": "counted",
+                "column_B": came_in,
+                "ignore_row_if": "either_value_is_missing",
+            },
+            "meta": {"check": "every-tuple-counted"},
+            "severity": "critical",
             "type": "expect_column_pair_values_to_be_equal",
         },
         {
-            "description": "Each row is what the stream's tuples of its window give when they are added up once more.",
+            "description": "Each row is what the stream's tuples of its window give when they are "
+            "added up once more.",
             "kwargs": {"column": "rows_not_as_recorded", "value_set": [0]},
-            "meta": {"check": "rows-as-recorded"}, "severity": "critical",
+            "meta": {"check": "rows-as-recorded"},
+            "severity": "critical",
             "type": "expect_column_values_to_be_in_set",
         },
-    ]  # fmt: skip
+    ]
     compared = {"inputs": [stream.name], "sql": _recount(stream)}
     meta = {
         "measures": {"counted": {"sql": "sum(tuples)", "empty": 0}},
         "row_measures": {"rows_not_as_recorded": compared},
     }
     notes = (
-        f"What is expected of each window of {stream.application}.{OUTPUT}: measures are SQL over its rows, "
+        f"What is expected of each window of {stream.application}.{OUTPUT}: measures are SQL over "
+        "its rows, "
         "row measures compare them with the stream. Change them with the application."
     )
     value = {"name": suite, "notes": notes, "meta": meta, "expectations": expectations}
@@ -222,7 +260,9 @@ def _suite(stream: NewStream, suite: str) -> str:
 
 
 def _recount(stream: NewStream) -> str:
-    """Returns SQL that counts, for each window, rows that are too many, missing, or not what the stream gives."""
+    """Returns SQL that counts, for each window, rows that are too many, missing, or not what the
+    stream gives.
+    """
     keys = ["window_id", *([stream.key.event] if stream.key else [])]
     sums = [(f"{column.event}_sum", f"sum({_sql(column.event)})") for column in stream.measures]
     values = [("tuples", "count(*)"), *sums]
@@ -231,7 +271,8 @@ def _recount(stream: NewStream) -> str:
     same = " and ".join(f"o.{_sql(key)} = s.{_sql(key)}" for key in keys)
     differ = " or ".join(f"(o.{_sql(name)} is distinct from s.{_sql(name)})" for name, _ in values)
     return (
-        "select coalesce(o.window_id, s.window_id) as window_id, count(*) as value from output o full join "
+        "select coalesce(o.window_id, s.window_id) as window_id, count(*) as value from output o "
+        "full join "
         f"({recount} from {_sql(stream.name)} group by {groups}) s on {same} "
         f"where {differ} group by coalesce(o.window_id, s.window_id)"
     )

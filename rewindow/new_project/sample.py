@@ -1,4 +1,6 @@
-"""The first rows of a source, with what it takes to read them: format, delimiter, header, encoding."""
+"""The first rows of a source, with what it takes to read them: format, delimiter, header,
+encoding.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ _READ = ("csv", "json", "parquet", "delta")
 _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
 _POINT = re.compile(r"[+-]?\d*\.\d+")
 MISFITS_MAX = 0.01
-"""The share of texts that may be otherwise than a column's type; their rows go to quarantine, which allows as many."""
+"""The share of texts that may be otherwise than a column's type; their rows go to quarantine, which
+allows as many."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ class Sample:
         types: DDL of the types of columns that have types of their own (Parquet, Delta).
         settings: settings of the stream that reading took, such as a delimiter.
         whole: whether these are all its rows.
-        numbers: the number of each row in its file, as a recording counts them; empty where nobody asks.
+        numbers: the number of each row in its file, as a recording counts them; empty where nobody
+            asks.
         misshapen: rows left out since they have another number of columns, or are no JSON object.
     """
 
@@ -78,7 +82,8 @@ def read_sample(path: Path) -> Sample:
     if not path.exists() and not any(letter in place for letter in "*?["):
         raise InputError(
             f'file "{path}" is not there',
-            hint=f"{_beside(path)}Name a CSV, JSON lines or Parquet file, a folder of them, or a Delta table.",
+            hint=f"{_beside(path)}Name a CSV, JSON lines or Parquet file, a folder of them, or a "
+            "Delta table.",
         )
     kind = source_format("new", place, None)
     if kind not in _READ:
@@ -97,7 +102,11 @@ def read_sample(path: Path) -> Sample:
     settings = {} if encoding == "utf-8" else {"encoding": encoding}
     whole = len(data) < _BYTES
     lines = text if whole else text[: text.rfind("\n") + 1]
-    return _csv(place, first, lines, settings, whole) if kind == "csv" else _json(place, first, lines, settings, whole)
+    return (
+        _csv(place, first, lines, settings, whole)
+        if kind == "csv"
+        else _json(place, first, lines, settings, whole)
+    )
 
 
 def _first_file(place: str, kind: str) -> SourceFile:
@@ -107,11 +116,17 @@ def _first_file(place: str, kind: str) -> SourceFile:
 
 
 def _beside(path: Path) -> str:
-    return did_you_mean(path.name, [entry.name for entry in path.parent.iterdir()]) if path.parent.is_dir() else ""
+    return (
+        did_you_mean(path.name, [entry.name for entry in path.parent.iterdir()])
+        if path.parent.is_dir()
+        else ""
+    )
 
 
 def _decoded(data: bytes) -> tuple[str, str]:
-    """Returns a text and its encoding: as its first bytes say, else UTF-8, else what Windows or Latin 1 make of it."""
+    """Returns a text and its encoding: as its first bytes say, else UTF-8, else what Windows or
+    Latin 1 make of it.
+    """
     if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return data[: len(data) - len(data) % 2].decode("utf-16", "ignore"), "utf-16"
     for cut in range(4):  # The sample may end inside a character.
@@ -119,7 +134,9 @@ def _decoded(data: bytes) -> tuple[str, str]:
             return data[: len(data) - cut].decode("utf-8-sig"), "utf-8"
         except UnicodeDecodeError:
             continue
-    if any(0x80 <= byte < 0xA0 for byte in data):  # Latin 1 has control characters there, Windows letters and quotes.
+    if any(
+        0x80 <= byte < 0xA0 for byte in data
+    ):  # Latin 1 has control characters there, Windows letters and quotes.
         try:
             return data.decode("cp1252"), "cp1252"
         except UnicodeDecodeError:
@@ -132,7 +149,10 @@ def _csv(place: str, file: SourceFile, text: str, settings: dict[str, Any], whol
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     head = next((row for row in reader if row), [])
     if not head:
-        raise InputError(f'source file "{file.name}" is empty', hint="Its first row must name the columns.")
+        raise InputError(
+            f'source file "{file.name}" is empty',
+            hint="Its first row must name the columns.",
+        )
     limit = max(1, min(ROWS, CELLS // len(head)))
     read = [row for row in islice(reader, limit + 1) if row]
     whole = whole and len(read) <= limit
@@ -152,16 +172,33 @@ def _csv(place: str, file: SourceFile, text: str, settings: dict[str, Any], whol
         settings = settings | {"delimiter": delimiter}
     names = single_names(names)
     columns = zip(*rows[:limit], strict=True) if rows else ([] for _ in names)
-    values = {name: [value or None for value in column] for name, column in zip(names, columns, strict=True)}
-    values.pop("", None)  # A column without a name, such as an index that pandas wrote, is not read.
+    values = {
+        name: [value or None for value in column]
+        for name, column in zip(names, columns, strict=True)
+    }
+    values.pop(
+        "",
+        None,
+    )  # A column without a name, such as an index that pandas wrote, is not read.
     if _has_decimal_commas(values):
         settings = settings | {"decimal": ","}
         values = {name: _with_points(column) for name, column in values.items()}
-    return Sample(place, "csv", values, {}, settings, whole, misshapen, numbers[: limit if rows else 0])
+    return Sample(
+        place,
+        "csv",
+        values,
+        {},
+        settings,
+        whole,
+        misshapen,
+        numbers[: limit if rows else 0],
+    )
 
 
 def _has_decimal_commas(values: Mapping[str, Sequence[str | None]]) -> bool:
-    """Returns whether numbers have a decimal comma: in a column at least, and no column has a decimal point."""
+    """Returns whether numbers have a decimal comma: in a column at least, and no column has a
+    decimal point.
+    """
     found = False
     for column in values.values():
         texts = [value.strip() for value in column if value is not None and value not in NULLS]
@@ -176,15 +213,19 @@ def _has_decimal_commas(values: Mapping[str, Sequence[str | None]]) -> bool:
 def _with_points(column: Sequence[str | None]) -> list[str | None]:
     """Returns a column with its numbers as they are written with a decimal point."""
     return [
-        value.strip().replace(".", "").replace(",", ".") if value and _COMMA.fullmatch(value.strip()) else value
+        value.strip().replace(".", "").replace(",", ".")
+        if value and _COMMA.fullmatch(value.strip())
+        else value
         for value in column
     ]
 
 
 def _delimiter(text: str) -> str:
-    """Returns what splits the first lines into most columns, the same number in more than half of them.
+    """Returns what splits the first lines into most columns, the same number in more than half of
+    them.
 
-    Of two that give as many, the one that does so in more lines: a decimal comma is not in the names of the columns.
+    Of two that give as many, the one that does so in more lines: a decimal comma is not in the
+    names of the columns.
     """
     lines = [line for line in islice(io.StringIO(text), 20) if line.strip()]
 
@@ -197,16 +238,21 @@ def _delimiter(text: str) -> str:
 
 
 def _has_header(head: Sequence[str]) -> bool:
-    """Returns whether the first row names columns: most cells have text, none begins as a number does."""
+    """Returns whether the first row names columns: most cells have text, none begins as a number
+    does.
+    """
     cells = [cell.strip() for cell in head]
-    return 2 * sum(map(bool, cells)) > len(cells) and not any(cell.lstrip("+-.")[:1].isdigit() for cell in cells)
+    return 2 * sum(map(bool, cells)) > len(cells) and not any(
+        cell.lstrip("+-.")[:1].isdigit() for cell in cells
+    )
 
 
 def _json(place: str, file: SourceFile, text: str, settings: dict[str, Any], whole: bool) -> Sample:
     if text.lstrip()[:1] == "[":
         raise InputError(
             f'source file "{file.name}" is a JSON array, not JSON lines',
-            hint=f"Write one object a line, such as by: jq -c '.[]' {file.name} > {Path(file.name).stem}.jsonl",
+            hint=f"Write one object a line, such as by: jq -c '.[]' {file.name} > "
+            f"{Path(file.name).stem}.jsonl",
         )
     lines = [line for line in islice(io.StringIO(text), ROWS + 1) if line.strip()]
     found: list[dict[str, Any]] = []
@@ -218,11 +264,21 @@ def _json(place: str, file: SourceFile, text: str, settings: dict[str, Any], who
         if isinstance(value, dict):
             found.append(value)
     if lines and not found:
-        raise InputError(f'no line of source file "{file.name}" is a JSON object', hint="Write one object a line.")
+        raise InputError(
+            f'no line of source file "{file.name}" is a JSON object',
+            hint="Write one object a line.",
+        )
     names = list(dict.fromkeys(name for row in found for name in row))
     values = {name: [row.get(name) for row in found] for name in names}
     misshapen = min(len(lines), ROWS) - len(found)
-    return Sample(place, "json", values, settings=settings, whole=whole and len(lines) <= ROWS, misshapen=misshapen)
+    return Sample(
+        place,
+        "json",
+        values,
+        settings=settings,
+        whole=whole and len(lines) <= ROWS,
+        misshapen=misshapen,
+    )
 
 
 def _parquet(place: str, file: SourceFile) -> Sample:
@@ -232,8 +288,16 @@ def _parquet(place: str, file: SourceFile) -> Sample:
         limit = max(1, min(ROWS, CELLS // max(1, len(schema))))
         batch = next(source.iter_batches(batch_size=limit, columns=schema.names), None)
         whole = source.metadata.num_rows <= limit
-    values = {name: batch.column(name).to_pylist() if batch is not None else [] for name in schema.names}
-    return Sample(place, "parquet", values, {name: _ddl(schema.field(name).type) for name in schema.names}, whole=whole)
+    values = {
+        name: batch.column(name).to_pylist() if batch is not None else [] for name in schema.names
+    }
+    return Sample(
+        place,
+        "parquet",
+        values,
+        {name: _ddl(schema.field(name).type) for name in schema.names},
+        whole=whole,
+    )
 
 
 def _delta(place: str) -> Sample:
@@ -248,10 +312,18 @@ def _delta(place: str) -> Sample:
 
 
 def _ddl(kind: Any) -> str:
-    """Returns a Parquet column's type as DDL, as far as a first application uses such columns; else its own words."""
+    """Returns a Parquet column's type as DDL, as far as a first application uses such columns; else
+    its own words.
+    """
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
     if pa.types.is_timestamp(kind):
         return "TIMESTAMP"
-    known = {"string": "STRING", "int64": "BIGINT", "int32": "INT", "double": "DOUBLE", "date32[day]": "DATE"}
+    known = {
+        "string": "STRING",
+        "int64": "BIGINT",
+        "int32": "INT",
+        "double": "DOUBLE",
+        "date32[day]": "DATE",
+    }
     return known.get(str(kind), str(kind).upper())

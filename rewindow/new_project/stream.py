@@ -1,4 +1,6 @@
-"""A stream for a sample: which column is the arrival, which is the key, how wide a window is, and why."""
+"""A stream for a sample: which column is the arrival, which is the key, how wide a window is, and
+why.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +20,41 @@ from rewindow.new_project.times import ZONELESS, sounds_like_time
 from rewindow.windows import parse_duration
 
 LADDER = (
-    "1 second", "5 seconds", "10 seconds", "30 seconds", "1 minute", "5 minutes", "10 minutes", "30 minutes", "1 hour",
-    "6 hours", "1 day", "7 days", "30 days", "90 days",
-)  # fmt: skip
+    "1 second",
+    "5 seconds",
+    "10 seconds",
+    "30 seconds",
+    "1 minute",
+    "5 minutes",
+    "10 minutes",
+    "30 minutes",
+    "1 hour",
+    "6 hours",
+    "1 day",
+    "7 days",
+    "30 days",
+    "90 days",
+)
 """Durations that are proposed."""
 _WIDEST = "1 day"
 TUPLES_PER_WINDOW, WINDOWS_MAX = 10, 50_000
-"""A width is the least that gives so many tuples a window on average, and no more windows than that."""
+"""A width is the least that gives so many tuples a window on average, and no more windows than
+that."""
 _INTERVALS = 10
 """A key is called silent when it has sent nothing for so many times its usual distance."""
 _ARRIVAL = ("arriv", "receive", "ingest", "record", "load", "insert", "logged", "created")
-_KEY = re.compile(r"(^|_)(id|key|name|code|user|customer|device|sensor|station|host|page|account|symbol|origin)$")
-_NO_MEASURE = re.compile(r"(^|_)(id|key|code|number|no|nr|zip|year|month|day|port|lat|lon|latitude|longitude)$")
+_KEY = re.compile(
+    r"(^|_)(id|key|name|code|user|customer|device|sensor|station|host|page|account|symbol|origin)$"
+)
+_NO_MEASURE = re.compile(
+    r"(^|_)(id|key|code|number|no|nr|zip|year|month|day|port|lat|lon|latitude|longitude)$"
+)
 _MEASURES = 3
 _SHOWN = 30
 _DAY_US = 86_400_000_000
 _EARLIER_MIN = 0.9
-"""A time is taken for the event's where so many rows have one that is not later than the arrival."""
+"""A time is taken for the event's where so many rows have one that is not later than the
+arrival."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +66,8 @@ class NewStream:
         event_at: the column of the event timestamp.
         key: the column whose silence is a gap, None without one.
         measures: columns that a first application can add up.
-        width, interval: durations as a person writes them; without an interval no silence is looked for.
+        width, interval: durations as a person writes them; without an interval no silence is looked
+            for.
         why: the reason for arrival, key, width and interval, by name.
         zone: of times that have none of their own.
     """
@@ -66,12 +87,20 @@ class NewStream:
     @property
     def patterns(self) -> list[str]:
         """The forms in which the texts of the arrival can be read; none where there is one only."""
-        return [self.arrival.pattern, self.arrival.other.pattern] if self.arrival.other is not None else []
+        return (
+            [self.arrival.pattern, self.arrival.other.pattern]
+            if self.arrival.other is not None
+            else []
+        )
 
     @property
     def zones(self) -> list[str]:
         """Some zones that the arrival may be in; none where its values have one."""
-        return ["UTC", "Europe/Berlin", "America/New_York", "..."] if ZONELESS in self.arrival.why else []
+        return (
+            ["UTC", "Europe/Berlin", "America/New_York", "..."]
+            if ZONELESS in self.arrival.why
+            else []
+        )
 
     @property
     def application(self) -> str:
@@ -81,12 +110,16 @@ class NewStream:
     @property
     def times(self) -> list[Column]:
         """The columns that are times, and those that are made of a day and a time of day."""
-        return [column for column in [*self.columns, *combined_times(self.columns)] if column.instant]
+        return [
+            column for column in [*self.columns, *combined_times(self.columns)] if column.instant
+        ]
 
     @property
     def keys(self) -> list[Column]:
         """The columns that may be the key."""
-        return [column for column in self.columns if not no_key(column) and column is not self.arrival]
+        return [
+            column for column in self.columns if not no_key(column) and column is not self.arrival
+        ]
 
 
 def propose_stream(sample: Sample, path: Path) -> NewStream:
@@ -98,26 +131,44 @@ def propose_stream(sample: Sample, path: Path) -> NewStream:
     columns = describe_columns(sample)
     if not any(column.instant for column in columns):
         why = "though its name does not say so: no other column is a time"
-        columns = [read_as_epoch(column, why) or column if _is_numeric(column) else column for column in columns]
+        columns = [
+            read_as_epoch(column, why) or column if _is_numeric(column) else column
+            for column in columns
+        ]
     arrival, why_arrival = _arrival(sample, [*columns, *combined_times(columns)])
     event_at, why_event = _event_at(columns, arrival)
     key, why_key = _key(columns, arrival)
     proposed = NewStream(
-        stream_name(path), sample, columns, arrival, event_at, key, _measures(columns, key), "", None,
+        stream_name(path),
+        sample,
+        columns,
+        arrival,
+        event_at,
+        key,
+        _measures(columns, key),
+        "",
+        None,
         {"arrived_at": why_arrival, "event_at": why_event, "keys": why_key},
-    )  # fmt: skip
+    )
     return _with_durations(proposed)
 
 
 def changed(
-    stream: NewStream, *, name: str | None = None, arrival: str | None = None, event_at: str | None = None,
-    key: str | None = None, width: str | None = None, pattern: str | None = None, zone: str | None = None,
-) -> NewStream:  # fmt: skip
+    stream: NewStream,
+    *,
+    name: str | None = None,
+    arrival: str | None = None,
+    event_at: str | None = None,
+    key: str | None = None,
+    width: str | None = None,
+    pattern: str | None = None,
+    zone: str | None = None,
+) -> NewStream:
     """Returns a stream with what somebody else has chosen; an empty key is none.
 
     Raises:
-        InputError: there is no such column, it cannot be what it was chosen for, or the width is no duration; the hint
-            names those that can.
+        InputError: there is no such column, it cannot be what it was chosen for, or the width is no
+            duration; the hint names those that can.
     """
     if name is not None:
         stream = replace(stream, name=check_name("stream", name))
@@ -126,7 +177,11 @@ def changed(
         event, why = _event_at(stream.columns, column)
         stream = replace(stream, arrival=column, event_at=event)
         stream = _with_durations(
-            replace(stream, why={**stream.why, "arrived_at": "chosen", "event_at": why}, measures=stream.measures)
+            replace(
+                stream,
+                why={**stream.why, "arrived_at": "chosen", "event_at": why},
+                measures=stream.measures,
+            )
         )
     if pattern is not None and pattern != stream.arrival.pattern:
         stream = _with_durations(_read_as(stream, pattern))
@@ -138,7 +193,12 @@ def changed(
     if key is not None and key != (stream.key.name if stream.key else ""):
         column_or_none = _key_of(stream, key) if key else None
         measures = _measures(stream.columns, column_or_none)
-        stream = replace(stream, key=column_or_none, measures=measures, why={**stream.why, "keys": "chosen"})
+        stream = replace(
+            stream,
+            key=column_or_none,
+            measures=measures,
+            why={**stream.why, "keys": "chosen"},
+        )
         stream = _with_durations(stream)
     if width is not None and width != stream.width:
         if not 1000 <= parse_duration(width) <= parse_duration("5 days"):
@@ -156,7 +216,8 @@ def _read_as(stream: NewStream, pattern: str) -> NewStream:
     before, other = stream.arrival, stream.arrival.other
     if other is None or pattern != other.pattern:
         raise InputError(
-            f'column "{before.name}" cannot be read as {pattern}', hint=f"It can as: {', '.join(stream.patterns)}."
+            f'column "{before.name}" cannot be read as {pattern}',
+            hint=f"It can as: {', '.join(stream.patterns)}.",
         )
     other = replace(other, other=replace(before, other=None))
     columns = [other if column is before else column for column in stream.columns]
@@ -172,7 +233,10 @@ def _known_zone(name: str) -> str:
     """
     if name not in available_timezones():
         meant = did_you_mean(name, available_timezones())
-        raise InputError(f'zone "{name}" is unknown', hint=f'{meant}Write it as in "Europe/Berlin", or "UTC".')
+        raise InputError(
+            f'zone "{name}" is unknown',
+            hint=f'{meant}Write it as in "Europe/Berlin", or "UTC".',
+        )
     return name
 
 
@@ -201,7 +265,10 @@ def _key_of(stream: NewStream, name: str) -> Column:
         InputError: there is none of this name, or it cannot be the key.
     """
     names = [column.name for column in stream.keys]
-    hint = f"{did_you_mean(name, names)}Columns that can be the key: {', '.join(names) or 'none'}; or none."
+    hint = (
+        f"{did_you_mean(name, names)}Columns that can be the key: "
+        f"{', '.join(names) or 'none'}; or none."
+    )
     column = next((column for column in stream.columns if column.name == name), None)
     if column is None:
         raise InputError(f'column "{name}" is not in the source', hint=hint)
@@ -230,7 +297,11 @@ def stream_name(path: Path) -> str:
     stem = path.name.partition(".")[0]
     stem = stem if re.search("[A-Za-z]", stem) else path.parent.name
     plain = re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_").lstrip("0123456789_")
-    return plain if re.fullmatch(COMPONENT, plain) and plain != "quarantine" else f"{plain or 'my'}_stream"
+    return (
+        plain
+        if re.fullmatch(COMPONENT, plain) and plain != "quarantine"
+        else f"{plain or 'my'}_stream"
+    )
 
 
 def _is_numeric(column: Column) -> bool:
@@ -240,26 +311,42 @@ def _is_numeric(column: Column) -> bool:
 def _arrival(sample: Sample, columns: Sequence[Column]) -> tuple[Column, str]:
     candidates = [column for column in columns if column.instant]
     if not candidates:
-        listed = "; ".join(f"{column.name} ({column.why}{_first(column)})" for column in columns[:12])
-        title = f" {sample.misshapen:,} of {sample.rows + sample.misshapen:,} rows have not the columns of line 1"
+        listed = "; ".join(
+            f"{column.name} ({column.why}{_first(column)})" for column in columns[:12]
+        )
+        title = (
+            f" {sample.misshapen:,} of {sample.rows + sample.misshapen:,} rows have not the "
+            "columns of line 1"
+        )
         is_titled = sample.misshapen > sample.rows
         raise InputError(
             "no column of the source is a time, so none can be the arrival timestamp",
-            detail=f"Looked at: {listed}.{title * is_titled}{', which may be a title.' * is_titled}",
+            detail="Looked at: "
+            f"{listed}.{title * is_titled}{', which may be a title.' * is_titled}",
             hint="Remove the lines above the names of the columns."
             if is_titled
-            else "Write rewindow.toml by hand (Rewindow's README.md has one), with arrived_at as SQL over the columns, "
-            "such as try_to_timestamp(COLUMN, 'd.M.yyyy H:m:s'), or timestamp_seconds(COLUMN) of a number.",
+            else "Write rewindow.toml by hand (Rewindow's README.md has one), with arrived_at as "
+            "SQL over the columns, "
+            "such as try_to_timestamp(COLUMN, 'd.M.yyyy H:m:s'), or timestamp_seconds(COLUMN) of a "
+            "number.",
         )
 
     def rank(column: Column) -> tuple[bool, int, bool, bool, int]:
         named = any(word in column.name.lower() for word in _ARRIVAL)
         dates = not _has_clock(column)
-        return not named, column.missing, dates, not sounds_like_time(column.name), columns.index(column)
+        return (
+            not named,
+            column.missing,
+            dates,
+            not sounds_like_time(column.name),
+            columns.index(column),
+        )
 
     best = min(candidates, key=rank)
     reasons = [
-        "its name is that of an arrival" if any(word in best.name.lower() for word in _ARRIVAL) else "",
+        "its name is that of an arrival"
+        if any(word in best.name.lower() for word in _ARRIVAL)
+        else "",
         "the only column that is a time"
         if len(candidates) == 1
         else f"the best of {len(candidates)} columns that are times",
@@ -274,18 +361,37 @@ def _first(column: Column) -> str:
 
 
 def _event_at(columns: Sequence[Column], arrival: Column) -> tuple[Column, str]:
-    """Returns the column of the event timestamp: another time, hardly ever later than the arrival, and near to it."""
+    """Returns the column of the event timestamp: another time, hardly ever later than the arrival,
+    and near to it.
+    """
     there = [time for time in arrival.times if time is not None]
     for column in columns:
-        if not column.instant or column is arrival or column.missing or column.name in arrival.parts:
+        if (
+            not column.instant
+            or column is arrival
+            or column.missing
+            or column.name in arrival.parts
+        ):
             continue
         both = zip(column.times, arrival.times, strict=True)
-        waits = [arrived - time for time, arrived in both if time is not None and arrived is not None]
+        waits = [
+            arrived - time for time, arrived in both if time is not None and arrived is not None
+        ]
         earlier = sum(wait >= 0 for wait in waits)
-        is_near = bool(waits) and statistics.median(waits) <= max(there) - min(there)  # A date of birth is not.
+        is_near = bool(waits) and statistics.median(waits) <= max(there) - min(
+            there
+        )  # A date of birth is not.
         is_as_fine = _has_clock(column) or not _has_clock(arrival)
-        if is_near and is_as_fine and sounds_like_time(column.name) and earlier >= _EARLIER_MIN * len(waits):
-            return column, f"a time that is not later than the arrival in {earlier:,} of {len(waits):,} rows"
+        if (
+            is_near
+            and is_as_fine
+            and sounds_like_time(column.name)
+            and earlier >= _EARLIER_MIN * len(waits)
+        ):
+            return (
+                column,
+                f"a time that is not later than the arrival in {earlier:,} of {len(waits):,} rows",
+            )
     return arrival, "the arrival; another column if tuples arrive later than they happen"
 
 
@@ -312,17 +418,27 @@ def _key(columns: Sequence[Column], arrival: Column) -> tuple[Column | None, str
 
 
 def _measures(columns: Sequence[Column], key: Column | None) -> list[Column]:
-    """Returns numbers that can be added up: no names of things, and none that each key has one and the same of."""
+    """Returns numbers that can be added up: no names of things, and none that each key has one and
+    the same of.
+    """
     numbers = [c for c in columns if c.kind in ("BIGINT", "INT") or c.kind.startswith("DECIMAL")]
-    fitting = [c for c in numbers if c is not key and not c.instant and not _NO_MEASURE.search(c.event.lower())]
+    fitting = [
+        c
+        for c in numbers
+        if c is not key and not c.instant and not _NO_MEASURE.search(c.event.lower())
+    ]
     return [column for column in fitting if not _follows(column, key)][:_MEASURES]
 
 
 def _follows(column: Column, key: Column | None) -> bool:
-    """Returns whether a column has one value for each key, several keys have several, and so it says who, not what."""
+    """Returns whether a column has one value for each key, several keys have several, and so it
+    says who, not what.
+    """
     if key is None or column.distinct < 2:
         return False
-    pairs = {(str(k), str(v)) for k, v in zip(key.values, column.values, strict=True) if v is not None}
+    pairs = {
+        (str(k), str(v)) for k, v in zip(key.values, column.values, strict=True) if v is not None
+    }
     return len(pairs) <= key.distinct < len(column.values)
 
 
@@ -334,13 +450,17 @@ def _with_durations(stream: NewStream) -> NewStream:
     span = times[-1] - times[0]
     step = 86_400_000_000 if all(time % 86_400_000_000 == 0 for time in times) else 1
     least = max(span * TUPLES_PER_WINDOW / len(times), span / WINDOWS_MAX, step)
-    width = next((rung for rung in LADDER if parse_duration(rung) >= least or rung == _WIDEST), _WIDEST)
+    width = next(
+        (rung for rung in LADDER if parse_duration(rung) >= least or rung == _WIDEST), _WIDEST
+    )
     tuples = len(times) * parse_duration(width) / span
     interval, distance = _interval(stream, times)
     why = {
         **stream.why,
-        "width": f"{tuples:.0f} tuples a window on average, {span // parse_duration(width) + 1:,} windows in all",
-        "interval": f"{_INTERVALS} times the usual distance of tuples{' of a key' if stream.key else ''}, {distance}",
+        "width": f"{tuples:.0f} tuples a window on average, {span // parse_duration(width) + 1:,} "
+        "windows in all",
+        "interval": f"{_INTERVALS} times the usual distance of "
+        f"tuples{' of a key' if stream.key else ''}, {distance}",
     }
     return replace(stream, width=width, interval=interval, why=why)
 
@@ -351,7 +471,9 @@ def _interval(stream: NewStream, times: Sequence[int]) -> tuple[str, str]:
     for key, time in zip(keys, stream.arrival.times, strict=True):
         if time is not None:
             groups.setdefault(key, []).append(time)
-    distances = [after - before for group in groups.values() for before, after in pairwise(sorted(group))]
+    distances = [
+        after - before for group in groups.values() for before, after in pairwise(sorted(group))
+    ]
     usual = statistics.median(distances) if distances else times[-1] - times[0]
     least = max(usual * _INTERVALS, 1_000_000)
     interval = next((rung for rung in LADDER if parse_duration(rung) >= least), LADDER[-1])

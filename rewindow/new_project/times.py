@@ -1,4 +1,6 @@
-"""Which values are times, and the SQL that makes timestamps of them: ISO 8601, other forms of text, epochs."""
+"""Which values are times, and the SQL that makes timestamps of them: ISO 8601, other forms of text,
+epochs.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +15,75 @@ NULLS = ("NA", "N/A", "NULL", "null", "None", "nan", "NaN", "\\N", "-")
 """Texts that mean null in a column whose other values are no text."""
 ISO = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?( ?(Z|UTC|GMT|[+-]\d\d(:?\d\d)?))?)?)?"
-)  # fmt: skip
+)
 _ZONE = re.compile(r" ?(Z|UTC|GMT|[+-]\d\d(:?\d\d)?)$")
 _DAYS = {
-    "%Y/%m/%d": "yyyy/M/d", "%d.%m.%Y": "d.M.yyyy", "%d/%m/%Y": "d/M/yyyy", "%m/%d/%Y": "M/d/yyyy",
-    "%d-%m-%Y": "d-M-yyyy", "%m-%d-%Y": "M-d-yyyy", "%Y-%m-%d": "yyyy-M-d", "%d.%m.%y": "d.M.yy",
-    "%d/%m/%y": "d/M/yy", "%m/%d/%y": "M/d/yy", "%d-%b-%Y": "d-MMM-yyyy", "%d %b %Y": "d MMM yyyy",
-    "%b %d, %Y": "MMM d, yyyy", "%d/%b/%Y": "d/MMM/yyyy",
-}  # fmt: skip
+    "%Y/%m/%d": "yyyy/M/d",
+    "%d.%m.%Y": "d.M.yyyy",
+    "%d/%m/%Y": "d/M/yyyy",
+    "%m/%d/%Y": "M/d/yyyy",
+    "%d-%m-%Y": "d-M-yyyy",
+    "%m-%d-%Y": "M-d-yyyy",
+    "%Y-%m-%d": "yyyy-M-d",
+    "%d.%m.%y": "d.M.yy",
+    "%d/%m/%y": "d/M/yy",
+    "%m/%d/%y": "M/d/yy",
+    "%d-%b-%Y": "d-MMM-yyyy",
+    "%d %b %Y": "d MMM yyyy",
+    "%b %d, %Y": "MMM d, yyyy",
+    "%d/%b/%Y": "d/MMM/yyyy",
+}
 _CLOCKS = {
-    "": "", " %H:%M": " H:m", " %H:%M:%S": " H:m:s", " %H:%M:%S.%f": " H:m:s.SSSSSS", " %I:%M %p": " h:m a",
-    " %I:%M:%S %p": " h:m:s a", " %H:%M:%S %z": " H:m:s Z", ":%H:%M:%S %z": ":H:m:s Z", "T%H:%M:%S": "'T'H:m:s",
+    "": "",
+    " %H:%M": " H:m",
+    " %H:%M:%S": " H:m:s",
+    " %H:%M:%S.%f": " H:m:s.SSSSSS",
+    " %I:%M %p": " h:m a",
+    " %I:%M:%S %p": " h:m:s a",
+    " %H:%M:%S %z": " H:m:s Z",
+    ":%H:%M:%S %z": ":H:m:s Z",
+    "T%H:%M:%S": "'T'H:m:s",
     "T%H:%M%z": "'T'H:mXXX",
-}  # fmt: skip
+}
 ZONELESS = "without a zone: taken as UTC"
 _COMPACT = {14: ("%Y%m%d%H%M%S", "yyyyMMddHHmmss"), 8: ("%Y%m%d", "yyyyMMdd")}
 _CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d{1,6})?)?")
 _EPOCHS = {"timestamp_seconds": 1, "timestamp_millis": 10**3, "timestamp_micros": 10**6}
 _SINCE, _UNTIL = 946_684_800, 4_102_444_800  # 2000 and 2100.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-TIME_WORDS = frozenset({
-    "at", "ts", "time", "date", "day", "datetime", "timestamp", "when", "epoch", "millis", "on", "created", "updated",
-    "modified", "received", "arrived", "recorded", "logged", "sent", "seen", "started", "ended", "occurred", "zeit",
-    "zeitpunkt", "datum", "fecha", "hora", "heure",
-})  # fmt: skip
+TIME_WORDS = frozenset(
+    {
+        "at",
+        "ts",
+        "time",
+        "date",
+        "day",
+        "datetime",
+        "timestamp",
+        "when",
+        "epoch",
+        "millis",
+        "on",
+        "created",
+        "updated",
+        "modified",
+        "received",
+        "arrived",
+        "recorded",
+        "logged",
+        "sent",
+        "seen",
+        "started",
+        "ended",
+        "occurred",
+        "zeit",
+        "zeitpunkt",
+        "datum",
+        "fecha",
+        "hora",
+        "heure",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -63,14 +110,22 @@ class Times:
 def sounds_like_time(name: str) -> bool:
     """Returns whether a column is named as times are.
 
-    >>> [sounds_like_time(name) for name in ("createdAt", "event_ts", "Order Date", "category", "state")]
+    >>> names = ("createdAt", "event_ts", "Order Date", "category", "state")
+    >>> [sounds_like_time(name) for name in names]
     [True, True, True, False, False]
     """
     words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
-    return any(word in TIME_WORDS for word in re.split(r"[^a-z]+", words)) or words.endswith(("time", "timestamp"))
+    return any(word in TIME_WORDS for word in re.split(r"[^a-z]+", words)) or words.endswith(
+        ("time", "timestamp")
+    )
 
 
-def text_times(name: str, quoted: str, values: Sequence[str | None], meant: Sequence[str]) -> Times | None:
+def text_times(
+    name: str,
+    quoted: str,
+    values: Sequence[str | None],
+    meant: Sequence[str],
+) -> Times | None:
     """Returns a column of texts as times, None if they are none.
 
     Args:
@@ -83,9 +138,13 @@ def text_times(name: str, quoted: str, values: Sequence[str | None], meant: Sequ
         return _iso(quoted, values, meant)
     compact = _COMPACT.get(len(meant[0])) if meant[0].isdigit() else None
     if compact is not None:
-        is_time = len({len(text) for text in meant}) == 1 and (len(meant[0]) == 14 or sounds_like_time(name))
+        is_time = len({len(text) for text in meant}) == 1 and (
+            len(meant[0]) == 14 or sounds_like_time(name)
+        )
         micros = _read(values, partial(_parse, compact[0])) if is_time else None
-        in_time = micros is not None and all(_SINCE <= t // 10**6 < _UNTIL for t in micros if t is not None)
+        in_time = micros is not None and all(
+            _SINCE <= t // 10**6 < _UNTIL for t in micros if t is not None
+        )
         return _by_pattern(quoted, compact[1], micros) if micros is not None and in_time else None
     return _by_form(quoted, values, meant)
 
@@ -102,7 +161,9 @@ def _iso(quoted: str, values: Sequence[str | None], meant: Sequence[str]) -> Tim
 
 
 def _by_form(quoted: str, values: Sequence[str | None], meant: Sequence[str]) -> Times | None:
-    """Returns texts in one of the known forms; of several that fit, the one by which the times lie closest together."""
+    """Returns texts in one of the known forms; of several that fit, the one by which the times lie
+    closest together.
+    """
     fitting = []
     for (day, spark_day), (clock, spark_clock) in product(_DAYS.items(), _CLOCKS.items()):
         if not _parses(meant[0], day + clock):
@@ -112,14 +173,20 @@ def _by_form(quoted: str, values: Sequence[str | None], meant: Sequence[str]) ->
             fitting.append(_by_pattern(quoted, spark_day + spark_clock, micros))
     if not fitting:
         return None
-    fitting.sort(key=lambda times: _span(times.micros))  # With day and month exchanged, they lie months apart.
+    fitting.sort(
+        key=lambda times: _span(times.micros)
+    )  # With day and month exchanged, they lie months apart.
     if len(fitting) == 1:
         return fitting[0]
     best, other = fitting[:2]
     return Times(
-        best.kind, best.instant, best.micros, f"{best.why}; could be {other.pattern} as well, look at it", best.pattern,
+        best.kind,
+        best.instant,
+        best.micros,
+        f"{best.why}; could be {other.pattern} as well, look at it",
+        best.pattern,
         other,
-    )  # fmt: skip
+    )
 
 
 def _by_pattern(quoted: str, pattern: str, micros: Sequence[int | None]) -> Times:
@@ -130,24 +197,39 @@ def _by_pattern(quoted: str, pattern: str, micros: Sequence[int | None]) -> Time
 
 
 def clock_micros(values: Sequence[str | None]) -> list[int | None] | None:
-    """Returns texts such as 14:05:07 as microseconds since midnight, None if one of them is no time of day."""
+    """Returns texts such as 14:05:07 as microseconds since midnight, None if one of them is no time
+    of day.
+    """
     found: list[int | None] = []
     for value in values:
         if value is not None and not _CLOCK.fullmatch(value):
             return None
         parts = [float(part) for part in value.split(":")] if value is not None else []
-        found.append(sum(int(part * 10**6) * 60 ** (2 - place) for place, part in enumerate(parts)) if parts else None)
+        found.append(
+            sum(int(part * 10**6) * 60 ** (2 - place) for place, part in enumerate(parts))
+            if parts
+            else None
+        )
     return found if any(micros is not None for micros in found) else None
 
 
 def epoch_times(quoted: str, kind: str, numbers: Sequence[float | None]) -> Times | None:
-    """Returns numbers that count time since 1970, from 2000 to 2100, as times; None if they do not."""
+    """Returns numbers that count time since 1970, from 2000 to 2100, as times; None if they do
+    not.
+    """
     there = [number for number in numbers if number is not None]
     for function, units in _EPOCHS.items():
         if there and all(_SINCE * units <= number < _UNTIL * units for number in there):
-            micros = [None if number is None else int(number * (10**6 // units)) for number in numbers]
+            micros = [
+                None if number is None else int(number * (10**6 // units)) for number in numbers
+            ]
             word = function.removeprefix("timestamp_")
-            return Times(kind, f"{function}({quoted})", micros, f"{word} since 1970, from 2000 to 2100")
+            return Times(
+                kind,
+                f"{function}({quoted})",
+                micros,
+                f"{word} since 1970, from 2000 to 2100",
+            )
     return None
 
 
@@ -155,10 +237,15 @@ def micros_of(moment: datetime | date) -> int:
     """Returns a time as microseconds since the epoch; without a zone it is UTC."""
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(
+        microseconds=1
+    )
 
 
-def _read(values: Sequence[str | None], parse: Callable[[str], datetime]) -> list[int | None] | None:
+def _read(
+    values: Sequence[str | None],
+    parse: Callable[[str], datetime],
+) -> list[int | None] | None:
     """Returns texts as microseconds since the epoch, None if one of them is no such time."""
     found: list[int | None] = []
     for value in values:
@@ -173,7 +260,11 @@ def _read(values: Sequence[str | None], parse: Callable[[str], datetime]) -> lis
 
 
 def _parse_iso(text: str) -> datetime:
-    plain = text if len(text) < 20 else _ZONE.sub(lambda zone: zone[1].replace("UTC", "Z").replace("GMT", "Z"), text)
+    plain = (
+        text
+        if len(text) < 20
+        else _ZONE.sub(lambda zone: zone[1].replace("UTC", "Z").replace("GMT", "Z"), text)
+    )
     return datetime.fromisoformat(plain)
 
 

@@ -1,4 +1,5 @@
-"""Library operators, a package or module each: functions on DataFrames first, a thin operator around each.
+"""Library operators, a package or module each: functions on DataFrames first, a thin operator
+around each.
 
 Users import from here; what is asked for is loaded, nothing else.
 """

@@ -17,7 +17,9 @@ BIGINT_MIN = -(1 << 63)
 
 
 def to_us(frame: DataFrame, name: str) -> Column:
-    """Returns a TIMESTAMP column in microseconds since the epoch; a BIGINT is taken as microseconds."""
+    """Returns a TIMESTAMP column in microseconds since the epoch; a BIGINT is taken as
+    microseconds.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql.types import IntegralType
 

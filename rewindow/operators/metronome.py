@@ -1,4 +1,6 @@
-"""Metronome: a tuple at every multiple of an interval, by the recording's clock alone (docs/rules/heartbeat.md H18)."""
+"""Metronome: a tuple at every multiple of an interval, by the recording's clock alone
+(docs/rules/heartbeat.md H18).
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ TASK_TIMERS = 1_000_000
 def metronome(spark: SparkSession, context: OperatorContext, interval_us: int) -> DataFrame:
     """Returns the timers of some windows: `window_id BIGINT, at TIMESTAMP, timer_index BIGINT`.
 
-    `at` is `timer_index` times the interval since the epoch (H40, H54). It is also the instant of emission, so it lies
-    in the timer's window, start inclusive, end exclusive (H56).
+    `at` is `timer_index` times the interval since the epoch (H40, H54). It is also the instant of
+    emission, so it lies in the timer's window, start inclusive, end exclusive (H56).
     """
     from pyspark.sql import functions as F
 
@@ -32,22 +34,32 @@ def metronome(spark: SparkSession, context: OperatorContext, interval_us: int) -
     timers = spark.range(first, end, 1, 1 + (end - first) // TASK_TIMERS)
     at_us = F.col("id") * interval_us
     window = floor_div(at_us - context.grid.origin_us, context.grid.width_us)
-    return timers.select(window.alias(WINDOW), F.timestamp_micros(at_us).alias("at"), F.col("id").alias("timer_index"))
+    return timers.select(
+        window.alias(WINDOW),
+        F.timestamp_micros(at_us).alias("at"),
+        F.col("id").alias("timer_index"),
+    )
 
 
 class Metronome(FrameOperator):
-    """Emits a timer at every multiple of `interval` in every window, whatever the stream does (H18).
+    """Emits a timer at every multiple of `interval` in every window, whatever the stream does
+    (H18).
 
-    `stream` only says where in the application it stands; its tuples are not read. `interval` is seconds, or text with
-    a unit, and may name `parameters`, as the Heartbeat's (H20 to H22, H25, H26). Any number of them may run side by
-    side. Downstream a timer is the passage of time, not a data tuple.
+    `stream` only says where in the application it stands; its tuples are not read. `interval` is
+    seconds, or text with a unit, and may name `parameters`, as the Heartbeat's (H20 to H22, H25,
+    H26). Any number of them may run side by side. Downstream a timer is the passage of time, not a
+    data tuple.
 
     Example:
         app.add("minutes", Metronome(interval="1 minute"), stream=clicks)
     """
 
     inputs = {"stream": InputPort()}
-    outputs = {"out": OutputPort(pa.schema([("at", pa.timestamp("us", tz="UTC")), ("timer_index", pa.int64())]))}
+    outputs = {
+        "out": OutputPort(
+            pa.schema([("at", pa.timestamp("us", tz="UTC")), ("timer_index", pa.int64())])
+        )
+    }
 
     parameters: dict[str, str] = Field(default_factory=dict)
     interval: Decimal
@@ -67,7 +79,10 @@ class Metronome(FrameOperator):
         return [TOO_FINE] if self.interval_us < FINE_US else []
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         """Returns the timers of the group's windows."""
         return metronome(inputs["stream"].sparkSession, context, self.interval_us)

@@ -11,15 +11,20 @@ if TYPE_CHECKING:
 
 
 def random_number(context: OperatorContext, *columns: str) -> Column:
-    """Returns a DOUBLE from 0 (included) to 1 (excluded), drawn from operator, window and columns that name a tuple.
+    """Returns a DOUBLE from 0 (included) to 1 (excluded), drawn from operator, window and columns
+    that name a tuple.
 
-    `F.rand` depends on partitions and on where groups end; this does not. Two tuples of a window with equal columns get
-    equal numbers.
+    `F.rand` depends on partitions and on where groups end; this does not. Two tuples of a window
+    with equal columns get equal numbers.
 
     Example:
         sample = frame.where(random_number(context, "offset") < 0.01)
     """
     from pyspark.sql import functions as F
 
-    drawn = F.xxhash64(F.lit(context.operator), F.col("window_id"), *(F.col(name) for name in columns))
+    drawn = F.xxhash64(
+        F.lit(context.operator),
+        F.col("window_id"),
+        *(F.col(name) for name in columns),
+    )
     return F.shiftrightunsigned(drawn, 11) / F.lit(float(1 << 53))

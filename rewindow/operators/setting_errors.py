@@ -1,4 +1,6 @@
-"""One error for all wrong settings of an operator or a function, each with the setting's name and what it may be."""
+"""One error for all wrong settings of an operator or a function, each with the setting's name and
+what it may be.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _SHOWN_MAX = 60
 
 
 class HintedValueError(ValueError):
-    """What a validator says, with a hint for who calls the function and not for who writes rewindow.toml."""
+    """What a validator says, with a hint for who calls the function and not for who writes
+    rewindow.toml.
+    """
 
     def __init__(self, message: str, *, hint: str) -> None:
         super().__init__(message)
@@ -38,11 +42,17 @@ def refusal(of: str, error: ValidationError, model: type[BaseModel]) -> InputErr
     causes = [item.get("ctx", {}).get("error") for item in error.errors()]
     hint = " ".join(cause.hint for cause in causes if isinstance(cause, HintedValueError))
     places = ", ".join(_place(item) for item in error.errors() if item["loc"])
-    return InputError("; ".join(found), detail=f"Wrong settings of {of}: {places}." if places else "", hint=hint)
+    return InputError(
+        "; ".join(found),
+        detail=f"Wrong settings of {of}: {places}." if places else "",
+        hint=hint,
+    )
 
 
 def _sentence(item: ErrorDetails, model: type[BaseModel]) -> str:
-    """Returns what is wrong with a setting, and what it may be; a validator of ours has said it itself."""
+    """Returns what is wrong with a setting, and what it may be; a validator of ours has said it
+    itself.
+    """
     place, kind, given = _place(item), item["type"], _shown(item["input"])
     if kind == "value_error":
         words = item["msg"].removeprefix("Value error, ")
@@ -55,7 +65,10 @@ def _sentence(item: ErrorDetails, model: type[BaseModel]) -> str:
         return f"{place} is unknown. {meant}Known are {', '.join(known)}"
     if kind == "literal_error":
         allowed = item["ctx"]["expected"].split("'")[1::2]
-        return f"{place} is {given}. {did_you_mean(str(item['input']), allowed)}Allowed are {', '.join(allowed)}"
+        return (
+            f"{place} is {given}. {did_you_mean(str(item['input']), allowed)}Allowed are "
+            f"{', '.join(allowed)}"
+        )
     if kind == "model_type":
         known = list(_section(item["loc"], model).model_fields)
         return f"{place} is {given}, it must be a table of settings. Known are {', '.join(known)}"
@@ -73,11 +86,16 @@ def _shown(value: object) -> str:
 
 
 def _section(place: tuple[int | str, ...], model: type[BaseModel]) -> type[BaseModel]:
-    """Returns the class of the settings at a place; a part that is no setting's name is a key, such as a column."""
+    """Returns the class of the settings at a place; a part that is no setting's name is a key, such
+    as a column.
+    """
     for part in place:
         if (field := model.model_fields.get(str(part))) is not None:
             kinds = get_args(field.annotation) or (field.annotation,)
-            model = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), model)
+            model = next(
+                (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)),
+                model,
+            )
     return model
 
 
@@ -93,7 +111,9 @@ def seconds(value: object) -> Decimal:
     (Decimal('0.1'), Decimal('120'))
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
-        raise ValueError(f'{value!r} is not a duration, write seconds, or text such as "10 minutes"')
+        raise ValueError(
+            f'{value!r} is not a duration, write seconds, or text such as "10 minutes"'
+        )
     try:
         duration_us = parse_duration(str(value))
     except InputError as error:

@@ -1,4 +1,6 @@
-"""Draws the graph of an application: as text for a terminal, as SVG for a page; it needs no other program."""
+"""Draws the graph of an application: as text for a terminal, as SVG for a page; it needs no other
+program.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class Line(NamedTuple):
 
     @property
     def is_back(self) -> bool:
-        """Whether it ends before it begins: what a delay operator gets, and hands to a later window."""
+        """Whether it ends before it begins: what a delay operator gets, and hands to a later
+        window.
+        """
         return self.x2 < self.x1
 
     @property
@@ -64,13 +68,17 @@ class Line(NamedTuple):
         """The curve; the way back of a cycle goes below the boxes."""
         if self.is_back:
             below = max(self.y1, self.y2) + _HEIGHT
-            return f"M{self.x1} {self.y1}C{self.x1 + _ACROSS} {below} {self.x2 - _ACROSS} {below} {self.x2} {self.y2}"
+            return (
+                f"M{self.x1} {self.y1}C{self.x1 + _ACROSS} {below} {self.x2 - _ACROSS} {below} "
+                f"{self.x2} {self.y2}"
+            )
         middle = (self.x1 + self.x2) // 2
         return f"M{self.x1} {self.y1}C{middle} {self.y1} {middle} {self.y2} {self.x2} {self.y2}"
 
 
 def draw_graph(graph: GraphDescription, *, alone: bool) -> str:
-    """Returns the graph as SVG: streams at the left, outputs at the right, a stateful operator with a thicker edge.
+    """Returns the graph as SVG: streams at the left, outputs at the right, a stateful operator with
+    a thicker edge.
 
     Args:
         graph: what to draw.
@@ -92,15 +100,22 @@ def draw_graph(graph: GraphDescription, *, alone: bool) -> str:
 
 
 def graph_text(graph: GraphDescription) -> str:
-    """Returns the graph as lines of text: each operator in its order, with what feeds it and what reads it."""
+    """Returns the graph as lines of text: each operator in its order, with what feeds it and what
+    reads it.
+    """
     readers = _readers(graph)
     lines = [f"{graph.application}, windows of {graph.window}"]
     for stream in graph.streams:
-        lines.append(f"  stream {stream} -> {', '.join(readers.get(stream, [])) or 'nothing reads it'}")
+        lines.append(
+            f"  stream {stream} -> {', '.join(readers.get(stream, [])) or 'nothing reads it'}"
+        )
     for cycle in graph.cycles:
         lines.append(f"  cycle of {', '.join(cycle)}, window by window in one pass")
     for operator in graph.operators:
-        lines.append(f"  operator {operator.name}: {operator.kind}{', with state' if operator.stateful else ''}")
+        lines.append(
+            f"  operator {operator.name}: "
+            f"{operator.kind}{', with state' if operator.stateful else ''}"
+        )
         lines += [
             f"    {one.name} = {_cut(' '.join(str(one.value).split()), 60)} ({one.source})"
             for one in operator.properties
@@ -131,7 +146,13 @@ def _boxes(graph: GraphDescription) -> dict[str, Box]:
     last = max(columns.values(), default=0) + 1
     listed = [(f"s:{name}", "stream", name, "recorded stream", 0) for name in graph.streams]
     listed += [
-        (f"p:{one.name}", "stateful" if one.stateful else "operator", one.name, one.kind, columns[one.name])
+        (
+            f"p:{one.name}",
+            "stateful" if one.stateful else "operator",
+            one.name,
+            one.kind,
+            columns[one.name],
+        )
         for one in graph.operators
     ]
     listed += [(f"o:{name}", "output", name, "output", last) for name in graph.outputs]
@@ -144,7 +165,9 @@ def _boxes(graph: GraphDescription) -> dict[str, Box]:
 
 
 def _columns(graph: GraphDescription) -> dict[str, int]:
-    """Returns the column of each operator: one behind the last that feeds it; in a cycle, the last that is placed."""
+    """Returns the column of each operator: one behind the last that feeds it; in a cycle, the last
+    that is placed.
+    """
     columns: dict[str, int] = {}
     for operator in graph.operators:
         ends = [_owner(graph, end) for end in operator.feeds.values()]
@@ -153,14 +176,25 @@ def _columns(graph: GraphDescription) -> dict[str, int]:
 
 
 def _owner(graph: GraphDescription, end: str) -> str:
-    """Returns the operator that a stream comes from, empty for a recorded one, whose name may have a full stop too."""
+    """Returns the operator that a stream comes from, empty for a recorded one, whose name may have
+    a full stop too.
+    """
     return "" if end in graph.streams else end.rpartition(".")[0]
 
 
 def _lines(graph: GraphDescription, boxes: Mapping[str, Box]) -> list[Line]:
-    ends = [(end, f"p:{one.name}", port, one) for one in graph.operators for port, end in one.feeds.items()]
-    streams = [_line(graph, boxes, end, to, f"{end} to {_name(one, port)}") for end, to, port, one in ends]
-    outputs = [_line(graph, boxes, end, f"o:{name}", f"{end} to output {name}") for name, end in graph.outputs.items()]
+    ends = [
+        (end, f"p:{one.name}", port, one)
+        for one in graph.operators
+        for port, end in one.feeds.items()
+    ]
+    streams = [
+        _line(graph, boxes, end, to, f"{end} to {_name(one, port)}") for end, to, port, one in ends
+    ]
+    outputs = [
+        _line(graph, boxes, end, f"o:{name}", f"{end} to output {name}")
+        for name, end in graph.outputs.items()
+    ]
     return [line for line in (*streams, *outputs) if line is not None]
 
 
@@ -168,7 +202,13 @@ def _name(operator: OperatorDescription, port: str) -> str:
     return f"{operator.name}.{port}"
 
 
-def _line(graph: GraphDescription, boxes: Mapping[str, Box], end: str, to: str, words: str) -> Line | None:
+def _line(
+    graph: GraphDescription,
+    boxes: Mapping[str, Box],
+    end: str,
+    to: str,
+    words: str,
+) -> Line | None:
     """Returns the line of a stream, None for one that comes from nowhere."""
     owner = _owner(graph, end)
     left, right = boxes.get(f"p:{owner}" if owner else f"s:{end}"), boxes[to]

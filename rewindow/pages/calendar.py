@@ -1,4 +1,5 @@
-"""Draws layers as a calendar: a column for each day (or hour, or minute), a row for each slice of it.
+"""Draws layers as a calendar: a column for each day (or hour, or minute), a row for each slice of
+it.
 
 The colour of a cell is its value. Pure: values in, shapes out.
 """
@@ -21,7 +22,8 @@ LEVELS = 6
 _LETTER = 8
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
 _STEPS = (
-    (_SECOND, 10), (10 * _SECOND, 10), (_MINUTE, 12), (10 * _MINUTE, 10), (_HOUR, 12), (6 * _HOUR, 12), (_DAY, 24),
+    (_SECOND, 10), (10 * _SECOND, 10), (_MINUTE, 12), (10 * _MINUTE, 10), (_HOUR, 12),
+    (6 * _HOUR, 12), (_DAY, 24),
     (7 * _DAY, 28), (28 * _DAY, 28), (364 * _DAY, 52),
 )  # fmt: skip
 """What a column may span, and into how many rows it is cut."""
@@ -85,16 +87,20 @@ def draw_calendar(grid: Grid, windows: WindowRange, layers: Sequence[Layer]) -> 
     return Calendar(
         width=cells.columns * cells.width,
         height=cells.rows * cells.height,
-        layers=tuple(_draw_layer(cells, layer, found) for layer, found in zip(layers, values, strict=True)),
+        layers=tuple(
+            _draw_layer(cells, layer, found) for layer, found in zip(layers, values, strict=True)
+        ),
         columns=_column_labels(cells),
         rows=_row_labels(cells),
         script=_script(cells, layers, values),
-        caption=f"A column is {_span(cells.column_us)}, a cell {_span(cells.row_us)}; times are UTC.",
+        caption=f"A column is {_span(cells.column_us)}, a cell {_span(cells.row_us)}; times are "
+        "UTC.",
     )
 
 
 def choose_steps(width_us: int, span_us: int) -> tuple[int, int]:
-    """Returns what a column and a cell span, so that there are at most COLUMNS_MAX columns where that is possible.
+    """Returns what a column and a cell span, so that there are at most COLUMNS_MAX columns where
+    that is possible.
 
     >>> [step // 1_000_000 for step in choose_steps(3_600_000_000, 365 * 86_400_000_000)]
     [86400, 3600]
@@ -116,11 +122,22 @@ def place_windows(grid: Grid, windows: WindowRange) -> Cells:
     column, row = starts // column_us - first, starts % column_us // row_us
     columns = int(column[-1]) + 1
     width = min(max(1100 // columns, 2), 24)
-    return Cells(columns, rows, column_us, row_us, first * column_us, column * rows + row, width, _height(rows))
+    return Cells(
+        columns,
+        rows,
+        column_us,
+        row_us,
+        first * column_us,
+        column * rows + row,
+        width,
+        _height(rows),
+    )
 
 
 def cell_values(cells: Cells, layer: Layer) -> Floats:
-    """Returns a layer's value for each cell: the sum or the mean of its windows, not a number where there is none."""
+    """Returns a layer's value for each cell: the sum or the mean of its windows, not a number where
+    there is none.
+    """
     values = np.asarray(layer.values, dtype=np.float64)  # None becomes NaN.
     known = ~np.isnan(values)
     size = cells.columns * cells.rows
@@ -132,7 +149,8 @@ def cell_values(cells: Cells, layer: Layer) -> Floats:
 
 
 def thresholds(values: Floats) -> list[float]:
-    """Returns the lower bounds of the levels: the values themselves when they are few, else equal shares of the cells.
+    """Returns the lower bounds of the levels: the values themselves when they are few, else equal
+    shares of the cells.
 
     >>> thresholds(np.array([1.0, 1.0, 2.0, 3.0]))
     [1.0, 2.0, 3.0]
@@ -157,8 +175,15 @@ def _draw_layer(cells: Cells, layer: Layer, values: Floats) -> DrawnLayer:
     shown = known & ((values != 0) | (not _counts(layer)))
     level[shown] = np.searchsorted(np.array(bounds), values[shown], side="right").clip(1, LEVELS)
     top = len(bounds)
-    names = {0: "h0", **{index + 1: f"h{round((index + 1) * LEVELS / top)}" for index in range(top)}}
-    paths = tuple((names[index], _path(cells, level == index)) for index in sorted(names) if (level == index).any())
+    names = {
+        0: "h0",
+        **{index + 1: f"h{round((index + 1) * LEVELS / top)}" for index in range(top)},
+    }
+    paths = tuple(
+        (names[index], _path(cells, level == index))
+        for index in sorted(names)
+        if (level == index).any()
+    )
     zero = ("h0", "none" if _counts(layer) else "nothing to show")
     legend = (zero, *((names[index + 1], _bound(bounds, index)) for index in range(top)))
     return DrawnLayer(layer, paths, legend, _summary(layer, values[known]))
@@ -172,7 +197,11 @@ def _counts(layer: Layer) -> bool:
 def _bound(bounds: list[float], index: int) -> str:
     here = short(bounds[index])
     if index + 1 == len(bounds):
-        return here if bounds == [float(int(b)) for b in bounds] and len(bounds) < LEVELS else f"{here} and more"
+        return (
+            here
+            if bounds == [float(int(b)) for b in bounds] and len(bounds) < LEVELS
+            else f"{here} and more"
+        )
     following = bounds[index + 1]
     whole = all(bound == int(bound) for bound in bounds)
     if whole and following - bounds[index] == 1:
@@ -194,31 +223,46 @@ def _path(cells: Cells, wanted: npt.NDArray[np.bool_]) -> str:
     parts = []
     by_column = wanted.reshape(cells.columns, cells.rows)
     for column in np.flatnonzero(by_column.any(axis=1)):
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], by_column[column].astype(np.int8), [0]])))
+        edges = np.flatnonzero(
+            np.diff(np.concatenate([[0], by_column[column].astype(np.int8), [0]]))
+        )
         for top, bottom in zip(edges[::2], edges[1::2], strict=True):
             height = (bottom - top) * cells.height
-            parts.append(f"M{column * cells.width} {top * cells.height}h{cells.width}v{height}h-{cells.width}z")
+            parts.append(
+                f"M{column * cells.width} "
+                f"{top * cells.height}h{cells.width}v{height}h-{cells.width}z"
+            )
     return "".join(parts)
 
 
 def _column_labels(cells: Cells) -> tuple[tuple[int, str], ...]:
     """Returns a label where a new month begins, or a new day, hour or minute on shorter ranges."""
-    unit = next((unit for span, unit in _LABELS if cells.columns * cells.column_us >= span), "%H:%M:%S")
+    unit = next(
+        (unit for span, unit in _LABELS if cells.columns * cells.column_us >= span), "%H:%M:%S"
+    )
     found: list[tuple[int, str]] = []
     before = None
     for column in range(cells.columns):
         text = to_datetime(cells.begin_us + column * cells.column_us).strftime(unit)
         x = column * cells.width
         room = not found or x - found[-1][0] >= _LETTER * len(text)
-        if text != before and room and x + _LETTER * len(text) <= max(cells.columns * cells.width, 40):
+        if (
+            text != before
+            and room
+            and x + _LETTER * len(text) <= max(cells.columns * cells.width, 40)
+        ):
             found.append((x, text))
         before = text
     return tuple(found)
 
 
 _LABELS = (
-    (3 * 364 * _DAY, "%Y"), (60 * _DAY, "%b"), (2 * _DAY, "%d %b"), (2 * _HOUR, "%H:00"), (2 * _MINUTE, "%H:%M"),
-)  # fmt: skip
+    (3 * 364 * _DAY, "%Y"),
+    (60 * _DAY, "%b"),
+    (2 * _DAY, "%d %b"),
+    (2 * _HOUR, "%H:00"),
+    (2 * _MINUTE, "%H:%M"),
+)
 
 
 def _row_labels(cells: Cells) -> tuple[tuple[int, str], ...]:
@@ -227,21 +271,33 @@ def _row_labels(cells: Cells) -> tuple[tuple[int, str], ...]:
     if form is None or cells.rows < 2:
         return ()
     return tuple(
-        (row * cells.height, to_datetime(row * cells.row_us).strftime(form)) for row in range(0, cells.rows, step)
+        (row * cells.height, to_datetime(row * cells.row_us).strftime(form))
+        for row in range(0, cells.rows, step)
     )
 
 
 def _script(cells: Cells, layers: Sequence[Layer], values: Sequence[Floats]) -> str:
-    listed = [[None if value != value else round(value, 1) for value in found.tolist()] for found in values]
-    listed = [[int(value) if value is not None and value == int(value) else value for value in row] for row in listed]
+    listed = [
+        [None if value != value else round(value, 1) for value in found.tolist()]
+        for found in values
+    ]
+    listed = [
+        [int(value) if value is not None and value == int(value) else value for value in row]
+        for row in listed
+    ]
     kept = [
-        {"label": layer.label, "unit": layer.unit, "values": row} for layer, row in zip(layers, listed, strict=True)
+        {"label": layer.label, "unit": layer.unit, "values": row}
+        for layer, row in zip(layers, listed, strict=True)
     ]
     facts = {
-        "rows": cells.rows, "w": cells.width, "h": cells.height, "begin": cells.begin_us // 1000,
-        "column": cells.column_us / 1000, "row": cells.row_us / 1000,
+        "rows": cells.rows,
+        "w": cells.width,
+        "h": cells.height,
+        "begin": cells.begin_us // 1000,
+        "column": cells.column_us / 1000,
+        "row": cells.row_us / 1000,
         "layers": kept,
-    }  # fmt: skip
+    }
     # A "<" could end the script element that holds it.
     return json.dumps(facts, separators=(",", ":")).replace("<", "\\u003c")
 
@@ -269,4 +325,6 @@ def short(value: float) -> str:
 
 def describe_range(grid: Grid, windows: WindowRange) -> str:
     """Returns a window range in words."""
-    return f"{format_time(grid.start_us(windows.first))} to {format_time(grid.end_us(windows.last))}"
+    return (
+        f"{format_time(grid.start_us(windows.first))} to {format_time(grid.end_us(windows.last))}"
+    )

@@ -23,7 +23,9 @@ _MEANING = {
 
 
 def certificate_page(certificate: Certificate, contents: str) -> str:
-    """Returns the page of a certificate as HTML; `contents` says what was done about the contents of files."""
+    """Returns the page of a certificate as HTML; `contents` says what was done about the contents
+    of files.
+    """
     grid = Grid(certificate.width_ms, certificate.origin_ms)
     return draw(
         "certificate.html",
@@ -43,11 +45,15 @@ def _strip(certificate: Certificate, output: OutputCertificate) -> list[dict[str
     windows = WindowRange(certificate.first, certificate.last)
     scale = STRIP_WIDTH / len(windows)
     found = [
-        {"x": round((first - windows.first) * scale, 2), "width": round(max((last - first + 1) * scale, 1.0), 2),
-         "kind": kind, "label": f"{kind}: windows {first} to {last}"}
+        {
+            "x": round((first - windows.first) * scale, 2),
+            "width": round(max((last - first + 1) * scale, 1.0), 2),
+            "kind": kind,
+            "label": f"{kind}: windows {first} to {last}",
+        }
         for kind, ranges in output.ranges.items()
         for first, last in ranges
-    ]  # fmt: skip
+    ]
     return found[:_RECTANGLES_MAX]
 
 
@@ -73,12 +79,15 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {_text(part)}" for name, part in value.items() if part not in (None, ""))
+        return ", ".join(
+            f"{name}: {_text(part)}" for name, part in value.items() if part not in (None, "")
+        )
     return " / ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def write_certificate(config: Config, certificate: Certificate) -> Certificate:
-    """Leaves a certificate as JSON and as a page in the folder of results, and returns it with their paths.
+    """Leaves a certificate as JSON and as a page in the folder of results, and returns it with
+    their paths.
 
     The same comparison writes the same files.
 

@@ -1,4 +1,6 @@
-"""Fills templates: one way of drawing for all pages, with one style sheet; each is one file that needs no other."""
+"""Fills templates: one way of drawing for all pages, with one style sheet; each is one file that
+needs no other.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from typing import Any
 
 
 def draw(template: str, **values: Any) -> str:
-    """Returns a page as HTML; values are text, whatever they hold, and one that is missing is a bug."""
+    """Returns a page as HTML; values are text, whatever they hold, and one that is missing is a
+    bug.
+    """
     return _environment().get_template(template).render(**values)
 
 
@@ -18,12 +22,19 @@ def _environment() -> Any:
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("rewindow.pages"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        loader=jinja2.PackageLoader("rewindow.pages"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-    )  # fmt: skip
+    )
     environment.filters |= {
-        "number": _number, "clock": _clock, "minute": _minute, "seconds": _seconds, "ranges": _ranges,
-    }  # fmt: skip
+        "number": _number,
+        "clock": _clock,
+        "minute": _minute,
+        "seconds": _seconds,
+        "ranges": _ranges,
+    }
     return environment
 
 

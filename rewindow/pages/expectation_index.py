@@ -1,4 +1,6 @@
-"""The page over time: for every output its last gate runs, their verdicts, failing windows and pages."""
+"""The page over time: for every output its last gate runs, their verdicts, failing windows and
+pages.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ READ_RUNS = 500
 
 
 def write_index(config: Config) -> Location:
-    """Builds the page from the findings table and returns where it lies; deleted pages are not linked."""
+    """Builds the page from the findings table and returns where it lies; deleted pages are not
+    linked.
+    """
     path = index_page(config)
     path.write(index_html(runs(config, READ_RUNS), path.parent, datetime.now(UTC)))
     return path
@@ -35,8 +39,16 @@ def index_html(found: Sequence[GateRun], folder: Location, now: datetime) -> str
     return draw(
         "index.html",
         state=_state(len(outputs), failing) if outputs else "Nothing has been checked yet.",
-        outputs=[runs for _, runs in sorted(outputs.items(), key=lambda one: (one[1][0].verdict == "passed", one[0]))],
-        link=lambda run: os.path.relpath(run.docs, folder.uri) if location(run.docs).is_file() else "",
+        outputs=[
+            runs
+            for _, runs in sorted(
+                outputs.items(),
+                key=lambda one: (one[1][0].verdict == "passed", one[0]),
+            )
+        ],
+        link=lambda run: (
+            os.path.relpath(run.docs, folder.uri) if location(run.docs).is_file() else ""
+        ),
         strength=_strength,
         now=now,
         shown_runs=SHOWN_RUNS,
@@ -46,16 +58,29 @@ def index_html(found: Sequence[GateRun], folder: Location, now: datetime) -> str
 
 def _state(outputs: int, failing: int) -> str:
     what = f"{outputs} output{'s' if outputs != 1 else ''}"
-    return f"{what}; the newest run of {failing} failed." if failing else f"{what}; the newest run of each passed."
+    return (
+        f"{what}; the newest run of {failing} failed."
+        if failing
+        else f"{what}; the newest run of each passed."
+    )
 
 
 def _strength(found: Sequence[GateRun]) -> str:
-    """Returns what the newest trial of an output's suite by planted damages came to, in words; empty without one."""
+    """Returns what the newest trial of an output's suite by planted damages came to, in words;
+    empty without one.
+    """
     files = [location(run.docs).parent / f"{run.output}.strength.json" for run in found]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
         return ""
-    with reading_json(file, "strength of a suite", "Measure it again: rewindow check REPLAY --strength"):
+    with reading_json(
+        file,
+        "strength of a suite",
+        "Measure it again: rewindow check REPLAY --strength",
+    ):
         known = json.loads(file.read_text())
-        share = f"{known['planted'] - known['unseen']} of {known['planted']} planted damages are noticed"
+        share = (
+            f"{known['planted'] - known['unseen']} of {known['planted']} planted damages are "
+            "noticed"
+        )
         return f"{share}, {known['stopped']} stop the publication"

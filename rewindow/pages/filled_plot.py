@@ -1,4 +1,6 @@
-"""Draws a filled gap: recorded values, made ones, and points that stay without one. Pure: values in, shapes out."""
+"""Draws a filled gap: recorded values, made ones, and points that stay without one. Pure: values
+in, shapes out.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ class Plot:
     """A column's values in and around a gap.
 
     Attributes:
-        line: a path through values that follow each other in the grid; it breaks where one is missing.
+        line: a path through values that follow each other in the grid; it breaks where one is
+            missing.
         dots: x, y, whether the value was made, and words.
         missing: x, width and words of each point that has a row but no value.
         gap: x and width of the gap.
@@ -36,7 +39,10 @@ class Plot:
 
 def draw_plots(filled: FilledStream) -> list[tuple[FilledGap, list[Plot]]]:
     """Returns a plot for each gap and column."""
-    return [(gap, [_plot(gap, column, filled.step_us) for column in filled.columns]) for gap in filled.gaps]
+    return [
+        (gap, [_plot(gap, column, filled.step_us) for column in filled.columns])
+        for gap in filled.gaps
+    ]
 
 
 def _plot(gap: FilledGap, column: str, step_us: int) -> Plot:
@@ -55,7 +61,13 @@ def _plot(gap: FilledGap, column: str, step_us: int) -> Plot:
     for row in gap.rows:
         value = row.values[column]
         if value is None:
-            missing.append((place(row.at_us), round(step_us * row.stands_for * WIDTH / span, 1), _words(row, column)))
+            missing.append(
+                (
+                    place(row.at_us),
+                    round(step_us * row.stands_for * WIDTH / span, 1),
+                    _words(row, column),
+                )
+            )
         else:
             dots.append((place(row.at_us), height(value), row.is_made, _words(row, column)))
     end = gap.last_us + step_us * next(
@@ -63,14 +75,24 @@ def _plot(gap: FilledGap, column: str, step_us: int) -> Plot:
     )
     points = [(place(row.at_us), row.values[column], row.at_us) for row in gap.rows]
     return Plot(
-        column, _line([(x, None if value is None else height(value), at) for x, value, at in points], step_us),
-        tuple(dots), tuple(missing), (place(gap.from_us), round(place(end) - place(gap.from_us), 1)), gap.from_us, end,
+        column,
+        _line(
+            [(x, None if value is None else height(value), at) for x, value, at in points],
+            step_us,
+        ),
+        tuple(dots),
+        tuple(missing),
+        (place(gap.from_us), round(place(end) - place(gap.from_us), 1)),
+        gap.from_us,
+        end,
         tuple((height(value), f"{value:.6g}") for value in sorted({low, top})) if known else (),
-    )  # fmt: skip
+    )
 
 
 def _line(points: Sequence[tuple[float, float | None, int]], step_us: int) -> str:
-    """Returns a path that begins anew behind a missing value, and where a row is not there at all."""
+    """Returns a path that begins anew behind a missing value, and where a row is not there at
+    all.
+    """
     parts, before = [], None
     for x, y, at_us in points:
         if y is not None:

@@ -1,4 +1,6 @@
-"""Reads the layers of the calendar: a value per window and quantity, from streams and a replay's output. No JVM."""
+"""Reads the layers of the calendar: a value per window and quantity, from streams and a replay's
+output. No JVM.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,13 @@ class LayerMeasure:
     note: str = ""
 
 
-def read_layers(config: Config, plan: Plan, measures: Iterable[LayerMeasure] = ()) -> tuple[Layer, ...]:
-    """Returns tuples in, the given measures, gaps of every input, and heartbeats where an output tells timers.
+def read_layers(
+    config: Config,
+    plan: Plan,
+    measures: Iterable[LayerMeasure] = (),
+) -> tuple[Layer, ...]:
+    """Returns tuples in, the given measures, gaps of every input, and heartbeats where an output
+    tells timers.
 
     Of an input that was deleted nothing is shown: what the replay made of it is there all the same.
     """
@@ -56,32 +63,61 @@ def read_layers(config: Config, plan: Plan, measures: Iterable[LayerMeasure] = (
 def _tuples(config: Config, plan: Plan) -> Layer:
     values = np.zeros(len(plan.range))
     for entry in plan.inputs:
-        rows = query(f"select window_id, tuples as v from w where {in_windows(plan.range)}", w=_seals(config, entry))
+        rows = query(
+            f"select window_id, tuples as v from w where {in_windows(plan.range)}",
+            w=_seals(config, entry),
+        )
         values += np.nan_to_num(_spread(plan.range, rows))
     note = " and ".join(entry.stream for entry in plan.inputs)
     return Layer("tuples", "Tuples", "tuples", values, hue="blue", note=f"recorded in {note}")
 
 
 def _measure(plan: Plan, root: Location, measure: LayerMeasure) -> Layer:
-    sql = f"select window_id, {measure.sql} as v from ({seen_rows('rows', measure.output)}) group by window_id"
+    sql = (
+        f"select window_id, {measure.sql} as v from ({seen_rows('rows', measure.output)}) group "
+        "by window_id"
+    )
     rows = query(sql, rows=Table.open(root / measure.output), facts=Table.open(root / FACTS))
     values = _spread(plan.range, rows)
-    return Layer(measure.name, measure.label, measure.unit, values, measure.total, measure.hue, measure.note)
+    return Layer(
+        measure.name,
+        measure.label,
+        measure.unit,
+        values,
+        measure.total,
+        measure.hue,
+        measure.note,
+    )
 
 
 def _gaps(config: Config, plan: Plan, entry: InputPlan) -> Layer:
-    """Returns how many keys of a stream were silent in each window; of a stream without keys, whether it was empty."""
+    """Returns how many keys of a stream were silent in each window; of a stream without keys,
+    whether it was empty.
+    """
     settings = config.streams.get(entry.stream)
     keys = ", ".join(map(quoted, settings.keys)) if settings else ""
     name, label = f"gaps_{entry.stream}", f"Gaps in {entry.stream}"
     if settings is None or not keys:
-        rows = query(f"select window_id, tuples as v from w where {in_windows(plan.range)}", w=_seals(config, entry))
+        rows = query(
+            f"select window_id, tuples as v from w where {in_windows(plan.range)}",
+            w=_seals(config, entry),
+        )
         empty = _spread(plan.range, rows) == 0
-        return Layer(name, label, "empty", empty.astype(float), hue="plum", note="windows without a tuple")
+        return Layer(
+            name,
+            label,
+            "empty",
+            empty.astype(float),
+            hue="plum",
+            note="windows without a tuple",
+        )
     table = Table.open(entry.table(config.state), entry.version)
-    known = query(f"select count(*) as n from (select distinct {keys} from t)", t=table)["n"][0].as_py()
+    known = query(f"select count(*) as n from (select distinct {keys} from t)", t=table)["n"][
+        0
+    ].as_py()
     sql = f"""select window_id, count(*) as v from (
-              select distinct window_id, {keys} from t where {in_windows(plan.range)}) group by window_id"""
+              select distinct window_id, {keys} from t where {in_windows(plan.range)})
+                  group by window_id"""
     silent = known - np.nan_to_num(_spread(plan.range, query(sql, t=table)))
     note = f"of {known} keys ({', '.join(settings.keys)}), those without a tuple in the window"
     return Layer(name, label, "silent", silent, hue="plum", note=note)
@@ -92,9 +128,15 @@ def _heartbeats(plan: Plan, root: Location, output: OutputPlan) -> Layer | None:
     if timer is None:
         return None
     measure = LayerMeasure(
-        f"heartbeats_{output.name}", "Heartbeats", "timers", output.name, f"count(*) filter (where {quoted(timer)})",
-        total=True, hue="green", note=f"rows of {output.name} made by a timer because the source was silent",
-    )  # fmt: skip
+        f"heartbeats_{output.name}",
+        "Heartbeats",
+        "timers",
+        output.name,
+        f"count(*) filter (where {quoted(timer)})",
+        total=True,
+        hue="green",
+        note=f"rows of {output.name} made by a timer because the source was silent",
+    )
     return _measure(plan, root, measure)
 
 

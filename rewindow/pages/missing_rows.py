@@ -1,4 +1,6 @@
-"""Rows missing in event time, by the time that they lie in: of each window for the calendar, of each day as numbers."""
+"""Rows missing in event time, by the time that they lie in: of each window for the calendar, of
+each day as numbers.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,13 @@ class MissingDays:
 
 
 def missing_by_day(event: EventGaps, rows_max: int) -> MissingDays:
-    """Returns rows missing by day, in UTC, and key: of so many days at most, those on which most are missing."""
-    days = WindowRange(_DAYS.window(event.from_us), max(_DAYS.window(event.to_us - 1), _DAYS.window(event.from_us)))
+    """Returns rows missing by day, in UTC, and key: of so many days at most, those on which most
+    are missing.
+    """
+    days = WindowRange(
+        _DAYS.window(event.from_us),
+        max(_DAYS.window(event.to_us - 1), _DAYS.window(event.from_us)),
+    )
     by_key = _by_key(event)
     counts = {
         key: missing_by_window(_open_parts(found, event.hours), event.cadence_us, days, _DAYS)
@@ -50,11 +57,12 @@ def missing_by_day(event: EventGaps, rows_max: int) -> MissingDays:
     keys = tuple(by_key)[:_KEYS_MAX]
     rows = (
         (
-            f"{to_datetime(_DAYS.start_us(days.first + int(day))):%Y-%m-%d}", short(float(total[day])),
+            f"{to_datetime(_DAYS.start_us(days.first + int(day))):%Y-%m-%d}",
+            short(float(total[day])),
             tuple(short(float(counts[key][day])) for key in keys),
         )
         for day in shown
-    )  # fmt: skip
+    )
     return MissingDays(keys, tuple(rows), int(np.count_nonzero(total)), len(by_key))
 
 
@@ -68,7 +76,9 @@ def _by_key(event: EventGaps) -> dict[str, list[Gap]]:
 
 
 def calendar_layers(event: EventGaps, windows: WindowRange, grid: Grid) -> list[Layer]:
-    """Returns the rows missing in each window's time: of all keys, of the worst, and how complete all keys are."""
+    """Returns the rows missing in each window's time: of all keys, of the worst, and how complete
+    all keys are.
+    """
     by_key = _by_key(event)
     count = max(sum(not row.column for row in event.completeness), 1)
 
@@ -80,7 +90,9 @@ def calendar_layers(event: EventGaps, windows: WindowRange, grid: Grid) -> list[
     whole = Gap(MISSING_ROWS, windows, grid.start_us(windows.first), grid.end_us(windows.last), 0)
     expected = count * missing([whole])
     share = np.divide(every, expected, out=np.zeros(len(every)), where=expected > 0)
-    layers.append(Layer("complete", "completeness", "%", 100 * (1 - share).clip(0, 1), False, "green"))
+    layers.append(
+        Layer("complete", "completeness", "%", 100 * (1 - share).clip(0, 1), False, "green")
+    )
     for key, found in list(by_key.items())[:_KEYS_MAX] if count > 1 else []:
         layers.append(Layer(key, key, "rows", missing(found), hue="amber"))
     return layers
@@ -91,20 +103,32 @@ def _open_parts(found: Sequence[Gap], hours: HoursGrid | None) -> list[Gap]:
     if hours is None:
         return [*found]
     parts = ((gap, hours.openings(gap.from_us, gap.to_us)) for gap in found)
-    return [replace(gap, from_us=start, to_us=end) for gap, stretches in parts for start, end in stretches]
+    return [
+        replace(gap, from_us=start, to_us=end)
+        for gap, stretches in parts
+        for start, end in stretches
+    ]
 
 
 def missing_by_window(
-    found: Sequence[Gap], cadence_us: int, windows: WindowRange, grid: Grid
+    found: Sequence[Gap],
+    cadence_us: int,
+    windows: WindowRange,
+    grid: Grid,
 ) -> npt.NDArray[np.float64]:
-    """Returns how much of each window's time is in gaps, counted in rows: the length in the window over the cadence."""
+    """Returns how much of each window's time is in gaps, counted in rows: the length in the window
+    over the cadence.
+    """
     begin, width, size = grid.start_us(windows.first), grid.width_us, len(windows)
     length, steps = np.zeros(size), np.zeros(size + 1)
     if found:
         from_us = np.array([gap.from_us for gap in found], dtype=np.int64) - begin
         to_us = np.array([gap.to_us for gap in found], dtype=np.int64) - begin
         from_us, to_us = from_us.clip(0, size * width), to_us.clip(0, size * width)
-        first, last = from_us // width, to_us // width  # Both are cut in part; all windows between are whole.
+        first, last = (
+            from_us // width,
+            to_us // width,
+        )  # Both are cut in part; all windows between are whole.
         np.add.at(steps, first, 1)
         np.add.at(steps, last, -1)
         length += np.cumsum(steps)[:-1] * width

@@ -1,4 +1,6 @@
-"""The page of one output: verdict, the range as a strip, checks in words with their windows, Data Docs' sections."""
+"""The page of one output: verdict, the range as a strip, checks in words with their windows, Data
+Docs' sections.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ _TAGS = {
     *("strong", "table", "tbody", "td", "th", "thead", "tr", "u", "ul"),
 }
 _ATTRIBUTES = {"*": {"class", "id", "colspan", "rowspan", "data-toggle"}}
-"""What Data Docs' sections are made of. The library does not escape descriptions and values, which come from data."""
+"""What Data Docs' sections are made of. The library does not escape descriptions and values, which
+come from data."""
 _NOTEWORTHY = (
     "unaccounted_tuples",
     "lost",
@@ -66,7 +69,12 @@ _SHOWN = (
     "attempts",
 )
 OK, EMPTY, WARN, BAD = 0, 1, 2, 3
-_KEY = (("s-ok", "nothing wrong"), ("s-none", "no output"), ("s-warn", "warning"), ("s-bad", "stops publication"))
+_KEY = (
+    ("s-ok", "nothing wrong"),
+    ("s-none", "no output"),
+    ("s-warn", "warning"),
+    ("s-bad", "stops publication"),
+)
 
 
 def output_page(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str:
@@ -95,7 +103,11 @@ def output_page(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str
     )
 
 
-def window_levels(windows: WindowRange, verdict: OutputVerdict, report: pa.Table) -> npt.NDArray[np.int64]:
+def window_levels(
+    windows: WindowRange,
+    verdict: OutputVerdict,
+    report: pa.Table,
+) -> npt.NDArray[np.int64]:
     """Returns per window how it stands: OK, EMPTY (no output), WARN or BAD."""
     levels = np.where(report["output_rows"].to_numpy() > 0, OK, EMPTY)
     for checks, level in ((verdict.warnings, WARN), (verdict.failed, BAD)):
@@ -129,21 +141,36 @@ def _bars(first: int, levels: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
     bars, start = [], 0
     for position in range(1, len(worst) + 1):
         if position == len(worst) or worst[position] != worst[start]:
-            bars.append({
-                "x": start, "width": position - start, "kind": _KEY[worst[start]][0],
-                "first": first + edges[start], "last": first + edges[position] - 1,
-            })  # fmt: skip
+            bars.append(
+                {
+                    "x": start,
+                    "width": position - start,
+                    "kind": _KEY[worst[start]][0],
+                    "first": first + edges[start],
+                    "last": first + edges[position] - 1,
+                }
+            )
             start = position
     return bars
 
 
-def _checks(plan: Plan, verdict: OutputVerdict) -> list[tuple[CheckOutcome, tuple[str, str], datetime | None]]:
-    """Returns checks, the worst first: each with its outcome in a word and a kind, and when it first failed."""
+def _checks(
+    plan: Plan,
+    verdict: OutputVerdict,
+) -> list[tuple[CheckOutcome, tuple[str, str], datetime | None]]:
+    """Returns checks, the worst first: each with its outcome in a word and a kind, and when it
+    first failed.
+    """
     order = sorted(
-        verdict.checks, key=lambda check: (not check.blocks, check.status != "failed", check.status == "passed")
+        verdict.checks,
+        key=lambda check: (not check.blocks, check.status != "failed", check.status == "passed"),
     )
     return [
-        (check, _outcome(check), to_datetime(plan.grid.start_us(check.failing[0].first)) if check.failing else None)
+        (
+            check,
+            _outcome(check),
+            to_datetime(plan.grid.start_us(check.failing[0].first)) if check.failing else None,
+        )
         for check in order
     ]
 
@@ -152,14 +179,23 @@ def _outcome(check: CheckOutcome) -> tuple[str, str]:
     if check.status == "failed" and not check.blocks:
         return check.severity, "warning" if check.severity == "warning" else "nothing"
     return {
-        "passed": ("passed", "passed"), "failed": ("failed", "failed"), "not_run": ("not run", "failed"),
+        "passed": ("passed", "passed"),
+        "failed": ("failed", "failed"),
+        "not_run": ("not run", "failed"),
         "nothing_to_check": ("nothing to check", "nothing"),
-    }[check.status]  # fmt: skip
+    }[check.status]
 
 
-def _noteworthy(report: pa.Table, levels: npt.NDArray[np.int64]) -> tuple[list[dict[str, Any]], int]:
-    """Returns the first windows that need a look, and how many do: a check failed there, or a loss or repeat is."""
+def _noteworthy(
+    report: pa.Table,
+    levels: npt.NDArray[np.int64],
+) -> tuple[list[dict[str, Any]], int]:
+    """Returns the first windows that need a look, and how many do: a check failed there, or a loss
+    or repeat is.
+    """
     wanted = levels >= WARN
     for name in _NOTEWORTHY:
         wanted |= report[name].to_numpy() != 0
-    return report.select(_SHOWN).filter(pa.array(wanted)).slice(0, ROWS_MAX).to_pylist(), int(wanted.sum())
+    return report.select(_SHOWN).filter(pa.array(wanted)).slice(0, ROWS_MAX).to_pylist(), int(
+        wanted.sum()
+    )

@@ -1,4 +1,6 @@
-"""Draws a page from values: one HTML file that needs no other file, no host and no script to be read."""
+"""Draws a page from values: one HTML file that needs no other file, no host and no script to be
+read.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,12 @@ from rewindow.pages.replay_report import Page, PublicationEvent, ReplayReport
 from rewindow.pages.timeline import clock_seconds, draw_strips, draw_timeline, phases
 
 STATUS_WORDS = {
-    "passed": "passed", "warning": "warns", "failed": "failed", "not_run": "not run",
+    "passed": "passed",
+    "warning": "warns",
+    "failed": "failed",
+    "not_run": "not run",
     "nothing_to_check": "nothing to check",
-}  # fmt: skip
+}
 CLASSES = ("equal", "changed", "affected", "repeated", "lost")
 FIGURES = (
     ("windows", "windows", "accounted for: sealed, or listed as lost"),
@@ -37,7 +42,10 @@ def render_page(page: Page) -> str:
         page=page,
         range_words=describe_range(page.grid, page.windows),
         calendar=draw_calendar(page.grid, page.windows, page.layers) if page.layers else None,
-        recoveries=[(report, draw_timeline(report, shown_seconds), draw_strips(report)) for report in page.stories],
+        recoveries=[
+            (report, draw_timeline(report, shown_seconds), draw_strips(report))
+            for report in page.stories
+        ],
         phases=[(report, phases(report)) for report in page.stories],
         phase_seconds=shown_seconds,
         chapter_seconds=sum(chapter.seconds for chapter in page.chapters) or 1.0,
@@ -52,36 +60,60 @@ def render_page(page: Page) -> str:
 
 
 def _checks(stories: Iterable[ReplayReport]) -> list[dict[str, Any]]:
-    """Returns each output's checks, a row for each with what it came to in each replay; `quiet` ones passed in all."""
+    """Returns each output's checks, a row for each with what it came to in each replay; `quiet`
+    ones passed in all.
+    """
     judged = list(stories)
     groups: dict[str, dict[str, Any]] = {name: {} for report in judged for name in report.outputs}
     for index, report in enumerate(judged):
         for finding in report.gate.findings if report.gate else ():
-            empty = {"description": finding.description, "cells": [None] * len(judged), "quiet": True}
+            empty = {
+                "description": finding.description,
+                "cells": [None] * len(judged),
+                "quiet": True,
+            }
             row = groups.setdefault(finding.output, {}).setdefault(finding.check, empty)
             row["cells"][index] = finding
             row["quiet"] = row["quiet"] and finding.status in ("passed", "nothing_to_check")
     return [
-        {"output": name, "rows": list(rows.values()), "quiet": sum(row["quiet"] for row in rows.values())}
+        {
+            "output": name,
+            "rows": list(rows.values()),
+            "quiet": sum(row["quiet"] for row in rows.values()),
+        }
         for name, rows in groups.items()
         if rows
     ]
 
 
 def _acts(acts: Iterable[PublicationEvent]) -> list[dict[str, Any]]:
-    """Returns publications with what became of them: taken back by an undo, or covered by a later one."""
+    """Returns publications with what became of them: taken back by an undo, or covered by a later
+    one.
+    """
     listed = list(acts)
     undos = [act for act in listed if act.kind == "undo"]
     undone = {
         act.number
         for act in listed
-        if any(undo.replay_id == act.replay_id and (undo.undoes or 0) >= act.number for undo in undos)
+        if any(
+            undo.replay_id == act.replay_id and (undo.undoes or 0) >= act.number for undo in undos
+        )
     }
     found: list[dict[str, Any]] = []
     for place, act in enumerate(listed):
-        later = [one for one in listed[place + 1 :] if one.kind == "publish" and one.number not in undone]
+        later = [
+            one for one in listed[place + 1 :] if one.kind == "publish" and one.number not in undone
+        ]
         covered = any(one.windows.overlap(act.windows) == act.windows for one in later)
         standing = act.kind == "publish" and act.number not in undone
-        state = "undone" if act.number in undone else "" if not standing else "replaced" if covered else "stands"
+        state = (
+            "undone"
+            if act.number in undone
+            else ""
+            if not standing
+            else "replaced"
+            if covered
+            else "stands"
+        )
         found.append({"act": act, "state": state})
     return found

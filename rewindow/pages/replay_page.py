@@ -1,4 +1,6 @@
-"""The page of any replay: what it did, window by window; drawn as HTML, or written to `config.results/pages`."""
+"""The page of any replay: what it did, window by window; drawn as HTML, or written to
+`config.results/pages`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from rewindow.storage.layout import CHECKPOINTS, FACTS
 def build_replay_page(config: Config, replay_id: str) -> Location:
     """Writes the page of a replay and returns where it lies. Starts no JVM.
 
-    After a purge there is nothing to draw from: the page that was drawn before is then left as it is.
+    After a purge there is nothing to draw from: the page that was drawn before is then left as it
+    is.
 
     Raises:
         InputError: no replay has this id.
@@ -37,7 +40,8 @@ def build_replay_page(config: Config, replay_id: str) -> Location:
 
 
 def draw_replay_page(config: Config, replay_id: str) -> str:
-    """Returns the page of a replay as it stands now, as HTML; reads ledger and facts, writes nothing.
+    """Returns the page of a replay as it stands now, as HTML; reads ledger and facts, writes
+    nothing.
 
     Raises: see `build_replay_page`, whose page of before is returned after a purge.
     """
@@ -71,14 +75,20 @@ def _page(config: Config, replay_id: str) -> Page:
         acts=read_acts(config, report.application, report.windows),
         next_steps=(
             (f"rewindow status {replay_id}", "where it stands, and the next command"),
-            *([(f"rewindow errors {replay_id}", "its error tuples, by window and reason")] if plan.errors else []),
+            *(
+                [(f"rewindow errors {replay_id}", "its error tuples, by window and reason")]
+                if plan.errors
+                else []
+            ),
         ),
         graph=plan.graph,
     )
 
 
 def _error_facts(config: Config, plan: Plan) -> list[tuple[str, str]]:
-    """Returns how many error tuples there are, and where from, for an application that has error ports (O65)."""
+    """Returns how many error tuples there are, and where from, for an application that has error
+    ports (O65).
+    """
     counts = {error.name: count_errors(config, plan, error.name) for error in plan.errors}
     if not counts:
         return []

@@ -1,4 +1,6 @@
-"""What a page tells: plain values, read elsewhere, drawn elsewhere. Times are aware UTC datetimes."""
+"""What a page tells: plain values, read elsewhere, drawn elsewhere. Times are aware UTC
+datetimes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ class Group:
     """A commit group that an attempt finished.
 
     Attributes:
-        number: which of the replay's groups it is, from 1; a group that is computed again keeps its number.
+        number: which of the replay's groups it is, from 1; a group that is computed again keeps its
+            number.
         ended_at: when its last table was committed and the ledger was told.
         compute_seconds, commit_seconds: where its time went.
     """
@@ -105,7 +108,9 @@ class ComparedOutput:
 
 @dataclass(frozen=True)
 class CertificateSummary:
-    """What a certificate says: how a replay (b) compares with another one or with what is published (a)."""
+    """What a certificate says: how a replay (b) compares with another one or with what is published
+    (a).
+    """
 
     a: str
     b: str
@@ -161,17 +166,25 @@ class ReplayReport:
 
     @property
     def recovery_seconds(self) -> float | None:
-        """Time from the first kill to the next commit of a whole group; None when nobody watched a kill."""
+        """Time from the first kill to the next commit of a whole group; None when nobody watched a
+        kill.
+        """
         if not self.kills:
             return None
         kill = self.kills[0]
-        later = [group.ended_at for attempt in self.attempts for group in attempt.groups if group.ended_at > kill.at]
+        later = [
+            group.ended_at
+            for attempt in self.attempts
+            for group in attempt.groups
+            if group.ended_at > kill.at
+        ]
         return (min(later) - kill.at).total_seconds() if later else None
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One quantity of the calendar, a value for each window of the range; None or NaN where there is nothing to say.
+    """One quantity of the calendar, a value for each window of the range; None or NaN where there
+    is nothing to say.
 
     Attributes:
         total: whether the values of windows that share a cell are added up; else they are averaged.

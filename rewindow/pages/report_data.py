@@ -1,4 +1,6 @@
-"""Reads what a page tells of a replay: from the ledger, its tables, the gate's results and certificates. No JVM."""
+"""Reads what a page tells of a replay: from the ledger, its tables, the gate's results and
+certificates. No JVM.
+"""
 
 from __future__ import annotations
 
@@ -66,17 +68,27 @@ def read_report(
     )
 
 
-def read_acts(config: Config, application: str, windows: WindowRange) -> tuple[report.PublicationEvent, ...]:
+def read_acts(
+    config: Config,
+    application: str,
+    windows: WindowRange,
+) -> tuple[report.PublicationEvent, ...]:
     """Returns publications and undos of an application over windows, oldest first."""
     found = Ledger.open(config.ledger_url).publications.newest(application=application, limit=40)
     return tuple(
         report.PublicationEvent(
-            act.number, act.kind, act.replay_id, act.range, tuple(table.name for table in act.tables),
-            act.undoes, act.opened_at, act.closed_at,
+            act.number,
+            act.kind,
+            act.replay_id,
+            act.range,
+            tuple(table.name for table in act.tables),
+            act.undoes,
+            act.opened_at,
+            act.closed_at,
         )
         for act in reversed(found)
         if act.range.overlap(windows) and act.withdrawn is None
-    )  # fmt: skip
+    )
 
 
 def comparison_of(content: dict[str, Any], page: str = "") -> report.CertificateSummary:
@@ -85,14 +97,23 @@ def comparison_of(content: dict[str, Any], page: str = "") -> report.Certificate
         report.ComparedOutput(
             output["name"],
             output["classes"],
-            {kind: tuple(WindowRange(*pair) for pair in pairs) for kind, pairs in output["ranges"].items()},
+            {
+                kind: tuple(WindowRange(*pair) for pair in pairs)
+                for kind, pairs in output["ranges"].items()
+            },
         )
         for output in content["outputs"]
     )
     return report.CertificateSummary(
-        content["a"]["name"], content["b"]["name"], content["verdict"], content["digest"], outputs,
-        content["data_read"], content["seconds"], page,
-    )  # fmt: skip
+        content["a"]["name"],
+        content["b"]["name"],
+        content["verdict"],
+        content["digest"],
+        outputs,
+        content["data_read"],
+        content["seconds"],
+        page,
+    )
 
 
 def newest_comparison(config: Config, replay_id: str) -> report.CertificateSummary | None:
@@ -104,7 +125,11 @@ def newest_comparison(config: Config, replay_id: str) -> report.CertificateSumma
     folder = config.results / "certificates"
     found = sorted(folder.entries(f"*--{replay_id}-*.json"), key=lambda path: path.modified())
     for path in reversed(found):
-        with reading_json(path, "certificate", "Delete it, and compare again: rewindow certify A B"):
+        with reading_json(
+            path,
+            "certificate",
+            "Delete it, and compare again: rewindow certify A B",
+        ):
             content = json.loads(path.read_text())
             if content["b"]["name"] == replay_id:
                 return comparison_of(content, relative(path.with_name(f"{path.stem}.html"), config))
@@ -117,33 +142,51 @@ def pages_folder(config: Config) -> Location:
 
 
 def relative(path: Location, config: Config) -> str:
-    """Returns a file's address as seen from the folder of pages; empty when the file is not there."""
+    """Returns a file's address as seen from the folder of pages; empty when the file is not
+    there.
+    """
     return os.path.relpath(path.uri, pages_folder(config).uri) if path.is_file() else ""
 
 
 def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[report.DrawnAttempt, ...]:
     saved = {window for window, _ in counted.checkpoints}
     timings = sorted(
-        ledger.attempts.timings(plan.replay_id, limit=_GROUPS_MAX), key=lambda timing: (timing.epoch, timing.mark)
+        ledger.attempts.timings(plan.replay_id, limit=_GROUPS_MAX),
+        key=lambda timing: (timing.epoch, timing.mark),
     )
-    number = {windows.last: (index, windows) for index, windows in enumerate(counted.groups, start=1)}
+    number = {
+        windows.last: (index, windows) for index, windows in enumerate(counted.groups, start=1)
+    }
     groups: dict[int, list[report.Group]] = {}
     for timing in timings:
         index, windows = number.get(plan.window_of(timing.mark), (0, plan.range))
         compute, commit = (timing.timings.get(name, 0.0) for name in ("compute", "commit"))
-        group = report.Group(index, windows, timing.reported_at, compute, commit, windows.last in saved)
+        group = report.Group(
+            index,
+            windows,
+            timing.reported_at,
+            compute,
+            commit,
+            windows.last in saved,
+        )
         groups.setdefault(timing.epoch, []).append(group)
     return tuple(
         report.DrawnAttempt(
-            attempt.epoch, attempt.began_at, attempt.ended_at, attempt.outcome.value if attempt.outcome else "",
-            attempt.message, tuple(groups.get(attempt.epoch, ())),
+            attempt.epoch,
+            attempt.began_at,
+            attempt.ended_at,
+            attempt.outcome.value if attempt.outcome else "",
+            attempt.message,
+            tuple(groups.get(attempt.epoch, ())),
         )
         for attempt in ledger.attempts.of(plan.replay_id)
-    )  # fmt: skip
+    )
 
 
 def _noticed_kills(attempts: Sequence[report.DrawnAttempt]) -> tuple[report.KillEvent, ...]:
-    """Returns kills as the ledger has them: when the launcher saw the process gone, not at which step."""
+    """Returns kills as the ledger has them: when the launcher saw the process gone, not at which
+    step.
+    """
     return tuple(
         report.KillEvent(attempt.epoch, attempt.ended_at, "", 0)
         for attempt in attempts
@@ -157,9 +200,15 @@ def _gate(config: Config, ledger: Ledger, replay_id: str) -> report.Gate | None:
         return None
     folder = replay_folder(config, replay_id)
     path = folder / "result.json"
-    with reading_json(path, "gate result", f"Check again, which writes it anew: rewindow check {replay_id}"):
+    with reading_json(
+        path,
+        "gate result",
+        f"Check again, which writes it anew: rewindow check {replay_id}",
+    ):
         outputs = json.loads(path.read_text())["outputs"] if path.is_file() else []
-        findings = tuple(_finding(output["output"], check) for output in outputs for check in output["checks"])
+        findings = tuple(
+            _finding(output["output"], check) for output in outputs for check in output["checks"]
+        )
     pages = folder.entries("*.html")
     docs = relative(pages[0], config) if pages else ""
     return report.Gate(newest[0].verdict, newest[0].checked_at, findings, docs)
@@ -170,6 +219,11 @@ def _finding(output: str, check: dict[str, Any]) -> report.CheckResult:
     if status == "failed" and not check["blocks"]:
         status = "warning"
     return report.CheckResult(
-        output, check["check"], check["description"], status, check["failing_windows"],
-        tuple(WindowRange(first, last) for first, last in check["failing"][:5]), check["observed"],
-    )  # fmt: skip
+        output,
+        check["check"],
+        check["description"],
+        status,
+        check["failing_windows"],
+        tuple(WindowRange(first, last) for first, last in check["failing"][:5]),
+        check["observed"],
+    )

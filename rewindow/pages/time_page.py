@@ -1,4 +1,6 @@
-"""The page of a stream's time: what is missing, where, how far behind tuples arrive; every picture also as a table."""
+"""The page of a stream's time: what is missing, where, how far behind tuples arrive; every picture
+also as a table.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from rewindow.inspection.event_gaps import EventGaps, StreamRows
 from rewindow.inspection.filled import filled_stream
 from rewindow.inspection.gap_rows import Gap
 from rewindow.inspection.gaps import GapReport, gaps
-from rewindow.inspection.lags import LATER_THAN_US, KeyLateness, LagStep, lag_over_time, lateness_by_key
+from rewindow.inspection.lags import (
+    LATER_THAN_US,
+    KeyLateness,
+    LagStep,
+    lag_over_time,
+    lateness_by_key,
+)
 from rewindow.inspection.unusable import describe_unusable
 from rewindow.location import Location
 from rewindow.pages.calendar import describe_range, draw_calendar
@@ -47,7 +55,8 @@ class Curve:
 
 @dataclass(frozen=True)
 class HourGrid:
-    """Which share of a key's tuples of an hour of the day would be late: a row per key, a cell per hour.
+    """Which share of a key's tuples of an hour of the day would be late: a row per key, a cell per
+    hour.
 
     Attributes:
         lag: with which lag, in words.
@@ -70,30 +79,59 @@ def draw_time_page(config: Config, stream: str, *, found: GapReport | None = Non
         InputError: the stream is unknown or not recorded.
     """
     found = found or gaps(config, stream)
-    grid, windows, event = stored_grid(Table.open(config.windows_table(stream))), found.windows, found.event
+    grid, windows, event = (
+        stored_grid(Table.open(config.windows_table(stream))),
+        found.windows,
+        found.event,
+    )
     steps: list[LagStep] = []
     behind: list[KeyLateness] = []
     rows = StreamRows.open(config, stream, {})
     if rows.has_times and windows is not None:
         steps, behind = lag_over_time(rows, windows, grid), lateness_by_key(rows, windows)
-    by_key, by_hour = ([row for row in behind if (row.hour is None) == whole] for whole in (True, False))
+    by_key, by_hour = (
+        [row for row in behind if (row.hour is None) == whole] for whole in (True, False)
+    )
     filled = filled_stream(config, stream, windows) if windows is not None else None
-    calendar = draw_calendar(grid, windows, calendar_layers(event, windows, grid)) if event and windows else None
+    calendar = (
+        draw_calendar(grid, windows, calendar_layers(event, windows, grid))
+        if event and windows
+        else None
+    )
     listed = found.by_length()
     return draw(
-        "stream_time.html", stream=stream, report=found, event=event, page={"windows": windows}, seconds=_words,
-        lead=_lead(found), facts=_facts(found), calendar=calendar,
+        "stream_time.html",
+        stream=stream,
+        report=found,
+        event=event,
+        page={"windows": windows},
+        seconds=_words,
+        lead=_lead(found),
+        facts=_facts(found),
+        calendar=calendar,
         missing_days=missing_by_day(event, ROWS_MAX) if event else None,
-        unusable=describe_unusable(found.unusable, 5), unusable_rows=found.unusable[:ROWS_MAX],
+        unusable=describe_unusable(found.unusable, 5),
+        unusable_rows=found.unusable[:ROWS_MAX],
         range_words=describe_range(grid, windows) if windows else "",
-        lanes=gap_lanes(event) if event else [], curve=draw_curve(steps), steps=steps, behind=by_key[:ROWS_MAX],
-        behind_count=len(by_key), hour_grid=draw_hours(by_key, by_hour), behind_hours=by_hour[:ROWS_MAX],
+        lanes=gap_lanes(event) if event else [],
+        curve=draw_curve(steps),
+        steps=steps,
+        behind=by_key[:ROWS_MAX],
+        behind_count=len(by_key),
+        hour_grid=draw_hours(by_key, by_hour),
+        behind_hours=by_hour[:ROWS_MAX],
         later_than=[format_duration(us) if us else "0" for us in LATER_THAN_US],
-        gaps=[gap.row() for gap in listed[:ROWS_MAX]], gap_count=len(listed), rows_max=ROWS_MAX, width=WIDTH,
-        totals=sorted(event.completeness, key=_worst)[:ROWS_MAX] if event else [], clock=to_datetime,
-        filled=filled, plots=draw_plots(filled) if filled else [], height=HEIGHT,
+        gaps=[gap.row() for gap in listed[:ROWS_MAX]],
+        gap_count=len(listed),
+        rows_max=ROWS_MAX,
+        width=WIDTH,
+        totals=sorted(event.completeness, key=_worst)[:ROWS_MAX] if event else [],
+        clock=to_datetime,
+        filled=filled,
+        plots=draw_plots(filled) if filled else [],
+        height=HEIGHT,
         script=(resources.files("rewindow.pages") / "templates/page.js").read_text(),
-    )  # fmt: skip
+    )
 
 
 def write_time_page(config: Config, stream: str, found: GapReport) -> tuple[Location, Location]:
@@ -115,23 +153,37 @@ def _lead(found: GapReport) -> str:
     if found.event_lack:
         return f"Event time was not looked at: {found.event_lack}"
     if found.event is None:
-        return "The stream has no event time: what is missing is known on the clock of arrivals alone."
+        return (
+            "The stream has no event time: what is missing is known on the clock of arrivals alone."
+        )
     silent = found.event.silent_now
-    names = ", ".join(gap.keys or "the stream" for gap in silent[:5]) + (", ..." if len(silent) > 5 else "")
+    names = ", ".join(gap.keys or "the stream" for gap in silent[:5]) + (
+        ", ..." if len(silent) > 5 else ""
+    )
     all_end_by_us = found.event.all_end_by_us
     if all_end_by_us is None:
-        return f"Silent at the end of what is sealed: {names}." if silent else "Every key sends up to the end."
+        return (
+            f"Silent at the end of what is sealed: {names}."
+            if silent
+            else "Every key sends up to the end."
+        )
     end = f"All keys end by {format_time(all_end_by_us)}, before the end of what is sealed."
     return f"{end} Silent before that: {names}." if silent else end
 
 
 def _facts(found: GapReport) -> list[tuple[str, str]]:
     counts = found.counts
-    facts = [(f"{counts['windows_empty']:,}", "windows empty"), (f"{counts['windows_missing']:,}", "windows missing")]
+    facts = [
+        (f"{counts['windows_empty']:,}", "windows empty"),
+        (f"{counts['windows_missing']:,}", "windows missing"),
+    ]
     if found.event is not None:
         rows = [row for row in found.event.completeness if not row.column]
         expected, present = sum(row.expected for row in rows), sum(row.present for row in rows)
-        facts.insert(0, (f"{present / expected:.2%}" if expected else "–", "of the expected rows are there"))
+        facts.insert(
+            0,
+            (f"{present / expected:.2%}" if expected else "–", "of the expected rows are there"),
+        )
         facts.insert(1, (f"{counts['rows_missing']:,}", "rows missing"))
         facts.append((format_duration(found.event.cadence_us), _source(found.event)))
     return facts
@@ -140,7 +192,10 @@ def _facts(found: GapReport) -> list[tuple[str, str]]:
 def _source(event: EventGaps) -> str:
     if event.learned is None:
         return "between two rows of a key, as set"
-    return f"between two rows of a key, learned: so {event.learned[0] / event.learned[1]:.1%} of them are apart"
+    return (
+        f"between two rows of a key, learned: so {event.learned[0] / event.learned[1]:.1%} of "
+        "them are apart"
+    )
 
 
 def gap_lanes(event: EventGaps) -> list[GapLane]:
@@ -149,8 +204,13 @@ def gap_lanes(event: EventGaps) -> list[GapLane]:
     longest = sorted(event.gaps, key=lambda gap: -gap.length_us)[:RECTANGLES_MAX]
     by_label: dict[str, list[Gap]] = {}
     for gap in longest:
-        by_label.setdefault(", ".join(filter(None, (gap.keys, gap.column))) or "the stream", []).append(gap)
-    worst = sorted(by_label.items(), key=lambda one: (-sum(gap.count for gap in one[1]), one[0]))[:LANES_MAX]
+        by_label.setdefault(
+            ", ".join(filter(None, (gap.keys, gap.column))) or "the stream",
+            [],
+        ).append(gap)
+    worst = sorted(by_label.items(), key=lambda one: (-sum(gap.count for gap in one[1]), one[0]))[
+        :LANES_MAX
+    ]
     return [
         GapLane(n * _LANE, label, tuple(_rectangle(gap, event.from_us, span) for gap in found))
         for n, (label, found) in enumerate(worst)
@@ -158,8 +218,14 @@ def gap_lanes(event: EventGaps) -> list[GapLane]:
 
 
 def _rectangle(gap: Gap, begin_us: int, span_us: int) -> tuple[float, float, str, str]:
-    x, width = (gap.from_us - begin_us) * WIDTH / span_us, (gap.to_us - gap.from_us) * WIDTH / span_us
-    words = f"{gap.kind.replace('_', ' ')}: {format_time(gap.from_us)} to {format_time(gap.to_us)}, {gap.count:,} rows"
+    x, width = (
+        (gap.from_us - begin_us) * WIDTH / span_us,
+        (gap.to_us - gap.from_us) * WIDTH / span_us,
+    )
+    words = (
+        f"{gap.kind.replace('_', ' ')}: {format_time(gap.from_us)} to "
+        f"{format_time(gap.to_us)}, {gap.count:,} rows"
+    )
     return round(x, 2), round(max(width, 0.8), 2), gap.kind, words
 
 
@@ -168,7 +234,10 @@ def draw_curve(steps: Sequence[LagStep]) -> Curve | None:
     if not steps:
         return None
     top, low = max(step.most_us for step in steps), min(0, *(step.least_us for step in steps))
-    span, count = max(top - low, 1), steps[-1].windows.first - steps[0].windows.first + len(steps[0].windows)
+    span, count = (
+        max(top - low, 1),
+        steps[-1].windows.first - steps[0].windows.first + len(steps[0].windows),
+    )
     wide = max(WIDTH * len(steps[0].windows) / count, 1.5)
 
     def height(value: float) -> float:
@@ -188,7 +257,8 @@ def draw_curve(steps: Sequence[LagStep]) -> Curve | None:
 def draw_hours(by_key: Sequence[KeyLateness], by_hour: Sequence[KeyLateness]) -> HourGrid | None:
     """Returns the picture of lateness by key and hour of the day; None where no tuple was behind.
 
-    The lag is the least one with which not even half of all tuples would be late, as long as some would be.
+    The lag is the least one with which not even half of all tuples would be late, as long as some
+    would be.
     """
     total = sum(row.tuples for row in by_key)
     late = [sum(row.behind[n] for row in by_key) for n in range(len(LATER_THAN_US))]
@@ -204,7 +274,10 @@ def draw_hours(by_key: Sequence[KeyLateness], by_hour: Sequence[KeyLateness]) ->
     for row in by_hour:
         if row.keys in cells and row.hour is not None:
             share = row.behind[chosen] / row.tuples
-            words = f"{row.keys or 'all'}, {row.hour:02}:00: {row.behind[chosen]:,} of {row.tuples:,} late, {share:.1%}"
+            words = (
+                f"{row.keys or 'all'}, {row.hour:02}:00: {row.behind[chosen]:,} of "
+                f"{row.tuples:,} late, {share:.1%}"
+            )
             cells[row.keys].append((round(row.hour * WIDTH / 24, 1), round(share / most, 3), words))
     rows = [(n * _LANE, key or "all", tuple(cells[key])) for n, key in enumerate(keys)]
     return HourGrid(f"{lag}; the darkest cell has {most:.1%}", tuple(rows))

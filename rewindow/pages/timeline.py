@@ -1,4 +1,6 @@
-"""Draws a replay: its attempts on a clock, and its windows as strips. Pure: values in, shapes out."""
+"""Draws a replay: its attempts on a clock, and its windows as strips. Pure: values in, shapes
+out.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,11 @@ WIDTH = 1000
 LANE = 34
 _STRIP = 16
 _KIND_WORDS = {
-    "committed": "committed", "repeated": "there twice; readers take one attempt",
-    "lost": "given up", "affected": "computed from a state that lacks windows",
-}  # fmt: skip
+    "committed": "committed",
+    "repeated": "there twice; readers take one attempt",
+    "lost": "given up",
+    "affected": "computed from a state that lacks windows",
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,8 @@ class Timeline:
     """A replay's attempts on a clock.
 
     Attributes:
-        recovery: begin, end and label of the way back to the next commit; None when nothing was killed.
+        recovery: begin, end and label of the way back to the next commit; None when nothing was
+            killed.
         ticks: positions and labels of the clock.
     """
 
@@ -78,7 +83,11 @@ def draw_timeline(report: ReplayReport, seconds_max: float) -> Timeline:
     if report.kills and report.recovery_seconds is not None:
         begin = clock.x(report.kills[0].at)
         length = report.recovery_seconds * WIDTH / seconds_max
-        recovery = (begin, begin + length, f"{report.recovery_seconds:.1f} s from the kill to the next commit")
+        recovery = (
+            begin,
+            begin + length,
+            f"{report.recovery_seconds:.1f} s from the kill to the next commit",
+        )
     height = LANE * max(len(lanes), 1) + (22 if recovery else 2) + 18
     return Timeline(height, lanes, recovery, tuple(_ticks(seconds_max)))
 
@@ -109,16 +118,24 @@ def phases(report: ReplayReport) -> list[tuple[str, str, float]]:
         found["compute"] += sum(group.compute_seconds for group in attempt.groups)
         found["commit"] += sum(group.commit_seconds for group in attempt.groups)
         if kill is not None:
-            found["killed"] += _seconds(attempt.groups[-1].ended_at if attempt.groups else attempt.began_at, kill.at)
+            found["killed"] += _seconds(
+                attempt.groups[-1].ended_at if attempt.groups else attempt.began_at,
+                kill.at,
+            )
             if following is not None:
                 found["wait"] += _seconds(kill.at, following.began_at)
     words = {
-        "start": "start of Spark and of the attempt", "compute": "computing and writing files", "commit": "commits",
-        "killed": "work that the kill took", "wait": "until the next attempt began",
-    }  # fmt: skip
+        "start": "start of Spark and of the attempt",
+        "compute": "computing and writing files",
+        "commit": "commits",
+        "killed": "work that the kill took",
+        "wait": "until the next attempt began",
+    }
     found["rest"] = max(0.0, _length(report) - sum(found.values()))
     words["rest"] = "the rest"
-    return [(kind, words[kind], round(seconds, 1)) for kind, seconds in found.items() if seconds >= 0.05]
+    return [
+        (kind, words[kind], round(seconds, 1)) for kind, seconds in found.items() if seconds >= 0.05
+    ]
 
 
 class _Clock:
@@ -136,7 +153,12 @@ class _Clock:
         kill = _kill_of(self._story, attempt)
         end = kill.at if kill else attempt.ended_at or self._last(attempt)
         shapes = [
-            self._shape(attempt.began_at, end, "track", f"attempt {attempt.epoch}: {attempt.outcome or 'running'}")
+            self._shape(
+                attempt.began_at,
+                end,
+                "track",
+                f"attempt {attempt.epoch}: {attempt.outcome or 'running'}",
+            )
         ]
         if attempt.groups:
             begin = self.x(attempt.groups[0].ended_at) - attempt.groups[0].seconds * self._scale
@@ -147,7 +169,12 @@ class _Clock:
             shapes += self._group(group)
         if kill is not None:
             shapes.append(
-                self._shape(self._working_since(attempt), kill.at, "killed", "in progress when it was killed")
+                self._shape(
+                    self._working_since(attempt),
+                    kill.at,
+                    "killed",
+                    "in progress when it was killed",
+                )
             )
         checkpoints = tuple(self.x(group.ended_at) for group in attempt.groups if group.checkpoint)
         marker = (self.x(kill.at), _kill_words(kill)) if kill else None
@@ -165,7 +192,11 @@ class _Clock:
             + (", checkpoint" if group.checkpoint else "")
         )
         yield Shape(
-            round(end - compute - commit, 1), round(max(compute, 1), 1), "compute", title, str(group.number or "")
+            round(end - compute - commit, 1),
+            round(max(compute, 1), 1),
+            "compute",
+            title,
+            str(group.number or ""),
         )
         yield Shape(round(end - commit, 1), round(max(commit, 1), 1), "commit", title)
 
@@ -183,10 +214,15 @@ def _kill_words(kill: KillEvent) -> str:
 def _stretch(report: ReplayReport, part: WindowRun, scale: float) -> Shape:
     words = _KIND_WORDS[part.kind]
     by = f" by attempt {part.attempt}" if part.attempt else ""
-    title = f"{len(part.windows):,} windows {part.windows.first} to {part.windows.last}: {words}{by}"
+    title = (
+        f"{len(part.windows):,} windows {part.windows.first} to {part.windows.last}: {words}{by}"
+    )
     kind = f"{part.kind} a{part.attempt % 2}"
     return Shape(
-        round((part.windows.first - report.windows.first) * scale, 2), round(len(part.windows) * scale, 2), kind, title
+        round((part.windows.first - report.windows.first) * scale, 2),
+        round(len(part.windows) * scale, 2),
+        kind,
+        title,
     )
 
 
@@ -204,7 +240,12 @@ def _kill_of(report: ReplayReport, attempt: DrawnAttempt) -> KillEvent | None:
 
 def _ticks(seconds_max: float) -> Iterator[tuple[float, str]]:
     step = next(
-        (step for step in (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600) if seconds_max / step <= 8), 7200
+        (
+            step
+            for step in (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
+            if seconds_max / step <= 8
+        ),
+        7200,
     )
     second = 0
     while second <= seconds_max:

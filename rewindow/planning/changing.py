@@ -22,23 +22,30 @@ def change_log(config: Config, plan: Plan) -> ChangeLog:
 
 
 def set_property(
-    config: Config, replay_id: str, path: str, value: object, *, from_window: int | None = None
+    config: Config,
+    replay_id: str,
+    path: str,
+    value: object,
+    *,
+    from_window: int | None = None,
 ) -> PropertyChange:
-    """Gives a changeable property another value from a window on; a replay that runs notices it at its next group.
+    """Gives a changeable property another value from a window on; a replay that runs notices it at
+    its next group.
 
-    Every attempt computes a window with the same values. Whoever replays the range as it was, such as a repair, makes
-    the same changes at the same windows.
+    Every attempt computes a window with the same values. Whoever replays the range as it was, such
+    as a repair, makes the same changes at the same windows.
 
     Args:
         config: settings in force.
         replay_id: a replay that has not ended.
         path: operator.property.
         value: the new one; a text is read as on the command line.
-        from_window: the first window that it holds in; by default the first one that is not begun yet.
+        from_window: the first window that it holds in; by default the first one that is not begun
+            yet.
 
     Raises:
-        InputError: the replay has ended, the window was begun, there is no such operator or property, it is not
-            changeable, or it does not take the value.
+        InputError: the replay has ended, the window was begun, there is no such operator or
+            property, it is not changeable, or it does not take the value.
         RangeError: the window is not of the replay.
     """
     ledger = Ledger.open(config.ledger_url)
@@ -67,7 +74,14 @@ def set_property(
                 detail=f"Windows up to {begun} were begun.",
                 hint=f"Change it from a later window on: --from-window {first}",
             )
-        return PropertyChange(operator=given.operator, name=given.name, value=value, from_window=window, at=at, by=by)
+        return PropertyChange(
+            operator=given.operator,
+            name=given.name,
+            value=value,
+            from_window=window,
+            at=at,
+            by=by,
+        )
 
     [value] = check_changes(load_planned(config, plan).app, [change(None)])
     log = change_log(config, plan)

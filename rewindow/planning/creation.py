@@ -1,8 +1,8 @@
 """The tables of a planned replay: all of them come into being in one step, with the plan in them.
 
-They are made beside the replays and moved into place whole. A planner that dies before it has entered them into the
-ledger leaves tables with a plan: whoever plans the same id again goes on with those, so that tables and ledger never
-hold two plans.
+They are made beside the replays and moved into place whole. A planner that dies before it has
+entered them into the ledger leaves tables with a plan: whoever plans the same id again goes on with
+those, so that tables and ledger never hold two plans.
 """
 
 from __future__ import annotations
@@ -24,17 +24,32 @@ from rewindow.state import checkpoints as stored
 from rewindow.state.files import FIELD, folder_of, read_rows, write_state
 from rewindow.storage import Table, create_table
 from rewindow.storage.formats import TableKind, format_property
-from rewindow.storage.layout import CHECKPOINTS, CODE, FACTS, FACTS_SCHEMA, LOG_KEPT, app_id, create_staged
+from rewindow.storage.layout import (
+    CHECKPOINTS,
+    CODE,
+    FACTS,
+    FACTS_SCHEMA,
+    LOG_KEPT,
+    app_id,
+    create_staged,
+)
 from rewindow.storage.staged_marks import staged_positions
 
 
-def create_tables(config: Config, plan: Plan, app: Application, code: Location | None = None) -> Plan:
-    """Creates the tables of a replay, and returns the plan that they hold: another one if they were there already.
+def create_tables(
+    config: Config,
+    plan: Plan,
+    app: Application,
+    code: Location | None = None,
+) -> Plan:
+    """Creates the tables of a replay, and returns the plan that they hold: another one if they were
+    there already.
 
     A folder of code is copied into it, so that every attempt of a candidate runs what was planned.
 
     Raises:
-        TableError: what is there was written by attempts that the ledger does not know, or is no replay.
+        TableError: what is there was written by attempts that the ledger does not know, or is no
+            replay.
     """
     root = config.replay_root(plan.replay_id)
     if not root.exists():
@@ -61,15 +76,24 @@ def _fill(config: Config, root: Location, plan: Plan, app: Application) -> None:
 def _plan_of(root: Location, replay_id: str) -> Plan:
     """Returns the plan in tables that no attempt has written to."""
     unknown = f'folder of replay "{replay_id}" is there, and the ledger does not know that replay'
-    hint = "Rebuild the ledger from the tables (rewindow ledger rebuild), or give the new replay another id."
+    hint = (
+        "Rebuild the ledger from the tables (rewindow ledger rebuild), or give the new replay "
+        "another id."
+    )
     try:
         plan = Plan.model_validate_json(Table.open(root / CHECKPOINTS).properties["rewindow.plan"])
     except (TableError, KeyError, ValidationError) as error:
-        raise TableError(unknown, detail=f"{root} holds no plan that can be read.", hint=hint) from error
+        raise TableError(
+            unknown,
+            detail=f"{root} holds no plan that can be read.",
+            hint=hint,
+        ) from error
     newest = max(place.epoch for place in staged_positions(root, plan).values())
     if newest or plan.replay_id != replay_id:
         raise TableError(
-            unknown, detail=f"Its tables hold the work of attempt {newest}; nothing was changed.", hint=hint
+            unknown,
+            detail=f"Its tables hold the work of attempt {newest}; nothing was changed.",
+            hint=hint,
         )
     return plan
 
@@ -77,7 +101,8 @@ def _plan_of(root: Location, replay_id: str) -> Plan:
 def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -> pa.Table:
     """Returns the start state as checkpoint 0 of the replay (R9, R25, W63, X4).
 
-    The files of a state that is taken from elsewhere are linked, for a warm-up too, so that the replay needs no others.
+    The files of a state that is taken from elsewhere are linked, for a warm-up too, so that the
+    replay needs no others.
     """
     made = stored.Provenance.of(plan, 0)
     if plan.start.taken_from:
@@ -86,18 +111,39 @@ def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -
         rows = stored.rows_at(source, plan.start.window)
         brought = stored.as_start(stored.brought(rows, source.path, table, stored.START), made)
         return _migrated(config, app, brought, table, made)
-    stateful = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
+    stateful = {
+        node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful
+    }
     folder = folder_of(table)
     states = {}
     for name, operator in stateful.items():
-        key, rows, place = operator.state_key_columns(), operator.initial_state(), f"0-0/{name}/{FIELD}"
-        states[name] = write_state(rows, config.replay.inline_state_bytes, folder, place, key, operator.state_buckets)
+        key, rows, place = (
+            operator.state_key_columns(),
+            operator.initial_state(),
+            f"0-0/{name}/{FIELD}",
+        )
+        states[name] = write_state(
+            rows,
+            config.replay.inline_state_bytes,
+            folder,
+            place,
+            key,
+            operator.state_buckets,
+        )
     versions = {name: operator.state_version for name, operator in stateful.items()}
     return stored.encode(plan.first - 1, 0, states, versions, made)
 
 
-def _migrated(config: Config, app: Application, rows: pa.Table, table: Location, made: stored.Provenance) -> pa.Table:
-    """Returns the rows of a start state with those states made anew that another version of an operator has saved."""
+def _migrated(
+    config: Config,
+    app: Application,
+    rows: pa.Table,
+    table: Location,
+    made: stored.Provenance,
+) -> pa.Table:
+    """Returns the rows of a start state with those states made anew that another version of an
+    operator has saved.
+    """
     found = []
     for row in rows.to_pylist():
         node = app.nodes.get(row["operator"])
@@ -105,13 +151,34 @@ def _migrated(config: Config, app: Application, rows: pa.Table, table: Location,
             found.append(row)
             continue
         operator, what = node.operator, f"state at window {row['window_id']}"
-        new = migrated(node.name, operator, row["schema_version"], read_rows(stored.decode(row, table)), what)
+        new = migrated(
+            node.name,
+            operator,
+            row["schema_version"],
+            read_rows(stored.decode(row, table)),
+            what,
+        )
         if new is None:
-            raise CheckpointError(f'{what}: operator "{node.name}" makes nothing of version {row["schema_version"]}')
+            raise CheckpointError(
+                f'{what}: operator "{node.name}" makes nothing of version {row["schema_version"]}'
+            )
         place, key = f"{stored.START}-migrated/{node.name}/{FIELD}", operator.state_key_columns()
-        state = write_state(new, config.replay.inline_state_bytes, folder_of(table), place, key, operator.state_buckets)
+        state = write_state(
+            new,
+            config.replay.inline_state_bytes,
+            folder_of(table),
+            place,
+            key,
+            operator.state_buckets,
+        )
         versions = {node.name: operator.state_version}
-        found += stored.encode(row["window_id"], row["mark"], {node.name: state}, versions, made).to_pylist()
+        found += stored.encode(
+            row["window_id"],
+            row["mark"],
+            {node.name: state},
+            versions,
+            made,
+        ).to_pylist()
     return pa.Table.from_pylist(found, schema=rows.schema)
 
 

@@ -1,4 +1,6 @@
-"""How long earlier replays of an application took: what a new one's time is predicted from (R47, L30)."""
+"""How long earlier replays of an application took: what a new one's time is predicted from (R47,
+L30).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Experience:
     last_at: datetime
 
     def predict(self, windows: int, tuples: int | None = None) -> float:
-        """Returns the expected seconds of a replay, by its windows or by its tuples, whichever takes longer."""
+        """Returns the expected seconds of a replay, by its windows or by its tuples, whichever
+        takes longer.
+        """
         shares = [windows / self.windows]
         if tuples is not None and self.tuples:
             shares.append(tuples / self.tuples)
@@ -41,14 +45,18 @@ class Experience:
     def __str__(self) -> str:
         several = f"{len(self.replays)} replays" if len(self.replays) > 1 else "1 replay"
         return (
-            f"from {several}: {self.windows:,} windows and {self.tuples:,} tuples in {self.seconds:.0f} s, and "
-            f"{self.start_seconds:.0f} s to start; the last {self.replays[0]}, {self.last_at:%Y-%m-%d %H:%M}"
+            f"from {several}: {self.windows:,} windows and {self.tuples:,} tuples in "
+            f"{self.seconds:.0f} s, and "
+            f"{self.start_seconds:.0f} s to start; the last {self.replays[0]}, "
+            f"{self.last_at:%Y-%m-%d %H:%M}"
         )
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """What one replay took, as far as its groups are known; `starts` has a time for each attempt that began one."""
+    """What one replay took, as far as its groups are known; `starts` has a time for each attempt
+    that began one.
+    """
 
     replay_id: str
     windows: int
@@ -59,12 +67,16 @@ class _Measured:
 
 
 def experience_of(ledger: Ledger, application: str) -> Experience | None:
-    """Returns what the newest replays of an application that committed groups took; None without any."""
+    """Returns what the newest replays of an application that committed groups took; None without
+    any.
+    """
     rows = ledger.replays.newest(application, limit=REPLAYS_MAX)
     found = [
         one
         for row in rows
-        if not row.plan.get("candidate") and (one := _measured(ledger, row.replay_id)) and one.windows
+        if not row.plan.get("candidate")
+        and (one := _measured(ledger, row.replay_id))
+        and one.windows
     ]
     if not found:
         return None
@@ -79,8 +91,13 @@ def experience_of(ledger: Ledger, application: str) -> Experience | None:
 
 
 def _measured(ledger: Ledger, replay_id: str) -> _Measured | None:
-    """Returns what a replay took; where an attempt went on in the middle, its first group shows only its start."""
-    groups = sorted(ledger.attempts.timings(replay_id, GROUPS_MAX), key=lambda group: (group.epoch, group.mark))
+    """Returns what a replay took; where an attempt went on in the middle, its first group shows
+    only its start.
+    """
+    groups = sorted(
+        ledger.attempts.timings(replay_id, GROUPS_MAX),
+        key=lambda group: (group.epoch, group.mark),
+    )
     if not groups:
         return None
     began_at = {attempt.epoch: attempt.began_at for attempt in ledger.attempts.of(replay_id)}
@@ -90,15 +107,26 @@ def _measured(ledger: Ledger, replay_id: str) -> _Measured | None:
         took = sum(group.timings.values())
         goes_on = number > 0 and groups[number - 1].epoch == group.epoch
         if not goes_on and group.epoch in began_at and (number or is_whole):
-            starts.append(max(0.0, (group.reported_at - began_at[group.epoch]).total_seconds() - took))
+            starts.append(
+                max(0.0, (group.reported_at - began_at[group.epoch]).total_seconds() - took)
+            )
         if goes_on or (number == 0 and is_whole):
             windows += group.mark - (groups[number - 1].mark if goes_on else 0)
             seconds += took
-    return _Measured(replay_id, windows, _tuples(ledger, replay_id, windows), seconds, starts, groups[-1].reported_at)
+    return _Measured(
+        replay_id,
+        windows,
+        _tuples(ledger, replay_id, windows),
+        seconds,
+        starts,
+        groups[-1].reported_at,
+    )
 
 
 def _tuples(ledger: Ledger, replay_id: str, windows: int) -> int:
-    """Returns the input tuples of some windows of a replay, in proportion to those that it has counted."""
+    """Returns the input tuples of some windows of a replay, in proportion to those that it has
+    counted.
+    """
     inputs = [total for total in ledger.counts.totals(replay_id) if total.direction == "in"]
     counted = max((total.windows for total in inputs), default=0)
     return sum(total.tuples for total in inputs) * windows // counted if counted else 0

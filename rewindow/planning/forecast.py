@@ -1,4 +1,6 @@
-"""What to expect: how long a replay takes, what is in its way, and how its next attempt goes on. Starts no JVM."""
+"""What to expect: how long a replay takes, what is in its way, and how its next attempt goes on.
+Starts no JVM.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,18 @@ class Recovery:
     seconds: float | None
 
     def __str__(self) -> str:
-        parts = [f"restores the state after window {self.restored} and goes on with window {self.first}"]
+        parts = [
+            f"restores the state after window {self.restored} and goes on with window {self.first}"
+        ]
         if self.again:
-            what = "written only where they are lacking" if self.mode.writes_only_missing else "then there twice"
-            parts.append(f"{len(self.again):,} windows up to {self.again.last} are computed again, {what}")
+            what = (
+                "written only where they are lacking"
+                if self.mode.writes_only_missing
+                else "then there twice"
+            )
+            parts.append(
+                f"{len(self.again):,} windows up to {self.again.last} are computed again, {what}"
+            )
         parts += [f"{name} loses {len(lost):,} windows {lost}" for name, lost in self.lost.items()]
         if self.lacking:
             parts.append(f"the state lacks windows {self.lacking}")
@@ -53,7 +63,8 @@ class Recovery:
 def expect_recovery(config: Config, plan: Plan) -> Recovery:
     """Returns how the next attempt will go on, from the tables as they are now.
 
-    The attempt decides anew, by the same arithmetic, once it has fenced the tables: only then can nobody else commit.
+    The attempt decides anew, by the same arithmetic, once it has fenced the tables: only then can
+    nobody else commit.
 
     Raises:
         CheckpointError: no checkpoint can be restored.
@@ -61,7 +72,9 @@ def expect_recovery(config: Config, plan: Plan) -> Recovery:
     """
     root, ledger = config.replay_root(plan.replay_id), Ledger.open(config.ledger_url)
     names = [*(output.name for output in plan.staged), FACTS]
-    done = {name: position(Table.open(root / name), app_id(plan.replay_id, name)).mark for name in names}
+    done = {
+        name: position(Table.open(root / name), app_id(plan.replay_id, name)).mark for name in names
+    }
     checkpoints = Table.open(root / CHECKPOINTS)
     started = position(checkpoints, app_id(plan.replay_id, STARTED)).mark
     saved = stored.marks(checkpoints) or ([0] if plan.start.source == "warm_up" else [])
@@ -74,11 +87,14 @@ def expect_recovery(config: Config, plan: Plan) -> Recovery:
         restored=plan.window_of(found.restore),
         first=plan.window_of(found.first),
         again=_windows(plan, found.first, furthest),
-        lost={name: plan_range for name, marks in found.lost.items() if name != FACTS
-              and (plan_range := _windows(plan, *marks))},
+        lost={
+            name: plan_range
+            for name, marks in found.lost.items()
+            if name != FACTS and (plan_range := _windows(plan, *marks))
+        },
         lacking=_windows(plan, *found.skipped) if found.skipped else None,
         seconds=_seconds(ledger, plan, len(plan.range) - found.first + 1),
-    )  # fmt: skip
+    )
 
 
 def estimate(config: Config, plan: Plan) -> tuple[float | None, str]:
@@ -107,7 +123,9 @@ def blockers(config: Config, plan: Plan) -> list[str]:
         if row.first > plan.last
     ]
     found += [
-        f"{entry.stream}: {len(entry.missing)} stretches of missing windows" for entry in plan.inputs if entry.missing
+        f"{entry.stream}: {len(entry.missing)} stretches of missing windows"
+        for entry in plan.inputs
+        if entry.missing
     ]
     return found
 

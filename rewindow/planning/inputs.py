@@ -1,4 +1,6 @@
-"""The inputs of a replay: recorded streams, held against the application's grid, and pinned with what they lack."""
+"""The inputs of a replay: recorded streams, held against the application's grid, and pinned with
+what they lack.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from rewindow.storage import Table
 from rewindow.storage.formats import TableKind, check_format
 from rewindow.storage.inputs import InputFiles
 from rewindow.storage.stream_settings import check_recorded_settings
-from rewindow.storage.streams import check_reaches, holes, sealed_streams, stored_grid, stored_settings
+from rewindow.storage.streams import (
+    check_reaches,
+    holes,
+    sealed_streams,
+    stored_grid,
+    stored_settings,
+)
 from rewindow.windows import Grid, WindowRange, format_time, without
 
 
@@ -42,7 +50,8 @@ def open_recorded_stream(config: Config, name: str) -> RecordedStream:
     Raises:
         InputError: it is not recorded, or with other settings than those in force (W4, W15).
         RangeError: it has no sealed window.
-        TableError: its tables have the format of another version; one is missing, or lacks its last commits.
+        TableError: its tables have the format of another version; one is missing, or lacks its last
+            commits.
     """
     path = config.stream_table(name)
     if not Table.exists(path):
@@ -52,20 +61,28 @@ def open_recorded_stream(config: Config, name: str) -> RecordedStream:
     check_recorded_settings(config, name, seals)
     sealed = sealed_range(seals)
     if sealed is None:
-        raise RangeError(f'stream "{name}" has no sealed window', hint=f"Record it: rewindow record {name}")
+        raise RangeError(
+            f'stream "{name}" has no sealed window',
+            hint=f"Record it: rewindow record {name}",
+        )
     check_reaches(name, table, seals)
     return RecordedStream(table, seals, sealed, stream_end(seals))
 
 
 def _not_recorded(config: Config, name: str, recorded: list[str]) -> InputError:
-    """Returns the error for an input that is not recorded: to be recorded, to be published, or a slip."""
+    """Returns the error for an input that is not recorded: to be recorded, to be published, or a
+    slip.
+    """
     application = name.rpartition(".")[0]
     if name in config.streams:
         hint = f"Record it first: rewindow record {name}"
     elif application:
         hint = f"Publish it first: rewindow replay {application}"
     else:
-        hint = f"{did_you_mean(name, [*config.streams, *recorded])}rewindow.toml has no [streams.{name}] to record."
+        hint = (
+            f"{did_you_mean(name, [*config.streams, *recorded])}rewindow.toml has no "
+            f"[streams.{name}] to record."
+        )
     listed = f"Recorded are: {', '.join(recorded) or 'none'}."
     return InputError(f'stream "{name}" is not recorded', detail=listed, hint=hint)
 
@@ -76,16 +93,21 @@ def check_grids(app: Application, recorded: Mapping[str, RecordedStream]) -> Non
         grid = stored_grid(stream.seals)
         if grid != app.grid:
             raise InputError(
-                f'stream "{name}" has windows of {grid}, application "{app.name}" has windows of {app.grid}',
+                f'stream "{name}" has windows of {grid}, application "{app.name}" has windows of '
+                f"{app.grid}",
                 detail="Ids of different grids cannot be compared.",
                 hint=_same_grid(app, name, grid),
             )
 
 
 def check_application(
-    app: Application, mode: Mode, recorded: Mapping[str, RecordedStream], flaws: Iterable[Violation]
+    app: Application,
+    mode: Mode,
+    recorded: Mapping[str, RecordedStream],
+    flaws: Iterable[Violation],
 ) -> None:
-    """Refuses an application with all that is wrong with it at once, the windows of its inputs too (O46, W15).
+    """Refuses an application with all that is wrong with it at once, the windows of its inputs too
+    (O46, W15).
 
     Raises:
         ValidationFailed: names every violation.
@@ -94,7 +116,11 @@ def check_application(
     schemas = {name: stream.table.schema for name, stream in recorded.items()}
     flaws = list(flaws)
     found = list(find_violations(app, mode, schemas, flaws))
-    others = [one for name, stream in recorded.items() for one in other_grid(app, name, stored_grid(stream.seals))]
+    others = [
+        one
+        for name, stream in recorded.items()
+        for one in other_grid(app, name, stored_grid(stream.seals))
+    ]
     if found and others:
         flaws = [*flaws, *others]
     validate(app, mode, schemas, flaws)
@@ -102,14 +128,20 @@ def check_application(
 
 
 def other_grid(app: Application, name: str, grid: Grid) -> Iterator[Violation]:
-    """Yields that a stream has other windows than the application (W15), whose own may be wrong (W3)."""
+    """Yields that a stream has other windows than the application (W15), whose own may be wrong
+    (W3).
+    """
     try:
         ours = app.grid
     except InputError:
         return
     if grid != ours:
         yield Violation(
-            "W15", "", name, name, f"the stream has windows of {grid}, the application has windows of {ours}"
+            "W15",
+            "",
+            name,
+            name,
+            f"the stream has windows of {grid}, the application has windows of {ours}",
         )
 
 
@@ -118,15 +150,18 @@ def _same_grid(app: Application, name: str, grid: Grid) -> str:
     if grid.width_ms == app.grid.width_ms:
         return f'Give application "{app.name}" origin_ms={grid.origin_ms}.'
     return (
-        f'Write window="{grid.width}" into application "{app.name}"; or width = "{app.grid.width}" for the stream, and '
+        f'Write window="{grid.width}" into application "{app.name}"; or width = "{app.grid.width}" '
+        "for the stream, and "
         f"record it anew: rewindow record {name} --start-over"
     )
 
 
 def common_range(recorded: Mapping[str, RecordedStream]) -> WindowRange:
-    """Returns the range from the first window that all inputs have sealed to the last one (W34, W39).
+    """Returns the range from the first window that all inputs have sealed to the last one (W34,
+    W39).
 
-    A stream that has ended does not limit it (W36, X21); when all have, it goes to the end of the last one.
+    A stream that has ended does not limit it (W36, X21); when all have, it goes to the end of the
+    last one.
     """
     first = max(stream.sealed.first for stream in recorded.values())
     open_ones = [stream.sealed.last for stream in recorded.values() if stream.end is None]
@@ -136,8 +171,15 @@ def common_range(recorded: Mapping[str, RecordedStream]) -> WindowRange:
     return WindowRange(first, last)
 
 
-def pin(config: Config, name: str, stream: RecordedStream, windows: WindowRange, allow_missing: bool) -> InputPlan:
-    """Returns an input at its present version, with its missing windows where these are allowed (W40).
+def pin(
+    config: Config,
+    name: str,
+    stream: RecordedStream,
+    windows: WindowRange,
+    allow_missing: bool,
+) -> InputPlan:
+    """Returns an input at its present version, with its missing windows where these are allowed
+    (W40).
 
     Raises:
         RangeError: windows are missing, and that is not allowed.
@@ -163,29 +205,38 @@ def pin(config: Config, name: str, stream: RecordedStream, windows: WindowRange,
 
 
 def foreign_files(inputs: list[InputPlan]) -> list[str]:
-    """Returns a warning for each input with files that another program has written, which have no checksums."""
+    """Returns a warning for each input with files that another program has written, which have no
+    checksums.
+    """
     return [
-        f'{entry.foreign_files:,} files of stream "{entry.stream}" were written by another program, so their bytes are '
-        f"not compared with what was recorded; rewindow streams upgrade {entry.stream} compares all windows once"
+        f'{entry.foreign_files:,} files of stream "{entry.stream}" were written by another '
+        "program, so their bytes are "
+        f"not compared with what was recorded; rewindow streams upgrade {entry.stream} compares "
+        "all windows once"
         for entry in inputs
         if entry.foreign_files
     ]
 
 
 def end_warnings(recorded: Mapping[str, RecordedStream], windows: WindowRange) -> list[str]:
-    """Warns of a range that goes on where all inputs have ended: its windows there are empty (X21)."""
+    """Warns of a range that goes on where all inputs have ended: its windows there are empty
+    (X21).
+    """
     ends = [stream.end for stream in recorded.values() if stream.end is not None]
     if len(ends) < len(recorded) or windows.last <= max(ends):
         return []
     beyond = windows.last - max(max(ends), windows.first - 1)
-    return [f"{beyond:,} windows lie behind the end of {', '.join(recorded)}, window {max(ends)}: they are empty"]
+    return [
+        f"{beyond:,} windows lie behind the end of {', '.join(recorded)}, window {max(ends)}: they "
+        "are empty"
+    ]
 
 
 def expiry_warnings(recorded: Mapping[str, RecordedStream]) -> list[str]:
     """Returns until when a plan can be run, for each input that is a published stream.
 
-    Publications rewrite such a table, so that it drops the pinned version once its retention is over; a recorded
-    stream only grows.
+    Publications rewrite such a table, so that it drops the pinned version once its retention is
+    over; a recorded stream only grows.
     """
     found = []
     for name, stream in recorded.items():
@@ -193,16 +244,21 @@ def expiry_warnings(recorded: Mapping[str, RecordedStream]) -> list[str]:
             committed_ms = stream.table.delta.history(1)[0]["timestamp"]
             until_us = int(committed_ms * 1000 + retention_days(stream.table) * 86_400_000_000)
             found.append(
-                f'input "{name}" is a published stream: this plan can be run until {format_time(until_us)}, for so '
+                f'input "{name}" is a published stream: this plan can be run until '
+                f"{format_time(until_us)}, for so "
                 f"long its table is sure to keep version {stream.table.version}"
             )
     return found
 
 
 def check_warm_up(
-    recorded: Mapping[str, RecordedStream], start: StartState, windows: WindowRange, allow_missing: bool
+    recorded: Mapping[str, RecordedStream],
+    start: StartState,
+    windows: WindowRange,
+    allow_missing: bool,
 ) -> list[str]:
-    """Returns a warning for each input that lacks windows which a warm-up would take for empty (W40).
+    """Returns a warning for each input that lacks windows which a warm-up would take for empty
+    (W40).
 
     Raises:
         RangeError: windows are missing, and that is not allowed.
@@ -216,7 +272,10 @@ def check_warm_up(
             raise _missing_error(name, stream, before, missing, "of the warm-up ")
         if missing:
             number = sum(map(len, missing))
-            found.append(f'the warm-up goes over {number} missing windows of stream "{name}", first {missing[0]}')
+            found.append(
+                f'the warm-up goes over {number} missing windows of stream "{name}", first '
+                f"{missing[0]}"
+            )
     return found
 
 
@@ -228,17 +287,25 @@ def _sealed_in(stream: RecordedStream, windows: WindowRange) -> tuple[int, list[
 
 
 def sealed_parts(stream: RecordedStream, windows: WindowRange) -> list[WindowRange]:
-    """Returns the stretches of a range that a stream has sealed, ascending; those after its end are (X21)."""
+    """Returns the stretches of a range that a stream has sealed, ascending; those after its end are
+    (X21).
+    """
     _, missing = _sealed_in(stream, windows)
     return without(windows, missing)
 
 
 def _missing_error(
-    name: str, stream: RecordedStream, windows: WindowRange, missing: list[WindowRange], where: str = ""
+    name: str,
+    stream: RecordedStream,
+    windows: WindowRange,
+    missing: list[WindowRange],
+    where: str = "",
 ) -> RangeError:
     listed = ", ".join(str(part) for part in missing[:5]) + (" ..." if len(missing) > 5 else "")
     return RangeError(
-        f'stream "{name}" has {sum(map(len, missing))} missing windows {where}in {windows}: {listed}',
+        f'stream "{name}" has {sum(map(len, missing))} missing windows {where}in {windows}: '
+        f"{listed}",
         detail=f"Missing means not sealed, never empty. Sealed are {stream.sealed}.",
-        hint=f"Record more (rewindow record {name}), shorten the range, or pass --allow-missing, which is kept.",
+        hint=f"Record more (rewindow record {name}), shorten the range, or pass --allow-missing, "
+        "which is kept.",
     )

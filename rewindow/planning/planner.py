@@ -1,4 +1,6 @@
-"""Planning a replay: range, pinned inputs, start state, promises; and what is in its way. Starts no JVM."""
+"""Planning a replay: range, pinned inputs, start state, promises; and what is in its way. Starts no
+JVM.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ from rewindow.windows import Grid, WindowRange, format_time, parse_time
 
 MARKS_MANY = 100
 SHORT_GROUPS, SHORT_WINDOWS_MIN, SHORT_TUPLES_MAX = 4, 64, 2_000_000
-"""A replay of up to so many tuples is short, and is cut into this many groups if it has enough windows."""
+"""A replay of up to so many tuples is short, and is cut into this many groups if it has enough
+windows."""
 _OTHER_ID = "Give the new replay another --id."
 OTHER_CODE = "a start state made by other code was allowed"
 
@@ -50,7 +53,8 @@ OTHER_CODE = "a start state made by other code was allowed"
 def create_replay(config: Config, request: ReplayRequest) -> Plan:
     """Plans a replay, creates its tables and its row in the ledger, and returns the plan.
 
-    The same request under the same id gives the same replay, so that a task that is run again goes on with it.
+    The same request under the same id gives the same replay, so that a task that is run again goes
+    on with it.
 
     Raises:
         InputError: something that was named does not exist, or cannot be replayed.
@@ -70,9 +74,14 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
     if plan != draft.plan:
         _check_left_behind(config, plan, draft.plan, request)
     ledger.replays.create(
-        plan.replay_id, plan.application, plan.first, plan.last, plan.mode.name,
-        plan.model_dump(mode="json"), plan.code_version,
-    )  # fmt: skip
+        plan.replay_id,
+        plan.application,
+        plan.first,
+        plan.last,
+        plan.mode.name,
+        plan.model_dump(mode="json"),
+        plan.code_version,
+    )
     return plan
 
 
@@ -90,11 +99,16 @@ def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
     if request.sample_seed is not None:
         record_every_port(loaded.app)
     windows = _range(loaded.app, recorded, request)
-    inputs = [pin(config, name, stream, windows, request.allow_missing) for name, stream in recorded.items()]
+    inputs = [
+        pin(config, name, stream, windows, request.allow_missing)
+        for name, stream in recorded.items()
+    ]
     common = common_range(recorded)
     ids = {name: stream.table.id for name, stream in recorded.items()}
     start = find_start_state(config, loaded, windows, common.first, request, ids)
-    holes = check_warm_up(recorded, start, windows, request.allow_missing) + expiry_warnings(recorded)
+    holes = check_warm_up(recorded, start, windows, request.allow_missing) + expiry_warnings(
+        recorded
+    )
     holes += end_warnings(recorded, windows)
     plan = _plan(config, request, loaded, mode, windows, inputs, start, holes)
     seconds, basis = estimate(config, plan)
@@ -128,21 +142,29 @@ def _plan(
     warnings: list[str],
 ) -> Plan:
     app = loaded.app
-    distance = app.checkpoint_windows if request.checkpoint_windows is None else request.checkpoint_windows
+    distance = (
+        app.checkpoint_windows if request.checkpoint_windows is None else request.checkpoint_windows
+    )
     if distance < 1:
-        raise InputError(f"checkpoint distance of {distance} windows is out of range, at least 1 is needed")
+        raise InputError(
+            f"checkpoint distance of {distance} windows is out of range, at least 1 is needed"
+        )
     if request.group_windows is not None and request.group_windows < 1:
-        raise InputError(f"group size of {request.group_windows} windows is out of range, at least 1 is needed")
+        raise InputError(
+            f"group size of {request.group_windows} windows is out of range, at least 1 is needed"
+        )
     bound = config.replay.loss_windows_max if mode.may_lose else None
     if bound and (request.group_windows or 0) > bound:
         raise InputError(
-            f"group size of {request.group_windows} windows is out of range, at most {bound} are allowed in "
+            f"group size of {request.group_windows} windows is out of range, at most {bound} are "
+            "allowed in "
             f"{mode.words} (setting replay.loss_windows_max)",
             hint="A crash may cost a whole group: take a smaller one, or another mode.",
         )
     size = request.group_windows or config.replay.group_windows
     plan = Plan(
-        replay_id=request.replay_id or f"{app.name}-{windows.first}-{windows.last}-{uuid.uuid4().hex[:6]}",
+        replay_id=request.replay_id
+        or f"{app.name}-{windows.first}-{windows.last}-{uuid.uuid4().hex[:6]}",
         application=app.name,
         code_version=loaded.code_version,
         configuration_digest=loaded.configuration_digest,
@@ -170,7 +192,9 @@ def _plan(
         candidate=request.candidate,
         dag=request.dag,
         parameters=request.parameters,
-        verify_inputs=config.replay.verify_inputs if request.verify_inputs is None else request.verify_inputs,
+        verify_inputs=config.replay.verify_inputs
+        if request.verify_inputs is None
+        else request.verify_inputs,
         warnings=[
             *foreign_files(inputs),
             *app.warnings(),
@@ -190,7 +214,9 @@ def _plan(
 
 
 def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
-    """Returns a warning for each Heartbeat that cannot look up in an output which timers it had emitted (H58, X30)."""
+    """Returns a warning for each Heartbeat that cannot look up in an output which timers it had
+    emitted (H58, X30).
+    """
     if not mode.may_lose:
         return []
     outputs = {output.source for output in app.outputs.values()}
@@ -203,20 +229,28 @@ def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
 
 
 def _idle_distances(app: Application, mode: Mode, request: ReplayRequest) -> list[str]:
-    """Returns a warning where checkpoint windows are set that a mode which saves every group ignores (W51)."""
+    """Returns a warning where checkpoint windows are set that a mode which saves every group
+    ignores (W51).
+    """
     waiting = [node.name for node in app.nodes.values() if node.checkpoint_windows > 1]
     if not mode.saves_every_group or not (waiting or request.checkpoint_windows):
         return []
     whose = f"of {', '.join(waiting)}" if waiting else "of this replay"
-    return [f"checkpoint windows {whose} have no effect: {mode.words} makes a checkpoint after every group"]
+    return [
+        f"checkpoint windows {whose} have no effect: {mode.words} makes a checkpoint after every "
+        "group"
+    ]
 
 
 def _cut_application_windows(app: Application, mode: Mode) -> list[str]:
-    """Returns a warning for each operator whose application windows a checkpoint may cut (W48, W50)."""
+    """Returns a warning for each operator whose application windows a checkpoint may cut (W48,
+    W50).
+    """
     if mode.saves_every_group:
         return []
     return [
-        f"{node.name}: checkpoints may fall inside its application windows, since its checkpoint_windows are no "
+        f"{node.name}: checkpoints may fall inside its application windows, since its "
+        "checkpoint_windows are no "
         f"multiple of {node.windowing.pane}; what it keeps between them must be state"
         for node in app.nodes.values()
         if node.is_cut_by_checkpoints
@@ -224,27 +258,40 @@ def _cut_application_windows(app: Application, mode: Mode) -> list[str]:
 
 
 def _many_checkpoints(mode: Mode, windows: WindowRange, distance: int) -> list[str]:
-    """Returns a warning if checkpoints cut the range into so many commit groups (W42, W55) that these take the time."""
+    """Returns a warning if checkpoints cut the range into so many commit groups (W42, W55) that
+    these take the time.
+    """
     groups = len(windows) // distance
     if mode.saves_every_group or groups <= MARKS_MANY:
         return []
     return [
-        f"a checkpoint every {distance} windows makes {groups:,} commit groups of about a second each; a larger "
+        f"a checkpoint every {distance} windows makes {groups:,} commit groups of about a second "
+        "each; a larger "
         "--checkpoint-windows is faster, and a crash then touches more windows"
     ]
 
 
-def _cut_groups(app: Application, mode: Mode, size: int | None, distance: int, bound: int | None) -> list[str]:
-    """Returns a warning where a fixed group size is cut: by checkpoints (W42), or by what a crash may cost (X1)."""
+def _cut_groups(
+    app: Application,
+    mode: Mode,
+    size: int | None,
+    distance: int,
+    bound: int | None,
+) -> list[str]:
+    """Returns a warning where a fixed group size is cut: by checkpoints (W42), or by what a crash
+    may cost (X1).
+    """
     gap = CheckpointSchedule(distance, _multiple(app)).gap_max
     if size and bound and size > bound:
         return [
-            f"groups of {size:,} windows are cut to {bound:,}: in {mode.words} a crash may cost a whole group, and "
+            f"groups of {size:,} windows are cut to {bound:,}: in {mode.words} a crash may cost a "
+            "whole group, and "
             f"setting replay.loss_windows_max allows {bound:,}"
         ]
     if size and size > gap and not mode.saves_every_group:
         return [
-            f"groups of {size:,} windows are cut to {gap:,}: {mode.words} makes a checkpoint every {gap:,} windows, "
+            f"groups of {size:,} windows are cut to {gap:,}: {mode.words} makes a checkpoint every "
+            f"{gap:,} windows, "
             "and a group ends there; for longer groups give --checkpoint-windows too"
         ]
     return []
@@ -253,8 +300,9 @@ def _cut_groups(app: Application, mode: Mode, size: int | None, distance: int, b
 def _group_bound(windows: WindowRange, inputs: list[InputPlan], bound: int | None) -> int | None:
     """Returns the most windows of a commit group that is sized by time.
 
-    A short replay would fit into one group: it showed no progress, and a crash kept nothing of it. So it gets a few;
-    one more costs about half a second. Longer ones begin with a smaller group anyhow.
+    A short replay would fit into one group: it showed no progress, and a crash kept nothing of it.
+    So it gets a few; one more costs about half a second. Longer ones begin with a smaller group
+    anyhow.
     """
     if len(windows) < SHORT_WINDOWS_MIN or sum(entry.tuples for entry in inputs) > SHORT_TUPLES_MAX:
         return bound
@@ -285,7 +333,12 @@ def _output(app: Application, output: Output, plan: Plan) -> OutputPlan:
         suite_parameters=dict(output.suite_parameters),
         columns=[(column.name, str(column.type)) for column in app.columns(output)],
         stateful=stateful,
-        guarantee=guarantee(plan.mode, stateful=stateful, lost=plan.loss_windows_max, unseen=plan.unseen_windows_max),
+        guarantee=guarantee(
+            plan.mode,
+            stateful=stateful,
+            lost=plan.loss_windows_max,
+            unseen=plan.unseen_windows_max,
+        ),
         tolerance=output.tolerance,
         errors=app.nodes[operator].operator.output_ports()[output.source.port].error,
         errors_max=app.nodes[operator].error_bound(output.source.port),
@@ -294,7 +347,11 @@ def _output(app: Application, output: Output, plan: Plan) -> OutputPlan:
     )
 
 
-def _range(app: Application, recorded: Mapping[str, RecordedStream], request: ReplayRequest) -> WindowRange:
+def _range(
+    app: Application,
+    recorded: Mapping[str, RecordedStream],
+    request: ReplayRequest,
+) -> WindowRange:
     common = common_range(recorded)
     by_time, by_window = (request.from_time, request.to_time), (request.first, request.last)
     if any(end is not None for end in by_time) and any(end is not None for end in by_window):
@@ -321,12 +378,19 @@ def _range(app: Application, recorded: Mapping[str, RecordedStream], request: Re
         )
     windows.checked("the replay")
     if windows.overlap(common) is None:
-        raise _beside(str(windows), "after" if windows.first > common.last else "before", common, app.grid)
+        raise _beside(
+            str(windows),
+            "after" if windows.first > common.last else "before",
+            common,
+            app.grid,
+        )
     return windows
 
 
 def _check_one_end(common: WindowRange, grid: Grid, first: int | None, last: int | None) -> None:
-    """Refuses a range of which one end is given and lies beside what is sealed: the other end is taken from there."""
+    """Refuses a range of which one end is given and lies beside what is sealed: the other end is
+    taken from there.
+    """
     if last is None and first is not None and first > common.last:
         raise _beside(f"from {first} on", "after", common, grid)
     if first is None and last is not None and last < common.first:
@@ -338,7 +402,8 @@ def _beside(asked: str, word: str, common: WindowRange, grid: Grid) -> RangeErro
     return RangeError(
         f"window range {asked} is {word} what is sealed, {common}",
         detail=f"Sealed in all inputs is {begin} to {end}.",
-        hint="Choose a range inside of it, or record more of the inputs first: rewindow record STREAM",
+        hint="Choose a range inside of it, or record more of the inputs first: rewindow record "
+        "STREAM",
     )
 
 
@@ -349,7 +414,9 @@ def _check_ids(request: ReplayRequest) -> None:
 
 
 def _same(plan: Plan, request: ReplayRequest, hint: str = _OTHER_ID) -> Plan:
-    """Returns the plan of a replay that is there already, if the request is for the same; else refuses with a hint."""
+    """Returns the plan of a replay that is there already, if the request is for the same; else
+    refuses with a hint.
+    """
     replay_options: dict[str, Any] = {
         "application": request.application,
         "mode": Mode.parse(request.mode),
@@ -367,7 +434,12 @@ def _same(plan: Plan, request: ReplayRequest, hint: str = _OTHER_ID) -> Plan:
         raise _another(plan, f"start state from {plan.start.source}", "the initial state", hint)
     source = PurePath(plan.start.taken_from).parent.name
     if request.state_from and plan.start.source != "none" and source != request.state_from:
-        raise _another(plan, f"start state from {plan.start.source}", f"that of {request.state_from}", hint)
+        raise _another(
+            plan,
+            f"start state from {plan.start.source}",
+            f"that of {request.state_from}",
+            hint,
+        )
     asked = {one.path: one.value for one in plan.given if one.source != FILE}
     if request.properties and request.properties != asked:
         raise _another(plan, f"properties {asked}", str(request.properties), hint)
@@ -378,23 +450,36 @@ def _same(plan: Plan, request: ReplayRequest, hint: str = _OTHER_ID) -> Plan:
 
 
 def _check_left_behind(config: Config, plan: Plan, asked: Plan, request: ReplayRequest) -> None:
-    """Refuses tables that a planner left before it entered them into the ledger, if they are for something else."""
+    """Refuses tables that a planner left before it entered them into the ledger, if they are for
+    something else.
+    """
     _same(plan, request)
-    if (plan.code_version, plan.configuration_digest) != (asked.code_version, asked.configuration_digest):
+    if (plan.code_version, plan.configuration_digest) != (
+        asked.code_version,
+        asked.configuration_digest,
+    ):
         raise InputError(
-            f'tables of replay "{plan.replay_id}" were created for other code ({plan.code_version}), and never used',
-            detail=f"They are in {config.replay_root(plan.replay_id)} and hold nothing but that plan.",
+            f'tables of replay "{plan.replay_id}" were created for other code '
+            f"({plan.code_version}), and never used",
+            detail=f"They are in {config.replay_root(plan.replay_id)} and hold nothing but that "
+            "plan.",
             hint="Give the new replay another id, or delete that folder.",
         )
 
 
 def _another(plan: Plan, have: str, wish: str, hint: str) -> InputError:
-    return InputError(f'replay "{plan.replay_id}" is there already with {have}, asked for was {wish}', hint=hint)
+    return InputError(
+        f'replay "{plan.replay_id}" is there already with {have}, asked for was {wish}',
+        hint=hint,
+    )
 
 
 def _hint_for_id(known: Replay) -> str:
     """Returns what to do where an id was given that another replay has."""
     if known.state in RUNNABLE:
         resume = f"rewindow replay --resume {known.replay_id}"
-        return f"It is {known.state}: go on with it as it was planned: {resume}; or give the new replay another --id."
+        return (
+            f"It is {known.state}: go on with it as it was planned: {resume}; or give the new "
+            "replay another --id."
+        )
     return f"It is {known.state} (rewindow status {known.replay_id}). {_OTHER_ID}"

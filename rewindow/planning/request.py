@@ -21,16 +21,19 @@ class ReplayRequest:
     Attributes:
         first, last: window ids, closed.
         from_time, to_time: times in ISO 8601, half-open.
-        properties: value of a property or attribute by operator.property, before those of rewindow.toml and the code.
+        properties: value of a property or attribute by operator.property, before those of
+            rewindow.toml and the code.
         sample_seed: for a sample that is compared with another one, see Plan.
         candidate: for a candidate, see Plan.
         changes_from: a replay whose changes of properties are made again, at the same windows.
-        code: folder with the application's code, in the place of those in the settings; the replay keeps a copy.
+        code: folder with the application's code, in the place of those in the settings; the replay
+            keeps a copy.
         state_from: a replay whose last checkpoint is the start state.
         initial_state: start from the initial state although the range begins later.
         dag: id of the Airflow DAG that asks; empty for the command line.
         allow_affected: start from a state that lacks lost windows or is stale.
-        verify_inputs: compare the bytes of input files with their checksums; as the settings say unless given.
+        verify_inputs: compare the bytes of input files with their checksums; as the settings say
+            unless given.
     """
 
     application: str
@@ -59,7 +62,9 @@ class ReplayRequest:
     changes_from: str | None = None
 
     def options(self) -> list[str]:
-        """Returns how it is asked for as words of a command line, without range and id: what a plan repeats them by."""
+        """Returns how it is asked for as words of a command line, without range and id: what a plan
+        repeats them by.
+        """
         words = ["--mode", self.mode] if self.mode != Mode.EXACTLY_ONCE.name else []
         for name in ("group_windows", "checkpoint_windows", "state_from", "changes_from", "reason"):
             value = getattr(self, name)
@@ -115,7 +120,8 @@ class PlanPreview:
         blockers: what would stop it from being run now, in words.
         seconds: estimated time, None without a basis.
         basis: what the estimate rests on.
-        refusal: why it must not be created unless that is asked for, None when nothing speaks against it.
+        refusal: why it must not be created unless that is asked for, None when nothing speaks
+            against it.
     """
 
     plan: Plan

@@ -1,7 +1,9 @@
-"""What is wrong with a start state: windows that it never saw, or that have changed since; and what to replay first.
+"""What is wrong with a start state: windows that it never saw, or that have changed since; and what
+to replay first.
 
-A state outlives the loss that it has suffered: whatever starts from it computes other output than a run without that
-loss would, and says so here, before anything is computed (docs/rules/recovery.md R14).
+A state outlives the loss that it has suffered: whatever starts from it computes other output than a
+run without that loss would, and says so here, before anything is computed (docs/rules/recovery.md
+R14).
 """
 
 from __future__ import annotations
@@ -22,11 +24,18 @@ AFFECTED = "the start state lacks windows or is stale: every window with state u
 """The warning of a plan that begins with such a state."""
 
 
-def with_flaws(config: Config, application: str, start: StartState, source: str | None = None) -> StartState:
-    """Returns a start state with the windows that it lacks, and with the stale windows that it was computed in.
+def with_flaws(
+    config: Config,
+    application: str,
+    start: StartState,
+    source: str | None = None,
+) -> StartState:
+    """Returns a start state with the windows that it lacks, and with the stale windows that it was
+    computed in.
 
     Args:
-        source: id of the replay whose checkpoint it is, for --state-from; else it is a published one, or none.
+        source: id of the replay whose checkpoint it is, for --state-from; else it is a published
+            one, or none.
     """
     if not start.taken_from or start.window is None:
         return start
@@ -34,14 +43,22 @@ def with_flaws(config: Config, application: str, start: StartState, source: str 
     if source is not None:
         lacking, stale = _lacking_of_replay(config, ledger, source), []
     else:
-        lacking, stale = _lacking_of_publication(ledger, application, start.window), _stale(ledger, application)
-    seen = [WindowRange(part.first, min(part.last, start.window)) for part in lacking if part.first <= start.window]
+        lacking, stale = (
+            _lacking_of_publication(ledger, application, start.window),
+            _stale(ledger, application),
+        )
+    seen = [
+        WindowRange(part.first, min(part.last, start.window))
+        for part in lacking
+        if part.first <= start.window
+    ]
     changed = [part for part in stale if start.window in part]
     return start.model_copy(update={"lacking": _pairs(seen), "stale": _pairs(changed)})
 
 
 def refusal(application: str, mode: Mode, start: StartState) -> CheckpointError | None:
-    """Returns why a replay must not begin with a start state unless that is asked for; None when it may.
+    """Returns why a replay must not begin with a start state unless that is asked for; None when it
+    may.
 
     A mode that may lose may also go on from a loss; a state that has changed since is for no mode.
     """
@@ -50,22 +67,34 @@ def refusal(application: str, mode: Mode, start: StartState) -> CheckpointError 
         return None
     first = min(window for window, _ in (*lacking, *start.stale))
     what = [f"never saw windows {_words(lacking)}, which at most once lost"] if lacking else []
-    what += [f"was computed in windows {_words(start.stale)}, which are stale"] if start.stale else []
+    what += (
+        [f"was computed in windows {_words(start.stale)}, which are stale"] if start.stale else []
+    )
     return CheckpointError(
         f'start state of application "{application}" at window {start.window} {" and ".join(what)}',
-        detail="Every window computed from it would be affected: other values than a run without that loss gives.",
-        hint=f"Replay and publish first: rewindow replay {application} --first {first} --last {start.window}; "
+        detail="Every window computed from it would be affected: other values than a run without "
+        "that loss gives.",
+        hint=f"Replay and publish first: rewindow replay {application} --first {first} --last "
+        f"{start.window}; "
         "or pass --allow-affected (setting replay.allow_affected), which is kept with the replay.",
     )
 
 
 def _lacking_of_publication(ledger: Ledger, application: str, window: int) -> Iterable[WindowRange]:
-    """Returns the windows that the state published at a window lacks: those of the publication that it shows."""
+    """Returns the windows that the state published at a window lacks: those of the publication that
+    it shows.
+    """
     every = [
-        one for one in ledger.publications.newest(application=application, limit=1_000_000) if one.withdrawn is None
+        one
+        for one in ledger.publications.newest(application=application, limit=1_000_000)
+        if one.withdrawn is None
     ]
     undone = {one.undoes for one in every}
-    over = [one for one in every if one.undoes is None and one.number not in undone and window in one.range]
+    over = [
+        one
+        for one in every
+        if one.undoes is None and one.number not in undone and window in one.range
+    ]
     newest: Publication | None = max(over, key=lambda one: one.number, default=None)
     return newest.details.state_lacks if newest else ()
 
@@ -73,7 +102,12 @@ def _lacking_of_publication(ledger: Ledger, application: str, window: int) -> It
 def _lacking_of_replay(config: Config, ledger: Ledger, replay_id: str) -> Iterable[WindowRange]:
     plan: Plan = ledger.replays.get(replay_id).read_plan()
     root = config.replay_root(replay_id)
-    return losses_of(plan, Table.open(root / FACTS), Table.open(root / CHECKPOINTS), plan.range).lacking
+    return losses_of(
+        plan,
+        Table.open(root / FACTS),
+        Table.open(root / CHECKPOINTS),
+        plan.range,
+    ).lacking
 
 
 def _stale(ledger: Ledger, application: str) -> list[WindowRange]:

@@ -33,17 +33,17 @@ def find_start_state(
 ) -> StartState:
     """Returns the start state of a range, in this order of preference.
 
-    None for an application without state; what --state-from or --initial-state says; the initial state at the first
-    window that all inputs have sealed; the checkpoint that a publication left at the window before; a warm-up from the
-    newest earlier one, or from the very first window.
+    None for an application without state; what --state-from or --initial-state says; the initial
+    state at the first window that all inputs have sealed; the checkpoint that a publication left at
+    the window before; a warm-up from the newest earlier one, or from the very first window.
 
     Args:
         first_sealed: first window that all inputs have sealed.
         tables: input stream to the Delta id of its table.
 
     Raises:
-        CheckpointError: --state-from names a replay without a checkpoint at the window before the range, or one of
-            other code; the state was computed from another table of an input.
+        CheckpointError: --state-from names a replay without a checkpoint at the window before the
+            range, or one of other code; the state was computed from another table of an input.
     """
     before = windows.first - 1
     if not any(node.operator.is_stateful for node in loaded.app.nodes.values()):
@@ -51,7 +51,14 @@ def find_start_state(
     if request.state_from and request.initial_state:
         raise InputError("--state-from and --initial-state exclude each other")
     if request.state_from:
-        return _of_replay(config, loaded, request.state_from, before, request.allow_other_code, tables)
+        return _of_replay(
+            config,
+            loaded,
+            request.state_from,
+            before,
+            request.allow_other_code,
+            tables,
+        )
     if request.initial_state or windows.first <= first_sealed:
         return StartState(source="initial", window=before)
     published = config.checkpoints_table(loaded.app.name)
@@ -86,12 +93,15 @@ def find_start_state(
 
 
 def _newest_published(path: Location, loaded: LoadedApplication, before: int) -> int | None:
-    """Returns the newest window not after `before` at which this very code has published its state."""
+    """Returns the newest window not after `before` at which this very code has published its
+    state.
+    """
     if not Table.exists(path):
         return None
     table = check_format(Table.open(path), TableKind.STATES)
     sql = f"""select max(window_id) as w from c where window_id <= {before}
-              and code_version = '{loaded.code_version}' and configuration_digest = '{loaded.configuration_digest}'"""
+              and code_version = '{loaded.code_version}'
+                  and configuration_digest = '{loaded.configuration_digest}'"""
     found = query(sql, c=table)["w"].to_pylist()[0]
     return None if found is None else int(found)
 
@@ -115,13 +125,15 @@ def _of_replay(
     if not rows.num_rows:
         raise CheckpointError(
             f'replay "{replay_id}" has no checkpoint at window {before}',
-            hint="A range starts from the state at the window before it; choose the range or the replay accordingly.",
+            hint="A range starts from the state at the window before it; choose the range or the "
+            "replay accordingly.",
         )
     made = (rows["code_version"].to_pylist()[0], rows["configuration_digest"].to_pylist()[0])
     now = (loaded.code_version, loaded.configuration_digest)
     if made != now and not allow_other_code:
         raise CheckpointError(
-            f'checkpoint of replay "{replay_id}" at window {before} was made by code {made[0]} with configuration '
+            f'checkpoint of replay "{replay_id}" at window {before} was made by code {made[0]} '
+            "with configuration "
             f"{made[1]}, now they are {now[0]} and {now[1]}",
             hint="Pass --allow-other-code if the state means the same; it is kept with the replay.",
         )
@@ -129,18 +141,27 @@ def _of_replay(
     stored.check_inputs(rows, tables, f'the state of replay "{replay_id}" at window {before}')
     digest = stored.state_digest(rows)
     taken_from = path_in(config.state, table.path)
-    start = StartState(source="replay", window=before, taken_from=taken_from, version=table.version, digest=digest)
+    start = StartState(
+        source="replay",
+        window=before,
+        taken_from=taken_from,
+        version=table.version,
+        digest=digest,
+    )
     return with_flaws(config, loaded.app.name, start, replay_id)
 
 
 def _check_fits(rows: pa.Table, app: Application, what: str) -> None:
-    """Refuses states that an application's operators cannot go on from, whatever code is allowed (W65)."""
+    """Refuses states that an application's operators cannot go on from, whatever code is allowed
+    (W65).
+    """
     found = {row["operator"]: row for row in rows.to_pylist() if row["operator"]}
     wanted = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
     if found.keys() != wanted.keys():
         raise CheckpointError(
             f"{what} has the states of {_listed(found)}, the application needs {_listed(wanted)}",
-            hint="Start the range from the initial state or a warm-up, or put the operators' names back.",
+            hint="Start the range from the initial state or a warm-up, or put the operators' names "
+            "back.",
         )
     for name, operator in wanted.items():
         have, needed = stored.schema_of(found[name]), operator.state_columns()
@@ -148,14 +169,22 @@ def _check_fits(rows: pa.Table, app: Application, what: str) -> None:
         fits = version == operator.state_version and plain_schema(have).equals(plain_schema(needed))
         if not fits and migrated(name, operator, version, have.empty_table(), what) is None:
             raise CheckpointError(
-                f'{what}: state of operator "{name}" is of version {version} with {_columns(have)}, '
+                f'{what}: state of operator "{name}" is of version {version} with '
+                f"{_columns(have)}, "
                 f"needed is version {operator.state_version} with {_columns(needed)}",
-                hint="Start the range from the initial state or a warm-up, put the operator's fields of state back, or "
+                hint="Start the range from the initial state or a warm-up, put the operator's "
+                "fields of state back, or "
                 "give it a migrate_state.",
             )
 
 
-def migrated(name: str, operator: FrameOperator, version: int, rows: pa.Table, what: str) -> pa.Table | None:
+def migrated(
+    name: str,
+    operator: FrameOperator,
+    version: int,
+    rows: pa.Table,
+    what: str,
+) -> pa.Table | None:
     """Returns a state of another version as the operator makes it its own; None where it does not.
 
     Raises:
@@ -171,7 +200,9 @@ def migrated(name: str, operator: FrameOperator, version: int, rows: pa.Table, w
             hint="Mend it: nothing was created.",
         ) from error
     needed = operator.state_columns()
-    if made is not None and (needed is None or not plain_schema(made.schema).equals(plain_schema(needed))):
+    if made is not None and (
+        needed is None or not plain_schema(made.schema).equals(plain_schema(needed))
+    ):
         raise CheckpointError(
             f'{what}: migrate_state of operator "{name}" returned {_columns(made.schema)}',
             detail=f"Its state has {_columns(needed or pa.schema([]))}.",

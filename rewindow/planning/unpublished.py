@@ -1,4 +1,6 @@
-"""What an application has still to publish: the windows that its inputs have sealed since. Starts no JVM."""
+"""What an application has still to publish: the windows that its inputs have sealed since. Starts
+no JVM.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,30 @@ from collections.abc import Mapping
 from rewindow.application import Application
 from rewindow.ledger import Ledger
 from rewindow.loading.catalog import load_application
-from rewindow.planning.inputs import RecordedStream, check_grids, common_range, open_recorded_stream, sealed_parts
+from rewindow.planning.inputs import (
+    RecordedStream,
+    check_grids,
+    common_range,
+    open_recorded_stream,
+    sealed_parts,
+)
 from rewindow.settings.config import Config
 from rewindow.storage.names import data_name
 from rewindow.windows import WindowRange, without
 
 
-def unpublished(config: Config, application: str, parameters: Mapping[str, str] | None = None) -> WindowRange | None:
-    """Returns all that is sealed and not yet published of an application, or None when all of it is published.
+def unpublished(
+    config: Config,
+    application: str,
+    parameters: Mapping[str, str] | None = None,
+) -> WindowRange | None:
+    """Returns all that is sealed and not yet published of an application, or None when all of it is
+    published.
 
-    It is one range, since states are carried through it: from the first window that every input has sealed and some
-    output lacks, to the last sealed one. What is published between comes again. A window counts as published when a
-    publication that stands covers it, also where that one gave windows up (at most once).
+    It is one range, since states are carried through it: from the first window that every input has
+    sealed and some output lacks, to the last sealed one. What is published between comes again. A
+    window counts as published when a publication that stands covers it, also where that one gave
+    windows up (at most once).
 
     Args:
         config: settings in force.

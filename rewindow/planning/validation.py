@@ -1,4 +1,6 @@
-"""`rewindow validate`: all that is wrong with an application and what it needs, without a range, a replay or a JVM."""
+"""`rewindow validate`: all that is wrong with an application and what it needs, without a range, a
+replay or a JVM.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from rewindow.application import Application, GraphDescription, Mode, Violation, describe_graph, find_violations
+from rewindow.application import (
+    Application,
+    GraphDescription,
+    Mode,
+    Violation,
+    describe_graph,
+    find_violations,
+)
 from rewindow.application.advice import ADVICE
 from rewindow.application.overrides import OPTION, overrides_from
 from rewindow.errors import InputError, RangeError, RewindowError
-from rewindow.loading.catalog import LoadedApplication, application_names, load_application, overrides_in_file
+from rewindow.loading.catalog import (
+    LoadedApplication,
+    application_names,
+    load_application,
+    overrides_in_file,
+)
 from rewindow.loading.determinism_lint import doubts
 from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.names import did_you_mean
@@ -28,7 +42,8 @@ class Validation:
 
     Attributes:
         mode: the recovery mode that it was checked for.
-        violations: broken rules, ordered by operator, then rule number; with one of them nothing is replayed.
+        violations: broken rules, ordered by operator, then rule number; with one of them nothing is
+            replayed.
         warnings: what is odd, or could not be looked at; a replay notes it and runs.
         graph: the application as it is written.
     """
@@ -50,7 +65,9 @@ class Validation:
             "application": self.application,
             "mode": self.mode.name,
             "valid": self.is_valid,
-            "violations": [{**vars(one), "advice": ADVICE.get(one.rule, "")} for one in self.violations],
+            "violations": [
+                {**vars(one), "advice": ADVICE.get(one.rule, "")} for one in self.violations
+            ],
             "warnings": list(self.warnings),
             "graph": self.graph.model_dump(mode="json"),
         }
@@ -67,11 +84,13 @@ def validate(
 ) -> Validation:
     """Returns all that is wrong with an application at once (O45, O46, O60); creates nothing.
 
-    Its inputs need not be recorded yet: then the columns are compared that they will have, as far as that can be told.
+    Its inputs need not be recorded yet: then the columns are compared that they will have, as far
+    as that can be told.
 
     Args:
-        columns_of: tells the columns of a stream of the settings that is not recorded yet, with the type null for those
-            whose type is not known; None where nothing is known. `rewindow.recording.expected_columns` does.
+        columns_of: tells the columns of a stream of the settings that is not recorded yet, with the
+            type null for those whose type is not known; None where nothing is known.
+            `rewindow.recording.expected_columns` does.
 
     Raises:
         InputError: there is no such application or mode, or its module cannot be loaded.
@@ -89,9 +108,17 @@ def validate(
     if len(tables) == len(streams):
         further += suite_flaws(config, loaded.app, tables)
     elif any(output.suite for output in loaded.app.outputs.values()):
-        warnings.append("suites were not checked: their measures may read inputs that are not there yet")
+        warnings.append(
+            "suites were not checked: their measures may read inputs that are not there yet"
+        )
     violations = find_violations(loaded.app, recovery, schemas, further)
-    return Validation(loaded.app.name, recovery, violations, tuple(warnings), describe_graph(loaded.app))
+    return Validation(
+        loaded.app.name,
+        recovery,
+        violations,
+        tuple(warnings),
+        describe_graph(loaded.app),
+    )
 
 
 @dataclass(frozen=True)
@@ -105,8 +132,15 @@ class _Stream:
     warning: str = ""
 
 
-def _look_at(config: Config, app: Application, name: str, columns_of: Callable[[str], pa.Schema | None]) -> _Stream:
-    """Returns an input; one that can still be recorded or published is no fault of the application."""
+def _look_at(
+    config: Config,
+    app: Application,
+    name: str,
+    columns_of: Callable[[str], pa.Schema | None],
+) -> _Stream:
+    """Returns an input; one that can still be recorded or published is no fault of the
+    application.
+    """
     if not Table.exists(config.stream_table(name)):
         return _not_there(config, app, name, columns_of)
     try:
@@ -115,14 +149,27 @@ def _look_at(config: Config, app: Application, name: str, columns_of: Callable[[
         return _Stream(name, warning=f"{error.primary}: its columns were not compared")
     except RewindowError as error:
         return _Stream(name, flaws=(Violation("W4", "", name, name, error.primary),))
-    return _Stream(name, stream.table, flaws=tuple(other_grid(app, name, stored_grid(stream.seals))))
+    return _Stream(
+        name,
+        stream.table,
+        flaws=tuple(other_grid(app, name, stored_grid(stream.seals))),
+    )
 
 
-def _not_there(config: Config, app: Application, name: str, columns_of: Callable[[str], pa.Schema | None]) -> _Stream:
+def _not_there(
+    config: Config,
+    app: Application,
+    name: str,
+    columns_of: Callable[[str], pa.Schema | None],
+) -> _Stream:
     upstream = name.partition(".")[0]
     if name in config.streams:
         columns = columns_of(name)
-        compared = "its columns were not compared" if columns is None else "the columns of its source were compared"
+        compared = (
+            "its columns were not compared"
+            if columns is None
+            else "the columns of its source were compared"
+        )
         warning = f'stream "{name}" is not recorded yet, so {compared}: rewindow record {name}'
         try:
             flaws = tuple(other_grid(app, name, config.stream(name).grid))
@@ -132,13 +179,16 @@ def _not_there(config: Config, app: Application, name: str, columns_of: Callable
     known = application_names(config)
     if "." in name and upstream in known:
         return _Stream(
-            name, warning=f'stream "{name}" is not published yet, so its columns were not compared: rewindow replay '
+            name,
+            warning=f'stream "{name}" is not published yet, so its columns were not compared: '
+            "rewindow replay "
             f"{upstream}",
-        )  # fmt: skip
+        )
     meant = did_you_mean(name, [*config.streams, *known])
     message = (
-        f"there is no such stream: it is not recorded, and rewindow.toml has no [streams.{name}]. {meant}".rstrip()
-    )
+        "there is no such stream: it is not recorded, and rewindow.toml has no "
+        f"[streams.{name}]. {meant}"
+    ).rstrip()
     return _Stream(name, flaws=(Violation("O50", "", name, name, message),))
 
 

@@ -1,4 +1,6 @@
-"""Playback: a recorded stream sent once more, at its recorded pace, faster, or as fast as it can be read."""
+"""Playback: a recorded stream sent once more, at its recorded pace, faster, or as fast as it can be
+read.
+"""
 
 from rewindow.playback.player import PlaybackStopped, play
 from rewindow.playback.report import PlaybackReport

@@ -14,9 +14,9 @@ import pyarrow as pa
 def json_lines(rows: pa.Table) -> list[bytes]:
     r"""Returns a line for each row, with its line end.
 
-    Times are text in ISO 8601, always with microseconds so that the text sorts as they do; decimals are
-    text with all their digits, bytes text in base 64. JSON has no NaN and no infinity: these are text too, as other
-    programs write them.
+    Times are text in ISO 8601, always with microseconds so that the text sorts as they do; decimals
+    are text with all their digits, bytes text in base 64. JSON has no NaN and no infinity: these
+    are text too, as other programs write them.
 
     >>> json_lines(pa.table({"window_id": [7], "key": ["é"], "delay": [float("nan")]}))
     [b'{"window_id":7,"key":"\xc3\xa9","delay":"NaN"}\n']
@@ -36,11 +36,18 @@ def _plain(value: object) -> str:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain, check_circular=False)
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False,
+    separators=(",", ":"),
+    default=_plain,
+    check_circular=False,
+)
 
 
 def _has_floats(kind: pa.DataType) -> bool:
-    return pa.types.is_floating(kind) or any(_has_floats(kind.field(n).type) for n in range(kind.num_fields))
+    return pa.types.is_floating(kind) or any(
+        _has_floats(kind.field(n).type) for n in range(kind.num_fields)
+    )
 
 
 def _finite(value: Any) -> Any:

@@ -1,8 +1,9 @@
 """`play`: sends the tuples of a recorded stream again, each when it is due; no JVM.
 
-A tuple is due at `(its arrival - the first arrival) / speed` after the first one was sent: every wait of the recording
-takes its part of the speed, also that of a timer which a Heartbeat made (H14, H51). One sent late changes nothing
-for those behind it: they keep their own times, so that delays do not add up.
+A tuple is due at `(its arrival - the first arrival) / speed` after the first one was sent: every
+wait of the recording takes its part of the speed, also that of a timer which a Heartbeat made (H14,
+H51). One sent late changes nothing for those behind it: they keep their own times, so that delays
+do not add up.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from rewindow.windows import Grid, WindowRange, check_order, format_time, parse_
 PART_TUPLES = 20_000
 """Tuples that are read and made into lines at once; a window with more is one part."""
 SEND_TUPLES = 1_000
-"""Tuples that are sent at once at most: of more, the last one would wait for the first one's reader."""
+"""Tuples that are sent at once at most: of more, the last one would wait for the first one's
+reader."""
 _SAY_S = 10.0
 
 
@@ -47,7 +49,13 @@ class PlaybackStopped(Interrupted):
     """
 
     def __init__(
-        self, primary: str, *, report: PlaybackReport, by_reader: bool = False, detail: str = "", hint: str = ""
+        self,
+        primary: str,
+        *,
+        report: PlaybackReport,
+        by_reader: bool = False,
+        detail: str = "",
+        hint: str = "",
     ) -> None:
         super().__init__(primary, detail=detail, hint=hint)
         self.report = report
@@ -111,7 +119,8 @@ def play(
         InputError: the stream was never recorded; the speed is not above zero.
         RangeError: the range is empty or reversed, or nothing is sealed in it.
         TableError: the stream does not hold what was sealed.
-        PlaybackStopped: the reader has gone, or the user has stopped it; the hint says how to go on.
+        PlaybackStopped: the reader has gone, or the user has stopped it; the hint says how to go
+            on.
     """
     if speed is not None and not (speed > 0 and math.isfinite(speed)):
         raise InputError(
@@ -127,25 +136,39 @@ def play(
     seals = read_seals(windows, asked, table_id=data.id).select(["window_id", "tuples"])
     if not seals.num_rows:
         raise RangeError(
-            f'no window of {asked} of stream "{stream}" is sealed', hint=f"Run: rewindow streams show {stream}"
+            f'no window of {asked} of stream "{stream}" is sealed',
+            hint=f"Run: rewindow streams show {stream}",
         )
     if missing := len(asked) - seals.num_rows:
-        listener.warn(f"{missing:,} of {len(asked):,} windows are not sealed: nothing is sent for them")
+        listener.warn(
+            f"{missing:,} of {len(asked):,} windows are not sealed: nothing is sent for them"
+        )
     report = PlaybackReport(stream, asked, missing, 0, speed, 0.0, 0.0, None)
     return _Player(report, target, listener, clock, grid).play(_parts(data, seals))
 
 
 def _not_there(config: Config, stream: str) -> InputError:
     if stream in config.streams:
-        return InputError(f'stream "{stream}" is not recorded yet', hint=f"Run: rewindow record {stream}")
+        return InputError(
+            f'stream "{stream}" is not recorded yet',
+            hint=f"Run: rewindow record {stream}",
+        )
     there = sealed_streams(config.state / "streams")
     meant = did_you_mean(stream, there)
-    known = f"Recorded or published are: {', '.join(there)}." if there else "Nothing is recorded or published yet."
+    known = (
+        f"Recorded or published are: {', '.join(there)}."
+        if there
+        else "Nothing is recorded or published yet."
+    )
     return InputError(f'stream "{stream}" is unknown', hint=f"{meant}{known}")
 
 
 def _asked(
-    stream: str, windows: Table, grid: Grid, ids: tuple[int | None, int | None], times: tuple[str | None, str | None]
+    stream: str,
+    windows: Table,
+    grid: Grid,
+    ids: tuple[int | None, int | None],
+    times: tuple[str | None, str | None],
 ) -> WindowRange:
     (first, last), (from_time, to_time) = ids, times
     if from_time and to_time:
@@ -154,12 +177,17 @@ def _asked(
     last = grid.window(parse_time(to_time) - 1) if to_time else last
     sealed = sealed_range(windows)
     if sealed is None:
-        raise RangeError(f'no window of stream "{stream}" is sealed', hint=f"Run: rewindow record {stream}")
+        raise RangeError(
+            f'no window of stream "{stream}" is sealed',
+            hint=f"Run: rewindow record {stream}",
+        )
     first, last = sealed.first if first is None else first, sealed.last if last is None else last
     if first > sealed.last or last < sealed.first:
         raise RangeError(
-            f'window range from {first} to {last} of stream "{stream}" is beside what is sealed, {sealed}',
-            detail=f"Sealed is {format_time(grid.start_us(sealed.first))} to {format_time(grid.end_us(sealed.last))}.",
+            f'window range from {first} to {last} of stream "{stream}" is beside what is sealed, '
+            f"{sealed}",
+            detail=f"Sealed is {format_time(grid.start_us(sealed.first))} to "
+            f"{format_time(grid.end_us(sealed.last))}.",
         )
     return WindowRange(first, last).checked(f'stream "{stream}"')
 
@@ -187,17 +215,24 @@ def _cut(seals: pa.Table) -> Iterator[pa.Table]:
 
 def _read(data: Table, seals: pa.Table) -> _Part:
     windows = WindowRange(seals["window_id"][0].as_py(), seals["window_id"][-1].as_py())
-    found = query(f"select * from t where window_id between {windows.first} and {windows.last}", t=data)
+    found = query(
+        f"select * from t where window_id between {windows.first} and {windows.last}",
+        t=data,
+    )
     rows = in_order(found.select(data.schema.names), "window_id", "arrived_at", "offset")
     ids, counts = (seals[name].to_numpy() for name in ("window_id", "tuples"))
     there = np.searchsorted(rows["window_id"].to_numpy(), ids, "right") - np.searchsorted(
-        rows["window_id"].to_numpy(), ids, "left"
+        rows["window_id"].to_numpy(),
+        ids,
+        "left",
     )
     if (wrong := np.flatnonzero(there != counts)).size:
         one = wrong[0]
         raise TableError(
-            f'window {ids[one]} of stream "{data.path.name}" holds {there[one]} tuples, sealed were {counts[one]}',
-            hint="The stream was changed behind its seals, or just now: try again, then record it anew.",
+            f'window {ids[one]} of stream "{data.path.name}" holds {there[one]} tuples, sealed '
+            f"were {counts[one]}",
+            hint="The stream was changed behind its seals, or just now: try again, then record it "
+            "anew.",
         )
     rows = rows.filter(pa.array(np.isin(rows["window_id"].to_numpy(), ids)))
     arrived_us = rows["arrived_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
@@ -207,8 +242,21 @@ def _read(data: Table, seals: pa.Table) -> _Part:
 class _Player:
     """Sends parts one after the other, each tuple when it is due."""
 
-    def __init__(self, report: PlaybackReport, target: Target, listener: Listener, clock: Clock, grid: Grid) -> None:
-        self._report, self._send, self._listener, self._clock, self._grid = report, target, listener, clock, grid
+    def __init__(
+        self,
+        report: PlaybackReport,
+        target: Target,
+        listener: Listener,
+        clock: Clock,
+        grid: Grid,
+    ) -> None:
+        self._report, self._send, self._listener, self._clock, self._grid = (
+            report,
+            target,
+            listener,
+            clock,
+            grid,
+        )
         self._delays = Delays()
         self._began = self._said = clock.now()
         self._first_us: int | None = None
@@ -230,7 +278,9 @@ class _Player:
         paced = self._report.speed is not None
         return replace(
             self._report,
-            recorded_s=(self._sent_us - (self._first_us or 0)) / 1e6 if self._report.tuples else 0.0,
+            recorded_s=(self._sent_us - (self._first_us or 0)) / 1e6
+            if self._report.tuples
+            else 0.0,
             seconds=round(self._clock.now() - self._began, 6),
             delay_s=delays_of(self._delays) if paced else None,
         )
@@ -265,7 +315,9 @@ class _Player:
         return sent
 
     def _due(self, arrived_us: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Returns when tuples are due; one that arrived before an earlier one, with it: time does not go back."""
+        """Returns when tuples are due; one that arrived before an earlier one, with it: time does
+        not go back.
+        """
         if self._first_us is None:
             self._first_us, self._began = int(arrived_us[0]), self._clock.now()
             self._latest_us = self._first_us
@@ -280,7 +332,9 @@ class _Player:
         if self._report.speed is not None:
             end_us = self._grid.end_us(self._report.windows.last)
             left = f", at most {(end_us - arrived_us) / 1e6 / self._report.speed:,.0f} s left"
-        self._listener.line(f"{self._report.tuples:,} tuples sent, up to {format_time(arrived_us)}{left}")
+        self._listener.line(
+            f"{self._report.tuples:,} tuples sent, up to {format_time(arrived_us)}{left}"
+        )
 
     def _stopped(self, why: str, *, by_reader: bool = False) -> PlaybackStopped:
         stream, last = self._report.stream, self._report.windows.last
@@ -290,6 +344,7 @@ class _Player:
             f'playback of stream "{stream}" ended after {sent}: {why}',
             report=replace(self._told(), is_complete=False),
             by_reader=by_reader,
-            hint=f"rewindow play {stream} --first {self._window} --last {last} --speed {speed} sends that window "
+            hint=f"rewindow play {stream} --first {self._window} --last {last} --speed {speed} "
+            "sends that window "
             "again, and goes on; to a port with --port as before.",
         )

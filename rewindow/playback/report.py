@@ -11,7 +11,8 @@ import numpy.typing as npt
 from rewindow.windows import WindowRange
 
 _EDGES = np.geomspace(1e-6, 1e5, 1101)
-"""Bounds of the bins in seconds, a hundred for each factor of ten: a quantile is right within 2.4 %."""
+"""Bounds of the bins in seconds, a hundred for each factor of ten: a quantile is right within 2.4
+%."""
 
 
 class Delays:
@@ -23,11 +24,16 @@ class Delays:
 
     def add(self, seconds: npt.NDArray[np.float64]) -> None:
         """Counts the delays of some tuples."""
-        self._bins += np.bincount(np.searchsorted(_EDGES, seconds, "right"), minlength=len(self._bins))
+        self._bins += np.bincount(
+            np.searchsorted(_EDGES, seconds, "right"),
+            minlength=len(self._bins),
+        )
         self.largest = max(self.largest, float(seconds.max()))
 
     def quantile(self, share: float) -> float:
-        """Returns the delay in seconds that this share of the tuples did not exceed; 0 without tuples."""
+        """Returns the delay in seconds that this share of the tuples did not exceed; 0 without
+        tuples.
+        """
         counted = np.cumsum(self._bins)
         place = int(np.searchsorted(counted, max(1, share * counted[-1])))
         return min(float(_EDGES[min(place, len(_EDGES) - 1)]), self.largest) if counted[-1] else 0.0
@@ -45,8 +51,9 @@ class PlaybackReport:
         speed: how many times as fast as recorded; None for as fast as possible.
         recorded_s: seconds from the first tuple's arrival to the last one's, as they were recorded.
         seconds: seconds that it took to send them.
-        delay_s: seconds later than due: of half of the tuples at most `median`, of 99 in 100 at most `p99`, of all at
-            most `largest`; None for as fast as possible, where nothing is due.
+        delay_s: seconds later than due: of half of the tuples at most `median`, of 99 in 100 at
+            most `p99`, of all at most `largest`; None for as fast as possible, where nothing is
+            due.
         is_complete: whether everything was sent; else the reader went, or the user stopped it.
     """
 
@@ -69,5 +76,9 @@ class PlaybackReport:
 
 def delays_of(delays: Delays) -> dict[str, float]:
     """Returns the delays as a report has them, to the microsecond."""
-    found = {"median": delays.quantile(0.5), "p99": delays.quantile(0.99), "largest": delays.largest}
+    found = {
+        "median": delays.quantile(0.5),
+        "p99": delays.quantile(0.99),
+        "largest": delays.largest,
+    }
     return {name: round(seconds, 6) for name, seconds in found.items()}

@@ -36,7 +36,9 @@ class Target(Protocol):
 
 @contextmanager
 def to_stdout() -> Iterator[Target]:
-    """Gives the target that writes to standard output, past Python's own buffer: a tuple is there when it is due."""
+    """Gives the target that writes to standard output, past Python's own buffer: a tuple is there
+    when it is due.
+    """
     sys.stdout.flush()
     number = sys.stdout.fileno()
 
@@ -54,7 +56,8 @@ def _send(write: Callable[[memoryview], int], data: bytes) -> None:
 
 @contextmanager
 def on_port(port: int, say: Callable[[str], None] = lambda line: None) -> Iterator[Target]:
-    """Listens on a port of this machine only, waits for one reader, and gives the target that sends to it.
+    """Listens on a port of this machine only, waits for one reader, and gives the target that sends
+    to it.
 
     Args:
         port: its number; 0 takes a free one.
@@ -65,12 +68,15 @@ def on_port(port: int, say: Callable[[str], None] = lambda line: None) -> Iterat
         ResourceError: the port is in use, or may not be used.
     """
     if not 0 <= port <= PORT_MAX:
-        raise InputError(f"port {port} is out of range, allowed is 0 to {PORT_MAX}, where 0 takes a free one")
+        raise InputError(
+            f"port {port} is out of range, allowed is 0 to {PORT_MAX}, where 0 takes a free one"
+        )
     try:
         server = socket.create_server((HOST, port))
     except OSError as error:
         raise ResourceError(
-            f"port {port} of {HOST} cannot be listened on: {error.strerror}", hint="Choose another one, or 0."
+            f"port {port} of {HOST} cannot be listened on: {error.strerror}",
+            hint="Choose another one, or 0.",
         ) from error
     with server:
         say(f"waiting for a reader on {HOST}:{server.getsockname()[1]}")

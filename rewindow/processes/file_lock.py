@@ -1,4 +1,6 @@
-"""A lock between the processes of one machine: a file that one of them holds, and lets go of when it ends."""
+"""A lock between the processes of one machine: a file that one of them holds, and lets go of when
+it ends.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from rewindow.errors import ResourceError
 
 @contextmanager
 def file_lock(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Holds a lock that ends with its process; gives whether it was got, which is certain when waiting.
+    """Holds a lock that ends with its process; gives whether it was got, which is certain when
+    waiting.
 
     The file stays: removing it would let two processes lock two files of one name.
 
@@ -45,5 +48,6 @@ def _no_lock(path: Path, error: OSError) -> ResourceError:
     return ResourceError(
         f'lock "{path}" cannot be taken',
         detail=f"The system says: {error.strerror}. Nothing has been changed.",
-        hint="Look at the rights of its folder and at the space on the disk; a shared file system must know flock.",
+        hint="Look at the rights of its folder and at the space on the disk; a shared file system "
+        "must know flock.",
     )

@@ -1,4 +1,6 @@
-"""Which process is meant by a pid: a pid is given out again, and wall-clock start times move when the clock steps."""
+"""Which process is meant by a pid: a pid is given out again, and wall-clock start times move when
+the clock steps.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ def boot_id() -> str:
 
 
 def process_identity(pid: int) -> str:
-    """Returns what names one process for ever: the machine's boot, and clock ticks from there to the process's start.
+    """Returns what names one process for ever: the machine's boot, and clock ticks from there to
+    the process's start.
 
-    Empty when there is no such process. Where the system tells neither, it is the start time in hundredths of a second.
+    Empty when there is no such process. Where the system tells neither, it is the start time in
+    hundredths of a second.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -44,7 +48,8 @@ def is_of_this_boot(identity: str) -> bool:
 class Launcher:
     """The process that started a Spark job: the parent of the JVM that is the driver's parent.
 
-    With it the JVM is told to end, so that the job fails of whatever it is at: an error that names no cause.
+    With it the JVM is told to end, so that the job fails of whatever it is at: an error that names
+    no cause.
     """
 
     pid: int
@@ -60,7 +65,9 @@ class Launcher:
         return cls(pid, process_identity(pid))
 
     def is_gone(self) -> bool:
-        """Returns whether it has ended; one that nobody has waited for yet has ended too. Who is not known is there."""
+        """Returns whether it has ended; one that nobody has waited for yet has ended too. Who is
+        not known is there.
+        """
         if not self.identity:
             return False
         if process_identity(self.pid) != self.identity:

@@ -16,7 +16,9 @@ _LOOK_SECONDS = 0.3
 
 
 def dies_with_parent() -> Callable[[], None]:
-    """Returns what a new process does before exec (`preexec_fn`) to get SIGTERM when the present one ends; on Linux."""
+    """Returns what a new process does before exec (`preexec_fn`) to get SIGTERM when the present
+    one ends; on Linux.
+    """
     parent = os.getpid()
 
     def before_exec() -> None:
@@ -32,7 +34,8 @@ def dies_with_parent() -> Callable[[], None]:
 def end_group_with_parent() -> None:
     """Kills the present process's whole group as soon as its parent is gone.
 
-    For a process that was not started by us: Spark's driver is started by a JVM, which may die before it.
+    For a process that was not started by us: Spark's driver is started by a JVM, which may die
+    before it.
     """
     threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
 

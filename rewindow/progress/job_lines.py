@@ -1,4 +1,6 @@
-"""Lines that a job prints for whoever launched it, between those for people: made here, and read here."""
+"""Lines that a job prints for whoever launched it, between those for people: made here, and read
+here.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ class StepProgress:
     def words(self) -> str:
         """All of it, in words."""
         left = "" if self.left is None else f"about {self.left:.0f} s left"
-        return ", ".join(part for part in (f"{self.step}", self.count, f"{self.seconds:.0f} s", left) if part)
+        return ", ".join(
+            part for part in (f"{self.step}", self.count, f"{self.seconds:.0f} s", left) if part
+        )
 
 
 def machine_line(kind: str, /, **facts: Any) -> str:
@@ -106,7 +110,9 @@ def machine_line(kind: str, /, **facts: Any) -> str:
 
 
 def is_for_machines(line: str) -> bool:
-    """Returns whether a line is meant for whoever launched the job: what it says is also said in words."""
+    """Returns whether a line is meant for whoever launched the job: what it says is also said in
+    words.
+    """
     return line.lstrip().startswith(_OPENING)
 
 

@@ -26,7 +26,9 @@ class Listener(Protocol):
 
 
 class Lines:
-    """The listener who hands every line to one function, such as `print` or a log's `info`; progress in words."""
+    """The listener who hands every line to one function, such as `print` or a log's `info`;
+    progress in words.
+    """
 
     def __init__(self, take: Callable[[str], object]) -> None:
         self._take = take

@@ -1,7 +1,8 @@
-"""How far a verb is in what takes long: counted where the work is done, told every few seconds to whoever watches.
+"""How far a verb is in what takes long: counted where the work is done, told every few seconds to
+whoever watches.
 
-    with watched(listener.line):                                            # the verb
-        for file in counted("linking files", files, len(files), "files"):   # the work, wherever it is done
+    with watched(listener.line):  # the verb
+        for file in counted("linking files", files, len(files), "files"):  # the work
             link(file)
 
 What takes less than two seconds tells nothing, and where nobody watches nothing is counted.
@@ -42,7 +43,11 @@ class Watch:
         clock: seconds.
     """
 
-    def __init__(self, tell: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        tell: Callable[[str], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._tell, self._clock, self._began = tell, clock, clock()
         self._steps: list[_Step] = []
         self._told: tuple[str, float] = ("", self._began)
@@ -58,16 +63,24 @@ class Watch:
             self._steps.remove(step)
 
     def poll(self) -> None:
-        """Tells the innermost step, with the counts of the innermost one that has any, when it is time to."""
+        """Tells the innermost step, with the counts of the innermost one that has any, when it is
+        time to.
+        """
         steps, now = tuple(self._steps), self._clock()
         what, at = self._told
-        if not steps or now - self._began < _QUIET_S or (steps[-1].what == what and now - at < _PAUSE_S):
+        if (
+            not steps
+            or now - self._began < _QUIET_S
+            or (steps[-1].what == what and now - at < _PAUSE_S)
+        ):
             return
         self._told = steps[-1].what, now
         counts = next((step for step in reversed(steps) if step.of), None)
         done, of, unit = (counts.done, counts.of, counts.unit) if counts else (0, 0, "")
         left = (now - counts.began) * (of - done) / done if counts and done else None
-        self._tell(StepProgress(steps[-1].what, done, of, unit, round(now - self._began, 1), left).line())
+        self._tell(
+            StepProgress(steps[-1].what, done, of, unit, round(now - self._began, 1), left).line()
+        )
 
 
 _watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
@@ -94,7 +107,11 @@ def watched(tell: Callable[[str], object]) -> Iterator[None]:
 
 
 def counted(
-    what: str, items: Iterable[_Item], of: int, unit: str, size: Callable[[_Item], int] = lambda item: 1
+    what: str,
+    items: Iterable[_Item],
+    of: int,
+    unit: str,
+    size: Callable[[_Item], int] = lambda item: 1,
 ) -> Iterator[_Item]:
     """Yields items, and counts those that were done.
 

@@ -1,4 +1,6 @@
-"""An act of publication as people ask for it: which one, what they are told of it. Starts no JVM by itself."""
+"""An act of publication as people ask for it: which one, what they are told of it. Starts no JVM by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -59,27 +61,49 @@ def run_action(
     with watched(say):
         if act is PublicationAction.PUBLISH:
             result = publish(
-                config, replay_id, spark=spark, accept=accept, who=who, leave_out_damaged=leave_out_damaged, say=say
+                config,
+                replay_id,
+                spark=spark,
+                accept=accept,
+                who=who,
+                leave_out_damaged=leave_out_damaged,
+                say=say,
             )
         else:
             take_back = undo if act is PublicationAction.UNDO else withdraw
-            result = take_back(config, replay_id, spark=spark, leave_out_damaged=leave_out_damaged, say=say)
+            result = take_back(
+                config,
+                replay_id,
+                spark=spark,
+                leave_out_damaged=leave_out_damaged,
+                say=say,
+            )
     for line in _for_people(result):
         say(line)
     return result
 
 
 def _for_people(result: PublicationResult) -> list[str]:
-    """Returns what somebody should know of a publication: losses, what is stale now, what to do next."""
+    """Returns what somebody should know of a publication: losses, what is stale now, what to do
+    next.
+    """
     windows = f"windows {result.first} to {result.last}"
     done = _DONE[PublicationAction.WITHDRAW if result.withdrawn else PublicationAction(result.kind)]
     lines = [
-        f"{windows} of {result.application} {'were ' if result.already else ''}{done} as publication {result.number}"
+        f"{windows} of {result.application} {'were ' if result.already else ''}{done} as "
+        f"publication {result.number}"
     ]
-    lines += [f"{output}: {count} windows were lost and are now missing" for output, count in result.lost.items()]
-    lines += [f"the state never saw windows {first} to {last}" for first, last in result.state_lacks]
+    lines += [
+        f"{output}: {count} windows were lost and are now missing"
+        for output, count in result.lost.items()
+    ]
+    lines += [
+        f"the state never saw windows {first} to {last}" for first, last in result.state_lacks
+    ]
     lines += [f"stale: {table} windows {first} to {last}" for table, first, last in result.stale]
     if result.replay_next:
         first, last = result.replay_next
-        lines.append(f"replay next: rewindow replay {result.application} --first {first} --last {last}")
+        lines.append(
+            f"replay next: rewindow replay {result.application} --first {first} --last {last}"
+        )
     return [*lines, result.horizon] if done == _DONE[PublicationAction.PUBLISH] else lines

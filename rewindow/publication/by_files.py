@@ -1,8 +1,10 @@
-"""A range of a published table replaced by files, in one commit by delta-rs: files added, files removed. No JVM.
+"""A range of a published table replaced by files, in one commit by delta-rs: files added, files
+removed. No JVM.
 
-What a commit adds is built on one snapshot of the table and committed on that snapshot alone: whoever commits in
-between makes it fail, and everything is built anew (`rewindow.publication.commits`). Files that lie inside the range
-are removed whole, those on its edge are cut: their other rows are written into a new file.
+What a commit adds is built on one snapshot of the table and committed on that snapshot alone:
+whoever commits in between makes it fail, and everything is built anew
+(`rewindow.publication.commits`). Files that lie inside the range are removed whole, those on its
+edge are cut: their other rows are written into a new file.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ class Replacement:
         return file
 
     def clear(self, windows: WindowRange) -> None:
-        """Removes what the table holds of a range: whole files, and of others the part that lies in it."""
+        """Removes what the table holds of a range: whole files, and of others the part that lies in
+        it.
+        """
         for file in self.table.files(windows.first, windows.last):
             self.removed.append(file)
             if not within(file, windows):
@@ -92,7 +96,9 @@ class Replacement:
         """Adds a file as it is, under a new name."""
         path = f"{folder_of(self.publication)}/{link_name(file)}"
         source = location(file.path)
-        self.added.append(link_file(source, self.table.path, path, file.changed_ms, schema, file.checksum))
+        self.added.append(
+            link_file(source, self.table.path, path, file.changed_ms, schema, file.checksum)
+        )
 
     def read_back(self, file: NewFile) -> pa.Table:
         """Returns what a new file holds."""
@@ -101,9 +107,11 @@ class Replacement:
     def _check_equal(self, file: NewFile, rows: pa.Table) -> None:
         if not self.read_back(file).equals(rows.select(self.read_back(file).column_names)):
             raise TableError(
-                f'file "{file.path}" of table "{self.table.path.name}" does not hold what was written to it',
+                f'file "{file.path}" of table "{self.table.path.name}" does not hold what was '
+                "written to it",
                 detail="It was read back before the commit; nothing was changed.",
-                hint="The disk or the memory of this machine may be failing; look at it, then try again.",
+                hint="The disk or the memory of this machine may be failing; look at it, then try "
+                "again.",
             )
 
     def commit(self) -> None:
@@ -117,15 +125,27 @@ class Replacement:
         name = self.table.path.name
         sync_folders(self.table.path, [folder_of(self.publication)] if self.added else [])
         now_ms = int(time.time() * 1000)
-        removes = [RemoveAction(_log_path(self.table, file), True, now_ms, file.size, {}) for file in self.removed]
-        metadata = {"userMetadata": json.dumps(publication.commit_metadata()), "isBlindAppend": False}
+        removes = [
+            RemoveAction(_log_path(self.table, file), True, now_ms, file.size, {})
+            for file in self.removed
+        ]
+        metadata = {
+            "userMetadata": json.dumps(publication.commit_metadata()),
+            "isBlindAppend": False,
+        }
         properties = CommitProperties(
             custom_metadata=metadata,  # type: ignore[arg-type]
-            max_commit_retries=0,  # Its own retries would leave rows of others beside ours, or double ours.
+            # Its own retries would leave rows of others beside ours, or double ours.
+            max_commit_retries=0,
             app_transactions=[Transaction(publish_app_id(name), publication.number)],
         )
         actions = [*(file.action() for file in self.added), *removes]
-        delta.create_write_transaction(actions, "append", delta.schema(), commit_properties=properties)
+        delta.create_write_transaction(
+            actions,
+            "append",
+            delta.schema(),
+            commit_properties=properties,
+        )
         self.table.refresh().sync()
 
     def drop(self) -> None:
@@ -134,7 +154,12 @@ class Replacement:
             path.delete()
 
 
-def publish_files(config: Config, publication: Publication, name: str, staged: StagedFiles) -> list[NewFile]:
+def publish_files(
+    config: Config,
+    publication: Publication,
+    name: str,
+    staged: StagedFiles,
+) -> list[NewFile]:
     """Replaces a publication's range of a published stream by what readers see of a staged output.
 
     Returns:
@@ -160,8 +185,14 @@ def publish_files(config: Config, publication: Publication, name: str, staged: S
     return change.added
 
 
-def put_back(config: Config, publication: Publication, name: str, pieces: Sequence[PutBack]) -> list[NewFile]:
-    """Replaces a publication's range of a published stream by what earlier versions of it hold there.
+def put_back(
+    config: Config,
+    publication: Publication,
+    name: str,
+    pieces: Sequence[PutBack],
+) -> list[NewFile]:
+    """Replaces a publication's range of a published stream by what earlier versions of it hold
+    there.
 
     Returns:
         The files that it now has there, and those that were cut.
@@ -184,15 +215,24 @@ def put_back(config: Config, publication: Publication, name: str, pieces: Sequen
 
 
 def reason_to_publish_with_spark(config: Config, name: str, windows: WindowRange) -> str:
-    """Returns why the range of a published stream cannot be replaced without Spark; empty when it can."""
+    """Returns why the range of a published stream cannot be replaced without Spark; empty when it
+    can.
+    """
     if not Table.exists(config.stream_table(name)):
         return ""
     table = open_published(config, name)
     return reason_for_spark(table, lambda: table.files(windows.first, windows.last))
 
 
-def reason_to_put_back_with_spark(config: Config, name: str, windows: WindowRange, pieces: Sequence[PutBack]) -> str:
-    """Returns why earlier versions of a published stream cannot be put back without Spark; empty when they can."""
+def reason_to_put_back_with_spark(
+    config: Config,
+    name: str,
+    windows: WindowRange,
+    pieces: Sequence[PutBack],
+) -> str:
+    """Returns why earlier versions of a published stream cannot be put back without Spark; empty
+    when they can.
+    """
     now = open_published(config, name)
     if reason := reason_for_spark(now, lambda: now.files(windows.first, windows.last)):
         return reason
@@ -200,15 +240,21 @@ def reason_to_put_back_with_spark(config: Config, name: str, windows: WindowRang
         table = open_published(config, name, piece.version)
         if reason := reason_for_spark(table, partial(files_of, config, name, piece)):
             return reason
-        if not {(column.name, column.type) for column in table.schema} <= {(c.name, c.type) for c in now.schema}:
+        if not {(column.name, column.type) for column in table.schema} <= {
+            (c.name, c.type) for c in now.schema
+        }:
             return f'table "{name}" had other columns at version {piece.version}'
     return ""
 
 
 def verify_links(
-    config: Config, publication: Publication, name: str, sources: Callable[[], Sequence[DataFile]]
+    config: Config,
+    publication: Publication,
+    name: str,
+    sources: Callable[[], Sequence[DataFile]],
 ) -> None:
-    """Makes sure that the files which a publication has added are there; one that is missing is linked again.
+    """Makes sure that the files which a publication has added are there; one that is missing is
+    linked again.
 
     Args:
         sources: gives the files that may have been linked; called when one is missing.
@@ -224,12 +270,15 @@ def verify_links(
         if not path.uri.startswith(folder):
             continue
         if not path.exists():
-            source = next((location(one.path) for one in sources() if link_name(one) == path.name), None)
+            source = next(
+                (location(one.path) for one in sources() if link_name(one) == path.name), None
+            )
             if source is None or not source.exists():
                 raise TableError(
                     f'file "{path.name}" of table "{name}" is gone since it was published',
                     detail="Somebody removed it before the publication had ended.",
-                    hint=f"Take back what was begun: rewindow publish {publication.replay_id} --withdraw",
+                    hint=f"Take back what was begun: rewindow publish {publication.replay_id} "
+                    "--withdraw",
                 )
             link_file(source, table.path, _log_path(table, file), file.changed_ms, schema)
         put_right(path, file.changed_ms)
@@ -241,14 +290,22 @@ def folder_of(publication: Publication) -> str:
 
 
 def link_name(file: DataFile) -> str:
-    """Returns the name under which a file is linked; it follows from the file's folder and name, and is short."""
+    """Returns the name under which a file is linked; it follows from the file's folder and name,
+    and is short.
+    """
     path = location(file.path)
-    return f"linked-{hashlib.sha256(f'{path.parent.name}/{path.name}'.encode()).hexdigest()[:32]}.parquet"
+    digest = hashlib.sha256(f"{path.parent.name}/{path.name}".encode()).hexdigest()
+    return f"linked-{digest[:32]}.parquet"
 
 
 def within(file: DataFile, windows: WindowRange) -> bool:
     """Returns whether all rows of a file are of a range."""
-    return file.first is not None and file.last is not None and file.first in windows and file.last in windows
+    return (
+        file.first is not None
+        and file.last is not None
+        and file.first in windows
+        and file.last in windows
+    )
 
 
 def check_columns(table: Table, schema: pa.Schema) -> None:
@@ -258,17 +315,24 @@ def check_columns(table: Table, schema: pa.Schema) -> None:
         TableError: names the column.
     """
     for column in schema:
-        if column.name not in table.schema.names or table.schema.field(column.name).type != column.type:
+        if (
+            column.name not in table.schema.names
+            or table.schema.field(column.name).type != column.type
+        ):
             raise TableError(
-                f'column "{column.name}" of type {column.type} does not fit table "{table.path.name}"',
-                detail="The table was changed while it was being published. Nothing was changed now.",
+                f'column "{column.name}" of type {column.type} does not fit table '
+                f'"{table.path.name}"',
+                detail="The table was changed while it was being published. Nothing was changed "
+                "now.",
                 hint="Publish again; or give the column back to the table as it was.",
             )
 
 
 @contextmanager
 def _replacement(config: Config, publication: Publication, name: str) -> Iterator[Replacement]:
-    """Gives a commit to build, and commits it; what was written for one that could not be built is deleted."""
+    """Gives a commit to build, and commits it; what was written for one that could not be built is
+    deleted.
+    """
     change = Replacement(open_published(config, name), publication)
     try:
         yield change

@@ -1,7 +1,9 @@
-"""One commit of a publication to one table: fenced by the table's transaction id, retried when a writer came between.
+"""One commit of a publication to one table: fenced by the table's transaction id, retried when a
+writer came between.
 
-The transaction version is the publication's number. A table that already holds it is left alone; after the commit it
-must hold exactly this number, and while the publication is open no higher one is given out.
+The transaction version is the publication's number. A table that already holds it is left alone;
+after the commit it must hold exactly this number, and while the publication is open no higher one
+is given out.
 """
 
 from __future__ import annotations
@@ -27,11 +29,18 @@ if TYPE_CHECKING:
 TRIES_MAX = 5
 
 
-def commit_once(config: Config, name: str, publication: Publication, commit: Callable[[], None]) -> int:
-    """Makes sure that a table holds a publication's commit, and returns the version that brought it.
+def commit_once(
+    config: Config,
+    name: str,
+    publication: Publication,
+    commit: Callable[[], None],
+) -> int:
+    """Makes sure that a table holds a publication's commit, and returns the version that brought
+    it.
 
     Raises:
-        FencedError: the table holds a later publication, or another one of this number: the ledger is older than it.
+        FencedError: the table holds a later publication, or another one of this number: the ledger
+            is older than it.
         TableError: other writers came between again and again, or the table took no transaction id.
     """
     for _ in range(TRIES_MAX):
@@ -49,7 +58,8 @@ def commit_once(config: Config, name: str, publication: Publication, commit: Cal
         if after < publication.number:
             raise TableError(
                 f'commit to table "{name}" did not take transaction {publication.number}',
-                hint="Another program writes to this table without regard to others; stop it and publish again.",
+                hint="Another program writes to this table without regard to others; stop it and "
+                "publish again.",
             )
         if after == publication.number:
             return _own_version(config, name, publication)
@@ -91,11 +101,15 @@ def version_of(config: Config, name: str, number: int) -> int:
 
 
 def _brings(table: Table, number: int) -> bool:
-    """Returns whether the newest commit of a table itself carries a publication's number, by its file in the log."""
+    """Returns whether the newest commit of a table itself carries a publication's number, by its
+    file in the log.
+    """
     commit = table.path / "_delta_log" / f"{table.version:020}.json"
     if not commit.exists():
         return False
-    lines = (json.loads(line) for line in commit.read_text().splitlines() if line.startswith('{"txn"'))
+    lines = (
+        json.loads(line) for line in commit.read_text().splitlines() if line.startswith('{"txn"')
+    )
     wanted = (publish_app_id(table.path.name), number)
     return any((line["txn"]["appId"], line["txn"]["version"]) == wanted for line in lines)
 
@@ -130,13 +144,24 @@ def write_arrow(config: Config, name: str, publication: Publication, rows: pa.Ta
         max_commit_retries=0,
     )
     predicate = _predicate(publication.range)
-    write_deltalake(table.delta, rows, mode="overwrite", predicate=predicate, commit_properties=properties)
+    write_deltalake(
+        table.delta,
+        rows,
+        mode="overwrite",
+        predicate=predicate,
+        commit_properties=properties,
+    )
 
 
 def write_empty(config: Config, name: str, publication: Publication) -> None:
-    """Gives a table a publication's number and changes nothing in it: whoever is late with an older one is refused."""
+    """Gives a table a publication's number and changes nothing in it: whoever is late with an older
+    one is refused.
+    """
     open_published(config, name).commit_files(
-        [], app_id=publish_app_id(name), version=publication.number, metadata=publication.commit_metadata()
+        [],
+        app_id=publish_app_id(name),
+        version=publication.number,
+        metadata=publication.commit_metadata(),
     )
 
 
@@ -144,14 +169,18 @@ def is_conflict(error: Exception) -> bool:
     """Returns whether another commit came between, so that looking again helps."""
     if isinstance(error, CommitFailedError) or isinstance(error.__cause__, CommitFailedError):
         return True
-    return any("delta.exceptions" in base.__module__ and "Concurrent" in base.__name__ for base in type(error).__mro__)
+    return any(
+        "delta.exceptions" in base.__module__ and "Concurrent" in base.__name__
+        for base in type(error).__mro__
+    )
 
 
 def _own_version(config: Config, name: str, publication: Publication) -> int:
     """Returns the version that brought a publication's commit, if it is this publication's.
 
     Raises:
-        FencedError: another one has the number, since the ledger that gave it out is older than the table.
+        FencedError: another one has the number, since the ledger that gave it out is older than the
+            table.
     """
     version = version_of(config, name, publication.number)
     newest = open_published(config, name)
@@ -162,7 +191,8 @@ def _own_version(config: Config, name: str, publication: Publication) -> int:
     if (holder, told.get("kind", publication.kind)) == (publication.replay_id, publication.kind):
         return version
     raise FencedError(
-        f'table "{name}" holds publication {publication.number} of replay "{holder}" already, the ledger gave that '
+        f'table "{name}" holds publication {publication.number} of replay "{holder}" already, the '
+        "ledger gave that "
         f'number to replay "{publication.replay_id}"',
         detail="The ledger is older than the table, or another one. Nothing was written.",
         hint="Put the newest ledger back; or move this one away and make it again from the tables: "
@@ -173,9 +203,11 @@ def _own_version(config: Config, name: str, publication: Publication) -> int:
 def _refuse_later(name: str, publication: Publication, there: int) -> None:
     if there > publication.number:
         raise FencedError(
-            f'table "{name}" already holds publication {there}, {publication.number} is out of date',
+            f'table "{name}" already holds publication {there}, {publication.number} is out of '
+            "date",
             detail="It has stopped without writing.",
-            hint="If the ledger is a new one, and so knows nothing of that publication: rewindow ledger rebuild",
+            hint="If the ledger is a new one, and so knows nothing of that publication: rewindow "
+            "ledger rebuild",
         )
 
 

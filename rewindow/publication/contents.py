@@ -1,4 +1,6 @@
-"""What a publication puts into each table, from its row in the ledger alone, so that anybody can roll it forward."""
+"""What a publication puts into each table, from its row in the ledger alone, so that anybody can
+roll it forward.
+"""
 
 from __future__ import annotations
 
@@ -27,27 +29,35 @@ THINNED_MAX = 8
 
 
 def saved_states(checkpoints: Table) -> dict[int, str]:
-    """Returns window to state digest of every checkpoint of a replay, mark 0 included; the newest attempt's.
+    """Returns window to state digest of every checkpoint of a replay, mark 0 included; the newest
+    attempt's.
 
     A warm-up's checkpoints lie before the range and are none of the replay's results.
     """
-    rows = query("select window_id, attempt, operator, digest from c where mark >= 0", c=checkpoints)
+    rows = query(
+        "select window_id, attempt, operator, digest from c where mark >= 0",
+        c=checkpoints,
+    )
     found = {}
     for window in pc.unique(rows["window_id"]).to_pylist():
         here = rows.filter(pc.equal(rows["window_id"], window))
-        found[window] = stored.state_digest(here.filter(pc.equal(here["attempt"], pc.max(here["attempt"]))))
+        found[window] = stored.state_digest(
+            here.filter(pc.equal(here["attempt"], pc.max(here["attempt"])))
+        )
     return found
 
 
 def kept_checkpoints(plan: Plan, saved: Iterable[int], windows: WindowRange) -> list[int]:
-    """Returns the windows whose checkpoints are published: the last, and older ones thinned to a few.
+    """Returns the windows whose checkpoints are published: the last, and older ones thinned to a
+    few.
 
     Raises:
         CheckpointError: the replay has none at its end.
     """
     if windows.last not in set(saved):
         raise CheckpointError(
-            f'replay "{plan.replay_id}" has no checkpoint at window {windows.last}, where its range ends',
+            f'replay "{plan.replay_id}" has no checkpoint at window {windows.last}, where its '
+            "range ends",
             hint="Run it to its end first, or plan the range again.",
         )
     apart = max(plan.checkpoint_windows, len(windows) // THINNED_MAX)
@@ -62,7 +72,9 @@ def checkpoint_rows(config: Config, plan: Plan, version: int, windows: Iterable[
     """Returns the stored rows of a replay's checkpoints at some windows, states included."""
     table = Table.open(config.replay_root(plan.replay_id) / CHECKPOINTS, version)
     listed = ", ".join(map(str, windows))
-    rows = query(f"select * from c where window_id in ({listed})", c=table).select(stored.SCHEMA.names)
+    rows = query(f"select * from c where window_id in ({listed})", c=table).select(
+        stored.SCHEMA.names
+    )
     rows = rows.cast(stored.SCHEMA)
     newest = rows.group_by("window_id").aggregate([("attempt", "max")])
     newest = newest.rename_columns(["window_id", "attempt"])
@@ -72,7 +84,12 @@ def checkpoint_rows(config: Config, plan: Plan, version: int, windows: Iterable[
 
 
 def published_seals(
-    config: Config, name: str, seals: pa.Table, columns: str, sealed_at: datetime, data_version: int
+    config: Config,
+    name: str,
+    seals: pa.Table,
+    columns: str,
+    sealed_at: datetime,
+    data_version: int,
 ) -> pa.Table:
     """Returns the seals of a published stream; lost windows have none, so they are missing.
 
@@ -84,7 +101,9 @@ def published_seals(
     if found.num_rows:
         asked = WindowRange(*(bound.as_py() for bound in pc.min_max(found["window_id"]).values()))
         before = read_seals(open_published(config, windows_name(name)), asked)
-        there = before["generation"].take(pc.index_in(found["window_id"], before["window_id"].combine_chunks()))
+        there = before["generation"].take(
+            pc.index_in(found["window_id"], before["window_id"].combine_chunks())
+        )
         found = found.append_column("generation", pc.fill_null(pc.add(there, 1), FIRST_GENERATION))
     return seal_rows(found, data, columns, sealed_at=sealed_at)
 
@@ -99,20 +118,28 @@ def rows_before(config: Config, name: str, pieces: Sequence[PutBack]) -> pa.Tabl
     for piece in pieces:
         windows, version = piece.windows, piece.version
         table = open_published(config, name, version)
-        rows = query(f"select * from t where window_id between {windows.first} and {windows.last}", t=table)
+        rows = query(
+            f"select * from t where window_id between {windows.first} and {windows.last}",
+            t=table,
+        )
         parts.append(rows.select(table.schema.names).cast(table.schema))
     return pa.concat_tables(parts, promote_options="default").select(now.schema.names)
 
 
 def start_state(config: Config, plan: Plan) -> StartedFrom:
-    """Returns, for judging staleness, which published state a replay began with, and its digest if it can be read."""
+    """Returns, for judging staleness, which published state a replay began with, and its digest if
+    it can be read.
+    """
     start = plan.start
     if not start.taken_from or start.source not in ("published", "warm_up"):
         return StartedFrom(start.source)
     digest = start.digest
     if not digest and start.window is not None:
         try:
-            rows = stored.rows_at(Table.open(start.table(config.state), start.version), start.window)
+            rows = stored.rows_at(
+                Table.open(start.table(config.state), start.version),
+                start.window,
+            )
             digest = stored.state_digest(rows) if rows.num_rows else ""
         except TableError:
             digest = ""
@@ -120,25 +147,32 @@ def start_state(config: Config, plan: Plan) -> StartedFrom:
 
 
 def files_of(config: Config, name: str, piece: PutBack) -> list[DataFile]:
-    """Returns the files that an earlier version of a published table has in a range, all of them there.
+    """Returns the files that an earlier version of a published table has in a range, all of them
+    there.
 
     Raises:
         TableError: the version or a file of it was removed.
     """
     try:
-        files = open_published(config, name, piece.version).files(piece.windows.first, piece.windows.last)
+        files = open_published(config, name, piece.version).files(
+            piece.windows.first,
+            piece.windows.last,
+        )
     except TableError as error:
         raise _gone(name, piece.version, error.detail) from error
     gone = [file.path for file in files if not location(file.path).exists()]
     if gone:
         raise _gone(
-            name, piece.version, f"{len(gone)} of {len(files)} files are gone, such as {location(gone[0]).name}."
+            name,
+            piece.version,
+            f"{len(gone)} of {len(files)} files are gone, such as {location(gone[0]).name}.",
         )
     return files
 
 
 def check_states(config: Config, name: str, piece: PutBack) -> None:
-    """Makes sure that the files of the states that an earlier version of published checkpoints names are there.
+    """Makes sure that the files of the states that an earlier version of published checkpoints
+    names are there.
 
     Raises:
         TableError: a file was removed.
@@ -146,7 +180,8 @@ def check_states(config: Config, name: str, piece: PutBack) -> None:
     windows, table = piece.windows, open_published(config, name, piece.version)
     for rows in stored.stored_rows(table):
         inside = pc.and_(
-            pc.greater_equal(rows["window_id"], windows.first), pc.less_equal(rows["window_id"], windows.last)
+            pc.greater_equal(rows["window_id"], windows.first),
+            pc.less_equal(rows["window_id"], windows.last),
         )
         try:
             stored.check_there(rows.filter(inside), table.path)

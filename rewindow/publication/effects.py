@@ -1,4 +1,6 @@
-"""What follows from the acts of an application: which publications are in effect, and what is stale since."""
+"""What follows from the acts of an application: which publications are in effect, and what is stale
+since.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from rewindow.windows import WindowRange
 
 
 def related_acts(ledger: Ledger, application: str, names: Iterable[str]) -> list[Publication]:
-    """Returns the acts of an application that have an output among some tables; of others nothing follows."""
+    """Returns the acts of an application that have an output among some tables; of others nothing
+    follows.
+    """
     every = ledger.publications.newest(application=application, limit=1_000_000)
     return [one for one in every if _outputs(one) & set(names)]
 
@@ -23,7 +27,16 @@ def states_in_effect(acts: Iterable[Publication]) -> list[EffectivePublication]:
     found = []
     for one in effective_publications(acts):
         start, states = one.details.started_from, one.details.states
-        found.append(EffectivePublication(one.number, one.range, states, start.source, start.window, start.digest))
+        found.append(
+            EffectivePublication(
+                one.number,
+                one.range,
+                states,
+                start.source,
+                start.window,
+                start.digest,
+            )
+        )
     return found
 
 
@@ -40,13 +53,17 @@ def stale_ranges(
     Args:
         names: tables of the act that is judged.
         stateful: those of its outputs that have state before them.
-        acts: related ones, see `related_acts`. What is stale of other outputs stays so: details tell of all of them.
+        acts: related ones, see `related_acts`. What is stale of other outputs stays so: details
+            tell of all of them.
         in_effect: the publications that then stand.
     """
     judged = set(names).union(*map(_outputs, acts))
     mine = [StaleWindows(name, part) for part in stale_windows(in_effect) for name in stateful]
     others = [row for row in ledger.stale.ranges(application) if row.table_name not in judged]
-    return (*mine, *(StaleWindows(row.table_name, WindowRange(row.first, row.last)) for row in others))
+    return (
+        *mine,
+        *(StaleWindows(row.table_name, WindowRange(row.first, row.last)) for row in others),
+    )
 
 
 def _outputs(publication: Publication) -> set[str]:

@@ -1,7 +1,8 @@
-"""Finishing a publication or an undo: commit to each of its tables, enter what became stale, close it. Repeatable.
+"""Finishing a publication or an undo: commit to each of its tables, enter what became stale, close
+it. Repeatable.
 
-Everything follows from the publication's row in the ledger, so that whoever comes next rolls forward what a killed
-publisher began.
+Everything follows from the publication's row in the ledger, so that whoever comes next rolls
+forward what a killed publisher began.
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ from rewindow.publication.by_files import (
     reason_to_put_back_with_spark,
     verify_links,
 )
-from rewindow.publication.commits import commit_once, is_begun, is_conflict, write_arrow, write_empty, write_spark
+from rewindow.publication.commits import (
+    commit_once,
+    is_begun,
+    is_conflict,
+    write_arrow,
+    write_empty,
+    write_spark,
+)
 from rewindow.publication.contents import checkpoint_rows, files_of, published_seals, rows_before
 from rewindow.publication.preview import TablePreview, table_preview
 from rewindow.publication.spark_needed import SparkNeeded
@@ -70,8 +78,13 @@ class Publisher:
     _checked: dict[str, StagedFiles] = field(default_factory=dict)
 
     def roll_forward(self, publication: Publication) -> Publication:
-        """Finishes what a killed publisher began; gives it up if nothing of it was committed and its source is gone."""
-        self.say(f"publication {publication.number} of replay {publication.replay_id} was left open: going on with it")
+        """Finishes what a killed publisher began; gives it up if nothing of it was committed and
+        its source is gone.
+        """
+        self.say(
+            f"publication {publication.number} of replay {publication.replay_id} was left open: "
+            "going on with it"
+        )
         try:
             return self.finish(publication)
         except (TableError, CheckpointError, InputError) as error:
@@ -82,7 +95,8 @@ class Publisher:
             return self.ledger.publications.get(publication.number)
 
     def finish(self, publication: Publication) -> Publication:
-        """Commits to each table that does not hold the publication, in order, then settles and closes it.
+        """Commits to each table that does not hold the publication, in order, then settles and
+        closes it.
 
         Raises:
             FencedError: a later publication has been here.
@@ -107,7 +121,9 @@ class Publisher:
         return self.ledger.publications.get(publication.number)
 
     def _settle_files(self, publication: Publication, name: str) -> None:
-        """Looks for and notes the files that a commit to a table of tuples has brought, before it counts as done."""
+        """Looks for and notes the files that a commit to a table of tuples has brought, before it
+        counts as done.
+        """
         if kind_of(name) is Kind.DATA:
             verify_links(self.config, publication, name, lambda: self._sources(publication, name))
             data = open_published(self.config, name)
@@ -117,7 +133,11 @@ class Publisher:
         """Returns the files that a commit to a table of tuples may have linked, there or not."""
         if publication.undoes is not None:
             pieces = publication.details.put_back.get(name, ())
-            return [file for piece in pieces for file in open_published(self.config, name, piece.version).files()]
+            return [
+                file
+                for piece in pieces
+                for file in open_published(self.config, name, piece.version).files()
+            ]
         plan = self.ledger.replays.get(publication.replay_id).read_plan()
         target = next(target for target in targets_of(plan) if target.name == name)
         return self._staged_table(plan, target, publication.details.staged_versions).files()
@@ -131,7 +151,9 @@ class Publisher:
 
     @contextmanager
     def _naming_damage(self, look: Callable[[], list[DamagedFile]]) -> Iterator[None]:
-        """Turns what a library says of a file that cannot be read into an error that names the file."""
+        """Turns what a library says of a file that cannot be read into an error that names the
+        file.
+        """
         try:
             yield
         except (RewindowError, SparkNeeded):
@@ -143,32 +165,62 @@ class Publisher:
             raise damaged_error(damage, "") from error
 
     def _damage(self, publication: Publication, name: str) -> list[DamagedFile]:
-        """Returns the damaged files that a commit to a table reads: those there now, and those of its source."""
+        """Returns the damaged files that a commit to a table reads: those there now, and those of
+        its source.
+        """
         found = damaged_now(self.config, [name], publication.range)
         if publication.undoes is not None:
             for piece in publication.details.put_back.get(name, ()):
-                found += find_damage(open_published(self.config, name, piece.version), name, piece.windows)
+                found += find_damage(
+                    open_published(self.config, name, piece.version),
+                    name,
+                    piece.windows,
+                )
             return found
         plan = self.ledger.replays.get(publication.replay_id).read_plan()
         target = next(target for target in targets_of(plan) if target.name == name)
-        return found + self._staged_damage(plan, target, publication.details.staged_versions, publication.range)
+        return found + self._staged_damage(
+            plan,
+            target,
+            publication.details.staged_versions,
+            publication.range,
+        )
 
     def _staged_damage(
-        self, plan: Plan, target: PublicationTarget, pinned: Mapping[str, int], windows: WindowRange
+        self,
+        plan: Plan,
+        target: PublicationTarget,
+        pinned: Mapping[str, int],
+        windows: WindowRange,
     ) -> list[DamagedFile]:
         staged = target.output.name if target.output is not None else CHECKPOINTS
         table = Table.open(self.config.replay_root(plan.replay_id) / staged, pinned[staged])
         return find_damage(table, f"{plan.replay_id}/{staged}", windows)
 
-    def _publish(self, publication: Publication, name: str, versions: dict[str, int | None]) -> None:
+    def _publish(
+        self,
+        publication: Publication,
+        name: str,
+        versions: dict[str, int | None],
+    ) -> None:
         plan = self.ledger.replays.get(publication.replay_id).read_plan()
         self._check_staged(publication, plan)
         target = next(target for target in targets_of(plan) if target.name == name)
         pinned = publication.details.staged_versions
         if target.kind is Kind.CHECKPOINTS:
-            rows = checkpoint_rows(self.config, plan, pinned["checkpoints"], publication.details.checkpoints)
+            rows = checkpoint_rows(
+                self.config,
+                plan,
+                pinned["checkpoints"],
+                publication.details.checkpoints,
+            )
             source = self.config.replay_root(plan.replay_id) / CHECKPOINTS
-            rows = stored.brought(rows, source, self.config.stream_table(name), f"{publication.number}")
+            rows = stored.brought(
+                rows,
+                source,
+                self.config.stream_table(name),
+                f"{publication.number}",
+            )
             write_arrow(self.config, name, publication, rows)
             return
         if target.kind is Kind.WINDOWS:
@@ -177,7 +229,14 @@ class Publisher:
             assert data_version is not None, "seals come after their tuples"
             staged = self.staged(plan, target, pinned)
             columns = columns_text(event_columns(staged.table))
-            rows = published_seals(self.config, data_name, staged.seals, columns, publication.opened_at, data_version)
+            rows = published_seals(
+                self.config,
+                data_name,
+                staged.seals,
+                columns,
+                publication.opened_at,
+                data_version,
+            )
             write_arrow(self.config, name, publication, rows)
             return
         self._publish_tuples(publication, plan, target)
@@ -192,18 +251,27 @@ class Publisher:
         changed = sorted(name for name in judged if now[name] != judged[name])
         if changed:
             raise TableError(
-                f'table "{changed[0]}" of replay "{plan.replay_id}" is not what was judged and is being published',
+                f'table "{changed[0]}" of replay "{plan.replay_id}" is not what was judged and is '
+                "being published",
                 detail="Its files were altered or damaged since.",
                 hint=f"Take back what was begun: rewindow publish {plan.replay_id} --withdraw",
             )
         self._verified.add(key)
 
-    def _publish_tuples(self, publication: Publication, plan: Plan, target: PublicationTarget) -> None:
+    def _publish_tuples(
+        self,
+        publication: Publication,
+        plan: Plan,
+        target: PublicationTarget,
+    ) -> None:
         staged = self.staged(plan, target, publication.details.staged_versions)
         files = self.check(staged)
         reason = reason_to_publish_with_spark(self.config, target.name, publication.range)
         if not reason:
-            self._tell_files(target.name, publish_files(self.config, publication, target.name, files))
+            self._tell_files(
+                target.name,
+                publish_files(self.config, publication, target.name, files),
+            )
             return
         from rewindow.publication.frames import as_stream_tuples
 
@@ -211,22 +279,44 @@ class Publisher:
         with step(f"{target.name}: Spark writes its rows"):
             write_spark(self.config, target.name, publication, frame)
 
-    def staged(self, plan: Plan, target: PublicationTarget, pinned: Mapping[str, int]) -> StagedOutput:
-        """Returns a staged output and its seals, at the versions that are published; read once by this publisher."""
+    def staged(
+        self,
+        plan: Plan,
+        target: PublicationTarget,
+        pinned: Mapping[str, int],
+    ) -> StagedOutput:
+        """Returns a staged output and its seals, at the versions that are published; read once by
+        this publisher.
+        """
         assert target.output is not None, "only outputs are staged"
         name = f"{plan.replay_id}/{target.output.name}@{pinned[FACTS]}"
         if name not in self._staged:
             facts = Table.open(self.config.replay_root(plan.replay_id) / FACTS, pinned[FACTS])
             seals = staged_seals(facts, target.output.name, plan.range)
-            self._staged[name] = StagedOutput(plan, target.output, self._staged_table(plan, target, pinned), seals)
+            self._staged[name] = StagedOutput(
+                plan,
+                target.output,
+                self._staged_table(plan, target, pinned),
+                seals,
+            )
         return self._staged[name]
 
-    def _staged_table(self, plan: Plan, target: PublicationTarget, pinned: Mapping[str, int]) -> Table:
+    def _staged_table(
+        self,
+        plan: Plan,
+        target: PublicationTarget,
+        pinned: Mapping[str, int],
+    ) -> Table:
         assert target.output is not None, "only outputs are staged"
-        return Table.open(self.config.replay_root(plan.replay_id) / target.output.name, pinned[target.output.name])
+        return Table.open(
+            self.config.replay_root(plan.replay_id) / target.output.name,
+            pinned[target.output.name],
+        )
 
     def expected(self, plan: Plan, pinned: Mapping[str, int]) -> list[TablePreview]:
-        """Returns what publishing does to each table of tuples, with all of them checked, see `check`."""
+        """Returns what publishing does to each table of tuples, with all of them checked, see
+        `check`.
+        """
         found = []
         for target in targets_of(plan):
             if target.kind is Kind.DATA:
@@ -235,7 +325,8 @@ class Publisher:
         return found
 
     def check(self, staged: StagedOutput) -> StagedFiles:
-        """Holds a staged output against its log and its seals, once by this publisher, and returns how it is published.
+        """Holds a staged output against its log and its seals, once by this publisher, and returns
+        how it is published.
 
         Raises:
             TableError: a window is not what was sealed, or a file is damaged.
@@ -245,12 +336,18 @@ class Publisher:
             files = staged_files(staged)
             if files.unnoted:
                 self.say(
-                    f"{name}: no checksum is known of {files.unnoted} files, as where the log of their "
+                    f"{name}: no checksum is known of {files.unnoted} files, as where the log of "
+                    "their "
                     "table was cleaned, so their rows are read and compared with the seals"
                 )
             with self._naming_damage(lambda: find_damage(staged.table, name, windows)):
                 parts = list(files.doubtful.parts())
-                for part in counted(f"{name}: comparing rows with the seals", parts, len(parts), "parts"):
+                for part in counted(
+                    f"{name}: comparing rows with the seals",
+                    parts,
+                    len(parts),
+                    "parts",
+                ):
                     files.doubtful.check(files.doubtful.rows(part), part)
             self._checked[name] = files
         return self._checked[name]
@@ -284,7 +381,9 @@ class Publisher:
             self._tell_files(name, put_back(self.config, publication, name, pieces))
 
     def _tell_files(self, name: str, files: Sequence[NewFile]) -> None:
-        """Says what a commit by files was made of, and keeps the checksums that linked files have from their source."""
+        """Says what a commit by files was made of, and keeps the checksums that linked files have
+        from their source.
+        """
         linked = [file for file in files if file.source is not None]
         self._taken[name] = {file.path: file.checksum for file in linked if file.checksum}
         copied = sum(1 for file in linked if file.copied)
@@ -295,8 +394,8 @@ class Publisher:
     def _mark_stale(self, publication: Publication) -> None:
         """Enters the stale ranges as they follow from this publication; may be repeated.
 
-        Those that come from an input opened again stay but for this publication's windows; with the first of them, an
-        output with state has them all behind it, since then the states tell.
+        Those that come from an input opened again stay but for this publication's windows; with the
+        first of them, an output with state has them all behind it, since then the states tell.
         """
         application = self.ledger.replays.get(publication.replay_id).application
         for row in self.ledger.stale.ranges(application):
@@ -306,18 +405,28 @@ class Publisher:
             its = publication.range if stays else WindowRange(row.first, row.last)
             self.ledger.stale.clear(application, row.table_name, its.first, its.last)
         opened: dict[str, list[WindowRange]] = {}
-        for row in self.ledger.stale.ranges(application):  # Those of opened windows, which are stale anyway.
+        for row in self.ledger.stale.ranges(
+            application
+        ):  # Those of opened windows, which are stale anyway.
             opened.setdefault(row.table_name, []).append(WindowRange(row.first, row.last))
         for entry in publication.details.stale:
             for part in without(entry.windows, opened.get(entry.table, [])):
-                self.ledger.stale.add(application, entry.table, part.first, part.last, publication.number)
+                self.ledger.stale.add(
+                    application,
+                    entry.table,
+                    part.first,
+                    part.last,
+                    publication.number,
+                )
 
 
 def _unfinishable(publication: Publication, error: RewindowError) -> TableError:
     """Returns the error that stops everybody until an act that was begun is withdrawn."""
     name = publication.replay_id
     return TableError(
-        f'publication {publication.number} of replay "{name}" was begun and cannot be finished: {error.primary}',
-        detail=f"{error.detail} It is in some of its tables; nothing else is published there before it ends.".strip(),
+        f'publication {publication.number} of replay "{name}" was begun and cannot be finished: '
+        f"{error.primary}",
+        detail=f"{error.detail} It is in some of its tables; nothing else is published there "
+        "before it ends.".strip(),
         hint=f"Take back what was begun: rewindow publish {name} --withdraw",
     )

@@ -1,4 +1,6 @@
-"""The Spark side of a publication: rows for tables that need Spark to be written (see `spark_needed`)."""
+"""The Spark side of a publication: rows for tables that need Spark to be written (see
+`spark_needed`).
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,11 @@ _FILES_MAX = 200
 
 
 def as_stream_tuples(spark: SparkSession, staged: StagedOutput) -> DataFrame:
-    """Returns what readers see of a staged output in the shape of a recorded stream, ordered by window and offset.
+    """Returns what readers see of a staged output in the shape of a recorded stream, ordered by
+    window and offset.
 
-    `offset` counts from 0 in each window in the order of the declared key, ties by all other columns; `arrived_at` is
-    the output's own, else the start of the window.
+    `offset` counts from 0 in each window in the order of the declared key, ties by all other
+    columns; `arrived_at` is the output's own, else the start of the window.
     """
     plan, tuples = staged.plan, pc.sum(staged.seals["tuples"]).as_py() or 0
     frame = readers_frame(spark, staged.table, staged.seals, plan.range)
@@ -42,7 +45,12 @@ def as_stream_tuples(spark: SparkSession, staged: StagedOutput) -> DataFrame:
     return numbered.select("window_id", "offset", "arrived_at", *map(quoted_column, rest))
 
 
-def frame_before(spark: SparkSession, config: Config, name: str, pieces: Sequence[PutBack]) -> DataFrame:
+def frame_before(
+    spark: SparkSession,
+    config: Config,
+    name: str,
+    pieces: Sequence[PutBack],
+) -> DataFrame:
     """Returns the tuples of a published stream in disjoint ranges, each as it was at a version."""
     path = str(config.stream_table(name))
     if not pieces:
@@ -54,13 +62,16 @@ def frame_before(spark: SparkSession, config: Config, name: str, pieces: Sequenc
         .where(F.col("window_id").between(piece.windows.first, piece.windows.last))
         for piece in pieces
     ]
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames).orderBy(
-        "window_id", "offset"
-    )
+    return reduce(
+        lambda one, other: one.unionByName(other, allowMissingColumns=True),
+        frames,
+    ).orderBy("window_id", "offset")
 
 
 def _order(schema: T.StructType, key: list[str]) -> list[Column]:
-    """Returns the sort order within a window: the declared key, then whatever else can be ordered."""
+    """Returns the sort order within a window: the declared key, then whatever else can be
+    ordered.
+    """
     orderable = [field.name for field in schema.fields if not isinstance(field.dataType, T.MapType)]
     rest = [name for name in orderable if name not in key and name != "window_id"]
     return [F.col(quoted_column(name)).asc_nulls_first() for name in [*key, *rest]]

@@ -1,7 +1,9 @@
-"""Which version of a published table shows what: how acts of publication lie over each other. Pure arithmetic.
+"""Which version of a published table shows what: how acts of publication lie over each other. Pure
+arithmetic.
 
-An act puts a range of a table into a state; the version before it still shows what was there. What a window shows is
-named by the number of the publication that it comes from, and by None where it comes from none.
+An act puts a range of a table into a state; the version before it still shows what was there. What
+a window shows is named by the number of the publication that it comes from, and by None where it
+comes from none.
 """
 
 from __future__ import annotations
@@ -16,11 +18,17 @@ from rewindow.windows import WindowRange
 _Shown = tuple[WindowRange, int | None]
 
 
-def versions_without(acts: Sequence[Publication], table: str, act: Publication, left: Sequence[int]) -> list[PutBack]:
+def versions_without(
+    acts: Sequence[Publication],
+    table: str,
+    act: Publication,
+    left: Sequence[int],
+) -> list[PutBack]:
     """Returns from which versions a table's range is put back when an act is taken back.
 
-    Of several versions that show the same the newest is taken, which VACUUM removes last. As a rule that is the one
-    before the act; it is another one where the content that lies below was undone in the meantime.
+    Of several versions that show the same the newest is taken, which VACUUM removes last. As a rule
+    that is the one before the act; it is another one where the content that lies below was undone
+    in the meantime.
 
     Args:
         acts: every act on the table that was not withdrawn, the one that is taken back among them.
@@ -32,13 +40,19 @@ def versions_without(acts: Sequence[Publication], table: str, act: Publication, 
     wanted = _shown([one for one in known if one.number in set(left)], act.range)
     pieces: list[PutBack] = []
     for place in range(len(known) - 1, -1, -1):
-        version = next((entry.version_before for entry in known[place].tables if entry.name == table), None)
+        version = next(
+            (entry.version_before for entry in known[place].tables if entry.name == table), None
+        )
         if version is None or not wanted or known[place].kind == WITHDRAW:
             continue
         before = _shown(effective_publications(known[:place]), act.range)
         rest: list[_Shown] = []
         for windows, owner in wanted:
-            same = [part for other, shown in before if shown == owner and (part := windows.overlap(other))]
+            same = [
+                part
+                for other, shown in before
+                if shown == owner and (part := windows.overlap(other))
+            ]
             pieces += [PutBack(part, version) for part in same]
             rest += [(part, owner) for part in _without(windows, same)]
         wanted = rest
@@ -46,16 +60,30 @@ def versions_without(acts: Sequence[Publication], table: str, act: Publication, 
     return _joined(sorted(pieces, key=lambda piece: piece.windows.first))
 
 
-def shown_without(left: Sequence[Publication], windows: WindowRange) -> list[tuple[WindowRange, Publication | None]]:
-    """Returns, ascending, which publication the windows of a range show when only some acts count; None: nothing."""
-    stand = {one.number: one for one in effective_publications(sorted(left, key=lambda one: one.number))}
-    return [(part, None if number is None else stand[number]) for part, number in _shown([*stand.values()], windows)]
+def shown_without(
+    left: Sequence[Publication],
+    windows: WindowRange,
+) -> list[tuple[WindowRange, Publication | None]]:
+    """Returns, ascending, which publication the windows of a range show when only some acts count;
+    None: nothing.
+    """
+    stand = {
+        one.number: one for one in effective_publications(sorted(left, key=lambda one: one.number))
+    }
+    return [
+        (part, None if number is None else stand[number])
+        for part, number in _shown([*stand.values()], windows)
+    ]
 
 
-def without_windows(pieces: Sequence[PutBack], left_out: Sequence[WindowRange | None]) -> list[PutBack]:
+def without_windows(
+    pieces: Sequence[PutBack],
+    left_out: Sequence[WindowRange | None],
+) -> list[PutBack]:
     """Returns pieces without some windows; None among these means all of them.
 
-    >>> [str(piece.windows) for piece in without_windows([PutBack(WindowRange(1, 9), 3)], [WindowRange(2, 4)])]
+    >>> pieces = without_windows([PutBack(WindowRange(1, 9), 3)], [WindowRange(2, 4)])
+    >>> [str(piece.windows) for piece in pieces]
     ['[1, 1]', '[5, 9]']
     """
     for windows in left_out:
@@ -64,7 +92,10 @@ def without_windows(pieces: Sequence[PutBack], left_out: Sequence[WindowRange | 
         pieces = [
             PutBack(part, piece.version)
             for piece in pieces
-            for part in _without(piece.windows, [both for both in [windows.overlap(piece.windows)] if both])
+            for part in _without(
+                piece.windows,
+                [both for both in [windows.overlap(piece.windows)] if both],
+            )
         ]
     return list(pieces)
 
@@ -73,8 +104,14 @@ def _joined(pieces: Sequence[PutBack]) -> list[PutBack]:
     joined: list[PutBack] = []
     for piece in pieces:
         before = joined[-1] if joined else None
-        if before and (before.windows.last, before.version) == (piece.windows.first - 1, piece.version):
-            joined[-1] = PutBack(WindowRange(before.windows.first, piece.windows.last), piece.version)
+        if before and (before.windows.last, before.version) == (
+            piece.windows.first - 1,
+            piece.version,
+        ):
+            joined[-1] = PutBack(
+                WindowRange(before.windows.first, piece.windows.last),
+                piece.version,
+            )
         else:
             joined.append(piece)
     return joined

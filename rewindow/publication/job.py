@@ -1,4 +1,5 @@
-"""The publishing job: one publication or undo in a process of its own, its result in the outcome file.
+"""The publishing job: one publication or undo in a process of its own, its result in the outcome
+file.
 
 Spark is started only where a table needs it, or where somebody has submitted the job to Spark.
 """
@@ -22,7 +23,8 @@ def run_publication(
     who: str | None = None,
     leave_out_damaged: bool = False,
 ) -> dict[str, Any]:
-    """Publishes a replay, takes its publication back, or withdraws what was begun; returns what the outcome file says.
+    """Publishes a replay, takes its publication back, or withdraws what was begun; returns what the
+    outcome file says.
 
     Args:
         act: publish, undo or withdraw.
@@ -33,11 +35,26 @@ def run_publication(
     """
     config, wished = Config.load(), PublicationAction(act)
     try:
-        result = run_action(wished, config, replay_id, say, accept=accept, who=who, leave_out_damaged=leave_out_damaged)
+        result = run_action(
+            wished,
+            config,
+            replay_id,
+            say,
+            accept=accept,
+            who=who,
+            leave_out_damaged=leave_out_damaged,
+        )
     except SparkNeeded:
         spark = spark_session(config, f"rewindow {act} {replay_id}", quick=True)
         result = run_action(
-            wished, config, replay_id, say, spark=spark, accept=accept, who=who, leave_out_damaged=leave_out_damaged
+            wished,
+            config,
+            replay_id,
+            say,
+            spark=spark,
+            accept=accept,
+            who=who,
+            leave_out_damaged=leave_out_damaged,
         )
     tell("publication", **result.to_json())
     return {"publication": result.to_json()}

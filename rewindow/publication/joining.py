@@ -1,13 +1,14 @@
 """Small published files beside a publication's range, joined in its own commit.
 
-A stream that is published day by day would have a file a day for ever, and reading it would take as long as opening
-them. So a publication writes a run of small neighbours into one file, row by row as they are: windows, offsets, digests
-and seals stay what they were. It is as if they were cut on the edge of the range: read back before the commit, part of
-that one commit, and put up with by every undo, which takes its range out of whatever file holds it.
+A stream that is published day by day would have a file a day for ever, and reading it would take as
+long as opening them. So a publication writes a run of small neighbours into one file, row by row as
+they are: windows, offsets, digests and seals stay what they were. It is as if they were cut on the
+edge of the range: read back before the commit, part of that one commit, and put up with by every
+undo, which takes its range out of whatever file holds it.
 
-Of a run the largest file is at most a quarter, so that a row is written anew a few times in its life, and sixteen files
-are the least, so that it happens at every sixteenth publication. A file without a noted checksum, or with another one,
-is left alone: a damaged one must stay to be found.
+Of a run the largest file is at most a quarter, so that a row is written anew a few times in its
+life, and sixteen files are the least, so that it happens at every sixteenth publication. A file
+without a noted checksum, or with another one, is left alone: a damaged one must stay to be found.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def files_to_join(table: Table, windows: WindowRange) -> list[DataFile]:
         windows: the range, of which no file is returned, nor one that reaches into it.
     """
     known = [
-        (file.first, file.last, file) for file in table.files() if file.first is not None and file.last is not None
+        (file.first, file.last, file)
+        for file in table.files()
+        if file.first is not None and file.last is not None
     ]
     known.sort(key=lambda entry: (entry[0], entry[1], entry[2].path))
     below = [file for _, last, file in known if last < windows.first][::-1]
@@ -46,7 +49,9 @@ def files_to_join(table: Table, windows: WindowRange) -> list[DataFile]:
 
 
 def _chain(near: Sequence[DataFile]) -> list[DataFile]:
-    """Returns the small files nearest to the range up to one that is none, or that has windows of the one before."""
+    """Returns the small files nearest to the range up to one that is none, or that has windows of
+    the one before.
+    """
     found: list[DataFile] = []
     for file in near[:FILES_MAX]:
         apart = not found or _last(file) < _first(found[-1]) or _first(file) > _last(found[-1])

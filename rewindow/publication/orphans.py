@@ -1,9 +1,11 @@
-"""What a killed publisher leaves running: its JVM outlives its Python by half a second and may still be committing.
+"""What a killed publisher leaves running: its JVM outlives its Python by half a second and may
+still be committing.
 
-The publisher's lock ends with its Python. So each publisher notes its processes beside the tables, and the next one
-ends the JVM of a Python that is gone before it commits anything; on a local file system nothing else would stop it.
-Only the very JVM that runs this process's Spark is noted, and only if this process or our spark-submit started it.
-A publisher that ends, also by an error, takes its note back: a notebook that goes on living is in nobody's way.
+The publisher's lock ends with its Python. So each publisher notes its processes beside the tables,
+and the next one ends the JVM of a Python that is gone before it commits anything; on a local file
+system nothing else would stop it. Only the very JVM that runs this process's Spark is noted, and
+only if this process or our spark-submit started it. A publisher that ends, also by an error, takes
+its note back: a notebook that goes on living is in nobody's way.
 """
 
 from __future__ import annotations
@@ -32,8 +34,13 @@ Named = list[int | str]
 
 
 @contextmanager
-def exclusive_publisher(config: Config, application: str, spark: SparkSession | None) -> Iterator[None]:
-    """Ends what the last publisher of an application left running on this host; notes the processes of this one.
+def exclusive_publisher(
+    config: Config,
+    application: str,
+    spark: SparkSession | None,
+) -> Iterator[None]:
+    """Ends what the last publisher of an application left running on this host; notes the processes
+    of this one.
 
     Args:
         spark: the session that this publisher works with; None when it works without one.
@@ -45,7 +52,9 @@ def exclusive_publisher(config: Config, application: str, spark: SparkSession | 
     note = config.state / "streams" / f"{application}.publisher.json"
     jvm = _own_jvm(spark)
     _end_leftovers(note, application, jvm)
-    note.write(json.dumps({"host": socket.gethostname(), "python": _named(psutil.Process()), "java": jvm}))
+    note.write(
+        json.dumps({"host": socket.gethostname(), "python": _named(psutil.Process()), "java": jvm})
+    )
     try:
         yield
     finally:
@@ -64,19 +73,28 @@ def _end_leftovers(note: Location, application: str, jvm: list[Named]) -> None:
         return
     if _find(left["python"]) is not None:
         raise OverlapError(
-            f'application "{application}" is being published by process {left["python"][0]}, which uses another ledger',
-            hint="Wait until it has ended; two ledgers over one state folder must never be used at once.",
+            f'application "{application}" is being published by process {left["python"][0]}, which '
+            "uses another ledger",
+            hint="Wait until it has ended; two ledgers over one state folder must never be used at "
+            "once.",
         )
-    found = [process for named in left["java"] if tuple(named) not in mine and (process := _find(named))]
+    found = [
+        process for named in left["java"] if tuple(named) not in mine and (process := _find(named))
+    ]
     for process in found:
         process.kill()
     _, alive = psutil.wait_procs(found, timeout=_PATIENCE_SECONDS)
     if alive:
-        raise ResourceError(f"process {alive[0].pid} of the last publisher does not end", hint="End it by hand.")
+        raise ResourceError(
+            f"process {alive[0].pid} of the last publisher does not end",
+            hint="End it by hand.",
+        )
 
 
 def _own_jvm(spark: SparkSession | None) -> list[Named]:
-    """Returns the JVM of a session if it ends with this process: its own child, or the spark-submit that we began."""
+    """Returns the JVM of a session if it ends with this process: its own child, or the spark-submit
+    that we began.
+    """
     gateway = getattr(spark, "_jvm", None)
     if gateway is None:
         return []

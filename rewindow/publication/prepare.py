@@ -1,4 +1,6 @@
-"""Published tables made ready: created at the first publication, checked at every later one. No JVM."""
+"""Published tables made ready: created at the first publication, checked at every later one. No
+JVM.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,21 @@ OWN_COLUMNS = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("ar
 
 
 def published_schema(events: pa.Schema) -> pa.Schema:
-    """Returns the schema of a published stream; an output's own `arrived_at` takes the place of the derived one."""
-    first = [events.field(column.name) if column.name in events.names else column for column in OWN_COLUMNS]
-    return pa.schema([*first, *(column for column in events if column.name not in OWN_COLUMNS.names)])
+    """Returns the schema of a published stream; an output's own `arrived_at` takes the place of the
+    derived one.
+    """
+    first = [
+        events.field(column.name) if column.name in events.names else column
+        for column in OWN_COLUMNS
+    ]
+    return pa.schema(
+        [*first, *(column for column in events if column.name not in OWN_COLUMNS.names)]
+    )
 
 
 def prepare_tables(config: Config, plan: Plan) -> dict[str, int]:
-    """Creates what is missing, checks what is there, and returns the version of every table, in commit order.
+    """Creates what is missing, checks what is there, and returns the version of every table, in
+    commit order.
 
     Raises:
         TableError: a table is not ours, or has columns that do not fit.
@@ -47,7 +57,9 @@ def check_tables(config: Config, plan: Plan) -> None:
         path = config.stream_table(target.name)
         if target.kind is Kind.DATA and Table.exists(path):
             assert target.output is not None, "tuples belong to an output"
-            events = event_columns(Table.open(config.replay_root(plan.replay_id) / target.output.name))
+            events = event_columns(
+                Table.open(config.replay_root(plan.replay_id) / target.output.name)
+            )
             _check_columns(target.name, Table.open(path).schema, published_schema(events))
             check_format(Table.open(path), TableKind.STREAM)
         if Table.exists(path):
@@ -58,14 +70,19 @@ def _prepare(config: Config, plan: Plan, target: PublicationTarget) -> Table:
     path = config.stream_table(target.name)
     there = Table.exists(path)
     if target.kind is Kind.CHECKPOINTS:
-        table = create_table(path, stored.SCHEMA, {**retention(config), **format_property(TableKind.STATES)})
+        table = create_table(
+            path,
+            stored.SCHEMA,
+            {**retention(config), **format_property(TableKind.STATES)},
+        )
         table.check_committable()
         return check_format(table, TableKind.STATES)
     assert target.output is not None, "tuples and seals belong to an output"
     events = event_columns(Table.open(config.replay_root(plan.replay_id) / target.output.name))
     if "offset" in events.names:
         raise TableError(
-            f'output "{target.output.name}" has a column "offset", which every published stream has for itself',
+            f'output "{target.output.name}" has a column "offset", which every published stream '
+            "has for itself",
             hint="Give the column another name.",
         )
     if target.kind is Kind.DATA:
@@ -96,8 +113,10 @@ def _check_windows(table: Table, plan: Plan) -> None:
     grid = stored_grid(table)
     if grid != plan.grid:
         raise TableError(
-            f'table "{table.path.name}" has windows of {grid}, replay "{plan.replay_id}" has windows of {plan.grid}',
-            hint="Ids of different grids cannot stand in one table; give the application another name.",
+            f'table "{table.path.name}" has windows of {grid}, replay "{plan.replay_id}" has '
+            f"windows of {plan.grid}",
+            hint="Ids of different grids cannot stand in one table; give the application another "
+            "name.",
         )
 
 
@@ -109,7 +128,8 @@ def _check_columns(name: str, there: pa.Schema, wanted: pa.Schema) -> None:
         if column.name not in wanted.names:
             raise TableError(
                 f'table "{name}" has the column "{column.name}", which the output no longer has',
-                hint="Keep the column in the output (null will do), or publish under another application name.",
+                hint="Keep the column in the output (null will do), or publish under another "
+                "application name.",
             )
         if wanted.field(column.name).type != column.type:
             raise TableError(

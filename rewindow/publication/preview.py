@@ -1,6 +1,8 @@
-"""What publishing a replay, or taking that back, would do, table by table, and what it needs; changes nothing, no JVM.
+"""What publishing a replay, or taking that back, would do, table by table, and what it needs;
+changes nothing, no JVM.
 
-A publication asks it for the room that it needs; `rewindow publish --dry-run` and `rewindow undo --dry-run` show it.
+A publication asks it for the room that it needs; `rewindow publish --dry-run` and `rewindow undo
+--dry-run` show it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,11 @@ from rewindow.facts.seals import read_seals
 from rewindow.ledger.publication_details import PutBack
 from rewindow.location import Location, location
 from rewindow.names import windows_name
-from rewindow.publication.by_files import reason_to_publish_with_spark, reason_to_put_back_with_spark, within
+from rewindow.publication.by_files import (
+    reason_to_publish_with_spark,
+    reason_to_put_back_with_spark,
+    within,
+)
 from rewindow.publication.contents import files_of
 from rewindow.publication.joining import files_to_join
 from rewindow.publication.staged_files import StagedFiles
@@ -32,8 +38,15 @@ from rewindow.storage.queries import read_rows
 from rewindow.windows import WindowRange
 
 _START_S, _SPARK_START_S = 0.5, 12.0
-_READ_PER_S, _COPIED_PER_S, _ROWS_PER_S, _SPARK_ROWS_PER_S, _FILES_PER_S = 500e6, 150e6, 400_000, 150_000, 1_500
-"""Rough rates on two cores, in bytes, rows and files a second: 20 M rows in 1,000 files took about 2 s."""
+_READ_PER_S, _COPIED_PER_S, _ROWS_PER_S, _SPARK_ROWS_PER_S, _FILES_PER_S = (
+    500e6,
+    150e6,
+    400_000,
+    150_000,
+    1_500,
+)
+"""Rough rates on two cores, in bytes, rows and files a second: 20 M rows in 1,000 files took about
+2 s."""
 
 
 class Way(StrEnum):
@@ -76,7 +89,9 @@ class TablePreview:
 
 @dataclass(frozen=True)
 class ShownWindows:
-    """Windows that show a replay's publication after an undo; `replay` is None where they show nothing."""
+    """Windows that show a replay's publication after an undo; `replay` is None where they show
+    nothing.
+    """
 
     first: int
     last: int
@@ -115,7 +130,12 @@ class PublicationPreview:
         return {**asdict(self), "seconds": self.seconds}
 
 
-def table_preview(config: Config, name: str, staged: StagedOutput, files: StagedFiles) -> TablePreview:
+def table_preview(
+    config: Config,
+    name: str,
+    staged: StagedOutput,
+    files: StagedFiles,
+) -> TablePreview:
     """Returns what publishing a staged output does to its table.
 
     Args:
@@ -133,13 +153,18 @@ def table_preview(config: Config, name: str, staged: StagedOutput, files: Staged
     joined = files_to_join(open_published(config, name), windows)
     size, rows = sum(file.size for file in joined), sum(file.rows for file in joined)
     return replace(
-        expected, files_joined=len(joined), bytes_written=expected.bytes_written + size,
+        expected,
+        files_joined=len(joined),
+        bytes_written=expected.bytes_written + size,
         seconds=expected.seconds + rows / _ROWS_PER_S,
-    )  # fmt: skip
+    )
 
 
 def undo_preview(
-    config: Config, name: str, windows: WindowRange, pieces: Mapping[str, Sequence[PutBack]]
+    config: Config,
+    name: str,
+    windows: WindowRange,
+    pieces: Mapping[str, Sequence[PutBack]],
 ) -> TablePreview:
     """Returns what taking an act back does to the tuples of a table.
 
@@ -152,9 +177,15 @@ def undo_preview(
     whole: list[DataFile] = []
     written = 0
     for piece in pieces[name]:
-        schema, files = open_published(config, name, piece.version).schema, files_of(config, name, piece)
+        schema, files = (
+            open_published(config, name, piece.version).schema,
+            files_of(config, name, piece),
+        )
         edge = [file for file in files if not within(file, piece.windows)]
-        every, whole = every + files, whole + [file for file in files if within(file, piece.windows)]
+        every, whole = (
+            every + files,
+            whole + [file for file in files if within(file, piece.windows)],
+        )
         written += read_rows(edge, schema, ["window_id"], inside(piece.windows)).num_rows
     seals = [
         read_seals(open_published(config, windows_name(name), piece.version), piece.windows)
@@ -167,7 +198,9 @@ def undo_preview(
 
 @dataclass(frozen=True)
 class _Brought:
-    """What an act brings: rows, files that are taken whole, rows of the others, and all files that it reads."""
+    """What an act brings: rows, files that are taken whole, rows of the others, and all files that
+    it reads.
+    """
 
     rows: int
     whole: Sequence[DataFile]
@@ -175,31 +208,73 @@ class _Brought:
     every: Sequence[DataFile]
 
 
-def _expected(config: Config, name: str, windows: WindowRange, reason: str, brought: _Brought) -> TablePreview:
-    """Returns what an act does to a table whose range it replaces; with Spark if there is a reason."""
+def _expected(
+    config: Config,
+    name: str,
+    windows: WindowRange,
+    reason: str,
+    brought: _Brought,
+) -> TablePreview:
+    """Returns what an act does to a table whose range it replaces; with Spark if there is a
+    reason.
+    """
     removed, cut = _replaced(config, name, windows)
     rows, left, whole = brought.rows, brought.written, brought.whole
     every, linked = sum(file.size for file in brought.every), sum(file.size for file in whole)
     if reason:
         seconds = rows / _SPARK_ROWS_PER_S
-        return TablePreview(name, Way.SPARK, reason, rows, 0, 0, rows, len(cut), removed, 2 * every, seconds)
-    apart = bool(whole) and not location(whole[0].path).links_to(_existing(config.stream_table(name)))
+        return TablePreview(
+            name,
+            Way.SPARK,
+            reason,
+            rows,
+            0,
+            0,
+            rows,
+            len(cut),
+            removed,
+            2 * every,
+            seconds,
+        )
+    apart = bool(whole) and not location(whole[0].path).links_to(
+        _existing(config.stream_table(name))
+    )
     why = "links cannot be made there, as on another file system" if apart else ""
     written = (every - linked) * bool(left) + sum(cut) + linked * apart
-    work = linked / (_COPIED_PER_S if apart else _READ_PER_S) + (left + _rows_of(every, rows, sum(cut))) / _ROWS_PER_S
+    work = (
+        linked / (_COPIED_PER_S if apart else _READ_PER_S)
+        + (left + _rows_of(every, rows, sum(cut))) / _ROWS_PER_S
+    )
     seconds = work + (len(whole) + removed) / _FILES_PER_S
     way = Way.COPIES if apart else Way.LINKS
-    return TablePreview(name, way, why, rows, len(whole), linked, left, len(cut), removed, written, seconds)
+    return TablePreview(
+        name,
+        way,
+        why,
+        rows,
+        len(whole),
+        linked,
+        left,
+        len(cut),
+        removed,
+        written,
+        seconds,
+    )
 
 
 def reasons_for_spark(config: Config, plan: Plan) -> list[str]:
     """Returns why publishing a planned range will need Spark, a reason for each table that does."""
     names = [target.name for target in targets_of(plan) if target.kind is Kind.DATA]
-    return [reason for name in names if (reason := reason_to_publish_with_spark(config, name, plan.range))]
+    return [
+        reason
+        for name in names
+        if (reason := reason_to_publish_with_spark(config, name, plan.range))
+    ]
 
 
 def check_room(config: Config, tables: Iterable[TablePreview]) -> None:
-    """Refuses a publication for which there is no room: for what is copied or written; links need none.
+    """Refuses a publication for which there is no room: for what is copied or written; links need
+    none.
 
     Raises:
         ResourceError: says how much is needed.
@@ -212,7 +287,8 @@ def check_room(config: Config, tables: Iterable[TablePreview]) -> None:
     free = min((room for room in rooms if room is not None), default=needed)
     if needed and free < needed:
         raise ResourceError(
-            f"publishing needs about {_megabytes(needed)} of disk space, {_megabytes(free)} are free",
+            f"publishing needs about {_megabytes(needed)} of disk space, {_megabytes(free)} are "
+            "free",
             detail="So much is copied or written anew; links need no room. Nothing was published.",
             hint="Make room (rewindow purge shows what can go) and publish again.",
         )

@@ -1,8 +1,8 @@
 """Publishing: the range of a replay made visible in the published tables (design, section 7).
 
-A publication is a row in the ledger before its first commit, then one commit to each of its tables, then closed. It may
-be killed anywhere: whoever publishes or undoes next rolls it forward first. The protocol is in
-`rewindow.ledger.publications`, its steps in `rewindow.publication.steps`.
+A publication is a row in the ledger before its first commit, then one commit to each of its tables,
+then closed. It may be killed anywhere: whoever publishes or undoes next rolls it forward first. The
+protocol is in `rewindow.ledger.publications`, its steps in `rewindow.publication.steps`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ from rewindow.ledger import Ledger, Publication, Replay, ReplayState
 from rewindow.ledger.publication_details import PublicationDetails
 from rewindow.ledger.publication_rows import PUBLISH, effective_publications
 from rewindow.publication.by_files import reason_to_publish_with_spark
-from rewindow.publication.contents import checkpoint_rows, kept_checkpoints, saved_states, start_state
+from rewindow.publication.contents import (
+    checkpoint_rows,
+    kept_checkpoints,
+    saved_states,
+    start_state,
+)
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
 from rewindow.publication.finish import Publisher
 from rewindow.publication.orphans import exclusive_publisher
@@ -69,19 +74,24 @@ def publish(
     """Publishes the whole range of a replay; again it changes nothing.
 
     Args:
-        spark: for tables that cannot be written without it (see `spark_needed`); None: they are refused.
+        spark: for tables that cannot be written without it (see `spark_needed`); None: they are
+            refused.
         accept: publish although the gate has not passed, for this reason, which is kept.
         who: who accepts; the user of this process unless given.
-        leave_out_damaged: take damaged files of the published tables out; their other windows are then missing.
+        leave_out_damaged: take damaged files of the published tables out; their other windows are
+            then missing.
         crash: called after each step.
         say: told what is done, in lines for people.
 
     Raises:
         InputError: the replay is unknown, has not ended, or is abandoned; its plan was purged.
         GateError: its gate has not passed, and nobody accepts it.
-        OverlapError: another process publishes one of its tables, or another replay runs on its range.
-        SparkNeeded: a table cannot be written without Spark, and `spark` is None; nothing of it was committed.
-        TableError: a published table is not ours or does not fit, or what is staged is not what was sealed.
+        OverlapError: another process publishes one of its tables, or another replay runs on its
+            range.
+        SparkNeeded: a table cannot be written without Spark, and `spark` is None; nothing of it was
+            committed.
+        TableError: a published table is not ours or does not fit, or what is staged is not what was
+            sealed.
     """
     ledger = Ledger.open(config.ledger_url)
     plan = ledger.replays.get(replay_id).read_plan()
@@ -112,9 +122,14 @@ def publish(
 
 
 def expected_publication(
-    config: Config, replay_id: str, *, accept: str | None = None, leave_out_damaged: bool = False
+    config: Config,
+    replay_id: str,
+    *,
+    accept: str | None = None,
+    leave_out_damaged: bool = False,
 ) -> PublicationPreview | PublicationResult:
-    """Returns what publishing a replay would do, after all checks that publishing makes; changes nothing, no JVM.
+    """Returns what publishing a replay would do, after all checks that publishing makes; changes
+    nothing, no JVM.
 
     Args:
         accept: as if somebody accepted what the gate has not passed; nothing is entered.
@@ -132,7 +147,11 @@ def expected_publication(
     there = _visible(ledger, replay_id)
     if there is not None and there.closed_at:
         return result_of(config, ledger, there, already=True, rolled=[])
-    contents = check_ended(config, replay, plan) if accept else check_publishable(config, ledger, replay, plan)
+    contents = (
+        check_ended(config, replay, plan)
+        if accept
+        else check_publishable(config, ledger, replay, plan)
+    )
     versions, publisher = versions_of(contents), Publisher(None, config, ledger, crash_point)
     tables = publisher.expected(plan, versions)
     check_tables(config, plan)
@@ -140,7 +159,11 @@ def expected_publication(
     if not leave_out_damaged and (damage := damaged_now(config, names, plan.range)):
         raise damaged_error(damage, f"rewindow publish {replay_id}")
     check_room(config, tables)
-    unfinished = {one.number for one in ledger.publications.unfinished() if {t.name for t in one.tables} & set(names)}
+    unfinished = {
+        one.number
+        for one in ledger.publications.unfinished()
+        if {t.name for t in one.tables} & set(names)
+    }
     return PublicationPreview(
         PUBLISH,
         replay_id,
@@ -154,16 +177,25 @@ def expected_publication(
 
 
 def check_publishable(
-    config: Config, ledger: Ledger, replay: Replay, plan: Plan, accept: str | None = None, who: str | None = None
+    config: Config,
+    ledger: Ledger,
+    replay: Replay,
+    plan: Plan,
+    accept: str | None = None,
+    who: str | None = None,
 ) -> Contents:
-    """Refuses a replay that has not ended or whose gate has not passed; enters an acceptance. No JVM.
+    """Refuses a replay that has not ended or whose gate has not passed; enters an acceptance. No
+    JVM.
 
     Returns:
-        What its tables hold: that which the gate judged or somebody accepted, and alone may be published.
+        What its tables hold: that which the gate judged or somebody accepted, and alone may be
+            published.
 
     Raises:
-        InputError: it has not ended, is abandoned or a candidate (X19), or its staged tables were purged.
-        GateError: its gate has not passed, was never run, or judged something else than what the tables hold now.
+        InputError: it has not ended, is abandoned or a candidate (X19), or its staged tables were
+            purged.
+        GateError: its gate has not passed, was never run, or judged something else than what the
+            tables hold now.
         TableError: one of its tables, or a file of them, is not there.
     """
     replay_id, staged = replay.replay_id, check_ended(config, replay, plan)
@@ -179,8 +211,14 @@ def check_publishable(
         found = f"its gate {checks[0].verdict}" if checks else "its gate was not run"
         raise GateError(
             f'replay "{replay_id}" cannot be published: {found}',
-            detail=f"It stays staged. Results: {config.state / checks[0].results}." if checks else "It stays staged.",
-            hint=("Mend what it found and replay the range again" if checks else f"Run it: rewindow check {replay_id}")
+            detail=f"It stays staged. Results: {config.state / checks[0].results}."
+            if checks
+            else "It stays staged.",
+            hint=(
+                "Mend what it found and replay the range again"
+                if checks
+                else f"Run it: rewindow check {replay_id}"
+            )
             + "; or publish it with --accept and a reason, which is kept.",
         )
     _check_unchanged(replay_id, checks[0].tables, staged, "its gate judged")
@@ -202,24 +240,34 @@ def check_ended(config: Config, replay: Replay, plan: Plan) -> Contents:
             f"rewindow replay {plan.application} --first {plan.first} --last {plan.last}",
         )
     if replay.state is ReplayState.ABANDONED or not Table.exists(root / CHECKPOINTS):
-        why = "is abandoned" if replay.state is ReplayState.ABANDONED else "has no staged tables any more"
+        why = (
+            "is abandoned"
+            if replay.state is ReplayState.ABANDONED
+            else "has no staged tables any more"
+        )
         raise InputError(
-            f'replay "{replay_id}" {why} and cannot be published', hint=f"Replay its range anew: {plan.command}"
+            f'replay "{replay_id}" {why} and cannot be published',
+            hint=f"Replay its range anew: {plan.command}",
         )
     positions = staged_positions(root, plan)
     check_replay_format(root)
     check_sealed_rows(root, plan, positions)
-    done = min(position(Table.open(root / name), app_id(replay_id, name)).mark for name in (FACTS, CHECKPOINTS))
+    done = min(
+        position(Table.open(root / name), app_id(replay_id, name)).mark
+        for name in (FACTS, CHECKPOINTS)
+    )
     lost = lost_commits(plan, positions)
     if lost and replay.state in (ReplayState.ENDED, ReplayState.CHECKED):
         raise TableError(
             f'replay "{replay_id}" had ended, but has lost commits since: {lost}',
             detail="The newest commits of these tables are gone; what else it staged is kept.",
-            hint=f"Compute again what is not there: rewindow replay --resume {replay_id}; then check it again.",
+            hint=f"Compute again what is not there: rewindow replay --resume {replay_id}; then "
+            "check it again.",
         )
     if done < len(plan.range):
         raise InputError(
-            f'replay "{replay_id}" has not ended: {done} of {len(plan.range)} windows are committed',
+            f'replay "{replay_id}" has not ended: {done} of {len(plan.range)} windows are '
+            "committed",
             hint=f"Run it to its end first: rewindow replay --resume {replay_id}",
         )
     for output in plan.staged:
@@ -235,7 +283,9 @@ def _check_unchanged(replay_id: str, judged: Contents | None, staged: Contents, 
     """
     if judged == staged:
         return
-    changed = sorted(name for name in {*(judged or {}), *staged} if (judged or {}).get(name) != staged.get(name))
+    changed = sorted(
+        name for name in {*(judged or {}), *staged} if (judged or {}).get(name) != staged.get(name)
+    )
     versions = [
         f"{name} (then {_version(judged, name)}, now {_version(staged, name)})"
         for name in changed
@@ -243,7 +293,9 @@ def _check_unchanged(replay_id: str, judged: Contents | None, staged: Contents, 
     ]
     raise GateError(
         f'replay "{replay_id}" cannot be published: its tables are not what {act}',
-        detail=f"Changed since: {', '.join(versions)}." if versions else "What was judged then is not known.",
+        detail=f"Changed since: {', '.join(versions)}."
+        if versions
+        else "What was judged then is not known.",
         hint=f"Look at what is there now and judge that: rewindow check {replay_id}",
     )
 
@@ -256,10 +308,20 @@ def _version(contents: Contents | None, name: str) -> str:
 def _visible(ledger: Ledger, replay_id: str) -> Publication | None:
     """Returns the publication by which all of a replay is visible now, None when there is none."""
     publication = next(iter(effective_publications(ledger.publications.newest(replay_id))), None)
-    return None if publication is None or ledger.publications.later_overlapping(publication.number) else publication
+    return (
+        None
+        if publication is None or ledger.publications.later_overlapping(publication.number)
+        else publication
+    )
 
 
-def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, contents: Contents) -> PublicationDetails:
+def _details(
+    config: Config,
+    ledger: Ledger,
+    plan: Plan,
+    accept: str | None,
+    contents: Contents,
+) -> PublicationDetails:
     """Returns all that finishing a publication needs, pinned to what was judged."""
     root = config.replay_root(plan.replay_id)
     staged = versions_of(contents)
@@ -268,7 +330,9 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
     stored.check(checkpoint_rows(config, plan, staged[CHECKPOINTS], kept), root / CHECKPOINTS)
     start = start_state(config, plan)
     names = [data_name(plan.application, output.name) for output in plan.outputs]
-    stateful = [data_name(plan.application, output.name) for output in plan.outputs if output.stateful]
+    stateful = [
+        data_name(plan.application, output.name) for output in plan.outputs if output.stateful
+    ]
     related = related_acts(ledger, plan.application, names)
     in_effect = states_in_effect(related)
     number = 1 + max((one.number for one in in_effect), default=0)
@@ -277,7 +341,10 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
     step = 1 + len(known) // STATES_MAX
     told = {*known[::step], *kept, plan.first - 1}
     losses = losses_of(
-        plan, Table.open(root / FACTS, staged[FACTS]), Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]), plan.range
+        plan,
+        Table.open(root / FACTS, staged[FACTS]),
+        Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]),
+        plan.range,
     )
     facts = Table.open(config.replay_root(plan.replay_id) / FACTS, staged[FACTS])
     sealed = sealed_counts(facts, plan.range)
@@ -298,12 +365,21 @@ def _details(config: Config, ledger: Ledger, plan: Plan, accept: str | None, con
     )
 
 
-def _open(config: Config, ledger: Ledger, plan: Plan, details: PublicationDetails, crash: Crash) -> Publication:
+def _open(
+    config: Config,
+    ledger: Ledger,
+    plan: Plan,
+    details: PublicationDetails,
+    crash: Crash,
+) -> Publication:
     names = [table.name for table in targets_of(plan)]
     ledger.leases.acquire(plan.replay_id, names, plan.first, plan.last)
     try:
         versions = prepare_tables(config, plan)
-        details = replace(details, table_ids={name: open_published(config, name).id for name in versions})
+        details = replace(
+            details,
+            table_ids={name: open_published(config, name).id for name in versions},
+        )
         crash(PublishStep.PREPARED, 1)
         return ledger.publications.open(plan.replay_id, versions, plan.first, plan.last, details)
     except Exception:

@@ -19,8 +19,10 @@ class PublicationResult:
         number: the publication; its tables' commits carry it.
         already: nothing had to be done, or only what a killed publisher had left.
         versions: table to the version that it has now.
-        lost: output to the number of windows that at most once gave up; they are missing in what is published.
-        state_lacks: windows that the state never saw, as [first, last]; the published checkpoint lacks them too.
+        lost: output to the number of windows that at most once gave up; they are missing in what is
+            published.
+        state_lacks: windows that the state never saw, as [first, last]; the published checkpoint
+            lacks them too.
         stale: [table, first, last] of everything stale now; `replay_next` is what to replay first.
         rolled_forward: publications of killed publishers that were finished on the way.
         withdrawn: why it was given up; None as a rule.
@@ -56,7 +58,12 @@ class PublicationResult:
 
 
 def result_of(
-    config: Config, ledger: Ledger, publication: Publication, *, rolled: list[int], already: bool = False
+    config: Config,
+    ledger: Ledger,
+    publication: Publication,
+    *,
+    rolled: list[int],
+    already: bool = False,
 ) -> PublicationResult:
     """Returns what an act came to, with what is stale now."""
     application = ledger.replays.get(publication.replay_id).application

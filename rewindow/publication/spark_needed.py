@@ -1,7 +1,8 @@
-"""When a publication needs Spark: tables with features that delta-rs does not keep, and columns that it cannot digest.
+"""When a publication needs Spark: tables with features that delta-rs does not keep, and columns
+that it cannot digest.
 
-Everything else is published by files, without a JVM. Delta-rs refuses to commit to what it does not know; what is
-listed here it would commit to, and get wrong or leave unchecked.
+Everything else is published by files, without a JVM. Delta-rs refuses to commit to what it does not
+know; what is listed here it would commit to, and get wrong or leave unchecked.
 """
 
 from __future__ import annotations
@@ -15,14 +16,23 @@ import pyarrow as pa
 from rewindow.storage import Table
 from rewindow.storage.delta import DataFile
 
-_KEPT = {"appendOnly", "invariants", "changeDataFeed", "deletionVectors", "timestampNtz", "v2Checkpoint"}
+_KEPT = {
+    "appendOnly",
+    "invariants",
+    "changeDataFeed",
+    "deletionVectors",
+    "timestampNtz",
+    "v2Checkpoint",
+}
 _SEEN_OTHERWISE = {"columnMapping", "generatedColumns", "identityColumns", "checkConstraints"}
 """Features of the protocol that matter only where a property or a column makes use of them."""
 _OF_COLUMNS = ("delta.generationExpression", "delta.invariants", "delta.identity.start")
 
 
 class SparkNeeded(Exception):
-    """A publication cannot go on without Spark; nothing was committed to the table that asks for it."""
+    """A publication cannot go on without Spark; nothing was committed to the table that asks for
+    it.
+    """
 
 
 def reason_for_spark(table: Table, touched: Callable[[], Iterable[DataFile]]) -> str:

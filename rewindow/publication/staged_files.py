@@ -1,13 +1,15 @@
-"""Which files of a staged output can become part of a published table as they are, and which rows must be written.
+"""Which files of a staged output can become part of a published table as they are, and which rows
+must be written.
 
-A file is taken whole if it has the columns of the published table, lies in the range, and readers take each of its rows
-(R52). That is judged by counts: files of one attempt whose windows overlap are one unit, and it is whole if it has as
-many rows as were sealed in its windows by that attempt. What is left over, such as the part of a superseded attempt
-that readers still take, is written row by row.
+A file is taken whole if it has the columns of the published table, lies in the range, and readers
+take each of its rows (R52). That is judged by counts: files of one attempt whose windows overlap
+are one unit, and it is whole if it has as many rows as were sealed in its windows by that attempt.
+What is left over, such as the part of a superseded attempt that readers still take, is written row
+by row.
 
-Every file must have the size and the number of rows that the log of its table says, and one that is taken whole the
-bytes that it had when it was written, by the checksum noted then. Where none is known, as of a table whose log was
-cleaned, its rows are read and held against the seals.
+Every file must have the size and the number of rows that the log of its table says, and one that is
+taken whole the bytes that it had when it was written, by the checksum noted then. Where none is
+known, as of a table whose log was cleaned, its rows are read and held against the seals.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class StagedFiles:
     Attributes:
         whole: files that are linked.
         rows: the output with the seals of those windows alone whose rows are written.
-        doubtful: the output with the seals of those windows whose rows must be held against them first.
+        doubtful: the output with the seals of those windows whose rows must be held against them
+            first.
     """
 
     whole: list[DataFile]
@@ -65,7 +68,8 @@ def staged_files(staged: StagedOutput) -> StagedFiles:
     """Returns how a staged output is published.
 
     Raises:
-        TableError: a file is not there, or has another size, number of rows or bytes than when it was written.
+        TableError: a file is not there, or has another size, number of rows or bytes than when it
+            was written.
     """
     attempts = staged.seals["attempt"].to_numpy()
     tuples = staged.seals["tuples"].to_numpy()
@@ -96,8 +100,16 @@ def _check_bytes(staged: StagedOutput, files: list[DataFile]) -> None:
         ) from error
     if wrong:
         others = [f"{file.first} to {file.last}" for file in wrong[1:]]
-        more = f". So have {len(others)} other files, of windows {', '.join(others[:10])}" if others else ""
-        raise _altered(staged, wrong[0], f"It has other bytes than were written, of the same number{more}")
+        more = (
+            f". So have {len(others)} other files, of windows {', '.join(others[:10])}"
+            if others
+            else ""
+        )
+        raise _altered(
+            staged,
+            wrong[0],
+            f"It has other bytes than were written, of the same number{more}",
+        )
 
 
 def _only(staged: StagedOutput, windows: Any) -> StagedOutput:
@@ -105,16 +117,28 @@ def _only(staged: StagedOutput, windows: Any) -> StagedOutput:
 
 
 def _units(staged: StagedOutput, attempts: Any) -> Iterator[_Unit]:
-    """Yields the units of files that may be linked; none where `offset` is a column of the events."""
+    """Yields the units of files that may be linked; none where `offset` is a column of the
+    events.
+    """
     if "offset" in staged.events.names:
         return
     ids = staged.seals["window_id"].to_numpy()
-    files, logged = with_noted(staged.table, staged.table.files()), staged.table.single_values("attempt")
-    placed = [(attempt, file) for file in files if (attempt := _attempt_of(staged, file, logged)) is not None]
+    files, logged = (
+        with_noted(staged.table, staged.table.files()),
+        staged.table.single_values("attempt"),
+    )
+    placed = [
+        (attempt, file)
+        for file in files
+        if (attempt := _attempt_of(staged, file, logged)) is not None
+    ]
     for attempt in sorted({attempt for attempt, _ in placed}):
         for files in _overlapping(file for other, file in placed if other == attempt):
             first, last = files[0].first or 0, max(file.last or 0 for file in files)
-            inside = slice(int(np.searchsorted(ids, first)), int(np.searchsorted(ids, last, side="right")))
+            inside = slice(
+                int(np.searchsorted(ids, first)),
+                int(np.searchsorted(ids, last, side="right")),
+            )
             if first in staged.plan.range and last in staged.plan.range:
                 yield _Unit(files, inside, attempts[inside] == attempt)
 
@@ -138,7 +162,8 @@ def _attempt_of(staged: StagedOutput, file: DataFile, logged: Mapping[str, int])
 
     Args:
         staged: the output.
-        file: one of its files; where its checksum is known, that vouches for its content, else its footer is read.
+        file: one of its files; where its checksum is known, that vouches for its content, else its
+            footer is read.
         logged: of the files of which the log says it, that attempt.
 
     Raises:
@@ -156,20 +181,36 @@ def _attempt_of(staged: StagedOutput, file: DataFile, logged: Mapping[str, int])
         raise _altered(staged, file, f"It cannot be read: {error}") from error
     if (size, footer.num_rows) != (file.size, file.rows):
         raise _altered(
-            staged, file, f"It has {size} bytes and {footer.num_rows} rows, written were {file.size} and {file.rows}"
+            staged,
+            file,
+            f"It has {size} bytes and {footer.num_rows} rows, written were {file.size} and "
+            f"{file.rows}",
         )
     names = list(footer.schema.names)
     groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
     found = [group.column(names.index("attempt")).statistics for group in groups if group.num_rows]
-    bounds = {bound for one in found for bound in ((one.min, one.max) if one and one.has_min_max else (None,))}
-    return bounds.pop() if len(bounds) == 1 and file.first is not None and file.last is not None else None
+    bounds = {
+        bound
+        for one in found
+        for bound in ((one.min, one.max) if one and one.has_min_max else (None,))
+    }
+    return (
+        bounds.pop()
+        if len(bounds) == 1 and file.first is not None and file.last is not None
+        else None
+    )
 
 
 def _altered(staged: StagedOutput, file: DataFile, why: str) -> TableError:
-    held = "windows that are not known" if file.first is None else f"windows {file.first} to {file.last}"
+    held = (
+        "windows that are not known"
+        if file.first is None
+        else f"windows {file.first} to {file.last}"
+    )
     name = location(file.path).name
     return TableError(
-        f'file "{name}" of staged output "{staged.output.name}" is damaged: {held} cannot be published',
+        f'file "{name}" of staged output "{staged.output.name}" is damaged: {held} cannot be '
+        "published",
         detail=f"{why.rstrip('.')}. Nothing was published.",
         hint="Put the file back from a copy, or plan the range again.",
     )

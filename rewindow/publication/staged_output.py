@@ -1,6 +1,8 @@
-"""What readers see of a staged output, as Arrow rows, and in the shape of a published stream. No JVM.
+"""What readers see of a staged output, as Arrow rows, and in the shape of a published stream. No
+JVM.
 
-Rows are taken in parts of whole windows with about a million tuples each, so that memory does not grow with the range.
+Rows are taken in parts of whole windows with about a million tuples each, so that memory does not
+grow with the range.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ class StagedOutput:
 
     Attributes:
         table: the staged table.
-        seals: what was sealed, a row for each window, ascending (see `rewindow.facts.readers.staged_seals`).
+        seals: what was sealed, a row for each window, ascending (see
+            `rewindow.facts.readers.staged_seals`).
     """
 
     plan: Plan
@@ -46,10 +49,14 @@ class StagedOutput:
     @property
     def stream_schema(self) -> pa.Schema:
         """The columns that its rows have in a published stream."""
-        return self.as_stream(self.table.schema.empty_table().select(["window_id", *self.events.names])).schema
+        return self.as_stream(
+            self.table.schema.empty_table().select(["window_id", *self.events.names])
+        ).schema
 
     def parts(self) -> Iterator[WindowRange]:
-        """Yields ranges of windows that together have all tuples, each with about as many as a file is to have."""
+        """Yields ranges of windows that together have all tuples, each with about as many as a file
+        is to have.
+        """
         if not self.seals.num_rows:
             return
         windows = self.seals["window_id"].to_numpy()
@@ -60,13 +67,20 @@ class StagedOutput:
             yield WindowRange(int(windows[start]), int(windows[end - 1]))
 
     def rows(self, windows: WindowRange) -> pa.Table:
-        """Returns the rows of a range that readers see: of each window those of the newest sealed attempt (R52)."""
+        """Returns the rows of a range that readers see: of each window those of the newest sealed
+        attempt (R52).
+        """
         files = self.table.files(windows.first, windows.last)
         columns = ["window_id", "attempt", *self.events.names]
         found = read_rows(files, self.table.schema, columns, inside(windows))
         ids, attempts = self.seals["window_id"].to_numpy(), self.seals["attempt"].to_numpy()
-        place = np.minimum(np.searchsorted(ids, found["window_id"].to_numpy()), max(0, len(ids) - 1))
-        seen = (ids[place] == found["window_id"].to_numpy()) & (attempts[place] == found["attempt"].to_numpy())
+        place = np.minimum(
+            np.searchsorted(ids, found["window_id"].to_numpy()),
+            max(0, len(ids) - 1),
+        )
+        seen = (ids[place] == found["window_id"].to_numpy()) & (
+            attempts[place] == found["attempt"].to_numpy()
+        )
         return found.filter(pa.array(seen)).drop_columns(["attempt"])
 
     def check(self, rows: pa.Table, windows: WindowRange) -> None:
@@ -77,10 +91,15 @@ class StagedOutput:
         """
         ids = self.seals["window_id"]
         mine = pc.and_(pc.greater_equal(ids, windows.first), pc.less_equal(ids, windows.last))
-        wrong = differing_windows(arrow_digests(rows, self.events), self.seals.filter(mine), self.events)
+        wrong = differing_windows(
+            arrow_digests(rows, self.events),
+            self.seals.filter(mine),
+            self.events,
+        )
         for row in wrong.slice(0, 1).to_pylist():
             raise TableError(
-                f'window {row["window_id"]} of staged output "{self.output.name}" is not what was sealed: it holds '
+                f'window {row["window_id"]} of staged output "{self.output.name}" is not what was '
+                "sealed: it holds "
                 f"{row['tuples']} tuples, sealed were {row['sealed']}",
                 detail="Its files were altered or damaged after the replay. Nothing was published.",
                 hint="Plan the range again.",
@@ -89,16 +108,24 @@ class StagedOutput:
     def as_stream(self, rows: pa.Table) -> pa.Table:
         """Returns rows in the shape of a recorded stream, ordered by window and offset.
 
-        `offset` counts from 0 in each window in the order of the declared key, ties by all other columns; `arrived_at`
-        is the output's own, else the start of the window.
+        `offset` counts from 0 in each window in the order of the declared key, ties by all other
+        columns; `arrived_at` is the output's own, else the start of the window.
         """
         if "arrived_at" not in rows.column_names:
             grid = self.plan.grid
             start_us = pc.add(pc.multiply(rows["window_id"], grid.width_us), grid.origin_us)
             rows = rows.append_column("arrived_at", start_us.cast(pa.timestamp("us", tz="UTC")))
         rest = [name for name in rows.column_names if name not in ("window_id", "arrived_at")]
-        ordered = ["window_id", *self.output.key, *(name for name in rest if name not in self.output.key)]
-        sortable = [(name, "ascending", "at_start") for name in ordered if not pa.types.is_nested(rows[name].type)]
+        ordered = [
+            "window_id",
+            *self.output.key,
+            *(name for name in rest if name not in self.output.key),
+        ]
+        sortable = [
+            (name, "ascending", "at_start")
+            for name in ordered
+            if not pa.types.is_nested(rows[name].type)
+        ]
         rows = rows.take(pc.sort_indices(rows, sortable))
         ids = rows["window_id"].to_numpy()
         starts = np.flatnonzero(np.diff(ids, prepend=ids[:1] - 1))

@@ -1,7 +1,9 @@
-"""Taking back: the undo of a publication, and the withdrawal of an act that was begun and cannot be finished.
+"""Taking back: the undo of a publication, and the withdrawal of an act that was begun and cannot be
+finished.
 
-Both put tuples, seals and checkpoints of the range into the state in which they would be without the act. Which
-versions of the tables show that follows from the acts over the range (`rewindow.publication.history`).
+Both put tuples, seals and checkpoints of the range into the state in which they would be without
+the act. Which versions of the tables show that follows from the acts over the range
+(`rewindow.publication.history`).
 """
 
 from __future__ import annotations
@@ -27,7 +29,13 @@ from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.settings.config import Config
 from rewindow.storage import Table
-from rewindow.storage.damage import DamagedFile, damaged_error, damaged_now, find_damage, resolve_damage
+from rewindow.storage.damage import (
+    DamagedFile,
+    damaged_error,
+    damaged_now,
+    find_damage,
+    resolve_damage,
+)
 from rewindow.storage.names import open_published
 from rewindow.storage.published_tables import Kind, kind_of
 from rewindow.storage.snapshots import snapshot_cache
@@ -71,20 +79,25 @@ def undo(
 
     Args:
         spark: see publish.
-        leave_out_damaged: windows whose files are damaged, now or in the versions before, are missing afterwards.
+        leave_out_damaged: windows whose files are damaged, now or in the versions before, are
+            missing afterwards.
         crash: called after each step.
         say: told what is done, in lines for people.
 
     Raises:
         SparkNeeded: see publish.
         InputError: the replay is not published, or a later publication overlaps it (names that).
-        TableError: the versions before were removed by VACUUM or log cleanup; a file is damaged (names its windows).
-        OverlapError: another process publishes one of its tables, or another replay runs on its range.
+        TableError: the versions before were removed by VACUUM or log cleanup; a file is damaged
+            (names its windows).
+        OverlapError: another process publishes one of its tables, or another replay runs on its
+            range.
     """
     ledger = Ledger.open(config.ledger_url)
     replay = ledger.replays.get(replay_id)
     tables = [
-        table.name for publication in ledger.publications.newest(replay_id, limit=1) for table in publication.tables
+        table.name
+        for publication in ledger.publications.newest(replay_id, limit=1)
+        for table in publication.tables
     ]
     with (
         snapshot_cache(),
@@ -96,7 +109,12 @@ def undo(
         newest = newest_act(ledger, replay)
         if newest.kind == UNDO:
             return result_of(config, ledger, newest, already=True, rolled=rolled)
-        spare = DamagePolicy(leave_out_damaged, f"rewindow undo {replay_id}", say, publisher.spark_for)
+        spare = DamagePolicy(
+            leave_out_damaged,
+            f"rewindow undo {replay_id}",
+            say,
+            publisher.spark_for,
+        )
         publication = open_undo(config, ledger, newest, replay.application, spare, crash)
         crash(PublishStep.OPENED, 1)
         return result_of(config, ledger, publisher.finish(publication), rolled=rolled)
@@ -111,7 +129,8 @@ def withdraw(
     crash: Crash = crash_point,
     say: Say = lambda line: None,
 ) -> PublicationResult:
-    """Gives up the publication or the undo of a replay that was begun; the tables show again what they showed before.
+    """Gives up the publication or the undo of a replay that was begun; the tables show again what
+    they showed before.
 
     The staged tables are not needed for it. Again it changes nothing.
 
@@ -120,7 +139,8 @@ def withdraw(
 
     Raises:
         InputError: nothing of the replay was begun and left open.
-        TableError: the versions before were removed by VACUUM or log cleanup; a file is damaged (names its windows).
+        TableError: the versions before were removed by VACUUM or log cleanup; a file is damaged
+            (names its windows).
         OverlapError: another process publishes one of its tables.
     """
     ledger = Ledger.open(config.ledger_url)
@@ -149,27 +169,43 @@ def withdraw(
         if not any(is_begun(config, table.name, begun) for table in begun.tables):
             ledger.publications.withdraw(begun.number, _WITHDRAWN)
             return result_of(config, ledger, ledger.publications.get(begun.number), rolled=rolled)
-        spare = DamagePolicy(leave_out_damaged, f"rewindow publish {replay_id} --withdraw", say, publisher.spark_for)
+        spare = DamagePolicy(
+            leave_out_damaged,
+            f"rewindow publish {replay_id} --withdraw",
+            say,
+            publisher.spark_for,
+        )
         publication = _open_withdrawal(config, ledger, begun, replay.application, spare)
         crash(PublishStep.OPENED, 1)
         return result_of(config, ledger, publisher.finish(publication), rolled=rolled)
 
 
 def open_undo(
-    config: Config, ledger: Ledger, newest: Publication, application: str, spare: DamagePolicy, crash: Crash
+    config: Config,
+    ledger: Ledger,
+    newest: Publication,
+    application: str,
+    spare: DamagePolicy,
+    crash: Crash,
 ) -> Publication:
     """Enters an undo once it is sure that what it puts back is there."""
     names = [table.name for table in newest.tables]
     acts = related_acts(ledger, application, names)
     left = [act for act in acts if act.replay_id != newest.replay_id]
     covered = ledger.publications.later_overlapping(newest.number)
-    details = PublicationDetails() if covered else _details(config, ledger, newest, application, acts, left, spare)
+    details = (
+        PublicationDetails()
+        if covered
+        else _details(config, ledger, newest, application, acts, left, spare)
+    )
     ledger.leases.acquire(newest.replay_id, names, newest.first, newest.last)
     try:
         crash(PublishStep.PREPARED, 1)
         versions = {name: same_table(config, newest, name).version for name in names}
         return ledger.publications.open_undo(
-            newest.number, versions, details
+            newest.number,
+            versions,
+            details,
         )  # Refuses, by name, what later ones cover.
     except Exception:
         ledger.leases.release(newest.replay_id)
@@ -177,9 +213,15 @@ def open_undo(
 
 
 def _open_withdrawal(
-    config: Config, ledger: Ledger, begun: Publication, application: str, spare: DamagePolicy
+    config: Config,
+    ledger: Ledger,
+    begun: Publication,
+    application: str,
+    spare: DamagePolicy,
 ) -> Publication:
-    """Enters a withdrawal once it is sure that what it puts back is there; its leases are those of the act."""
+    """Enters a withdrawal once it is sure that what it puts back is there; its leases are those of
+    the act.
+    """
     names = [table.name for table in begun.tables if Table.exists(config.stream_table(table.name))]
     acts = related_acts(ledger, application, names)
     left = [act for act in acts if act.number != begun.number]
@@ -197,7 +239,8 @@ def _details(
     left: list[Publication],
     spare: DamagePolicy,
 ) -> PublicationDetails:
-    """Returns all that finishing needs: the versions to put back, of tables that hold the act, and what is stale then.
+    """Returns all that finishing needs: the versions to put back, of tables that hold the act, and
+    what is stale then.
 
     Args:
         taken: the act that is taken back.
@@ -212,7 +255,9 @@ def _details(
     holding = [name for name in names if taken.closed_at or is_begun(config, name, taken)]
     found = find_put_back(config, taken, acts, left, holding)
     for name, pieces in found.items():
-        if kind_of(name) is Kind.DATA and (reason := reason_to_put_back_with_spark(config, name, taken.range, pieces)):
+        if kind_of(name) is Kind.DATA and (
+            reason := reason_to_put_back_with_spark(config, name, taken.range, pieces)
+        ):
             spare.spark_for(name, reason)
     stateful = taken.details.stateful
     stale = stale_ranges(ledger, application, names, stateful, acts, states_in_effect(left))
@@ -221,15 +266,23 @@ def _details(
         raise damaged_error(before, spare.command)
     resolve_damage(config, now, spare.leave_out, spare.command, spare.say)
     for entry in before:
-        spare.say(f'{entry.table}: windows {entry.windows} of damaged file "{entry.file.name}" cannot be put back')
+        spare.say(
+            f'{entry.table}: windows {entry.windows} of damaged file "{entry.file.name}" cannot be '
+            "put back"
+        )
     put_back = {name: tuple(pieces) for name, pieces in without_damaged(found, before).items()}
     return PublicationDetails(application, put_back=put_back, stale=stale, stateful=stateful)
 
 
 def find_put_back(
-    config: Config, taken: Publication, acts: list[Publication], left: list[Publication], names: Iterable[str]
+    config: Config,
+    taken: Publication,
+    acts: list[Publication],
+    left: list[Publication],
+    names: Iterable[str],
 ) -> dict[str, list[PutBack]]:
-    """Returns, for some tables of an act, what is put back when it is taken back, all of it there; changes nothing.
+    """Returns, for some tables of an act, what is put back when it is taken back, all of it there;
+    changes nothing.
 
     Args:
         taken, acts, left: see _details.
@@ -241,7 +294,11 @@ def find_put_back(
     remaining = [act.number for act in effective_publications(left)]
     found = {}
     for name in names:
-        on_table = [act for act in acts if act.withdrawn is None and name in {table.name for table in act.tables}]
+        on_table = [
+            act
+            for act in acts
+            if act.withdrawn is None and name in {table.name for table in act.tables}
+        ]
         found[name] = versions_without(on_table, name, taken, remaining)
         for piece in found[name]:
             files_of(config, name, piece)
@@ -251,9 +308,13 @@ def find_put_back(
 
 
 def find_damaged(
-    config: Config, taken: Publication, put_back: Mapping[str, Sequence[PutBack]]
+    config: Config,
+    taken: Publication,
+    put_back: Mapping[str, Sequence[PutBack]],
 ) -> tuple[list[DamagedFile], list[DamagedFile]]:
-    """Returns the damaged files of what is put back, and of what an act's tables hold now; changes nothing."""
+    """Returns the damaged files of what is put back, and of what an act's tables hold now; changes
+    nothing.
+    """
     before = [
         entry
         for name, pieces in put_back.items()
@@ -263,10 +324,18 @@ def find_damaged(
     return before, damaged_now(config, put_back, taken.range)
 
 
-def without_damaged(put_back: Mapping[str, list[PutBack]], damage: list[DamagedFile]) -> dict[str, list[PutBack]]:
-    """Returns what is put back without the windows of damaged files; a window is left out of a stream's every table."""
+def without_damaged(
+    put_back: Mapping[str, list[PutBack]],
+    damage: list[DamagedFile],
+) -> dict[str, list[PutBack]]:
+    """Returns what is put back without the windows of damaged files; a window is left out of a
+    stream's every table.
+    """
     return {
-        name: without_windows(pieces, [one.windows for one in damage if stream_of(one.table) == stream_of(name)])
+        name: without_windows(
+            pieces,
+            [one.windows for one in damage if stream_of(one.table) == stream_of(name)],
+        )
         for name, pieces in put_back.items()
     }
 
@@ -280,26 +349,31 @@ def newest_act(ledger: Ledger, replay: Replay) -> Publication:
     acts = ledger.publications.newest(replay.replay_id)
     if not acts:
         raise InputError(
-            f'replay "{replay.replay_id}" is {replay.state} and was never published: there is nothing to undo'
+            f'replay "{replay.replay_id}" is {replay.state} and was never published: there is '
+            "nothing to undo"
         )
     for act in acts:
         if act.withdrawn is None and act.kind != WITHDRAW:
             return act
-    raise InputError(f'replay "{replay.replay_id}" was never published: its publications were given up')
+    raise InputError(
+        f'replay "{replay.replay_id}" was never published: its publications were given up'
+    )
 
 
 def same_table(config: Config, publication: Publication, name: str) -> Table:
     """Returns a published table, if it is the one that a publication was committed to.
 
     Raises:
-        TableError: it was deleted and made anew since, so that nothing of before can be put back into it.
+        TableError: it was deleted and made anew since, so that nothing of before can be put back
+            into it.
     """
     table = open_published(config, name)
     before = publication.details.table_ids.get(name, table.id)
     if before != table.id:
         raise TableError(
             f'table "{name}" is another one than publication {publication.number} was committed to',
-            detail=f"It was table {before}, there is {table.id}: it was deleted and made anew. Nothing was changed.",
+            detail=f"It was table {before}, there is {table.id}: it was deleted and made anew. "
+            "Nothing was changed.",
             hint="Replay the range with the code and inputs that you want back, and publish that.",
         )
     return table

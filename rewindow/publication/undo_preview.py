@@ -9,14 +9,23 @@ from rewindow.publication.effects import related_acts
 from rewindow.publication.history import shown_without
 from rewindow.publication.preview import PublicationPreview, ShownWindows, undo_preview
 from rewindow.publication.result import PublicationResult, result_of
-from rewindow.publication.undo import find_damaged, find_put_back, newest_act, same_table, without_damaged
+from rewindow.publication.undo import (
+    find_damaged,
+    find_put_back,
+    newest_act,
+    same_table,
+    without_damaged,
+)
 from rewindow.settings.config import Config
 from rewindow.storage.damage import damaged_error
 from rewindow.storage.published_tables import Kind, kind_of
 
 
 def expected_undo(
-    config: Config, replay_id: str, *, leave_out_damaged: bool = False
+    config: Config,
+    replay_id: str,
+    *,
+    leave_out_damaged: bool = False,
 ) -> PublicationPreview | PublicationResult:
     """Returns what taking a replay's publications back would do.
 
@@ -42,15 +51,26 @@ def expected_undo(
     acts = related_acts(ledger, replay.application, names)
     left = [act for act in acts if act.replay_id != replay_id]
     put_back = _put_back(config, ledger, newest, acts, left, leave_out_damaged)
-    tables = [undo_preview(config, name, newest.range, put_back) for name in put_back if kind_of(name) is Kind.DATA]
+    tables = [
+        undo_preview(config, name, newest.range, put_back)
+        for name in put_back
+        if kind_of(name) is Kind.DATA
+    ]
     shows = [
         ShownWindows(part.first, part.last, act.replay_id if act else None)
         for part, act in shown_without(left, newest.range)
     ]
     return PublicationPreview(
-        UNDO, replay_id, replay.application, newest.first, newest.last, len(newest.range), tuple(tables),
-        tuple(one.number for one in ledger.publications.unfinished(names)), tuple(shows),
-    )  # fmt: skip
+        UNDO,
+        replay_id,
+        replay.application,
+        newest.first,
+        newest.last,
+        len(newest.range),
+        tuple(tables),
+        tuple(one.number for one in ledger.publications.unfinished(names)),
+        tuple(shows),
+    )
 
 
 def _put_back(

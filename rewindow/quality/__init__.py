@@ -1,4 +1,6 @@
-"""Judges what a replay staged: one report line per window, a suite of expectations, and a gate that counts both."""
+"""Judges what a replay staged: one report line per window, a suite of expectations, and a gate that
+counts both.
+"""
 
 from rewindow.quality.findings import Finding, GateRun, failures, runs
 from rewindow.quality.gate import check, judge

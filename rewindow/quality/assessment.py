@@ -1,13 +1,16 @@
-"""From what Great Expectations said to what we make of it. The library passes in four ways what it did not check:
+"""From what Great Expectations said to what we make of it. The library passes in four ways what it
+did not check:
 
-1. An expectation whose class is unknown is dropped from its suite; a suite of one such expectation succeeds.
+1. An expectation whose class is unknown is dropped from its suite; a suite of one such expectation
+   succeeds.
 2. A frame of another session is not looked at; the previous one is, under the same view name.
 3. So it is when two threads validate at once.
 4. An empty frame satisfies nearly every expectation.
 
-So nothing here reads `success` of the whole. Every check of the suite must have come back, by id; the frame must be
-the one that was handed over, by fingerprint; it must have as many rows as the range has windows, and every check that
-counts rows must have counted all of them; and what raised has not passed.
+So nothing here reads `success` of the whole. Every check of the suite must have come back, by id;
+the frame must be the one that was handed over, by fingerprint; it must have as many rows as the
+range has windows, and every check that counts rows must have counted all of them; and what raised
+has not passed.
 """
 
 from __future__ import annotations
@@ -25,7 +28,12 @@ from rewindow.quality.outcome import LISTED_MAX, CheckOutcome, CheckStatus
 from rewindow.windows import WindowRange, to_ranges
 
 
-def assess(evaluation: Evaluation, suite: Suite, report: pa.Table, windows: WindowRange) -> tuple[CheckOutcome, ...]:
+def assess(
+    evaluation: Evaluation,
+    suite: Suite,
+    report: pa.Table,
+    windows: WindowRange,
+) -> tuple[CheckOutcome, ...]:
     """Returns the outcome of every check, in the suite's order.
 
     Raises:
@@ -36,32 +44,56 @@ def assess(evaluation: Evaluation, suite: Suite, report: pa.Table, windows: Wind
     missing = [entry["meta"]["check"] for key, entry in suite.checks.items() if key not in found]
     if missing or not suite.checks or len(found) != len(evaluation.result["results"]):
         raise GateError(
-            f'suite "{suite.name}" was not evaluated in full: {len(found)} of {len(suite.checks)} checks came back',
+            f'suite "{suite.name}" was not evaluated in full: {len(found)} of {len(suite.checks)} '
+            "checks came back",
             detail=f"Not evaluated: {', '.join(missing) or 'unknown'}.",
         )
     affected = set(report["window_id"].filter(report["affected"].cast(pa.bool_())).to_pylist())
-    return tuple(_outcome(suite, entry, found[key], len(windows), affected) for key, entry in suite.checks.items())
+    return tuple(
+        _outcome(suite, entry, found[key], len(windows), affected)
+        for key, entry in suite.checks.items()
+    )
 
 
-def check_frame(evaluation: Evaluation, suite: Suite, report: pa.Table, windows: WindowRange) -> None:
+def check_frame(
+    evaluation: Evaluation,
+    suite: Suite,
+    report: pa.Table,
+    windows: WindowRange,
+) -> None:
     """Refuses an evaluation of anything but the complete report.
 
     Raises:
         GateError: the report lacks windows, or another frame was evaluated.
     """
     expected = np.arange(windows.first, windows.last + 1)
-    if report.num_rows != len(windows) or not np.array_equal(report["window_id"].to_numpy(), expected):
-        raise GateError(f"window report has {report.num_rows} rows, the range {windows} has {len(windows)} windows")
-    seen = (evaluation.result.get("meta") or {}).get("batch_markers", {}).get("pandas_data_fingerprint")
+    if report.num_rows != len(windows) or not np.array_equal(
+        report["window_id"].to_numpy(),
+        expected,
+    ):
+        raise GateError(
+            f"window report has {report.num_rows} rows, the range {windows} has {len(windows)} "
+            "windows"
+        )
+    seen = (
+        (evaluation.result.get("meta") or {})
+        .get("batch_markers", {})
+        .get("pandas_data_fingerprint")
+    )
     if seen is None or seen != evaluation.fingerprint:
         raise GateError(
             f'suite "{suite.name}" was evaluated on another frame than the window report',
-            detail=f"Fingerprint of the report {evaluation.fingerprint}, of what was evaluated {seen}.",
+            detail=f"Fingerprint of the report {evaluation.fingerprint}, of what was evaluated "
+            f"{seen}.",
         )
 
 
 def _outcome(
-    suite: Suite, entry: dict[str, Any], found: Mapping[str, Any], windows: int, affected: set[int]
+    suite: Suite,
+    entry: dict[str, Any],
+    found: Mapping[str, Any],
+    windows: int,
+    affected: set[int],
 ) -> CheckOutcome:
     result = found.get("result") or {}
     kwargs = found["expectation_config"].get("kwargs", {})
@@ -69,7 +101,9 @@ def _outcome(
     raised = _raised(found.get("exception_info") or {})
     counted = result.get("element_count")
     if not raised and counted is not None and counted != windows:
-        raise GateError(f'check "{slug}" of suite "{suite.name}" counted {counted} windows of {windows}')
+        raise GateError(
+            f'check "{slug}" of suite "{suite.name}" counted {counted} windows of {windows}'
+        )
     failing = _failing(result)
     status = _status(found, raised, counted, result)
     excused = entry["meta"].get("after_loss") == "warning" and failing and set(failing) <= affected
@@ -79,7 +113,9 @@ def _outcome(
     return CheckOutcome(
         check=slug,
         type=entry["type"],
-        column=" and ".join(str(kwargs[key]) for key in ("column", "column_A", "column_B") if key in kwargs),
+        column=" and ".join(
+            str(kwargs[key]) for key in ("column", "column_A", "column_B") if key in kwargs
+        ),
         severity=severity,
         description=entry["description"],
         status=status,
@@ -90,7 +126,12 @@ def _outcome(
     )
 
 
-def _status(found: Mapping[str, Any], raised: str, counted: int | None, result: Mapping[str, Any]) -> CheckStatus:
+def _status(
+    found: Mapping[str, Any],
+    raised: str,
+    counted: int | None,
+    result: Mapping[str, Any],
+) -> CheckStatus:
     if raised:
         return "not_run"
     if found.get("success") is not True:
@@ -101,7 +142,9 @@ def _status(found: Mapping[str, Any], raised: str, counted: int | None, result: 
 
 
 def _raised(info: Mapping[str, Any]) -> str:
-    """Returns the first line of what an expectation raised; the entry is flat, or keyed by metric."""
+    """Returns the first line of what an expectation raised; the entry is flat, or keyed by
+    metric.
+    """
     entries = [info] if "raised_exception" in info else list(info.values())
     for entry in entries:
         if entry.get("raised_exception"):
@@ -111,7 +154,11 @@ def _raised(info: Mapping[str, Any]) -> str:
 
 def _failing(result: Mapping[str, Any]) -> list[int]:
     rows = result.get("unexpected_index_list") or []
-    return [int(row["window_id"]) for row in rows if isinstance(row, Mapping) and row.get("window_id") is not None]
+    return [
+        int(row["window_id"])
+        for row in rows
+        if isinstance(row, Mapping) and row.get("window_id") is not None
+    ]
 
 
 def _observed(result: Mapping[str, Any]) -> str:

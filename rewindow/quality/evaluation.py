@@ -1,8 +1,9 @@
-"""Great Expectations, and nothing else: a suite evaluated on a window report, and the sections of its Data Docs page.
+"""Great Expectations, and nothing else: a suite evaluated on a window report, and the sections of
+its Data Docs page.
 
-Everything that knows the library is in this module, so that the gate, the report and the findings outlive it. It is
-imported inside functions: the import takes seconds. One evaluation runs at a time in a process, since the library
-keeps its context, its plugins and its views in module-level places.
+Everything that knows the library is in this module, so that the gate, the report and the findings
+outlive it. It is imported inside functions: the import takes seconds. One evaluation runs at a time
+in a process, since the library keeps its context, its plugins and its views in module-level places.
 """
 
 from __future__ import annotations
@@ -55,11 +56,18 @@ def preload() -> threading.Thread:
 
 
 def evaluate(
-    project: Path, suite: Suite, report: pa.Table, parameters: Mapping[str, Any], *, pages: bool = True
+    project: Path,
+    suite: Suite,
+    report: pa.Table,
+    parameters: Mapping[str, Any],
+    *,
+    pages: bool = True,
 ) -> Evaluation:
-    """Returns what Great Expectations says of a window report; a folder without a project file takes ours.
+    """Returns what Great Expectations says of a window report; a folder without a project file
+    takes ours.
 
-    Without `pages` there are no sections, which nobody would look at where many copies of an output are judged.
+    Without `pages` there are no sections, which nobody would look at where many copies of an output
+    are judged.
 
     Raises:
         GateError: a plugin cannot be imported, an expectation is unknown or badly formed.
@@ -69,21 +77,35 @@ def evaluate(
         _import_plugins(project / "plugins")
         expected = _build(suite)
         frame = to_pandas(report)
-        definition = context.data_sources.get(DATASOURCE).get_asset(ASSET).get_batch_definition(BATCH)
+        definition = (
+            context.data_sources.get(DATASOURCE).get_asset(ASSET).get_batch_definition(BATCH)
+        )
         batch = definition.get_batch(batch_parameters={"dataframe": frame})
         form = {
             "result_format": "COMPLETE",
             "unexpected_index_column_names": ["window_id"],
             "return_unexpected_index_query": False,
         }
-        found = batch.validate(expected, result_format=form, expectation_parameters=dict(parameters))
-        return Evaluation(found.to_json_dict(), fingerprint(frame), _sections(found) if pages else ())
+        found = batch.validate(
+            expected,
+            result_format=form,
+            expectation_parameters=dict(parameters),
+        )
+        return Evaluation(
+            found.to_json_dict(),
+            fingerprint(frame),
+            _sections(found) if pages else (),
+        )
 
 
 def to_pandas(report: pa.Table) -> pd.DataFrame:
     """Returns a report as the library reads it; times without a zone, which are UTC."""
     starts = report["starts_at"].cast(pa.timestamp("us"))
-    return report.set_column(report.column_names.index("starts_at"), "starts_at", starts).to_pandas()
+    return report.set_column(
+        report.column_names.index("starts_at"),
+        "starts_at",
+        starts,
+    ).to_pandas()
 
 
 def fingerprint(frame: pd.DataFrame) -> str:
@@ -95,7 +117,8 @@ def fingerprint(frame: pd.DataFrame) -> str:
 
 @contextmanager
 def _without_copies() -> Iterator[None]:
-    """Lets pandas share what nobody changes: each check takes the rows without null, all of them as a rule.
+    """Lets pandas share what nobody changes: each check takes the rows without null, all of them as
+    a rule.
 
     At a million windows these copies of the whole report were half the time of judging it.
     """
@@ -119,7 +142,9 @@ def _context(project: Path) -> Any:
 
 
 def _import_plugins(folder: Path) -> None:
-    """Imports every module of the plugins folder: a class that is not imported is dropped from its suite in silence."""
+    """Imports every module of the plugins folder: a class that is not imported is dropped from its
+    suite in silence.
+    """
     if not folder.is_dir():
         return
     if str(folder) not in sys.path:
@@ -128,7 +153,9 @@ def _import_plugins(folder: Path) -> None:
         try:
             importlib.import_module(path.stem)
         except Exception as error:  # whatever a plugin raises, its checks would not be there
-            raise GateError(f'plugin "{path.name}" of the expectations cannot be imported: {error!r}') from error
+            raise GateError(
+                f'plugin "{path.name}" of the expectations cannot be imported: {error!r}'
+            ) from error
 
 
 def _build(suite: Suite) -> Any:
@@ -144,12 +171,18 @@ def _build(suite: Suite) -> Any:
         except ExpectationNotFoundError as error:
             raise GateError(
                 f'check "{slug}" of suite "{suite.name}" is of the unknown type "{entry["type"]}"',
-                hint="Correct the type; a class of your own belongs into a module of expectations/plugins.",
+                hint="Correct the type; a class of your own belongs into a module of "
+                "expectations/plugins.",
             ) from error
     try:
-        return ExpectationSuite(name=suite.name, expectations=[dict(entry) for entry in suite.expectations])
+        return ExpectationSuite(
+            name=suite.name,
+            expectations=[dict(entry) for entry in suite.expectations],
+        )
     except Exception as error:  # pydantic's errors, of a version that the library picks
-        raise GateError(f'suite "{suite.name}" has an expectation that is badly formed: {error}') from error
+        raise GateError(
+            f'suite "{suite.name}" has an expectation that is badly formed: {error}'
+        ) from error
 
 
 def _sections(found: Any) -> tuple[str, ...]:
@@ -166,7 +199,9 @@ def _sections(found: Any) -> tuple[str, ...]:
 
 @functools.cache
 def _view() -> Any:
-    """Returns the library's view of a section; one for all pages, since it compiles its templates anew for each."""
+    """Returns the library's view of a section; one for all pages, since it compiles its templates
+    anew for each.
+    """
     from great_expectations.render.view import DefaultJinjaSectionView
 
     return DefaultJinjaSectionView()

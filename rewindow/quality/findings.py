@@ -1,4 +1,6 @@
-"""Findings: one row for each check of each run, in a Delta table; the record that outlives pages and results."""
+"""Findings: one row for each check of each run, in a Delta table; the record that outlives pages
+and results.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,8 @@ class GateRun:
 
     Attributes:
         failed, warned, noted: slugs of the checks that blocked, that warned, and that only inform.
-        failing: windows in which one of those that blocked fails, or if none did, one of those that warned.
+        failing: windows in which one of those that blocked fails, or if none did, one of those that
+            warned.
         docs: path of the page, which may have been deleted by age.
     """
 
@@ -103,14 +106,17 @@ def record_findings(config: Config, plan: Plan, result: GateResult) -> None:
     """Appends a run to the findings table."""
     run_id = uuid.uuid4().hex
     rows = [
-        _row(run_id, plan, result.checked_at, output, check) for output in result.outputs for check in output.checks
+        _row(run_id, plan, result.checked_at, output, check)
+        for output in result.outputs
+        for check in output.checks
     ]
     table = create_table(findings_table(config), SCHEMA)
     write_deltalake(table.delta, pa.Table.from_pylist(rows, schema=SCHEMA), mode="append")
 
 
 def failures(config: Config, replay_id: str, window: int | None = None) -> list[Finding]:
-    """Returns what did not pass in the newest check of a replay, worst first; of one window if so asked.
+    """Returns what did not pass in the newest check of a replay, worst first; of one window if so
+    asked.
 
     A check of the whole range belongs to every window. A replay that was never checked has none.
     """
@@ -118,14 +124,25 @@ def failures(config: Config, replay_id: str, window: int | None = None) -> list[
     if not Table.exists(path):
         return []
     name = replay_id.replace("'", "''")
-    sql = f"""select * from f where replay_id = '{name}' and status in ('failed', 'not_run') and run_id =
+    sql = f"""select * from f where replay_id = '{name}' and status in ('failed', 'not_run')
+        and run_id =
               (select run_id from f where replay_id = '{name}' order by checked_at desc limit 1)"""
     found = [_finding(row) for row in query(sql, f=path).to_pylist()]
     wanted = [
-        entry for entry in found if window is None or not entry.windows or any(window in part for part in entry.windows)
+        entry
+        for entry in found
+        if window is None or not entry.windows or any(window in part for part in entry.windows)
     ]
     order = {"critical": 0, "warning": 1, "info": 2}
-    return sorted(wanted, key=lambda entry: (not entry.blocks, order.get(entry.severity, 3), entry.output, entry.check))
+    return sorted(
+        wanted,
+        key=lambda entry: (
+            not entry.blocks,
+            order.get(entry.severity, 3),
+            entry.output,
+            entry.check,
+        ),
+    )
 
 
 def runs(config: Config, limit: int = 500) -> list[GateRun]:
@@ -134,29 +151,64 @@ def runs(config: Config, limit: int = 500) -> list[GateRun]:
     if not Table.exists(path):
         return []
     newest = (
-        f"select run_id from (select run_id, max(checked_at) as t from f group by run_id order by t desc limit {limit})"
+        "select run_id from (select run_id, max(checked_at) as t from f group by run_id "
+        f"order by t desc limit {limit})"
     )
-    sql = f'select * from f where run_id in ({newest}) order by checked_at desc, run_id, application, output, "check"'
+    sql = (
+        f"select * from f where run_id in ({newest}) order by checked_at desc, run_id, "
+        'application, output, "check"'
+    )
     grouped: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in query(sql, f=path).to_pylist():
         grouped.setdefault((row["run_id"], row["output"]), []).append(row)
     return [_run(config, rows) for rows in grouped.values()]
 
 
-def _row(run_id: str, plan: Plan, checked_at: datetime, output: OutputVerdict, check: CheckOutcome) -> dict[str, Any]:
+def _row(
+    run_id: str,
+    plan: Plan,
+    checked_at: datetime,
+    output: OutputVerdict,
+    check: CheckOutcome,
+) -> dict[str, Any]:
     return {
-        "run_id": run_id, "checked_at": checked_at, "replay_id": plan.replay_id, "application": plan.application,
-        "mode": plan.mode.name, "first": plan.first, "last": plan.last, "output": output.output,
-        "suite": output.suite, "check": check.check, "type": check.type, "column": check.column,
-        "severity": check.severity, "status": check.status, "blocks": check.blocks, "description": check.description,
-        "observed": check.observed, "note": check.note, "failing_windows": check.failing_windows,
-        "failing": json.dumps([[part.first, part.last] for part in check.failing]), "docs": output.docs.name,
-    }  # fmt: skip
+        "run_id": run_id,
+        "checked_at": checked_at,
+        "replay_id": plan.replay_id,
+        "application": plan.application,
+        "mode": plan.mode.name,
+        "first": plan.first,
+        "last": plan.last,
+        "output": output.output,
+        "suite": output.suite,
+        "check": check.check,
+        "type": check.type,
+        "column": check.column,
+        "severity": check.severity,
+        "status": check.status,
+        "blocks": check.blocks,
+        "description": check.description,
+        "observed": check.observed,
+        "note": check.note,
+        "failing_windows": check.failing_windows,
+        "failing": json.dumps([[part.first, part.last] for part in check.failing]),
+        "docs": output.docs.name,
+    }
 
 
 def _finding(row: dict[str, Any]) -> Finding:
     plain = {
-        key: row[key] for key in ("output", "check", "severity", "status", "blocks", "description", "observed", "note")
+        key: row[key]
+        for key in (
+            "output",
+            "check",
+            "severity",
+            "status",
+            "blocks",
+            "description",
+            "observed",
+            "note",
+        )
     }
     return Finding(**plain, windows=_ranges(row["failing"]))
 
@@ -166,7 +218,17 @@ def _run(config: Config, rows: list[dict[str, Any]]) -> GateRun:
     wrong = [row for row in rows if row["status"] in ("failed", "not_run")]
     blocking = [row for row in wrong if row["blocks"]]
     warning = [row for row in wrong if not row["blocks"] and row["severity"] == "warning"]
-    same = ("run_id", "checked_at", "replay_id", "application", "mode", "first", "last", "output", "suite")
+    same = (
+        "run_id",
+        "checked_at",
+        "replay_id",
+        "application",
+        "mode",
+        "first",
+        "last",
+        "output",
+        "suite",
+    )
     return GateRun(
         **{key: head[key] for key in same},
         docs=str(replay_folder(config, head["replay_id"]) / location(head["docs"]).name),

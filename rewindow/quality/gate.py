@@ -1,4 +1,6 @@
-"""The gate: judges every output of a replay and records the verdict, on which its publication depends."""
+"""The gate: judges every output of a replay and records the verdict, on which its publication
+depends.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ CHECKABLE = (ReplayState.ENDED, ReplayState.CHECKED, ReplayState.PUBLISHED, Repl
 
 
 def check(config: Config, replay_id: str, listener: Listener | None = None) -> GateResult:
-    """Judges a replay, records the verdict in the ledger and among the findings, and returns it. Starts no JVM.
+    """Judges a replay, records the verdict in the ledger and among the findings, and returns it.
+    Starts no JVM.
 
     Its pages are drawn from the result, see rewindow.pages.gate_pages.
 
@@ -38,13 +41,14 @@ def check(config: Config, replay_id: str, listener: Listener | None = None) -> G
         replay_id: a replay that has ended.
         listener: is told the verdict on each output, and what is wrong with it; nobody by default.
 
-    A replay that cannot be judged is recorded as failed, so that an older verdict does not stand for it.
+    A replay that cannot be judged is recorded as failed, so that an older verdict does not stand
+    for it.
 
     Raises:
         InputError: no replay has this id, or it has not ended.
         TableError: its tables have the format of another version.
-        GateError: it could not be judged: a suite is missing or checks nothing, an expectation is unknown, or not
-            everything was evaluated. A failed verdict is returned, not raised.
+        GateError: it could not be judged: a suite is missing or checks nothing, an expectation is
+            unknown, or not everything was evaluated. A failed verdict is returned, not raised.
     """
     ledger = Ledger.open(config.ledger_url)
     plan = checkable(config, ledger, replay_id)
@@ -69,7 +73,8 @@ def checkable(config: Config, ledger: Ledger, replay_id: str) -> Plan:
     if found.state not in CHECKABLE:
         unfinished = "" if found.state is ReplayState.ABANDONED else ": it has not finished"
         raise InputError(
-            f'replay "{replay_id}" is {found.state}{unfinished}, only a replay that has ended can be checked',
+            f'replay "{replay_id}" is {found.state}{unfinished}, only a replay that has ended can '
+            "be checked",
             hint=next_steps(found),
         )
     check_replay_format(config.replay_root(replay_id))
@@ -77,7 +82,8 @@ def checkable(config: Config, ledger: Ledger, replay_id: str) -> Plan:
 
 
 def judge(config: Config, plan: Plan, listener: Listener | None = None) -> GateResult:
-    """Judges a planned replay by what it staged; writes results and findings, and nothing to the ledger.
+    """Judges a planned replay by what it staged; writes results and findings, and nothing to the
+    ledger.
 
     Raises:
         GateError: see check.
@@ -110,9 +116,20 @@ def suite_of(config: Config, output: OutputPlan) -> Suite:
     return suite_for(config.expectations, output.suite, may_be_empty=output.errors)
 
 
-def _judge_output(config: Config, plan: Plan, output: OutputPlan, suite: Suite, tables: Contents) -> OutputVerdict:
+def _judge_output(
+    config: Config,
+    plan: Plan,
+    output: OutputPlan,
+    suite: Suite,
+    tables: Contents,
+) -> OutputVerdict:
     versions = versions_of(tables)
-    sources = Sources.open(config.replay_root(plan.replay_id), output.name, config.quarantine_table, versions)
+    sources = Sources.open(
+        config.replay_root(plan.replay_id),
+        output.name,
+        config.quarantine_table,
+        versions,
+    )
     made = make_report(plan, output, sources, suite.measures)
     report = made.table
     folder = replay_folder(config, plan.replay_id)
@@ -125,7 +142,10 @@ def _judge_output(config: Config, plan: Plan, output: OutputPlan, suite: Suite, 
         written.result()
     checks = assess(found, suite, report, plan.range)
     verdict = OutputVerdict(
-        output.name, suite.name, report.num_rows, checks,
+        output.name,
+        suite.name,
+        report.num_rows,
+        checks,
         docs=folder / f"{output.name}.html",
         results=folder / f"{output.name}.json",
         report=table,
@@ -134,19 +154,28 @@ def _judge_output(config: Config, plan: Plan, output: OutputPlan, suite: Suite, 
         stored=made.stored,
         measured=made.measured,
         remark=made.remark,
-    )  # fmt: skip
-    verdict.results.write(json.dumps({**verdict.to_dict(), "great_expectations": found.result}, indent=2, default=str))
+    )
+    verdict.results.write(
+        json.dumps({**verdict.to_dict(), "great_expectations": found.result}, indent=2, default=str)
+    )
     return verdict
 
 
 def _say(listener: Listener, verdict: OutputVerdict) -> None:
     counts = f"{verdict.evaluated} checks on {verdict.windows} windows"
     listener.line(
-        f"{verdict.output}: {verdict.verdict}, {counts}, {len(verdict.failed)} failed, {len(verdict.warnings)} warnings"
+        f"{verdict.output}: {verdict.verdict}, {counts}, {len(verdict.failed)} failed, "
+        f"{len(verdict.warnings)} warnings"
     )
     if verdict.stored or verdict.measured:
         listener.line(f"  {verdict.about_measures}")
     for entry in (*verdict.failed, *verdict.warnings, *verdict.noted):
-        word = "not run" if entry.status == "not_run" else "failed" if entry.blocks else entry.severity
-        windows = f": {name_windows(entry)}" if entry.failing_windows else f": {entry.note or entry.observed}"
+        word = (
+            "not run" if entry.status == "not_run" else "failed" if entry.blocks else entry.severity
+        )
+        windows = (
+            f": {name_windows(entry)}"
+            if entry.failing_windows
+            else f": {entry.note or entry.observed}"
+        )
         listener.line(f"  {word}: {entry.check}{windows}")

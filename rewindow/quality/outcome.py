@@ -48,13 +48,19 @@ class CheckOutcome:
 
     @property
     def blocks(self) -> bool:
-        """Whether it stops the publication: a critical check that failed, or any that could not run."""
+        """Whether it stops the publication: a critical check that failed, or any that could not
+        run.
+        """
         return self.status == "not_run" or (self.status == "failed" and self.severity == "critical")
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it for JSON."""
         plain = {key: value for key, value in self.__dict__.items() if key != "failing"}
-        return {**plain, "failing": [[part.first, part.last] for part in self.failing], "blocks": self.blocks}
+        return {
+            **plain,
+            "failing": [[part.first, part.last] for part in self.failing],
+            "blocks": self.blocks,
+        }
 
 
 @dataclass(frozen=True)
@@ -112,35 +118,50 @@ class OutputVerdict:
     @property
     def warnings(self) -> tuple[CheckOutcome, ...]:
         """Checks that failed and do not stop it."""
-        return tuple(check for check in self.checks if check.status == "failed" and check.severity == "warning")
+        return tuple(
+            check
+            for check in self.checks
+            if check.status == "failed" and check.severity == "warning"
+        )
 
     @property
     def noted(self) -> tuple[CheckOutcome, ...]:
         """Checks that failed and only inform."""
-        return tuple(check for check in self.checks if check.status == "failed" and check.severity == "info")
+        return tuple(
+            check for check in self.checks if check.status == "failed" and check.severity == "info"
+        )
 
     def summary(self) -> OutputSummary:
         """Returns what the ledger keeps of it."""
         return {
-            "output": self.output, "suite": self.suite, "verdict": self.verdict, "windows": self.windows,
-            "evaluated": self.evaluated, "failed": [check.check for check in self.failed],
-            "warnings": [check.check for check in self.warnings], "noted": [check.check for check in self.noted],
+            "output": self.output,
+            "suite": self.suite,
+            "verdict": self.verdict,
+            "windows": self.windows,
+            "evaluated": self.evaluated,
+            "failed": [check.check for check in self.failed],
+            "warnings": [check.check for check in self.warnings],
+            "noted": [check.check for check in self.noted],
             "docs": self.docs.name,
-        }  # fmt: skip
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it for JSON; files by name, since their folder may be moved."""
         return {
             **self.summary(),
-            "stored_measures": list(self.stored), "measured_now": list(self.measured),
+            "stored_measures": list(self.stored),
+            "measured_now": list(self.measured),
             "checks": [check.to_dict() for check in self.checks],
-            "results": self.results.name, "report": self.report.name,
-        }  # fmt: skip
+            "results": self.results.name,
+            "report": self.report.name,
+        }
 
 
 @dataclass(frozen=True)
 class GateResult:
-    """The gate's verdict on a replay; `tables` is what was judged, and all that may be published by right of it."""
+    """The gate's verdict on a replay; `tables` is what was judged, and all that may be published by
+    right of it.
+    """
 
     plan: Plan
     checked_at: datetime
@@ -157,19 +178,26 @@ class GateResult:
     def to_dict(self) -> dict[str, Any]:
         """Returns it for JSON."""
         return {
-            "replay_id": self.plan.replay_id, "application": self.plan.application, "verdict": self.verdict,
+            "replay_id": self.plan.replay_id,
+            "application": self.plan.application,
+            "verdict": self.verdict,
             "checked_at": self.checked_at.isoformat(),
             "outputs": [output.to_dict() for output in self.outputs],
-        }  # fmt: skip
+        }
 
     def summary(self) -> CheckSummary:
-        """Returns what the ledger keeps: per output what was evaluated, failed and warned of, without the windows."""
+        """Returns what the ledger keeps: per output what was evaluated, failed and warned of,
+        without the windows.
+        """
         return {"outputs": [output.summary() for output in self.outputs]}
 
 
 def name_windows(outcome: CheckOutcome) -> str:
     """Returns the failing windows as a person would write them: ranges, and how many in all."""
-    parts = [str(part.first) if len(part) == 1 else f"{part.first}–{part.last}" for part in outcome.failing[:_SHOWN]]
+    parts = [
+        str(part.first) if len(part) == 1 else f"{part.first}–{part.last}"
+        for part in outcome.failing[:_SHOWN]
+    ]
     more = " ..." if len(outcome.failing) > _SHOWN else ""
     count = outcome.failing_windows
     return f"{count} window{'s' if count != 1 else ''} ({', '.join(parts)}{more})"

@@ -1,8 +1,9 @@
 """Damages planted in a copy of an output, and what its suite makes of them: how strong a gate is.
 
-A specimen is some windows of a replay's output. A damage changes rows of one window of the copy, and the seals with
-them, as an operator that computes something wrong would. Several damages are judged at once, each with untouched
-windows around it, through the gate's own report, suite and assessment. One that shows farther away is judged again.
+A specimen is some windows of a replay's output. A damage changes rows of one window of the copy,
+and the seals with them, as an operator that computes something wrong would. Several damages are
+judged at once, each with untouched windows around it, through the gate's own report, suite and
+assessment. One that shows farther away is judged again.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ Row = dict[str, Any]
 Rows = dict[int, list[Row]]
 Seen = Literal["stopped", "warning", "info", "unseen"]
 LEVELS: tuple[Seen, ...] = ("stopped", "warning", "info", "unseen")
-"""What becomes of a damage, the best first: it stops the publication, is only shown, or nobody is told."""
+"""What becomes of a damage, the best first: it stops the publication, is only shown, or nobody is
+told."""
 NEAR = 1
 """A damage is noticed by a check that fails at most so many windows from it."""
 
@@ -46,9 +48,11 @@ class Damage:
 
     Attributes:
         kind: what is done, in words.
-        plant: changes the rows of a window, and perhaps of later ones, in place; says whether anything differs then.
+        plant: changes the rows of a window, and perhaps of later ones, in place; says whether
+            anything differs then.
         column: the column that it is about, empty for whole rows.
-        reach: windows after its own that it changes; None for all windows, so that it is judged by itself.
+        reach: windows after its own that it changes; None for all windows, so that it is judged by
+            itself.
     """
 
     kind: str
@@ -99,36 +103,55 @@ class Specimen:
         Raises:
             GateError: they cannot be judged at all.
         """
-        table = pa.Table.from_pylist([row for part in rows.values() for row in part], schema=self.rows.schema)
+        table = pa.Table.from_pylist(
+            [row for part in rows.values() for row in part],
+            schema=self.rows.schema,
+        )
         with tempfile.TemporaryDirectory(prefix="rewindow-strength-") as folder:
             staged, facts = location(folder) / "output", location(folder) / "facts"
             write_deltalake(str(staged), table)
             write_deltalake(str(facts), self._sealed_as(rows))
-            sources = replace(self.sources, staged=Table.open(staged), facts=Table.open(facts), checkpoints=None)
+            sources = replace(
+                self.sources,
+                staged=Table.open(staged),
+                facts=Table.open(facts),
+                checkpoints=None,
+            )
             report = build_report(self.plan, self.output, sources, self.suite.measures)
             known = values_of(self.plan, self.output)
             found = evaluate(self.project, self.suite, report, known, pages=False)
         return assess(found, self.suite, report, self.plan.range)
 
     def _sealed_as(self, rows: Rows) -> pa.Table:
-        """Returns the facts as they would be of other rows; measures of the rows before are none of these."""
+        """Returns the facts as they would be of other rows; measures of the rows before are none of
+        these.
+        """
         facts = self.facts.to_pylist()
         for fact in facts:
             fact["measures"] = None
-            if fact["direction"] in ("out", "error") and fact["port"] == self.output.name and not fact["lost"]:
+            if (
+                fact["direction"] in ("out", "error")
+                and fact["port"] == self.output.name
+                and not fact["lost"]
+            ):
                 fact["tuples"] = len(rows[fact["window_id"]])
         return pa.Table.from_pylist(facts, schema=FACTS_SCHEMA)
 
 
 def plant(specimen: Specimen, damages: Sequence[Damage], seed: int) -> list[Planted]:
-    """Plants each damage in a window where it makes a difference, and returns those that found one, with what was seen.
+    """Plants each damage in a window where it makes a difference, and returns those that found one,
+    with what was seen.
 
     Raises:
         GateError: the undamaged windows cannot be judged.
     """
     clean = specimen.by_window()
     known = _failing(specimen.judge(clean))
-    placed = [Planted(damage, window) for damage in damages for window in _place(specimen, damage, clean, seed)]
+    placed = [
+        Planted(damage, window)
+        for damage in damages
+        for window in _place(specimen, damage, clean, seed)
+    ]
     judged: dict[int, Planted] = {}
     for together in _rounds(placed):
         judged |= _judge(specimen, {number: placed[number] for number in together}, known, seed)
@@ -141,7 +164,9 @@ def copy_of(rows: Rows) -> Rows:
 
 
 def _place(specimen: Specimen, damage: Damage, clean: Rows, seed: int) -> Iterable[int]:
-    """Yields a window in which the damage makes a difference, if there is one: chosen by the seed, not at the edge."""
+    """Yields a window in which the damage makes a difference, if there is one: chosen by the seed,
+    not at the edge.
+    """
     windows = list(specimen.plan.range)[NEAR + 1 : -NEAR - 1]
     Random(f"{seed}/{damage.kind}/{damage.column}").shuffle(windows)
     for window in windows:
@@ -151,21 +176,32 @@ def _place(specimen: Specimen, damage: Damage, clean: Rows, seed: int) -> Iterab
 
 
 def _changed(specimen: Specimen, damage: Damage, rows: Rows, window: int, seed: int) -> Rows | None:
-    """Returns the rows with a damage, None where it makes no difference or its values do not fit their columns."""
+    """Returns the rows with a damage, None where it makes no difference or its values do not fit
+    their columns.
+    """
     last = len(rows) if damage.reach is None else damage.reach
-    near = rows if damage.reach is None else {w: rows[w] for w in range(window, window + last + 1) if w in rows}
+    near = (
+        rows
+        if damage.reach is None
+        else {w: rows[w] for w in range(window, window + last + 1) if w in rows}
+    )
     made = copy_of(near)
     if not damage.plant(made, window, Random(f"{seed}/{window}")) or made == near:
         return None
     try:
-        pa.Table.from_pylist([row for part in made.values() for row in part], schema=specimen.rows.schema)
+        pa.Table.from_pylist(
+            [row for part in made.values() for row in part],
+            schema=specimen.rows.schema,
+        )
     except (pa.ArrowException, OverflowError):
         return None
     return {**rows, **made}
 
 
 def _rounds(placed: Sequence[Planted]) -> list[list[int]]:
-    """Returns which damages are judged together: those with an untouched window between their neighbourhoods."""
+    """Returns which damages are judged together: those with an untouched window between their
+    neighbourhoods.
+    """
     rounds: list[tuple[set[int], list[int]]] = []
     for number, one in enumerate(placed):
         if one.damage.reach is None:
@@ -183,9 +219,14 @@ def _rounds(placed: Sequence[Planted]) -> list[list[int]]:
 
 
 def _judge(
-    specimen: Specimen, placed: dict[int, Planted], known: set[tuple[str, int]], seed: int
+    specimen: Specimen,
+    placed: dict[int, Planted],
+    known: set[tuple[str, int]],
+    seed: int,
 ) -> dict[int, Planted]:
-    """Returns damages with what was seen of each; halves them where one shows beyond its neighbourhood."""
+    """Returns damages with what was seen of each; halves them where one shows beyond its
+    neighbourhood.
+    """
     rows = specimen.by_window()
     for one in placed.values():
         changed = _changed(specimen, one.damage, rows, one.window, seed)
@@ -194,24 +235,39 @@ def _judge(
         checks = specimen.judge(rows)
     except GateError as error:
         if len(placed) == 1:
-            return {number: replace(one, seen="stopped", checks=(error.primary,)) for number, one in placed.items()}
+            return {
+                number: replace(one, seen="stopped", checks=(error.primary,))
+                for number, one in placed.items()
+            }
         return _judge_halves(specimen, placed, known, seed)
     level = {check.check: _level(check) for check in checks}
     found = _failing(checks) - known
     if len(placed) == 1:
-        return {number: _noticed(one, level, [slug for slug, _ in found]) for number, one in placed.items()}
-    near = {number: [slug for slug, window in found if _is_near(one, window)] for number, one in placed.items()}
+        return {
+            number: _noticed(one, level, [slug for slug, _ in found])
+            for number, one in placed.items()
+        }
+    near = {
+        number: [slug for slug, window in found if _is_near(one, window)]
+        for number, one in placed.items()
+    }
     if any(not any(_is_near(one, window) for one in placed.values()) for _, window in found):
         return _judge_halves(specimen, placed, known, seed)
     return {number: _noticed(one, level, near[number]) for number, one in placed.items()}
 
 
 def _judge_halves(
-    specimen: Specimen, placed: dict[int, Planted], known: set[tuple[str, int]], seed: int
+    specimen: Specimen,
+    placed: dict[int, Planted],
+    known: set[tuple[str, int]],
+    seed: int,
 ) -> dict[int, Planted]:
     numbers = sorted(placed)
     halves = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
-    parts = [_judge(specimen, {number: placed[number] for number in half}, known, seed) for half in halves]
+    parts = [
+        _judge(specimen, {number: placed[number] for number in half}, known, seed)
+        for half in halves
+    ]
     return parts[0] | parts[1]
 
 
@@ -231,21 +287,40 @@ def _level(check: CheckOutcome) -> Seen:
 
 
 def _failing(checks: Iterable[CheckOutcome]) -> set[tuple[str, int]]:
-    """Returns which checks fail in which windows; those of the whole range in none, which is near to no damage."""
+    """Returns which checks fail in which windows; those of the whole range in none, which is near
+    to no damage.
+    """
     found: set[tuple[str, int]] = set()
     for check in checks:
         if check.status in ("failed", "not_run"):
-            found |= {(check.check, window) for part in check.failing for window in part} or {(check.check, -1)}
+            found |= {(check.check, window) for part in check.failing for window in part} or {
+                (check.check, -1)
+            }
     return found
 
 
-def cut(plan: Plan, windows: WindowRange, rows: pa.Table, facts: pa.Table) -> tuple[Plan, pa.Table, pa.Table]:
-    """Returns plan, rows and facts of some windows of a replay; behind its first one, the start state is not known."""
+def cut(
+    plan: Plan,
+    windows: WindowRange,
+    rows: pa.Table,
+    facts: pa.Table,
+) -> tuple[Plan, pa.Table, pa.Table]:
+    """Returns plan, rows and facts of some windows of a replay; behind its first one, the start
+    state is not known.
+    """
     inside = [_inside(table, windows) for table in (rows, facts)]
-    start = plan.start if windows.first == plan.first else plan.start.model_copy(update={"source": "none"})
-    return plan.model_copy(update={"first": windows.first, "last": windows.last, "start": start}), *inside
+    start = (
+        plan.start
+        if windows.first == plan.first
+        else plan.start.model_copy(update={"source": "none"})
+    )
+    return plan.model_copy(
+        update={"first": windows.first, "last": windows.last, "start": start}
+    ), *inside
 
 
 def _inside(table: pa.Table, windows: WindowRange) -> pa.Table:
     window = table["window_id"]
-    return table.filter(pc.and_(pc.greater_equal(window, windows.first), pc.less_equal(window, windows.last)))
+    return table.filter(
+        pc.and_(pc.greater_equal(window, windows.first), pc.less_equal(window, windows.last))
+    )

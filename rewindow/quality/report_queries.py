@@ -17,19 +17,29 @@ Ints = npt.NDArray[np.int64]
 
 def aggregate_sql(measures: Sequence[Measure]) -> str:
     """Returns the one pass over the staged rows, as SQL over `t`."""
-    parts = ["window_id", "attempt", *(f"{measure.sql} as {quoted(measure.name)}" for measure in measures)]
+    parts = [
+        "window_id",
+        "attempt",
+        *(f"{measure.sql} as {quoted(measure.name)}" for measure in measures),
+    ]
     return f"select {', '.join(parts)} from t group by window_id, attempt"
 
 
 def rows_sql(key: Sequence[str]) -> str:
-    """Returns the count of rows, and of those whose key another row of their window and attempt has, as SQL over `t`.
+    """Returns the count of rows, and of those whose key another row of their window and attempt
+    has, as SQL over `t`.
 
     Grouping by the key is hundreds of times faster than counting distinct structs of it.
     """
     if not key:
-        return "select window_id, attempt, count(*) as rows, 0 as repeats from t group by window_id, attempt"
+        return (
+            "select window_id, attempt, count(*) as rows, 0 as repeats from t group by "
+            "window_id, attempt"
+        )
     columns = ", ".join(map(quoted, key))
-    inner = f"select window_id, attempt, count(*) as n from t group by window_id, attempt, {columns}"
+    inner = (
+        f"select window_id, attempt, count(*) as n from t group by window_id, attempt, {columns}"
+    )
     counts = "sum(n) as rows, sum(n - 1) as repeats"
     return f"select window_id, attempt, {counts} from ({inner}) group by window_id, attempt"
 
@@ -42,15 +52,22 @@ def plain_numbers(values: pa.ChunkedArray) -> pa.Array:
     """Returns numbers that pandas knows; decimals without a fraction become integers."""
     found = values.combine_chunks()
     if pa.types.is_decimal(found.type):
-        # By way of text, since Arrow's own cast to a float is off by the last bit for some numbers, such as 51.98.
-        return found.cast(pa.int64()) if found.type.scale == 0 else found.cast(pa.string()).cast(pa.float64())
+        # By way of text, since Arrow's own cast to a float is off by the last bit for some numbers,
+        # such as 51.98.
+        return (
+            found.cast(pa.int64())
+            if found.type.scale == 0
+            else found.cast(pa.string()).cast(pa.float64())
+        )
     if pa.types.is_unsigned_integer(found.type) or pa.types.is_signed_integer(found.type):
         return found.cast(pa.int64())
     return found
 
 
 def distinct_attempts(index: Ints, attempt: Ints, size: int) -> Ints:
-    """Returns of how many attempts the facts of each window are; they come by window and attempt."""
+    """Returns of how many attempts the facts of each window are; they come by window and
+    attempt.
+    """
     is_new = np.ones(len(index), dtype=bool)
     is_new[1:] = (index[1:] != index[:-1]) | (attempt[1:] != attempt[:-1])
     return np.bincount(index[is_new], minlength=size)

@@ -1,8 +1,10 @@
-"""Measures that the replay has stored with its facts, and whether they speak of the rows that are there now.
+"""Measures that the replay has stored with its facts, and whether they speak of the rows that are
+there now.
 
-A stored value counts where three things hold: it belongs to the fact of the newest attempt that sealed its window
-(R52), its digest is that of the measure as the suite has it now, and the staged table consists of the files that the
-attempts have written, as they wrote them. Else the measure is taken again.
+A stored value counts where three things hold: it belongs to the fact of the newest attempt that
+sealed its window (R52), its digest is that of the measure as the suite has it now, and the staged
+table consists of the files that the attempts have written, as they wrote them. Else the measure is
+taken again.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _NOTHING, _NULL, _WHOLE, _REAL = range(4)
 
 
 def written_by_attempts(staged: Table) -> bool:
-    """Returns whether every file of a staged table lies where attempts write, and is as long as when it was written."""
+    """Returns whether every file of a staged table lies where attempts write, and is as long as
+    when it was written.
+    """
     for file in staged.files():
         place = location(file.path)
         if not _OF_AN_ATTEMPT.fullmatch(place.relative_to(staged.path)):
@@ -41,13 +45,23 @@ class StoredMeasures:
     """Values of an output's measures, by window, as the facts have them.
 
     Args:
-        taken: of each window of the range, the attempt whose rows readers take; below 0 where it is not sealed.
+        taken: of each window of the range, the attempt whose rows readers take; below 0 where it is
+            not sealed.
         measures: with their values filled in.
     """
 
-    def __init__(self, plan: Plan, output: OutputPlan, facts: Table, taken: Ints, measures: Sequence[Measure]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        output: OutputPlan,
+        facts: Table,
+        taken: Ints,
+        measures: Sequence[Measure],
+    ) -> None:
         self._plan, self._output, self._taken = plan, output, taken
-        self._places = {measure.digest(output.columns): place for place, measure in enumerate(measures)}
+        self._places = {
+            measure.digest(output.columns): place for place, measure in enumerate(measures)
+        }
         self._names = {measure.name: place for place, measure in enumerate(measures)}
         shape = (len(measures), len(taken))
         self._kinds, self._bits = np.zeros(shape, dtype=np.int8), np.zeros(shape, dtype=np.int64)
@@ -56,11 +70,18 @@ class StoredMeasures:
                 self._add(facts.read(file, _COLUMNS))
 
     def _add(self, rows: pa.Table) -> None:
-        """Takes the values of one file of facts, which is that of a group, so that no more is in memory at a time."""
+        """Takes the values of one file of facts, which is that of a group, so that no more is in
+        memory at a time.
+        """
         if "measures" not in rows.column_names:
             return
-        mine = pc.and_(pc.equal(rows["direction"], "out"), pc.equal(rows["port"], self._output.name))
-        rows = rows.filter(pc.and_(mine, pc.and_(pc.invert(rows["lost"]), pc.is_valid(rows["measures"]))))
+        mine = pc.and_(
+            pc.equal(rows["direction"], "out"),
+            pc.equal(rows["port"], self._output.name),
+        )
+        rows = rows.filter(
+            pc.and_(mine, pc.and_(pc.invert(rows["lost"]), pc.is_valid(rows["measures"])))
+        )
         window = rows["window_id"].to_numpy() - self._plan.first
         inside = (window >= 0) & (window < len(self._taken))
         inside[inside] &= self._taken[window[inside]] == rows["attempt"].to_numpy()[inside]
@@ -70,13 +91,22 @@ class StoredMeasures:
         cells = rows["measures"].combine_chunks()
         window = window[pc.list_parent_indices(cells).to_numpy()]
         values = pc.list_flatten(cells)
-        digest, whole, real = (pc.struct_field(values, name) for name in ("measure", "whole", "real"))
+        digest, whole, real = (
+            pc.struct_field(values, name) for name in ("measure", "whole", "real")
+        )
         for wanted, place in self._places.items():
             chosen = pc.equal(digest, wanted)
-            self._fill(place, window[chosen.to_numpy(zero_copy_only=False)], whole.filter(chosen), real.filter(chosen))
+            self._fill(
+                place,
+                window[chosen.to_numpy(zero_copy_only=False)],
+                whole.filter(chosen),
+                real.filter(chosen),
+            )
 
     def _fill(self, place: int, window: Ints, whole: pa.Array, real: pa.Array) -> None:
-        is_whole, is_real = (found.is_valid().to_numpy(zero_copy_only=False) for found in (whole, real))
+        is_whole, is_real = (
+            found.is_valid().to_numpy(zero_copy_only=False) for found in (whole, real)
+        )
         self._kinds[place, window] = np.select([is_whole, is_real], [_WHOLE, _REAL], _NULL)
         floats = pc.fill_null(real, 0.0).to_numpy(zero_copy_only=False)
         integers = pc.fill_null(whole, 0).to_numpy(zero_copy_only=False)

@@ -1,7 +1,8 @@
 """How strong the gate of an output is: which damages its suite would notice, told column by column.
 
-Damages are planted in a copy of some windows of a replay (`planting`). What is planted follows from the columns: names
-changed, values exchanged, left out, of another sign or unit, off by one; rows dropped, doubled, or of another window.
+Damages are planted in a copy of some windows of a replay (`planting`). What is planted follows from
+the columns: names changed, values exchanged, left out, of another sign or unit, off by one; rows
+dropped, doubled, or of another window.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from rewindow.storage.results import strength_file
 from rewindow.windows import WindowRange
 
 WINDOWS, WINDOWS_MIN, ROWS_MAX = 120, 8, 50_000
-"""How many windows a specimen has, as far as they hold no more rows; with fewer windows nothing could be planted."""
+"""How many windows a specimen has, as far as they hold no more rows; with fewer windows nothing
+could be planted."""
 FACTORS = (1000, 60, 10)
 """A unit is mistaken by the first of these with which a value still fits its column."""
 
@@ -73,31 +75,50 @@ class Strength:
     def to_dict(self) -> dict[str, Any]:
         """Returns it for JSON."""
         rows = [
-            {"column": one.damage.column, "kind": one.damage.kind, "window": one.window, "seen": one.seen,
-             "checks": list(one.checks)}
+            {
+                "column": one.damage.column,
+                "kind": one.damage.kind,
+                "window": one.window,
+                "seen": one.seen,
+                "checks": list(one.checks),
+            }
             for one in self.planted
-        ]  # fmt: skip
+        ]
         counts = Counter(one.seen for one in self.planted)
         return {
-            "replay_id": self.replay_id, "output": self.output, "suite": self.suite, "seed": self.seed,
-            "first": self.windows.first, "last": self.windows.last, "planted": len(rows),
-            **{level: counts[level] for level in LEVELS}, "damages": rows,
+            "replay_id": self.replay_id,
+            "output": self.output,
+            "suite": self.suite,
+            "seed": self.seed,
+            "first": self.windows.first,
+            "last": self.windows.last,
+            "planted": len(rows),
+            **{level: counts[level] for level in LEVELS},
+            "damages": rows,
             "without_place": [list(one) for one in self.without_place],
-        }  # fmt: skip
+        }
 
 
 def strength(
-    config: Config, replay_id: str, output: str | None = None, *, seed: int = 1, listener: Listener | None = None
+    config: Config,
+    replay_id: str,
+    output: str | None = None,
+    *,
+    seed: int = 1,
+    listener: Listener | None = None,
 ) -> list[Strength]:
-    """Plants damages in copies of a replay's outputs and returns what their suites notice. Starts no JVM.
+    """Plants damages in copies of a replay's outputs and returns what their suites notice. Starts
+    no JVM.
 
-    The replay itself, its verdict and the findings stay as they are; the result lies beside the output's page.
+    The replay itself, its verdict and the findings stay as they are; the result lies beside the
+    output's page.
 
     Args:
         config: settings in force.
         replay_id: a replay that has ended.
         output: only this one; all outputs by default.
-        seed: decides which windows are taken and where damages are planted; the same seed gives the same result.
+        seed: decides which windows are taken and where damages are planted; the same seed gives the
+            same result.
         listener: is told what is being measured.
 
     Raises:
@@ -108,7 +129,10 @@ def strength(
     outputs = [one for one in plan.outputs if output in (None, one.name)]
     if not outputs:
         known = ", ".join(one.name for one in plan.outputs)
-        raise InputError(f'replay "{replay_id}" has no output "{output}"', hint=f"Its outputs: {known}.")
+        raise InputError(
+            f'replay "{replay_id}" has no output "{output}"',
+            hint=f"Its outputs: {known}.",
+        )
     return [_measure(config, plan, one, seed, listener or Silent()) for one in outputs]
 
 
@@ -123,15 +147,31 @@ def damages_of(columns: pa.Schema, width_us: int) -> Iterator[Damage]:
         yield Damage("exchanged between two rows", _exchange(field.name), field.name)
 
 
-def _measure(config: Config, plan: Plan, output: OutputPlan, seed: int, listener: Listener) -> Strength:
+def _measure(
+    config: Config,
+    plan: Plan,
+    output: OutputPlan,
+    seed: int,
+    listener: Listener,
+) -> Strength:
     made = _specimen(config, plan, output, seed)
     schema = event_columns(made.sources.staged)
     damages = list(damages_of(schema, plan.grid.width_us))
-    listener.line(f"{output.name}: {len(damages)} damages in windows {made.plan.range}, seed {seed}")
+    listener.line(
+        f"{output.name}: {len(damages)} damages in windows {made.plan.range}, seed {seed}"
+    )
     planted = tuple(plant(made, damages, seed))
     placed = {(one.damage.column, one.damage.kind) for one in planted}
     rest = tuple((one.column, one.kind) for one in damages if (one.column, one.kind) not in placed)
-    result = Strength(plan.replay_id, output.name, made.suite.name, seed, made.plan.range, planted, rest)
+    result = Strength(
+        plan.replay_id,
+        output.name,
+        made.suite.name,
+        seed,
+        made.plan.range,
+        planted,
+        rest,
+    )
     file = strength_file(config, plan.replay_id, output.name)
     file.write(json.dumps(result.to_dict(), indent=2) + "\n")
     return result
@@ -144,11 +184,21 @@ def _specimen(config: Config, plan: Plan, output: OutputPlan, seed: int) -> Spec
     inside = f"window_id between {windows.first} and {windows.last}"
     facts = query(f"select * from f where {inside}", f=sources.facts)
     part, rows, facts = cut(plan, windows, read_output(root, output.name, windows), facts)
-    return Specimen(part, output, suite_of(config, output), config.expectations, sources, rows, facts)
+    return Specimen(
+        part,
+        output,
+        suite_of(config, output),
+        config.expectations,
+        sources,
+        rows,
+        facts,
+    )
 
 
 def _choose(plan: Plan, output: OutputPlan, sources: Sources, seed: int) -> WindowRange:
-    """Returns windows one after the other that hold rows, begun by the seed, as many as are not too many rows."""
+    """Returns windows one after the other that hold rows, begun by the seed, as many as are not too
+    many rows.
+    """
     seals = staged_seals(sources.facts, output.name, plan.range)
     tuples = dict(zip(seals["window_id"].to_pylist(), seals["tuples"].to_pylist(), strict=True))
     first = Random(seed).randint(plan.first, max(plan.first, plan.last - WINDOWS + 1))
@@ -158,8 +208,10 @@ def _choose(plan: Plan, output: OutputPlan, sources: Sources, seed: int) -> Wind
         rows += tuples.get(last, 0)
     if last - first + 1 < WINDOWS_MIN or not rows:
         raise GateError(
-            f'output "{output.name}" of replay "{plan.replay_id}" has no {WINDOWS_MIN} windows to plant damages in',
-            detail=f"From window {first} on there are {max(0, last - first + 1)}, with {rows:,} rows; "
+            f'output "{output.name}" of replay "{plan.replay_id}" has no {WINDOWS_MIN} windows to '
+            "plant damages in",
+            detail=f"From window {first} on there are {max(0, last - first + 1)}, with {rows:,} "
+            "rows; "
             f"at most {ROWS_MAX:,} rows are copied.",
             hint="Take a replay of a longer range, or of shorter windows, or another --seed.",
         )
@@ -202,7 +254,9 @@ def _in_another_unit(value: Any, kind: pa.DataType) -> Any:
 
 def _in_one_row(column: str, change: Change) -> Callable[[Rows, int, Random], bool]:
     def planted(rows: Rows, window: int, random: Random) -> bool:
-        able = [row for row in rows[window] if row[column] is not None and row[column] == row[column]]
+        able = [
+            row for row in rows[window] if row[column] is not None and row[column] == row[column]
+        ]
         if not able:
             return False
         row = random.choice(able)

@@ -1,8 +1,9 @@
 """The window report: one row for every window of a replay's range, also for those without output.
 
-Rows are counted in the staged output, by its key. Measures are those that the replay has stored with its facts; others
-are taken now. Facts, seals of the inputs and quarantine are small and already grouped by window. They meet in arrays
-indexed by window, so a window that is nowhere is still a row.
+Rows are counted in the staged output, by its key. Measures are those that the replay has stored
+with its facts; others are taken now. Facts, seals of the inputs and quarantine are small and
+already grouped by window. They meet in arrays indexed by window, so a window that is nowhere is
+still a row.
 """
 
 from __future__ import annotations
@@ -31,7 +32,14 @@ from rewindow.loading.measures import (
 from rewindow.loading.suites import COLUMNS, HOW_TO
 from rewindow.location import Location
 from rewindow.progress.steps import step
-from rewindow.quality.report_queries import Ints, aggregate_sql, distinct_attempts, numbers, plain_numbers, rows_sql
+from rewindow.quality.report_queries import (
+    Ints,
+    aggregate_sql,
+    distinct_attempts,
+    numbers,
+    plain_numbers,
+    rows_sql,
+)
 from rewindow.quality.stored_measures import StoredMeasures, written_by_attempts
 from rewindow.recovery import InputPlan, OutputPlan, Plan
 from rewindow.storage import Table, query
@@ -51,13 +59,24 @@ class Sources:
 
     @classmethod
     def open(
-        cls, root: Location, output: str, quarantine: Location, versions: Mapping[str, int] | None = None
+        cls,
+        root: Location,
+        output: str,
+        quarantine: Location,
+        versions: Mapping[str, int] | None = None,
     ) -> Sources:
         """Opens the tables of a replay, at the versions given for them, else at their newest."""
         at = dict(versions or {})
         found = Table.open(quarantine) if Table.exists(quarantine) else None
-        checkpoints = Table.open(root / CHECKPOINTS, at.get(CHECKPOINTS)) if Table.exists(root / CHECKPOINTS) else None
-        staged, facts = Table.open(root / output, at.get(output)), Table.open(root / FACTS, at.get(FACTS))
+        checkpoints = (
+            Table.open(root / CHECKPOINTS, at.get(CHECKPOINTS))
+            if Table.exists(root / CHECKPOINTS)
+            else None
+        )
+        staged, facts = (
+            Table.open(root / output, at.get(output)),
+            Table.open(root / FACTS, at.get(FACTS)),
+        )
         return cls(staged, facts, found, checkpoints, state_folder(root))
 
 
@@ -77,22 +96,35 @@ class WindowReport:
     remark: str = ""
 
 
-def build_report(plan: Plan, output: OutputPlan, sources: Sources, measures: tuple[Measure, ...]) -> pa.Table:
+def build_report(
+    plan: Plan,
+    output: OutputPlan,
+    sources: Sources,
+    measures: tuple[Measure, ...],
+) -> pa.Table:
     """Returns the table of `make_report`."""
     return make_report(plan, output, sources, measures).table
 
 
-def make_report(plan: Plan, output: OutputPlan, sources: Sources, measures: tuple[Measure, ...]) -> WindowReport:
-    """Returns the window report of an output. Measures that the replay has stored are not taken again.
+def make_report(
+    plan: Plan,
+    output: OutputPlan,
+    sources: Sources,
+    measures: tuple[Measure, ...],
+) -> WindowReport:
+    """Returns the window report of an output. Measures that the replay has stored are not taken
+    again.
 
-    Columns, all per window: `window_id`, `starts_at`, `output_rows` (of the attempt that readers take), `sealed_rows`
-    (what its seal says), `tuples_in` and `tuples_in_<input>`, `recorded_tuples`, `unaccounted_tuples` (recorded, but
-    neither processed nor declared lost: R53), `lost` (1: given up by at most once), `lost_tuples`, `undeclared_lost`
-    (1: no seal and no declared loss), `repeated` (rows of other attempts), `undeclared_repeated` (those that the mode
-    does not allow), `repeated_keys`, `null_keys`, `heartbeats`, `data_rows`, `late`, `quarantined`, `error_tuples` (on
-    the error ports upstream of the output, and of operators that lead to none), `gaps` (inputs whose window is empty),
-    `missing_inputs` (inputs whose window is not sealed), `attempts`, `affected` (1: computed from a state that lacks
-    lost windows, R14), and the suite's measures.
+    Columns, all per window: `window_id`, `starts_at`, `output_rows` (of the attempt that readers
+    take), `sealed_rows` (what its seal says), `tuples_in` and `tuples_in_<input>`,
+    `recorded_tuples`, `unaccounted_tuples` (recorded, but neither processed nor declared lost:
+    R53), `lost` (1: given up by at most once), `lost_tuples`, `undeclared_lost` (1: no seal and no
+    declared loss), `repeated` (rows of other attempts), `undeclared_repeated` (those that the mode
+    does not allow), `repeated_keys`, `null_keys`, `heartbeats`, `data_rows`, `late`, `quarantined`,
+    `error_tuples` (on the error ports upstream of the output, and of operators that lead to none),
+    `gaps` (inputs whose window is empty), `missing_inputs` (inputs whose window is not sealed),
+    `attempts`, `affected` (1: computed from a state that lacks lost windows, R14), and the suite's
+    measures.
 
     Raises:
         GateError: rows lie outside the range, or a measure cannot be computed.
@@ -116,8 +148,12 @@ def make_report(plan: Plan, output: OutputPlan, sources: Sources, measures: tupl
 
 
 def _facts_of(rows: pa.Table, direction: str, port: str) -> pa.Table:
-    """Returns the facts of a port by window; of one that was computed again the newest attempt comes last."""
-    mine = rows.filter(pc.and_(pc.equal(rows["direction"], direction), pc.equal(rows["port"], port)))
+    """Returns the facts of a port by window; of one that was computed again the newest attempt
+    comes last.
+    """
+    mine = rows.filter(
+        pc.and_(pc.equal(rows["direction"], direction), pc.equal(rows["port"], port))
+    )
     return in_order(mine, "window_id", "attempt")
 
 
@@ -134,7 +170,10 @@ class _Report:
 
     def add_facts(self) -> None:
         """Adds what the facts say: seals, losses, attempts and what went in."""
-        rows = query("select window_id, direction, port, tuples, attempt, lost from facts", facts=self.sources.facts)
+        rows = query(
+            "select window_id, direction, port, tuples, attempt, lost from facts",
+            facts=self.sources.facts,
+        )
         self._add_seals(_facts_of(rows, "out", self.output.name))
         self._add_inputs_of_facts(rows)
         self._add_errors(rows)
@@ -161,7 +200,11 @@ class _Report:
         """Windows of a stateful output that were computed from a state that lacks windows (R14)."""
         found = losses_of(self.plan, self.sources.facts, self.sources.checkpoints, self.plan.range)
         first = found.affected_first.get(self.output.name, self.plan.last + 1)
-        return np.where(np.arange(self.plan.first, self.plan.last + 1) >= first, self.sealed, 0).astype(np.int64)
+        return np.where(
+            np.arange(self.plan.first, self.plan.last + 1) >= first,
+            self.sealed,
+            0,
+        ).astype(np.int64)
 
     def _add_errors(self, rows: pa.Table) -> None:
         """Adds the error tuples that readers see, those of the newest attempt that sealed them."""
@@ -177,11 +220,20 @@ class _Report:
     def _add_inputs_of_facts(self, rows: pa.Table) -> None:
         done, lost_tuples = np.zeros(self.size, dtype=np.int64), np.zeros(self.size, dtype=np.int64)
         for entry in self.plan.inputs:
-            window, tuples, lost = numbers(_facts_of(rows, "in", entry.stream), "window_id", "tuples", "lost")
+            window, tuples, lost = numbers(
+                _facts_of(rows, "in", entry.stream),
+                "window_id",
+                "tuples",
+                "lost",
+            )
             index = self._index(window, "facts")
-            # Inputs count as given up when any output lost the window; an output that kept it did process them.
+            # Inputs count as given up when any output lost the window; an output that kept it did
+            # process them.
             lost = np.where(self.sealed[index], 0, lost)
-            found, given_up = np.zeros(self.size, dtype=np.int64), np.zeros(self.size, dtype=np.int64)
+            found, given_up = (
+                np.zeros(self.size, dtype=np.int64),
+                np.zeros(self.size, dtype=np.int64),
+            )
             found[index] = np.where(lost == 1, 0, tuples)
             given_up[index] = np.where(lost == 1, tuples, 0)
             self.columns[_column("tuples_in", entry.stream)] = found
@@ -213,9 +265,11 @@ class _Report:
     # --- rows
 
     def add_rows(self) -> None:
-        """Adds the rows that are there, and those that share the declared key with another one of their attempt.
+        """Adds the rows that are there, and those that share the declared key with another one of
+        their attempt.
 
-        They are counted in the rows themselves: seals say what should be there. Only the key's columns are read.
+        They are counted in the rows themselves: seals say what should be there. Only the key's
+        columns are read.
         """
         rows = self._ask(rows_sql(self.output.key), [], t=self.sources.staged)
         window, attempt, count, repeats = numbers(rows, "window_id", "attempt", "rows", "repeats")
@@ -231,10 +285,16 @@ class _Report:
         self.columns["undeclared_repeated"] = np.where(allowed, 0, self.columns["repeated"])
 
     def add_measures(self, measures: tuple[Measure, ...]) -> None:
-        """Adds the suite's measures, and those of every output: stored ones, the rest from the rows."""
+        """Adds the suite's measures, and those of every output: stored ones, the rest from the
+        rows.
+        """
         own = every_output_has(self.output.key, self.sources.staged.schema)
         stored = self._stored([*own, *measures])
-        taken = [] if stored is None else [one for one in [*own, *measures] if self._is_stored(stored, one)]
+        taken = (
+            []
+            if stored is None
+            else [one for one in [*own, *measures] if self._is_stored(stored, one)]
+        )
         for measure in taken:
             assert stored is not None, "what is taken from it is there"
             self.measured[measure.name] = self._spread(*stored.values(measure), measure)
@@ -245,11 +305,15 @@ class _Report:
             if measure.over_rows:
                 self.add_row_measure(measure)
         for measure in own:
-            self.columns[measure.name] = pc.fill_null(self.measured[measure.name], 0).to_numpy(zero_copy_only=False)
+            self.columns[measure.name] = pc.fill_null(self.measured[measure.name], 0).to_numpy(
+                zero_copy_only=False
+            )
         self.columns["data_rows"] = self.columns["output_rows"] - self.columns["heartbeats"]
 
     def _stored(self, measures: list[Measure]) -> StoredMeasures | None:
-        """Returns what the facts say of the rows that are there; None where they speak of others."""
+        """Returns what the facts say of the rows that are there; None where they speak of
+        others.
+        """
         stored = StoredMeasures(self.plan, self.output, self.sources.facts, self.taken, measures)
         differs = self.sealed & (self.columns["output_rows"] != self.columns["sealed_rows"])
         if stored.is_empty or not (differs.any() or not written_by_attempts(self.sources.staged)):
@@ -279,16 +343,27 @@ class _Report:
         inputs = {stream: self._input(measure, stream) for stream in measure.inputs}
         missing = {name: entry.missing for name, entry in inputs.items()}
         sql = query_of(measure, self.output.name, self.plan.range, missing, several=several)
-        tables = {recorded_name(name): Table.open(e.table(self.sources.state), e.version) for name, e in inputs.items()}
-        rows = self._ask(sql, [measure], staged=self.sources.staged, facts=self.sources.facts, **tables)
+        tables = {
+            recorded_name(name): Table.open(e.table(self.sources.state), e.version)
+            for name, e in inputs.items()
+        }
+        rows = self._ask(
+            sql,
+            [measure],
+            staged=self.sources.staged,
+            facts=self.sources.facts,
+            **tables,
+        )
         if rows.column_names != ["window_id", "value"]:
             raise GateError(
-                f'measure "{measure.name}" gives the columns {", ".join(rows.column_names)}, not window_id, value'
+                f'measure "{measure.name}" gives the columns {", ".join(rows.column_names)}, not '
+                "window_id, value"
             )
         index = self._index(numbers(rows, "window_id")[0], f'measure "{measure.name}"')
         if len(np.unique(index)) < len(index):
             raise GateError(
-                f'measure "{measure.name}" of output "{self.output.name}" gives a window several values',
+                f'measure "{measure.name}" of output "{self.output.name}" gives a window several '
+                "values",
                 hint="Its query needs: group by window_id.",
             )
         self.measured[measure.name] = self._spread(rows["value"], index, measure)
@@ -298,7 +373,8 @@ class _Report:
         if name in known:
             return known[name]
         raise GateError(
-            f'measure "{measure.name}" of output "{self.output.name}" sees the input "{name}", which is none',
+            f'measure "{measure.name}" of output "{self.output.name}" sees the input "{name}", '
+            "which is none",
             detail=f"Inputs of the replay: {', '.join(sorted(known)) or 'none'}.",
         )
 
@@ -307,9 +383,15 @@ class _Report:
         late, other = np.zeros(self.size, dtype=np.int64), np.zeros(self.size, dtype=np.int64)
         if self.sources.quarantine is not None:
             streams = ", ".join(f"'{entry.stream}'" for entry in self.plan.inputs)
-            sql = f"""select window_id, count(*) filter (where reason like 'late%') as late, count(*) as rows from q
+            sql = f"""select window_id, count(*) filter (where reason like 'late%') as late,
+                count(*) as rows from q
                       where source in ({streams}) and {self._inside()} group by window_id"""
-            window, found, rows = numbers(query(sql, q=self.sources.quarantine), "window_id", "late", "rows")
+            window, found, rows = numbers(
+                query(sql, q=self.sources.quarantine),
+                "window_id",
+                "late",
+                "rows",
+            )
             index = self._index(window, "quarantine")
             late[index], other[index] = found, rows - found
         self.columns |= {"late": late, "quarantined": other}
@@ -330,7 +412,9 @@ class _Report:
         }
         for measure in measures:
             if measure.name in columns:
-                raise GateError(f'measure "{measure.name}" has the name of a column of the window report')
+                raise GateError(
+                    f'measure "{measure.name}" has the name of a column of the window report'
+                )
             columns[measure.name] = self.measured[measure.name]
         return pa.table(columns)
 
@@ -338,18 +422,23 @@ class _Report:
         return f"window_id between {self.plan.first} and {self.plan.last}"
 
     def _index(self, window: Ints, where: str, count: Ints | None = None) -> Ints:
-        """Returns positions in the report; a window outside the range would be a row that nobody looks at."""
+        """Returns positions in the report; a window outside the range would be a row that nobody
+        looks at.
+        """
         outside = (window < self.plan.first) | (window > self.plan.last)
         if outside.any():
             rows = f"{int(count[outside].sum())} rows" if count is not None else "rows"
             raise GateError(
-                f"{where} of replay {self.plan.replay_id} has {rows} of window {int(window[outside][0])}, "
+                f"{where} of replay {self.plan.replay_id} has {rows} of window "
+                f"{int(window[outside][0])}, "
                 f"which is outside its range {self.plan.range}"
             )
         return window - self.plan.first
 
     def _spread(self, values: pa.ChunkedArray, index: Ints, measure: Measure) -> pa.Array:
-        """Returns a measure for every window: null where the window is not sealed, `empty` where it has no rows."""
+        """Returns a measure for every window: null where the window is not sealed, `empty` where it
+        has no rows.
+        """
         seen = self.sealed[index]
         plain, index = plain_numbers(values).filter(pa.array(seen)), index[seen]
         if pa.types.is_floating(plain.type) and pc.any(pc.is_nan(plain)).as_py():
@@ -357,9 +446,11 @@ class _Report:
                 index[pc.fill_null(pc.is_nan(plain), False).to_numpy(zero_copy_only=False)].min()
             )
             raise GateError(
-                f'measure "{measure.name}" of output "{self.output.name}" is not a number in window {window}',
+                f'measure "{measure.name}" of output "{self.output.name}" is not a number in '
+                f"window {window}",
                 detail="A check would pass over it.",
-                hint="Mend the output, or leave them out in the SQL: filter (where not isnan(column)).",
+                hint="Mend the output, or leave them out in the SQL: filter (where not "
+                "isnan(column)).",
             )
         position = np.full(self.size, -1, dtype=np.int64)
         position[index] = np.arange(len(index))
@@ -371,7 +462,8 @@ class _Report:
                 found = pc.if_else(bare, pa.scalar(measure.empty).cast(kind), found.cast(kind))
             except pa.ArrowException as error:
                 raise GateError(
-                    f'measure "{measure.name}" is of type {values.type}, which cannot be {measure.empty} in a window '
+                    f'measure "{measure.name}" is of type {values.type}, which cannot be '
+                    f"{measure.empty} in a window "
                     "without rows",
                     hint='Make it a number, or set "empty": null.',
                 ) from error

@@ -1,4 +1,6 @@
-"""What has arrived, window by window: one pass over a source's tuples answers every question on their numbers."""
+"""What has arrived, window by window: one pass over a source's tuples answers every question on
+their numbers.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,15 @@ from rewindow.windows import WindowRange
 
 @dataclass(frozen=True)
 class ArrivalCounts:
-    """Tuples of each window that has one, in order of the windows; a row of numbers a window, never one a tuple.
+    """Tuples of each window that has one, in order of the windows; a row of numbers a window, never
+    one a tuple.
 
     Attributes:
         windows: ids.
         tuples: how many lie in each.
         present: how many of these are not of the future.
-        newest_us: arrival of the newest one that is not of the future, in each; the least number there is where there
-            is none.
+        newest_us: arrival of the newest one that is not of the future, in each; the least number
+            there is where there is none.
         malformed: rows that are no tuples.
         without_event_time: tuples whose event time is null.
     """
@@ -47,20 +50,29 @@ class ArrivalCounts:
         found = tuples.groupBy("window_id").agg(
             F.count(F.lit(1)).alias("tuples"),
             F.count_if(arrived_us <= now_us).alias("present"),
-            F.coalesce(F.max(F.when(arrived_us <= now_us, arrived_us)), F.lit(np.iinfo(np.int64).min)).alias("newest"),
-            (F.count_if(F.col(quoted_column(event_at)).isNull()) if event_at else F.lit(0)).alias("timeless"),
+            F.coalesce(
+                F.max(F.when(arrived_us <= now_us, arrived_us)),
+                F.lit(np.iinfo(np.int64).min),
+            ).alias("newest"),
+            (F.count_if(F.col(quoted_column(event_at)).isNull()) if event_at else F.lit(0)).alias(
+                "timeless"
+            ),
         )
         return cls.of(found.toArrow())
 
     @classmethod
     def of(cls, found: pa.Table) -> ArrivalCounts:
-        """Returns the numbers of a table `window_id, tuples, present, newest`; rows without a window are malformed."""
+        """Returns the numbers of a table `window_id, tuples, present, newest`; rows without a
+        window are malformed.
+        """
         whole = found.filter(found["window_id"].is_valid()).sort_by("window_id")
         malformed = found.filter(found["window_id"].is_null())["tuples"].to_numpy().sum()
         windows, tuples, present, newest_us = (
             whole[name].to_numpy() for name in ("window_id", "tuples", "present", "newest")
         )
-        timeless = int(whole["timeless"].to_numpy().sum()) if "timeless" in found.column_names else 0
+        timeless = (
+            int(whole["timeless"].to_numpy().sum()) if "timeless" in found.column_names else 0
+        )
         return cls(windows, tuples, present, newest_us, int(malformed), timeless)
 
     @property
@@ -71,8 +83,10 @@ class ArrivalCounts:
     def lack_of_event_time(self, stream: str, event_at: str) -> str:
         """Returns what is said of tuples whose event time is null, and what to do."""
         return (
-            f"{self.without_event_time:,} of {self.rows - self.malformed:,} tuples have no event time: their column "
-            f'"{event_at}" is null; if its expression or format is wrong, correct it in rewindow.toml, then: '
+            f"{self.without_event_time:,} of {self.rows - self.malformed:,} tuples have no event "
+            "time: their column "
+            f'"{event_at}" is null; if its expression or format is wrong, correct it in '
+            "rewindow.toml, then: "
             f"rewindow record {stream} --start-over"
         )
 

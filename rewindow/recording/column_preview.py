@@ -1,4 +1,6 @@
-"""The event columns that a stream will have, as its settings and its source tell before it is recorded; no JVM."""
+"""The event columns that a stream will have, as its settings and its source tell before it is
+recorded; no JVM.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +15,25 @@ from rewindow.settings.config import Config, StreamConfig
 UNKNOWN = pa.null()
 """The type of a column that only the recording can tell, such as that of an expression."""
 _TYPES = {
-    "string": pa.string(), "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "short": pa.int16(),
-    "int": pa.int32(), "integer": pa.int32(), "bigint": pa.int64(), "long": pa.int64(), "float": pa.float32(),
+    "string": pa.string(), "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(),
+    "short": pa.int16(),
+    "int": pa.int32(), "integer": pa.int32(), "bigint": pa.int64(), "long": pa.int64(),
+    "float": pa.float32(),
     "real": pa.float32(), "double": pa.float64(), "date": pa.date32(), "binary": pa.binary(),
     "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us", "UTC"),
 }  # fmt: skip
 _COLUMN = re.compile(
-    r"\s*(?:`([^`]+)`|(\w+))\s*:?\s*(\w+)\s*(\(\s*\d+\s*(?:,\s*\d+\s*)?\))?\s*(?:NOT\s+NULL\s*)?", re.IGNORECASE
+    r"\s*(?:`([^`]+)`|(\w+))\s*:?\s*(\w+)\s*(\(\s*\d+\s*(?:,\s*\d+\s*)?\))?\s*(?:NOT\s+NULL\s*)?",
+    re.IGNORECASE,
 )
 
 
 def expected_columns(config: Config, name: str) -> pa.Schema | None:
-    """Returns the event columns of a stream of the settings, `UNKNOWN` where the type cannot be told.
+    """Returns the event columns of a stream of the settings, `UNKNOWN` where the type cannot be
+    told.
 
-    None where nothing can be told: the source is not there yet, say, or `columns` has more than plain types.
+    None where nothing can be told: the source is not there yet, say, or `columns` has more than
+    plain types.
     """
     stream = config.stream(name)
     declared = _declared(stream.columns)
@@ -34,19 +41,31 @@ def expected_columns(config: Config, name: str) -> pa.Schema | None:
         return None
     try:
         source = open_source(name, stream, config.root, config.state / "streams")
-        found = source.scan(SourcePosition(), declared.names if declared is not None else None, None)
+        found = source.scan(
+            SourcePosition(),
+            declared.names if declared is not None else None,
+            None,
+        )
     except (RewindowError, OSError):
         return None
     read = declared if declared is not None else found.schema
     kept = [field for field in read if stream.keep is None or field.name in stream.keep]
-    return pa.schema([
-        *(field.with_type(_recorded_type(field.type)) for field in kept if field.name not in _replaced(stream)),
-        *(pa.field(column, UNKNOWN) for column in stream.select),
-    ])  # fmt: skip
+    return pa.schema(
+        [
+            *(
+                field.with_type(_recorded_type(field.type))
+                for field in kept
+                if field.name not in _replaced(stream)
+            ),
+            *(pa.field(column, UNKNOWN) for column in stream.select),
+        ]
+    )
 
 
 def _replaced(stream: StreamConfig) -> set[str]:
-    """Returns the columns of the source that are none of the stream's: the arrival, and those that are computed."""
+    """Returns the columns of the source that are none of the stream's: the arrival, and those that
+    are computed.
+    """
     return {"arrived_at", *stream.select}
 
 

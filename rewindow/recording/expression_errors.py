@@ -1,4 +1,6 @@
-"""What Spark says of a stream's columns and expressions, in our words: the setting, what is wrong, what there is."""
+"""What Spark says of a stream's columns and expressions, in our words: the setting, what is wrong,
+what there is.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,37 @@ from rewindow.names import did_you_mean
 from rewindow.settings.config import StreamConfig
 
 _TYPES = (
-    *("BIGINT", "BINARY", "BOOLEAN", "DATE", "DECIMAL(10,2)", "DOUBLE", "FLOAT", "INT", "SMALLINT", "STRING"),
+    *(
+        "BIGINT",
+        "BINARY",
+        "BOOLEAN",
+        "DATE",
+        "DECIMAL(10,2)",
+        "DOUBLE",
+        "FLOAT",
+        "INT",
+        "SMALLINT",
+        "STRING",
+    ),
     *("TIMESTAMP", "ARRAY<STRING>", "STRUCT<a: INT>"),
 )
 _OTHER_NAMES = {
-    "TEXT": "STRING", "VARCHAR": "STRING", "STR": "STRING", "UUID": "STRING", "JSON": "STRING", "TIME": "STRING",
-    "DATETIME": "TIMESTAMP", "TIMESTAMPTZ": "TIMESTAMP", "BOOL": "BOOLEAN", "NUMBER": "DECIMAL(10,2)",
-    "NUMERIC": "DECIMAL(10,2)", "REAL": "FLOAT", "INT32": "INT", "INT64": "BIGINT", "FLOAT64": "DOUBLE",
-}  # fmt: skip
+    "TEXT": "STRING",
+    "VARCHAR": "STRING",
+    "STR": "STRING",
+    "UUID": "STRING",
+    "JSON": "STRING",
+    "TIME": "STRING",
+    "DATETIME": "TIMESTAMP",
+    "TIMESTAMPTZ": "TIMESTAMP",
+    "BOOL": "BOOLEAN",
+    "NUMBER": "DECIMAL(10,2)",
+    "NUMERIC": "DECIMAL(10,2)",
+    "REAL": "FLOAT",
+    "INT32": "INT",
+    "INT64": "BIGINT",
+    "FLOAT64": "DOUBLE",
+}
 """Types as other systems name them."""
 _TAG, _STATE = re.compile(r"^\[[A-Z_.]+\] "), re.compile(r"\.? *SQLSTATE: .*$", re.DOTALL)
 _PLAIN = re.compile(r"\w+", re.ASCII)
@@ -39,17 +64,28 @@ def plain_words(error: PySparkException) -> str:
 def columns_error(name: str, columns: str, error: PySparkException) -> InputError:
     """Returns the error for declared columns that are not DDL."""
     if error.getCondition() == "UNSUPPORTED_DATATYPE":
-        return InputError(f'columns of stream "{name}" name {_unknown_type(error)[0]}', hint=_unknown_type(error)[1])
+        return InputError(
+            f'columns of stream "{name}" name {_unknown_type(error)[0]}',
+            hint=_unknown_type(error)[1],
+        )
     detail = _syntax(error) or plain_words(error)
     return InputError(
-        f'columns of stream "{name}" are not DDL: {" ".join(columns.split())}', detail=detail,
-        hint='Write them as in "origin STRING, dep_delay INT, at TIMESTAMP"; a name with a space stands in backquotes, '
+        f'columns of stream "{name}" are not DDL: {" ".join(columns.split())}',
+        detail=detail,
+        hint='Write them as in "origin STRING, dep_delay INT, at TIMESTAMP"; a name with a space '
+        "stands in backquotes, "
         "as in `Room Name` STRING.",
-    )  # fmt: skip
+    )
 
 
-def expression_error(name: str, stream: StreamConfig, rows: DataFrame, columns: Sequence[str]) -> InputError | None:
-    """Returns the error for the first expression of a stream's settings that Spark refuses by itself; None if none.
+def expression_error(
+    name: str,
+    stream: StreamConfig,
+    rows: DataFrame,
+    columns: Sequence[str],
+) -> InputError | None:
+    """Returns the error for the first expression of a stream's settings that Spark refuses by
+    itself; None if none.
 
     Args:
         name, stream: the stream and its settings.
@@ -59,14 +95,18 @@ def expression_error(name: str, stream: StreamConfig, rows: DataFrame, columns: 
     for setting, expression in [("arrived_at", stream.arrived_at), *_selected(stream)]:
         try:
             value = F.expr(expression)
-            _ = rows.select(value.try_cast("timestamp") if setting == "arrived_at" else value).schema
+            _ = rows.select(
+                value.try_cast("timestamp") if setting == "arrived_at" else value
+            ).schema
         except PySparkException as error:
             return _refused(name, setting, expression, columns, error)
     return None
 
 
 def event_at_hint(event_at: str, events: Mapping[str, T.DataType]) -> str:
-    """Returns how to make a TIMESTAMP column of what `event_at` says; empty where that is a name that is not there."""
+    """Returns how to make a TIMESTAMP column of what `event_at` says; empty where that is a name
+    that is not there.
+    """
     kind = events.get(event_at)
     name, column = "event_time", event_at if _PLAIN.fullmatch(event_at) else f"`{event_at}`"
     if kind is None:
@@ -77,48 +117,79 @@ def event_at_hint(event_at: str, events: Mapping[str, T.DataType]) -> str:
         value, more = _as_timestamp(column, kind)
         name = f"{re.sub('_(at|us|ms|s)$', '', event_at)}_at" if column == event_at else name
     name = "event_time" if name in events or name == "at_at" else name
-    wanted = f'select = {{ {name} = {json.dumps(value, ensure_ascii=False)} }} and event_at = "{name}"'
+    wanted = (
+        f'select = {{ {name} = {json.dumps(value, ensure_ascii=False)} }} and event_at = "{name}"'
+    )
     return f"Make a column of it: {wanted}, in the stream's section of rewindow.toml.{more}"
 
 
 def _as_timestamp(column: str, kind: T.DataType) -> tuple[str, str]:
-    """Returns SQL that makes a TIMESTAMP of a column, and what to write where the column means something else."""
+    """Returns SQL that makes a TIMESTAMP of a column, and what to write where the column means
+    something else.
+    """
     if isinstance(kind, T.StringType):
-        return f"to_timestamp({column})", f" A format goes behind it, as in to_timestamp({column}, 'yyyyMMdd HH:mm')."
+        return (
+            f"to_timestamp({column})",
+            f" A format goes behind it, as in to_timestamp({column}, 'yyyyMMdd HH:mm').",
+        )
     if not isinstance(kind, T.NumericType):
         return f"CAST({column} AS TIMESTAMP)", ""
     units = {"ms": "timestamp_millis", "us": "timestamp_micros", "s": "timestamp_seconds"}
     function = units.get(column.strip("`").rpartition("_")[2], "timestamp_seconds")
     others = [other for other in units.values() if other != function]
-    return f"{function}({column})", f" Where it counts in another unit, it is {' or '.join(others)}."
+    return (
+        f"{function}({column})",
+        f" Where it counts in another unit, it is {' or '.join(others)}.",
+    )
 
 
 def _selected(stream: StreamConfig) -> list[tuple[str, str]]:
     return [(f"select.{column}", expression) for column, expression in stream.select.items()]
 
 
-def _refused(name: str, setting: str, expression: str, columns: Sequence[str], error: PySparkException) -> InputError:
+def _refused(
+    name: str,
+    setting: str,
+    expression: str,
+    columns: Sequence[str],
+    error: PySparkException,
+) -> InputError:
     where, given = f'{setting} of stream "{name}"', error.getMessageParameters() or {}
     known = f"The source has: {', '.join(columns)}."
     condition = error.getCondition() or ""
     if condition.startswith("UNRESOLVED_COLUMN"):
         column = _unquoted(given, "objectName")
         return InputError(
-            f'{where} names column "{column}", which is not in the source', detail=f'{setting} = "{expression}"',
+            f'{where} names column "{column}", which is not in the source',
+            detail=f'{setting} = "{expression}"',
             hint=f"{did_you_mean(column, columns)}{known}{_backquotes(columns)}",
-        )  # fmt: skip
+        )
     if condition.startswith("UNRESOLVED_ROUTINE"):
         function = _unquoted(given, "routineName")
         return InputError(
-            f'{where} names function "{function}", which Spark SQL does not have', detail=f'{setting} = "{expression}"',
-            hint=f"{did_you_mean(function, _functions())}Its functions are listed in Spark's documentation of SQL.",
-        )  # fmt: skip
+            f'{where} names function "{function}", which Spark SQL does not have',
+            detail=f'{setting} = "{expression}"',
+            hint=f"{did_you_mean(function, _functions())}Its functions are listed in Spark's "
+            "documentation of SQL.",
+        )
     if condition == "UNSUPPORTED_DATATYPE":
         primary, hint = _unknown_type(error)
-        return InputError(f"{where} names {primary}", detail=f'{setting} = "{expression}"', hint=hint)
+        return InputError(
+            f"{where} names {primary}",
+            detail=f'{setting} = "{expression}"',
+            hint=hint,
+        )
     if syntax := _syntax(error):
-        return InputError(f'{where} is not SQL: "{expression}"', detail=syntax, hint=f"{known}{_backquotes(columns)}")
-    return InputError(f'{where} cannot be computed: "{expression}"', detail=plain_words(error), hint=known)
+        return InputError(
+            f'{where} is not SQL: "{expression}"',
+            detail=syntax,
+            hint=f"{known}{_backquotes(columns)}",
+        )
+    return InputError(
+        f'{where} cannot be computed: "{expression}"',
+        detail=plain_words(error),
+        hint=known,
+    )
 
 
 def _functions() -> list[str]:
@@ -141,7 +212,11 @@ def _syntax(error: PySparkException) -> str:
     if error.getCondition() != "PARSE_SYNTAX_ERROR":
         return ""
     at = given.get("error", "")
-    return "Something is missing at its end." if at == "end of input" else f"It cannot be read from {at} on."
+    return (
+        "Something is missing at its end."
+        if at == "end of input"
+        else f"It cannot be read from {at} on."
+    )
 
 
 def _backquotes(columns: Sequence[str]) -> str:

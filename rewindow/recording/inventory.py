@@ -1,4 +1,6 @@
-"""The streams that are there: what each holds, the rows of a window, and their deletion. Starts no JVM."""
+"""The streams that are there: what each holds, the rows of a window, and their deletion. Starts no
+JVM.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class StreamEntry:
     Attributes:
         is_published: whether it is an application's output; else it was recorded.
         sealed: range from the first sealed window to the last one, None without any.
-        windows, empty, missing: windows sealed, without a tuple among them, and not sealed inside the range.
+        windows, empty, missing: windows sealed, without a tuple among them, and not sealed inside
+            the range.
         tuples, bytes: what is recorded.
         end: last window of a stream that has ended.
         late: its tuples in quarantine that came after their windows were sealed.
@@ -54,25 +57,38 @@ class StreamEntry:
         if self.sealed is None:
             return "nothing sealed"
         return (
-            f"{format_time(self.grid.start_us(self.sealed.first))} to {format_time(self.grid.end_us(self.sealed.last))}"
+            f"{format_time(self.grid.start_us(self.sealed.first))} to "
+            f"{format_time(self.grid.end_us(self.sealed.last))}"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it as plain values; window ids are numbers (W14)."""
         first, last = (self.sealed.first, self.sealed.last) if self.sealed else (None, None)
         return {
-            "stream": self.name, "published": self.is_published, "width_ms": self.grid.width_ms, "first": first,
-            "last": last, "end": self.end, "windows": self.windows,
-            "empty": self.empty, "missing": self.missing, "tuples": self.tuples, "bytes": self.bytes,
+            "stream": self.name,
+            "published": self.is_published,
+            "width_ms": self.grid.width_ms,
+            "first": first,
+            "last": last,
+            "end": self.end,
+            "windows": self.windows,
+            "empty": self.empty,
+            "missing": self.missing,
+            "tuples": self.tuples,
+            "bytes": self.bytes,
             "late": self.late,
-        }  # fmt: skip
+        }
 
 
 def list_streams(config: Config) -> list[StreamEntry]:
     """Returns all recorded and published streams, by name."""
     names = sealed_streams(config.state / "streams")
     late = _late(config)
-    return [_entry(config, name, late.get(name, 0)) for name in names if Table.exists(config.stream_table(name))]
+    return [
+        _entry(config, name, late.get(name, 0))
+        for name in names
+        if Table.exists(config.stream_table(name))
+    ]
 
 
 def find_stream(config: Config, name: str) -> StreamEntry:
@@ -84,7 +100,9 @@ def find_stream(config: Config, name: str) -> StreamEntry:
     """
     if not any(path.exists() for path in tables_of(config, name)):
         known = [entry.name for entry in list_streams(config)]
-        hint = f"{did_you_mean(name, known)}Recorded and published are: {', '.join(known) or 'none'}."
+        hint = (
+            f"{did_you_mean(name, known)}Recorded and published are: {', '.join(known) or 'none'}."
+        )
         raise InputError(f'stream "{name}" is not recorded', hint=hint)
     return _entry(config, name, _late(config).get(name, 0))
 
@@ -92,14 +110,23 @@ def find_stream(config: Config, name: str) -> StreamEntry:
 def _entry(config: Config, name: str, late: int) -> StreamEntry:
     data, seals = Table.open(config.stream_table(name)), Table.open(config.windows_table(name))
     sql = """select min(window_id) as first, max(window_id) as last, count(window_id) as windows,
-             count(case when tuples = 0 then 1 end) as empty, coalesce(sum(tuples), 0) as tuples from w"""
+             count(case when tuples = 0 then 1 end) as empty, coalesce(sum(tuples), 0) as tuples
+                 from w"""
     row = query(sql, w=seals).to_pylist()[0]
     sealed = None if row["first"] is None else WindowRange(row["first"], row["last"])
     return StreamEntry(
-        name, "." in name, stored_grid(seals), sealed, row["windows"], row["empty"],
-        len(sealed) - row["windows"] if sealed else 0, row["tuples"], sum(file.size for file in data.files()),
-        stream_end(seals), late,
-    )  # fmt: skip
+        name,
+        "." in name,
+        stored_grid(seals),
+        sealed,
+        row["windows"],
+        row["empty"],
+        len(sealed) - row["windows"] if sealed else 0,
+        row["tuples"],
+        sum(file.size for file in data.files()),
+        stream_end(seals),
+        late,
+    )
 
 
 def _late(config: Config) -> dict[str, int]:
@@ -110,7 +137,8 @@ def _late(config: Config) -> dict[str, int]:
 
 
 def late_windows(config: Config, name: str) -> tuple[list[tuple[WindowRange, int]], int | None]:
-    """Returns the sealed windows for which late tuples lie in quarantine, with their numbers, and the stream's end.
+    """Returns the sealed windows for which late tuples lie in quarantine, with their numbers, and
+    the stream's end.
 
     Raises:
         InputError: there is no such stream.
@@ -120,8 +148,11 @@ def late_windows(config: Config, name: str) -> tuple[list[tuple[WindowRange, int
         return [], entry.end
     quoted = name.replace("'", "''")
     sql = f"""select window_id, count(*) as n from q where source = '{quoted}' and reason = 'late'
-              and window_id between {entry.sealed.first} and {entry.sealed.last} group by window_id"""
-    counts = {row["window_id"]: row["n"] for row in query(sql, q=config.quarantine_table).to_pylist()}
+              and window_id between {entry.sealed.first} and {entry.sealed.last}
+                  group by window_id"""
+    counts = {
+        row["window_id"]: row["n"] for row in query(sql, q=config.quarantine_table).to_pylist()
+    }
     return [(part, sum(counts[window] for window in part)) for part in to_ranges(counts)], entry.end
 
 
@@ -149,9 +180,17 @@ def rows_of(config: Config, name: str, window: str, limit: int) -> tuple[int, bo
     """
     entry = find_stream(config, name)
     number = int(window) if window.lstrip("-").isdigit() else entry.grid.window(parse_time(window))
-    tables = {"s": Table.open(config.stream_table(name)), "w": Table.open(config.windows_table(name))}
-    seals = query(f"select count(*) as n from w where window_id = {number}", **tables)["n"].to_pylist()[0]
-    rows = query(f'select * from s where window_id = {number} order by "offset" limit {limit}', **tables)
+    tables = {
+        "s": Table.open(config.stream_table(name)),
+        "w": Table.open(config.windows_table(name)),
+    }
+    seals = query(f"select count(*) as n from w where window_id = {number}", **tables)[
+        "n"
+    ].to_pylist()[0]
+    rows = query(
+        f'select * from s where window_id = {number} order by "offset" limit {limit}',
+        **tables,
+    )
     last = max(entry.sealed.last, entry.end or entry.sealed.last) if entry.sealed else 0
     if not rows.num_rows and (entry.sealed is None or not entry.sealed.first <= number <= last):
         raise _outside(entry, number)
@@ -159,7 +198,9 @@ def rows_of(config: Config, name: str, window: str, limit: int) -> tuple[int, bo
 
 
 def _outside(entry: StreamEntry, window: int) -> RangeError:
-    """Returns the error for a window of which a stream has nothing, before its first or after its last one."""
+    """Returns the error for a window of which a stream has nothing, before its first or after its
+    last one.
+    """
     if entry.sealed is None:
         return RangeError(
             f'stream "{entry.name}" has no window {window}: nothing of it is sealed',
@@ -170,9 +211,14 @@ def _outside(entry: StreamEntry, window: int) -> RangeError:
     if window < entry.sealed.first:
         words = f"begins with window {entry.sealed.first} ({begin}), after window {window}"
     elif entry.end is not None:
-        words = f"ends with window {max(entry.end, entry.sealed.last)} ({end}), before window {window}"
+        words = (
+            f"ends with window {max(entry.end, entry.sealed.last)} ({end}), before window {window}"
+        )
     else:
-        words = f"is sealed up to window {entry.sealed.last} ({end}); window {window} is not recorded yet"
+        words = (
+            f"is sealed up to window {entry.sealed.last} ({end}); window {window} is not "
+            "recorded yet"
+        )
         hint += f" If its source has more by now: rewindow record {entry.name}"
     return RangeError(f'stream "{entry.name}" {words}', hint=hint)
 
@@ -185,7 +231,10 @@ def tables_of(config: Config, name: str) -> list[Location]:
     """
     beside = name.rpartition(".")[0] and name.rpartition(".")[2] in _BESIDE
     if beside or config.stream_table(name) == config.quarantine_table:
-        raise InputError(f'table "{name}" is no stream', hint="The streams that there are: rewindow streams")
+        raise InputError(
+            f'table "{name}" is no stream',
+            hint="The streams that there are: rewindow streams",
+        )
     data = config.stream_table(name)
     return [data, data.with_name(windows_name(data.name)), files_path(data)]
 
@@ -229,11 +278,14 @@ def check_unneeded(config: Config, name: str) -> None:
 def remove_stream(config: Config, name: str) -> None:
     """Removes a stream's tables, and its rows in quarantine; whoever calls holds the stream's lock.
 
-    The tables move aside one by one, the tuples first, and go when all have moved. So a removal that died is known by
-    what it has moved, and `finish_removal` completes it.
+    The tables move aside one by one, the tuples first, and go when all have moved. So a removal
+    that died is known by what it has moved, and `finish_removal` completes it.
     """
     drafts = _drafts(config, name)
-    for number, (path, draft) in enumerate(zip(tables_of(config, name), drafts, strict=True), start=1):
+    for number, (path, draft) in enumerate(
+        zip(tables_of(config, name), drafts, strict=True),
+        start=1,
+    ):
         if path.exists():
             draft.delete_tree()
             path.move_to(draft)
@@ -247,7 +299,9 @@ def remove_stream(config: Config, name: str) -> None:
 
 
 def finish_removal(config: Config, name: str) -> None:
-    """Completes a removal that died. Where the tuples are there again, somebody has put them back: they stay."""
+    """Completes a removal that died. Where the tuples are there again, somebody has put them back:
+    they stay.
+    """
     drafts = [draft for draft in _drafts(config, name) if draft.exists()]
     if drafts and not config.stream_table(name).exists():
         remove_stream(config, name)
@@ -260,7 +314,9 @@ def _drafts(config: Config, name: str) -> list[Location]:
 
 
 class QuarantinedRow(TypedDict):
-    """A row of a source that became no tuple: why, where it stands in the source, and its content as text."""
+    """A row of a source that became no tuple: why, where it stands in the source, and its content
+    as text.
+    """
 
     window_id: int | None
     reason: str
@@ -269,7 +325,9 @@ class QuarantinedRow(TypedDict):
 
 
 def quarantined(config: Config, name: str, limit: int) -> list[QuarantinedRow]:
-    """Returns rows of a stream in quarantine, by reason and position: window, reason, position and content."""
+    """Returns rows of a stream in quarantine, by reason and position: window, reason, position and
+    content.
+    """
     if not Table.exists(config.quarantine_table):
         return []
     quoted = name.replace("'", "''")
@@ -280,8 +338,14 @@ def quarantined(config: Config, name: str, limit: int) -> list[QuarantinedRow]:
 
 
 def still_needed(name: str, needed: Sequence[Dependent], what: str = "deleted") -> OverlapError:
-    """Returns the error for a stream that is not deleted, or started over, because somebody needs it; lists them."""
-    force = f", or delete it all the same: rewindow streams delete {name} --force" if what == "deleted" else ""
+    """Returns the error for a stream that is not deleted, or started over, because somebody needs
+    it; lists them.
+    """
+    force = (
+        f", or delete it all the same: rewindow streams delete {name} --force"
+        if what == "deleted"
+        else ""
+    )
     return OverlapError(
         f'stream "{name}" is still needed: {needed[0].why}',
         holder=needed[0].replay_id,

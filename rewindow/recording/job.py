@@ -15,7 +15,8 @@ from rewindow.spark.session import spark_session
 
 
 def record_job(stream: str, **replay_options: Any) -> dict[str, Any]:
-    """Records a stream and returns its counts for the outcome file; progress goes to standard output.
+    """Records a stream and returns its counts for the outcome file; progress goes to standard
+    output.
 
     Args:
         stream: its name.

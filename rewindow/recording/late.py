@@ -1,7 +1,8 @@
 """Tuples of sealed windows: already recorded, late, or no longer in the source.
 
-A window is compared as a whole, by digest. Only where that differs are its tuples compared one by one, as multisets:
-of n equal tuples in the source and m in the recording, the n - m with the last positions are late.
+A window is compared as a whole, by digest. Only where that differs are its tuples compared one by
+one, as multisets: of n equal tuples in the source and m in the recording, the n - m with the last
+positions are late.
 """
 
 from __future__ import annotations
@@ -44,31 +45,47 @@ class SourceComparison:
     short_tuples: int = 0
 
 
-def compare(sealed: DataFrame, tables: StreamTables, windows: WindowRange, *, whole: bool) -> SourceComparison:
+def compare(
+    sealed: DataFrame,
+    tables: StreamTables,
+    windows: WindowRange,
+    *,
+    whole: bool,
+) -> SourceComparison:
     """Returns how the source's tuples of sealed windows differ from the recording, by digest.
 
     Args:
         sealed: the source's tuples that lie in `windows`, with the recorded stream's event columns.
         tables: the stream.
         windows: sealed windows.
-        whole: whether the source holds all tuples of these windows, so that what it lacks is missing from it.
+        whole: whether the source holds all tuples of these windows, so that what it lacks is
+            missing from it.
     """
     stored = read_seals(tables.windows, windows)
     found = _digests(sealed, stored, tables.columns)
     place = pc.index_in(found["window_id"].combine_chunks(), stored["window_id"].combine_chunks())
     same = pc.and_(
         pc.equal(found["digest"], stored["digest"].take(place)),
-        pc.equal(pc.fill_null(found["float_digest"], ""), pc.fill_null(stored["float_digest"].take(place), "")),
+        pc.equal(
+            pc.fill_null(found["float_digest"], ""),
+            pc.fill_null(stored["float_digest"].take(place), ""),
+        ),
     )
     differing = found["window_id"].filter(pc.invert(pc.fill_null(same, False)))
     short, short_tuples = _short(found, stored) if whole else (0, 0)
-    return SourceComparison(pc.sum(found["tuples"]).as_py() or 0, tuple(differing.to_pylist()), short, short_tuples)
+    return SourceComparison(
+        pc.sum(found["tuples"]).as_py() or 0,
+        tuple(differing.to_pylist()),
+        short,
+        short_tuples,
+    )
 
 
 def _digests(sealed: DataFrame, stored: pa.Table, now: str) -> pa.Table:
     """Returns digests of the source's windows, each over the columns that its seal names.
 
-    A window that has a value in a column which came later has no digest, so that it equals no recorded one.
+    A window that has a value in a column which came later has no digest, so that it equals no
+    recorded one.
     """
     exclude = ("window_id", *POSITION)
     older = [text for text in pc.unique(stored["columns"]).to_pylist() if text != now]
@@ -77,7 +94,12 @@ def _digests(sealed: DataFrame, stored: pa.Table, now: str) -> pa.Table:
     return pa.concat_tables(_digests_over(sealed, stored, text, exclude) for text in [now, *older])
 
 
-def _digests_over(sealed: DataFrame, stored: pa.Table, columns: str, exclude: Sequence[str]) -> pa.Table:
+def _digests_over(
+    sealed: DataFrame,
+    stored: pa.Table,
+    columns: str,
+    exclude: Sequence[str],
+) -> pa.Table:
     """Returns the digests of the windows whose seals name these columns."""
     known = {*json.loads(columns), *exclude}
     windows = stored.filter(pc.equal(stored["columns"], columns))["window_id"]
@@ -87,10 +109,14 @@ def _digests_over(sealed: DataFrame, stored: pa.Table, columns: str, exclude: Se
     newer = [F.col(quoted_column(name)).isNotNull() for name in sealed.columns if name not in known]
     has_newer = reduce(lambda a, b: a | b, newer, F.lit(False))
     digests = digest_columns(schema, exclude)
-    found = inside.groupBy("window_id").agg(*digests, F.count_if(has_newer).alias("newer")).toArrow()
+    found = (
+        inside.groupBy("window_id").agg(*digests, F.count_if(has_newer).alias("newer")).toArrow()
+    )
     found = found.filter(pc.is_in(found["window_id"], windows.combine_chunks()))
     digest = pc.if_else(pc.equal(found["newer"], 0), found["digest"], pa.scalar(None, pa.string()))
-    return found.set_column(found.column_names.index("digest"), "digest", digest).drop_columns("newer")
+    return found.set_column(found.column_names.index("digest"), "digest", digest).drop_columns(
+        "newer"
+    )
 
 
 def _short(found: pa.Table, stored: pa.Table) -> tuple[int, int]:
@@ -101,7 +127,12 @@ def _short(found: pa.Table, stored: pa.Table) -> tuple[int, int]:
     return len(lacking), int(lacking.sum())
 
 
-def surplus(spark: SparkSession, sealed: DataFrame, tables: StreamTables, differing: tuple[int, ...]) -> DataFrame:
+def surplus(
+    spark: SparkSession,
+    sealed: DataFrame,
+    tables: StreamTables,
+    differing: tuple[int, ...],
+) -> DataFrame:
     """Returns the tuples of differing windows that the recording lacks, with all their columns."""
     windows = spark.createDataFrame(pa.table({"window_id": pa.array(differing, pa.int64())}))
     recorded = _recorded(spark, tables, WindowRange(min(differing), max(differing)))
@@ -120,7 +151,9 @@ def surplus(spark: SparkSession, sealed: DataFrame, tables: StreamTables, differ
         .withColumns({"__first": first, "__second": second})
         .withColumn("__copy", copy)
     )
-    late = numbered.join(there, keys, "left").where(F.col("__copy") > F.coalesce("__there", F.lit(0)))
+    late = numbered.join(there, keys, "left").where(
+        F.col("__copy") > F.coalesce("__there", F.lit(0))
+    )
     return late.drop("__first", "__second", "__copy", "__there")
 
 

@@ -1,4 +1,6 @@
-"""Too many malformed rows: a setting is wrong, not a row, so the recording stops before it seals anything."""
+"""Too many malformed rows: a setting is wrong, not a row, so the recording stops before it seals
+anything.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def refused(
     files: Sequence[SourceFile],
     path: Location,
 ) -> InputError:
-    """Returns the error for a source with too many malformed rows: reasons, samples, and where all of them are.
+    """Returns the error for a source with too many malformed rows: reasons, samples, and where all
+    of them are.
 
     Args:
         name, stream: the stream and its settings.
@@ -47,31 +50,39 @@ def refused(
     """
     share = arrivals.malformed / arrivals.rows
     return InputError(
-        f'stream "{name}" has {arrivals.malformed:,} malformed rows of {arrivals.rows:,} ({share:.1%}),'
+        f'stream "{name}" has {arrivals.malformed:,} malformed rows of {arrivals.rows:,} '
+        f"({share:.1%}),"
         f" malformed_max_share is {stream.malformed_max_share:.1%}",
         detail=f"Nothing was sealed. Reasons, with the number of rows:{_reasons(bad, files)}",
-        hint=f"Look at all of them, which are in the table {path} until the next run: rewindow streams quarantine "
-        f"{name}. Then correct columns, null_values, encoding or arrived_at of the stream and record again; or raise "
+        hint=f"Look at all of them, which are in the table {path} until the next run: rewindow "
+        "streams quarantine "
+        f"{name}. Then correct columns, null_values, encoding or arrived_at of the stream and "
+        "record again; or raise "
         "malformed_max_share to go on without these rows.",
     )
 
 
 def _reasons(bad: DataFrame, files: Sequence[SourceFile]) -> str:
-    """Returns the most frequent reasons, each on a line with its number, its first row and its last one."""
+    """Returns the most frequent reasons, each on a line with its number, its first row and its last
+    one.
+    """
     row = F.struct(FILE, ROW, PAYLOAD)
     numbers = F.count(F.lit(1)).alias("rows"), F.min(row).alias("first"), F.max(row).alias("last")
     found = bad.groupBy(REASON).agg(*numbers).orderBy(F.desc("rows"), REASON).head(_REASONS + 1)
     lines = []
     for reason, rows, *samples in found[:_REASONS]:
         words = reason.removeprefix("malformed: ")
-        shown = dict.fromkeys(f"{sample_of(words, text)} in {files[part].name}:{row}" for part, row, text in samples)
+        shown = dict.fromkeys(
+            f"{sample_of(words, text)} in {files[part].name}:{row}" for part, row, text in samples
+        )
         lines.append(f"{rows:,}: {words}, such as {' and '.join(shown)}")
     lines += ["others"] if len(found) > _REASONS else []
     return "".join(f"\n    {line}" for line in lines)
 
 
 def sample_of(reason: str, payload: str) -> str:
-    """Returns what a person has to see of a malformed row: the value of the column that the reason names, else the row.
+    """Returns what a person has to see of a malformed row: the value of the column that the reason
+    names, else the row.
 
     >>> sample_of("column at is not timestamp", '{"id": "7", "at": "noon"}')
     '"noon"'

@@ -1,4 +1,6 @@
-"""What a recording tells whoever watches it: each step when it begins, and that it goes on, once a second at most."""
+"""What a recording tells whoever watches it: each step when it begins, and that it goes on, once a
+second at most.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ class RecordingProgress:
     def during(self, step: str, tuples: int = 0) -> Iterator[None]:
         """Tells a step that Spark does, until it has ended.
 
-        No share of it: Spark counts the tasks of a stage, and nobody knows how many stages a step will have.
+        No share of it: Spark counts the tasks of a stage, and nobody knows how many stages a step
+        will have.
         """
         ended = threading.Event()
         thread = threading.Thread(target=self._follow, args=(step, tuples, ended), daemon=True)

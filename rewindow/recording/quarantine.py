@@ -1,7 +1,8 @@
 """Tuples that could not be taken, each put aside once, however often its source is read.
 
-A source of files is read as a whole every time: of n equal tuples for one window and reason, those beyond the number
-that is in quarantine already are new. A Delta source's files never change: there a tuple is known by its position.
+A source of files is read as a whole every time: of n equal tuples for one window and reason, those
+beyond the number that is in quarantine already are new. A Delta source's files never change: there
+a tuple is known by its position.
 """
 
 from __future__ import annotations
@@ -24,20 +25,35 @@ from rewindow.storage.streams import QUARANTINE_SCHEMA, create_quarantine
 
 LATE = "late"
 REFUSED = "refused: "
-"""A row of a recording that stopped since too many were malformed; the next one takes them out again."""
+"""A row of a recording that stopped since too many were malformed; the next one takes them out
+again."""
 _MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
 
 def malformed_rows(
-    spark: SparkSession, bad: DataFrame, files: Sequence[SourceFile], *, are_refused: bool = False
+    spark: SparkSession,
+    bad: DataFrame,
+    files: Sequence[SourceFile],
+    *,
+    are_refused: bool = False,
 ) -> DataFrame:
-    """Returns malformed rows as rows for the quarantine, without a window; those of a refused recording say so."""
+    """Returns malformed rows as rows for the quarantine, without a window; those of a refused
+    recording say so.
+    """
     reason = F.concat(F.lit(REFUSED if are_refused else ""), F.col(REASON))
-    return _rows(spark, bad.withColumn("window_id", F.lit(None).cast("bigint")), files, reason, F.col(PAYLOAD))
+    return _rows(
+        spark,
+        bad.withColumn("window_id", F.lit(None).cast("bigint")),
+        files,
+        reason,
+        F.col(PAYLOAD),
+    )
 
 
 def release(path: Location, stream: str, *, only_refused: bool = False) -> None:
-    """Takes a stream's rows out of the quarantine, or those that its last recording left there when it was refused."""
+    """Takes a stream's rows out of the quarantine, or those that its last recording left there when
+    it was refused.
+    """
     if not Table.exists(path):
         return
     name = stream.replace("'", "''")
@@ -46,32 +62,60 @@ def release(path: Location, stream: str, *, only_refused: bool = False) -> None:
         Table.open(path).delta.delete(mine)
 
 
-def late_rows(spark: SparkSession, late: DataFrame, files: Sequence[SourceFile], events: Sequence[str]) -> DataFrame:
-    """Returns late tuples as rows for the quarantine, whose payload gives them back as they were."""
+def late_rows(
+    spark: SparkSession,
+    late: DataFrame,
+    files: Sequence[SourceFile],
+    events: Sequence[str],
+) -> DataFrame:
+    """Returns late tuples as rows for the quarantine, whose payload gives them back as they
+    were.
+    """
     columns = [F.col(quoted_column(name)) for name in ("arrived_at", *events)]
-    payload = F.to_json(F.struct(*columns), {"ignoreNullFields": "false", "timestampFormat": _MICROSECONDS})
+    payload = F.to_json(
+        F.struct(*columns),
+        {"ignoreNullFields": "false", "timestampFormat": _MICROSECONDS},
+    )
     return _rows(spark, late, files, F.lit(LATE), payload)
 
 
 def _rows(
-    spark: SparkSession, frame: DataFrame, files: Sequence[SourceFile], reason: Column, payload: Column
+    spark: SparkSession,
+    frame: DataFrame,
+    files: Sequence[SourceFile],
+    reason: Column,
+    payload: Column,
 ) -> DataFrame:
-    names = pa.table({FILE: pa.array(range(len(files)), pa.int32()), "__part": [file.name for file in files]})
+    names = pa.table(
+        {FILE: pa.array(range(len(files)), pa.int32()), "__part": [file.name for file in files]}
+    )
     position = F.concat_ws(":", F.col("__part"), F.col(ROW).cast("string"))
     return frame.join(F.broadcast(spark.createDataFrame(names)), FILE).select(
-        "window_id", reason.alias("reason"), position.alias("position"), payload.alias("payload"), FILE, ROW
+        "window_id",
+        reason.alias("reason"),
+        position.alias("position"),
+        payload.alias("payload"),
+        FILE,
+        ROW,
     )
 
 
-def quarantine(spark: SparkSession, path: Location, stream: str, rows: DataFrame, *, by_position: bool) -> int:
+def quarantine(
+    spark: SparkSession,
+    path: Location,
+    stream: str,
+    rows: DataFrame,
+    *,
+    by_position: bool,
+) -> int:
     """Adds rows that are not in quarantine yet, and returns their number.
 
     Args:
         spark: the session.
         path: the quarantine table; created when it is not there.
         stream: the stream that they were meant for.
-        rows: `window_id, reason, position, payload`, all with a window or all without: a file never has both, since
-            the log's statistics then say of it what holds for all its rows.
+        rows: `window_id, reason, position, payload`, all with a window or all without: a file never
+            has both, since the log's statistics then say of it what holds for all its rows.
         by_position: whether a row is known by its position.
 
     Raises:
@@ -81,10 +125,17 @@ def quarantine(spark: SparkSession, path: Location, stream: str, rows: DataFrame
     new = _not_there(spark, table, stream, rows, by_position=by_position)
     folder = path / f"{stream}-{uuid.uuid4().hex[:12]}"
     added = new.select(
-        "window_id", F.lit(stream).alias("source"), F.lit(None).cast("string").alias("port"),
-        "reason", "position", "payload", F.current_timestamp().alias("recorded_at"),
-    )  # fmt: skip
-    added.repartitionByRange(1, "window_id").sortWithinPartitions("window_id").write.parquet(str(folder))
+        "window_id",
+        F.lit(stream).alias("source"),
+        F.lit(None).cast("string").alias("port"),
+        "reason",
+        "position",
+        "payload",
+        F.current_timestamp().alias("recorded_at"),
+    )
+    added.repartitionByRange(1, "window_id").sortWithinPartitions("window_id").write.parquet(
+        str(folder)
+    )
     files = data_files(folder)
     if not files:
         folder.delete_tree()
@@ -95,12 +146,20 @@ def quarantine(spark: SparkSession, path: Location, stream: str, rows: DataFrame
     except FencedError as error:
         folder.delete_tree()
         raise OverlapError(
-            f'stream "{stream}" is being recorded by somebody else', hint="Run it again when that one is done."
+            f'stream "{stream}" is being recorded by somebody else',
+            hint="Run it again when that one is done.",
         ) from error
     return sum(file.rows for file in files)
 
 
-def _not_there(spark: SparkSession, table: Table, stream: str, rows: DataFrame, *, by_position: bool) -> DataFrame:
+def _not_there(
+    spark: SparkSession,
+    table: Table,
+    stream: str,
+    rows: DataFrame,
+    *,
+    by_position: bool,
+) -> DataFrame:
     known = _quarantined(spark, table).where(F.col("source") == stream)
     keys = ["window_id", "reason", "payload", *(["position"] if by_position else [])]
     there = known.groupBy(keys).agg(F.count(F.lit(1)).alias("__there"))

@@ -1,8 +1,8 @@
 """`record`: what is new in a stream's source, window by window, into the recorded stream.
 
-A run over the same source changes nothing. One that dies at any point leaves a stream that the next run completes:
-tuples without a sealed window are sealed first, what is not recorded is recorded, what is not in quarantine is put
-there.
+A run over the same source changes nothing. One that dies at any point leaves a stream that the next
+run completes: tuples without a sealed window are sealed first, what is not recorded is recorded,
+what is not in quarantine is put there.
 """
 
 from __future__ import annotations
@@ -78,33 +78,47 @@ def record(
 ) -> RecordResult:
     """Records what is new in a stream's source and seals its windows; returns the counts.
 
-    The window of the newest tuple stays open, since more may arrive in it: what comes after a seal is late.
+    The window of the newest tuple stays open, since more may arrive in it: what comes after a seal
+    is late.
 
     Args:
         spark: a session; it is left as it was.
         config: settings in force.
         name: the stream.
         listener: is told of each step; nobody by default.
-        sealed_to: windows that end at or before this time are sealed; by default the stream's own setting, else the
-            arrival of the newest tuple less the stream's `seal_after`.
-        end: nothing will come any more, so the window of the newest tuple is sealed too, and the stream gets its end
-            row: every later window is sealed and empty (X21).
+        sealed_to: windows that end at or before this time are sealed; by default the stream's own
+            setting, else the arrival of the newest tuple less the stream's `seal_after`.
+        end: nothing will come any more, so the window of the newest tuple is sealed too, and the
+            stream gets its end row: every later window is sealed and empty (X21).
         seal_again: the table of seals is lost; it is made anew from the tuples that are there.
-        reopen: late tuples are taken from the quarantine into their windows, which get a new seal (X52); an end behind
-            which there are tuples is taken back.
-        start_over: what was recorded is removed and recorded anew, with the settings in force, while nobody needs it.
+        reopen: late tuples are taken from the quarantine into their windows, which get a new seal
+            (X52); an end behind which there are tuples is taken back.
+        start_over: what was recorded is removed and recorded anew, with the settings in force,
+            while nobody needs it.
 
     Raises:
-        InputError: the stream is unknown, its source is not there or does not fit its settings, or it was recorded
-            with other settings (W4, W15); so many rows are malformed that a setting must be wrong; it is said to have
-            ended, and has tuples of the future.
+        InputError: the stream is unknown, its source is not there or does not fit its settings, or
+            it was recorded with other settings (W4, W15); so many rows are malformed that a setting
+            must be wrong; it is said to have ended, and has tuples of the future.
         TableError: one of the stream's tables is missing, or lacks its last commits.
-        OverlapError: another recording of the stream is at work; it is to be started over, and somebody needs it.
+        OverlapError: another recording of the stream is at work; it is to be started over, and
+            somebody needs it.
         ResourceError: the disk is too full.
     """
     stream = config.stream(name)
-    with recording_lock(config, name), _scratch(config, name) as folder, session_of(spark, stream.zone):
-        run = _Run(spark, config, name, stream, folder, RecordingProgress(name, listener or Silent()))
+    with (
+        recording_lock(config, name),
+        _scratch(config, name) as folder,
+        session_of(spark, stream.zone),
+    ):
+        run = _Run(
+            spark,
+            config,
+            name,
+            stream,
+            folder,
+            RecordingProgress(name, listener or Silent()),
+        )
         if seal_again:
             run.rebuild_seals()
         return run.record(sealed_to, end, reopen, start_over)
@@ -134,7 +148,13 @@ class _Run:
         self.result = RecordResult(self.name)
         self.extent = SealRange(self.name, self.stream)
 
-    def record(self, sealed_to: str | None, end: bool, reopen: bool, start_over: bool) -> RecordResult:
+    def record(
+        self,
+        sealed_to: str | None,
+        end: bool,
+        reopen: bool,
+        start_over: bool,
+    ) -> RecordResult:
         """Does all steps in order."""
         given = self.extent.given(sealed_to)
         inventory.finish_removal(self.config, self.name)
@@ -153,9 +173,13 @@ class _Run:
         tables = prepare_stream(self.config, self.name, self.stream, recorded_schema(tuples.schema))
         before = (tables.first, tables.last)
         if arrivals.future and not end:
-            self.result.warnings.append(f"{arrivals.future:,} tuples of the future wait, and seal nothing before them")
+            self.result.warnings.append(
+                f"{arrivals.future:,} tuples of the future wait, and seal nothing before them"
+            )
         if arrivals.without_event_time:
-            self.result.warnings.append(arrivals.lack_of_event_time(self.name, str(self.stream.event_at)))
+            self.result.warnings.append(
+                arrivals.lack_of_event_time(self.name, str(self.stream.event_at))
+            )
         newest = self.extent.newest_window(arrivals)
         if reopen and tables.end is not None and newest is not None and newest > tables.end:
             sealing.take_back_end(tables, self._mark_end)
@@ -174,8 +198,15 @@ class _Run:
         self.progress.step("done", self.result.recorded)
         return self.result
 
-    def _check_malformed(self, arrivals: ArrivalCounts, tuples: DataFrame, contents: SourceContents) -> None:
-        """Stops where so many rows are malformed that a setting must be wrong; they can be looked at in quarantine."""
+    def _check_malformed(
+        self,
+        arrivals: ArrivalCounts,
+        tuples: DataFrame,
+        contents: SourceContents,
+    ) -> None:
+        """Stops where so many rows are malformed that a setting must be wrong; they can be looked
+        at in quarantine.
+        """
         if not malformed.too_many(arrivals, self.stream):
             return
         path, bad = self.config.quarantine_table, tuples.where(F.col(REASON).isNotNull())
@@ -184,7 +215,9 @@ class _Run:
         raise malformed.refused(self.name, self.stream, arrivals, bad, contents.files, path)
 
     def _start_over(self) -> None:
-        """Removes what was recorded; only now, when the source has been read and found to be good."""
+        """Removes what was recorded; only now, when the source has been read and found to be
+        good.
+        """
         self.progress.step("removing what was recorded")
         inventory.check_unneeded(self.config, self.name)
         inventory.remove_stream(self.config, self.name)
@@ -200,29 +233,50 @@ class _Run:
         if tables is None:
             return SourcePosition()
         if reopening.complete(self.spark, tables, self.config.quarantine_table, self._mark_stale):
-            self.result.warnings.append("windows that a recording which died had opened again were sealed")
+            self.result.warnings.append(
+                "windows that a recording which died had opened again were sealed"
+            )
         healed = sealing.seal_uncommitted(self.spark, tables)
         if healed is not None:
-            self.result.warnings.append(f"windows {healed} were sealed from tuples that were there without a seal")
+            self.result.warnings.append(
+                f"windows {healed} were sealed from tuples that were there without a seal"
+            )
             self._count_sealed(healed, empty=sealing.empty_windows(tables, healed))
         return tables.position
 
-    def _read_source(self, position: SourcePosition, start_over: bool) -> tuple[SourceContents, DataFrame]:
-        """Returns what the source has and its tuples: as Spark reads them, else out of scratch files, typed once."""
+    def _read_source(
+        self,
+        position: SourcePosition,
+        start_over: bool,
+    ) -> tuple[SourceContents, DataFrame]:
+        """Returns what the source has and its tuples: as Spark reads them, else out of scratch
+        files, typed once.
+        """
         declared = parse_columns(self.name, self.stream.columns)
         stored = None if start_over else open_stream_tables(self.config, self.name)
         stored = stored if stored is not None and stored.binding else None
         recorded = None if stored is None else stored.data.schema
-        source = open_source(self.name, self.stream, self.config.root, self.config.state / "streams")
+        source = open_source(
+            self.name,
+            self.stream,
+            self.config.root,
+            self.config.state / "streams",
+        )
         contents = source.scan(position, declared.names if declared else None, recorded)
         self.result.bytes_read, self.result.source_version = contents.size, contents.version
         self.result.files_unchanged = max(0, len(contents.present) - len(contents.files))
         self.result.warnings.extend(contents.warnings)
 
         rows = source.frame(self.spark, contents)
-        direct = None if rows is None else read_tuples(self.name, self.stream, contents, declared, rows)
+        direct = (
+            None if rows is None else read_tuples(self.name, self.stream, contents, declared, rows)
+        )
         empty = empty_frame(self.spark, rows_schema(contents))
-        tuples = read_tuples(self.name, self.stream, contents, declared, empty) if direct is None else direct
+        tuples = (
+            read_tuples(self.name, self.stream, contents, declared, empty)
+            if direct is None
+            else direct
+        )
         if stored is not None:
             check_settings(stored, self.stream, recorded_schema(tuples.schema))
         if direct is None or may_change(self.stream, direct):
@@ -230,12 +284,23 @@ class _Run:
         return contents, untaken(direct, contents.files, position.sealed_last)
 
     def _copied(
-        self, source: Source, contents: SourceContents, declared: T.StructType | None, rows: DataFrame | None
+        self,
+        source: Source,
+        contents: SourceContents,
+        declared: T.StructType | None,
+        rows: DataFrame | None,
     ) -> DataFrame:
-        """Returns the tuples of a source out of scratch files, into which they are computed once."""
+        """Returns the tuples of a source out of scratch files, into which they are computed
+        once.
+        """
         raw, typed = self.folder / "raw", self.folder / "typed"
         if rows is None:
-            count = copy_rows(source, contents, raw.local(), lambda done: self.progress.step("reading", done))
+            count = copy_rows(
+                source,
+                contents,
+                raw.local(),
+                lambda done: self.progress.step("reading", done),
+            )
             contents.check_unchanged(self.name)
             rows = self.spark.read.schema(rows_schema(contents)).parquet(str(raw))
             self.progress.step("typing", count)
@@ -256,7 +321,8 @@ class _Run:
         self.result.waiting = counts.waiting
         if counts.open and tables.end is not None:
             self.result.warnings.append(
-                f"{counts.open:,} tuples lie behind the end of the stream, window {tables.end}, and wait;"
+                f"{counts.open:,} tuples lie behind the end of the stream, window {tables.end}, "
+                "and wait;"
                 f" if it goes on after all: rewindow record {self.name} --reopen"
             )
         elif counts.open:
@@ -267,13 +333,20 @@ class _Run:
         good = tuples.where(F.col(REASON).isNull())
         with self.progress.during(f"recording windows {windows}", counts.new), computing(self.name):
             sealed = sealing.seal(
-                self.spark, tables, good, windows, arrivals, lambda: contents.check_unchanged(self.name)
+                self.spark,
+                tables,
+                good,
+                windows,
+                arrivals,
+                lambda: contents.check_unchanged(self.name),
             )
         self.result.bytes_written, self.result.recorded = sealed.size, counts.new
         self._count_sealed(windows, sealed.empty)
 
     def _count_sealed(self, windows: WindowRange, empty: int) -> None:
-        """Adds windows that this run has sealed, healed ones included: they lie before the others."""
+        """Adds windows that this run has sealed, healed ones included: they lie before the
+        others.
+        """
         self.result.first = windows.first if self.result.first is None else self.result.first
         self.result.last = windows.last
         self.result.windows_sealed += len(windows)
@@ -286,8 +359,17 @@ class _Run:
             return
         self.progress.step("opening windows again", 0)
         quarantine = self.config.quarantine_table
-        opened, count = reopening.reopen(self.spark, tables, quarantine, self.folder, self._mark_stale)
-        self.result.reopened, self.result.taken = (sum(map(len, opened.windows)) if opened else 0), count
+        opened, count = reopening.reopen(
+            self.spark,
+            tables,
+            quarantine,
+            self.folder,
+            self._mark_stale,
+        )
+        self.result.reopened, self.result.taken = (
+            (sum(map(len, opened.windows)) if opened else 0),
+            count,
+        )
 
     def _mark_stale(self, windows: Sequence[WindowRange]) -> None:
         """Enters what was published from windows that get a new seal as stale."""
@@ -306,12 +388,18 @@ class _Run:
         before: tuple[int | None, int | None],
         counts: RecordingCounts,
     ) -> None:
-        """Puts malformed rows and late tuples into quarantine; `before` are the windows sealed before this run."""
+        """Puts malformed rows and late tuples into quarantine; `before` are the windows sealed
+        before this run.
+        """
         by_position = not contents.whole
         path = self.config.quarantine_table
         if counts.malformed:
             self.progress.step("putting malformed rows aside", counts.malformed)
-            bad = quarantine.malformed_rows(self.spark, tuples.where(F.col(REASON).isNotNull()), contents.files)
+            bad = quarantine.malformed_rows(
+                self.spark,
+                tuples.where(F.col(REASON).isNotNull()),
+                contents.files,
+            )
             new = quarantine.quarantine(self.spark, path, self.name, bad, by_position=by_position)
             self.result.malformed, self.result.known = new, counts.malformed - new
         crash_point("record_after_malformed")
@@ -319,15 +407,29 @@ class _Run:
             return
         self.progress.step("comparing sealed windows", counts.sealed)
         events = recorded_schema(tuples.schema).names[3:]
-        late = self._late(tables, tuples, position, WindowRange(before[0], before[1]), counts, events)
+        late = self._late(
+            tables,
+            tuples,
+            position,
+            WindowRange(before[0], before[1]),
+            counts,
+            events,
+        )
         if late is not None:
             count = late.count()
             rows = quarantine.late_rows(self.spark, late, contents.files, events)
-            self.result.late = quarantine.quarantine(self.spark, path, self.name, rows, by_position=by_position)
+            self.result.late = quarantine.quarantine(
+                self.spark,
+                path,
+                self.name,
+                rows,
+                by_position=by_position,
+            )
             self.result.known += count - self.result.late
             if self.result.late:
                 self.result.warnings.append(
-                    f"{self.result.late:,} tuples came after their windows were sealed; they are in the table {path};"
+                    f"{self.result.late:,} tuples came after their windows were sealed; they are "
+                    f"in the table {path};"
                     f" take them into their windows: rewindow record {self.name} --reopen"
                 )
             self.result.already_there -= count
@@ -341,10 +443,14 @@ class _Run:
         counts: RecordingCounts,
         events: list[str],
     ) -> DataFrame | None:
-        """Returns late tuples; tuples that a Delta source has gained for windows behind its position all are."""
+        """Returns late tuples; tuples that a Delta source has gained for windows behind its
+        position all are.
+        """
         self.result.already_there = counts.sealed
         columns = [*POSITION, "window_id", "arrived_at", *map(quoted_column, events)]
-        sealed = tuples.where(F.col(REASON).isNull() & (F.col("window_id") <= windows.last)).select(*columns)
+        sealed = tuples.where(F.col(REASON).isNull() & (F.col("window_id") <= windows.last)).select(
+            *columns
+        )
         done = position.sealed_last
         certain = sealed.where(F.col("window_id") <= F.lit(done)) if done is not None else None
         first = windows.first if done is None else done + 1
@@ -362,7 +468,8 @@ class _Run:
         self.result.short_windows, self.result.short_tuples = found.short, found.short_tuples
         if found.short:
             self.result.warnings.append(
-                f"the source has {found.short_tuples:,} tuples fewer than recorded, in {found.short:,} windows;"
+                f"the source has {found.short_tuples:,} tuples fewer than recorded, in "
+                f"{found.short:,} windows;"
                 " what is recorded stays"
             )
 
@@ -373,23 +480,43 @@ class _Run:
         contents: SourceContents,
         position: SourcePosition,
     ) -> None:
-        """Stores what has been taken of the source, last of all: a run that dies earlier reads it again."""
+        """Stores what has been taken of the source, last of all: a run that dies earlier reads it
+        again.
+        """
         self.progress.step("noting what was taken")
         seen = self._rows_seen(tables, tuples, contents)
         if contents.version is not None:
-            places = {file.name: dict(file.constants) for file in contents.files if seen[file.name].waits is not None}
+            places = {
+                file.name: dict(file.constants)
+                for file in contents.files
+                if seen[file.name].waits is not None
+            }
             tables.set_position(SourcePosition(contents.version, tables.last, places))
             return
         files = remember(contents.present, seen, position)
         if seen or files != position.files or tables.last != position.sealed_last:
-            noted = SourcePosition(sealed_last=tables.last, files=files, settings=settings_digest(self.stream))
+            noted = SourcePosition(
+                sealed_last=tables.last,
+                files=files,
+                settings=settings_digest(self.stream),
+            )
             tables.set_position(noted)
 
-    def _rows_seen(self, tables: StreamTables, tuples: DataFrame, contents: SourceContents) -> dict[str, FileRows]:
-        """Returns what this run has seen of each file that it has read: its last row, and the first that waits."""
+    def _rows_seen(
+        self,
+        tables: StreamTables,
+        tuples: DataFrame,
+        contents: SourceContents,
+    ) -> dict[str, FileRows]:
+        """Returns what this run has seen of each file that it has read: its last row, and the first
+        that waits.
+        """
         seen = {file.name: FileRows(0, None) for file in contents.files}
         if not any(file.lines for file in contents.files) and not self.result.waiting:
             return seen
         waits = F.col("window_id") > F.lit(-1 if tables.last is None else tables.last)
         found = tuples.groupBy(FILE).agg(F.max(ROW), F.min(F.when(waits, F.col(ROW))))
-        return seen | {contents.files[file].name: FileRows(last, first) for file, last, first in found.collect()}
+        return seen | {
+            contents.files[file].name: FileRows(last, first)
+            for file, last, first in found.collect()
+        }

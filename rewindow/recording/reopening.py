@@ -1,7 +1,9 @@
-"""Windows that are opened again: late tuples leave the quarantine for their windows, which get a new seal (X52).
+"""Windows that are opened again: late tuples leave the quarantine for their windows, which get a
+new seal (X52).
 
-What a replay has pinned stays readable at its version. A reopening that dies at any point is completed by the next
-run: what it is about to do is noted with the seals first, and the note goes last.
+What a replay has pinned stays readable at its version. A reopening that dies at any point is
+completed by the next run: what it is about to do is noted with the seals first, and the note goes
+last.
 
 | died                      | the next run                                                   |
 |---------------------------|----------------------------------------------------------------|
@@ -65,7 +67,9 @@ class Reopening:
     @property
     def predicate(self) -> str:
         """The condition that a row lies in its windows, for Delta."""
-        return " or ".join(f"(window_id >= {part.first} and window_id <= {part.last})" for part in self.windows)
+        return " or ".join(
+            f"(window_id >= {part.first} and window_id <= {part.last})" for part in self.windows
+        )
 
     @property
     def column(self) -> Column:
@@ -87,20 +91,29 @@ def late_tuples(spark: SparkSession, tables: StreamTables, quarantine: Location)
     rows = rows.where((F.col("source") == tables.name) & (F.col("reason") == LATE) & inside)
     parsed = F.from_json("payload", events, {"columnNameOfCorruptRecord": _CORRUPT})
     found = rows.select("window_id", "position", "payload", parsed.alias("tuple"))
-    broken = found.where(F.col("tuple.arrived_at").isNull() | F.col(f"tuple.{_CORRUPT}").isNotNull()).count()
+    broken = found.where(
+        F.col("tuple.arrived_at").isNull() | F.col(f"tuple.{_CORRUPT}").isNotNull()
+    ).count()
     if broken:
         raise InputError(
-            f'{broken:,} late tuples of stream "{tables.name}" cannot be read back from the quarantine',
-            detail="Nothing was changed.", hint="Was a column's type changed since they came?",
-        )  # fmt: skip
+            f'{broken:,} late tuples of stream "{tables.name}" cannot be read back from the '
+            "quarantine",
+            detail="Nothing was changed.",
+            hint="Was a column's type changed since they came?",
+        )
     columns = [F.col("tuple").getField(field.name).alias(field.name) for field in schema.fields[2:]]
     return found.select("window_id", "position", "payload", *columns)
 
 
 def reopen(
-    spark: SparkSession, tables: StreamTables, quarantine: Location, folder: Location, on_opened: OnOpened
+    spark: SparkSession,
+    tables: StreamTables,
+    quarantine: Location,
+    folder: Location,
+    on_opened: OnOpened,
 ) -> tuple[Reopening | None, int]:
-    """Takes late tuples into their windows and seals these again; returns what was opened, and how many tuples.
+    """Takes late tuples into their windows and seals these again; returns what was opened, and how
+    many tuples.
 
     Args:
         spark: the session.
@@ -120,9 +133,11 @@ def reopen(
     crash_point("reopen_after_note")
     on_opened(opened.windows)
     tables.data.replace(
-        ds.dataset(rows).scanner(columns=tables.data.schema.names).to_reader(), opened.predicate,
-        app_id=tables.app_id, version=opened.run,
-    )  # fmt: skip
+        ds.dataset(rows).scanner(columns=tables.data.schema.names).to_reader(),
+        opened.predicate,
+        app_id=tables.app_id,
+        version=opened.run,
+    )
     crash_point("reopen_after_data")
     seal_noted(spark, tables, opened)
     crash_point("reopen_after_seals")
@@ -130,9 +145,16 @@ def reopen(
     return opened, late.count()
 
 
-def _merged(spark: SparkSession, tables: StreamTables, late: DataFrame, opened: Reopening) -> DataFrame:
+def _merged(
+    spark: SparkSession,
+    tables: StreamTables,
+    late: DataFrame,
+    opened: Reopening,
+) -> DataFrame:
     """Returns all tuples of the opened windows in order of arrival; ties of late ones come last."""
-    there = _recorded(spark, tables, opened).withColumns({"position": F.lit(""), "payload": F.lit("")})
+    there = _recorded(spark, tables, opened).withColumns(
+        {"position": F.lit(""), "payload": F.lit("")}
+    )
     both = there.unionByName(late.withColumn("offset", F.lit(2**62).cast("bigint")))
     order = Window.partitionBy("window_id").orderBy("arrived_at", "offset", "position", "payload")
     numbered = both.withColumn("offset", (F.row_number().over(order) - 1).cast("bigint"))
@@ -142,8 +164,12 @@ def _merged(spark: SparkSession, tables: StreamTables, late: DataFrame, opened: 
 
 def _recorded(spark: SparkSession, tables: StreamTables, opened: Reopening) -> DataFrame:
     schema = spark_schema(tables.data.schema)
-    files = {file.path for part in opened.windows for file in tables.data.files(part.first, part.last)}
-    frame = spark.read.schema(schema).parquet(*sorted(files)) if files else empty_frame(spark, schema)
+    files = {
+        file.path for part in opened.windows for file in tables.data.files(part.first, part.last)
+    }
+    frame = (
+        spark.read.schema(schema).parquet(*sorted(files)) if files else empty_frame(spark, schema)
+    )
     return frame.where(opened.column)
 
 
@@ -156,20 +182,32 @@ def seal_noted(spark: SparkSession, tables: StreamTables, opened: Reopening) -> 
     generation = pc.add(old["generation"].take(place), 1)
     rows = seal_rows(digests.append_column("generation", generation), tables.data, tables.columns)
     tables.windows.replace(
-        rows.to_reader(), opened.predicate, app_id=tables.app_id, version=opened.run
-    )  # fmt: skip
+        rows.to_reader(),
+        opened.predicate,
+        app_id=tables.app_id,
+        version=opened.run,
+    )
     tables.refresh()
 
 
 def finish(tables: StreamTables, opened: Reopening, quarantine: Location) -> None:
     """Removes the taken tuples from the quarantine, then the note."""
     name = tables.name.replace("'", "''")
-    Table.open(quarantine).delta.delete(f"source = '{name}' and reason = '{LATE}' and ({opened.predicate})")
+    Table.open(quarantine).delta.delete(
+        f"source = '{name}' and reason = '{LATE}' and ({opened.predicate})"
+    )
     tables.windows.set_properties({_NOTE: ""})
 
 
-def complete(spark: SparkSession, tables: StreamTables, quarantine: Location, on_opened: OnOpened) -> Reopening | None:
-    """Completes a reopening that died; returns it, None if there was none or it had changed nothing."""
+def complete(
+    spark: SparkSession,
+    tables: StreamTables,
+    quarantine: Location,
+    on_opened: OnOpened,
+) -> Reopening | None:
+    """Completes a reopening that died; returns it, None if there was none or it had changed
+    nothing.
+    """
     opened = Reopening.noted(tables)
     if opened is None:
         return None

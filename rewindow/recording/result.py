@@ -24,14 +24,16 @@ class RecordResult:
         malformed: rows that are no tuples, put aside by this run.
         known: late and malformed ones that an earlier run has put aside.
         waiting: tuples of windows that are not sealed yet.
-        short_windows, short_tuples: sealed windows of which the source now has fewer tuples, and by how many.
+        short_windows, short_tuples: sealed windows of which the source now has fewer tuples, and by
+            how many.
         reopened: windows that were opened again, for `taken` late tuples.
         bytes_read: size of the source, or of the files that a Delta source has gained.
         bytes_written: size of the stream's new files.
         source_version: the version of a Delta source that was read.
         seconds: how long it took.
         warnings: what somebody should look at.
-        open: which windows hold tuples and are not sealed, and how they will be; empty when there are none.
+        open: which windows hold tuples and are not sealed, and how they will be; empty when there
+            are none.
     """
 
     stream: str
@@ -75,21 +77,33 @@ class RecordResult:
             sealed += f" [{self.first}, {self.last}], {self.windows_empty:,} of them empty"
         found = [
             sealed,
-            f"{self.stream}: {self.recorded:,} tuples recorded, {self.already_there:,} already there,"
-            f" {self.late:,} late, {self.malformed:,} malformed, {self.waiting:,} waiting for their window's seal",
-            f"{self.stream}: {size_words(self.bytes_read)} read, {size_words(self.bytes_written)} written,"
+            f"{self.stream}: {self.recorded:,} tuples recorded, {self.already_there:,} already "
+            "there,"
+            f" {self.late:,} late, {self.malformed:,} malformed, {self.waiting:,} waiting for "
+            "their window's seal",
+            f"{self.stream}: {size_words(self.bytes_read)} read, {size_words(self.bytes_written)} "
+            "written,"
             f" {self.seconds:.1f} s",
         ]
         if self.malformed:
-            found.append(f"{self.stream}: see the malformed rows with: rewindow streams quarantine {self.stream}")
+            found.append(
+                f"{self.stream}: see the malformed rows with: rewindow streams quarantine "
+                f"{self.stream}"
+            )
         if self.files_unchanged:
             found.append(
-                f"{self.stream}: {self.files_unchanged:,} files are as they were taken, and were not read again"
+                f"{self.stream}: {self.files_unchanged:,} files are as they were taken, and were "
+                "not read again"
             )
         if self.reopened:
-            found.append(f"{self.stream}: {self.reopened:,} windows reopened, {self.taken:,} late tuples taken in")
+            found.append(
+                f"{self.stream}: {self.reopened:,} windows reopened, {self.taken:,} late tuples "
+                "taken in"
+            )
         if self.known:
-            found.append(f"{self.stream}: {self.known:,} late or malformed tuples were in quarantine before")
+            found.append(
+                f"{self.stream}: {self.known:,} late or malformed tuples were in quarantine before"
+            )
         found += [f"{self.stream}: warning: {warning}" for warning in self.warnings]
         return found + ([f"{self.stream}: {self.open}"] if self.open else [])
 

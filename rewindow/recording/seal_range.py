@@ -1,4 +1,6 @@
-"""How far a recording seals (W40): to a time that was given, else to the newest tuple's time; its window stays open."""
+"""How far a recording seals (W40): to a time that was given, else to the newest tuple's time; its
+window stays open.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ class RecordingCounts:
         new: tuples of the windows that are sealed now.
         waiting: tuples of windows that are not sealed yet.
         first, last: windows to seal; there are none where `last` is less, or either is None.
-        open: tuples of windows that stay open, of the future ones none; `open_first`, `open_last`: those windows.
+        open: tuples of windows that stay open, of the future ones none; `open_first`, `open_last`:
+            those windows.
     """
 
     malformed: int
@@ -65,15 +68,19 @@ class SealRange:
         bound_us = parse_time(text)
         if bound_us > _now_us():
             raise InputError(
-                f'stream "{self.name}" cannot be sealed to {format_time(bound_us)}: that time has not come yet',
+                f'stream "{self.name}" cannot be sealed to {format_time(bound_us)}: that time has '
+                "not come yet",
                 detail="Tuples may still arrive in windows that have not ended.",
-                hint="Give an earlier time with --sealed-to, or as sealed_to in rewindow.toml; without one, "
+                hint="Give an earlier time with --sealed-to, or as sealed_to in rewindow.toml; "
+                "without one, "
                 "windows up to the newest tuple are sealed.",
             )
         return self._ended_before(bound_us)
 
     def by_source(self, given: int | None, contents: SourceContents) -> int | None:
-        """Returns the last window to seal as it was given, else as the source knows that nothing more comes in it."""
+        """Returns the last window to seal as it was given, else as the source knows that nothing
+        more comes in it.
+        """
         if given is not None or contents.complete_to_us is None:
             return given
         return self._ended_before(contents.complete_to_us)
@@ -83,21 +90,29 @@ class SealRange:
         newest_us = arrivals.newest_arrival_us
         return None if newest_us is None else self.stream.grid.window(newest_us)
 
-    def last(self, arrivals: ArrivalCounts, tables: StreamTables, given: int | None, end: bool) -> int | None:
+    def last(
+        self,
+        arrivals: ArrivalCounts,
+        tables: StreamTables,
+        given: int | None,
+        end: bool,
+    ) -> int | None:
         """Returns the last window to seal, None if there is none.
 
         Args:
             arrivals: what the source has.
             tables: the stream; one that has ended is sealed no further.
             given: last window before the time that was given.
-            end: whether the stream ends with its newest tuple, or at the given time if that is later.
+            end: whether the stream ends with its newest tuple, or at the given time if that is
+                later.
 
         Raises:
             InputError: it is said to have ended and has tuples of the future.
         """
         if arrivals.future and end:
             raise InputError(
-                f'stream "{self.name}" has {arrivals.future:,} tuples of the future, so it has not ended',
+                f'stream "{self.name}" has {arrivals.future:,} tuples of the future, so it has not '
+                "ended",
                 hint="Look at its expression arrived_at, or seal it only to a time: --sealed-to.",
             )
         if tables.end is not None:
@@ -109,7 +124,12 @@ class SealRange:
             return given
         return self._ended_before(newest_us - self.stream.seal_after_us)
 
-    def count(self, arrivals: ArrivalCounts, tables: StreamTables, last: int | None) -> RecordingCounts:
+    def count(
+        self,
+        arrivals: ArrivalCounts,
+        tables: StreamTables,
+        last: int | None,
+    ) -> RecordingCounts:
         """Returns what is done with the tuples when the windows up to `last` are sealed."""
         ids = arrivals.windows
         sealed = ids <= tables.last if tables.last is not None else np.zeros(len(ids), bool)
@@ -130,14 +150,20 @@ class SealRange:
         )
 
     def open_windows(self, counts: RecordingCounts) -> str:
-        """Returns what a person should know of windows that hold tuples and are not sealed, from `count`."""
-        assert counts.open_first is not None and counts.open_last is not None, "asked where tuples are open"
+        """Returns what a person should know of windows that hold tuples and are not sealed, from
+        `count`.
+        """
+        assert counts.open_first is not None and counts.open_last is not None, (
+            "asked where tuples are open"
+        )
         windows = WindowRange(counts.open_first, counts.open_last)
         which = f"window {windows.first} is" if len(windows) == 1 else f"windows {windows} are"
         end = format_time(self.stream.grid.end_us(windows.last))
         return (
-            f"{which} open, as more may arrive: {counts.open:,} tuples wait there. Later tuples seal them; so does,"
-            f" from {end} on, `rewindow record {self.name} --sealed-to {end}`, or, if the stream has ended,"
+            f"{which} open, as more may arrive: {counts.open:,} tuples wait there. Later tuples "
+            "seal them; so does,"
+            f" from {end} on, `rewindow record {self.name} --sealed-to {end}`, or, if the stream "
+            "has ended,"
             f" `rewindow record {self.name} --end`"
         )
 

@@ -1,9 +1,9 @@
 """New windows: their tuples written in order, committed, digested by reading back, sealed.
 
-The tuples are committed first, then their files are noted in `.files`, the windows' seals come last; tuples and seals
-with the number of the run as transaction version.
-A window is recorded when its row is there (W40). A run that died between the two leaves tuples in windows without a
-row; the next run seals just these before it does anything else.
+The tuples are committed first, then their files are noted in `.files`, the windows' seals come
+last; tuples and seals with the number of the run as transaction version. A window is recorded when
+its row is there (W40). A run that died between the two leaves tuples in windows without a row; the
+next run seals just these before it does anything else.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ OnMoved = Callable[[int | None], None]
 
 
 def seal_uncommitted(spark: SparkSession, tables: StreamTables) -> WindowRange | None:
-    """Seals the windows of a run that died after its tuples were committed; returns them, None if there was none.
+    """Seals the windows of a run that died after its tuples were committed; returns them, None if
+    there was none.
 
-    Where no window is sealed at all, as after the table of seals was lost, all tuples are of such runs.
+    Where no window is sealed at all, as after the table of seals was lost, all tuples are of such
+    runs.
 
     Raises:
         OverlapError: that run is alive after all.
@@ -48,7 +50,11 @@ def seal_uncommitted(spark: SparkSession, tables: StreamTables) -> WindowRange |
     if not tables.has_unsealed_commit:
         return None
     run = tables.data.txn(tables.app_id)
-    files = [file for file in tables.data.files() if tables.last is None or f"/{_prefix(run)}" in file.path]
+    files = [
+        file
+        for file in tables.data.files()
+        if tables.last is None or f"/{_prefix(run)}" in file.path
+    ]
     known = [window for file in files for window in (file.first, file.last) if window is not None]
     if known:
         windows = WindowRange(min(known) if tables.last is None else tables.last + 1, max(known))
@@ -63,7 +69,8 @@ def seal_uncommitted(spark: SparkSession, tables: StreamTables) -> WindowRange |
 
 
 def end(tables: StreamTables, on_moved: OnMoved = lambda end: None) -> None:
-    """Enters that a stream has ended with its last sealed window (X21); an end that is there already stays.
+    """Enters that a stream has ended with its last sealed window (X21); an end that is there
+    already stays.
 
     Args:
         tables: the stream.
@@ -97,13 +104,17 @@ def check_grid(spark: SparkSession, name: str, data: Table, grid: Grid) -> None:
     """
     files = data.files()
     if not files:
-        raise InputError(f'stream "{name}" has no tuple to seal', hint=f"Record it anew: rewindow record {name}")
+        raise InputError(
+            f'stream "{name}" has no tuple to seal',
+            hint=f"Record it anew: rewindow record {name}",
+        )
     frame = spark.read.schema(spark_schema(data.schema)).parquet(*[file.path for file in files])
     window = F.expr(f"(unix_micros(arrived_at) - {grid.origin_us}) div {grid.width_us}")
     astray = frame.where(F.col("window_id") != window).count()
     if astray:
         raise InputError(
-            f'stream "{name}" was recorded with other windows: {astray:,} tuples do not lie in theirs',
+            f'stream "{name}" was recorded with other windows: {astray:,} tuples do not lie in '
+            "theirs",
             hint="Put the old width and origin back into rewindow.toml.",
         )
 
@@ -136,7 +147,8 @@ def seal(
 
     Raises:
         OverlapError: another recording of the stream came between; nothing of this one is visible.
-        InputError: there are so many windows that an arrival timestamp must be wrong; the source changed meanwhile.
+        InputError: there are so many windows that an arrival timestamp must be wrong; the source
+            changed meanwhile.
     """
     check_count(tables.name, windows)
     run = tables.run + 1
@@ -165,7 +177,8 @@ def check_count(name: str, windows: WindowRange) -> None:
     """
     if len(windows) > WINDOWS_MAX:
         raise InputError(
-            f'stream "{name}" would seal {len(windows):,} windows {windows}, at most {WINDOWS_MAX:,} at once',
+            f'stream "{name}" would seal {len(windows):,} windows {windows}, at most '
+            f"{WINDOWS_MAX:,} at once",
             detail="A single tuple with a wrong arrival timestamp is enough for that.",
             hint="Look at arrived_at and width of the stream, or set sealed_to.",
         )
@@ -173,7 +186,10 @@ def check_count(name: str, windows: WindowRange) -> None:
 
 def empty_windows(tables: StreamTables, windows: WindowRange) -> int:
     """Returns how many sealed windows of a range have no tuple."""
-    sql = f"select count(*) as n from w where tuples = 0 and window_id between {windows.first} and {windows.last}"
+    sql = (
+        f"select count(*) as n from w where tuples = 0 and window_id between {windows.first} "
+        f"and {windows.last}"
+    )
     return int(query(sql, w=tables.windows)["n"].to_pylist()[0])
 
 
@@ -181,11 +197,21 @@ def _prefix(run: int) -> str:
     return f"run-{run:06}-"
 
 
-def _seal(tables: StreamTables, run: int, windows: WindowRange, found: pa.Table, schema: T.StructType) -> int:
+def _seal(
+    tables: StreamTables,
+    run: int,
+    windows: WindowRange,
+    found: pa.Table,
+    schema: T.StructType,
+) -> int:
     """Seals windows with the digests of what was written, and returns how many are empty."""
     tables.note_files()
     crash_point("record_after_files")
-    rows = seal_rows(every_window(found, windows, empty_digests(schema)), tables.data, tables.columns)
+    rows = seal_rows(
+        every_window(found, windows, empty_digests(schema)),
+        tables.data,
+        tables.columns,
+    )
     with _met(tables):
         tables.windows.commit_arrow(rows, app_id=tables.app_id, version=run)
     crash_point("record_after_windows")
@@ -194,16 +220,24 @@ def _seal(tables: StreamTables, run: int, windows: WindowRange, found: pa.Table,
 
 
 def every_window(found: pa.Table, windows: WindowRange, empty: tuple[str, str | None]) -> pa.Table:
-    """Returns window_id, tuples and digests of every window of a range; those that were not found are empty."""
+    """Returns window_id, tuples and digests of every window of a range; those that were not found
+    are empty.
+    """
     ids = pa.array(np.arange(windows.first, windows.last + 1, dtype=np.int64))
     place = pc.index_in(ids, found["window_id"].combine_chunks())
-    tuples, digest, float_digest = (found[name].take(place) for name in ("tuples", "digest", "float_digest"))
+    tuples, digest, float_digest = (
+        found[name].take(place) for name in ("tuples", "digest", "float_digest")
+    )
     return pa.table(
         {
             "window_id": ids,
             "tuples": pc.fill_null(tuples, 0),
             "digest": pc.fill_null(digest, empty[0]),
-            "float_digest": pc.if_else(pc.is_null(place), pa.scalar(empty[1], pa.string()), float_digest),
+            "float_digest": pc.if_else(
+                pc.is_null(place),
+                pa.scalar(empty[1], pa.string()),
+                float_digest,
+            ),
         }
     )
 
@@ -216,14 +250,16 @@ def _met(tables: StreamTables) -> Iterator[None]:
     except FencedError as error:
         raise OverlapError(
             f'stream "{tables.name}" is being recorded by somebody else',
-            detail="What this recording had not sealed yet is not visible.", hint="Run it again when that one is done.",
-        ) from error  # fmt: skip
+            detail="What this recording had not sealed yet is not visible.",
+            hint="Run it again when that one is done.",
+        ) from error
 
 
 def remove_strays(tables: StreamTables) -> None:
     """Removes folders of runs that died or were refused before their commit.
 
-    Only of numbers that are committed: a folder with the next one may belong to a recording on another machine.
+    Only of numbers that are committed: a folder with the next one may belong to a recording on
+    another machine.
     """
     held = {location(file.path).parent.name for file in tables.data.files()}
     for folder in tables.data.path.folders("run-*"):

@@ -17,14 +17,20 @@ from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, Source, Sourc
 
 _ROWS_PER_FILE = 1_000_000
 _ROOM = 3
-"""Free space asked for, as a multiple of the source's bytes: scratch, typed scratch, and the stream itself."""
+"""Free space asked for, as a multiple of the source's bytes: scratch, typed scratch, and the stream
+itself."""
 
 
-def copy_rows(source: Source, contents: SourceContents, folder: Path, on_rows: Callable[[int], None]) -> int:
+def copy_rows(
+    source: Source,
+    contents: SourceContents,
+    folder: Path,
+    on_rows: Callable[[int], None],
+) -> int:
     """Writes a source's rows into a scratch folder and returns their number.
 
-    Shape: `__file INT, __row BIGINT, __bad STRING, __raw STRING` and the source's columns (JSON: none, the line is
-    in `__raw`).
+    Shape: `__file INT, __row BIGINT, __bad STRING, __raw STRING` and the source's columns (JSON:
+    none, the line is in `__raw`).
 
     Raises:
         ResourceError: there is not room enough on the disk.
@@ -34,7 +40,8 @@ def copy_rows(source: Source, contents: SourceContents, folder: Path, on_rows: C
     free = shutil.disk_usage(folder).free
     if free < _ROOM * contents.size:
         raise ResourceError(
-            f"disk of {folder} has {free >> 20} MB free, {_ROOM * contents.size >> 20} MB are needed",
+            f"disk of {folder} has {free >> 20} MB free, {_ROOM * contents.size >> 20} MB are "
+            "needed",
             hint="Make room, or move the state folder (REWINDOW_STATE).",
         )
     fields = [pa.field(FILE, pa.int32()), pa.field(ROW, pa.int64())]
@@ -42,7 +49,10 @@ def copy_rows(source: Source, contents: SourceContents, folder: Path, on_rows: C
     parts = _shares(contents, os.cpu_count() or 1)
     tally = _Tally(on_rows)
     with ThreadPoolExecutor(len(parts)) as threads:
-        work = [threads.submit(_copy_parts, source, contents, part, folder, pa.schema(fields), tally) for part in parts]
+        work = [
+            threads.submit(_copy_parts, source, contents, part, folder, pa.schema(fields), tally)
+            for part in parts
+        ]
         try:
             for share in work:
                 share.result()
@@ -77,7 +87,12 @@ class _Tally:
 
 
 def _copy_parts(
-    source: Source, contents: SourceContents, parts: Sequence[int], folder: Path, schema: pa.Schema, tally: _Tally
+    source: Source,
+    contents: SourceContents,
+    parts: Sequence[int],
+    folder: Path,
+    schema: pa.Schema,
+    tally: _Tally,
 ) -> None:
     writer = _Writer(folder, schema, parts[0] if parts else 0)
     try:
@@ -85,7 +100,9 @@ def _copy_parts(
             for rows in source.rows(contents, contents.files[index]):
                 if tally.stopped:
                     return
-                writer.write(rows.append_column(FILE, pa.repeat(pa.scalar(index, pa.int32()), rows.num_rows)))
+                writer.write(
+                    rows.append_column(FILE, pa.repeat(pa.scalar(index, pa.int32()), rows.num_rows))
+                )
                 tally.add(rows.num_rows)
     finally:
         writer.close()
@@ -106,7 +123,12 @@ class _Writer:
         if self._writer is None or self.rows - self._from >= _ROWS_PER_FILE:
             self.close()
             path = self._folder / f"{self._number:06}-{self.rows:012}.parquet"
-            self._writer = pq.ParquetWriter(path, self._schema, compression="lz4", store_schema=False)
+            self._writer = pq.ParquetWriter(
+                path,
+                self._schema,
+                compression="lz4",
+                store_schema=False,
+            )
             self._from = self.rows
         self._writer.write_table(rows.select(self._schema.names))
         self.rows += rows.num_rows

@@ -1,4 +1,6 @@
-"""A recorded stream's tables, opened for a recording: their state, their stored settings, and the lock on them."""
+"""A recorded stream's tables, opened for a recording: their state, their stored settings, and the
+lock on them.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ from rewindow.storage import Table
 from rewindow.storage.files import note_files, open_files
 from rewindow.storage.formats import TableKind, check_format, format_property
 from rewindow.storage.stream_settings import check_fixed_settings, fixed_settings, other_setting
-from rewindow.storage.streams import check_reaches, create_stream, stored_settings, stream_properties
+from rewindow.storage.streams import (
+    check_reaches,
+    create_stream,
+    stored_settings,
+    stream_properties,
+)
 
 _SOURCE = "rewindow.source"
 
@@ -71,7 +78,9 @@ class StreamTables:
 
     @property
     def has_unsealed_commit(self) -> bool:
-        """Whether a recording died after its tuples were committed and before its windows were sealed."""
+        """Whether a recording died after its tuples were committed and before its windows were
+        sealed.
+        """
         return self.data.txn(self.app_id) > self.run
 
     @property
@@ -81,7 +90,9 @@ class StreamTables:
 
     @property
     def position(self) -> SourcePosition:
-        """What has been taken of the source; nothing where that was noted of another table, or of later windows."""
+        """What has been taken of the source; nothing where that was noted of another table, or of
+        later windows.
+        """
         if text := self.windows.properties.get(_SOURCE):
             return SourcePosition.from_text(text)
         try:
@@ -90,35 +101,48 @@ class StreamTables:
             is_ours = noted["table"] == self.data.id and noted["run"] <= self.run
         except (OSError, ValueError, KeyError, TypeError):
             return SourcePosition()
-        known = position.sealed_last is not None and self.last is not None and position.sealed_last <= self.last
+        known = (
+            position.sealed_last is not None
+            and self.last is not None
+            and position.sealed_last <= self.last
+        )
         return position if is_ours and known else SourcePosition()
 
     def forget_files(self) -> None:
-        """Removes the note of files that were taken, so that a run that dies from here on has all of them read again.
+        """Removes the note of files that were taken, so that a run that dies from here on has all
+        of them read again.
 
-        Else a late tuple of a file that was not noted yet, and that `--reopen` has taken into its window, would be
-        late once more.
+        Else a late tuple of a file that was not noted yet, and that `--reopen` has taken into its
+        window, would be late once more.
         """
         self._taken.delete()
 
     def set_position(self, position: SourcePosition) -> None:
-        """Stores what has been taken of the source: with the table's properties, or, of files, beside its log.
+        """Stores what has been taken of the source: with the table's properties, or, of files,
+        beside its log.
 
-        Files are noted to save work. Without the note, or with an older one, they are read and compared again.
+        Files are noted to save work. Without the note, or with an older one, they are read and
+        compared again.
         """
         if not position.files:
             self._set({_SOURCE: position.to_text()})
             return
-        self._taken.write(json.dumps({"table": self.data.id, "run": self.run, "position": position.to_text()}))
+        self._taken.write(
+            json.dumps({"table": self.data.id, "run": self.run, "position": position.to_text()})
+        )
 
     @property
     def _taken(self) -> Location:
-        """Where taken files are noted: in a folder of the table that Delta leaves alone, so that it goes with it."""
+        """Where taken files are noted: in a folder of the table that Delta leaves alone, so that it
+        goes with it.
+        """
         return self.windows.path / "_rewindow" / "taken.json"
 
     def set_properties(self, wanted: dict[str, str]) -> None:
         """Stores settings that may change from run to run."""
-        changed = {key: value for key, value in wanted.items() if self.windows.properties.get(key) != value}
+        changed = {
+            key: value for key, value in wanted.items() if self.windows.properties.get(key) != value
+        }
         if changed:
             self._set(changed)
 
@@ -130,8 +154,8 @@ def open_stream_tables(config: Config, name: str) -> StreamTables | None:
     """Returns a stream's tables, None when it was never recorded.
 
     Raises:
-        TableError: one of the tables is missing while the other holds something, or lacks its last commits; they have
-            the format of another version.
+        TableError: one of the tables is missing while the other holds something, or lacks its last
+            commits; they have the format of another version.
     """
     paths = config.stream_table(name), config.windows_table(name)
     missing = [path for path in paths if not Table.exists(path)]
@@ -159,27 +183,41 @@ def _holds_something(path: Location) -> bool:
 
 
 def _incomplete(name: str, missing: list[Location], held: list[Location]) -> TableError:
-    """Returns the error for a stream of which a table is missing; what is there may be the only copy."""
+    """Returns the error for a stream of which a table is missing; what is there may be the only
+    copy.
+    """
     named = " and ".join(f'"{path.name}"' for path in missing)
     log = "is missing" if not missing[0].exists() else "is there without its log"
     seal_again = Table.exists(held[0]) and held[0].name == name
     return TableError(
         f'table {named} of stream "{name}" {log}, while {held[0]} holds data',
-        detail="Nothing was changed: a new recording would destroy what is there, which may be the only copy.",
-        hint=f"Put the table back from a copy{f', or seal again: rewindow record {name} --seal-again' * seal_again}.",
+        detail="Nothing was changed: a new recording would destroy what is there, which may be the "
+        "only copy.",
+        hint="Put the table back from a "
+        f"copy{f', or seal again: rewindow record {name} --seal-again' * seal_again}.",
     )
 
 
-def prepare_stream(config: Config, name: str, stream: StreamConfig, schema: StructType) -> StreamTables:
+def prepare_stream(
+    config: Config,
+    name: str,
+    stream: StreamConfig,
+    schema: StructType,
+) -> StreamTables:
     """Returns a stream's tables, created anew as long as nothing has been recorded.
 
     Raises:
-        InputError: width, origin, arrival, zone or columns differ from those stored with the recording (W4, W15).
+        InputError: width, origin, arrival, zone or columns differ from those stored with the
+            recording (W4, W15).
         TableError: one of the tables is missing.
     """
     tables = open_stream_tables(config, name)
     if tables is None or not tables.binding:
-        for path in (config.stream_table(name), config.windows_table(name), config.files_table(name)):
+        for path in (
+            config.stream_table(name),
+            config.windows_table(name),
+            config.files_table(name),
+        ):
             path.delete_tree()
         create_stream(config.stream_table(name), to_arrow_schema(schema), _settings(stream, schema))
         tables = open_stream_tables(config, name)
@@ -204,7 +242,8 @@ def tuples_without_seals(config: Config, name: str) -> Table:
         raise InputError(f'stream "{name}" cannot be sealed again: its seals are there')
     if not Table.exists(data):
         raise InputError(
-            f'stream "{name}" cannot be sealed again: it has no tuples', hint=f"Record it: rewindow record {name}"
+            f'stream "{name}" cannot be sealed again: it has no tuples',
+            hint=f"Record it: rewindow record {name}",
         )
     return Table.open(data)
 
@@ -224,27 +263,40 @@ def check_settings(tables: StreamTables, stream: StreamConfig, schema: StructTyp
         InputError: names the setting and both values.
     """
     stored = stored_settings(tables.windows)
-    have = {field.name: field.dataType.simpleString() for field in spark_schema(tables.data.schema).fields[2:]}
+    have = {
+        field.name: field.dataType.simpleString()
+        for field in spark_schema(tables.data.schema).fields[2:]
+    }
     want = {field.name: field.dataType.simpleString() for field in schema.fields[2:]}
     common = {name: kind for name, kind in want.items() if name in have}
-    same = common == have if stream.new_columns == "take" else list(want.items()) == list(have.items())
+    same = (
+        common == have if stream.new_columns == "take" else list(want.items()) == list(have.items())
+    )
     check_fixed_settings(tables.name, stream, stored)
     if not same:
         recorded = stored.get("schema", "")
-        raise other_setting(tables.name, "columns", str(_settings(stream, schema)["schema"]), recorded)
+        raise other_setting(
+            tables.name,
+            "columns",
+            str(_settings(stream, schema)["schema"]),
+            recorded,
+        )
 
 
 def _settings(stream: StreamConfig, schema: StructType) -> dict[str, object]:
     return fixed_settings(stream) | {
         "event_at": stream.event_at or "",
         "keys": ",".join(stream.keys),
-        "schema": ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields[2:]),
+        "schema": ", ".join(
+            f"{field.name} {field.dataType.simpleString()}" for field in schema.fields[2:]
+        ),
     }
 
 
 @contextmanager
 def recording_lock(config: Config, name: str) -> Iterator[None]:
-    """Holds a stream for this recording, on this machine; the commits themselves are safe without it.
+    """Holds a stream for this recording, on this machine; the commits themselves are safe without
+    it.
 
     Raises:
         OverlapError: another recording of the stream is at work.
@@ -255,7 +307,9 @@ def recording_lock(config: Config, name: str) -> Iterator[None]:
             holder = path.read_text().strip()
             raise OverlapError(
                 f'stream "{name}" is being recorded by process {holder or "unknown"}',
-                holder=holder, detail="This recording has changed nothing.", hint="Run it again when that one is done.",
-            )  # fmt: skip
+                holder=holder,
+                detail="This recording has changed nothing.",
+                hint="Run it again when that one is done.",
+            )
         path.write_text(str(os.getpid()))
         yield

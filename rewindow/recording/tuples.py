@@ -1,8 +1,9 @@
-"""Rows become tuples: types, arrival, window, event columns; or they are malformed, with the reason.
+"""Rows become tuples: types, arrival, window, event columns; or they are malformed, with the
+reason.
 
-A row is malformed if it could not be read at all, if a value that is there cannot have its column's type (a decimal
-that would be rounded cannot), if it has no arrival timestamp, or one before the grid's origin (W5). Text without a zone
-is read in the stream's zone.
+A row is malformed if it could not be read at all, if a value that is there cannot have its column's
+type (a decimal that would be rounded cannot), if it has no arrival timestamp, or one before the
+grid's origin (W5). Text without a zone is read in the stream's zone.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rewindow.application.error_tuples import FROM, PREFIX
 from rewindow.errors import InputError
 from rewindow.names import BOOKKEEPING, did_you_mean, quoted_column
-from rewindow.recording.expression_errors import columns_error, event_at_hint, expression_error, plain_words
+from rewindow.recording.expression_errors import (
+    columns_error,
+    event_at_hint,
+    expression_error,
+    plain_words,
+)
 from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, SourceContents, SourceFile
 from rewindow.settings.config import StreamConfig
 from rewindow.spark.digests import check_digestible
@@ -29,14 +35,19 @@ REASON, PAYLOAD = "__reason", "__payload"
 POSITION = (FILE, ROW)
 _CORRUPT = "__corrupt"
 _EXACT = T.DecimalType(38, 18)
-_OF_THE_MOMENT = re.compile(r"\b(current_\w+|now|curdate|localtimestamp|unix_timestamp)\b", re.IGNORECASE)
+_OF_THE_MOMENT = re.compile(
+    r"\b(current_\w+|now|curdate|localtimestamp|unix_timestamp)\b",
+    re.IGNORECASE,
+)
 _WITH_COMMA = r"^\s*[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?\s*$"
 _FORBIDDEN = set(" ,;{}()\n\t=")
 
 
 @contextmanager
 def session_of(spark: SparkSession, zone: str) -> Iterator[None]:
-    """Sets the session's time zone and what a recording's files need, and puts the session back as it was."""
+    """Sets the session's time zone and what a recording's files need, and puts the session back as
+    it was.
+    """
     wanted = {
         "spark.sql.session.timeZone": zone,
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -71,46 +82,62 @@ def parse_columns(name: str, columns: str | None) -> T.StructType | None:
     twice = next((column for column in declared.names if names.count(column.lower()) > 1), None)
     if twice is not None:
         raise InputError(
-            f'columns of stream "{name}" name column "{twice}" twice', hint="Names differ in more than case."
+            f'columns of stream "{name}" name column "{twice}" twice',
+            hint="Names differ in more than case.",
         )
     if not names:
-        raise InputError(f'columns of stream "{name}" are empty', hint="Leave the setting out to take all columns.")
+        raise InputError(
+            f'columns of stream "{name}" are empty',
+            hint="Leave the setting out to take all columns.",
+        )
     return declared
 
 
 def read_tuples(
-    name: str, stream: StreamConfig, contents: SourceContents, declared: T.StructType | None, raw: DataFrame
+    name: str,
+    stream: StreamConfig,
+    contents: SourceContents,
+    declared: T.StructType | None,
+    raw: DataFrame,
 ) -> DataFrame:
     """Returns the tuples of a source's rows, malformed ones among them.
 
-    Shape: `__file, __row, __reason, __payload, window_id, arrived_at`, event columns. `__reason` and `__payload` are
-    null in a good tuple.
+    Shape: `__file, __row, __reason, __payload, window_id, arrived_at`, event columns. `__reason`
+    and `__payload` are null in a good tuple.
 
     Raises:
-        InputError: an expression of the settings cannot be computed, or an event column's name or type is not allowed.
+        InputError: an expression of the settings cannot be computed, or an event column's name or
+            type is not allowed.
     """
     lines = declared if not contents.schema.names else None
     try:
-        typed = _typed_json(raw, lines) if lines else _typed(raw, contents, declared, stream.decimal)
+        typed = (
+            _typed_json(raw, lines) if lines else _typed(raw, contents, declared, stream.decimal)
+        )
     except AnalysisException as error:
         raise InputError(
-            f'columns of stream "{name}" name a type that its source cannot give', detail=plain_words(error),
+            f'columns of stream "{name}" name a type that its source cannot give',
+            detail=plain_words(error),
             hint="Read it as STRING, and compute another column from it with select.",
-        ) from error  # fmt: skip
+        ) from error
     read = [field.name for field in declared.fields] if declared else contents.columns
     events = _event_expressions(name, stream, read)
     try:
         frame = typed.select(
-            *POSITION, BAD, PAYLOAD,
+            *POSITION,
+            BAD,
+            PAYLOAD,
             F.expr(stream.arrived_at).try_cast("timestamp").alias("__arrived"),
             *(expression.alias(f"__event {column}") for column, expression in events.items()),
-        )  # fmt: skip
+        )
     except (ParseException, AnalysisException) as error:
         refused = expression_error(name, stream, typed.select(*map(_quoted, read)), read)
         raise refused or InputError(
-            f'stream "{name}" cannot be computed as its settings say', detail=plain_words(error),
-            hint=f"arrived_at and select are SQL over a row of the source, which has: {', '.join(read)}.",
-        ) from error  # fmt: skip
+            f'stream "{name}" cannot be computed as its settings say',
+            detail=plain_words(error),
+            hint="arrived_at and select are SQL over a row of the source, which has: "
+            f"{', '.join(read)}.",
+        ) from error
     tuples = _with_window(frame, stream, list(events))
     check_event_columns(name, stream, tuples.schema)
     return tuples
@@ -124,14 +151,18 @@ def computing(name: str) -> Iterator[None]:
     except PySparkException as error:
         if (error.getSqlState() or "").startswith("22"):
             raise InputError(
-                f'an expression of stream "{name}" cannot be computed', detail=plain_words(error),
-                hint="Use functions that give null instead: try_cast, try_to_timestamp, try_divide.",
-            ) from error  # fmt: skip
+                f'an expression of stream "{name}" cannot be computed',
+                detail=plain_words(error),
+                hint="Use functions that give null instead: try_cast, try_to_timestamp, "
+                "try_divide.",
+            ) from error
         raise
 
 
 def may_change(stream: StreamConfig, tuples: DataFrame) -> bool:
-    """Returns whether the same rows may give other tuples when they are computed once more, as with rand() or now()."""
+    """Returns whether the same rows may give other tuples when they are computed once more, as with
+    rand() or now().
+    """
     expressions = " ".join([stream.arrived_at, *stream.select.values()])
     plan = tuples._jdf.queryExecution().analyzed()
     return not plan.deterministic() or _OF_THE_MOMENT.search(expressions) is not None
@@ -140,12 +171,17 @@ def may_change(stream: StreamConfig, tuples: DataFrame) -> bool:
 def recorded_schema(tuples: T.StructType) -> T.StructType:
     """Returns the recorded stream's schema for a frame of tuples."""
     head = [T.StructField("window_id", T.LongType()), T.StructField("offset", T.LongType())]
-    rest = [field for field in tuples.fields if field.name not in (*POSITION, REASON, PAYLOAD, "window_id")]
+    rest = [
+        field
+        for field in tuples.fields
+        if field.name not in (*POSITION, REASON, PAYLOAD, "window_id")
+    ]
     return T.StructType(head + rest)
 
 
 def untaken(tuples: DataFrame, files: Sequence[SourceFile], sealed_last: int | None) -> DataFrame:
-    """Leaves out what an earlier run has taken from files that had tuples waiting, or that have grown since.
+    """Leaves out what an earlier run has taken from files that had tuples waiting, or that have
+    grown since.
 
     Args:
         tuples: of the files, by index.
@@ -162,14 +198,17 @@ def untaken(tuples: DataFrame, files: Sequence[SourceFile], sealed_last: int | N
 
 
 def check_event_columns(name: str, stream: StreamConfig, schema: T.StructType) -> None:
-    """Refuses event columns that cannot be recorded, and keys or an event timestamp that are not among them.
+    """Refuses event columns that cannot be recorded, and keys or an event timestamp that are not
+    among them.
 
     Raises:
         InputError: names the column.
     """
     events = {field.name: field.dataType for field in recorded_schema(schema).fields[3:]}
     for column in events:
-        is_ours = column.lower() in BOOKKEEPING or (column.lower().startswith(PREFIX) and column not in FROM.names)
+        is_ours = column.lower() in BOOKKEEPING or (
+            column.lower().startswith(PREFIX) and column not in FROM.names
+        )
         if is_ours or set(column) & _FORBIDDEN:
             raise InputError(
                 f'event column "{column}" of stream "{name}" cannot be recorded under this name',
@@ -183,43 +222,72 @@ def check_event_columns(name: str, stream: StreamConfig, schema: T.StructType) -
         times = [column for column, kind in events.items() if isinstance(kind, T.TimestampType)]
         raise InputError(
             f'event timestamp "{stream.event_at}" of stream "{name}" is not a TIMESTAMP column',
-            hint=event_at_hint(stream.event_at, events) or did_you_mean(stream.event_at, times) + _known(events),
+            hint=event_at_hint(stream.event_at, events)
+            or did_you_mean(stream.event_at, times) + _known(events),
         )
     check_digestible(recorded_schema(schema))
 
 
 def _known(events: dict[str, T.DataType]) -> str:
-    return "Event columns: " + ", ".join(f"{name} {kind.simpleString()}" for name, kind in events.items()) + "."
+    return (
+        "Event columns: "
+        + ", ".join(f"{name} {kind.simpleString()}" for name, kind in events.items())
+        + "."
+    )
 
 
 def rows_schema(contents: SourceContents) -> T.StructType:
     """Returns the schema of a source's rows."""
     head = T.StructType([T.StructField(FILE, T.IntegerType()), T.StructField(ROW, T.LongType())])
     head = head.add(BAD, T.StringType()).add(RAW, T.StringType())
-    return T.StructType(head.fields + from_arrow_schema(contents.schema, prefer_timestamp_ntz=True).fields)
+    return T.StructType(
+        head.fields + from_arrow_schema(contents.schema, prefer_timestamp_ntz=True).fields
+    )
 
 
-def _typed(raw: DataFrame, contents: SourceContents, declared: T.StructType | None, decimal: str) -> DataFrame:
-    """Returns columns cast to the declared types, and the first column whose text is there but has no such value.
+def _typed(
+    raw: DataFrame,
+    contents: SourceContents,
+    declared: T.StructType | None,
+    decimal: str,
+) -> DataFrame:
+    """Returns columns cast to the declared types, and the first column whose text is there but has
+    no such value.
 
-    A text that means null does so quoted too where the column is no text: it cannot mean anything else there.
+    A text that means null does so quoted too where the column is no text: it cannot mean anything
+    else there.
     """
     fields = declared.fields if declared else []
-    wanted = {field.name: field.dataType for field in fields if raw.schema[field.name].dataType != field.dataType}
+    wanted = {
+        field.name: field.dataType
+        for field in fields
+        if raw.schema[field.name].dataType != field.dataType
+    }
     nulls = contents.nulls
-    texts = {name: F.when(~_quoted(name).isin(*nulls), _quoted(name)) if nulls else _quoted(name) for name in wanted}
+    texts = {
+        name: F.when(~_quoted(name).isin(*nulls), _quoted(name)) if nulls else _quoted(name)
+        for name in wanted
+    }
     if decimal == ",":
-        texts |= {name: _with_point(texts[name]) for name, kind in wanted.items() if isinstance(kind, T.NumericType)}
+        texts |= {
+            name: _with_point(texts[name])
+            for name, kind in wanted.items()
+            if isinstance(kind, T.NumericType)
+        }
     columns = {name: _quoted(name) for name in contents.columns}
     columns |= {name: texts[name].try_cast(kind) for name, kind in wanted.items()}
     failed = [
         F.when(
-            texts[name].isNotNull() & (columns[name].isNull() | _rounds(texts[name], kind, columns[name])),
+            texts[name].isNotNull()
+            & (columns[name].isNull() | _rounds(texts[name], kind, columns[name])),
             F.lit(f"column {name} is not {kind.simpleString()}"),
         )
         for name, kind in wanted.items()
     ]
-    fields_text = F.to_json(F.struct(*map(_quoted, contents.columns)), {"ignoreNullFields": "false"})
+    fields_text = F.to_json(
+        F.struct(*map(_quoted, contents.columns)),
+        {"ignoreNullFields": "false"},
+    )
     return raw.select(
         *POSITION,
         F.coalesce(F.col(BAD), *failed).alias(BAD),
@@ -229,7 +297,9 @@ def _typed(raw: DataFrame, contents: SourceContents, declared: T.StructType | No
 
 
 def _with_point(text: Column) -> Column:
-    """Returns a number with a decimal comma as one with a decimal point; any other text is no number then."""
+    """Returns a number with a decimal comma as one with a decimal point; any other text is no
+    number then.
+    """
     plain = F.regexp_replace(F.regexp_replace(text, r"\.", ""), ",", ".")
     return F.when(text.rlike(_WITH_COMMA), plain).when(text.isNotNull(), F.lit("no number"))
 
@@ -257,7 +327,9 @@ def _typed_json(raw: DataFrame, declared: T.StructType) -> DataFrame:
 
 
 def _event_expressions(name: str, stream: StreamConfig, read: list[str]) -> dict[str, Column]:
-    """Returns event columns as expressions; a source column that would be the arrival column is that already."""
+    """Returns event columns as expressions; a source column that would be the arrival column is
+    that already.
+    """
     kept = read if stream.keep is None else stream.keep
     unknown = [column for column in kept if column not in read]
     if unknown:
@@ -268,7 +340,10 @@ def _event_expressions(name: str, stream: StreamConfig, read: list[str]) -> dict
     if stream.arrived_at.strip("` ") == "arrived_at" or stream.keep is None:
         kept = [column for column in kept if column != "arrived_at"]
     if "arrived_at" in [*kept, *stream.select]:
-        raise InputError(f'event column "arrived_at" of stream "{name}" is the arrival timestamp and cannot be another')
+        raise InputError(
+            f'event column "arrived_at" of stream "{name}" is the arrival timestamp and cannot be '
+            "another"
+        )
     return {column: _quoted(column) for column in kept} | {
         column: F.expr(expression) for column, expression in stream.select.items()
     }
@@ -296,7 +371,9 @@ def _with_window(frame: DataFrame, stream: StreamConfig, events: list[str]) -> D
 
 
 def _instant(column: str, kind: T.DataType) -> Column:
-    """Returns a timestamp without zone as an instant, read in the stream's zone; anything else as it is."""
+    """Returns a timestamp without zone as an instant, read in the stream's zone; anything else as
+    it is.
+    """
     value = _quoted(f"__event {column}")
     return value.cast("timestamp") if isinstance(kind, T.TimestampNTZType) else value
 

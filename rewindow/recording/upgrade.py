@@ -1,10 +1,12 @@
 """Upgrade: repairs the seals of a stream, and its table of data files.
 
-Every window is read once, and its digests are compared with its seal. A damaged seal whose window still matches it is
-made again. A window that does not match keeps its seal and is named; every other window can be used. Files that have no
-row in the table of data files, because the table is gone or another program has written them (such as by compacting the
-stream), are noted once all windows match their seals. Nothing is deleted: Delta keeps the versions from before. Each
-step can be repeated, so that a run that dies can be started again; of a stream without a fault no tuple is read.
+Every window is read once, and its digests are compared with its seal. A damaged seal whose window
+still matches it is made again. A window that does not match keeps its seal and is named; every
+other window can be used. Files that have no row in the table of data files, because the table is
+gone or another program has written them (such as by compacting the stream), are noted once all
+windows match their seals. Nothing is deleted: Delta keeps the versions from before. Each step can
+be repeated, so that a run that dies can be started again; of a stream without a fault no tuple is
+read.
 """
 
 from __future__ import annotations
@@ -58,18 +60,22 @@ class UpgradeResult:
         """Returns what a person should read."""
         if self.already:
             return [f"{self.stream}: nothing to repair"]
-        lines = [f"{self.stream}: {self.resealed:,} seals repaired, {self.files:,} data files noted"]
+        lines = [
+            f"{self.stream}: {self.resealed:,} seals repaired, {self.files:,} data files noted"
+        ]
         if self.differing:
             windows = ", ".join(str(WindowRange(*pair)) for pair in self.differing[:10])
             more = " ..." if len(self.differing) > 10 else ""
             lines.append(
-                f"{self.stream}: windows {windows}{more} do not hold what was sealed; their seals stay as they are"
+                f"{self.stream}: windows {windows}{more} do not hold what was sealed; their seals "
+                "stay as they are"
             )
         return lines
 
 
 def upgradable(config: Config, names: Sequence[str]) -> list[str]:
-    """Returns the streams to repair: those that are named, all of a named application, or all that there are.
+    """Returns the streams to repair: those that are named, all of a named application, or all that
+    there are.
 
     Raises:
         InputError: there is no such stream or application.
@@ -79,7 +85,8 @@ def upgradable(config: Config, names: Sequence[str]) -> list[str]:
     for name in names:
         if not any(_is_of(stream, name) for stream in known):
             raise InputError(
-                f'stream or application "{name}" is not there', detail=f"There are: {', '.join(known) or 'none'}."
+                f'stream or application "{name}" is not there',
+                detail=f"There are: {', '.join(known) or 'none'}.",
             )
     return found
 
@@ -102,7 +109,11 @@ def upgrade_stream(spark: SparkSession, config: Config, name: str) -> UpgradeRes
         if _is_whole(data, seals):
             return UpgradeResult(name, already=True)
         compared = _compare(spark, data, seals)
-        result = UpgradeResult(name, compared.resealed.num_rows, differing=_ranges(compared.differing))
+        result = UpgradeResult(
+            name,
+            compared.resealed.num_rows,
+            differing=_ranges(compared.differing),
+        )
         if not result.differing:
             result.files = _note_files(data)
         _replace_seals(windows, [compared.resealed, compared.intact, compared.differing])
@@ -125,7 +136,9 @@ def _is_whole(data: Table, seals: pa.Table) -> bool:
 
 @dataclass(frozen=True)
 class _Compared:
-    """Seals by what their windows hold: ones made again, ones that were whole already, and ones that do not match."""
+    """Seals by what their windows hold: ones made again, ones that were whole already, and ones
+    that do not match.
+    """
 
     resealed: pa.Table
     intact: pa.Table
@@ -133,7 +146,9 @@ class _Compared:
 
 
 def _compare(spark: SparkSession, data: Table, seals: pa.Table) -> _Compared:
-    """Holds every seal against its window, over the columns that the stream had when it was sealed."""
+    """Holds every seal against its window, over the columns that the stream had when it was
+    sealed.
+    """
     parts = [_Compared(*(seals.slice(0, 0) for _ in range(3)))]
     for text in pc.unique(seals["columns"]).to_pylist():
         of_text = pc.is_null(seals["columns"]) if text is None else pc.equal(seals["columns"], text)
@@ -147,11 +162,18 @@ def _compare(spark: SparkSession, data: Table, seals: pa.Table) -> _Compared:
         resealed = _resealed(part.filter(pc.and_(matching, pc.invert(whole))), found, data, text)
         differing = part.filter(pc.invert(matching))
         parts.append(_Compared(resealed, part.filter(pc.and_(matching, whole)), differing))
-    return _Compared(*(pa.concat_tables(getattr(part, name) for part in parts) for name in _Compared.__annotations__))
+    return _Compared(
+        *(
+            pa.concat_tables(getattr(part, name) for part in parts)
+            for name in _Compared.__annotations__
+        )
+    )
 
 
 def _names_in(columns: str | None, data: Table) -> set[str] | None:
-    """Returns the event columns that a seal names; None when that text is damaged, or names what the table lacks."""
+    """Returns the event columns that a seal names; None when that text is damaged, or names what
+    the table lacks.
+    """
     try:
         names = set(json.loads(columns or ""))
     except ValueError:
@@ -170,15 +192,23 @@ def _digests(spark: SparkSession, data: Table, names: set[str]) -> pa.Table:
 
 
 def _places(seals: pa.Table, found: pa.Table) -> pa.Array:
-    """Returns for every seal the row of what its window holds; of an empty window that is the last row."""
-    places = pc.index_in(seals["window_id"], found["window_id"].combine_chunks().slice(0, found.num_rows - 1))
+    """Returns for every seal the row of what its window holds; of an empty window that is the last
+    row.
+    """
+    places = pc.index_in(
+        seals["window_id"],
+        found["window_id"].combine_chunks().slice(0, found.num_rows - 1),
+    )
     return pc.fill_null(places, found.num_rows - 1)
 
 
 def _matching(seals: pa.Table, found: pa.Table) -> pa.ChunkedArray:
     """Returns for every seal whether its window holds what it says."""
     now = found.take(_places(seals, found))
-    exact = pc.and_(pc.equal(seals["tuples"], now["tuples"]), pc.equal(seals["digest"], now["digest"]))
+    exact = pc.and_(
+        pc.equal(seals["tuples"], now["tuples"]),
+        pc.equal(seals["digest"], now["digest"]),
+    )
     same = pc.equal(pc.fill_null(seals["float_digest"], ""), pc.fill_null(now["float_digest"], ""))
     return pc.fill_null(pc.and_(exact, same), False)
 
@@ -189,7 +219,9 @@ def _note_files(data: Table) -> int:
 
 
 def _resealed(old: pa.Table, found: pa.Table, data: Table, columns: str) -> pa.Table:
-    """Returns new seals that replace damaged ones; generation, time and version of the sealing stay."""
+    """Returns new seals that replace damaged ones; generation, time and version of the sealing
+    stay.
+    """
     now = found.take(_places(old, found)).select(["tuples", "digest", "float_digest"])
     for name in ("window_id", "sealed_at", "data_version", "generation"):
         now = now.append_column(name, old[name])
@@ -203,8 +235,9 @@ def _replace_seals(windows: Table, parts: list[pa.Table]) -> None:
     except CommitFailedError as error:
         raise OverlapError(
             f'table "{windows.path.name}" was written to by another process while it was repaired',
-            detail="Its seals are as the other process left them.", hint="Do it again: rewindow streams upgrade",
-        ) from error  # fmt: skip
+            detail="Its seals are as the other process left them.",
+            hint="Do it again: rewindow streams upgrade",
+        ) from error
     windows.refresh()
 
 

@@ -1,4 +1,6 @@
-"""Recovery as arithmetic: from what tables hold, to the first window, losses, commit groups and guarantees. No I/O."""
+"""Recovery as arithmetic: from what tables hold, to the first window, losses, commit groups and
+guarantees. No I/O.
+"""
 
 from rewindow.recovery.groups import CheckpointSchedule, GroupSizer, next_end
 from rewindow.recovery.guarantee import guarantee

@@ -1,4 +1,6 @@
-"""Plan: everything that is fixed about a replay before it runs, so that every attempt does the same."""
+"""Plan: everything that is fixed about a replay before it runs, so that every attempt does the
+same.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from rewindow.windows import Grid, WindowRange
 
 
 def path_in(state: Location, table: Location) -> str:
-    """Returns a table's path as a plan keeps it: relative to the state folder, absolute when it lies elsewhere."""
+    """Returns a table's path as a plan keeps it: relative to the state folder, absolute when it
+    lies elsewhere.
+    """
     return table.relative_to(state) if table.is_below(state) else table.uri
 
 
@@ -28,14 +32,16 @@ class InputPlan(_Value):
     """A recorded stream as pinned for the replay.
 
     Attributes:
-        path: its table, relative to the state folder, so that a plan does not depend on where that folder is; see
-            `table`.
+        path: its table, relative to the state folder, so that a plan does not depend on where that
+            folder is; see `table`.
         version: version of its table; every attempt reads this one (R62).
         table_id: Delta's id of that table: another id is another stream, whatever its name.
         tuples, bytes: what the range holds, from statistics.
-        missing: windows of the range that are not sealed, as [first, last] pairs; allowed explicitly.
+        missing: windows of the range that are not sealed, as [first, last] pairs; allowed
+            explicitly.
         end: the last window of a stream that has ended, where the range reaches it; else None.
-        foreign_files: files of the range that another program has written, so that nothing was noted of them.
+        foreign_files: files of the range that another program has written, so that nothing was
+            noted of them.
     """
 
     stream: str
@@ -64,10 +70,12 @@ class OutputPlan(_Value):
     Attributes:
         columns: name and type of each event column.
         suite_parameters: values that the suite's expectations and measures use by name.
-        stateful: whether a stateful operator stands upstream of it, so that a loss affects later windows (R14).
+        stateful: whether a stateful operator stands upstream of it, so that a loss affects later
+            windows (R14).
         guarantee: what is promised of it end to end.
         errors: whether it holds error tuples, so that it may well have none (R96).
-        errors_max: how many there may be in a window, where its port says so; else the plan's `errors_max` counts.
+        errors_max: how many there may be in a window, where its port says so; else the plan's
+            `errors_max` counts.
         tolerance: its floating-point values are equal when |a - b| <= tolerance * max(1, |a|, |b|).
         upstream: names of the operators that it is computed by, its own included.
         sorted_by: columns by which the rows of each of its files are sorted; no part of the result.
@@ -99,9 +107,12 @@ class StartState(_Value):
     Attributes:
         source: none (stateless), initial, published, replay (named by --state-from), or warm_up.
         window: the window whose state is taken; the one before the range unless warm_up.
-        lacking: windows that the state never saw, since at most once lost them (R14), as [first, last] pairs.
-        stale: stale windows that it was computed in, as [first, last] pairs: what is published there has changed since.
-        taken_from: table that holds it, relative to the state folder, with its version; empty for initial. See `table`.
+        lacking: windows that the state never saw, since at most once lost them (R14), as [first,
+            last] pairs.
+        stale: stale windows that it was computed in, as [first, last] pairs: what is published
+            there has changed since.
+        taken_from: table that holds it, relative to the state folder, with its version; empty for
+            initial. See `table`.
     """
 
     source: Literal["none", "initial", "published", "replay", "warm_up"]
@@ -118,11 +129,19 @@ class StartState(_Value):
         return state / self.taken_from
 
     def unseen(self, first: int) -> tuple[tuple[int, int], ...]:
-        """Returns the windows before a range from `first` on that the state with which it begins has not seen (X8)."""
+        """Returns the windows before a range from `first` on that the state with which it begins
+        has not seen (X8).
+        """
         if self.source in ("none", "initial"):
             return ((_EVER, first - 1),)
-        from_nothing = self.source == "warm_up" and not self.taken_from and self.warm_up_first is not None
-        before = ((_EVER, self.warm_up_first - 1),) if from_nothing and self.warm_up_first is not None else ()
+        from_nothing = (
+            self.source == "warm_up" and not self.taken_from and self.warm_up_first is not None
+        )
+        before = (
+            ((_EVER, self.warm_up_first - 1),)
+            if from_nothing and self.warm_up_first is not None
+            else ()
+        )
         return (*before, *self.lacking)
 
     @property
@@ -132,7 +151,8 @@ class StartState(_Value):
 
 
 class Candidate(_Value):
-    """What makes a replay a candidate: it may run beside others over its range, be certified, never published (X19).
+    """What makes a replay a candidate: it may run beside others over its range, be certified, never
+    published (X19).
 
     Attributes:
         code: where its code came from, in words; empty for the code in the folders of applications.
@@ -147,28 +167,34 @@ class Candidate(_Value):
     @property
     def words(self) -> str:
         """What it was computed by and on; the sample is always stated (O144)."""
-        sample = "; ".join(f"{stream} by {', '.join(columns)}" for stream, columns in sorted(self.keys.items()))
+        sample = "; ".join(
+            f"{stream} by {', '.join(columns)}" for stream, columns in sorted(self.keys.items())
+        )
         on = f", on a sample of {100 * self.fraction:g} % of the keys ({sample})" if sample else ""
         return f"computed by {self.code or 'the code in the folders of applications'}{on}"
 
 
 class Plan(_Value):
-    """A replay as planned: application, closed window range, mode, pinned inputs, start state, promises.
+    """A replay as planned: application, closed window range, mode, pinned inputs, start state,
+    promises.
 
     Attributes:
         errors_max: error tuples that a port may emit in a window (O71), None without a bound.
-        group_windows_max: most windows of a commit group, None without a bound: what a crash costs in at most once
-            (X1), and a share of the range where all of it would fit into one group.
-        dag: id of the Airflow DAG that made it, empty for the command line; who may read that may read its pages.
-        verify_inputs: whether every attempt compares the bytes of the input files with what was noted when they were
-            written; names and sizes it compares always.
+        group_windows_max: most windows of a commit group, None without a bound: what a crash costs
+            in at most once (X1), and a share of the range where all of it would fit into one group.
+        dag: id of the Airflow DAG that made it, empty for the command line; who may read that may
+            read its pages.
+        verify_inputs: whether every attempt compares the bytes of the input files with what was
+            noted when they were written; names and sizes it compares always.
         errors: the tables of the error ports, which every replay of the application stores (X14).
-        sample_seed: None but for a sample of check-determinism, which stages every port; above 0 the rows of its inputs
-            come in an order and in parts that this number chooses.
+        sample_seed: None but for a sample of check-determinism, which stages every port; above 0
+            the rows of its inputs come in an order and in parts that this number chooses.
         candidate: what makes it a candidate, None for a replay that may be published.
-        given: properties and attributes that were given from outside of the code, which every attempt uses again.
-        changes: values that changeable properties have from a window on (X10), as another replay had them; those that
-            were set while it ran stand here when it has ended, before that in its log of changes.
+        given: properties and attributes that were given from outside of the code, which every
+            attempt uses again.
+        changes: values that changeable properties have from a window on (X10), as another replay
+            had them; those that were set while it ran stand here when it has ended, before that in
+            its log of changes.
         graph: the application's graph.
         options: how it was asked for, as words of a command line behind the range.
     """
@@ -211,9 +237,15 @@ class Plan(_Value):
         return [*self.outputs, *self.errors]
 
     def errors_of(self, output: OutputPlan) -> list[OutputPlan]:
-        """Returns the error tables upstream of an output, and those of operators that lead to no output at all."""
+        """Returns the error tables upstream of an output, and those of operators that lead to no
+        output at all.
+        """
         used = {operator for one in self.outputs for operator in one.upstream}
-        return [error for error in self.errors if error.operator in output.upstream or error.operator not in used]
+        return [
+            error
+            for error in self.errors
+            if error.operator in output.upstream or error.operator not in used
+        ]
 
     @property
     def range(self) -> WindowRange:
@@ -222,7 +254,9 @@ class Plan(_Value):
 
     @property
     def loss_windows_max(self) -> int:
-        """Windows of an output that a crash costs at worst: in at most once those of the longest commit group (X1)."""
+        """Windows of an output that a crash costs at worst: in at most once those of the longest
+        commit group (X1).
+        """
         if not self.mode.may_lose:
             return 0
         bounds = [self.group_windows, self.group_windows_max, len(self.range)]
@@ -230,14 +264,21 @@ class Plan(_Value):
 
     @property
     def unseen_windows_max(self) -> int:
-        """Windows that a state lacks after a crash at worst: in at most once those between two checkpoints (X2)."""
+        """Windows that a state lacks after a crash at worst: in at most once those between two
+        checkpoints (X2).
+        """
         if not self.mode.may_lose:
             return 0
-        return min(CheckpointSchedule(self.checkpoint_windows, self.checkpoint_multiple).gap_max, len(self.range))
+        return min(
+            CheckpointSchedule(self.checkpoint_windows, self.checkpoint_multiple).gap_max,
+            len(self.range),
+        )
 
     @property
     def properties(self) -> dict[str, Any]:
-        """What was given of its operators from outside of the code, by operator.property: asks for the same again."""
+        """What was given of its operators from outside of the code, by operator.property: asks for
+        the same again.
+        """
         return {one.path: one.value for one in self.given if one.operator}
 
     @property
@@ -247,8 +288,18 @@ class Plan(_Value):
 
     @property
     def command(self) -> str:
-        """The command line that replays the same range in the same way, with the code as it is then."""
-        words = ["rewindow", "replay", self.application, "--first", str(self.first), "--last", str(self.last)]
+        """The command line that replays the same range in the same way, with the code as it is
+        then.
+        """
+        words = [
+            "rewindow",
+            "replay",
+            self.application,
+            "--first",
+            str(self.first),
+            "--last",
+            str(self.last),
+        ]
         return shlex.join([*words, *self.options])
 
     def window_of(self, mark: int) -> int:

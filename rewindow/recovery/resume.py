@@ -1,4 +1,5 @@
-"""What a new attempt restores, where it goes on, and what was lost (docs/rules/recovery.md section 2 and 3).
+"""What a new attempt restores, where it goes on, and what was lost (docs/rules/recovery.md section
+2 and 3).
 
 Marks count windows of the replay: mark m is the end of its m-th window, 0 its beginning.
 """
@@ -19,7 +20,8 @@ class Resume:
     Attributes:
         restore: mark of the checkpoint to load.
         first: mark of the first window to compute; one past the end when nothing is left.
-        lost: per output table, the marks (from, to) that at most once gives up; closed, absent when none.
+        lost: per output table, the marks (from, to) that at most once gives up; closed, absent when
+            none.
         skipped: marks (from, to) that the state will never see, None when none.
         cuts: marks at which groups must end, so that no group is half committed in any table.
     """
@@ -31,11 +33,16 @@ class Resume:
     cuts: tuple[int, ...]
 
 
-def resume(mode: Mode, checkpoints: Collection[int], done: Mapping[str, int], started: int = 0) -> Resume:
+def resume(
+    mode: Mode,
+    checkpoints: Collection[int],
+    done: Mapping[str, int],
+    started: int = 0,
+) -> Resume:
     """Returns how a new attempt begins: from a saved state, and with a whole window (R1, R2).
 
-    No table is behind a checkpoint, unless its last commits were lost: then a mode that loses nothing goes back to
-    an older checkpoint and compute again what is not there (R10, R21).
+    No table is behind a checkpoint, unless its last commits were lost: then a mode that loses
+    nothing goes back to an older checkpoint and compute again what is not there (R10, R21).
 
     Args:
         mode: recovery mode.
@@ -57,12 +64,17 @@ def resume(mode: Mode, checkpoints: Collection[int], done: Mapping[str, int], st
     restore = max(usable)
     if mode.may_lose:
         return _go_on_after_begun(restore, done, started)
-    cuts = sorted({mark for mark in done.values() if mark > restore}) if mode.writes_only_missing else []
+    cuts = (
+        sorted({mark for mark in done.values() if mark > restore})
+        if mode.writes_only_missing
+        else []
+    )
     return Resume(restore, restore + 1, {}, None, tuple(cuts))
 
 
 def _go_on_after_begun(restore: int, done: Mapping[str, int], started: int) -> Resume:
-    """R12, R13: newest checkpoint, then the window after the last one begun; R14, R15: what that loses.
+    """R12, R13: newest checkpoint, then the window after the last one begun; R14, R15: what that
+    loses.
 
     What a table holds was begun, also when the log that says so has lost its last commit.
     """
@@ -73,5 +85,7 @@ def _go_on_after_begun(restore: int, done: Mapping[str, int], started: int) -> R
 
 
 def affected_from(mode: Mode, skipped: list[tuple[int, int]]) -> int | None:
-    """Returns the first mark that is computed from a state that lacks skipped windows, None when none is (R14)."""
+    """Returns the first mark that is computed from a state that lacks skipped windows, None when
+    none is (R14).
+    """
     return min(to for _, to in skipped) + 1 if mode.may_lose and skipped else None

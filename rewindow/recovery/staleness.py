@@ -1,7 +1,9 @@
-"""Staleness: windows published from a state that has since changed (design, state at the borders). Pure arithmetic.
+"""Staleness: windows published from a state that has since changed (design, state at the borders).
+Pure arithmetic.
 
-Every publication keeps the digests of the states that its replay saved, mark 0 included, and where its start state
-came from. From these alone it follows which windows are stale, however publications lie over each other.
+Every publication keeps the digests of the states that its replay saved, mark 0 included, and where
+its start state came from. From these alone it follows which windows are stale, however publications
+lie over each other.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ class EffectivePublication:
     Attributes:
         states: window to the digest of the state after it, wherever the replay saved one.
         source: where its start state came from (see `rewindow.recovery.StartState`).
-        base: the window whose published state it began with, None when it did not begin with a published one.
+        base: the window whose published state it began with, None when it did not begin with a
+            published one.
         base_digest: digest of that state, empty when it is not known.
     """
 
@@ -41,7 +44,9 @@ class EffectiveStretch:
 
 
 def in_effect(publications: Sequence[EffectivePublication]) -> list[EffectiveStretch]:
-    """Returns, ascending and disjoint, which publication each window shows: the newest one over it."""
+    """Returns, ascending and disjoint, which publication each window shows: the newest one over
+    it.
+    """
     segments: list[EffectiveStretch] = []
     for publication in sorted(publications, key=lambda publication: publication.number):
         windows = publication.range
@@ -54,11 +59,13 @@ def in_effect(publications: Sequence[EffectivePublication]) -> list[EffectiveStr
 
 
 def stale_windows(publications: Sequence[EffectivePublication]) -> list[WindowRange]:
-    """Returns the stale windows of an application's stateful outputs, ascending; the first range comes next.
+    """Returns the stale windows of an application's stateful outputs, ascending; the first range
+    comes next.
 
-    A segment is stale if the state before it, as published now, is not the one that it was computed from, or is itself
-    stale. Where no state was saved at the border, a warm-up's base decides; in the middle of a replay, not knowing is
-    stale. Windows computed from the initial state on request depend on no published state.
+    A segment is stale if the state before it, as published now, is not the one that it was computed
+    from, or is itself stale. Where no state was saved at the border, a warm-up's base decides; in
+    the middle of a replay, not knowing is stale. Windows computed from the initial state on request
+    depend on no published state.
     """
     segments = in_effect(publications)
     stale: list[EffectiveStretch] = []
@@ -72,7 +79,8 @@ def stale_windows(publications: Sequence[EffectivePublication]) -> list[WindowRa
 
 
 def moved_end(pinned: int | None, end: int | None, last: int) -> int | None:
-    """Returns the first window that comes out otherwise since the end of a stream was moved; None if none does (X21).
+    """Returns the first window that comes out otherwise since the end of a stream was moved; None
+    if none does (X21).
 
     Args:
         pinned: the end that a replay was computed with, None if it met none.
@@ -116,9 +124,13 @@ def _outside(segment: EffectiveStretch, windows: WindowRange) -> list[EffectiveS
         return [segment]
     left = []
     if segment.range.first < windows.first:
-        left.append(EffectiveStretch(WindowRange(segment.range.first, windows.first - 1), segment.owner))
+        left.append(
+            EffectiveStretch(WindowRange(segment.range.first, windows.first - 1), segment.owner)
+        )
     if segment.range.last > windows.last:
-        left.append(EffectiveStretch(WindowRange(windows.last + 1, segment.range.last), segment.owner))
+        left.append(
+            EffectiveStretch(WindowRange(windows.last + 1, segment.range.last), segment.owner)
+        )
     return left
 
 

@@ -1,9 +1,11 @@
-"""Repairs that are proposed: what is published from inputs that have changed since, and the replays that put it right.
+"""Repairs that are proposed: what is published from inputs that have changed since, and the replays
+that put it right.
 
-An input has changed for a publication where a window's seal is another one now than at the version that the replay has
-pinned: late tuples were taken into it, or it is itself an output that was published again or taken back. Late tuples
-that still wait in quarantine change their windows as soon as they are taken. So a repair follows from the tables
-alone, and once everything is right again there is none.
+An input has changed for a publication where a window's seal is another one now than at the version
+that the replay has pinned: late tuples were taken into it, or it is itself an output that was
+published again or taken back. Late tuples that still wait in quarantine change their windows as
+soon as they are taken. So a repair follows from the tables alone, and once everything is right
+again there is none.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ class RepairStep:
     Attributes:
         wishes: mode, parameters and what else the replay that is published there was asked for.
         reasons: why, and why no smaller range does, in words.
-        may_follow: windows that come next if the state at its end is another one than was published.
+        may_follow: windows that come next if the state at its end is another one than was
+            published.
     """
 
     application: str
@@ -87,41 +90,65 @@ class Repairs:
     inputs: Mapping[str, Collection[str]] = field(default_factory=dict, compare=False)
 
     def of(self, application: str) -> Repairs:
-        """Returns what concerns one application: its replays, those whose outputs it reads, those downstream of it."""
-        reads = {name: {stream.partition(".")[0] for stream in streams} for name, streams in self.inputs.items()}
-        read_by = {name: {reader for reader, names in reads.items() if name in names} for name in reads}
+        """Returns what concerns one application: its replays, those whose outputs it reads, those
+        downstream of it.
+        """
+        reads = {
+            name: {stream.partition(".")[0] for stream in streams}
+            for name, streams in self.inputs.items()
+        }
+        read_by = {
+            name: {reader for reader, names in reads.items() if name in names} for name in reads
+        }
         wanted = _reached(application, reads) | _reached(application, read_by)
         streams = {stream for name in wanted for stream in self.inputs.get(name, ())}
         late = [one for one in self.late if one.stream in streams]
-        return Repairs(late, [step for step in self.steps if step.application in wanted], self.unknown, self.inputs)
+        return Repairs(
+            late,
+            [step for step in self.steps if step.application in wanted],
+            self.unknown,
+            self.inputs,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it as plain values; window ids are numbers (W14)."""
         return {
             "late": [
-                {"stream": one.stream, "first": one.windows.first, "last": one.windows.last, "tuples": one.tuples}
+                {
+                    "stream": one.stream,
+                    "first": one.windows.first,
+                    "last": one.windows.last,
+                    "tuples": one.tuples,
+                }
                 for one in self.late
             ],
             "replays": [
                 {
-                    "application": step.application, "first": step.windows.first, "last": step.windows.last,
-                    "parameters": step.replay_options.get("parameters", {}), "reasons": list(step.reasons),
+                    "application": step.application,
+                    "first": step.windows.first,
+                    "last": step.windows.last,
+                    "parameters": step.replay_options.get("parameters", {}),
+                    "reasons": list(step.reasons),
                     "command": step.command,
-                    "may_follow": [{"first": part.first, "last": part.last} for part in step.may_follow],
+                    "may_follow": [
+                        {"first": part.first, "last": part.last} for part in step.may_follow
+                    ],
                 }
                 for step in self.steps
             ],
             "unknown": list(self.unknown),
-        }  # fmt: skip
+        }
 
 
 def find_repairs(config: Config) -> Repairs:
-    """Returns what is published from inputs that have changed since, or will when late tuples are taken. No JVM.
+    """Returns what is published from inputs that have changed since, or will when late tuples are
+    taken. No JVM.
 
-    The windows to replay are as few as can be told beforehand: those that changed; of an application with state also
-    those behind them, up to where the state that was published is known, so that it can be compared with the new one;
-    and of whoever reads these outputs the same. Ranges that lie near each other are one. Where a state has not come to
-    what it was, the windows behind it are to be replayed next, once the first ones are published.
+    The windows to replay are as few as can be told beforehand: those that changed; of an
+    application with state also those behind them, up to where the state that was published is
+    known, so that it can be compared with the new one; and of whoever reads these outputs the same.
+    Ranges that lie near each other are one. Where a state has not come to what it was, the windows
+    behind it are to be replayed next, once the first ones are published.
     """
     late = [
         LateTuples(entry.name, windows, tuples)
@@ -180,7 +207,10 @@ def _add_stale(config: Config, applications: Mapping[str, PublishedApplication])
         if known is None:
             continue
         if row.since == REOPENED:
-            words = f"{row.table_name} was marked as stale when an input was opened again or its end was moved"
+            words = (
+                f"{row.table_name} was marked as stale when an input was opened again or its "
+                "end was moved"
+            )
             known.marked.append(Change(WindowRange(row.first, row.first), words))
             continue
         words = f"{row.table_name} was made from a state that publication {row.since} has changed"
@@ -189,7 +219,9 @@ def _add_stale(config: Config, applications: Mapping[str, PublishedApplication])
 
 
 def _published(config: Config, unknown: list[str]) -> dict[str, PublishedApplication]:
-    """Returns by application what readers see, newest publication over older ones; says what cannot be told."""
+    """Returns by application what readers see, newest publication over older ones; says what cannot
+    be told.
+    """
     ledger = Ledger.open(config.ledger_url)
     found: dict[str, PublishedApplication] = {}
     taken: dict[str, list[WindowRange]] = {}
@@ -200,32 +232,44 @@ def _published(config: Config, unknown: list[str]) -> dict[str, PublishedApplica
         taken[name].append(publication.range)
         if plan is None:
             unknown += [
-                f"what replay {publication.replay_id} has read for windows {part}: it was purged" for part in free
+                f"what replay {publication.replay_id} has read for windows {part}: it was purged"
+                for part in free
             ]
             continue
         known = found.setdefault(name, PublishedApplication())
         states = frozenset(publication.details.states)
         known.stretches += [PublishedStretch(part, plan, states) for part in free]
-        known.outputs = sorted({*known.outputs, *(data_name(name, output.name) for output in plan.outputs)})
+        known.outputs = sorted(
+            {*known.outputs, *(data_name(name, output.name) for output in plan.outputs)}
+        )
         known.inputs |= {entry.stream for entry in plan.inputs}
         known.stateful |= any(output.stateful for output in plan.outputs)
     for known in found.values():
         known.stretches.sort(key=lambda stretch: stretch.windows.first)
-        unknown += [words for stretch in known.stretches if (words := _lost_state(stretch, known.stretches))]
+        unknown += [
+            words for stretch in known.stretches if (words := _lost_state(stretch, known.stretches))
+        ]
     return found
 
 
 def _lost_state(stretch: PublishedStretch, every: Sequence[PublishedStretch]) -> str:
-    """Returns in words that a publication began with a state which is not published any more; empty if it is."""
+    """Returns in words that a publication began with a state which is not published any more; empty
+    if it is.
+    """
     start = stretch.plan.start
     begins = stretch.windows.first == stretch.plan.first
     if not begins or not start.taken_from or start.window is None:
         return ""
     if any(
-        start.window in other.windows or start.window == other.plan.first - 1 for other in every if other != stretch
+        start.window in other.windows or start.window == other.plan.first - 1
+        for other in every
+        if other != stretch
     ):
         return ""
-    return f"whether the state of window {start.window}, which replay {stretch.plan.replay_id} began with, has changed"
+    return (
+        f"whether the state of window {start.window}, which replay {stretch.plan.replay_id} "
+        "began with, has changed"
+    )
 
 
 def _plan_of(config: Config, ledger: Ledger, publication: Publication) -> Plan | None:
@@ -261,20 +305,36 @@ def _steps_of(config: Config, known: PublishedApplication, changes: _Changes) ->
         for entry in stretch.plan.inputs
         for windows, words in _changed(config, stretch, entry, changes)
     ]
-    # Windows that were opened again have other seals; a mark that nothing explains any more goes by one more replay.
+    # Windows that were opened again have other seals; a mark that nothing explains any more goes by
+    # one more replay.
     return [
-        RepairStep(part.begin.plan.application, part.windows, part.begin.replay_options(part.windows), *part[2:])
-        for part in ranges_to_replay(known, sorted(found or known.marked, key=lambda change: change.windows))
+        RepairStep(
+            part.begin.plan.application,
+            part.windows,
+            part.begin.replay_options(part.windows),
+            *part[2:],
+        )
+        for part in ranges_to_replay(
+            known,
+            sorted(found or known.marked, key=lambda change: change.windows),
+        )
     ]
 
 
 def _changed(
-    config: Config, stretch: PublishedStretch, entry: InputPlan, changes: _Changes
-) -> list[tuple[WindowRange, str]]:  # fmt: skip
-    """Returns which windows of an input have changed since a replay has read them, or will, and why."""
+    config: Config,
+    stretch: PublishedStretch,
+    entry: InputPlan,
+    changes: _Changes,
+) -> list[tuple[WindowRange, str]]:
+    """Returns which windows of an input have changed since a replay has read them, or will, and
+    why.
+    """
     found = changes.of(entry.stream, stretch.read)
     if not Table.exists(config.windows_table(entry.stream)):
-        changes.unknown.append(f"stream {entry.stream} is gone: whether it changed since it was read is not known")
+        changes.unknown.append(
+            f"stream {entry.stream} is gone: whether it changed since it was read is not known"
+        )
         return found
     now = Table.open(config.windows_table(entry.stream))
     if now.version == entry.windows_version:
@@ -284,20 +344,38 @@ def _changed(
         then = Table.open(config.windows_table(entry.stream), entry.windows_version)
         differing = _differing(_seals(then, stretch.read), _seals(now, stretch.read))
     except TableError as error:
-        changes.unknown.append(f"what {entry.stream} was when replay {stretch.plan.replay_id} read it: {error.primary}")
+        changes.unknown.append(
+            f"what {entry.stream} was when replay {stretch.plan.replay_id} read it: {error.primary}"
+        )
         return found
     many = sum(map(len, differing))
-    words = f"windows of {entry.stream} that have changed since replay {stretch.plan.replay_id} has read it: {many:,}"
+    words = (
+        f"windows of {entry.stream} that have changed since replay {stretch.plan.replay_id} "
+        f"has read it: {many:,}"
+    )
     return found + [(part, words) for part in differing]
 
 
-def _by_end(stretch: PublishedStretch, entry: InputPlan, end: int | None) -> list[tuple[WindowRange, str]]:
-    """Returns from where on a stretch with state is otherwise since the end of an input was moved, and why (X34)."""
+def _by_end(
+    stretch: PublishedStretch,
+    entry: InputPlan,
+    end: int | None,
+) -> list[tuple[WindowRange, str]]:
+    """Returns from where on a stretch with state is otherwise since the end of an input was moved,
+    and why (X34).
+    """
     first = moved_end(entry.end, end, stretch.plan.last)
-    if first is None or first > stretch.windows.last or not any(output.stateful for output in stretch.plan.outputs):
+    if (
+        first is None
+        or first > stretch.windows.last
+        or not any(output.stateful for output in stretch.plan.outputs)
+    ):
         return []
     then, now = ("none" if one is None else f"window {one}" for one in (entry.end, end))
-    words = f"the end of {entry.stream} is {now}, and was {then} when replay {stretch.plan.replay_id} read it"
+    words = (
+        f"the end of {entry.stream} is {now}, and was {then} when replay "
+        f"{stretch.plan.replay_id} read it"
+    )
     return [(WindowRange(max(first, stretch.windows.first), stretch.windows.last), words)]
 
 
@@ -308,7 +386,10 @@ def _seals(windows: Table, asked: WindowRange) -> pa.Table:
 def _differing(then: pa.Table, now: pa.Table) -> list[WindowRange]:
     """Returns the windows whose seals say something else, or are on one side only."""
     both = then.append_column("was", _yes(then)).join(
-        now.append_column("is", _yes(now)), "window_id", join_type="full outer", right_suffix="_now"
+        now.append_column("is", _yes(now)),
+        "window_id",
+        join_type="full outer",
+        right_suffix="_now",
     )
     differs = unequal(both["was"], both["is"])
     for name in _SEAL[1:]:

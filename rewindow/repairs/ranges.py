@@ -1,4 +1,5 @@
-"""Which ranges of an application a repair replays next: few ones, as short as can be told (docs/decisions/0021).
+"""Which ranges of an application a repair replays next: few ones, as short as can be told
+(docs/decisions/0021).
 
 Pure: what is published and what has changed come in, ranges with reasons go out.
 """
@@ -14,7 +15,8 @@ from rewindow.recovery import Plan
 from rewindow.windows import WindowRange, without
 
 JOIN_WINDOWS = 1_000
-"""Ranges with at most so many windows between them are one replay: to begin another takes longer than these."""
+"""Ranges with at most so many windows between them are one replay: to begin another takes longer
+than these."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,15 @@ class PublishedStretch:
 
     @property
     def read(self) -> WindowRange:
-        """The windows of its inputs that it was computed from: also those of a warm-up before it."""
+        """The windows of its inputs that it was computed from: also those of a warm-up before
+        it.
+        """
         start = self.plan.start
-        if self.windows.first == self.plan.first and start.source == "warm_up" and start.warm_up_first is not None:
+        if (
+            self.windows.first == self.plan.first
+            and start.source == "warm_up"
+            and start.warm_up_first is not None
+        ):
             return WindowRange(min(start.warm_up_first, self.windows.first), self.windows.last)
         return self.windows
 
@@ -41,7 +49,9 @@ class PublishedStretch:
 
     @property
     def began_on_request(self) -> bool:
-        """Whether it begins with the initial state though windows come before it, so that no other state fits it."""
+        """Whether it begins with the initial state though windows come before it, so that no other
+        state fits it.
+        """
         return self.begins_anew and "--initial-state" in self.plan.options
 
     @property
@@ -52,7 +62,9 @@ class PublishedStretch:
         return self.plan.mode, tuple(sorted(self.plan.parameters.items())), tuple(given), changes
 
     def replay_options(self, windows: WindowRange) -> ReplayOptions:
-        """Returns how a range that begins in it is asked for, as the replay was that is published there."""
+        """Returns how a range that begins in it is asked for, as the replay was that is published
+        there.
+        """
         return ReplayOptions(
             mode=self.plan.mode.name,
             parameters=dict(self.plan.parameters),
@@ -60,7 +72,7 @@ class PublishedStretch:
             changes_from=self.plan.replay_id if self.plan.changes else None,
             allow_missing=any(entry.missing for entry in self.plan.inputs),
             initial_state=self.began_on_request and windows.first == self.plan.first,
-        )  # fmt: skip
+        )
 
     def carries_on(self, changed: Sequence[WindowRange]) -> bool:
         """Returns whether its state comes from windows that have changed."""
@@ -71,11 +83,13 @@ class PublishedStretch:
 
 
 class Change(NamedTuple):
-    """Windows of an input that have changed for a stretch; for any that they lie in where it is None.
+    """Windows of an input that have changed for a stretch; for any that they lie in where it is
+    None.
 
     Attributes:
-        made_stale_by: how many windows the publication has that changed the state before these windows, so that they
-            are to come again though their inputs are as they were; 0 where the inputs have changed.
+        made_stale_by: how many windows the publication has that changed the state before these
+            windows, so that they are to come again though their inputs are as they were; 0 where
+            the inputs have changed.
     """
 
     windows: WindowRange
@@ -107,7 +121,8 @@ class RangeToReplay(NamedTuple):
     Attributes:
         begin: the stretch that it begins in.
         reasons: why, and why no smaller range does, in words.
-        may_follow: windows that come again too if the state at its end is another one than was published.
+        may_follow: windows that come again too if the state at its end is another one than was
+            published.
     """
 
     windows: WindowRange
@@ -119,8 +134,9 @@ class RangeToReplay(NamedTuple):
 def ranges_to_replay(known: PublishedApplication, changed: Sequence[Change]) -> list[RangeToReplay]:
     """Returns the ranges to replay now, ascending and apart.
 
-    Of an application with state each ends where the state that was published is known, by its digest (X48): if the new
-    one is equal, all behind it stays as it is; if not, publishing makes that stale, and it is to be replayed next.
+    Of an application with state each ends where the state that was published is known, by its
+    digest (X48): if the new one is equal, all behind it stays as it is; if not, publishing makes
+    that stale, and it is to be replayed next.
     """
     parts: list[RangeToReplay] = []
     for part in sorted(_widened(known, changed), key=lambda one: one.windows):
@@ -152,7 +168,10 @@ def _widened(known: PublishedApplication, changed: Iterable[Change]) -> Iterator
             own = _own(stretch, change.windows) if change.stretch in (None, stretch) else None
             if own is not None and known.stateful and stretch.began_on_request:
                 own = WindowRange(stretch.windows.first, own.last)
-                words = f"it began with the initial state on request, and so begins again with window {own.first}"
+                words = (
+                    "it began with the initial state on request, and so begins again with "
+                    f"window {own.first}"
+                )
                 yield _up_to_known_state(known, stretch, own, (change.words, words))
             elif own is not None and known.stateful:
                 yield _up_to_known_state(known, stretch, own, (change.words,))
@@ -161,41 +180,68 @@ def _widened(known: PublishedApplication, changed: Iterable[Change]) -> Iterator
 
 
 def _behind_a_changed_state(known: PublishedApplication, change: Change) -> Iterator[RangeToReplay]:
-    """Gives what comes again since the state before it has changed: twice as much as before, so in few replays.
+    """Gives what comes again since the state before it has changed: twice as much as before, so in
+    few replays.
 
     What is behind that may be right once this is.
     """
-    stretches = [stretch for stretch in known.stretches if stretch.windows.overlap(change.windows) is not None]
+    stretches = [
+        stretch
+        for stretch in known.stretches
+        if stretch.windows.overlap(change.windows) is not None
+    ]
     many = max(2 * change.made_stale_by, JOIN_WINDOWS)
     words = f"at least {many:,} windows, if there are so many: few replays are quicker than many"
     for stretch in stretches:
         first = max(change.windows.first, stretches[0].windows.first)
-        own = stretch.windows.overlap(WindowRange(first, min(first + many - 1, change.windows.last)))
+        own = stretch.windows.overlap(
+            WindowRange(first, min(first + many - 1, change.windows.last))
+        )
         if own is not None:
             yield _up_to_known_state(known, stretch, own, (change.words, words))
 
 
 def _up_to_known_state(
-    known: PublishedApplication, stretch: PublishedStretch, own: WindowRange, reasons: tuple[str, ...]
+    known: PublishedApplication,
+    stretch: PublishedStretch,
+    own: WindowRange,
+    reasons: tuple[str, ...],
 ) -> RangeToReplay:
-    """Returns a range up to the first window at which the state that was published is known, else the stretch's end."""
-    end = min((window for window in stretch.states if own.last <= window), default=stretch.windows.last)
+    """Returns a range up to the first window at which the state that was published is known, else
+    the stretch's end.
+    """
+    end = min(
+        (window for window in stretch.states if own.last <= window), default=stretch.windows.last
+    )
     end = min(end, stretch.windows.last)
-    windows, follows = WindowRange(own.first, end), _may_follow(known, stretch, WindowRange(own.first, end))
+    windows, follows = (
+        WindowRange(own.first, end),
+        _may_follow(known, stretch, WindowRange(own.first, end)),
+    )
     if own.last < end == stretch.windows.last:
         reasons += (f"its state is carried on, so all windows up to {end} depend on these",)
     elif own.last < end:
-        reasons += (f"its state is carried on: {end} is the next window with a published state to compare with",)
+        reasons += (
+            f"its state is carried on: {end} is the next window with a published state to compare "
+            "with",
+        )
     if follows:
         listed = ", ".join(map(str, follows))
-        reasons += (f"if the state after window {end} is not the one that was published, at most {listed} follow",)
+        reasons += (
+            f"if the state after window {end} is not the one that was published, at most {listed} "
+            "follow",
+        )
     return RangeToReplay(windows, stretch, reasons, follows)
 
 
 def _may_follow(
-    known: PublishedApplication, stretch: PublishedStretch, windows: WindowRange
-) -> tuple[WindowRange, ...]:  # fmt: skip
-    """Returns the published windows behind a range that its state is carried on into, through all stretches."""
+    known: PublishedApplication,
+    stretch: PublishedStretch,
+    windows: WindowRange,
+) -> tuple[WindowRange, ...]:
+    """Returns the published windows behind a range that its state is carried on into, through all
+    stretches.
+    """
     follows = without(stretch.windows, [WindowRange(stretch.windows.first, windows.last)])
     carried = [windows, *follows]
     for other in known.stretches:
@@ -210,21 +256,30 @@ def _may_follow(
 
 
 def _own(stretch: PublishedStretch, changed: WindowRange) -> WindowRange | None:
-    """Returns which windows of a stretch read changed windows themselves; the first one does for its warm-up."""
+    """Returns which windows of a stretch read changed windows themselves; the first one does for
+    its warm-up.
+    """
     if changed.last >= stretch.windows.first or changed.overlap(stretch.read) is None:
         return stretch.windows.overlap(changed)
     return WindowRange(stretch.windows.first, stretch.windows.first)
 
 
 def _is_near(
-    known: PublishedApplication, one: WindowRange, begin: PublishedStretch, other: WindowRange, end: PublishedStretch
+    known: PublishedApplication,
+    one: WindowRange,
+    begin: PublishedStretch,
+    other: WindowRange,
+    end: PublishedStretch,
 ) -> bool:
-    """Returns whether two ranges are one replay: of one kind, few windows between, all published in that kind too.
+    """Returns whether two ranges are one replay: of one kind, few windows between, all published in
+    that kind too.
 
     They are not where a publication between them has begun anew: no state was carried into it.
     """
     anew = [stretch for stretch in known.stretches if known.stateful and stretch.begins_anew]
-    if begin.kind != end.kind or any(one.last < stretch.windows.first <= other.first for stretch in anew):
+    if begin.kind != end.kind or any(
+        one.last < stretch.windows.first <= other.first for stretch in anew
+    ):
         return False
     if other.first <= one.last + 1:
         return True

@@ -1,4 +1,6 @@
-"""Repairs that are run: late tuples taken into their windows, then replay, gate and publication, step by step."""
+"""Repairs that are run: late tuples taken into their windows, then replay, gate and publication,
+step by step.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,14 @@ class Repaired:
 
 
 def repair(config: Config, listener: Listener | None = None) -> Repaired:
-    """Takes late tuples into their windows, and replays, checks and publishes what must be; returns what was done.
+    """Takes late tuples into their windows, and replays, checks and publishes what must be; returns
+    what was done.
 
-    A published window gets a new generation, in which a late row has the place of one that was made up (X29, G42).
+    A published window gets a new generation, in which a late row has the place of one that was made
+    up (X29, G42).
 
-    Run again it repairs what is left, and does nothing once everything is right. A replay that a killed repair has
-    left is gone on with.
+    Run again it repairs what is left, and does nothing once everything is right. A replay that a
+    killed repair has left is gone on with.
 
     Raises:
         GateError: a replay did not pass; it stays staged, and nothing of it is published.
@@ -58,9 +62,11 @@ def repair(config: Config, listener: Listener | None = None) -> Repaired:
         step = found.steps[0]
         if any(step.application == one.application and step.windows == one.windows for one in done):
             raise GateError(
-                f"windows {step.windows} of {step.application} were published again, and still are to be repaired",
-                detail=" ".join(step.reasons), hint="Did somebody change its inputs just now? Run the repair again.",
-            )  # fmt: skip
+                f"windows {step.windows} of {step.application} were published again, and still are "
+                "to be repaired",
+                detail=" ".join(step.reasons),
+                hint="Did somebody change its inputs just now? Run the repair again.",
+            )
         for reason in step.reasons:
             told.note(f"{step.application} {step.windows}: {reason}")
         _put_right(config, step, told)
@@ -73,8 +79,11 @@ def _put_right(config: Config, step: RepairStep, told: Listener) -> None:
     from rewindow.quality import check
 
     asked: ReplayOptions = {
-        **step.replay_options, "first": step.windows.first, "last": step.windows.last, "reason": step.reasons[0],
-    }  # fmt: skip
+        **step.replay_options,
+        "first": step.windows.first,
+        "last": step.windows.last,
+        "reason": step.reasons[0],
+    }
     left = interrupted(config, step)
     if left:
         told.note(f"replay {left} of it was interrupted: going on with it")
@@ -85,18 +94,24 @@ def _put_right(config: Config, step: RepairStep, told: Listener) -> None:
     if verdict.verdict != "passed":
         raise GateError(
             f"replay {result.replay_id} did not pass the gate: nothing of it is published",
-            hint=f"rewindow check {result.replay_id} shows why; then publish it, or abandon it, and repair again.",
+            hint=f"rewindow check {result.replay_id} shows why; then publish it, or abandon it, "
+            "and repair again.",
         )
     published = verbs.publish(config, result.replay_id, listener=told)
     if step.may_follow:
         stale = Ledger.open(config.ledger_url).publications.get(published.number).details.stale
         differs = any(step.may_follow[0].first in entry.windows for entry in stale)
-        words = "is another one than was published" if differs else "is the one that was published: what follows stays"
+        words = (
+            "is another one than was published"
+            if differs
+            else "is the one that was published: what follows stays"
+        )
         told.note(f"{step.application}: the state after window {step.windows.last} {words}")
 
 
 def interrupted(config: Config, step: RepairStep) -> str:
-    """Returns the replay of this very step that a killed repair has left, empty where there is none.
+    """Returns the replay of this very step that a killed repair has left, empty where there is
+    none.
 
     It holds the range, so that no other one could begin; what it reads is still what is to be read.
     """
@@ -110,7 +125,9 @@ def interrupted(config: Config, step: RepairStep) -> str:
 
 
 def _has_ended(attempt: AttemptRecord) -> bool:
-    """Returns whether nobody works on an attempt any more; one that never had a process was killed before."""
+    """Returns whether nobody works on an attempt any more; one that never had a process was killed
+    before.
+    """
     if attempt.host is None and attempt.outcome is None:
         return datetime.now(UTC) - attempt.heard_at > STARTED_WITHIN
     return is_gone(attempt)
@@ -118,4 +135,7 @@ def _has_ended(attempt: AttemptRecord) -> bool:
 
 def _reads_newest(config: Config, plan: Plan) -> bool:
     """Returns whether the windows of all its inputs are still those that it has pinned."""
-    return all(Table.open(config.windows_table(entry.stream)).version == entry.windows_version for entry in plan.inputs)
+    return all(
+        Table.open(config.windows_table(entry.stream)).version == entry.windows_version
+        for entry in plan.inputs
+    )

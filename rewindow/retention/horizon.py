@@ -1,4 +1,6 @@
-"""The undo horizon: for how long a publication can be taken back, by what published tables keep. No JVM."""
+"""The undo horizon: for how long a publication can be taken back, by what published tables keep. No
+JVM.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ class UndoHorizon:
 def undo_horizon(config: Config, application: str) -> UndoHorizon:
     """Returns for how long publications of an application can be undone.
 
-    Before its first publication that is what the settings ask for: its tables will be created so. What is noted of data
-    files is never taken back, so that its history does not matter.
+    Before its first publication that is what the settings ask for: its tables will be created so.
+    What is noted of data files is never taken back, so that its history does not matter.
     """
     folder = config.state / "streams"
     wanted = config.publication.undo_days

@@ -1,11 +1,14 @@
-"""Purge: deletes staged tables and checkpoints of ended replays (docs/rules/windows_and_checkpoints.md W83 to W86).
+"""Purge: deletes staged tables and checkpoints of ended replays
+(docs/rules/windows_and_checkpoints.md W83 to W86).
 
-Kept are: whatever an open replay still writes or starts from, what has not been published unless it is old, and the
-facts of every replay, which `certify` and `why` read. Recordings, their quarantine and the ledger are never touched.
-A replay's tables are deleted under the locks of its publishers and after another look at it, so that no publication or
-undo that begins in between loses what it needs. Nothing is deleted but below the folder of staged replays, and nothing
-of a replay whose plan is not known. Undo puts back older versions of the published tables. Of what it needs only
-files of states could be deleted here, and those go when no checkpoint names them that it could still put back.
+Kept are: whatever an open replay still writes or starts from, what has not been published unless it
+is old, and the facts of every replay, which `certify` and `why` read. Recordings, their quarantine
+and the ledger are never touched. A replay's tables are deleted under the locks of its publishers
+and after another look at it, so that no publication or undo that begins in between loses what it
+needs. Nothing is deleted but below the folder of staged replays, and nothing of a replay whose plan
+is not known. Undo puts back older versions of the published tables. Of what it needs only files of
+states could be deleted here, and those go when no checkpoint names them that it could still put
+back.
 """
 
 from __future__ import annotations
@@ -51,7 +54,9 @@ class Purgeable:
 
 @dataclass(frozen=True)
 class Purged:
-    """What was deleted, or would be, and the replays that were left alone because somebody publishes their tables."""
+    """What was deleted, or would be, and the replays that were left alone because somebody
+    publishes their tables.
+    """
 
     deleted: list[Purgeable]
     busy: list[str]
@@ -76,7 +81,8 @@ def purgeable(config: Config, older_than: timedelta) -> list[Purgeable]:
 
 
 def purge(config: Config, older_than: timedelta = OLD, *, delete: bool = False) -> Purged:
-    """Deletes the folders that nobody needs; what changes meanwhile is left alone, and so is what is being published.
+    """Deletes the folders that nobody needs; what changes meanwhile is left alone, and so is what
+    is being published.
 
     Args:
         config: settings in force.
@@ -94,14 +100,24 @@ def purge(config: Config, older_than: timedelta = OLD, *, delete: bool = False) 
         try:
             with ledger.publications.publishing(tables, wait_s=0):
                 rows = [row for row in ledger.replays.newest(limit=LIMIT) if row.plan]
-                row, locked = next(row for row in rows if row.replay_id == replay_id), _locked(config, rows)
-                deleted += [_delete(entry) for entry in _folders(config, ledger, row, older_than, locked)]
+                row, locked = (
+                    next(row for row in rows if row.replay_id == replay_id),
+                    _locked(config, rows),
+                )
+                deleted += [
+                    _delete(entry) for entry in _folders(config, ledger, row, older_than, locked)
+                ]
         except OverlapError:
             busy.append(replay_id)
     for name, _ in _states(config, ledger):
         try:
             with ledger.publications.publishing([checkpoints_name(name)], wait_s=0):
-                again = [entry for other, entries in _states(config, ledger) for entry in entries if other == name]
+                again = [
+                    entry
+                    for other, entries in _states(config, ledger)
+                    for entry in entries
+                    if other == name
+                ]
                 deleted += [_delete(entry) for entry in again]
         except OverlapError:
             busy.append(name)
@@ -115,7 +131,11 @@ def _delete(entry: Purgeable) -> Purgeable:
 
 
 def _folders(
-    config: Config, ledger: Ledger, row: Replay, older_than: timedelta, locked: set[Location]
+    config: Config,
+    ledger: Ledger,
+    row: Replay,
+    older_than: timedelta,
+    locked: set[Location],
 ) -> list[Purgeable]:
     reason = _reason(row, older_than)
     if not reason or not _is_staged(config, row) or _is_open(ledger, row):
@@ -139,20 +159,31 @@ def _reason(row: Replay, older_than: timedelta) -> str:
 def _locked(config: Config, rows: list[Replay]) -> set[Location]:
     """Returns the checkpoint tables that planned or running replays start from (W85)."""
     plans = [
-        row.read_plan() for row in rows if row.state in (ReplayState.PLANNED, ReplayState.RUNNING, ReplayState.FAILED)
+        row.read_plan()
+        for row in rows
+        if row.state in (ReplayState.PLANNED, ReplayState.RUNNING, ReplayState.FAILED)
     ]
-    tables = {plan.start.table(config.state) for plan in plans if plan.start.taken_from.endswith(CHECKPOINTS)}
+    tables = {
+        plan.start.table(config.state)
+        for plan in plans
+        if plan.start.taken_from.endswith(CHECKPOINTS)
+    }
     return tables | {folder_of(table) for table in tables}
 
 
 def _states(config: Config, ledger: Ledger) -> Iterator[tuple[str, list[Purgeable]]]:
-    """Yields each application with published states in files, and the folders of those that nothing names any more.
+    """Yields each application with published states in files, and the folders of those that nothing
+    names any more.
 
-    What a replay begins with was linked into its own folder when it was planned. An undo needs the checkpoints that
-    were there before: those whose rows a VACUUM would not take yet, since the table keeps them for so long.
+    What a replay begins with was linked into its own folder when it was planned. An undo needs the
+    checkpoints that were there before: those whose rows a VACUUM would not take yet, since the
+    table keeps them for so long.
     """
     for folder in (config.state / "streams").folders("*.checkpoints.state"):
-        table, name = Table.open(folder.with_name(folder.stem)), folder.name.removesuffix(".checkpoints.state")
+        table, name = (
+            Table.open(folder.with_name(folder.stem)),
+            folder.name.removesuffix(".checkpoints.state"),
+        )
         if any(one.details.application == name for one in ledger.publications.unfinished()):
             continue
         needed = _needed_states(table)
@@ -162,14 +193,20 @@ def _states(config: Config, ledger: Ledger) -> Iterator[tuple[str, list[Purgeabl
 
 
 def _needed_states(table: Table) -> set[str]:
-    """Returns the folders that the table's checkpoints name, those included that an undo may still put back."""
+    """Returns the folders that the table's checkpoints name, those included that an undo may still
+    put back.
+    """
     expired = {table.path / path for path in table.delta.vacuum(dry_run=True)}
     there = [path for path in table.path.entries("*.parquet") if path not in expired]
-    return stored.leaves_of(pq.read_table(path.uri, columns=["files"], partitioning=None) for path in there)
+    return stored.leaves_of(
+        pq.read_table(path.uri, columns=["files"], partitioning=None) for path in there
+    )
 
 
 def _is_staged(config: Config, row: Replay) -> bool:
-    """Returns whether a replay's folder lies among the staged ones, and no link leads out: nothing else is deleted."""
+    """Returns whether a replay's folder lies among the staged ones, and no link leads out: nothing
+    else is deleted.
+    """
     root = config.replay_root(row.replay_id)
     return root.real().parent == root.parent.real()
 

@@ -12,15 +12,23 @@ KEEP_DAYS = 90
 
 
 def prune_results(config: Config) -> list[str]:
-    """Deletes pages and results that are older, and returns their folders' names; findings are kept."""
+    """Deletes pages and results that are older, and returns their folders' names; findings are
+    kept.
+    """
     limit = datetime.now(UTC) - timedelta(days=KEEP_DAYS)
     folders = quality_folder(config) / "replays"
-    old = [folder for folder in folders.folders() if datetime.fromtimestamp(_written(folder), UTC) < limit]
+    old = [
+        folder
+        for folder in folders.folders()
+        if datetime.fromtimestamp(_written(folder), UTC) < limit
+    ]
     for folder in old:
         folder.delete_tree()
     return [folder.name for folder in old]
 
 
 def _written(folder: Location) -> float:
-    """Returns when something in a folder was last written: a file that is replaced does not touch its folder."""
+    """Returns when something in a folder was last written: a file that is replaced does not touch
+    its folder.
+    """
     return max((file.modified() for file in folder.files()), default=0.0)

@@ -1,7 +1,8 @@
 """Settings: `rewindow.toml`, overridden by environment variables, overridden by flags.
 
-The file is looked for in $REWINDOW_CONFIG, then from the working directory upward. An environment variable is the
-section and the key behind `REWINDOW_`, two underscores between levels: REWINDOW_STATE, REWINDOW_SPARK__MASTER.
+The file is looked for in $REWINDOW_CONFIG, then from the working directory upward. An environment
+variable is the section and the key behind `REWINDOW_`, two underscores between levels:
+REWINDOW_STATE, REWINDOW_SPARK__MASTER.
 """
 
 from __future__ import annotations
@@ -22,9 +23,22 @@ from pydantic import (
 
 from rewindow.errors import InputError
 from rewindow.location import Location, location
-from rewindow.names import check_name, check_replay_id, check_stream, did_you_mean, files_name, windows_name
+from rewindow.names import (
+    check_name,
+    check_replay_id,
+    check_stream,
+    did_you_mean,
+    files_name,
+    windows_name,
+)
 from rewindow.settings.errors import check_keys, wrong_setting
-from rewindow.settings.file import BY_NAME, find_settings, override_settings, part_applications, read_settings
+from rewindow.settings.file import (
+    BY_NAME,
+    find_settings,
+    override_settings,
+    part_applications,
+    read_settings,
+)
 from rewindow.settings.fill_section import FillConfig
 from rewindow.settings.types import (
     DurationUs,
@@ -45,52 +59,68 @@ JARS = ".rewindow/jars"
 
 
 class StreamConfig(Section):
-    """How a stream is recorded. Durations are set by name (`width`) and read as microseconds (`width_us`)."""
+    """How a stream is recorded. Durations are set by name (`width`) and read as microseconds
+    (`width_us`).
+    """
 
     source: str
-    """A file, folder or glob pattern, `package:NAME/PATH` for a file inside an installed Python package, or
-    `errors:APPLICATION.OPERATOR.PORT` for the published tuples of an error port, which are fed back."""
+    """A file, folder or glob pattern, `package:NAME/PATH` for a file inside an installed Python
+    package, or `errors:APPLICATION.OPERATOR.PORT` for the published tuples of an error port, which
+    are fed back."""
     format: str | None = None
-    """csv, json, parquet, feather or delta, or a source of your own; by default told from the source's name."""
+    """csv, json, parquet, feather or delta, or a source of your own; by default told from the
+    source's name."""
     columns: str | None = None
-    """Columns to read, as DDL such as "origin STRING, dep_delay INT"; by default all: CSV's as text, Parquet's,
-    Feather's and Delta's with their own types. JSON needs them."""
+    """Columns to read, as DDL such as "origin STRING, dep_delay INT"; by default all: CSV's as
+    text, Parquet's, Feather's and Delta's with their own types. JSON needs them."""
     delimiter: str = ","
     """What separates the columns of a CSV source."""
     decimal: Literal[".", ","] = "."
-    """What separates decimals in numbers of a CSV source; with a comma, points may stand between groups of three."""
+    """What separates decimals in numbers of a CSV source; with a comma, points may stand between
+    groups of three."""
     header: bool = True
-    """Whether the first row of a CSV source names its columns; without one, `columns` names all of them in order."""
+    """Whether the first row of a CSV source names its columns; without one, `columns` names all of
+    them in order."""
     encoding: Annotated[str, AfterValidator(known_encoding)] = "utf-8"
     """Encoding of a CSV or JSON source; rows that are not in it go to quarantine."""
     new_columns: Literal["report", "take"] = "report"
-    """Columns that appear in the source later, where neither `columns` nor `keep` names those wanted: report them, or
-    take them, null in what was recorded before."""
+    """Columns that appear in the source later, where neither `columns` nor `keep` names those
+    wanted: report them, or take them, null in what was recorded before."""
     source_settings: dict[str, Any] = Field(default_factory=dict)
-    """Settings that only one source knows, such as one of your own or an operator; it checks them itself."""
+    """Settings that only one source knows, such as one of your own or an operator; it checks them
+    itself."""
     changed_rows: Literal["refuse", "skip"] = "refuse"
-    """Commits of a Delta source that change or delete rows: refuse them, or pass them over with all that they added."""
+    """Commits of a Delta source that change or delete rows: refuse them, or pass them over with all
+    that they added."""
     keep: list[str] | None = None
     """Columns read that become event columns; by default all of them."""
     select: dict[str, str] = Field(default_factory=dict)
-    """Further event columns, as name = SQL expression over the columns read; one of the same name is replaced."""
+    """Further event columns, as name = SQL expression over the columns read; one of the same name
+    is replaced."""
     arrived_at: str
     """SQL expression for the arrival timestamp, over the source's columns."""
     event_at: str | None = None
     """Name of the event column that is the event timestamp."""
     keys: list[str] = Field(default_factory=list)
-    interval_us: Annotated[DurationUs, AfterValidator(above_zero)] | None = Field(None, alias="interval")
+    interval_us: Annotated[DurationUs, AfterValidator(above_zero)] | None = Field(
+        None,
+        alias="interval",
+    )
     """Above this and `slack` a silence of a key is a gap, and timers fill it (H20, G12)."""
     cadence_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="cadence")
-    """How often a row of a key is expected in event time: what is missing is a gap; by default `interval`. Without
-    both, `rewindow gaps` learns it from what is recorded, and says so."""
+    """How often a row of a key is expected in event time: what is missing is a gap; by default
+    `interval`. Without both, `rewindow gaps` learns it from what is recorded, and says so."""
     expected_keys: list[str | list[str]] = Field(default_factory=list)
-    """Keys that must appear, also where they have never sent anything: a value for each of `keys`, as in
-    [["JFK", "AA"], ["LGA", "UA"]], or with one key ["JFK", "LGA"]."""
+    """Keys that must appear, also where they have never sent anything: a value for each of `keys`,
+    as in [["JFK", "AA"], ["LGA", "UA"]], or with one key ["JFK", "LGA"]."""
     slack_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(0, alias="slack")
     """How long a timer waits after its scheduled time (H23)."""
-    max_jump_us: Annotated[DurationUs, AfterValidator(zero_or_more)] | None = Field(None, alias="max_jump")
-    """A tuple further ahead of all others is an error tuple and moves no clock, no watermark; by default off (E50)."""
+    max_jump_us: Annotated[DurationUs, AfterValidator(zero_or_more)] | None = Field(
+        None,
+        alias="max_jump",
+    )
+    """A tuple further ahead of all others is an error tuple and moves no clock, no watermark; by
+    default off (E50)."""
     fill: FillConfig | None = None
     """How missing rows are made, in a section of its own: [streams.NAME.fill]."""
     windows: WindowsConfig | None = None
@@ -100,17 +130,25 @@ class StreamConfig(Section):
     zone: str = "UTC"
     null_values: list[str] = Field(default_factory=lambda: [""])
     malformed_max_share: float = Field(default=0.01, ge=0, le=1)
-    """Share of malformed rows, from ten on, above which a recording stops before it seals anything; 1 takes any."""
+    """Share of malformed rows, from ten on, above which a recording stops before it seals anything;
+    1 takes any."""
     sealed_to: str | None = None
-    """Windows are sealed up to this time (exclusive), also without a tuple; by default up to the newest tuple's time,
-    so that its window stays open."""
-    seal_after_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(0, alias="seal_after")
-    """How long after a window's end tuples of it may still come: so much earlier than the newest tuple, or than the
-    end of the interval of the DAG record_streams, sealing stops."""
+    """Windows are sealed up to this time (exclusive), also without a tuple; by default up to the
+    newest tuple's time, so that its window stays open."""
+    seal_after_us: Annotated[DurationUs, AfterValidator(zero_or_more)] = Field(
+        0,
+        alias="seal_after",
+    )
+    """How long after a window's end tuples of it may still come: so much earlier than the newest
+    tuple, or than the end of the interval of the DAG record_streams, sealing stops."""
 
     @field_validator("expected_keys", mode="after")
     @classmethod
-    def _check_expected(cls, given: list[str | list[str]], info: ValidationInfo) -> list[str | list[str]]:
+    def _check_expected(
+        cls,
+        given: list[str | list[str]],
+        info: ValidationInfo,
+    ) -> list[str | list[str]]:
         check_keys(given, info.data.get("keys", []))
         return given
 
@@ -125,7 +163,10 @@ class StreamConfig(Section):
         from rewindow.windows import parse_time
 
         if self.width_us % 1000:
-            raise InputError(f"window width of {format_duration(self.width_us)} is not a whole number of milliseconds")
+            raise InputError(
+                f"window width of {format_duration(self.width_us)} is not a whole number of "
+                "milliseconds"
+            )
         origin_us = parse_time(self.origin)
         if origin_us % 1000:
             raise InputError(f"window origin {self.origin} is not a whole number of milliseconds")
@@ -141,8 +182,9 @@ class SparkConfig(Section):
     """Folder of Delta's jars; by default `.rewindow/jars` beside the file."""
     conf: dict[str, str] = Field(default_factory=dict)
     secret_file: Path | None = None
-    """File with the secret that master, workers and drivers of a standalone cluster share: with it they authenticate
-    each other and encrypt what they say (`spark.authenticate`). Read by the job itself: no command line shows it."""
+    """File with the secret that master, workers and drivers of a standalone cluster share: with it
+    they authenticate each other and encrypt what they say (`spark.authenticate`). Read by the job
+    itself: no command line shows it."""
 
 
 class ReplayConfig(Section):
@@ -153,20 +195,26 @@ class ReplayConfig(Section):
     group_windows: int | None = Field(default=None, ge=1)
     """A fixed number of windows in a commit group instead."""
     loss_windows_max: int | None = Field(default=None, ge=1)
-    """At most once: windows that a commit group may hold at most, which is what a crash can cost an output (X1)."""
+    """At most once: windows that a commit group may hold at most, which is what a crash can cost an
+    output (X1)."""
     errors_max: int | None = Field(default=None, ge=0)
-    """Error tuples that an error port may emit in a window; with one more the replay ends there (O71)."""
+    """Error tuples that an error port may emit in a window; with one more the replay ends there
+    (O71)."""
     attempts: int = Field(default=3, ge=1)
-    """Failed attempts without a new checkpoint that are allowed; with one more a replay is given up (R90, R91)."""
+    """Failed attempts without a new checkpoint that are allowed; with one more a replay is given up
+    (R90, R91)."""
     allow_affected: bool = False
-    """Start also from a state that lacks windows which at most once lost, or that is stale (R14)."""
+    """Start also from a state that lacks windows which at most once lost, or that is stale
+    (R14)."""
     inline_state_bytes: int = Field(default=4 << 20, ge=0)
-    """An operator's state up to this size lies in a cell of its checkpoint, a larger one in files, which Spark writes
-    and reads without the driver."""
+    """An operator's state up to this size lies in a cell of its checkpoint, a larger one in files,
+    which Spark writes and reads without the driver."""
     file_bytes: int = Field(default=64_000_000, ge=0)
-    """When the last group is committed, small neighbouring files of an output are joined up to this size; 0: never."""
+    """When the last group is committed, small neighbouring files of an output are joined up to this
+    size; 0: never."""
     verify_inputs: bool = True
-    """Compare the bytes of input files with their checksums before they are read; names and sizes always are."""
+    """Compare the bytes of input files with their checksums before they are read; names and sizes
+    always are."""
 
 
 class PublicationConfig(Section):
@@ -180,33 +228,39 @@ class AirflowConfig(Section):
     """What the DAGs offer."""
 
     application: str | None = None
-    """What `replay_daily` replays unless a run is told otherwise; the form of `replay_windows` offers it first. Without
-    it: the application in `applications`, if there is exactly one; else each run has to name one."""
+    """What `replay_daily` replays unless a run is told otherwise; the form of `replay_windows`
+    offers it first. Without it: the application in `applications`, if there is exactly one; else
+    each run has to name one."""
     drills: bool = False
     """Whether the form of `replay_windows` has a crash point, which kills the job there."""
     repairs: bool = False
-    """Whether `fill_heartbeat_gaps` repairs what is published from inputs that have changed since, such as by late
-    tuples; else its log says what is to be repaired, and how."""
+    """Whether `fill_heartbeat_gaps` repairs what is published from inputs that have changed since,
+    such as by late tuples; else its log says what is to be repaired, and how."""
 
 
 class OutputConfig(Section):
     """Attributes of an output: `[applications.NAME.outputs.OUTPUT]`."""
 
     sorted_by: list[str] | None = None
-    """Columns by which rows lie in each of its files, in place of those in the code; an empty list sorts none."""
+    """Columns by which rows lie in each of its files, in place of those in the code; an empty list
+    sorts none."""
     tolerance: float | None = Field(default=None, ge=0)
-    """How close two of its floating-point values lie that count as equal, in place of that in the code."""
+    """How close two of its floating-point values lie that count as equal, in place of that in the
+    code."""
 
 
 class ApplicationConfig(Section):
-    """Attributes of an application, and properties and attributes of its operators: `[applications.NAME]`."""
+    """Attributes of an application, and properties and attributes of its operators:
+    `[applications.NAME]`.
+    """
 
     checkpoint_windows: int | None = Field(default=None, ge=1)
     """Windows from one checkpoint to the next, in place of those in its code."""
     strict_outputs: bool | None = None
     """Whether an operator of which nothing is read is refused."""
     operators: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """By operator, `[applications.NAME.operators.OPERATOR]`: properties and attributes, sections of its error ports."""
+    """By operator, `[applications.NAME.operators.OPERATOR]`: properties and attributes, sections of
+    its error ports."""
     outputs: dict[str, OutputConfig] = Field(default_factory=dict)
     """By output, `[applications.NAME.outputs.OUTPUT]`: `sorted_by` and `tolerance`."""
 
@@ -214,7 +268,8 @@ class ApplicationConfig(Section):
 class Config(Section):
     """All settings; paths are absolute once loaded.
 
-    In the file `applications` is a list of folders, or a section with `folders` and a section for each application.
+    In the file `applications` is a list of folders, or a section with `folders` and a section for
+    each application.
     """
 
     state: LocationSetting = Field(default_factory=lambda: location(".rewindow/state"))
@@ -248,8 +303,12 @@ class Config(Section):
         except ValidationError as error:
             wrong = [wrong_setting(one, cls) for one in error.errors()]
             primary, hint = (text.replace(BY_NAME, "applications") for text in wrong[0])
-            also = "; ".join(dict.fromkeys(text.replace(BY_NAME, "applications") for text, _ in wrong[1:]))
-            detail = f"Read from {found or 'the environment'}.{f' Wrong too: {also}.' if also else ''}"
+            also = "; ".join(
+                dict.fromkeys(text.replace(BY_NAME, "applications") for text, _ in wrong[1:])
+            )
+            detail = (
+                f"Read from {found or 'the environment'}.{f' Wrong too: {also}.' if also else ''}"
+            )
             raise InputError(primary, detail=detail, hint=hint) from error
         for name in config.streams:
             check_name("stream", name)
@@ -305,9 +364,17 @@ class Config(Section):
     @property
     def made_applications(self) -> dict[str, str]:
         """The applications that settings of streams make, and the stream of each."""
-        beats = {f"{HEARTBEAT}{name}": name for name, settings in self.streams.items() if settings.interval_us}
-        filled = {f"{FILLED}{name}": name for name, settings in self.streams.items() if settings.fill}
-        windows = {f"{WINDOWS}{name}": name for name, settings in self.streams.items() if settings.windows}
+        beats = {
+            f"{HEARTBEAT}{name}": name
+            for name, settings in self.streams.items()
+            if settings.interval_us
+        }
+        filled = {
+            f"{FILLED}{name}": name for name, settings in self.streams.items() if settings.fill
+        }
+        windows = {
+            f"{WINDOWS}{name}": name for name, settings in self.streams.items() if settings.windows
+        }
         return beats | filled | windows
 
     def stream(self, name: str) -> StreamConfig:
@@ -321,16 +388,19 @@ class Config(Section):
             hint = f"{did_you_mean(name, self.streams)}Known in rewindow.toml: {known}."
             if not self.streams:
                 hint = (
-                    f"rewindow.toml has no stream: write [streams.{name}] with source and arrived_at into it; "
+                    f"rewindow.toml has no stream: write [streams.{name}] with source and "
+                    "arrived_at into it; "
                     "`rewindow init FILE` in an empty folder writes one to copy."
                 )
             raise InputError(f'stream "{name}" is unknown', hint=hint)
         return self.streams[name]
 
     def stream_table(self, name: str) -> Location:
-        """Folder of a recorded or published stream; an output O of an application A is the stream "A.O".
+        """Folder of a recorded or published stream; an output O of an application A is the stream
+        "A.O".
 
-        Every name becomes a path here, or in `replay_root`: one that could lead elsewhere goes no further.
+        Every name becomes a path here, or in `replay_root`: one that could lead elsewhere goes no
+        further.
         """
         return self.state / "streams" / check_stream(name)
 

@@ -1,4 +1,6 @@
-"""What is said of a setting that cannot be: its name, its value, and the form that it should have."""
+"""What is said of a setting that cannot be: its name, its value, and the form that it should
+have.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,20 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from rewindow.names import did_you_mean
 
 _TOPIC = {
-    "list_type": "a list", "string_type": "a text", "dict_type": "a table", "bool_type": "true or false",
-    "bool_parsing": "true or false", "int_type": "a whole number", "int_parsing": "a whole number",
-    "int_from_float": "a whole number", "float_type": "a number", "float_parsing": "a number",
-    "model_type": "a section", "model_attributes_type": "a section", "literal_error": "one of those allowed",
-}  # fmt: skip
+    "list_type": "a list",
+    "string_type": "a text",
+    "dict_type": "a table",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "model_type": "a section",
+    "model_attributes_type": "a section",
+    "literal_error": "one of those allowed",
+}
 _MAY_BE_SECRET = ("ledger", "spark")
 """Settings, or sections, whose values no message shows."""
 _SECRET_WORDS = ("ledger", "://", "secret", "password", "token")
@@ -33,7 +44,10 @@ def wrong_setting(error: ErrorDetails, root: type[BaseModel]) -> tuple[str, str]
     kind, place, context = error["type"], error["loc"], error.get("ctx", {})
     where = ".".join(map(str, place))
     if kind == "missing":
-        return f'setting "{where}" is missing', "Write it into rewindow.toml, or begin from a file: rewindow init FILE"
+        return (
+            f'setting "{where}" is missing',
+            "Write it into rewindow.toml, or begin from a file: rewindow init FILE",
+        )
     if kind == "extra_forbidden":
         return _unknown(place, root)
     if kind not in _TOPIC:
@@ -42,29 +56,46 @@ def wrong_setting(error: ErrorDetails, root: type[BaseModel]) -> tuple[str, str]
     value = None if place[0] in _MAY_BE_SECRET else error["input"]
     shown = "" if value is None else f"{_toml(value)}, "
     if isinstance(place[-1], int):
-        entry = f'Write each in quotes, as in {place[-2]} = ["{value}"].' if kind == "string_type" else ""
-        return f'setting "{".".join(map(str, place[:-1]))}" has {shown}which is not {_TOPIC[kind]}', entry
+        entry = (
+            f'Write each in quotes, as in {place[-2]} = ["{value}"].'
+            if kind == "string_type"
+            else ""
+        )
+        return (
+            f'setting "{".".join(map(str, place[:-1]))}" has {shown}which is not {_TOPIC[kind]}',
+            entry,
+        )
     return f'setting "{where}" is {shown}not {_TOPIC[kind]}', _form(kind, where, value, context)
 
 
 def _form(kind: str, where: str, value: Any, context: Mapping[str, Any]) -> str:
-    """Returns how a setting is to be written, with the value that was given where that can be what was meant."""
+    """Returns how a setting is to be written, with the value that was given where that can be what
+    was meant.
+    """
     name = where.rpartition(".")[2]
     if kind == "list_type":
         given = [part.strip() for part in value.split(",")] if isinstance(value, str) else ["..."]
         return f"Write it as in {name} = {_toml(given)}."
     if kind == "string_type":
         given = value[0] if isinstance(value, list) and value else value
-        text = str(given) if isinstance(given, str | int | float) and not isinstance(given, bool) else "..."
+        text = (
+            str(given)
+            if isinstance(given, str | int | float) and not isinstance(given, bool)
+            else "..."
+        )
         return f"Write it in quotes, as in {name} = {_toml(text)}."
     if kind.startswith("bool"):
         return f"Write {name} = true or {name} = false, without quotes."
     if kind.startswith(("int", "float")):
-        return f"Write it without quotes, as in {name} = {'0.5' if kind.startswith('float') else '3'}."
+        return (
+            f"Write it without quotes, as in {name} = {'0.5' if kind.startswith('float') else '3'}."
+        )
     if kind == "dict_type" and name != "streams":
         return f'Write it as in {name} = {{ NAME = "VALUE" }}.'
     if kind == "literal_error":
-        allowed = [str(entry) for entry in context.get("allowed", ())] or str(context["expected"]).split("'")[1::2]
+        allowed = [str(entry) for entry in context.get("allowed", ())] or str(
+            context["expected"]
+        ).split("'")[1::2]
         return f"{did_you_mean(str(value), allowed)}Allowed: {', '.join(map(_toml, allowed))}."
     section = "streams.NAME" if where == "streams" else where
     return f"Write it as a section of its own, [{section}], with its settings below."
@@ -74,10 +105,14 @@ def _unknown(place: Sequence[int | str], root: type[BaseModel]) -> tuple[str, st
     """Returns primary line and hint for a key that its section does not know."""
     section = root
     for part in place[:-1]:
-        field = next((f for name, f in section.model_fields.items() if part in (name, f.alias)), None)
+        field = next(
+            (f for name, f in section.model_fields.items() if part in (name, f.alias)), None
+        )
         if field is not None:  # Else it is a stream's name.
             kinds = get_args(field.annotation) or (field.annotation,)
-            section = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+            section = next(
+                kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)
+            )
     known = [field.alias or name for name, field in section.model_fields.items()]
     within = f"[{'.'.join(map(str, place[:-1]))}]" if len(place) > 1 else "rewindow.toml"
     hint = f"{did_you_mean(str(place[-1]), known)}Known in {within}: {', '.join(known)}."
@@ -89,9 +124,17 @@ def check_keys(given: Sequence[str | Sequence[str]], keys: Sequence[str]) -> Non
     for key in given:
         if len([key] if isinstance(key, str) else key) != len(keys):
             form = "[" + ", ".join(f'"{name.upper()}"' for name in keys) + "]"
-            hint = f"Write a value for each of keys, as in expected_keys = [{form}]." if keys else "Set keys too."
+            hint = (
+                f"Write a value for each of keys, as in expected_keys = [{form}]."
+                if keys
+                else "Set keys too."
+            )
             text = "it has {key}, which is not a value for each of keys = {keys}"
-            raise PydanticCustomError("key", text, {"key": _toml(key), "keys": _toml(keys), "hint": hint})
+            raise PydanticCustomError(
+                "key",
+                text,
+                {"key": _toml(key), "keys": _toml(keys), "hint": hint},
+            )
 
 
 def syntax_error(text: str, error: tomllib.TOMLDecodeError) -> tuple[str, str]:

@@ -13,14 +13,17 @@ from rewindow.settings.errors import syntax_error
 
 SETTINGS_FILE = "rewindow.toml"
 BY_NAME = "applications.NAME"
-"""How the settings of applications are called beside the folders, which have the same name in the file."""
+"""How the settings of applications are called beside the folders, which have the same name in the
+file."""
 
 _SECTION = re.compile(r"^\s*\[applications[.\]]", re.MULTILINE)
 _LIST = re.compile(r"^\s*applications\s*=", re.MULTILINE)
 
 
 def find_settings(path: Path | str | None) -> Path | None:
-    """Returns the settings file: the one that is named, else the nearest from the working directory upward."""
+    """Returns the settings file: the one that is named, else the nearest from the working directory
+    upward.
+    """
     given = path or os.environ.get("REWINDOW_CONFIG")
     if given:
         found = Path(given)
@@ -43,13 +46,25 @@ def read_settings(path: Path) -> dict[str, Any]:
         words, detail = syntax_error(text, error)
         hint = 'Texts stand in quotes, as in name = "text"; a section begins with [NAME].'
         if _SECTION.search(text) and _LIST.search(text):
-            hint = "Folders and settings of applications stand in one section: in place of applications = [...] write "
+            hint = (
+                "Folders and settings of applications stand in one section: in place of "
+                "applications = [...] write "
+            )
             hint += "[applications] with folders = [...] below it."
-        raise InputError(f'settings file "{path}" is not TOML: {words}', detail=detail, hint=hint) from error
+        raise InputError(
+            f'settings file "{path}" is not TOML: {words}',
+            detail=detail,
+            hint=hint,
+        ) from error
     except UnicodeDecodeError as error:
-        raise InputError(f'settings file "{path}" is not UTF-8', hint="Save it in UTF-8.") from error
+        raise InputError(
+            f'settings file "{path}" is not UTF-8',
+            hint="Save it in UTF-8.",
+        ) from error
     except OSError as error:
-        raise InputError(f'settings file "{path}" cannot be read: {os.strerror(error.errno or 0).lower()}') from error
+        raise InputError(
+            f'settings file "{path}" cannot be read: {os.strerror(error.errno or 0).lower()}'
+        ) from error
 
 
 def override_settings(values: dict[str, Any], environment: Any) -> None:
@@ -66,15 +81,23 @@ def override_settings(values: dict[str, Any], environment: Any) -> None:
         for key in keys[:-1]:
             target = target.setdefault(key, {})
             if not isinstance(target, dict):
-                raise InputError(f'variable "{variable}" does not fit: setting "{key}" is no section')
+                raise InputError(
+                    f'variable "{variable}" does not fit: setting "{key}" is no section'
+                )
         target[keys[-1]] = text
 
 
 def part_applications(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns settings with the section `applications` parted into folders and the settings of each application."""
+    """Returns settings with the section `applications` parted into folders and the settings of each
+    application.
+    """
     section = values.get("applications")
     if not isinstance(section, dict):
         return values
     rest = {name: value for name, value in values.items() if name != "applications"}
     folders = {"applications": section["folders"]} if "folders" in section else {}
-    return {**rest, **folders, BY_NAME: {name: settings for name, settings in section.items() if name != "folders"}}
+    return {
+        **rest,
+        **folders,
+        BY_NAME: {name: settings for name, settings in section.items() if name != "folders"},
+    }

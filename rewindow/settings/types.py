@@ -19,7 +19,11 @@ def _duration(text: str | int | float) -> int:
     try:
         return parse_duration(text)
     except InputError as error:
-        raise PydanticCustomError("duration", "{text}", {"text": error.primary, "hint": error.hint}) from error
+        raise PydanticCustomError(
+            "duration",
+            "{text}",
+            {"text": error.primary, "hint": error.hint},
+        ) from error
 
 
 def _as_text(duration_us: int) -> str:
@@ -27,15 +31,25 @@ def _as_text(duration_us: int) -> str:
 
 
 def _window_size(text: object) -> str:
-    """Returns how large a window is, as its operator reads it: so long, of so many tuples, or of all."""
+    """Returns how large a window is, as its operator reads it: so long, of so many tuples, or of
+    all.
+    """
     size = " ".join(str(text).split())
     if size == "global" or re.fullmatch("[0-9]+ tuples?", size):
         return size
     if not isinstance(text, str | int | float):
-        raise PydanticCustomError("duration", "it is no text", {"hint": 'Write it as in length = "1 hour".'})
+        raise PydanticCustomError(
+            "duration",
+            "it is no text",
+            {"hint": 'Write it as in length = "1 hour".'},
+        )
     size_us = _duration(text)
     if size_us <= 0:
-        raise PydanticCustomError("duration", "it is {us}; it must be greater than zero", {"us": _as_text(size_us)})
+        raise PydanticCustomError(
+            "duration",
+            "it is {us}; it must be greater than zero",
+            {"us": _as_text(size_us)},
+        )
     return f"{size_us} us"
 
 
@@ -50,7 +64,11 @@ def above_zero(interval_us: int) -> int:
 def zero_or_more(slack_us: int) -> int:
     """Returns a wait, if it is one."""
     if slack_us < 0:
-        raise PydanticCustomError("slack", "it is {us}; it must be zero or more", {"us": _as_text(slack_us)})
+        raise PydanticCustomError(
+            "slack",
+            "it is {us}; it must be zero or more",
+            {"us": _as_text(slack_us)},
+        )
     return slack_us
 
 
@@ -69,7 +87,11 @@ def _ahead(text: str | int | float) -> int:
         return parse_duration(text)
     except InputError as error:
         hint = f'{error.hint} A long one turns it off, such as "36500 days".'.strip()
-        raise PydanticCustomError("duration", "{text}", {"text": error.primary, "hint": hint}) from error
+        raise PydanticCustomError(
+            "duration",
+            "{text}",
+            {"text": error.primary, "hint": hint},
+        ) from error
 
 
 AheadUs = Annotated[int, BeforeValidator(_ahead)]
@@ -84,11 +106,19 @@ Length = Annotated[str, PlainValidator(_window_size)]
 
 def _location(given: object) -> Location:
     if not isinstance(given, str | Path | Location):
-        raise PydanticCustomError("folder", "it is no text", {"hint": 'Write it in quotes, as in state = "state".'})
+        raise PydanticCustomError(
+            "folder",
+            "it is no text",
+            {"hint": 'Write it in quotes, as in state = "state".'},
+        )
     try:
         return location(given)
     except InputError as error:
-        raise PydanticCustomError("folder", "{text}", {"text": error.primary, "hint": error.hint}) from error
+        raise PydanticCustomError(
+            "folder",
+            "{text}",
+            {"text": error.primary, "hint": error.hint},
+        ) from error
 
 
 def _folder(given: str | Path) -> str | Path:

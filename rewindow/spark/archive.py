@@ -1,7 +1,8 @@
-"""Spark's class archive: what its JVM has loaded and checked once is mapped at later starts instead.
+"""Spark's class archive: what its JVM has loaded and checked once is mapped at later starts
+instead.
 
-Measured on two cores: session and first write to Delta 13.5 s without it, 8.4 s with it, 6 s with it and `quick`. A
-JVM to which the archive does not fit (another Java, other jars) goes without it.
+Measured on two cores: session and first write to Delta 13.5 s without it, 8.4 s with it, 6 s with
+it and `quick`. A JVM to which the archive does not fit (another Java, other jars) goes without it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _EXIT_SECONDS_MAX = 600
 
 
 def build_archive(config: Config) -> Path:
-    """Runs a small job that touches what replays touch, and returns the archive of the classes that it loaded.
+    """Runs a small job that touches what replays touch, and returns the archive of the classes that
+    it loaded.
 
     Raises:
         ResourceError: the JVM ended without writing it; an older archive stays.
@@ -36,12 +38,18 @@ def build_archive(config: Config) -> Path:
         fresh = Path(work) / target.name
         options = spark_settings(config, quick=True, archive=False)[DRIVER_OPTIONS]
         dump = f"{options} -XX:ArchiveClassesAtExit={fresh} -Xlog:cds=error -Xlog:cds+dynamic=error"
-        spark = spark_session(config, "class archive", quick=True, extra_conf={DRIVER_OPTIONS: dump})
+        spark = spark_session(
+            config,
+            "class archive",
+            quick=True,
+            extra_conf={DRIVER_OPTIONS: dump},
+        )
         _touch(spark, Path(work) / "tables")
         _end(spark)
         if not fresh.is_file():
             raise ResourceError(
-                f'class archive "{target}" was not written', hint="Spark works without it, only slower."
+                f'class archive "{target}" was not written',
+                hint="Spark works without it, only slower.",
             )
         target.with_suffix(".bytes").write_text(f"{fresh.stat().st_size}\n")
         os.replace(fresh, target)
@@ -58,8 +66,13 @@ def _touch(spark: SparkSession, folder: Path) -> None:
     types = "window_id BIGINT, key STRING, at TIMESTAMP, amount DOUBLE"
     rows = spark.read.schema(types).csv(str(folder / "rows.csv"), header=True, mode="PERMISSIVE")
     over = Window.partitionBy("key").orderBy("window_id")
-    ranked = rows.withColumn("rank", F.row_number().over(over)).withColumn("before", F.lag("amount").over(over))
-    ranked.repartitionByRange(2, "window_id").sortWithinPartitions("window_id").write.parquet(str(folder / "plain"))
+    ranked = rows.withColumn("rank", F.row_number().over(over)).withColumn(
+        "before",
+        F.lag("amount").over(over),
+    )
+    ranked.repartitionByRange(2, "window_id").sortWithinPartitions("window_id").write.parquet(
+        str(folder / "plain")
+    )
     table = str(folder / "table")
     ranked.write.format("delta").option("txnAppId", "archive").option("txnVersion", 1).save(table)
     sums = ranked.groupBy("window_id", "key").agg(
@@ -67,10 +80,15 @@ def _touch(spark: SparkSession, folder: Path) -> None:
         F.sum(F.col("amount").cast("decimal(18,2)")).alias("amount"),
         F.max("at").alias("at"),
     )
-    kept = spark.read.format("delta").load(table).join(F.broadcast(sums), ["window_id", "key"], "left")
+    kept = (
+        spark.read.format("delta").load(table).join(F.broadcast(sums), ["window_id", "key"], "left")
+    )
     kept.select("window_id", F.xxhash64("window_id", "key").alias("hash")).toArrow()
     changed = ranked.where("window_id between 2 and 3")
-    changed.write.format("delta").mode("overwrite").option("replaceWhere", "window_id between 2 and 3").save(table)
+    changed.write.format("delta").mode("overwrite").option(
+        "replaceWhere",
+        "window_id between 2 and 3",
+    ).save(table)
     spark.createDataFrame(spark.read.parquet(str(folder / "plain")).limit(5).toArrow()).collect()
 
 

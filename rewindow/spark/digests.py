@@ -1,19 +1,21 @@
 """Digests: an order-free fingerprint of what a window holds (design, digest and certificate).
 
-Per window: the number of tuples and two sums of 64-bit row hashes, modulo 2^64. Neither order nor partitioning nor
-the files changes them; a duplicate does. Columns that hold a float anywhere are apart, since sums of doubles depend on
-grouping: `digest` covers the exact columns; `float_digest` covers whole rows, floats together with the exact columns of
-their row (X17). Where only the float digests differ, the rows are compared within a tolerance.
+Per window: the number of tuples and two sums of 64-bit row hashes, modulo 2^64. Neither order nor
+partitioning nor the files changes them; a duplicate does. Columns that hold a float anywhere are
+apart, since sums of doubles depend on grouping: `digest` covers the exact columns; `float_digest`
+covers whole rows, floats together with the exact columns of their row (X17). Where only the float
+digests differ, the rows are compared within a tolerance.
 
-A digest guards against errors, not against an adversary: who may choose the tuples can construct two windows with
-equal sums, since sums of hashes are linear (docs/architecture.md).
+A digest guards against errors, not against an adversary: who may choose the tuples can construct
+two windows with equal sums, since sums of hashes are linear (docs/architecture.md).
 
 What counts as equal, and what does not:
 
-- Names and types of all columns go in through a schema hash, so true and 1, or a date and its day number, differ.
-  Nullability and the order of columns do not matter; precision and scale of decimals do.
-- At every level the null bitmap comes before the values: (null, x) and (x, null), [] and null, struct(1, null) and
-  struct(null, 1) differ. Arrays go in with their sizes, maps as sorted entries.
+- Names and types of all columns go in through a schema hash, so true and 1, or a date and its day
+  number, differ. Nullability and the order of columns do not matter; precision and scale of
+  decimals do.
+- At every level the null bitmap comes before the values: (null, x) and (x, null), [] and null,
+  struct(1, null) and struct(null, 1) differ. Arrays go in with their sizes, maps as sorted entries.
 - Floats are compared as Spark compares them: -0.0 equals 0.0, and every NaN equals every other.
 - Strings are compared byte by byte; a collation that says otherwise is refused.
 """
@@ -39,9 +41,19 @@ NOT_DIGESTED = (*BOOKKEEPING, *OF_THE_REPLAY)
 """Columns that say where a tuple lies, not what it is."""
 
 _PLAIN = (
-    T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.DecimalType, T.BinaryType, T.DateType,
-    T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType, T.YearMonthIntervalType,
-)  # fmt: skip
+    T.BooleanType,
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.DecimalType,
+    T.BinaryType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+    T.DayTimeIntervalType,
+    T.YearMonthIntervalType,
+)
 _FLOATS = (T.FloatType, T.DoubleType)
 SALTS = (0x52657769_6E646F77, 0x776F646E_69776552)
 _BITMAP_COLUMNS = 62
@@ -52,8 +64,8 @@ _ZERO = "0" * 16
 def window_digests(frame: DataFrame, exclude: Collection[str] = NOT_DIGESTED) -> DataFrame:
     """Returns the digests of the windows that have a tuple, from one aggregate pass.
 
-    Shape: window_id BIGINT, tuples BIGINT, digest STRING, float_digest STRING (null without float columns). A window
-    without a tuple has no row; `empty_digests` gives its values.
+    Shape: window_id BIGINT, tuples BIGINT, digest STRING, float_digest STRING (null without float
+    columns). A window without a tuple has no row; `empty_digests` gives its values.
 
     Raises:
         InputError: a column's type cannot be digested.
@@ -62,9 +74,11 @@ def window_digests(frame: DataFrame, exclude: Collection[str] = NOT_DIGESTED) ->
 
 
 def digest_columns(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) -> list[Column]:
-    """Returns the aggregates `tuples`, `digest` and `float_digest` over the event columns of a schema.
+    """Returns the aggregates `tuples`, `digest` and `float_digest` over the event columns of a
+    schema.
 
-    For a caller that groups itself, such as one that unions several outputs and digests them in one job.
+    For a caller that groups itself, such as one that unions several outputs and digests them in one
+    job.
 
     Raises:
         InputError: a column's type cannot be digested.
@@ -82,15 +96,22 @@ def digest_columns(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED
     ]
 
 
-def row_hashes(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) -> tuple[Column, Column]:
-    """Returns the two hashes of a tuple over all event columns; together they stand for its content."""
+def row_hashes(
+    schema: T.StructType,
+    exclude: Collection[str] = NOT_DIGESTED,
+) -> tuple[Column, Column]:
+    """Returns the two hashes of a tuple over all event columns; together they stand for its
+    content.
+    """
     check_digestible(schema, exclude)
     values = [(_named(field), field.dataType) for field in _event_fields(schema, exclude)]
     return _hash_fields(SALTS[0], values), _hash_fields(SALTS[1], values[::-1])
 
 
 def sum_of_rows(schema: T.StructType) -> Column:
-    """Returns the aggregate that sums the hashes of whole rows, in hexadecimal, for the digest of a state (X48)."""
+    """Returns the aggregate that sums the hashes of whole rows, in hexadecimal, for the digest of a
+    state (X48).
+    """
     return _sum_of(row_hashes(schema, ())[0])
 
 
@@ -100,7 +121,10 @@ def bucket_of(schema: T.StructType, key: Collection[str], buckets: int) -> Colum
     return row_hashes(T.StructType(fields), ())[0].bitwiseAND(F.lit(buckets - 1)).cast("int")
 
 
-def empty_digests(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) -> tuple[str, str | None]:
+def empty_digests(
+    schema: T.StructType,
+    exclude: Collection[str] = NOT_DIGESTED,
+) -> tuple[str, str | None]:
     """Returns digest and float digest of a window without a tuple."""
     floats = any(holds_float(field.dataType) for field in _event_fields(schema, exclude))
     empty = f"{schema_hash(schema, exclude)}-{_ZERO}-{_ZERO}"
@@ -108,7 +132,9 @@ def empty_digests(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED)
 
 
 def schema_hash(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED) -> str:
-    """Returns eight hexadecimal digits for the names and types of the event columns, sorted by name."""
+    """Returns eight hexadecimal digits for the names and types of the event columns, sorted by
+    name.
+    """
     text = _describe(T.StructType(_event_fields(schema, exclude)))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -162,7 +188,11 @@ def holds_float(kind: T.DataType) -> bool:
 def _describe(kind: T.DataType) -> str:
     """Returns a type's text without nullability, struct fields sorted by name."""
     if isinstance(kind, T.StructType):
-        return "struct<" + ",".join(f"{f.name!r}:{_describe(f.dataType)}" for f in _sorted(kind.fields)) + ">"
+        return (
+            "struct<"
+            + ",".join(f"{f.name!r}:{_describe(f.dataType)}" for f in _sorted(kind.fields))
+            + ">"
+        )
     if isinstance(kind, T.ArrayType):
         return f"array<{_describe(kind.elementType)}>"
     if isinstance(kind, T.MapType):
@@ -171,7 +201,9 @@ def _describe(kind: T.DataType) -> str:
 
 
 def _sums(name: str, exact: list[T.StructField], floats: list[T.StructField]) -> Column:
-    """Returns the two sums of a digest as text; floats, where given, are hashed with the hash of their row's others."""
+    """Returns the two sums of a digest as text; floats, where given, are hashed with the hash of
+    their row's others.
+    """
     hashes = []
     for salt, order in zip(SALTS, (1, -1), strict=True):
         row_hash = _hash_fields(salt, [(_named(field), field.dataType) for field in exact[::order]])
@@ -187,7 +219,9 @@ def _named(field: T.StructField) -> Column:
 
 
 def _sum_of(row_hash: Column) -> Column:
-    """Returns the sum modulo 2^64 in hexadecimal; the halves are summed apart, as a plain sum overflows under ANSI."""
+    """Returns the sum modulo 2^64 in hexadecimal; the halves are summed apart, as a plain sum
+    overflows under ANSI.
+    """
     high = F.sum(F.shiftrightunsigned(row_hash, 32))
     low = F.sum(row_hash.bitwiseAND(F.lit(_LOW_HALF)))
     carried = (high + F.shiftrightunsigned(low, 32)).bitwiseAND(F.lit(_LOW_HALF))
@@ -196,18 +230,27 @@ def _sum_of(row_hash: Column) -> Column:
 
 
 def _hash_fields(salt: int, values: list[tuple[Column, T.DataType]]) -> Column:
-    """Returns the hash of one level: salt, null bitmap, then values. PropertyOverride the bitmap, skipped nulls are no
-    loss.
+    """Returns the hash of one level: salt, null bitmap, then values. PropertyOverride the bitmap,
+    skipped nulls are no loss.
     """
     bitmaps = [
-        reduce(lambda a, b: a.bitwiseOR(b), [_bit(column, bit) for bit, (column, _) in enumerate(part)])
+        reduce(
+            lambda a, b: a.bitwiseOR(b),
+            [_bit(column, bit) for bit, (column, _) in enumerate(part)],
+        )
         for part in _parts(values)
     ]
-    return F.xxhash64(F.lit(salt), *bitmaps, *(_hashable(salt, column, kind) for column, kind in values))
+    return F.xxhash64(
+        F.lit(salt),
+        *bitmaps,
+        *(_hashable(salt, column, kind) for column, kind in values),
+    )
 
 
 def _parts(values: list[tuple[Column, T.DataType]]) -> list[list[tuple[Column, T.DataType]]]:
-    return [values[start : start + _BITMAP_COLUMNS] for start in range(0, len(values), _BITMAP_COLUMNS)]
+    return [
+        values[start : start + _BITMAP_COLUMNS] for start in range(0, len(values), _BITMAP_COLUMNS)
+    ]
 
 
 def _bit(column: Column, bit: int) -> Column:
@@ -215,7 +258,9 @@ def _bit(column: Column, bit: int) -> Column:
 
 
 def _hashable(salt: int, column: Column, kind: T.DataType) -> Column:
-    """Returns what stands for a value in its level's hash: plain values themselves, others a hash of their own."""
+    """Returns what stands for a value in its level's hash: plain values themselves, others a hash
+    of their own.
+    """
     if isinstance(kind, T.StructType):
         fields = [(column.getField(field.name), field.dataType) for field in _sorted(kind.fields)]
         return F.when(column.isNotNull(), _hash_fields(salt, fields))
@@ -227,7 +272,13 @@ def _hashable(salt: int, column: Column, kind: T.DataType) -> Column:
         key, value = kind.keyType, kind.valueType
         hashes = F.transform(
             F.map_entries(column),
-            lambda entry: _hash_fields(salt, [(entry.getField("key"), key), (entry.getField("value"), value)]),
+            lambda entry: _hash_fields(
+                salt,
+                [(entry.getField("key"), key), (entry.getField("value"), value)],
+            ),
         )
-        return F.when(column.isNotNull(), F.xxhash64(F.lit(salt), F.size(column), F.sort_array(hashes)))
+        return F.when(
+            column.isNotNull(),
+            F.xxhash64(F.lit(salt), F.size(column), F.sort_array(hashes)),
+        )
     return column

@@ -1,5 +1,5 @@
-"""What a cluster's executors need for code in Python: the library and the user's modules, sent along, and what only
-an installation gives: Python itself, pyarrow, numpy and pydantic.
+"""What a cluster's executors need for code in Python: the library and the user's modules, sent
+along, and what only an installation gives: Python itself, pyarrow, numpy and pydantic.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _PROBES = 8
 
 
 def send_code(spark: SparkSession, config: Config, files: Iterable[Path]) -> None:
-    """Sends the library and some modules to the executors of a cluster; a local master has them already.
+    """Sends the library and some modules to the executors of a cluster; a local master has them
+    already.
 
     Args:
         spark: the session.
@@ -41,7 +42,9 @@ def send_code(spark: SparkSession, config: Config, files: Iterable[Path]) -> Non
 
 
 def code_zip(folder: Path, files: Iterable[Path]) -> Path:
-    """Returns a zip with the library and some modules, named by its content; the same content gives the same zip."""
+    """Returns a zip with the library and some modules, named by its content; the same content gives
+    the same zip.
+    """
     inside = {path.relative_to(PACKAGE.parent).as_posix(): path for path in PACKAGE.rglob("*.py")}
     inside |= _named(list(files))
     digest = hashlib.sha256()
@@ -56,9 +59,14 @@ def code_zip(folder: Path, files: Iterable[Path]) -> Path:
 
 
 def _named(files: list[Path]) -> dict[str, Path]:
-    """Returns modules by their names in a zip: as they are imported from the folder that holds all of them."""
+    """Returns modules by their names in a zip: as they are imported from the folder that holds all
+    of them.
+    """
     top = min((path.parent for path in files), key=lambda folder: len(folder.parts), default=Path())
-    return {(path.relative_to(top) if path.is_relative_to(top) else Path(path.name)).as_posix(): path for path in files}
+    return {
+        (path.relative_to(top) if path.is_relative_to(top) else Path(path.name)).as_posix(): path
+        for path in files
+    }
 
 
 def check_executors(spark: SparkSession) -> None:
@@ -93,7 +101,8 @@ def check_executors(spark: SparkSession) -> None:
         raise RewindowError(
             f"Python on the executors lacks {', '.join(sorted(set(lacking.values())))}",
             detail=f"Seen on {'; '.join(lacking)}.",
-            hint="Install the requirements of rewindow there, or name a Python that has them: spark.pyspark.python in "
+            hint="Install the requirements of rewindow there, or name a Python that has them: "
+            "spark.pyspark.python in "
             "[spark.conf] of rewindow.toml.",
         )
 
@@ -111,5 +120,6 @@ def _said_in_words(python: str) -> Iterator[None]:
         raise RewindowError(
             f'the executors have no Python "{python}"',
             detail="Tuple operators, and functions of the user, run in it.",
-            hint="Install it there, or name one that is there: spark.pyspark.python in [spark.conf] of rewindow.toml.",
+            hint="Install it there, or name one that is there: spark.pyspark.python in "
+            "[spark.conf] of rewindow.toml.",
         ) from error

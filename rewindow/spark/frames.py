@@ -32,12 +32,14 @@ def spark_schema(schema: pa.Schema) -> StructType:
 def read_windows(spark: SparkSession, table: Table, windows: WindowRange) -> DataFrame:
     """Returns the tuples of a closed window range, read at the table's pinned version.
 
-    Our own tables are read by their files, without Delta's snapshot query; others through Delta. Hidden windows are
-    left out.
+    Our own tables are read by their files, without Delta's snapshot query; others through Delta.
+    Hidden windows are left out.
     """
     inside = F.col("window_id").between(windows.first, windows.last)
     if hidden := [part for part in table.hidden if part.overlap(windows)]:
-        inside &= ~F.expr(" or ".join(f"window_id between {part.first} and {part.last}" for part in hidden))
+        inside &= ~F.expr(
+            " or ".join(f"window_id between {part.first} and {part.last}" for part in hidden)
+        )
     if not table.is_plain():
         reader = spark.read.format("delta").option("versionAsOf", table.version)
         return reader.load(str(table.path)).where(inside)
@@ -49,34 +51,45 @@ def read_windows(spark: SparkSession, table: Table, windows: WindowRange) -> Dat
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
-    """Returns a frame without rows. Made in the JVM: an empty Python list would start Python workers.
+    """Returns a frame without rows. Made in the JVM: an empty Python list would start Python
+    workers.
 
-    The limit tells Spark that there is no row before it looks at the columns. Else it takes each for the constant null,
-    and what an operator does with a missing value, such as to raise an error, moves to the other side of a join.
+    The limit tells Spark that there is no row before it looks at the columns. Else it takes each
+    for the constant null, and what an operator does with a missing value, such as to raise an
+    error, moves to the other side of a join.
     """
     columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
     return spark.range(1).select(*columns).limit(0)
 
 
 def window_start(grid: Grid) -> Column:
-    """Returns when a tuple's window begins: the arrival time of a tuple that has none of its own."""
+    """Returns when a tuple's window begins: the arrival time of a tuple that has none of its
+    own.
+    """
     return F.timestamp_micros(F.lit(grid.origin_us) + F.col("window_id") * F.lit(grid.width_us))
 
 
 def count_windows(table: Table, windows: WindowRange) -> pa.Table:
-    """Returns window_id and tuples of the windows of a range that have a tuple, in no order, counted in the files.
+    """Returns window_id and tuples of the windows of a range that have a tuple, in no order,
+    counted in the files.
 
-    Files of a table with deletion vectors or column mapping are not what they hold: these are counted by a query.
+    Files of a table with deletion vectors or column mapping are not what they hold: these are
+    counted by a query.
     """
-    counts = _counts_of_files(table, windows) if table.is_plain() else _counts_by_query(table, windows)
+    counts = (
+        _counts_of_files(table, windows) if table.is_plain() else _counts_by_query(table, windows)
+    )
     for part in table.hidden:
         if part.overlap(windows):
-            counts = counts.filter((pc.field("window_id") < part.first) | (pc.field("window_id") > part.last))
+            counts = counts.filter(
+                (pc.field("window_id") < part.first) | (pc.field("window_id") > part.last)
+            )
     return counts
 
 
 def open_inputs(plan: Plan, state: Location) -> dict[str, Table]:
-    """Returns the inputs of a replay as pinned, without rows of windows that were never sealed, a warm-up's too.
+    """Returns the inputs of a replay as pinned, without rows of windows that were never sealed, a
+    warm-up's too.
 
     Args:
         state: the state folder.
@@ -90,7 +103,11 @@ def open_inputs(plan: Plan, state: Location) -> dict[str, Table]:
     windows = WindowRange(first, plan.last)
     return {
         entry.stream: open_sealed(
-            entry.table(state), entry.version, entry.windows_table(state), entry.windows_version, windows
+            entry.table(state),
+            entry.version,
+            entry.windows_table(state),
+            entry.windows_version,
+            windows,
         )
         for entry in plan.inputs
     }
@@ -111,12 +128,21 @@ def _counts_of_files(table: Table, windows: WindowRange) -> pa.Table:
             parts.append(pa.table([[file.first], [file.rows]], schema=_COUNTS))
         else:
             parts.append(_counts_in(file.path, inside))
-    return pa.concat_tables(parts).group_by("window_id").aggregate([("tuples", "sum")]).rename_columns(_COUNTS.names)
+    return (
+        pa.concat_tables(parts)
+        .group_by("window_id")
+        .aggregate([("tuples", "sum")])
+        .rename_columns(_COUNTS.names)
+    )
 
 
 def _counts_in(path: str, inside: pc.Expression | None = None) -> pa.Table:
-    """Returns the tuples of each window of a file or a folder; only row groups that may hold some are read."""
-    column = pq.read_table(path, columns=["window_id"], partitioning=None, filters=inside)["window_id"]
+    """Returns the tuples of each window of a file or a folder; only row groups that may hold some
+    are read.
+    """
+    column = pq.read_table(path, columns=["window_id"], partitioning=None, filters=inside)[
+        "window_id"
+    ]
     found = pc.value_counts(column)
     return pa.table([found.field("values"), found.field("counts")], schema=_COUNTS)
 
@@ -127,7 +153,9 @@ def count_written(folder: Location) -> pa.Table:
 
 
 def write_files(frame: DataFrame, folder: Location, row_group_bytes: int | None = None) -> None:
-    """Computes a frame once, into Parquet files of a folder; their row groups are of a size, or Spark's 128 MB."""
+    """Computes a frame once, into Parquet files of a folder; their row groups are of a size, or
+    Spark's 128 MB.
+    """
     options = {} if row_group_bytes is None else {"parquet.block.size": str(row_group_bytes)}
     frame.write.mode("overwrite").options(**options).parquet(str(folder))
 
@@ -141,7 +169,8 @@ def conform(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
     """Returns a frame with `window_id` and the declared columns, in the declared order.
 
     Raises:
-        InputError: a column is absent or has another type; names the operator, the port and both types.
+        InputError: a column is absent or has another type; names the operator, the port and both
+            types.
     """
     wanted = spark_schema(schema)
     found = {field.name: field.dataType for field in frame.schema.fields}
@@ -151,7 +180,8 @@ def conform(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
         if found[field.name].simpleString() != field.dataType.simpleString():
             have = found[field.name].simpleString()
             raise InputError(
-                f'{what} has the column "{field.name}" of type {have}, declared {field.dataType.simpleString()}'
+                f'{what} has the column "{field.name}" of type {have}, declared '
+                f"{field.dataType.simpleString()}"
             )
     return frame.select("window_id", *map(quoted_column, wanted.names))
 

@@ -1,7 +1,7 @@
 """Delta's jars: fetched once by the Ivy resolver that Spark ships, checked, and then used offline.
 
-`jars.sha256` names the jars and what they must be. A jar comes into its folder only by a rename after its check, so a
-download that broke off is never taken for done.
+`jars.sha256` names the jars and what they must be. A jar comes into its folder only by a rename
+after its check, so a download that broke off is never taken for done.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def expected_jars() -> dict[str, str]:
 
 
 def missing_jars(folder: Path) -> list[str]:
-    """Returns the names of jars that are not in the folder; looks at names only, so that it can run at every start."""
+    """Returns the names of jars that are not in the folder; looks at names only, so that it can run
+    at every start.
+    """
     return [name for name in expected_jars() if not (folder / name).is_file()]
 
 
@@ -68,46 +70,70 @@ def fetch_jars(folder: Path) -> list[str]:
 
 
 def _resolve(work: Path, names: list[str]) -> None:
-    """Runs Ivy on a file that names the jars one by one, without what they depend on: Spark has that already."""
+    """Runs Ivy on a file that names the jars one by one, without what they depend on: Spark has
+    that already.
+    """
     found = [(name, _JAR.fullmatch(name)) for name in names]
     lines = [
-        f'<dependency org="{_GROUPS[match["module"].split("-")[0]]}" name={quoteattr(match["module"])}'
+        f'<dependency org="{_GROUPS[match["module"].split("-")[0]]}" '
+        f"name={quoteattr(match['module'])}"
         f' rev={quoteattr(match["revision"])} transitive="false" conf="default->master"/>'
         for _, match in found
         if match
     ]
     head = '<ivy-module version="2.0"><info organisation="rewindow" module="jars"/>'
-    (work / "ivy.xml").write_text(f"{head}<dependencies>{''.join(lines)}</dependencies></ivy-module>")
+    (work / "ivy.xml").write_text(
+        f"{head}<dependencies>{''.join(lines)}</dependencies></ivy-module>"
+    )
     # Ivy's own folder is below user.home: inside the work folder, nothing is left in the user's.
     command = [
         *(str(find_java() / "bin" / "java"), f"-Duser.home={work}", "-jar", str(_ivy_jar())),
-        *("-m2compatible", "-warn", "-cache", str(work / "cache"), "-ivy", str(work / "ivy.xml"), "-types", "jar"),
+        *(
+            "-m2compatible",
+            "-warn",
+            "-cache",
+            str(work / "cache"),
+            "-ivy",
+            str(work / "ivy.xml"),
+            "-types",
+            "jar",
+        ),
         *("-retrieve", str(work / "jars" / "[artifact]-[revision].[ext]")),
         *(("-settings", settings) if (settings := os.environ.get("REWINDOW_IVY_SETTINGS")) else ()),
     ]
     plain = {name: value for name, value in os.environ.items() if name not in JAVA_OPTIONS}
-    # The shell's Java options may hold the way through a proxy, or what no Java starts with: with them, then without.
+    # The shell's Java options may hold the way through a proxy, or what no Java starts with: with
+    # them, then without.
     for environment in (dict(os.environ), plain):
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
         )
         if all((work / "jars" / name).is_file() for name in names):
             return
     raise ResourceError(
         f"{len(names)} of Delta's jars could not be fetched: {', '.join(names)}",
         detail=" ".join((done.stdout + done.stderr).split())[-600:],
-        hint="Look at the connection to Maven Central, or name a mirror's Ivy settings file by REWINDOW_IVY_SETTINGS.",
+        hint="Look at the connection to Maven Central, or name a mirror's Ivy settings file by "
+        "REWINDOW_IVY_SETTINGS.",
     )
 
 
 def _ivy_jar() -> Path:
     spec = importlib.util.find_spec("pyspark")
-    folders = [Path(place) / "jars" for place in (spec.submodule_search_locations if spec else None) or []]
+    folders = [
+        Path(place) / "jars" for place in (spec.submodule_search_locations if spec else None) or []
+    ]
     for folder in folders:
         for jar in sorted(folder.glob("ivy-*.jar")):
             return jar
     raise ResourceError(
-        "pyspark is not installed with its jars", hint="Install pyspark; pyspark-client, which has none, must go."
+        "pyspark is not installed with its jars",
+        hint="Install pyspark; pyspark-client, which has none, must go.",
     )
 
 

@@ -25,10 +25,15 @@ OPEN_FILES_MIN = 1024
 """Jars, connections and shuffle files of one local Spark; with 256 it waits for ever."""
 
 BESIDE_HEAP_BYTES = 5 * 2**29
-"""Address space that a JVM reserves beside its heap: a gibibyte for classes, code, the class archive, threads."""
+"""Address space that a JVM reserves beside its heap: a gibibyte for classes, code, the class
+archive, threads."""
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_KNOWN = ("/usr/lib/jvm/*17*", "/Library/Java/JavaVirtualMachines/*17*/Contents/Home", "/opt/java/*17*")
+_KNOWN = (
+    "/usr/lib/jvm/*17*",
+    "/Library/Java/JavaVirtualMachines/*17*/Contents/Home",
+    "/opt/java/*17*",
+)
 _VERSION = re.compile(r'version "(\d+)')
 
 
@@ -55,18 +60,21 @@ def find_java() -> Path:
         detail=("; ".join(seen) + ".") if seen else "",
         hint="Lift the limits of the shell (ulimit -a), or set JAVA_HOME to another one."
         if silent
-        else f"Install one (Debian: apt-get install openjdk-{JAVA_MAJOR}-jre-headless) or set JAVA_HOME.",
+        else f"Install one (Debian: apt-get install openjdk-{JAVA_MAJOR}-jre-headless) or set "
+        "JAVA_HOME.",
     )
 
 
 def check_limits(heap: str) -> None:
-    """Makes room for open files up to what is allowed, and refuses limits under which Spark does not start.
+    """Makes room for open files up to what is allowed, and refuses limits under which Spark does
+    not start.
 
     Args:
         heap: the JVM's heap as Spark writes it, such as "2g".
 
     Raises:
-        ResourceError: too few open files, or too little address space; names the limit and what is needed.
+        ResourceError: too few open files, or too little address space; names the limit and what is
+            needed.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= soft < OPEN_FILES_MIN:
@@ -74,14 +82,17 @@ def check_limits(heap: str) -> None:
             raise ResourceError(
                 f"limit of {hard} open files is too low, Spark needs at least {OPEN_FILES_MIN}",
                 detail="Nothing has been started.",
-                hint=f"Raise it where the shell or the service is set up: ulimit -n {OPEN_FILES_MIN}",
+                hint="Raise it where the shell or the service is set up: ulimit -n "
+                f"{OPEN_FILES_MIN}",
             )
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES_MIN, hard))
     space, needed = resource.getrlimit(resource.RLIMIT_AS)[0], heap_bytes(heap) + BESIDE_HEAP_BYTES
     if 0 <= space < needed:
         raise ResourceError(
-            f"limit of {space / 2**20:.0f} MB of address space is too low, Java needs {needed / 2**20:.0f} MB",
-            detail=f"That is the heap, spark.driver_memory = {heap}, and what Java reserves beside it.",
+            f"limit of {space / 2**20:.0f} MB of address space is too low, Java needs "
+            f"{needed / 2**20:.0f} MB",
+            detail=f"That is the heap, spark.driver_memory = {heap}, and what Java reserves beside "
+            "it.",
             hint="Lift the limit (ulimit -v unlimited), or set a smaller spark.driver_memory.",
         )
 
@@ -97,7 +108,10 @@ def heap_bytes(text: str) -> int:
     """
     found = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", text.lower())
     if not found:
-        raise InputError(f'memory "{text}" cannot be read', hint='Write a number and a unit, such as "2g" or "512m".')
+        raise InputError(
+            f'memory "{text}" cannot be read',
+            hint='Write a number and a unit, such as "2g" or "512m".',
+        )
     return int(found[1]) * _UNITS[found[2] or "m"]
 
 

@@ -23,8 +23,9 @@ RETRY_CODE = 75
 def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
     """Runs a job's work and returns its exit code; the outcome file says what happened, in JSON.
 
-    Exit codes: 0 done, 2 bad input, 65 failed and not retryable, 75 failed and retryable, 130 interrupted. An error
-    that is not ours is worth a retry when it is the machine's or Spark's, not when it is a bug of an operator.
+    Exit codes: 0 done, 2 bad input, 65 failed and not retryable, 75 failed and retryable, 130
+    interrupted. An error that is not ours is worth a retry when it is the machine's or Spark's, not
+    when it is a bug of an operator.
     """
     end_group_with_parent()
     hush_pyspark()
@@ -34,24 +35,35 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
         if error.__cause__ is not None:
             keep_traceback(error)
         outcome = {
-            "exit_code": error.exit_code, "message": str(error), "retryable": error.retryable,
-            "kind": type(error).__name__, "error": error.parts,
-        }  # fmt: skip
+            "exit_code": error.exit_code,
+            "message": str(error),
+            "retryable": error.retryable,
+            "kind": type(error).__name__,
+            "error": error.parts,
+        }
     except KeyboardInterrupt:
         stopped = Interrupted(
-            "stopped by the user", detail="What was committed is kept.", hint="Run it again to go on."
+            "stopped by the user",
+            detail="What was committed is kept.",
+            hint="Run it again to go on.",
         )
         outcome = {
-            "exit_code": stopped.exit_code, "message": str(stopped), "retryable": False, "kind": "Interrupted",
+            "exit_code": stopped.exit_code,
+            "message": str(stopped),
+            "retryable": False,
+            "kind": "Interrupted",
             "error": stopped.parts,
-        }  # fmt: skip
+        }
     except Exception as error:  # noqa: BLE001  (whatever it is, the outcome file must say so)
         keep_traceback(error)
         retryable, ours = is_passing(error), as_rewindow_error(error)
         outcome = {
             "exit_code": RETRY_CODE if retryable else RewindowError.exit_code,
-            "message": str(ours), "retryable": retryable, "kind": type(error).__name__, "error": ours.parts,
-        }  # fmt: skip
+            "message": str(ours),
+            "retryable": retryable,
+            "kind": type(error).__name__,
+            "error": ours.parts,
+        }
     told = _write(outcome)
     if outcome["exit_code"] and not told:
         print(outcome["message"], file=sys.stderr, flush=True)
@@ -59,7 +71,9 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
 
 
 def as_rewindow_error(error: Exception) -> RewindowError:
-    """Returns an error of ours as it is, and of any other one what happened and where the whole traceback is."""
+    """Returns an error of ours as it is, and of any other one what happened and where the whole
+    traceback is.
+    """
     return (
         error
         if isinstance(error, RewindowError)
@@ -106,7 +120,9 @@ class StopRequest:
 
 
 def _write(outcome: dict[str, Any]) -> bool:
-    """Writes the outcome file and returns whether somebody waits for one; whoever does says what is in it."""
+    """Writes the outcome file and returns whether somebody waits for one; whoever does says what is
+    in it.
+    """
     path = os.environ.get(OUTCOME_VARIABLE)
     if not path:
         return False

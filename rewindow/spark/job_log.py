@@ -1,6 +1,8 @@
-"""The log of a job: whole tracebacks, and all that the JVM says, in a file beside the job's outcome.
+"""The log of a job: whole tracebacks, and all that the JVM says, in a file beside the job's
+outcome.
 
-A terminal or a task's log shows the cause in a few lines and names this file, to which the JVM writes too.
+A terminal or a task's log shows the cause in a few lines and names this file, to which the JVM
+writes too.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ def where_all_is() -> str:
 
 
 def hush_pyspark() -> None:
-    """Stops pyspark from printing an error with the JVM's frames, in JSON, when it raises the same one."""
+    """Stops pyspark from printing an error with the JVM's frames, in JSON, when it raises the same
+    one.
+    """
     from pyspark.logger import PySparkLogger
 
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):

@@ -36,7 +36,8 @@ def spark_session(
 ) -> SparkSession:
     """Returns the session of this process, started when there is none.
 
-    Under spark-submit the JVM is there already, with its own settings; only the session's part of them is laid over.
+    Under spark-submit the JVM is there already, with its own settings; only the session's part of
+    them is laid over.
 
     Args:
         config: settings in force.
@@ -64,14 +65,18 @@ def spark_session(
 
 
 def _secret(config: Config) -> dict[str, str]:
-    """Returns the settings by which the driver and a cluster know each other; none without a secret."""
+    """Returns the settings by which the driver and a cluster know each other; none without a
+    secret.
+    """
     if config.spark.secret_file is None:
         return {}
     path = config.root / config.spark.secret_file
     try:
         secret = path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f'file "{path}" of setting "spark.secret_file" cannot be read: {error}') from error
+        raise InputError(
+            f'file "{path}" of setting "spark.secret_file" cannot be read: {error}'
+        ) from error
     if not secret:
         raise InputError(f'file "{path}" of setting "spark.secret_file" is empty')
     return {
@@ -82,7 +87,9 @@ def _secret(config: Config) -> dict[str, str]:
 
 
 def send_modules(modules: Iterable[ModuleType]) -> None:
-    """Makes Spark send what modules define, such as Python UDFs, since its workers cannot import applications."""
+    """Makes Spark send what modules define, such as Python UDFs, since its workers cannot import
+    applications.
+    """
     from pyspark import cloudpickle
 
     for module in modules:
@@ -90,11 +97,15 @@ def send_modules(modules: Iterable[ModuleType]) -> None:
 
 
 def _start_jvm(config: Config, settings: Mapping[str, str]) -> None:
-    """Starts the JVM with its settings in a file: pyspark would write all of them on its command line."""
+    """Starts the JVM with its settings in a file: pyspark would write all of them on its command
+    line.
+    """
     from pyspark import SparkContext
 
     properties = write_properties(config, settings)
-    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*properties_arguments(properties), "pyspark-shell"])
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(
+        [*properties_arguments(properties), "pyspark-shell"]
+    )
     try:
         SparkContext._ensure_initialized()
     finally:

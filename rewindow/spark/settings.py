@@ -1,7 +1,8 @@
-"""Spark's settings as plain text, for a session in this process and for spark-submit alike. Starts no JVM.
+"""Spark's settings as plain text, for a session in this process and for spark-submit alike. Starts
+no JVM.
 
-What is fixed here is what correctness or every start depends on; the rest is `[spark.conf]` of rewindow.toml, which is
-laid over it.
+What is fixed here is what correctness or every start depends on; the rest is `[spark.conf]` of
+rewindow.toml, which is laid over it.
 """
 
 from __future__ import annotations
@@ -30,19 +31,25 @@ _STRAY = (
     *("SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE", "PYSPARK_SUBMIT_ARGS", "CLASSPATH"),
     *JAVA_OPTIONS,
 )
-"""What a shell may have set for another Spark. HADOOP_CONF_DIR, YARN_CONF_DIR and SPARK_CONF_DIR stay: a cluster is
-found by them, and ours is laid over what they say."""
+"""What a shell may have set for another Spark. HADOOP_CONF_DIR, YARN_CONF_DIR and SPARK_CONF_DIR
+stay: a cluster is found by them, and ours is laid over what they say."""
 
 
 def spark_settings(
-    config: Config, *, needed: Mapping[str, str] = {}, quick: bool = False, archive: bool = True
+    config: Config,
+    *,
+    needed: Mapping[str, str] = {},
+    quick: bool = False,
+    archive: bool = True,
 ) -> dict[str, str]:
     """Returns the settings that every Spark of this project starts with.
 
     Args:
         config: where the jars, the state and the master are.
-        needed: what the recovery mode needs (`Mode.spark_settings`); another value in rewindow.toml is refused.
-        quick: compile with the JVM's first compiler only: a short job starts sooner, a long one loses its peak.
+        needed: what the recovery mode needs (`Mode.spark_settings`); another value in rewindow.toml
+            is refused.
+        quick: compile with the JVM's first compiler only: a short job starts sooner, a long one
+            loses its peak.
         archive: start from the class archive where there is one (rewindow/spark/archive.py).
 
     Raises:
@@ -61,7 +68,8 @@ def spark_settings(
 
 
 def spark_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Returns the environment for a process that runs Spark: ours, without what a shell may have put in Spark's way.
+    """Returns the environment for a process that runs Spark: ours, without what a shell may have
+    put in Spark's way.
 
     Raises:
         ResourceError: there is no Java 17.
@@ -99,12 +107,16 @@ def local_threads(master: str) -> int:
 
 
 def scratch_folder(config: Config) -> Path:
-    """Returns the folder of Spark's own temporary files, of this process and its jobs; always on this machine."""
+    """Returns the folder of Spark's own temporary files, of this process and its jobs; always on
+    this machine.
+    """
     return (config.state / "tmp" / f"{socket.gethostname()}-{os.getpid()}").local()
 
 
 def make_scratch(config: Config) -> None:
-    """Makes this process's scratch folder, and deletes those of processes that have ended on this host."""
+    """Makes this process's scratch folder, and deletes those of processes that have ended on this
+    host.
+    """
     scratch_folder(config).mkdir(parents=True, exist_ok=True)
     for folder in (config.state / "tmp").folders(f"{socket.gethostname()}-*"):
         pid = folder.name.rpartition("-")[2]
@@ -113,22 +125,35 @@ def make_scratch(config: Config) -> None:
 
 
 def write_properties(config: Config, settings: Mapping[str, str]) -> Path:
-    """Writes settings into a file that spark-submit reads, for this user alone: on a command line all can see them."""
+    """Writes settings into a file that spark-submit reads, for this user alone: on a command line
+    all can see them.
+    """
     path = scratch_folder(config) / f"spark-{uuid.uuid4().hex[:8]}.properties"
-    lines = [f"{_escaped(key, ' :=#!')}={_escaped(value, '')}\n" for key, value in sorted(settings.items())]
-    with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+    lines = [
+        f"{_escaped(key, ' :=#!')}={_escaped(value, '')}\n"
+        for key, value in sorted(settings.items())
+    ]
+    with open(
+        os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600),
+        "w",
+        encoding="utf-8",
+    ) as file:
         file.writelines(lines)
     return path
 
 
 def properties_arguments(properties: Path) -> list[str]:
-    """Returns the arguments by which spark-submit reads a file of settings, laid over those of a cluster."""
+    """Returns the arguments by which spark-submit reads a file of settings, laid over those of a
+    cluster.
+    """
     return ["--load-spark-defaults", "--properties-file", str(properties)]
 
 
 def _escaped(text: str, special: str) -> str:
     """Returns a text as Java reads it back from a file of properties."""
-    plain = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    plain = (
+        text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    )
     for character in special:
         plain = plain.replace(character, f"\\{character}")
     return f"\\{plain}" if plain.startswith(" ") else plain
@@ -152,7 +177,8 @@ def _base(config: Config) -> dict[str, str]:
     return {
         "spark.master": config.spark.master,
         "spark.driver.memory": config.spark.driver_memory,
-        # State folders are on file systems: where Hadoop's settings name another one, a plain path still means a file.
+        # State folders are on file systems: where Hadoop's settings name another one, a plain path
+        # still means a file.
         "spark.hadoop.fs.defaultFS": "file:///",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
@@ -197,20 +223,29 @@ def _driver_options(config: Config, quick: bool, archive: bool) -> str:
     options = ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile=file:{logging}"]
     options += [f"-Djava.io.tmpdir={scratch_folder(config)}"]
     if quick:
-        # With one compiler a JVM keeps 48 MB for compiled code; once they are full it compiles nothing more.
+        # With one compiler a JVM keeps 48 MB for compiled code; once they are full it compiles
+        # nothing more.
         options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC"]
     if archive and (found := usable_archive(config)):
         # Where it does not fit the JVM goes without it, and need not say so.
-        options += [f"-XX:SharedArchiveFile={found}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+        options += [
+            f"-XX:SharedArchiveFile={found}",
+            "-Xshare:auto",
+            "-Xlog:cds=off",
+            "-Xlog:cds+dynamic=off",
+        ]
     return " ".join(f'"{option}"' if " " in option else option for option in options)
 
 
 def _refuse_retries(master: str, needed: Mapping[str, str]) -> None:
-    """Refuses a local master that lets a task fail otherwise than is needed: it goes before spark.task.maxFailures."""
+    """Refuses a local master that lets a task fail otherwise than is needed: it goes before
+    spark.task.maxFailures.
+    """
     found, failures = _LOCAL.fullmatch(master), needed.get("spark.task.maxFailures")
     if failures and found and found["failures"] and found["failures"] != failures:
         raise InputError(
-            f'setting "spark.master" is {master}, which lets a task fail {int(found["failures"]) - 1} times, and the '
+            f'setting "spark.master" is {master}, which lets a task fail '
+            f"{int(found['failures']) - 1} times, and the "
             f"recovery mode needs spark.task.maxFailures = {failures}",
             hint=f"Write local[{found['threads']}].",
         )
@@ -220,6 +255,7 @@ def _refuse_contradiction(given: Mapping[str, str], needed: Mapping[str, str]) -
     for name, value in needed.items():
         if given.get(name, value) != value:
             raise InputError(
-                f'setting "spark.conf.{name}" is {given[name]}, and the recovery mode needs {value}',
+                f'setting "spark.conf.{name}" is {given[name]}, and the recovery mode needs '
+                f"{value}",
                 hint="Take it out of rewindow.toml.",
             )

@@ -1,6 +1,8 @@
-"""Which errors are worth another attempt: the machine's and Spark's, never what the same work would meet again.
+"""Which errors are worth another attempt: the machine's and Spark's, never what the same work would
+meet again.
 
-In at most once every attempt that dies costs windows, so an error that each attempt meets again must end the replay.
+In at most once every attempt that dies costs windows, so an error that each attempt meets again
+must end the replay.
 """
 
 from __future__ import annotations
@@ -11,15 +13,20 @@ from rewindow.errors import RewindowError
 from rewindow.storage.failures import LASTING, error_number, plain_text
 
 _LASTING_CLASSES = frozenset({"0A", "21", "22", "23", "38", "39", "42", "46", "P0", "XX"})
-"""Classes of SQLSTATE: unsupported, wrong cardinality, data (overflow, cast, division), constraints, functions of a
-user, names and types, settings, what an operator raised on purpose, bugs of Spark."""
+"""Classes of SQLSTATE: unsupported, wrong cardinality, data (overflow, cast, division),
+constraints, functions of a user, names and types, settings, what an operator raised on purpose,
+bugs of Spark."""
 _READ_FAILED = "KD"
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\][^\n]*")
-_IN_PYTHON = ("org.apache.spark.api.python.PythonException", "pyspark.errors.exceptions.base.PySpark")
+_IN_PYTHON = (
+    "org.apache.spark.api.python.PythonException",
+    "pyspark.errors.exceptions.base.PySpark",
+)
 _FULL = re.compile(r"no space left|disk quota", re.IGNORECASE)
 _MACHINE = re.compile(
-    r"input/output error|too many open files|no space left|disk quota|read-only file system|stale file handle|"
+    r"input/output error|too many open files|no space left|disk quota|read-only file system|stale "
+    r"file handle|"
     r"cannot allocate memory|connection (reset|refused|timed out)|resource temporarily unavailable",
     re.IGNORECASE,
 )
@@ -28,8 +35,9 @@ _MACHINE = re.compile(
 def is_passing(error: BaseException) -> bool:
     """Returns whether an error may be gone at the next attempt.
 
-    Of Spark's own errors the SQLSTATE decides. A file that cannot be read is damaged or gone, unless the operating
-    system says that it is in trouble. What has no SQLSTATE, such as a lost worker or JVM, passes.
+    Of Spark's own errors the SQLSTATE decides. A file that cannot be read is damaged or gone,
+    unless the operating system says that it is in trouble. What has no SQLSTATE, such as a lost
+    worker or JVM, passes.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException, PythonException
@@ -49,7 +57,9 @@ def is_passing(error: BaseException) -> bool:
 
 
 def spark_text(error: BaseException) -> str:
-    """Returns all that the JVM says of an error, causes included; what Python knows of it where the JVM is gone."""
+    """Returns all that the JVM says of an error, causes included; what Python knows of it where the
+    JVM is gone.
+    """
     try:
         text = str(error)
         trace = error.getStackTrace() if hasattr(error, "getStackTrace") else ""
@@ -59,7 +69,9 @@ def spark_text(error: BaseException) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Returns an error that is not ours in a line or two for people: Spark's condition instead of the JVM's frames."""
+    """Returns an error that is not ours in a line or two for people: Spark's condition instead of
+    the JVM's frames.
+    """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException, PythonException
 
@@ -75,18 +87,25 @@ def describe(error: BaseException) -> str:
 
 
 def hint_on(error: BaseException) -> str:
-    """Returns what to do about an error that is not ours, where that is known: of a disk that is full."""
+    """Returns what to do about an error that is not ours, where that is known: of a disk that is
+    full.
+    """
     if not _FULL.search(spark_text(error)):
         return ""
     return (
-        "Make room on the disk, or move the state folder (REWINDOW_STATE), and run it again: it goes on where it was."
+        "Make room on the disk, or move the state folder (REWINDOW_STATE), and run it again: "
+        "it goes on where it was."
     )
 
 
 def _of_worker(text: str) -> str:
-    """Returns the last line of the Python traceback that a worker of Spark left: the error itself."""
+    """Returns the last line of the Python traceback that a worker of Spark left: the error
+    itself.
+    """
     _, _, trace = text.rpartition("Traceback (most recent call last):")
-    lines = [line for line in trace.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
+    lines = [
+        line for line in trace.splitlines() if line.strip() and not line.startswith((" ", "\t"))
+    ]
     if not lines:
         return "PythonException: " + " ".join(text.split())[:300]
     notes = [line for line in lines[1:] if line.startswith("in ")]
@@ -101,7 +120,9 @@ def _passes_in_spark(text: str) -> bool:
 
 
 def _passes_in_system(error: OSError) -> bool:
-    """Returns whether the machine is in trouble, rather than a file damaged, which pyarrow raises without a number."""
+    """Returns whether the machine is in trouble, rather than a file damaged, which pyarrow raises
+    without a number.
+    """
     number = error_number(error)
     if number is not None:
         return number not in LASTING
@@ -111,5 +132,11 @@ def _passes_in_system(error: OSError) -> bool:
 def _root_cause(text: str) -> str:
     """Returns the innermost cause that a Java stack trace names."""
     causes = [line.strip() for line in text.splitlines() if line.strip().startswith("Caused by: ")]
-    plain = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
-    return causes[-1].removeprefix("Caused by: ") if causes else next(iter(plain), "without a message")
+    plain = [
+        line.strip()
+        for line in text.splitlines()
+        if line.strip() and not line.strip().startswith("at ")
+    ]
+    return (
+        causes[-1].removeprefix("Caused by: ") if causes else next(iter(plain), "without a message")
+    )

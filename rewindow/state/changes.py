@@ -1,8 +1,10 @@
-"""Values that properties got while their replay ran: who changed what, from which window on (X10, O26, O27).
+"""Values that properties got while their replay ran: who changed what, from which window on (X10,
+O26, O27).
 
-A replay keeps them in one log of numbered files, in which it also notes, before it begins a group, up to where its
-windows are begun. A number is given once, by a conditional put, so changes and begun windows have one order: no window
-that was begun is changed afterwards, and every attempt computes a window with the same values, whenever it is killed.
+A replay keeps them in one log of numbered files, in which it also notes, before it begins a group,
+up to where its windows are begun. A number is given once, by a conditional put, so changes and
+begun windows have one order: no window that was begun is changed afterwards, and every attempt
+computes a window with the same values, whenever it is killed.
 """
 
 from __future__ import annotations
@@ -44,18 +46,23 @@ class ChangeLog:
         """Returns all changes; of one property and window the last one counts."""
         self._read()
         made = (entry.change for entry in self._entries if entry.change is not None)
-        return list({(one.path, one.from_window, one.at): one for one in (*self.planned, *made)}.values())
+        return list(
+            {(one.path, one.from_window, one.at): one for one in (*self.planned, *made)}.values()
+        )
 
     def begun(self) -> int | None:
         """Returns the last window that was begun, None before the first."""
         self._read()
-        return max((entry.begun for entry in self._entries if entry.begun is not None), default=None)
+        return max(
+            (entry.begun for entry in self._entries if entry.begun is not None), default=None
+        )
 
     def add(self, change: Callable[[int | None], PropertyChange]) -> PropertyChange:
         """Notes a change, and returns it.
 
         Args:
-            change: gives it, in view of the last window that was begun; may raise, then nothing is noted.
+            change: gives it, in view of the last window that was begun; may raise, then nothing is
+                noted.
         """
         made: list[PropertyChange] = []
 
@@ -67,13 +74,24 @@ class ChangeLog:
         return made[-1]
 
     def begin(self, first: int, last: int) -> int:
-        """Notes that the windows of a group are begun; returns its last one, before which no change falls."""
+        """Notes that the windows of a group are begun; returns its last one, before which no change
+        falls.
+        """
         end = last
 
         def entry() -> _Entry | None:
             nonlocal end
             begun = self.begun()
-            end = min([last, *(one.from_window - 1 for one in self.changes() if first < one.from_window <= last)])
+            end = min(
+                [
+                    last,
+                    *(
+                        one.from_window - 1
+                        for one in self.changes()
+                        if first < one.from_window <= last
+                    ),
+                ]
+            )
             return None if begun is not None and begun >= end else _Entry(begun=end)
 
         self._append(entry)
@@ -81,11 +99,16 @@ class ChangeLog:
 
     def at(self, window: int) -> list[PropertyChange]:
         """Returns the changes that hold in a window, the last one of each property."""
-        held = sorted((one for one in self.changes() if one.from_window <= window), key=lambda one: one.from_window)
+        held = sorted(
+            (one for one in self.changes() if one.from_window <= window),
+            key=lambda one: one.from_window,
+        )
         return list({one.path: one for one in held}.values())
 
     def _append(self, entry: Callable[[], _Entry | None]) -> None:
-        """Puts what an entry is, in view of all before it, under the next number; again where that was taken."""
+        """Puts what an entry is, in view of all before it, under the next number; again where that
+        was taken.
+        """
         while (made := entry()) is not None:
             content = made.model_dump_json(exclude_none=True)
             if self._place(len(self._entries)).put_if_absent(content):

@@ -1,8 +1,10 @@
-"""Checkpoints: state frames as rows of a Delta table (docs/rules/windows_and_checkpoints.md section 6).
+"""Checkpoints: state frames as rows of a Delta table (docs/rules/windows_and_checkpoints.md section
+6).
 
-A small state is stored as an Arrow IPC stream in one cell, a large one in files that the row names; the cell then holds
-its columns alone (`rewindow.state`). Either way all operators of a container are saved in one commit, and reading a row
-runs no code. A row has the state's digest, which does not depend on the form (X48).
+A small state is stored as an Arrow IPC stream in one cell, a large one in files that the row names;
+the cell then holds its columns alone (`rewindow.state`). Either way all operators of a container
+are saved in one commit, and reading a row runs no code. A row has the state's digest, which does
+not depend on the form (X48).
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ STATE_BYTES_MAX = 1 << 30
 START = "start"
 """Where the files of the state lie with which a replay begins, in the folder of its states."""
 COMPRESSED_BYTES_MIN = 1 << 16
-"""Smaller states are stored as they are: compressing one takes longer, in a thread of its own, than it saves."""
+"""Smaller states are stored as they are: compressing one takes longer, in a thread of its own, than
+it saves."""
 SCHEMA = pa.schema(
     [
         ("operator", pa.string()),
@@ -90,41 +93,74 @@ class Checkpoint:
 
 
 def encode(
-    window: int, mark: int, states: Mapping[str, OperatorState], versions: Mapping[str, int], made: Provenance
+    window: int,
+    mark: int,
+    states: Mapping[str, OperatorState],
+    versions: Mapping[str, int],
+    made: Provenance,
 ) -> pa.Table:
     """Returns the rows that store the states of all operators after a window.
 
-    An application without state stores one row without an operator, so that a checkpoint always exists (W71).
+    An application without state stores one row without an operator, so that a checkpoint always
+    exists (W71).
 
     Raises:
         CheckpointError: a state is too large for one cell.
     """
-    rows = [_row(name, window, mark, state, versions[name], made) for name, state in sorted(states.items())]
+    rows = [
+        _row(name, window, mark, state, versions[name], made)
+        for name, state in sorted(states.items())
+    ]
     rows = rows or [_row("", window, mark, pa.table({}), 1, made)]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def _row(name: str, window: int, mark: int, state: OperatorState, version: int, made: Provenance) -> dict[str, object]:
+def _row(
+    name: str,
+    window: int,
+    mark: int,
+    state: OperatorState,
+    version: int,
+    made: Provenance,
+) -> dict[str, object]:
     if isinstance(state, StateFiles):
-        rows, digest, files, blob = state.rows, state.digest, state.to_json(), _blob(state.schema.empty_table())
+        rows, digest, files, blob = (
+            state.rows,
+            state.digest,
+            state.to_json(),
+            _blob(state.schema.empty_table()),
+        )
     else:
         rows, digest, files, blob = state.num_rows, frame_digest(state), None, _blob(state)
     if len(blob) > STATE_BYTES_MAX:
         raise CheckpointError(
-            f'state of operator "{name}" takes {len(blob)} bytes, allowed in a cell are {STATE_BYTES_MAX}',
+            f'state of operator "{name}" takes {len(blob)} bytes, allowed in a cell are '
+            f"{STATE_BYTES_MAX}",
             hint="Keep states in files from a smaller size on: setting replay.inline_state_bytes.",
         )
     return {
-        "operator": name, "key_range": "all", "window_id": window, "mark": mark, "schema_version": version,
-        "rows": rows, "digest": digest, "code_version": made.code_version,
-        "configuration_digest": made.configuration_digest, "attempt": made.attempt, "inputs": made.inputs_text,
-        "state": blob, "field": FIELD if name else None, "files": files,
-    }  # fmt: skip
+        "operator": name,
+        "key_range": "all",
+        "window_id": window,
+        "mark": mark,
+        "schema_version": version,
+        "rows": rows,
+        "digest": digest,
+        "code_version": made.code_version,
+        "configuration_digest": made.configuration_digest,
+        "attempt": made.attempt,
+        "inputs": made.inputs_text,
+        "state": blob,
+        "field": FIELD if name else None,
+        "files": files,
+    }
 
 
 def _blob(frame: pa.Table) -> bytes:
     sink = io.BytesIO()
-    options = pa.ipc.IpcWriteOptions(compression="zstd" if frame.nbytes > COMPRESSED_BYTES_MIN else None)
+    options = pa.ipc.IpcWriteOptions(
+        compression="zstd" if frame.nbytes > COMPRESSED_BYTES_MIN else None
+    )
     with pa.ipc.new_stream(sink, frame.schema, options=options) as writer:
         writer.write_table(frame)
     return sink.getvalue()
@@ -152,7 +188,10 @@ def decode(row: Mapping[str, object], table: Location) -> OperatorState:
         except (OSError, pa.ArrowException) as error:
             if may_be_whole(error):
                 raise table_failure(f"{name} cannot be read", error) from error
-            raise CheckpointError(f"{name} is damaged: a file of it cannot be read", detail=str(error)) from error
+            raise CheckpointError(
+                f"{name} is damaged: a file of it cannot be read",
+                detail=str(error),
+            ) from error
     elif row["digest"] != frame_digest(state):
         raise CheckpointError(f"{name} is damaged: its digest differs")
     return state
@@ -172,17 +211,30 @@ def _undecoded(row: Mapping[str, object], table: Location) -> OperatorState:
     if not row.get("files"):
         return frame
     try:
-        return StateFiles.from_json(str(row["files"]), folder_of(table), frame.schema, int(str(row["rows"])))
+        return StateFiles.from_json(
+            str(row["files"]),
+            folder_of(table),
+            frame.schema,
+            int(str(row["rows"])),
+        )
     except (TypeError, ValueError, LookupError) as error:
-        raise CheckpointError(f"{_name(row)} is damaged: it names no files that it could", detail=str(error)) from error
+        raise CheckpointError(
+            f"{_name(row)} is damaged: it names no files that it could",
+            detail=str(error),
+        ) from error
 
 
 def _frame(row: Mapping[str, object]) -> pa.Table:
-    """Returns what the cell of a stored row holds: a state, or the columns of one that lies in files."""
+    """Returns what the cell of a stored row holds: a state, or the columns of one that lies in
+    files.
+    """
     try:
         return pa.ipc.open_stream(row["state"]).read_all()
     except (pa.ArrowException, OSError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{_name(row)} is damaged: its state cannot be read", detail=str(error)) from error
+        raise CheckpointError(
+            f"{_name(row)} is damaged: its state cannot be read",
+            detail=str(error),
+        ) from error
 
 
 def _name(row: Mapping[str, object]) -> str:
@@ -190,7 +242,8 @@ def _name(row: Mapping[str, object]) -> str:
 
 
 def marks(table: Log) -> list[int]:
-    """Returns the marks at which the table has checkpoints, ascending; a file that is damaged or gone has none.
+    """Returns the marks at which the table has checkpoints, ascending; a file that is damaged or
+    gone has none.
 
     Raises:
         ResourceError: the machine could not read a file that may be whole.
@@ -199,7 +252,9 @@ def marks(table: Log) -> list[int]:
 
 
 def warm_up_marks(table: Log) -> list[int]:
-    """Returns the marks of a warm-up's checkpoints, ascending: they lie before the range, so they are below zero."""
+    """Returns the marks of a warm-up's checkpoints, ascending: they lie before the range, so they
+    are below zero.
+    """
     return [mark for mark in _all_marks(table) if mark < 0]
 
 
@@ -218,7 +273,11 @@ def state_leaves(table: Log) -> set[str]:
 def leaves_of(parts: Iterable[pa.Table]) -> set[str]:
     """Returns the folders of all files of states that stored rows name."""
     texts = {text for rows in parts for text in rows["files"].drop_null().to_pylist()}
-    return {leaf for text in texts for leaf in StateFiles.from_json(text, location(""), pa.schema([]), 0).leaves}
+    return {
+        leaf
+        for text in texts
+        for leaf in StateFiles.from_json(text, location(""), pa.schema([]), 0).leaves
+    }
 
 
 def load(table: Log, mark: int) -> Checkpoint:
@@ -232,7 +291,9 @@ def load(table: Log, mark: int) -> Checkpoint:
     for part in _parts(table, SCHEMA.names):
         rows += part.filter(pc.equal(part["mark"], mark)).to_pylist()
     if not rows:
-        raise CheckpointError(f'checkpoint not found at mark {mark} in table "{table.path.parent.name}"')
+        raise CheckpointError(
+            f'checkpoint not found at mark {mark} in table "{table.path.parent.name}"'
+        )
     newest = max(int(str(row["attempt"])) for row in rows)
     mine = [row for row in rows if row["attempt"] == newest and row["operator"]]
     states = {str(row["operator"]): decode(row, table.path) for row in mine}
@@ -240,10 +301,14 @@ def load(table: Log, mark: int) -> Checkpoint:
 
 
 def rows_at(table: Log, window: int) -> pa.Table:
-    """Returns the stored rows, state included, of the newest attempt at a window; no rows when there is none."""
+    """Returns the stored rows, state included, of the newest attempt at a window; no rows when
+    there is none.
+    """
     parts = [part.filter(pc.equal(part["window_id"], window)) for part in stored_rows(table)]
     rows = pa.concat_tables([SCHEMA.empty_table(), *parts])
-    return rows.filter(pc.equal(rows["attempt"], pc.max(rows["attempt"]))) if rows.num_rows else rows
+    return (
+        rows.filter(pc.equal(rows["attempt"], pc.max(rows["attempt"]))) if rows.num_rows else rows
+    )
 
 
 def stored_rows(table: Log) -> Iterable[pa.Table]:
@@ -252,23 +317,31 @@ def stored_rows(table: Log) -> Iterable[pa.Table]:
 
 
 def brought(rows: pa.Table, source: Location, target: Location, place: str) -> pa.Table:
-    """Returns stored rows as another table of checkpoints may hold them; the files of their states then lie beside it.
+    """Returns stored rows as another table of checkpoints may hold them; the files of their states
+    then lie beside it.
 
     Args:
         rows: stored rows of the table `source`.
         source: folder of the table that they come from.
         target: folder of the table that they are for.
-        place: where the files go, in the folder of the target's states; bringing them again changes nothing.
+        place: where the files go, in the folder of the target's states; bringing them again changes
+            nothing.
 
     Raises:
         CheckpointError: a state is damaged.
     """
     states = [_undecoded(row, source) for row in rows.to_pylist()]
     files = [
-        state.copied_to(folder_of(target), place).to_json() if isinstance(state, StateFiles) else None
+        state.copied_to(folder_of(target), place).to_json()
+        if isinstance(state, StateFiles)
+        else None
         for state in states
     ]
-    moved = rows.set_column(SCHEMA.get_field_index("files"), SCHEMA.field("files"), pa.array(files, pa.string()))
+    moved = rows.set_column(
+        SCHEMA.get_field_index("files"),
+        SCHEMA.field("files"),
+        pa.array(files, pa.string()),
+    )
     check(moved, target)
     return moved
 
@@ -294,15 +367,21 @@ def check_there(rows: pa.Table, table: Location) -> None:
         state = _undecoded(row, table)
         for path in state.all_paths() if isinstance(state, StateFiles) else ():
             if not path.is_file():
-                raise CheckpointError(f"{_name(row)} is damaged: a file of its state is gone", detail=f"{path}.")
+                raise CheckpointError(
+                    f"{_name(row)} is damaged: a file of its state is gone",
+                    detail=f"{path}.",
+                )
 
 
 def as_start(rows: pa.Table, made: Provenance) -> pa.Table:
     """Returns stored rows as checkpoint 0 of a replay that begins with their states."""
     values = {
-        "mark": 0, "attempt": made.attempt, "code_version": made.code_version,
-        "configuration_digest": made.configuration_digest, "inputs": made.inputs_text,
-    }  # fmt: skip
+        "mark": 0,
+        "attempt": made.attempt,
+        "code_version": made.code_version,
+        "configuration_digest": made.configuration_digest,
+        "inputs": made.inputs_text,
+    }
     for name, value in values.items():
         column = pa.array([value] * rows.num_rows, SCHEMA.field(name).type)
         rows = rows.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), column)
@@ -328,10 +407,13 @@ def check_inputs(rows: pa.Table, tables: Mapping[str, str], what: str) -> None:
             before = made_from.get(stream, table_id)
             if before != table_id:
                 raise CheckpointError(
-                    f'{what} was computed from another table of stream "{stream}" than the one that is there',
-                    detail=f"It was computed from table {before}, the stream is now table {table_id}: it was deleted "
+                    f'{what} was computed from another table of stream "{stream}" than the one '
+                    "that is there",
+                    detail=f"It was computed from table {before}, the stream is now table "
+                    f"{table_id}: it was deleted "
                     "and recorded again.",
-                    hint="Replay from the first sealed window of the stream on and publish that, or pass "
+                    hint="Replay from the first sealed window of the stream on and publish that, "
+                    "or pass "
                     "--initial-state, which starts without what happened before.",
                 )
 
@@ -343,10 +425,16 @@ def state_digest(rows: pa.Table) -> str:
 
 
 def _parts(table: Log, columns: list[str]) -> Iterable[pa.Table]:
-    """Reads the table's files; those that are damaged or gone are passed over, those that may be whole never (R25)."""
+    """Reads the table's files; those that are damaged or gone are passed over, those that may be
+    whole never (R25).
+    """
     for file in table.files():
         try:
-            yield table.read(file, columns).select(columns).cast(pa.schema([SCHEMA.field(name) for name in columns]))
+            yield (
+                table.read(file, columns)
+                .select(columns)
+                .cast(pa.schema([SCHEMA.field(name) for name in columns]))
+            )
         except (OSError, pa.ArrowException) as error:
             if may_be_whole(error):
                 primary = f'checkpoints of replay "{table.path.parent.name}" cannot be read'
@@ -354,7 +442,8 @@ def _parts(table: Log, columns: list[str]) -> Iterable[pa.Table]:
 
 
 def frame_digest(frame: pa.Table) -> str:
-    """Returns the digest of a state in memory: of its rows as a multiset, whatever their order and its columns'.
+    """Returns the digest of a state in memory: of its rows as a multiset, whatever their order and
+    its columns'.
 
     >>> frame_digest(pa.table({"a": [1, 2]})) == frame_digest(pa.table({"a": [2, 1]}))
     True

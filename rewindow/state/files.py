@@ -1,7 +1,9 @@
-"""States in files: Parquet, a file or more for each bucket of the key, beside the table of checkpoints that names them.
+"""States in files: Parquet, a file or more for each bucket of the key, beside the table of
+checkpoints that names them.
 
-The files of the checkpoints in table `T` lie in the folder `T.state`, which belongs to no Delta table, so that a VACUUM
-takes none of them. A checkpoint names its files by their paths in that folder. What no checkpoint names is a stray.
+The files of the checkpoints in table `T` lie in the folder `T.state`, which belongs to no Delta
+table, so that a VACUUM takes none of them. A checkpoint names its files by their paths in that
+folder. What no checkpoint names is a stray.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ class StateFiles:
 
     @property
     def digest(self) -> str:
-        """The state's digest: the same in a cell, in other buckets, and with or without increments."""
+        """The state's digest: the same in a cell, in other buckets, and with or without
+        increments.
+        """
         return digest_text(self.schema, self.rows, self.hashes)
 
     @property
@@ -97,14 +101,29 @@ class StateFiles:
     def to_json(self) -> str:
         """Returns what a checkpoint's row keeps of it beside rows, digest and schema."""
         files = [list(asdict(file).values()) for file in self.files]
-        return json.dumps({"hashes": f"{self.hashes:016x}", "key": self.key, "buckets": self.buckets, "files": files})
+        return json.dumps(
+            {
+                "hashes": f"{self.hashes:016x}",
+                "key": self.key,
+                "buckets": self.buckets,
+                "files": files,
+            }
+        )
 
     @classmethod
     def from_json(cls, text: str, folder: Location, schema: pa.Schema, rows: int) -> StateFiles:
         """Returns what `to_json` kept."""
         kept = json.loads(text)
         files = tuple(StateFile(*values) for values in kept["files"])
-        return cls(folder, schema, rows, int(kept["hashes"], 16), tuple(kept["key"]), kept["buckets"], files)
+        return cls(
+            folder,
+            schema,
+            rows,
+            int(kept["hashes"], 16),
+            tuple(kept["key"]),
+            kept["buckets"],
+            files,
+        )
 
     def check(self) -> None:
         """Reads every file, a batch at a time, and holds it against what was noted of it.
@@ -117,10 +136,16 @@ class StateFiles:
             _check(self.folder / file.path, file)
 
     def copied_to(self, folder: Location, place: str) -> StateFiles:
-        """Links its files into a place in another folder, copies them where that cannot be; may be repeated."""
+        """Links its files into a place in another folder, copies them where that cannot be; may be
+        repeated.
+        """
         for file in self.files:
             _link(self.folder / file.path, folder / place / file.path)
-        return replace(self, folder=folder, files=tuple(replace(f, path=f"{place}/{f.path}") for f in self.files))
+        return replace(
+            self,
+            folder=folder,
+            files=tuple(replace(f, path=f"{place}/{f.path}") for f in self.files),
+        )
 
 
 OperatorState: TypeAlias = pa.Table | StateFiles
@@ -135,22 +160,40 @@ def folder_of(table: Location) -> Location:
 
 
 def write_state(
-    rows: pa.Table, inline_bytes: int, folder: Location, place: str, key: tuple[str, ...], buckets: int
+    rows: pa.Table,
+    inline_bytes: int,
+    folder: Location,
+    place: str,
+    key: tuple[str, ...],
+    buckets: int,
 ) -> OperatorState:
-    """Returns a state that is in memory as it is while it is small, else written into files of a folder."""
+    """Returns a state that is in memory as it is while it is small, else written into files of a
+    folder.
+    """
     if not rows.num_rows or rows.nbytes <= inline_bytes:
         return rows
     return write_rows(rows, folder, place, key, buckets)
 
 
-def write_rows(rows: pa.Table, folder: Location, place: str, key: tuple[str, ...], buckets: int) -> StateFiles:
+def write_rows(
+    rows: pa.Table,
+    folder: Location,
+    place: str,
+    key: tuple[str, ...],
+    buckets: int,
+) -> StateFiles:
     """Writes a state that is in memory into files, as Spark would."""
     of_row = buckets_of(rows, key, buckets)
     (folder / place).make_folder()
     files = []
     for bucket in np.unique(of_row).tolist():
         part, path = rows.filter(pa.array(of_row == bucket)), f"{place}/part-{bucket:05}.parquet"
-        pq.write_table(part, (folder / path).uri, coerce_timestamps="us", allow_truncated_timestamps=True)
+        pq.write_table(
+            part,
+            (folder / path).uri,
+            coerce_timestamps="us",
+            allow_truncated_timestamps=True,
+        )
         size = (folder / path).size()
         files.append(StateFile(path, bucket, part.num_rows, size, f"{row_sum(part):016x}"))
     return StateFiles(folder, rows.schema, rows.num_rows, row_sum(rows), key, buckets, tuple(files))
@@ -191,14 +234,18 @@ class RetainedFiles:
     saved: set[str] = field(default_factory=set)
 
     def clear(self, named: Iterable[str]) -> None:
-        """Deletes what attempts that have ended left without a checkpoint; those that are to come are left alone."""
+        """Deletes what attempts that have ended left without a checkpoint; those that are to come
+        are left alone.
+        """
         self.saved |= set(named)
         for leaf in self._leaves():
             if leaf not in self.saved and int(leaf.partition("-")[0]) < self.epoch:
                 (self.folder / leaf).delete_tree()
 
     def went_on(self, before: States, after: States, *, saved: bool) -> None:
-        """Deletes the states before a group that no checkpoint names, now that the states after it are there."""
+        """Deletes the states before a group that no checkpoint names, now that the states after it
+        are there.
+        """
         if saved:
             self.saved |= _leaves_of(after)
         for leaf in _leaves_of(before) - _leaves_of(after) - self.saved:
@@ -214,11 +261,19 @@ class RetainedFiles:
 
 def leaves_in(folder: Location) -> Iterator[str]:
     """Returns the folders below a folder of states that hold files."""
-    yield from sorted({file.parent.relative_to(folder) for file in folder.files() if file.name.endswith(".parquet")})
+    yield from sorted(
+        {
+            file.parent.relative_to(folder)
+            for file in folder.files()
+            if file.name.endswith(".parquet")
+        }
+    )
 
 
 def _leaves_of(states: States) -> set[str]:
-    return set().union(*(state.leaves for state in states.values() if isinstance(state, StateFiles)))
+    return set().union(
+        *(state.leaves for state in states.values() if isinstance(state, StateFiles))
+    )
 
 
 def bytes_in_memory(files: StateFiles) -> int:
@@ -226,7 +281,9 @@ def bytes_in_memory(files: StateFiles) -> int:
     found = 0
     for path in files.all_paths():
         footer = pq.read_metadata(path.uri)
-        found += sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
+        found += sum(
+            footer.row_group(number).total_byte_size for number in range(footer.num_row_groups)
+        )
     return found
 
 
@@ -238,8 +295,14 @@ def read_rows(state: OperatorState) -> pa.Table:
     kept = [state.schema.empty_table()]
     for step in range(state.steps, -1, -1):
         schema = pa.schema([*state.schema, *([(DELETED, pa.bool_())] if step else [])])
-        rows = pa.concat_tables([schema.empty_table(), *(_read(path, schema) for path in state.paths(step))])
-        keys = [tuple(row.values()) for row in rows.select(list(state.key)).to_pylist()] if state.steps else []
+        rows = pa.concat_tables(
+            [schema.empty_table(), *(_read(path, schema) for path in state.paths(step))]
+        )
+        keys = (
+            [tuple(row.values()) for row in rows.select(list(state.key)).to_pylist()]
+            if state.steps
+            else []
+        )
         is_newest = [key not in gone for key in keys] or [True] * rows.num_rows
         rows = rows.filter(pa.array(is_newest, pa.bool_()))
         gone |= set(keys)

@@ -17,7 +17,8 @@ Key = tuple[object, ...]
 def first_rows(state: OperatorState, limit: int, where: Mapping[str, str]) -> pa.Table:
     """Returns at most so many rows of a state whose columns, as text, have these values.
 
-    Of a state in files rows of a later step replace all of their key, so the newest step is read first.
+    Of a state in files rows of a later step replace all of their key, so the newest step is read
+    first.
 
     Raises:
         InputError: there is no such column, or its values have no text.
@@ -25,7 +26,10 @@ def first_rows(state: OperatorState, limit: int, where: Mapping[str, str]) -> pa
     """
     unknown = sorted(set(where) - set(state.schema.names))
     if unknown:
-        raise InputError(f'the state has no column "{unknown[0]}"', hint=f"It has: {', '.join(state.schema.names)}.")
+        raise InputError(
+            f'the state has no column "{unknown[0]}"',
+            hint=f"It has: {', '.join(state.schema.names)}.",
+        )
     found = [state.schema.empty_table()]
     for rows in _parts(state, where):
         found.append(rows.slice(0, limit - sum(part.num_rows for part in found)))
@@ -51,7 +55,9 @@ def _parts(state: OperatorState, where: Mapping[str, str]) -> Iterator[pa.Table]
 
 
 def _newest(rows: pa.Table, key: tuple[str, ...], replaced: set[Key], *, is_base: bool) -> pa.Table:
-    """Returns the rows of a step whose key no later step has, without those that say that a key is gone."""
+    """Returns the rows of a step whose key no later step has, without those that say that a key is
+    gone.
+    """
     keys = [tuple(row.values()) for row in rows.select(list(key)).to_pylist()]
     rows = rows.filter(pa.array([one not in replaced for one in keys], pa.bool_()))
     if is_base:
@@ -65,6 +71,8 @@ def _only(rows: pa.Table, where: Mapping[str, str]) -> pa.Table:
         try:
             text = rows[name].cast(pa.string())
         except pa.ArrowException as error:
-            raise InputError(f'column "{name}" of the state is {rows[name].type}, which has no text') from error
+            raise InputError(
+                f'column "{name}" of the state is {rows[name].type}, which has no text'
+            ) from error
         rows = rows.filter(pc.equal(text, value))
     return rows

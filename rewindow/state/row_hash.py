@@ -1,8 +1,10 @@
-"""The hash of a row, in Python: the same as Spark's `rewindow.spark.digests.row_hashes` gives (X47, X48).
+"""The hash of a row, in Python: the same as Spark's `rewindow.spark.digests.row_hashes` gives (X47,
+X48).
 
-It is xxhash64 with seed 42 over a canonical encoding: a salt, the null bitmap, then the values that are not null, in
-the order of the columns' names. The digest of a state is the number of its rows and the sum of their hashes, so neither
-order nor buckets nor the form in which it is kept changes it. The bucket of a row is the hash of its key, cut.
+It is xxhash64 with seed 42 over a canonical encoding: a salt, the null bitmap, then the values that
+are not null, in the order of the columns' names. The digest of a state is the number of its rows
+and the sum of their hashes, so neither order nor buckets nor the form in which it is kept changes
+it. The bucket of a row is the hash of its key, cut.
 """
 
 from __future__ import annotations
@@ -25,9 +27,13 @@ _BITMAP_COLUMNS = 62
 _P1, _P2, _P3, _P4, _P5 = (
     np.uint64(prime)
     for prime in (
-        0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5,
+        0x9E3779B185EBCA87,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0x85EBCA77C2B2AE63,
+        0x27D4EB2F165667C5,
     )
-)  # fmt: skip
+)
 
 
 def row_hashes(frame: pa.Table | pa.RecordBatch, columns: Sequence[str] | None = None) -> Hashes:
@@ -61,7 +67,9 @@ def digest_text(schema: pa.Schema, rows: int, total: int) -> str:
 
 
 def level_hashes(columns: Sequence[pa.Array], rows: int, salt: int = SALT) -> Hashes:
-    """Returns the hash of one level of values, in the order in which they are given: salt, null bitmaps, values."""
+    """Returns the hash of one level of values, in the order in which they are given: salt, null
+    bitmaps, values.
+    """
     hashes = _hash_longs(np.full(rows, salt, np.uint64), np.full(rows, SEED, np.uint64))
     for start in range(0, len(columns), _BITMAP_COLUMNS):
         bitmap = np.zeros(rows, np.uint64)
@@ -78,7 +86,11 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Returns a column in one piece."""
     if not isinstance(column, pa.ChunkedArray):
         return column
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+    return (
+        column.chunk(0)
+        if column.num_chunks == 1
+        else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+    )
 
 
 def _nulls(column: pa.Array) -> Any:
@@ -86,11 +98,16 @@ def _nulls(column: pa.Array) -> Any:
 
 
 def _hash_values(column: pa.Array, seeds: Hashes, salt: int) -> Hashes:
-    """Returns the hash of each value, begun with a seed of its own; what it says of nulls means nothing."""
+    """Returns the hash of each value, begun with a seed of its own; what it says of nulls means
+    nothing.
+    """
     kind = column.type
     if pa.types.is_struct(kind):
         fields = sorted(range(kind.num_fields), key=lambda place: kind.field(place).name)
-        return _hash_longs(level_hashes([pc.struct_field(column, at) for at in fields], len(column), salt), seeds)
+        return _hash_longs(
+            level_hashes([pc.struct_field(column, at) for at in fields], len(column), salt),
+            seeds,
+        )
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
         return _hash_longs(_hash_lists(column, salt), seeds)
     if _is_bytes(kind):
@@ -102,7 +119,12 @@ def _hash_values(column: pa.Array, seeds: Hashes, salt: int) -> Hashes:
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    tests = (
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+    )
     return any(test(kind) for test in (*tests, pa.types.is_string_view, pa.types.is_binary_view))
 
 
@@ -127,15 +149,24 @@ def _words(column: pa.Array) -> Any:
         )
     values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
     if values.dtype.kind == "f":
-        values = np.where(np.isnan(values), values.dtype.type(np.nan), values + 0)  # One NaN, and no negative zero.
+        values = np.where(
+            np.isnan(values),
+            values.dtype.type(np.nan),
+            values + 0,
+        )  # One NaN, and no negative zero.
     return values.view(np.uint64 if values.dtype.itemsize == 8 else np.uint32)
 
 
 def _hash_decimals(column: pa.Array, seeds: Hashes) -> Hashes:
-    """Hashes unscaled values: as a long up to 18 digits, above that as the fewest bytes that hold them."""
+    """Hashes unscaled values: as a long up to 18 digits, above that as the fewest bytes that hold
+    them.
+    """
     kind, scale = column.type, column.type.scale
     if kind.precision <= 18:
-        words = np.frombuffer(column.cast(pa.decimal128(kind.precision, scale)).buffers()[1], np.uint64)
+        words = np.frombuffer(
+            column.cast(pa.decimal128(kind.precision, scale)).buffers()[1],
+            np.uint64,
+        )
         return _hash_longs(words[2 * column.offset : 2 * (column.offset + len(column)) : 2], seeds)
     unscaled = [0 if value is None else int(value.scaleb(scale)) for value in column.to_pylist()]
     lengths = [(number if number >= 0 else ~number).bit_length() // 8 + 1 for number in unscaled]
@@ -145,11 +176,19 @@ def _hash_decimals(column: pa.Array, seeds: Hashes) -> Hashes:
 
 
 def _hash_lists(column: pa.Array, salt: int) -> Hashes:
-    """Returns a hash for each list: salt, size, the hashes of its elements; those of a map's entries are sorted."""
+    """Returns a hash for each list: salt, size, the hashes of its elements; those of a map's
+    entries are sorted.
+    """
     kind, is_map = column.type, pa.types.is_map(column.type)
     if is_map:
-        column = column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
-    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int32)
+        column = column.cast(
+            pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
+        )
+    lengths = (
+        pc.fill_null(pc.list_value_length(column), 0)
+        .to_numpy(zero_copy_only=False)
+        .astype(np.int32)
+    )
     flat = column.flatten()
     parts = [pc.struct_field(flat, place) for place in (0, 1)] if is_map else [flat]
     elements = level_hashes(parts, len(flat), salt)
@@ -157,7 +196,10 @@ def _hash_lists(column: pa.Array, salt: int) -> Hashes:
     if is_map:
         of_list = np.repeat(np.arange(len(lengths)), lengths)
         elements = elements[np.lexsort((elements.view(np.int64), of_list))]
-    hashes = _hash_longs(np.full(len(lengths), salt, np.uint64), np.full(len(lengths), SEED, np.uint64))
+    hashes = _hash_longs(
+        np.full(len(lengths), salt, np.uint64),
+        np.full(len(lengths), SEED, np.uint64),
+    )
     hashes = _hash_ints(lengths.view(np.uint32), hashes)
     for place in range(int(lengths.max(initial=0))):
         longer = np.flatnonzero(lengths > place)
@@ -175,7 +217,9 @@ def _hash_ints(words: np.ndarray, seeds: Hashes) -> Hashes:
 
 def _hash_bytes(column: pa.Array, seeds: Hashes) -> Hashes:
     """Returns xxhash64 of texts; those of one length are hashed together."""
-    offsets = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
+    offsets = np.frombuffer(column.buffers()[1], np.int64)[
+        column.offset : column.offset + len(column) + 1
+    ]
     data = np.frombuffer(column.buffers()[2] or b"", np.uint8)
     lengths = np.diff(offsets)
     hashes = np.empty(len(column), np.uint64)

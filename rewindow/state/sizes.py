@@ -12,7 +12,9 @@ from rewindow.storage import Table, query
 
 @dataclass(frozen=True)
 class StateSize:
-    """How much the state of an operator is in a checkpoint: its rows, and the bytes of its cell or its files."""
+    """How much the state of an operator is in a checkpoint: its rows, and the bytes of its cell or
+    its files.
+    """
 
     operator: str
     rows: int
@@ -21,15 +23,24 @@ class StateSize:
 
 def state_sizes(table: Table, mark: int) -> list[StateSize]:
     """Returns the sizes of the states at a mark, of the newest attempt that saved them."""
-    sql = f"select operator, rows, files, state, attempt from c where mark = {mark} and operator <> ''"
+    sql = (
+        f"select operator, rows, files, state, attempt from c where mark = {mark} and operator "
+        "<> ''"
+    )
     rows = sorted(query(sql, c=table).to_pylist(), key=lambda row: str(row["operator"]))
     newest = max((row["attempt"] for row in rows), default=None)
     return [
-        StateSize(row["operator"], row["rows"], _files_bytes(table, row["files"]) or len(row["state"]))
+        StateSize(
+            row["operator"],
+            row["rows"],
+            _files_bytes(table, row["files"]) or len(row["state"]),
+        )
         for row in rows
         if row["attempt"] == newest
     ]
 
 
 def _files_bytes(table: Table, files: str | None) -> int:
-    return StateFiles.from_json(files, folder_of(table.path), pa.schema([]), 0).bytes() if files else 0
+    return (
+        StateFiles.from_json(files, folder_of(table.path), pa.schema([]), 0).bytes() if files else 0
+    )

@@ -1,8 +1,10 @@
-"""States on Spark: what an operator gets and gives as a DataFrame, kept in memory while small, else in files.
+"""States on Spark: what an operator gets and gives as a DataFrame, kept in memory while small, else
+in files.
 
-A state moves through the driver only while it is small: a state that lies in files stays in Spark, and so does one that
-comes out of a large group. Files are written into a folder of the attempt and the window, one for each bucket of the
-key, and read back once for their digests. They count from the moment that a checkpoint names them.
+A state moves through the driver only while it is small: a state that lies in files stays in Spark,
+and so does one that comes out of a large group. Files are written into a folder of the attempt and
+the window, one for each bucket of the key, and read back once for their digests. They count from
+the moment that a checkpoint names them.
 """
 
 from __future__ import annotations
@@ -20,7 +22,14 @@ from rewindow.application import Node
 from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.spark.digests import bucket_of, sum_of_rows
-from rewindow.spark.frames import check_columns, empty_frame, spark_schema, to_arrow, to_frame, write_files
+from rewindow.spark.frames import (
+    check_columns,
+    empty_frame,
+    spark_schema,
+    to_arrow,
+    to_frame,
+    write_files,
+)
 from rewindow.state.files import (
     DELETED,
     FIELD,
@@ -36,7 +45,8 @@ from rewindow.storage.delta import plain_schema
 CHANGES_SHARE = 0.5
 """What changed since is kept beside the base up to this share of it (design, increments)."""
 STEPS_MAX = 16
-"""Steps after which the base is written anew, however small they are: each has a file for each bucket."""
+"""Steps after which the base is written anew, however small they are: each has a file for each
+bucket."""
 _PART = re.compile(r"part-(\d+)-")
 _STEP = "_rw_step"
 
@@ -85,17 +95,34 @@ class FileStates:
         files = self._write(node, frame, schema, f"{place}/{node.name}/{FIELD}")
         total = sum(int(file.hashes, 16) for file in files) % 2**64
         key, rows = operator.state_key_columns(), sum(file.rows for file in files)
-        return StateFiles(self._folder, schema, rows, total, key, operator.state_buckets, tuple(files))
+        return StateFiles(
+            self._folder,
+            schema,
+            rows,
+            total,
+            key,
+            operator.state_buckets,
+            tuple(files),
+        )
 
     def add(self, node: Node, changes: DataFrame, before: StateFiles, place: str) -> StateFiles:
-        """Writes what changed since a state, and returns the state after it: its base and one step more.
+        """Writes what changed since a state, and returns the state after it: its base and one step
+        more.
 
-        The sums of what is replaced are taken from the state before, those of what replaces it from the files.
+        The sums of what is replaced are taken from the state before, those of what replaces it from
+        the files.
         """
         where = f"{place}/{node.name}/{FIELD}.changes"
         files = self._write(node, changes, with_gone(before.schema), where, before.steps + 1)
-        written = self._read([str(self._folder / file.path) for file in files], with_gone(before.schema))
-        old = self.load(before).join(_other_keys(written, before.key), _same_key(before.key), "left_semi")
+        written = self._read(
+            [str(self._folder / file.path) for file in files],
+            with_gone(before.schema),
+        )
+        old = self.load(before).join(
+            _other_keys(written, before.key),
+            _same_key(before.key),
+            "left_semi",
+        )
         rows, total = before.rows, before.hashes
         for sign, frame in ((-1, old), (1, written.where(~F.col(DELETED)))) if files else ():
             count, hashes = _sums(frame.select(*map(quoted_column, before.schema.names)))
@@ -104,14 +131,26 @@ class FileStates:
 
     def _read(self, paths: list[str], schema: pa.Schema) -> DataFrame:
         wanted = spark_schema(schema)
-        return self._spark.read.schema(wanted).parquet(*paths) if paths else empty_frame(self._spark, wanted)
+        return (
+            self._spark.read.schema(wanted).parquet(*paths)
+            if paths
+            else empty_frame(self._spark, wanted)
+        )
 
-    def _write(self, node: Node, frame: DataFrame, schema: pa.Schema, where: str, step: int = 0) -> list[StateFile]:
+    def _write(
+        self,
+        node: Node,
+        frame: DataFrame,
+        schema: pa.Schema,
+        where: str,
+        step: int = 0,
+    ) -> list[StateFile]:
         """Writes a frame, a file for each bucket, and reads back what each file holds."""
         wanted, operator = spark_schema(schema), node.operator
         if DELETED in schema.names:
             frame = frame.withColumn(
-                DELETED, F.coalesce(DELETED, F.lit(False)) if DELETED in frame.columns else F.lit(False)
+                DELETED,
+                F.coalesce(DELETED, F.lit(False)) if DELETED in frame.columns else F.lit(False),
             )
         rows = check_columns(frame, schema, what(node)).select(
             *(F.col(quoted_column(field.name)).cast(field.dataType) for field in wanted.fields)
@@ -121,15 +160,26 @@ class FileStates:
         write_files(rows.repartitionById(operator.state_buckets, bucket), self._folder / where)
         written = self._read([str(self._folder / where)], schema)
         sums = written.groupBy(F.col("_metadata.file_name").alias("name")).agg(
-            F.count(F.lit(1)).alias("rows"), sum_of_rows(wanted).alias("hashes")
+            F.count(F.lit(1)).alias("rows"),
+            sum_of_rows(wanted).alias("hashes"),
         )
-        return [self._noted(where, row, step) for row in sorted(sums.collect(), key=lambda row: row["name"])]
+        return [
+            self._noted(where, row, step)
+            for row in sorted(sums.collect(), key=lambda row: row["name"])
+        ]
 
     def _noted(self, where: str, row: Row, step: int) -> StateFile:
         """Returns what is noted of a file; the number in its name is its bucket."""
         path, part = f"{where}/{row['name']}", _PART.match(row["name"])
         assert part, f"Spark names its files part-..., not {row['name']}"
-        return StateFile(path, int(part[1]), row["rows"], (self._folder / path).size(), row["hashes"], step)
+        return StateFile(
+            path,
+            int(part[1]),
+            row["rows"],
+            (self._folder / path).size(),
+            row["hashes"],
+            step,
+        )
 
 
 class SizedStates:
@@ -152,7 +202,15 @@ class SizedStates:
         """Returns all states as frames, by operator."""
         return {name: self.load(state) for name, state in states.items()}
 
-    def save(self, node: Node, frame: DataFrame, before: OperatorState, place: str, *, is_small: bool) -> OperatorState:
+    def save(
+        self,
+        node: Node,
+        frame: DataFrame,
+        before: OperatorState,
+        place: str,
+        *,
+        is_small: bool,
+    ) -> OperatorState:
         """Computes a frame and keeps it as the next state of an operator.
 
         Args:
@@ -165,7 +223,14 @@ class SizedStates:
         if is_small and isinstance(before, pa.Table):
             rows = self._inline.save(node, frame, place)
             key, buckets = node.operator.state_key_columns(), node.operator.state_buckets
-            return write_state(rows, self._inline_bytes, self._folder, f"{place}/{node.name}/{FIELD}", key, buckets)
+            return write_state(
+                rows,
+                self._inline_bytes,
+                self._folder,
+                f"{place}/{node.name}/{FIELD}",
+                key,
+                buckets,
+            )
         files = self._files.save(node, frame, place)
         if files.bytes() > self._inline_bytes or bytes_in_memory(files) > self._inline_bytes:
             return files
@@ -176,12 +241,19 @@ class SizedStates:
         return rows
 
     def save_changes(
-        self, node: Node, changes: DataFrame, before: OperatorState, place: str, *, is_small: bool, tuples: int
+        self,
+        node: Node,
+        changes: DataFrame,
+        before: OperatorState,
+        place: str,
+        *,
+        is_small: bool,
+        tuples: int,
     ) -> OperatorState:
         """Keeps the next state of an operator that says only what changed.
 
-        Beside a large base the changes are written alone; the base is written anew once they have outgrown their share
-        of it, or a group is so large that they would.
+        Beside a large base the changes are written alone; the base is written anew once they have
+        outgrown their share of it, or a group is so large that they would.
 
         Args:
             node, before, place, is_small: see `save`.
@@ -189,10 +261,19 @@ class SizedStates:
             tuples: of the group.
         """
         if isinstance(before, pa.Table) or tuples > CHANGES_SHARE * before.rows:
-            whole = _renewed(self.load(before), changes, node.operator.state_key_columns(), is_small=is_small)
+            whole = _renewed(
+                self.load(before),
+                changes,
+                node.operator.state_key_columns(),
+                is_small=is_small,
+            )
             return self.save(node, whole, before, place, is_small=is_small)
         after = self._files.add(node, changes, before, place)
-        if after.rows and after.steps < STEPS_MAX and after.bytes() - after.bytes(0) <= CHANGES_SHARE * after.bytes(0):
+        if (
+            after.rows
+            and after.steps < STEPS_MAX
+            and after.bytes() - after.bytes(0) <= CHANGES_SHARE * after.bytes(0)
+        ):
             return after
         whole = self.save(node, self._files.load(after), before, place, is_small=False)
         (self._folder / place / node.name / f"{FIELD}.changes").delete_tree()
@@ -200,16 +281,28 @@ class SizedStates:
 
 
 def _changed(state: DataFrame, changes: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Returns a state after changes: all rows of a key that changed are replaced, those of one that is gone go.
+    """Returns a state after changes: all rows of a key that changed are replaced, those of one that
+    is gone go.
 
-    The changes are read twice and the state is not sorted: for few changes, in files, beside a large state.
+    The changes are read twice and the state is not sorted: for few changes, in files, beside a
+    large state.
     """
     kept = state.join(_other_keys(changes, key), _same_key(key), "left_anti")
-    return kept.unionByName(changes.where(~F.col(DELETED)).select(*map(quoted_column, state.columns)))
+    return kept.unionByName(
+        changes.where(~F.col(DELETED)).select(*map(quoted_column, state.columns))
+    )
 
 
-def _renewed(state: DataFrame, changes: DataFrame, key: Sequence[str], *, is_small: bool) -> DataFrame:
-    """Returns the same as `_changed`, but the changes, which may be all work of a group, are computed once."""
+def _renewed(
+    state: DataFrame,
+    changes: DataFrame,
+    key: Sequence[str],
+    *,
+    is_small: bool,
+) -> DataFrame:
+    """Returns the same as `_changed`, but the changes, which may be all work of a group, are
+    computed once.
+    """
     gone = F.coalesce(DELETED, F.lit(False)) if DELETED in changes.columns else F.lit(False)
     columns = list(map(quoted_column, state.columns))
     old = state.select(*columns, F.lit(0).alias(_STEP), F.lit(False).alias(DELETED))
@@ -217,24 +310,33 @@ def _renewed(state: DataFrame, changes: DataFrame, key: Sequence[str], *, is_sma
     by_key = list(map(quoted_column, key))
     if is_small:
         both = old.unionByName(new).coalesce(1)
-    else:  # Each side is exchanged by the key at most once, and Spark leaves that out where a side has it already.
+    else:
+        # Each side is exchanged by the key at most once; Spark skips a side that has it already.
         both = old.repartition(*by_key).unionByName(new.repartition(*by_key))
     rows = both.withColumn("_rw_newest", F.max(_STEP).over(Window.partitionBy(*by_key)))
     return rows.where((F.col(_STEP) == F.col("_rw_newest")) & ~F.col(DELETED)).select(*columns)
 
 
 def _other_keys(frame: DataFrame, key: Sequence[str]) -> DataFrame:
-    return frame.select(*(F.col(quoted_column(name)).alias(f"_rw_key_{place}") for place, name in enumerate(key)))
+    return frame.select(
+        *(F.col(quoted_column(name)).alias(f"_rw_key_{place}") for place, name in enumerate(key))
+    )
 
 
 def _same_key(key: Sequence[str]) -> Column:
     """Returns the condition that a row has a key; null is a key like any other."""
-    same = (F.col(quoted_column(name)).eqNullSafe(F.col(f"_rw_key_{place}")) for place, name in enumerate(key))
+    same = (
+        F.col(quoted_column(name)).eqNullSafe(F.col(f"_rw_key_{place}"))
+        for place, name in enumerate(key)
+    )
     return reduce(Column.__and__, same)
 
 
 def _sums(frame: DataFrame) -> tuple[int, int]:
-    (row,) = frame.agg(F.count(F.lit(1)), F.coalesce(sum_of_rows(frame.schema), F.lit("0"))).collect()
+    (row,) = frame.agg(
+        F.count(F.lit(1)),
+        F.coalesce(sum_of_rows(frame.schema), F.lit("0")),
+    ).collect()
     return row[0], int(row[1], 16)
 
 

@@ -1,4 +1,6 @@
-"""Where things lie: names, folders and columns of every table, and Delta tables without Spark, with the fence."""
+"""Where things lie: names, folders and columns of every table, and Delta tables without Spark, with
+the fence.
+"""
 
 from rewindow.storage.delta import DataFile, Table, create_table, data_files
 from rewindow.storage.fence import FencedTable, Log, Position, fence, position

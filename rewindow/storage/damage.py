@@ -1,9 +1,11 @@
-"""Damaged files of published tables: found before anything is begun, named, and left out on request. No JVM.
+"""Damaged files of published tables: found before anything is begun, named, and left out on
+request. No JVM.
 
-A file that a publication or an undo must read is read here first, as a whole, and held against its noted checksum, or
-decoded where it has none: Spark tells of a damaged one late, after retries, and by stack traces of Java. To leave files
-out is to take them out of the table, with all rows and seals of the windows that they hold: these are then missing, and
-can be replayed. The files themselves are kept, in a folder of the table.
+A file that a publication or an undo must read is read here first, as a whole, and held against its
+noted checksum, or decoded where it has none: Spark tells of a damaged one late, after retries, and
+by stack traces of Java. To leave files out is to take them out of the table, with all rows and
+seals of the windows that they hold: these are then missing, and can be replayed. The files
+themselves are kept, in a folder of the table.
 """
 
 from __future__ import annotations
@@ -61,17 +63,33 @@ def find_damage(table: Table, name: str, windows: WindowRange) -> list[DamagedFi
     size = sum(file.size for file in touched)
     with ThreadPoolExecutor(_THREADS) as pool:
         looked_at = zip(touched, pool.map(_damage, touched), strict=True)
-        for file, why in counted(f"{name}: reading its files", looked_at, size, "bytes", lambda pair: pair[0].size):
+        for file, why in counted(
+            f"{name}: reading its files",
+            looked_at,
+            size,
+            "bytes",
+            lambda pair: pair[0].size,
+        ):
             if why:
-                bounds = None if file.first is None or file.last is None else WindowRange(file.first, file.last)
+                bounds = (
+                    None
+                    if file.first is None or file.last is None
+                    else WindowRange(file.first, file.last)
+                )
                 found.append(DamagedFile(name, location(file.path), bounds, why))
     return found
 
 
 def damaged_now(config: Config, names: Iterable[str], windows: WindowRange) -> list[DamagedFile]:
-    """Returns the damaged files of published tables in a range, as they are now; a table that is not there has none."""
+    """Returns the damaged files of published tables in a range, as they are now; a table that is
+    not there has none.
+    """
     there = [name for name in names if Table.exists(config.stream_table(name))]
-    return [entry for name in there for entry in find_damage(open_published(config, name), name, windows)]
+    return [
+        entry
+        for name in there
+        for entry in find_damage(open_published(config, name), name, windows)
+    ]
 
 
 def damaged_error(damage: Sequence[DamagedFile], command: str) -> TableError:
@@ -81,9 +99,18 @@ def damaged_error(damage: Sequence[DamagedFile], command: str) -> TableError:
         command: what to repeat in order to leave the files out; empty when that is no way.
     """
     first = damage[0]
-    held = f"windows {first.windows.first} to {first.windows.last}" if first.windows else "windows that are not known"
-    more = f" So are {len(damage) - 1} other files: {_listed(damage[1:])}." if len(damage) > 1 else ""
-    hint = f"To go on with all other windows: {command} --leave-out-damaged. These are then missing; replay them."
+    held = (
+        f"windows {first.windows.first} to {first.windows.last}"
+        if first.windows
+        else "windows that are not known"
+    )
+    more = (
+        f" So are {len(damage) - 1} other files: {_listed(damage[1:])}." if len(damage) > 1 else ""
+    )
+    hint = (
+        f"To go on with all other windows: {command} --leave-out-damaged. These are then "
+        "missing; replay them."
+    )
     return TableError(
         f'file "{first.file.name}" of table "{first.table}" is damaged: {held} cannot be read',
         detail=f"{first.why}.{more} Nothing was changed now.",
@@ -92,7 +119,11 @@ def damaged_error(damage: Sequence[DamagedFile], command: str) -> TableError:
 
 
 def resolve_damage(
-    config: Config, damage: Sequence[DamagedFile], leave_out_damaged: bool, command: str, say: Callable[[str], object]
+    config: Config,
+    damage: Sequence[DamagedFile],
+    leave_out_damaged: bool,
+    command: str,
+    say: Callable[[str], object],
 ) -> None:
     """Refuses to go on over damaged files, or takes them out when that was asked for.
 
@@ -105,11 +136,15 @@ def resolve_damage(
         raise damaged_error(damage, command)
     leave_out(config, damage)
     for entry in damage:
-        say(f'{entry.table}: windows {entry.windows} of damaged file "{entry.file.name}" are left out')
+        say(
+            f'{entry.table}: windows {entry.windows} of damaged file "{entry.file.name}" are left '
+            "out"
+        )
 
 
 def leave_out(config: Config, damage: Sequence[DamagedFile]) -> None:
-    """Takes damaged files out of the newest version of their tables, with the rows and seals of their windows.
+    """Takes damaged files out of the newest version of their tables, with the rows and seals of
+    their windows.
 
     Raises:
         TableError: nobody knows which windows a file holds; other files of a table are missing too.
@@ -117,7 +152,8 @@ def leave_out(config: Config, damage: Sequence[DamagedFile]) -> None:
     for entry in damage:
         if entry.windows is None:
             raise TableError(
-                f'file "{entry.file.name}" of table "{entry.table}" cannot be left out: its windows are not known',
+                f'file "{entry.file.name}" of table "{entry.table}" cannot be left out: its '
+                "windows are not known",
                 hint="Put the file back from a copy.",
             )
     for name in sorted({entry.table for entry in damage}):
@@ -134,7 +170,11 @@ def _damage(file: DataFile) -> str:
         if size != file.size:
             return f"It has {size} bytes, written were {file.size}"
         if file.checksum:
-            return "" if file_checksum(path) == file.checksum else "It has other bytes than were written"
+            return (
+                ""
+                if file_checksum(path) == file.checksum
+                else "It has other bytes than were written"
+            )
         with pq.ParquetFile(path.uri) as parquet:
             for _ in parquet.iter_batches(_BATCH_ROWS):
                 pass
@@ -146,7 +186,9 @@ def _damage(file: DataFile) -> str:
 
 
 def _take_out(config: Config, name: str, damage: Sequence[DamagedFile]) -> None:
-    """Moves files aside and removes them from the log, in one commit; may be repeated after a crash."""
+    """Moves files aside and removes them from the log, in one commit; may be repeated after a
+    crash.
+    """
     table = open_published(config, name)
     mine = {entry.file.relative_to(table.path) for entry in damage}
     missing = set(table.delta.repair(dry_run=True)["files_removed"]) - mine
@@ -167,12 +209,22 @@ def _take_out(config: Config, name: str, damage: Sequence[DamagedFile]) -> None:
 
 def _delete_windows(config: Config, output: str, windows: WindowRange) -> None:
     """Deletes what is left of windows in other files, and their seals."""
-    told = {"userMetadata": json.dumps({"rewindow": LEFT_OUT, "windows": [[windows.first, windows.last]]})}
+    told = {
+        "userMetadata": json.dumps(
+            {"rewindow": LEFT_OUT, "windows": [[windows.first, windows.last]]}
+        )
+    }
     predicate = f"window_id >= {windows.first} and window_id <= {windows.last}"
     for name in (windows_name(output), output):
-        open_published(config, name).delta.delete(predicate, commit_properties=CommitProperties(custom_metadata=told))
+        open_published(config, name).delta.delete(
+            predicate,
+            commit_properties=CommitProperties(custom_metadata=told),
+        )
 
 
 def _listed(damage: Sequence[DamagedFile]) -> str:
-    named = [f'"{entry.file.name}" ({entry.table}, windows {entry.windows or "unknown"})' for entry in damage[:_SHOWN]]
+    named = [
+        f'"{entry.file.name}" ({entry.table}, windows {entry.windows or "unknown"})'
+        for entry in damage[:_SHOWN]
+    ]
     return ", ".join(named) + (" ..." if len(damage) > _SHOWN else "")

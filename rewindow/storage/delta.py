@@ -1,8 +1,9 @@
 """One Delta table as Rewindow sees it: its log, its transaction ids, its files, and commits to it.
 
-Spark writes Parquet files into a new folder of the table, `commit_files` makes them part of it; small frames are
-committed as Arrow. Both go through delta-rs, whose commit is atomic on a local file system (it links), and both carry
-a transaction id, so that two commits which compared the same id conflict.
+Spark writes Parquet files into a new folder of the table, `commit_files` makes them part of it;
+small frames are committed as Arrow. Both go through delta-rs, whose commit is atomic on a local
+file system (it links), and both carry a transaction id, so that two commits which compared the same
+id conflict.
 """
 
 from __future__ import annotations
@@ -28,9 +29,22 @@ from rewindow.storage.new_files import statistics
 from rewindow.storage.snapshots import open_delta
 from rewindow.windows import WindowRange
 
-WRITER_FEATURES_ALLOWED = {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "deletionVectors"}
-WRITER_FEATURES_ALLOWED |= {"columnMapping", "generatedColumns", "timestampNtz", "v2Checkpoint", "variantType"}
-"""Table features beside which a commit of ours is known to work (delta-rs refuses row tracking and others)."""
+WRITER_FEATURES_ALLOWED = {
+    "appendOnly",
+    "invariants",
+    "checkConstraints",
+    "changeDataFeed",
+    "deletionVectors",
+}
+WRITER_FEATURES_ALLOWED |= {
+    "columnMapping",
+    "generatedColumns",
+    "timestampNtz",
+    "v2Checkpoint",
+    "variantType",
+}
+"""Table features beside which a commit of ours is known to work (delta-rs refuses row tracking and
+others)."""
 
 CHECKSUMS = "checksums"
 """Entry of a commit's `userMetadata`: file to checksum, of the files that it added."""
@@ -46,8 +60,10 @@ class DataFile:
         rows: number of rows.
         first, last: bounds of `window_id` in it; None when the log has no statistics.
         size: bytes.
-        changed_ms: when the file was last changed, as the table's log has it; 0 when that is not known.
-        statistics: what the log is to say of its columns, as JSON; empty when that is only the bounds.
+        changed_ms: when the file was last changed, as the table's log has it; 0 when that is not
+            known.
+        statistics: what the log is to say of its columns, as JSON; empty when that is only the
+            bounds.
         checksum: SHA-256 of its bytes, if it is known; see `rewindow.storage.checksums`.
     """
 
@@ -64,7 +80,8 @@ class DataFile:
 class Table:
     """An open Delta table, pinned to the snapshot that it last looked at.
 
-    A commit does not move the snapshot by itself in delta-rs; every commit here looks again afterwards.
+    A commit does not move the snapshot by itself in delta-rs; every commit here looks again
+    afterwards.
 
     Attributes:
         hidden: windows whose rows belong to nobody: those of a stream that were never sealed.
@@ -87,7 +104,10 @@ class Table:
         try:
             return cls(path, open_delta(path, version))
         except TableNotFoundError as error:
-            raise TableError(f'table "{path.name}" is not there', detail=f"Looked in {path}.") from error
+            raise TableError(
+                f'table "{path.name}" is not there',
+                detail=f"Looked in {path}.",
+            ) from error
         except (DeltaError, OSError) as error:
             check_log(path)
             wanted = "" if version is None else f" at version {version}"
@@ -142,9 +162,22 @@ class Table:
         rows = column.get("num_records", empty)
         changed = actions["modification_time"].cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist()
         found = [
-            DataFile(os.path.join(self.path.uri, path), count or 0, lowest, highest, size, changed_ms)
+            DataFile(
+                os.path.join(self.path.uri, path),
+                count or 0,
+                lowest,
+                highest,
+                size,
+                changed_ms,
+            )
             for path, count, lowest, highest, size, changed_ms in zip(
-                column["path"], rows, low, high, column["size_bytes"], changed, strict=True
+                column["path"],
+                rows,
+                low,
+                high,
+                column["size_bytes"],
+                changed,
+                strict=True,
             )
         ]
         return [file for file in found if _may_hold(file, first, last)]
@@ -155,12 +188,17 @@ class Table:
             return parquet.read(columns=columns)
 
     def is_plain(self) -> bool:
-        """Returns whether its Parquet files can be read as they are (no deletion vectors, no column mapping)."""
+        """Returns whether its Parquet files can be read as they are (no deletion vectors, no column
+        mapping).
+        """
         protocol = self._delta.protocol()
-        return protocol.min_reader_version < 2 or not (protocol.reader_features or protocol.min_reader_version == 2)
+        return protocol.min_reader_version < 2 or not (
+            protocol.reader_features or protocol.min_reader_version == 2
+        )
 
     def check_committable(self) -> None:
-        """Refuses a table with a feature or a property beside which a commit of ours is not known to be safe.
+        """Refuses a table with a feature or a property beside which a commit of ours is not known
+        to be safe.
 
         Raises:
             TableError: names it.
@@ -168,23 +206,35 @@ class Table:
         if _FORGETS in self.properties:
             raise TableError(
                 f'table "{self.path.name}" forgets transactions after {self.properties[_FORGETS]}',
-                detail=f"Its property {_FORGETS} is set. Without its last transaction nobody knows what was committed.",
+                detail=f"Its property {_FORGETS} is set. Without its last transaction nobody knows "
+                "what was committed.",
                 hint=f"Unset it: ALTER TABLE ... UNSET TBLPROPERTIES ('{_FORGETS}')",
             )
         extra = set(self._delta.protocol().writer_features or []) - WRITER_FEATURES_ALLOWED
         if extra:
-            raise TableError(f'table "{self.path.name}" has a feature that cannot be committed to: {sorted(extra)[0]}')
+            raise TableError(
+                f'table "{self.path.name}" has a feature that cannot be committed to: '
+                f"{sorted(extra)[0]}"
+            )
 
     def sync(self) -> None:
-        """Makes the newest commit outlive a power cut: delta-rs leaves that to the operating system."""
+        """Makes the newest commit outlive a power cut: delta-rs leaves that to the operating
+        system.
+        """
         log = self.path / "_delta_log"
         (log / f"{self.version:020}.json").sync()
         log.sync()
 
     def commit_files(
-        self, files: Sequence[DataFile], *, app_id: str, version: int, metadata: Mapping[str, Any] | None = None
+        self,
+        files: Sequence[DataFile],
+        *,
+        app_id: str,
+        version: int,
+        metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Makes Parquet files that lie in the table's folder part of it; no files is an empty transaction.
+        """Makes Parquet files that lie in the table's folder part of it; no files is an empty
+        transaction.
 
         The checksums that they have are kept in the commit.
 
@@ -192,27 +242,47 @@ class Table:
             FencedError: another commit with the same transaction id came between.
         """
         actions = [_add_action(self.path, file) for file in files]
-        sums = {location(file.path).relative_to(self.path): file.checksum for file in files if file.checksum}
+        sums = {
+            location(file.path).relative_to(self.path): file.checksum
+            for file in files
+            if file.checksum
+        }
         metadata = {**(metadata or {}), CHECKSUMS: sums} if sums else metadata
         self._guarded(
             lambda: self._delta.create_write_transaction(
-                actions, "append", self._delta.schema(), commit_properties=_properties(app_id, version, metadata)
+                actions,
+                "append",
+                self._delta.schema(),
+                commit_properties=_properties(app_id, version, metadata),
             )
         )
 
     def commit_arrow(
-        self, frame: pa.Table, *, app_id: str, version: int, metadata: Mapping[str, Any] | None = None
+        self,
+        frame: pa.Table,
+        *,
+        app_id: str,
+        version: int,
+        metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Appends a small frame. The handle is passed on, never the path: a path would commit on the newest snapshot.
+        """Appends a small frame. The handle is passed on, never the path: a path would commit on
+        the newest snapshot.
 
         Raises:
             FencedError: another commit with the same transaction id came between.
         """
         properties = _properties(app_id, version, metadata)
-        self._guarded(lambda: write_deltalake(self._delta, frame, mode="append", commit_properties=properties))
+        self._guarded(
+            lambda: write_deltalake(self._delta, frame, mode="append", commit_properties=properties)
+        )
 
     def replace_files(
-        self, added: Sequence[DataFile], removed: Sequence[DataFile], *, app_id: str, version: int
+        self,
+        added: Sequence[DataFile],
+        removed: Sequence[DataFile],
+        *,
+        app_id: str,
+        version: int,
     ) -> None:
         """Adds files, with their checksums, and removes others, in one commit on this snapshot.
 
@@ -221,7 +291,8 @@ class Table:
         """
         now_ms = int(time.time() * 1000)
         removes = [
-            RemoveAction(location(file.path).relative_to(self.path), True, now_ms, file.size, {}) for file in removed
+            RemoveAction(location(file.path).relative_to(self.path), True, now_ms, file.size, {})
+            for file in removed
         ]
         actions = [*(_add_action(self.path, file) for file in added), *removes]
         sums = {location(file.path).relative_to(self.path): file.checksum for file in added}
@@ -232,21 +303,32 @@ class Table:
         )
         self._guarded(
             lambda: self._delta.create_write_transaction(
-                actions, "append", self._delta.schema(), commit_properties=properties
+                actions,
+                "append",
+                self._delta.schema(),
+                commit_properties=properties,
             )
         )
 
     def single_values(self, column: str) -> dict[str, Any]:
-        """Returns file to the one value that a column has in all of its rows, for those of which the log says so."""
+        """Returns file to the one value that a column has in all of its rows, for those of which
+        the log says so.
+        """
         actions = pa.table(self._delta.get_add_actions(flatten=True))
         names = ["path", f"min.{column}", f"max.{column}"]
         if not set(names) <= set(actions.column_names):
             return {}
         bounds = zip(*(actions[name].to_pylist() for name in names), strict=True)
-        return {os.path.join(self.path.uri, path): low for path, low, high in bounds if low is not None and low == high}
+        return {
+            os.path.join(self.path.uri, path): low
+            for path, low, high in bounds
+            if low is not None and low == high
+        }
 
     def append(self, frame: pa.Table) -> None:
-        """Appends a small frame that needs no fence: rows that may come twice, whoever else commits meanwhile."""
+        """Appends a small frame that needs no fence: rows that may come twice, whoever else commits
+        meanwhile.
+        """
         write_deltalake(self._delta, frame, mode="append")
         self.refresh()
 
@@ -255,7 +337,14 @@ class Table:
         self._delta.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
         self.refresh()
 
-    def replace(self, rows: pa.RecordBatchReader, predicate: str, *, app_id: str, version: int) -> None:
+    def replace(
+        self,
+        rows: pa.RecordBatchReader,
+        predicate: str,
+        *,
+        app_id: str,
+        version: int,
+    ) -> None:
         """Replaces the rows of which a predicate holds by others of which it holds, in one commit.
 
         Raises:
@@ -264,7 +353,11 @@ class Table:
         properties = _properties(app_id, version, None)
         self._guarded(
             lambda: write_deltalake(
-                self._delta, rows, mode="overwrite", predicate=predicate, commit_properties=properties
+                self._delta,
+                rows,
+                mode="overwrite",
+                predicate=predicate,
+                commit_properties=properties,
             )
         )
 
@@ -279,7 +372,11 @@ class Table:
         self.refresh()
 
 
-def create_table(path: Location, schema: pa.Schema, properties: Mapping[str, str] | None = None) -> Table:
+def create_table(
+    path: Location,
+    schema: pa.Schema,
+    properties: Mapping[str, str] | None = None,
+) -> Table:
     """Creates an empty table; a table that is there already is opened and left as it is."""
     if not Table.exists(path):
         path.make_folder()
@@ -294,7 +391,8 @@ def create_table(path: Location, schema: pa.Schema, properties: Mapping[str, str
 
 
 def data_files(folder: Location) -> list[DataFile]:
-    """Returns the Parquet files that a job wrote into a folder, with row count and statistics from their footers.
+    """Returns the Parquet files that a job wrote into a folder, with row count and statistics from
+    their footers.
 
     Files without rows are left out.
     """
@@ -303,8 +401,12 @@ def data_files(folder: Location) -> list[DataFile]:
         footer = pq.read_metadata(path.uri)
         if footer.num_rows:
             told = statistics(footer, footer.schema.to_arrow_schema())
-            first, last = (json.loads(told)[bounds].get("window_id") for bounds in ("minValues", "maxValues"))
-            found.append(DataFile(path.uri, footer.num_rows, first, last, path.size(), statistics=told))
+            first, last = (
+                json.loads(told)[bounds].get("window_id") for bounds in ("minValues", "maxValues")
+            )
+            found.append(
+                DataFile(path.uri, footer.num_rows, first, last, path.size(), statistics=told)
+            )
     return found
 
 
@@ -343,7 +445,14 @@ def _add_action(root: Location, file: DataFile) -> AddAction:
         }
     place = location(file.path)
     changed_ms = place.modified_ms()
-    return AddAction(place.relative_to(root), file.size, {}, changed_ms, True, file.statistics or json.dumps(stats))
+    return AddAction(
+        place.relative_to(root),
+        file.size,
+        {},
+        changed_ms,
+        True,
+        file.statistics or json.dumps(stats),
+    )
 
 
 def _properties(app_id: str, version: int, metadata: Mapping[str, Any] | None) -> CommitProperties:

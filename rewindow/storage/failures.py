@@ -1,8 +1,9 @@
-"""Failures of the libraries below, as errors of ours: what passes with the machine's trouble, and what is damaged.
+"""Failures of the libraries below, as errors of ours: what passes with the machine's trouble, and
+what is damaged.
 
-delta-rs, DataFusion and pyarrow raise their own errors, often with frames of native code in their text, and with the
-operating system's error number only as text. What a table holds does not mend itself; a full disk or a read-only file
-system may be another one at the next attempt.
+delta-rs, DataFusion and pyarrow raise their own errors, often with frames of native code in their
+text, and with the operating system's error number only as text. What a table holds does not mend
+itself; a full disk or a read-only file system may be another one at the next attempt.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ TEXT_MAX = 400
 _FILES = ("Parquet error", "Object Store error", "Unexpected end of stream", "Corrupt", "thrift")
 _NUMBER = re.compile(r"\(os error (\d+)\)|\[errno (\d+)\]", re.IGNORECASE)
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
-_FRAME = re.compile(r"\s*\d+: \S+|\s*at \S+:\d+(:\d+)?|stack backtrace:.*|note: .*BACKTRACE.*|thread '.*panicked at.*")
+_FRAME = re.compile(
+    r"\s*\d+: \S+|\s*at \S+:\d+(:\d+)?|stack backtrace:.*|note: .*BACKTRACE.*|thread '.*panicked "
+    r"at.*"
+)
 
 
 def error_number(error: BaseException) -> int | None:
@@ -37,7 +41,8 @@ def error_number(error: BaseException) -> int | None:
 
 
 def may_be_whole(error: BaseException) -> bool:
-    """Returns whether a file that could not be read may be as it was written: the machine was in trouble, not the file.
+    """Returns whether a file that could not be read may be as it was written: the machine was in
+    trouble, not the file.
 
     >>> may_be_whole(OSError(5, "Input/output error")), may_be_whole(FileNotFoundError(2, "gone"))
     (True, False)
@@ -52,15 +57,20 @@ def is_about_files(error: BaseException) -> bool:
 
 
 def plain_text(error: BaseException) -> str:
-    """Returns what a library says of a failure in one line, without colours and frames of native code."""
+    """Returns what a library says of a failure in one line, without colours and frames of native
+    code.
+    """
     lines = [_COLOR.sub("", line) for line in str(error).splitlines()]
-    words = " ".join(line.strip(" \t↳") for line in lines if line.strip() and not _FRAME.fullmatch(line))
+    words = " ".join(
+        line.strip(" \t↳") for line in lines if line.strip() and not _FRAME.fullmatch(line)
+    )
     words = words or type(error).__name__
     return words if len(words) <= TEXT_MAX else f"{words[:TEXT_MAX]}..."
 
 
 def library_failure(error: BaseException) -> RewindowError | None:
-    """Returns an error of ours for one that a library or the operating system raised; None for what is a bug.
+    """Returns an error of ours for one that a library or the operating system raised; None for what
+    is a bug.
 
     The last resort of a command: whoever knows the table says it better.
     """
@@ -68,8 +78,14 @@ def library_failure(error: BaseException) -> RewindowError | None:
     if isinstance(error, OSError) and error.filename is not None:
         return table_failure(f'"{error.filename}" cannot be used', error)
     if isinstance(error, json.JSONDecodeError):
-        return TableError(f"a file is not JSON: {error}", hint="It was cut short or changed; look at the newest ones.")
-    if module in ("deltalake", "_internal", "pyo3_runtime", "pyarrow") or isinstance(error, OSError):
+        return TableError(
+            f"a file is not JSON: {error}",
+            hint="It was cut short or changed; look at the newest ones.",
+        )
+    if module in ("deltalake", "_internal", "pyo3_runtime", "pyarrow") or isinstance(
+        error,
+        OSError,
+    ):
         return table_failure("a table cannot be read", error)
     return None
 
@@ -85,6 +101,7 @@ def table_failure(primary: str, error: BaseException) -> RewindowError:
         return ResourceError(
             f"{primary}: {os.strerror(number).lower()}",
             detail=f"{plain_text(error)}.",
-            hint="Make room, or mend the file system, and run the same command again; what was committed is kept.",
+            hint="Make room, or mend the file system, and run the same command again; what was "
+            "committed is kept.",
         )
     return TableError(primary, detail=f"{plain_text(error)}.")

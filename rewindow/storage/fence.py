@@ -1,9 +1,11 @@
-"""The fence: how an attempt makes sure that no older attempt can commit any more (design, tables and commits).
+"""The fence: how an attempt makes sure that no older attempt can commit any more (design, tables
+and commits).
 
-The transaction version of a table packs the attempt's epoch and the mark, which is the number of windows of the
-replay that the table holds: version = (epoch << 40) | mark. An attempt fences a table by an empty commit with its
-epoch and the mark carried over, made on the very snapshot on which it saw a lower epoch. An older attempt then
-either conflicts, or sees the higher epoch and stops.
+The transaction version of a table packs the attempt's epoch and the mark, which is the number of
+windows of the replay that the table holds: version = (epoch << 40) | mark. An attempt fences a
+table by an empty commit with its epoch and the mark carried over, made on the very snapshot on
+which it saw a lower epoch. An older attempt then either conflicts, or sees the higher epoch and
+stops.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ MARK_BITS = 40
 
 
 class Log(Protocol):
-    """What the protocol needs of a table: its files and transaction ids as of a snapshot, and commits on that snapshot.
+    """What the protocol needs of a table: its files and transaction ids as of a snapshot, and
+    commits on that snapshot.
 
     `Table` is one, on Delta. The simulation of the protocol has another one, in memory.
     """
@@ -48,24 +51,43 @@ class Log(Protocol):
         """Makes the log's newest commits outlive a power cut."""
 
     def commit_files(
-        self, files: Sequence[DataFile], *, app_id: str, version: int, metadata: Mapping[str, Any] | None = None
+        self,
+        files: Sequence[DataFile],
+        *,
+        app_id: str,
+        version: int,
+        metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Adds files. A commit since the snapshot that carried the same id makes it a FencedError."""
+        """Adds files. A commit since the snapshot that carried the same id makes it a
+        FencedError.
+        """
 
     def commit_arrow(
-        self, frame: pa.Table, *, app_id: str, version: int, metadata: Mapping[str, Any] | None = None
+        self,
+        frame: pa.Table,
+        *,
+        app_id: str,
+        version: int,
+        metadata: Mapping[str, Any] | None = None,
     ) -> None:
         """Adds a small frame, under the same condition."""
 
     def replace_files(
-        self, added: Sequence[DataFile], removed: Sequence[DataFile], *, app_id: str, version: int
+        self,
+        added: Sequence[DataFile],
+        removed: Sequence[DataFile],
+        *,
+        app_id: str,
+        version: int,
     ) -> None:
         """Puts files into the place of others, under the same condition."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """What a table's transaction id says: the epoch that last wrote, and the mark it reached (0: no window)."""
+    """What a table's transaction id says: the epoch that last wrote, and the mark it reached (0: no
+    window).
+    """
 
     epoch: int
     mark: int
@@ -84,7 +106,8 @@ def position(table: Log, app_id: str) -> Position:
 
 @dataclass
 class FencedTable:
-    """A table that this attempt has fenced; commits go through it and check the epoch on their snapshot.
+    """A table that this attempt has fenced; commits go through it and check the epoch on their
+    snapshot.
 
     Attributes:
         done: the table's mark when it was fenced, before the fence changed it.
@@ -110,7 +133,8 @@ class FencedTable:
         *,
         durable: bool = False,
     ) -> None:
-        """Commits rows up to a mark; `durable` when it must outlive a power cut before anything else is done.
+        """Commits rows up to a mark; `durable` when it must outlive a power cut before anything
+        else is done.
 
         Raises:
             FencedError: a newer attempt has fenced the table.
@@ -128,10 +152,12 @@ class FencedTable:
     def replace(self, added: Sequence[DataFile], removed: Sequence[DataFile]) -> bool:
         """Commits files in the place of others that hold the same rows; the mark stays.
 
-        It is committed on the snapshot from which those were read, so that nobody else's commit is undone by it.
+        It is committed on the snapshot from which those were read, so that nobody else's commit is
+        undone by it.
 
         Returns:
-            Whether it was committed: not where somebody who is no attempt has written to the table meanwhile.
+            Whether it was committed: not where somebody who is no attempt has written to the table
+                meanwhile.
 
         Raises:
             FencedError: a newer attempt has fenced the table.
@@ -184,7 +210,11 @@ def fence(
         if before.epoch > epoch:
             raise _superseded(app_id, epoch, before.epoch)
         try:
-            table.commit_files([], app_id=app_id, version=Position(epoch, mark_of(before.mark)).version)
+            table.commit_files(
+                [],
+                app_id=app_id,
+                version=Position(epoch, mark_of(before.mark)).version,
+            )
         except FencedError:
             continue
         after = position(table, app_id)
@@ -203,7 +233,9 @@ def _superseded(app_id: str, mine: int, newest: int) -> FencedError:
 def _taken_twice(app_id: str, epoch: int) -> FencedError:
     return FencedError(
         f'number {epoch} of "{app_id}" belongs to another attempt already',
-        detail="Two attempts have one number, so the ledger that gave it out is not the one of these tables, or is an "
+        detail="Two attempts have one number, so the ledger that gave it out is not the one of "
+        "these tables, or is an "
         "older copy of it. Nothing was written.",
-        hint="Put the newest ledger back; or move it away and make it again from the tables: rewindow ledger rebuild",
+        hint="Put the newest ledger back; or move it away and make it again from the tables: "
+        "rewindow ledger rebuild",
     )

@@ -1,10 +1,12 @@
-"""The data files of a stream: a row for each in the table `.files`, with its size and the checksum of its bytes.
+"""The data files of a stream: a row for each in the table `.files`, with its size and the checksum
+of its bytes.
 
-Whoever makes files part of a stream's table (recording, publication) notes them by `note_files` after the commit and
-before the windows are sealed, so that every file of a sealed window has its row. Rows are keyed by file: a name is
-never used for other bytes, a file that is noted twice has two equal rows, and rows of files that the table no longer
-has stay, as older versions may still need them. A file without a row was written by another program, such as one that
-compacted the table.
+Whoever makes files part of a stream's table (recording, publication) notes them by `note_files`
+after the commit and before the windows are sealed, so that every file of a sealed window has its
+row. Rows are keyed by file: a name is never used for other bytes, a file that is noted twice has
+two equal rows, and rows of files that the table no longer has stay, as older versions may still
+need them. A file without a row was written by another program, such as one that compacted the
+table.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ FILES_SCHEMA = pa.schema(
         ("data_version", pa.int64()),
     ]
 )
-"""A data file: its path in the table's folder, its size, the SHA-256 of its bytes, and the version of the
-table at which it was noted."""
+"""A data file: its path in the table's folder, its size, the SHA-256 of its bytes, and the version
+of the table at which it was noted."""
 _CHUNK_BYTES = 1 << 20
 
 
@@ -52,18 +54,22 @@ def open_files(data: Location) -> Table:
     path = files_path(data)
     if not Table.exists(path):
         raise TableError(
-            f'table "{path.name}" is not there, which has the sizes and checksums of the files of stream "{data.name}"',
+            f'table "{path.name}" is not there, which has the sizes and checksums of the files of '
+            f'stream "{data.name}"',
             detail="Nothing was changed.",
-            hint=f"Take them anew, with every window held against its seal: rewindow streams upgrade {data.name}",
+            hint="Take them anew, with every window held against its seal: rewindow streams "
+            f"upgrade {data.name}",
         )
     return check_format(Table.open(path), TableKind.FILES)
 
 
 def note_files(data: Table, files: Table, taken: Mapping[str, str] | None = None) -> int:
-    """Adds a row for every file of the table's snapshot that has none yet, and returns how many; may be repeated.
+    """Adds a row for every file of the table's snapshot that has none yet, and returns how many;
+    may be repeated.
 
     Args:
-        taken: checksums of some of them, by path in the table's folder, that were taken when their bytes were written.
+        taken: checksums of some of them, by path in the table's folder, that were taken when their
+            bytes were written.
     """
     taken = taken or {}
     known = set(query("select distinct file from f", f=files.refresh())["file"].to_pylist())
@@ -72,7 +78,9 @@ def note_files(data: Table, files: Table, taken: Mapping[str, str] | None = None
         rows = {
             "file": [name_in(data, file) for file in new],
             "bytes": [file.size for file in new],
-            "checksum": [taken.get(name_in(data, file)) or file_checksum(location(file.path)) for file in new],
+            "checksum": [
+                taken.get(name_in(data, file)) or file_checksum(location(file.path)) for file in new
+            ],
             "data_version": [data.version] * len(new),
         }
         files.append(pa.table(rows, schema=FILES_SCHEMA))
@@ -92,7 +100,9 @@ def name_in(data: Table, file: DataFile) -> str:
 
 
 def file_checksum(path: Location, size: int | None = None) -> str:
-    """Returns the checksum of a file's bytes, or of its first `size` ones: SHA-256, as `sha256sum` prints it."""
+    """Returns the checksum of a file's bytes, or of its first `size` ones: SHA-256, as `sha256sum`
+    prints it.
+    """
     digest, left = hashlib.sha256(), sys.maxsize if size is None else size
     with path.open() as stream:
         while chunk := stream.read(min(_CHUNK_BYTES, left)):

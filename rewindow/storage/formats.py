@@ -1,7 +1,9 @@
-"""Formats of our tables: each carries its number as a table property, and is refused by name when it is another one.
+"""Formats of our tables: each carries its number as a table property, and is refused by name when
+it is another one.
 
-A table without a number has format 1. A change of a kind's columns, or of what a column means, raises its number here.
-Reading a table as Delta is never refused; what is refused is a command that would take old values for new ones.
+A table without a number has format 1. A change of a kind's columns, or of what a column means,
+raises its number here. Reading a table as Delta is never refused; what is refused is a command that
+would take old values for new ones.
 """
 
 from __future__ import annotations
@@ -39,10 +41,10 @@ CURRENT = {
     TableKind.FACTS: 3,
     TableKind.CHECKPOINTS: 3,
 }
-"""Kind to the format that this version reads and writes. 2: float digests bind floats to their row, seals have a
-checksum, a generation, their columns and the table's id, checkpoints name the tables that they were computed from.
-3: checkpoints may name files of their states, and a state's digest is a sum of row hashes; staged outputs have an
-offset and an arrival time, facts have measures."""
+"""Kind to the format that this version reads and writes. 2: float digests bind floats to their row,
+seals have a checksum, a generation, their columns and the table's id, checkpoints name the tables
+that they were computed from. 3: checkpoints may name files of their states, and a state's digest is
+a sum of row hashes; staged outputs have an offset and an arrival time, facts have measures."""
 
 _STAGED = frozenset({TableKind.OUTPUT, TableKind.FACTS, TableKind.CHECKPOINTS})
 
@@ -62,7 +64,9 @@ def format_of(table: Table) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise TableError(f'table "{table.path.name}" has the format "{text}", which is no number') from error
+        raise TableError(
+            f'table "{table.path.name}" has the format "{text}", which is no number'
+        ) from error
 
 
 def check_format(table: Table, kind: TableKind) -> Table:
@@ -78,9 +82,12 @@ def check_format(table: Table, kind: TableKind) -> Table:
     subject = f'replay "{table.path.parent.name}"' if kind in _STAGED else f'table "{name}"'
     raise TableError(
         f"{subject} has format {number}, this version of Rewindow works with format {wanted}",
-        detail=f"It was written by an {'older' if older else 'unknown, newer'} version. Nothing was changed; every "
+        detail=f"It was written by an {'older' if older else 'unknown, newer'} version. Nothing "
+        "was changed; every "
         "program that reads Delta can still read it.",
-        hint=_way_out(table, kind) if older else "Use the version of Rewindow that wrote it, or a newer one.",
+        hint=_way_out(table, kind)
+        if older
+        else "Use the version of Rewindow that wrote it, or a newer one.",
     )
 
 
@@ -90,8 +97,12 @@ def _way_out(table: Table, kind: TableKind) -> str:
         replay = table.path.parent.name
         return f"Abandon the replay and plan its range again: rewindow abandon {replay}"
     if kind in (TableKind.STATES, TableKind.QUARANTINE):
-        return f"Use the version of Rewindow that wrote it, or move {table.path} away: a new table is created."
+        return (
+            f"Use the version of Rewindow that wrote it, or move {table.path} away: a new "
+            "table is created."
+        )
     return (
-        f"Use the version of Rewindow that wrote it, or move all tables of stream {stream_of(name)} away and record or "
+        "Use the version of Rewindow that wrote it, or move all tables of stream "
+        f"{stream_of(name)} away and record or "
         "publish it again."
     )

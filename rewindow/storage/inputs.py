@@ -1,8 +1,10 @@
-"""The inputs of a planned replay: opened as it has pinned them, their files held against what was noted of them.
+"""The inputs of a planned replay: opened as it has pinned them, their files held against what was
+noted of them.
 
-What was sealed is in files of which name, size and checksum were noted when they were written. An attempt compares
-them before it reads a window of a file for the first time: name and size always, the bytes as the plan says. A byte
-that flipped on the disk is so named before anything is computed from it.
+What was sealed is in files of which name, size and checksum were noted when they were written. An
+attempt compares them before it reads a window of a file for the first time: name and size always,
+the bytes as the plan says. A byte that flipped on the disk is so named before anything is computed
+from it.
 """
 
 from __future__ import annotations
@@ -33,14 +35,16 @@ def open_input(entry: InputPlan, state: Location) -> Table:
     if there != entry.table_id:
         raise TableError(
             f'stream "{entry.stream}" is another table than the one that the replay was planned on',
-            detail=f"Planned was table {entry.table_id}, there is {there}: the stream was deleted and recorded again.",
+            detail=f"Planned was table {entry.table_id}, there is {there}: the stream was deleted "
+            "and recorded again.",
             hint="Abandon the replay and plan its range again: rewindow abandon REPLAY",
         )
     return Table.open(path, entry.version)
 
 
 class InputFiles:
-    """The data files of an input at one version; each is compared once, when a window of it is asked for.
+    """The data files of an input at one version; each is compared once, when a window of it is
+    asked for.
 
     Args:
         stream: its name, for errors.
@@ -48,8 +52,8 @@ class InputFiles:
         checksums: compare the bytes too, not only names and sizes.
 
     Attributes:
-        foreign: files without a note, which another program has written, such as by compacting the table: of them only
-            the size is compared, with the table's log.
+        foreign: files without a note, which another program has written, such as by compacting the
+            table: of them only the size is compared, with the table's log.
     """
 
     def __init__(self, stream: str, table: Table, *, checksums: bool) -> None:
@@ -62,9 +66,14 @@ class InputFiles:
         """Compares the files that may hold windows of a range, unless they were compared before.
 
         Raises:
-            TableError: a file is not there, has another size, or other bytes; names it and the windows in it.
+            TableError: a file is not there, has another size, or other bytes; names it and the
+                windows in it.
         """
-        files = [file for file in self._table.files(windows.first, windows.last) if file.path not in self._compared]
+        files = [
+            file
+            for file in self._table.files(windows.first, windows.last)
+            if file.path not in self._compared
+        ]
         for file in files:
             self._compare_size(file)
         if self._checksums:
@@ -96,9 +105,12 @@ class InputFiles:
             raise self._damaged(file, "holds other bytes than were recorded: its checksum differs")
 
     def _damaged(self, file: DataFile, what: str) -> TableError:
-        windows = f" It may hold windows {file.first} to {file.last}." if file.first is not None else ""
+        windows = (
+            f" It may hold windows {file.first} to {file.last}." if file.first is not None else ""
+        )
         return TableError(
             f'file "{name_in(self._table, file)}" of stream "{self._stream}" {what}',
             detail=f"Nothing was computed from it.{windows}",
-            hint="Put the file back from a copy, then go on; or replay ranges that do not touch its windows.",
+            hint="Put the file back from a copy, then go on; or replay ranges that do not touch "
+            "its windows.",
         )

@@ -1,4 +1,6 @@
-"""The tables of a replay: staged outputs, facts, checkpoints; their names, columns and what they hold."""
+"""The tables of a replay: staged outputs, facts, checkpoints; their names, columns and what they
+hold.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,23 @@ CHECKPOINTS = "checkpoints"
 STARTED = "started"
 CODE = "code"
 """Folder of a candidate's own code, among its tables."""
-"""Names the transaction id, on the checkpoints table, of the last window that at most once has begun."""
+"""Names the transaction id, on the checkpoints table, of the last window that at most once has
+begun."""
 MEASURES = pa.list_(
-    pa.field("element", pa.struct([("measure", pa.int64()), ("whole", pa.int64()), ("real", pa.float64())]))
+    pa.field(
+        "element",
+        pa.struct([("measure", pa.int64()), ("whole", pa.int64()), ("real", pa.float64())]),
+    )
 )
-"""Measures of a window that were taken when its rows were read back: each by the digest of what was asked
-(`loading.measures.Measure.digest`), with its value, a whole or a real number; both are null where the value is."""
+"""Measures of a window that were taken when its rows were read back: each by the digest of what was
+asked (`loading.measures.Measure.digest`), with its value, a whole or a real number; both are null
+where the value is."""
 _TIME = pa.timestamp("us", tz="UTC")
 _BOOKKEEPING = "rewindow.bookkeeping"
 LOG_KEPT = {"delta.logRetentionDuration": "interval 36500 days"}
-"""Property of every table of a replay: a publication pins its versions, and commits hold the checksums of its files, so
-that its log stays until the replay is purged, not for Delta's 30 days."""
+"""Property of every table of a replay: a publication pins its versions, and commits hold the
+checksums of its files, so that its log stays until the replay is purged, not for Delta's 30
+days."""
 FACTS_SCHEMA = pa.schema(
     [
         ("window_id", pa.int64()),
@@ -63,10 +71,16 @@ def state_folder(root: Location) -> Location:
 def own_columns(event_columns: pa.Schema) -> pa.Schema:
     """Returns the columns that a staged output has beside those of its events.
 
-    `offset` is the position at which a tuple was written, `arrived_at` the start of its window, unless the output has
-    a column of that name: then that is an event column. Both are there so that the files can be published as they are.
+    `offset` is the position at which a tuple was written, `arrived_at` the start of its window,
+    unless the output has a column of that name: then that is an event column. Both are there so
+    that the files can be published as they are.
     """
-    own = [("window_id", pa.int64()), ("attempt", pa.int64()), ("offset", pa.int64()), ("arrived_at", _TIME)]
+    own = [
+        ("window_id", pa.int64()),
+        ("attempt", pa.int64()),
+        ("offset", pa.int64()),
+        ("arrived_at", _TIME),
+    ]
     return pa.schema([column for column in own if column[0] not in event_columns.names])
 
 
@@ -76,8 +90,14 @@ def staged_schema(event_columns: pa.Schema) -> pa.Schema:
 
 
 def create_staged(path: Location, event_columns: pa.Schema) -> Table:
-    """Creates the staged table of an output or an error port, empty; one that is there stays as it is."""
-    said = {_BOOKKEEPING: ",".join(own_columns(event_columns).names), **format_property(TableKind.OUTPUT), **LOG_KEPT}
+    """Creates the staged table of an output or an error port, empty; one that is there stays as it
+    is.
+    """
+    said = {
+        _BOOKKEEPING: ",".join(own_columns(event_columns).names),
+        **format_property(TableKind.OUTPUT),
+        **LOG_KEPT,
+    }
     return create_table(path, staged_schema(event_columns), said)
 
 
@@ -103,13 +123,15 @@ Contents = Mapping[str, TableContents]
 """What the tables of a replay hold, by table."""
 
 _READ_WHOLE = (FACTS, CHECKPOINTS)
-"""Tables whose bytes go into the digest. Those of an output are compared with its facts when it is published."""
+"""Tables whose bytes go into the digest. Those of an output are compared with its facts when it is
+published."""
 
 
 def staged_contents(root: Location, versions: Mapping[str, int] | None = None) -> Contents:
     """Returns what every table of a replay holds, so that two looks at it can be compared.
 
-    The digest covers the table's id and its files with their sizes; of facts and checkpoints also the bytes.
+    The digest covers the table's id and its files with their sizes; of facts and checkpoints also
+    the bytes.
 
     Args:
         root: folder of the replay's tables.
@@ -118,8 +140,15 @@ def staged_contents(root: Location, versions: Mapping[str, int] | None = None) -
     Raises:
         TableError: a table or one of its files is not there.
     """
-    names = versions if versions is not None else [path.name for path in root.folders() if Table.exists(path)]
-    return {name: _contents(Table.open(root / name, versions[name] if versions else None)) for name in names}
+    names = (
+        versions
+        if versions is not None
+        else [path.name for path in root.folders() if Table.exists(path)]
+    )
+    return {
+        name: _contents(Table.open(root / name, versions[name] if versions else None))
+        for name in names
+    }
 
 
 def versions_of(contents: Contents) -> dict[str, int]:
@@ -141,12 +170,14 @@ def _bytes_digest(table: Table, file: Location) -> bytes:
         return bytes.fromhex(file_checksum(file))
     except OSError as error:
         raise TableError(
-            f'file "{file.name}" of table "{table.path.name}" cannot be read', detail=f"{error.strerror}: {file}."
+            f'file "{file.name}" of table "{table.path.name}" cannot be read',
+            detail=f"{error.strerror}: {file}.",
         ) from error
 
 
 def check_replay_format(root: Location) -> None:
-    """Refuses a replay whose tables an older or a newer version has made; its checkpoints stand for all of them.
+    """Refuses a replay whose tables an older or a newer version has made; its checkpoints stand for
+    all of them.
 
     Raises:
         TableError: names the replay, both formats and what to do.

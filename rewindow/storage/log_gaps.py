@@ -1,4 +1,6 @@
-"""Commits that are missing in the middle of a table's log; its last ones cannot be told from commits never made."""
+"""Commits that are missing in the middle of a table's log; its last ones cannot be told from
+commits never made.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,15 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 
 
 def missing_commits(table: Location) -> list[int]:
-    """Returns the versions that a log lacks between its newest Delta checkpoint and its newest commit.
+    """Returns the versions that a log lacks between its newest Delta checkpoint and its newest
+    commit.
 
     Older ones are not needed: the Delta checkpoint says what they brought.
     """
     names = [place.name for place in (table / "_delta_log").entries()]
     commits, checkpoints = (
-        {int(found[1]) for name in names if (found := pattern.fullmatch(name))} for pattern in (_COMMIT, _CHECKPOINT)
+        {int(found[1]) for name in names if (found := pattern.fullmatch(name))}
+        for pattern in (_COMMIT, _CHECKPOINT)
     )
     first = max(checkpoints, default=-1) + 1
     return sorted(set(range(first, max(commits, default=first - 1))) - commits)
@@ -36,7 +40,9 @@ def check_log(table: Location, without_copy: str = "") -> None:
     missing = missing_commits(table)
     if not missing:
         return
-    files = ", ".join(f"{version:020}.json" for version in missing[:3]) + (" ..." if len(missing) > 3 else "")
+    files = ", ".join(f"{version:020}.json" for version in missing[:3]) + (
+        " ..." if len(missing) > 3 else ""
+    )
     raise TableError(
         f'log of table "{table.name}" lacks version {missing[0]}, though later ones are there',
         detail=f"Missing in {table / '_delta_log'}: {files}. Nothing was changed.",

@@ -1,4 +1,6 @@
-"""Names of published tables: an output O of an application A is the stream "A.O"; all lie side by side."""
+"""Names of published tables: an output O of an application A is the stream "A.O"; all lie side by
+side.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Files that a commit adds to a table and that we wrote or linked ourselves: written whole, synced, with statistics.
+"""Files that a commit adds to a table and that we wrote or linked ourselves: written whole, synced,
+with statistics.
 
-A file has a temporary name until it is complete and synced, so that nothing half written ever has a name that a table
-could hold. Where the place is on another file system than the source, a link becomes a copy.
+A file has a temporary name until it is complete and synced, so that nothing half written ever has a
+name that a table could hold. Where the place is on another file system than the source, a link
+becomes a copy.
 """
 
 from __future__ import annotations
@@ -20,10 +22,12 @@ from deltalake.transaction import AddAction
 from rewindow.location import Location
 
 _TEXT_MAX = 64
-"""Longer bounds of text are left out of the statistics: their end would have to be cut and rounded up."""
+"""Longer bounds of text are left out of the statistics: their end would have to be cut and rounded
+up."""
 
 ROW_GROUP = 128 * 1024
-"""Rows in a row group of a file that we write: readers pass over those whose bounds say that none is wanted."""
+"""Rows in a row group of a file that we write: readers pass over those whose bounds say that none
+is wanted."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +70,28 @@ def write_file(root: Location, folder: str, rows: pa.Table) -> NewFile:
     pq.write_table(rows, content, compression="zstd", row_group_size=ROW_GROUP)
     path.write(content.getvalue().to_pybytes())
     footer, changed_ms = pq.read_metadata(path.uri), path.modified_ms()
-    return NewFile(f"{folder}/{path.name}", footer.num_rows, path.size(), changed_ms, statistics(footer, rows.schema))
+    return NewFile(
+        f"{folder}/{path.name}",
+        footer.num_rows,
+        path.size(),
+        changed_ms,
+        statistics(footer, rows.schema),
+    )
 
 
 def link_file(
-    source: Location, root: Location, path: str, changed_ms: int, schema: pa.Schema, checksum: str = ""
+    source: Location,
+    root: Location,
+    path: str,
+    changed_ms: int,
+    schema: pa.Schema,
+    checksum: str = "",
 ) -> NewFile:
-    """Makes a file of elsewhere appear below a table's folder too: by a hard link, by a copy where that is impossible.
+    """Makes a file of elsewhere appear below a table's folder too: by a hard link, by a copy where
+    that is impossible.
 
-    Its time is set to now, so that no VACUUM takes it before it is part of the table; `changed_ms` of the result is
-    what was given, to which `put_right` sets it later. May be repeated.
+    Its time is set to now, so that no VACUUM takes it before it is part of the table; `changed_ms`
+    of the result is what was given, to which `put_right` sets it later. May be repeated.
     """
     target = root / path
     copied = source.copy_to(target)
@@ -86,7 +102,9 @@ def link_file(
 
 
 def put_right(path: Location, changed_ms: int) -> None:
-    """Sets the time of a linked file to the one that its table's log has, which is also its source's."""
+    """Sets the time of a linked file to the one that its table's log has, which is also its
+    source's.
+    """
     if path.modified_ms() != changed_ms:
         path.set_modified(changed_ms)
 
@@ -98,7 +116,8 @@ def sync_folders(root: Location, folders: Iterable[str]) -> None:
 
 
 def statistics(footer: pq.FileMetaData, schema: pa.Schema) -> str:
-    """Returns a file's statistics as a table's log has them: rows, nulls, and bounds of numbers, times and short text.
+    """Returns a file's statistics as a table's log has them: rows, nulls, and bounds of numbers,
+    times and short text.
 
     Floats have no bounds: Parquet leaves NaN out of them, and Spark sorts it behind all numbers.
     """
@@ -110,14 +129,23 @@ def statistics(footer: pq.FileMetaData, schema: pa.Schema) -> str:
         place = places.get(field.name)
         if place is None:
             continue
-        found = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
+        found = [
+            footer.row_group(group).column(place).statistics
+            for group in range(footer.num_row_groups)
+        ]
         if not all(one is not None and one.has_null_count for one in found):
             continue
         nulls[field.name] = sum(one.null_count for one in found)
-        bounds = _bounds([one for one in found if one.has_min_max], field.type) if _is_whole(found) else None
+        bounds = (
+            _bounds([one for one in found if one.has_min_max], field.type)
+            if _is_whole(found)
+            else None
+        )
         if bounds:
             low[field.name], high[field.name] = bounds
-    return json.dumps({"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
+    return json.dumps(
+        {"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+    )
 
 
 def _is_whole(found: Sequence[Any]) -> bool:

@@ -33,7 +33,8 @@ class PublicationTarget:
 
 
 def targets_of(plan: Plan) -> list[PublicationTarget]:
-    """Returns the tables of a publication: for each output and error port tuples, then seals; the checkpoints last.
+    """Returns the tables of a publication: for each output and error port tuples, then seals; the
+    checkpoints last.
 
     Raises:
         InputError: an output's table would be taken for another one.
@@ -42,7 +43,8 @@ def targets_of(plan: Plan) -> list[PublicationTarget]:
     for output in plan.staged:
         if output.name in (Kind.WINDOWS, Kind.CHECKPOINTS, "files"):
             raise InputError(
-                f'output "{output.name}" of application "{plan.application}" cannot be published under this name',
+                f'output "{output.name}" of application "{plan.application}" cannot be published '
+                "under this name",
                 detail="It names tables beside every published stream.",
                 hint="Give the output another name.",
             )

@@ -28,7 +28,10 @@ def query(sql: str, **tables: Table | Location) -> pa.Table:
         TableError: a file of a table is gone or damaged.
         ResourceError: the machine cannot read it now.
     """
-    opened = {name: table if isinstance(table, Table) else Table.open(table) for name, table in tables.items()}
+    opened = {
+        name: table if isinstance(table, Table) else Table.open(table)
+        for name, table in tables.items()
+    }
     with _files_of(opened):
         reader = pa.RecordBatchReader.from_stream(_executed(sql, opened))
         schema = plain_schema(reader.schema)
@@ -37,15 +40,18 @@ def query(sql: str, **tables: Table | Location) -> pa.Table:
 
 
 def _own_copy(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns a batch in memory of pyarrow: one number of a batch of DataFusion keeps all pages alive that it read.
+    """Returns a batch in memory of pyarrow: one number of a batch of DataFusion keeps all pages
+    alive that it read.
 
-    Batch after batch, as all strings would be there twice if a whole result were made plain at once.
+    Batch after batch, as all strings would be there twice if a whole result were made plain at
+    once.
     """
     return pa.concat_batches([batch, batch.slice(0, 0)])
 
 
 def query_in_parts(sql: str, rows: int, **tables: Table) -> Iterator[pa.Table]:
-    """Gives the result of an SQL query in parts of about so many rows, in no order: it is never in memory as a whole.
+    """Gives the result of an SQL query in parts of about so many rows, in no order: it is never in
+    memory as a whole.
 
     Raises: see query.
     """
@@ -82,7 +88,10 @@ def _files_of(tables: Mapping[str, Table]) -> Iterator[None]:
 
 
 def read_rows(
-    files: Sequence[DataFile], schema: pa.Schema, columns: Sequence[str], wanted: pc.Expression | None = None
+    files: Sequence[DataFile],
+    schema: pa.Schema,
+    columns: Sequence[str],
+    wanted: pc.Expression | None = None,
 ) -> pa.Table:
     """Returns rows of Parquet files; a column that a file does not have is null.
 
@@ -95,16 +104,20 @@ def read_rows(
         return pa.schema([schema.field(name) for name in columns]).empty_table()
     import pyarrow.dataset as ds  # It imports pandas, which no other verb needs.
 
-    form = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
+    form = ds.ParquetFileFormat(
+        read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+    )
     found = ds.dataset([file.path for file in files], schema=schema, format=form)
     return found.to_table(columns=list(columns), filter=wanted)
 
 
 def in_order(rows: pa.Table, *names: str) -> pa.Table:
-    """Returns rows in ascending order of columns without nulls; rows that are so already stay as they are.
+    """Returns rows in ascending order of columns without nulls; rows that are so already stay as
+    they are.
 
-    Tables are written in the order of windows, but a query, and a commit that went through one, give it in pieces in
-    any order: then whole pieces change places and no row is copied. Sorting would copy each, by SQL even twice.
+    Tables are written in the order of windows, but a query, and a commit that went through one,
+    give it in pieces in any order: then whole pieces change places and no row is copied. Sorting
+    would copy each, by SQL even twice.
     """
     descents = _descents(rows, names)
     if not descents:
@@ -112,7 +125,10 @@ def in_order(rows: pa.Table, *names: str) -> pa.Table:
     for breaks in (descents, sorted({*descents, *_jumps(rows[names[0]])})):
         if len(breaks) <= _PIECES_MIN + rows.num_rows // _PIECE_ROWS_MIN:
             ends = [*breaks, rows.num_rows]
-            pieces = [rows.slice(first, end - first) for first, end in zip([0, *breaks], ends, strict=True)]
+            pieces = [
+                rows.slice(first, end - first)
+                for first, end in zip([0, *breaks], ends, strict=True)
+            ]
             pieces.sort(key=lambda piece: tuple(piece[name][0].as_py() for name in names))
             moved = pa.concat_tables(pieces)
             if not _descents(moved, names):
@@ -126,7 +142,8 @@ def _descents(rows: pa.Table, names: Sequence[str]) -> list[int]:
     for name in reversed(names):
         column = rows[name].combine_chunks()
         greater, equal = (
-            compare(column[1:], column[:-1]).to_numpy(zero_copy_only=False) for compare in (pc.greater, pc.equal)
+            compare(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+            for compare in (pc.greater, pc.equal)
         )
         ordered = greater | (equal & ordered)
     found: list[int] = (np.flatnonzero(~ordered) + 1).tolist() if rows.num_rows > 1 else []
@@ -134,7 +151,9 @@ def _descents(rows: pa.Table, names: Sequence[str]) -> list[int]:
 
 
 def _jumps(column: pa.ChunkedArray) -> list[int]:
-    """Returns the rows whose number does not follow on that of the row in front of them; others have none."""
+    """Returns the rows whose number does not follow on that of the row in front of them; others
+    have none.
+    """
     if not pa.types.is_integer(column.type):
         return []
     found: list[int] = (np.flatnonzero(np.diff(column.to_numpy()) > 1) + 1).tolist()

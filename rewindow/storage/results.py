@@ -1,4 +1,6 @@
-"""Where results lie: outside the repository, one folder a replay, written anew by each check of it."""
+"""Where results lie: outside the repository, one folder a replay, written anew by each check of
+it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def replay_folder(config: Config, replay_id: str) -> Location:
 
 
 def strength_file(config: Config, replay_id: str, output: str) -> Location:
-    """Returns where it says which planted damages an output's suite would notice; beside the output's page."""
+    """Returns where it says which planted damages an output's suite would notice; beside the
+    output's page.
+    """
     return replay_folder(config, replay_id) / f"{output}.strength.json"
 
 

@@ -1,8 +1,10 @@
-"""Snapshots of tables that a verb has opened, kept while it runs: a log is read again only when it has grown.
+"""Snapshots of tables that a verb has opened, kept while it runs: a log is read again only when it
+has grown.
 
-Reading a log takes longer the more files a table has, and a publication looks at its tables some eighty times. A kept
-snapshot is given out again while the commit that it ends with is the same file and no other has come after it. One that
-was moved on, as by `Table.refresh`, counts as what it has become.
+Reading a log takes longer the more files a table has, and a publication looks at its tables some
+eighty times. A kept snapshot is given out again while the commit that it ends with is the same file
+and no other has come after it. One that was moved on, as by `Table.refresh`, counts as what it has
+become.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ class _Kept:
     commit: tuple[int, int] | None
 
 
-_snapshots: ContextVar[dict[tuple[str, int | None], _Kept] | None] = ContextVar("snapshots", default=None)
+_snapshots: ContextVar[dict[tuple[str, int | None], _Kept] | None] = ContextVar(
+    "snapshots",
+    default=None,
+)
 
 
 @contextmanager
@@ -40,7 +45,8 @@ def snapshot_cache() -> Iterator[None]:
 
 
 def open_delta(path: Location, version: int | None) -> DeltaTable:
-    """Returns a table at its newest or at a given version; within `snapshot_cache` one that was opened before.
+    """Returns a table at its newest or at a given version; within `snapshot_cache` one that was
+    opened before.
 
     Raises:
         DeltaError, OSError: it is not there, or cannot be read.
@@ -51,7 +57,11 @@ def open_delta(path: Location, version: int | None) -> DeltaTable:
     kept = snapshots.get((path.uri, version))
     if kept is None or not _is_current(path, version, kept):
         delta = DeltaTable(path.uri, version=version)
-        kept = snapshots[path.uri, version] = _Kept(delta, delta.version(), _commit(path, delta.version()))
+        kept = snapshots[path.uri, version] = _Kept(
+            delta,
+            delta.version(),
+            _commit(path, delta.version()),
+        )
     return kept.delta
 
 
@@ -65,7 +75,9 @@ def _is_current(path: Location, version: int | None, kept: _Kept) -> bool:
 
 
 def _commit(path: Location, version: int) -> tuple[int, int] | None:
-    """Returns what tells a commit's file from another one of its name; None once the log was cleaned of it."""
+    """Returns what tells a commit's file from another one of its name; None once the log was
+    cleaned of it.
+    """
     entry = _entry(path, version)
     return (entry.size(), entry.modified_ms()) if entry.exists() else None
 

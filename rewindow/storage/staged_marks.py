@@ -1,4 +1,6 @@
-"""How far each table of a replay says that it came: what has lost commits, and what another ledger wrote."""
+"""How far each table of a replay says that it came: what has lost commits, and what another ledger
+wrote.
+"""
 
 from __future__ import annotations
 
@@ -32,37 +34,52 @@ def staged_positions(root: Location, plan: Plan) -> dict[str, Position]:
 
 
 def lost_commits(plan: Plan, positions: dict[str, Position]) -> str:
-    """Returns, in words, which tables of a replay that has ended are behind its last window; empty when none is.
+    """Returns, in words, which tables of a replay that has ended are behind its last window; empty
+    when none is.
 
-    Where the mode may lose, the outputs do not tell (`check_sealed_rows`): one may lack the last windows as lost.
+    Where the mode may lose, the outputs do not tell (`check_sealed_rows`): one may lack the last
+    windows as lost.
     """
     windows = len(plan.range)
     told = [FACTS, CHECKPOINTS] if plan.mode.may_lose else positions
-    behind = {name: positions[name].mark for name in told if name in positions and positions[name].mark < windows}
-    return ", ".join(f'table "{name}" holds {mark} of {windows} windows' for name, mark in behind.items())
+    behind = {
+        name: positions[name].mark
+        for name in told
+        if name in positions and positions[name].mark < windows
+    }
+    return ", ".join(
+        f'table "{name}" holds {mark} of {windows} windows' for name, mark in behind.items()
+    )
 
 
 def check_sealed_rows(root: Location, plan: Plan, positions: dict[str, Position]) -> None:
-    """Refuses a replay in at most once whose facts seal windows that an output's table no longer holds.
+    """Refuses a replay in at most once whose facts seal windows that an output's table no longer
+    holds.
 
-    That is no loss that the mode allows and lists: a seal is committed after the rows that it seals. The other modes
-    compute such windows again; at most once computes none twice.
+    That is no loss that the mode allows and lists: a seal is committed after the rows that it
+    seals. The other modes compute such windows again; at most once computes none twice.
 
     Raises:
         TableError: names the table and the windows.
     """
     if not plan.mode.may_lose or FACTS not in positions:
         return
-    sql = "select port, max(window_id) as last from f where direction in ('out', 'error') and not lost group by port"
+    sql = (
+        "select port, max(window_id) as last from f where direction in ('out', 'error') and not "
+        "lost group by port"
+    )
     for seal in query(sql, f=Table.open(root / FACTS)).to_pylist():
         place = positions.get(seal["port"])
         if place is not None and place.mark < plan.mark_of(seal["last"]):
             windows = WindowRange(plan.window_of(place.mark + 1), seal["last"])
             raise TableError(
-                f'table "{seal["port"]}" of replay "{plan.replay_id}" has lost its newest commits: windows {windows} '
+                f'table "{seal["port"]}" of replay "{plan.replay_id}" has lost its newest commits: '
+                f"windows {windows} "
                 "are sealed, and their rows are gone",
-                detail="At most once computes no window twice, so they cannot be computed again. Nothing was changed.",
-                hint=f"Put the newest files of {root / seal['port'] / '_delta_log'} back from a copy. Without one: "
+                detail="At most once computes no window twice, so they cannot be computed again. "
+                "Nothing was changed.",
+                hint=f"Put the newest files of {root / seal['port'] / '_delta_log'} back from a "
+                "copy. Without one: "
                 f"{_plan_again(plan)}",
             )
 
@@ -79,7 +96,8 @@ def check_ledger(root: Location, plan: Plan, positions: dict[str, Position], epo
         TableError: a table has seen a later attempt, or the tables hold another plan.
     """
     hint = (
-        "Put the newest ledger back; or move this one away and make it again from the tables: rewindow ledger rebuild"
+        "Put the newest ledger back; or move this one away and make it again from the tables: "
+        "rewindow ledger rebuild"
     )
     if CHECKPOINTS in positions and _as_made(_plan_in(root)) != _as_made(plan):
         raise TableError(
@@ -90,7 +108,8 @@ def check_ledger(root: Location, plan: Plan, positions: dict[str, Position], epo
     newest = max((place.epoch for place in positions.values()), default=0)
     if newest > epoch:
         raise TableError(
-            f'ledger is older than the tables of replay "{plan.replay_id}": it knows of attempts up to {epoch}, '
+            f'ledger is older than the tables of replay "{plan.replay_id}": it knows of attempts '
+            f"up to {epoch}, "
             f"the tables hold attempt {newest}",
             detail="It is an older copy, or another ledger. Nothing was started or changed.",
             hint=hint,

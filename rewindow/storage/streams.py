@@ -19,8 +19,8 @@ from rewindow.windows import Grid, WindowRange
 
 _TIME = pa.timestamp("us", tz="UTC")
 CHECKPOINT_COMMITS = "16"
-"""So many commits at most are read one by one when a stream is opened: of 100, Delta's own number, that takes longer
-than reading a day of a stream to which a day was added each day."""
+"""So many commits at most are read one by one when a stream is opened: of 100, Delta's own number,
+that takes longer than reading a day of a stream to which a day was added each day."""
 WINDOWS_SCHEMA = pa.schema(
     [
         ("window_id", pa.int64()),
@@ -36,8 +36,9 @@ WINDOWS_SCHEMA = pa.schema(
         ("checksum", pa.int64()),
     ]
 )
-"""A seal: what the window holds, when it was sealed, the data table's version then and its Delta id, how often the
-window has been sealed (1: once), and the event columns of its tuples as `columns_text` writes them."""
+"""A seal: what the window holds, when it was sealed, the data table's version then and its Delta
+id, how often the window has been sealed (1: once), and the event columns of its tuples as
+`columns_text` writes them."""
 
 QUARANTINE_SCHEMA = pa.schema(
     [
@@ -50,8 +51,8 @@ QUARANTINE_SCHEMA = pa.schema(
         ("recorded_at", _TIME),
     ]
 )
-"""A row per tuple that could not be taken; reasons are "late" or begin with "malformed: ", or with "refused: "
-before that where there were so many that nothing was recorded."""
+"""A row per tuple that could not be taken; reasons are "late" or begin with "malformed: ", or with
+"refused: " before that where there were so many that nothing was recorded."""
 
 _PREFIX = "rewindow."
 
@@ -63,7 +64,11 @@ def stream_properties(values: Mapping[str, object]) -> dict[str, str]:
 
 def stored_settings(windows: Table) -> dict[str, str]:
     """Returns the settings stored with a stream."""
-    return {key.removeprefix(_PREFIX): value for key, value in windows.properties.items() if key.startswith(_PREFIX)}
+    return {
+        key.removeprefix(_PREFIX): value
+        for key, value in windows.properties.items()
+        if key.startswith(_PREFIX)
+    }
 
 
 def stored_grid(windows: Table) -> Grid:
@@ -76,11 +81,14 @@ def stored_grid(windows: Table) -> Grid:
     try:
         return Grid(int(settings["width_ms"]), int(settings["origin_ms"]))
     except (KeyError, ValueError) as error:
-        raise TableError(f'table "{windows.path.name}" is not ours: no window grid is stored with it') from error
+        raise TableError(
+            f'table "{windows.path.name}" is not ours: no window grid is stored with it'
+        ) from error
 
 
 def check_reaches(name: str, data: Table, windows: Table) -> None:
-    """Refuses a stream whose seals name a version of its tuples that is not there: the end of that table's log is gone.
+    """Refuses a stream whose seals name a version of its tuples that is not there: the end of that
+    table's log is gone.
 
     Raises:
         TableError: says which version is named, and which is there.
@@ -90,24 +98,39 @@ def check_reaches(name: str, data: Table, windows: Table) -> None:
     if named is not None and named > data.version:
         raise TableError(
             f'table "{name}" is at version {data.version}, but its seals name version {named}',
-            detail=f'The last commits of "{name}" are missing from its log; what they held would be taken for nothing.',
+            detail=f'The last commits of "{name}" are missing from its log; what they held would '
+            "be taken for nothing.",
             hint=f"Put the files of {data.path / '_delta_log'} back from a copy.",
         )
 
 
-def open_sealed(data: Location, version: int, seals: Location, seals_version: int, windows: WindowRange) -> Table:
-    """Returns a stream's tuples at a version, with the windows of a range hidden that the seals do not name.
+def open_sealed(
+    data: Location,
+    version: int,
+    seals: Location,
+    seals_version: int,
+    windows: WindowRange,
+) -> Table:
+    """Returns a stream's tuples at a version, with the windows of a range hidden that the seals do
+    not name.
 
     A recording that died between its tuples and their seals leaves rows that nobody may read (W40).
     """
     table = Table.open(data, version)
     sql = f"select window_id from w where window_id between {windows.first} and {windows.last}"
-    table.hidden = tuple(holes(query(sql, w=Table.open(seals, seals_version))["window_id"], windows))
+    table.hidden = tuple(
+        holes(query(sql, w=Table.open(seals, seals_version))["window_id"], windows)
+    )
     return table
 
 
-def holes(sealed: pa.ChunkedArray | npt.NDArray[np.int64], windows: WindowRange) -> list[WindowRange]:
-    """Returns the stretches of a range without a seal: arithmetic on the seals, however long the range is."""
+def holes(
+    sealed: pa.ChunkedArray | npt.NDArray[np.int64],
+    windows: WindowRange,
+) -> list[WindowRange]:
+    """Returns the stretches of a range without a seal: arithmetic on the seals, however long the
+    range is.
+    """
     ids = sealed if isinstance(sealed, np.ndarray) else sealed.to_numpy()
     if not (np.diff(ids) > 0).all():
         ids = np.unique(ids)
@@ -118,15 +141,20 @@ def holes(sealed: pa.ChunkedArray | npt.NDArray[np.int64], windows: WindowRange)
 
 
 def create_stream(
-    data: Location, schema: pa.Schema, settings: Mapping[str, object], properties: Mapping[str, str] | None = None
+    data: Location,
+    schema: pa.Schema,
+    settings: Mapping[str, object],
+    properties: Mapping[str, str] | None = None,
 ) -> None:
-    """Creates the tables of a stream that are not there: tuples, seals (`.windows`) and data files (`.files`).
+    """Creates the tables of a stream that are not there: tuples, seals (`.windows`) and data files
+    (`.files`).
 
     Args:
         data: folder of the tuples' table; the others lie beside it.
         schema: window_id, offset, arrived_at, then the event columns.
         settings: grid and other settings, stored with the seals (W4).
-        properties: further properties for tuples and seals, such as how long Delta keeps their history.
+        properties: further properties for tuples and seals, such as how long Delta keeps their
+            history.
     """
     given = {"delta.checkpointInterval": CHECKPOINT_COMMITS, **(properties or {})}
     create_table(data, schema, {**given, **format_property(TableKind.STREAM)})
@@ -136,8 +164,12 @@ def create_stream(
 
 
 def sealed_streams(folder: Location) -> list[str]:
-    """Returns the names of all streams below a folder that have a table of seals, recorded or published, sorted."""
-    return sorted(stream_of(path.name) for path in folder.entries(windows_name("*")) if Table.exists(path))
+    """Returns the names of all streams below a folder that have a table of seals, recorded or
+    published, sorted.
+    """
+    return sorted(
+        stream_of(path.name) for path in folder.entries(windows_name("*")) if Table.exists(path)
+    )
 
 
 def create_quarantine(path: Location) -> Table:
@@ -147,5 +179,6 @@ def create_quarantine(path: Location) -> Table:
         TableError: it has another format than this version writes.
     """
     return check_format(
-        create_table(path, QUARANTINE_SCHEMA, format_property(TableKind.QUARANTINE)), TableKind.QUARANTINE
+        create_table(path, QUARANTINE_SCHEMA, format_property(TableKind.QUARANTINE)),
+        TableKind.QUARANTINE,
     )

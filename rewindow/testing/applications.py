@@ -1,6 +1,8 @@
-"""A whole application in a test: operator after operator over all windows, what each port emits collected.
+"""A whole application in a test: operator after operator over all windows, what each port emits
+collected.
 
-Tuple operators run as in `run_operator`, frame operators on a local session of Spark, in the same groups.
+Tuple operators run as in `run_operator`, frame operators on a local session of Spark, in the same
+groups.
 """
 
 from __future__ import annotations
@@ -40,10 +42,13 @@ class ApplicationRun:
     """What an application has done.
 
     Attributes:
-        outputs: by output, and by `operator.port` of each error port, the tuples as (window, value ...), by window.
+        outputs: by output, and by `operator.port` of each error port, the tuples as (window, value
+            ...), by window.
         ports: the same of every port, as `operator.port`.
-        states: by operator with a state, that after the last window: see OperatorRun; of a frame operator its rows.
-        lost: windows that at most once has given up after a crash: all operators lose the group in which one dies.
+        states: by operator with a state, that after the last window: see OperatorRun; of a frame
+            operator its rows.
+        lost: windows that at most once has given up after a crash: all operators lose the group in
+            which one dies.
     """
 
     outputs: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
@@ -71,10 +76,12 @@ def run_application(
 
     Args:
         app: an application, as its file has it.
-        inputs: by stream and window the tuples: each a mapping, or values in the order of the columns that the first
-            port which reads the stream declares. CRASH is for `run_operator`.
+        inputs: by stream and window the tuples: each a mapping, or values in the order of the
+            columns that the first port which reads the stream declares. CRASH is for
+            `run_operator`.
         windows, group_windows, key_ranges, mode, batch: see run_operator.
-        port_order: names of input ports, in the order in which their tuples come to a tuple operator.
+        port_order: names of input ports, in the order in which their tuples come to a tuple
+            operator.
         spark: session for frame operators; a local one is started where there is none.
 
     Raises:
@@ -85,10 +92,14 @@ def run_application(
     unknown = sorted(set(inputs) - set(app.streams))
     if unknown:
         raise InputError(
-            f'application "{app.name}" reads no stream "{unknown[0]}"', hint=f"It reads: {', '.join(app.streams)}."
+            f'application "{app.name}" reads no stream "{unknown[0]}"',
+            hint=f"It reads: {', '.join(app.streams)}.",
         )
     asked = windows_of(inputs, windows)
-    rows = {PortHandle(None, stream): _recorded(app, stream, inputs.get(stream, {})) for stream in app.streams}
+    rows = {
+        PortHandle(None, stream): _recorded(app, stream, inputs.get(stream, {}))
+        for stream in app.streams
+    }
     how = _How(app, asked, group_windows, Mode.parse(mode), spark, key_ranges, batch, port_order)
     found = ApplicationRun(lost=how.lose(rows))
     for unit in app.units():
@@ -104,7 +115,10 @@ def run_application(
             for port, of_port in emitted.items():
                 found.ports[f"{node.name}.{port}"] = of_port
                 rows[node[port]] = _by_window(_names(node, port), of_port)
-    found.outputs = {name: found.ports[str(output.source)] for name, output in (app.outputs | app.errors()).items()}
+    found.outputs = {
+        name: found.ports[str(output.source)]
+        for name, output in (app.outputs | app.errors()).items()
+    }
     return found
 
 
@@ -117,17 +131,23 @@ def check_application(
     any_port_order: bool = False,
     **how: Any,
 ) -> ApplicationRun:
-    """Runs an application with random cuts into groups, key ranges and batches; all must come to the same (R86).
+    """Runs an application with random cuts into groups, key ranges and batches; all must come to
+    the same (R86).
 
     Returns the run in one group; the arguments are those of `check_grouping`.
 
     Raises:
-        AssertionError: a port of a run emitted something else; names the first one, and the run's seed.
+        AssertionError: a port of a run emitted something else; names the first one, and the run's
+            seed.
     """
     asked = windows_of(inputs, how.pop("windows", None))
     ends = (asked.first, asked.last)
     whole = run_application(app, inputs, windows=ends, group_windows=len(asked), **how)
-    ports = sorted({port for node in app.nodes.values() for port in node.feeds}) if any_port_order else []
+    ports = (
+        sorted({port for node in app.nodes.values() for port in node.feeds})
+        if any_port_order
+        else []
+    )
     for number in range(seed, seed + runs):
         cut = random_cut(random.Random(number), len(asked), ports)
         found = run_application(app, inputs, windows=ends, **cut, **how)
@@ -152,18 +172,31 @@ class _How:
     port_order: Sequence[str]
 
     def lose(self, rows: Mapping[PortHandle, ByWindow]) -> list[int]:
-        """Returns the windows that at most once loses to crashes, which are then taken out of the tuples."""
+        """Returns the windows that at most once loses to crashes, which are then taken out of the
+        tuples.
+        """
         if not self.mode.may_lose:
             return []
-        dead = {window for by_window in rows.values() for window, of in by_window.items() if CRASH in of}
+        dead = {
+            window for by_window in rows.values() for window, of in by_window.items() if CRASH in of
+        }
         groups = groups_of(self.windows, self.group_windows)
         for by_window in rows.values():
-            by_window.update({window: [row for row in of if row is not CRASH] for window, of in by_window.items()})
+            by_window.update(
+                {
+                    window: [row for row in of if row is not CRASH]
+                    for window, of in by_window.items()
+                }
+            )
         return [window for group in groups if dead & {*group} for window in group]
 
     def groups(self, lost: Sequence[int]) -> Iterator[WindowRange]:
         """Gives the groups that are computed."""
-        return (group for group in groups_of(self.windows, self.group_windows) if group.first not in lost)
+        return (
+            group
+            for group in groups_of(self.windows, self.group_windows)
+            if group.first not in lost
+        )
 
     def contexts(self, lost: Sequence[int]) -> Iterator[OperatorContext]:
         """Gives what each group is about."""
@@ -177,7 +210,10 @@ Made = tuple[dict[str, list[tuple[Any, ...]]], Any]
 
 
 def _run_tuples(
-    unit: list[Node], rows: Mapping[PortHandle, ByWindow], how: _How, lost: Sequence[int]
+    unit: list[Node],
+    rows: Mapping[PortHandle, ByWindow],
+    how: _How,
+    lost: Sequence[int],
 ) -> dict[str, Made]:
     one = Pass.of(unit)
     names = dict(zip(one.members, unit, strict=True))
@@ -190,11 +226,16 @@ def _run_tuples(
     run = PassRun(one, inputs, context, how.key_ranges, how.batch, how.port_order)
     for group in how.groups(lost):
         run.group(group)
-    return {node.name: (run.run_of(name).outputs, run.run_of(name).states) for name, node in names.items()}
+    return {
+        node.name: (run.run_of(name).outputs, run.run_of(name).states)
+        for name, node in names.items()
+    }
 
 
 def _recorded(app: Application, stream: str, by_window: Mapping[int, Sequence[Any]]) -> ByWindow:
-    """Returns the tuples of a stream as mappings, with the columns that every recorded stream has."""
+    """Returns the tuples of a stream as mappings, with the columns that every recorded stream
+    has.
+    """
     names: list[str] = next(
         (
             port.schema.names
@@ -212,7 +253,11 @@ def _recorded(app: Application, stream: str, by_window: Mapping[int, Sequence[An
             if row is CRASH:
                 found[window].append(CRASH)  # type: ignore[arg-type]
                 continue
-            values = row if isinstance(row, Mapping) else dict(zip(names, _as_tuple(row, stream, names), strict=True))
+            values = (
+                row
+                if isinstance(row, Mapping)
+                else dict(zip(names, _as_tuple(row, stream, names), strict=True))
+            )
             found[window].append({"offset": offset, "arrived_at": begin, **values})
     return found
 
@@ -221,7 +266,8 @@ def _as_tuple(row: Any, stream: str, names: Sequence[str]) -> tuple[Any, ...]:
     values = tuple(row) if isinstance(row, list | tuple) else (row,)
     if len(values) != len(names):
         raise InputError(
-            f'a tuple of stream "{stream}" has {len(values)} values, its columns are {", ".join(names) or "not known"}',
+            f'a tuple of stream "{stream}" has {len(values)} values, its columns are '
+            f"{', '.join(names) or 'not known'}",
             hint="Give mappings from column to value.",
         )
     return values
@@ -234,7 +280,9 @@ def _projected(node: Node, port: str, rows: ByWindow) -> ByWindow:
         for row in of_window:
             absent = [name for name in names if row is not CRASH and name not in row]
             if absent:
-                raise InputError(f'input "{port}" of operator "{node.name}" lacks the column "{absent[0]}"')
+                raise InputError(
+                    f'input "{port}" of operator "{node.name}" lacks the column "{absent[0]}"'
+                )
     return {
         window: [row if row is CRASH else {name: row[name] for name in names} for row in of_window]
         for window, of_window in rows.items()
@@ -254,7 +302,9 @@ def _by_window(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> ByWindo
 
 
 def _run_frames(node: Node, given: Mapping[str, ByWindow], how: _How, lost: Sequence[int]) -> Made:
-    """Returns what a frame operator emits on each port, and the rows of its state after the last window."""
+    """Returns what a frame operator emits on each port, and the rows of its state after the last
+    window.
+    """
     from rewindow.engine.operator_errors import frames_of
     from rewindow.spark.frames import conform, to_frame
 
@@ -263,7 +313,9 @@ def _run_frames(node: Node, given: Mapping[str, ByWindow], how: _How, lost: Sequ
     state = operator.initial_state() if operator.is_stateful else None
     for group in how.contexts(lost):
         context = replace(group, windowing=node.windowing)
-        inputs = {port: _frame(spark, node, port, rows, context.windows) for port, rows in given.items()}
+        inputs = {
+            port: _frame(spark, node, port, rows, context.windows) for port, rows in given.items()
+        }
         before = to_frame(spark, state) if state is not None else None
         written = {}
         for port, frame in frames_of(node, operator.transform(inputs, before, context)).items():  # type: ignore[arg-type]
@@ -272,7 +324,11 @@ def _run_frames(node: Node, given: Mapping[str, ByWindow], how: _How, lost: Sequ
             emitted[port] += zip(*(column.to_pylist() for column in rows.columns), strict=True)
             written[port] = to_frame(spark, rows)
         if state is not None and before is not None:
-            state = _after(operator, before, operator.next_state(inputs, written, before, context)).cast(state.schema)
+            state = _after(
+                operator,
+                before,
+                operator.next_state(inputs, written, before, context),
+            ).cast(state.schema)
     for of_port in emitted.values():
         of_port.sort(key=lambda row: (row[0], repr(row)))
     rows_after = state.to_pylist() if state is not None else []
@@ -280,7 +336,9 @@ def _run_frames(node: Node, given: Mapping[str, ByWindow], how: _How, lost: Sequ
 
 
 def _after(operator: Any, before: DataFrame, after: DataFrame) -> pa.Table:
-    """Returns the state after a group; an operator with increments has given the changed keys alone."""
+    """Returns the state after a group; an operator with increments has given the changed keys
+    alone.
+    """
     from pyspark.sql import functions as F
 
     from rewindow.tuple_engine.tagged_rows import DELETED
@@ -292,18 +350,35 @@ def _after(operator: Any, before: DataFrame, after: DataFrame) -> pa.Table:
     return after.select(*operator.state_columns().names).toArrow()
 
 
-def _frame(spark: SparkSession, node: Node, port: str, rows: ByWindow, windows: WindowRange) -> DataFrame:
+def _frame(
+    spark: SparkSession,
+    node: Node,
+    port: str,
+    rows: ByWindow,
+    windows: WindowRange,
+) -> DataFrame:
     """Returns the tuples of a group as an operator gets them: `window_id` and the columns."""
-    flat = [{"window_id": window, **row} for window in windows for row in rows.get(window, []) if row is not CRASH]
+    flat = [
+        {"window_id": window, **row}
+        for window in windows
+        for row in rows.get(window, [])
+        if row is not CRASH
+    ]
     declared = node.input_ports()[port].schema
-    own = [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", tz="UTC"))]
+    own = [
+        ("window_id", pa.int64()),
+        ("offset", pa.int64()),
+        ("arrived_at", pa.timestamp("us", tz="UTC")),
+    ]
     known = pa.schema(own if (flat and "offset" in flat[0]) or not flat else own[:1])
     for column in declared if declared is not None else ():
         if column.name not in known.names:
             known = known.append(column)
     more = {name for row in flat for name in row} - set(known.names)
     if more:
-        rest = pa.Table.from_pylist([{name: row.get(name) for name in sorted(more)} for row in flat])
+        rest = pa.Table.from_pylist(
+            [{name: row.get(name) for name in sorted(more)} for row in flat]
+        )
         known = pa.schema([*known, *rest.schema])
     from rewindow.spark.frames import to_frame
 
@@ -311,7 +386,9 @@ def _frame(spark: SparkSession, node: Node, port: str, rows: ByWindow, windows: 
 
 
 def local_spark() -> SparkSession:
-    """Returns the session of this process for frame operators; a small local one is started where there is none."""
+    """Returns the session of this process for frame operators; a small local one is started where
+    there is none.
+    """
     import os
 
     from pyspark.sql import SparkSession
@@ -323,8 +400,18 @@ def local_spark() -> SparkSession:
         return running
     os.environ.update(spark_environment())
     settings = {
-        "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1", "spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true",
-        "spark.sql.shuffle.partitions": "1", "spark.sql.catalogImplementation": "in-memory",
-    }  # fmt: skip
-    return SparkSession.builder.master("local[1]").appName("rewindow.testing").config(map=settings).getOrCreate()
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.catalogImplementation": "in-memory",
+    }
+    return (
+        SparkSession.builder.master("local[1]")
+        .appName("rewindow.testing")
+        .config(map=settings)
+        .getOrCreate()
+    )

@@ -9,9 +9,15 @@ from rewindow.windows import Grid, WindowRange, parse_duration, parse_time
 
 
 def run_input(
-    operator: InputOperator, first: int, last: int, *, width: str = "1 hour", origin: str = "1970-01-01"
+    operator: InputOperator,
+    first: int,
+    last: int,
+    *,
+    width: str = "1 hour",
+    origin: str = "1970-01-01",
 ) -> dict[int, list[dict[str, Any]]]:
-    """Returns by window what an input operator emits when it is recorded, each tuple by its columns.
+    """Returns by window what an input operator emits when it is recorded, each tuple by its
+    columns.
 
     Args:
         operator: one instance; it is set up and torn down.

@@ -1,4 +1,6 @@
-"""A tuple operator in a test: the loop of a replay over Arrow batches, its state stored and restored at every group."""
+"""A tuple operator in a test: the loop of a replay over Arrow batches, its state stored and
+restored at every group.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from rewindow.tuple_engine.passes import ALONE, Member, Pass
 from rewindow.windows import Grid, WindowRange
 
 Tuples = Mapping[str, Mapping[int, Sequence[Any]]]
-"""By input port and window: tuples, each as a mapping or in the order of the port's columns, or CRASH."""
+"""By input port and window: tuples, each as a mapping or in the order of the port's columns, or
+CRASH."""
 
 
 def run_operator(
@@ -41,20 +44,24 @@ def run_operator(
     Args:
         operator: an operator as an application would add it.
         inputs: see Tuples.
-        windows: first and last; by default those from the first window with a tuple to the last one.
-        group_windows: windows of a commit group, or of each; the state is stored and restored at its end.
-        key_ranges: copies of the operator among which keys are divided; an operator without a key has one.
+        windows: first and last; by default those from the first window with a tuple to the last
+            one.
+        group_windows: windows of a commit group, or of each; the state is stored and restored at
+            its end.
+        key_ranges: copies of the operator among which keys are divided; an operator without a key
+            has one.
         mode: recovery mode, for CRASH.
         width_ms: width of a window.
         batch: tuples in an Arrow batch at most.
-        port_order: the order in which the ports' tuples come in a window; by default as they are declared (X43).
+        port_order: the order in which the ports' tuples come in a window; by default as they are
+            declared (X43).
 
         checkpoint_windows: D, the distance of marks, at which `before_checkpoint` is called (X42).
         application_windows, slide_windows: as in Application.add.
 
     Raises:
-        InputError: an unknown port, a tuple that does not fit it, or what the operator did wrong, such as changing a
-            list that it has emitted.
+        InputError: an unknown port, a tuple that does not fit it, or what the operator did wrong,
+            such as changing a list that it has emitted.
         Exception: what the operator's code has raised, with a note of callback, window and tuple.
     """
     wrong = operator.wrong_properties()
@@ -63,7 +70,8 @@ def run_operator(
     unknown = sorted(set(inputs) - set(operator.input_ports()))
     if unknown:
         raise InputError(
-            f'there is no input port "{unknown[0]}"', hint=f"There are: {', '.join(operator.input_ports())}."
+            f'there is no input port "{unknown[0]}"',
+            hint=f"There are: {', '.join(operator.input_ports())}.",
         )
     asked = windows_of(inputs, windows)
     windowing = Windowing(application_windows, slide_windows)
@@ -71,17 +79,31 @@ def run_operator(
         Pass({ALONE: Member(operator, windowing)}),
         {(ALONE, port): by_window for port, by_window in inputs.items()},
         run_context(asked, Mode.parse(mode), width_ms, checkpoint_windows),
-        key_ranges, batch, port_order,
-    )  # fmt: skip
+        key_ranges,
+        batch,
+        port_order,
+    )
     for group in groups_of(asked, group_windows):
         run.group(group)
     return run.run_of(ALONE)
 
 
-def run_context(windows: WindowRange, mode: Mode, width_ms: int, checkpoint_windows: int) -> OperatorContext:
+def run_context(
+    windows: WindowRange,
+    mode: Mode,
+    width_ms: int,
+    checkpoint_windows: int,
+) -> OperatorContext:
     """Returns what all groups of a run have in common."""
     next_mark = CheckpointSchedule(checkpoint_windows).next_due
-    return OperatorContext(Grid(width_ms, 0), windows, mode, "test", unseen=unseen_before(windows), next_mark=next_mark)
+    return OperatorContext(
+        Grid(width_ms, 0),
+        windows,
+        mode,
+        "test",
+        unseen=unseen_before(windows),
+        next_mark=next_mark,
+    )
 
 
 def unseen_before(windows: WindowRange) -> tuple[tuple[int, int], ...]:
@@ -98,7 +120,8 @@ def check_grouping(
     any_port_order: bool = False,
     **how: Any,
 ) -> OperatorRun:
-    """Runs an operator with random cuts into groups, key ranges and batches; every run must come to the same (R86).
+    """Runs an operator with random cuts into groups, key ranges and batches; every run must come to
+    the same (R86).
 
     Returns the run in one group. The seed of a run that differs is named.
 
@@ -140,21 +163,28 @@ def _first_difference(whole: Sequence[tuple[Any, ...]], cut: Sequence[tuple[Any,
 
 
 def random_cut(chosen: random.Random, windows: int, ports: Sequence[str]) -> dict[str, Any]:
-    """Returns group borders, key ranges, size of batches and order of ports, as run_operator takes them."""
+    """Returns group borders, key ranges, size of batches and order of ports, as run_operator takes
+    them.
+    """
     groups, left = [], windows
     while left:
         groups.append(chosen.randint(1, left))
         left -= groups[-1]
     return {
-        "group_windows": groups, "key_ranges": chosen.randint(1, 8), "batch": chosen.choice([1, 3, 10_000]),
+        "group_windows": groups,
+        "key_ranges": chosen.randint(1, 8),
+        "batch": chosen.choice([1, 3, 10_000]),
         "port_order": chosen.sample(ports, len(ports)),
-    }  # fmt: skip
+    }
 
 
 def words_of(cut: Mapping[str, Any]) -> str:
     """Returns a cut as a person reads it."""
     ports = f", ports in the order {', '.join(cut['port_order'])}" if cut["port_order"] else ""
-    return f"groups of {cut['group_windows']} windows, {cut['key_ranges']} key ranges, batches of {cut['batch']}{ports}"
+    return (
+        f"groups of {cut['group_windows']} windows, {cut['key_ranges']} key ranges, batches of "
+        f"{cut['batch']}{ports}"
+    )
 
 
 def windows_of(inputs: Tuples, asked: tuple[int, int] | None) -> WindowRange:
@@ -164,10 +194,14 @@ def windows_of(inputs: Tuples, asked: tuple[int, int] | None) -> WindowRange:
     found = [window for by in inputs.values() for window in by]
     odd = next((window for window in found if not isinstance(window, int)), None)
     if odd is not None:
-        raise InputError(f"window {odd!r} of a test is not a whole number", hint="Write {7: [...]}, by window id.")
+        raise InputError(
+            f"window {odd!r} of a test is not a whole number",
+            hint="Write {7: [...]}, by window id.",
+        )
     if not found:
         raise InputError(
-            "there is no tuple, so the windows cannot be told from them", hint="Give windows=(FIRST, LAST)."
+            "there is no tuple, so the windows cannot be told from them",
+            hint="Give windows=(FIRST, LAST).",
         )
     return WindowRange(min(found), max(found))
 

@@ -1,4 +1,6 @@
-"""A run of one pass in a test: groups one after the other, through crashes, with the states stored between them."""
+"""A run of one pass in a test: groups one after the other, through crashes, with the states stored
+between them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ from rewindow.errors import InputError
 from rewindow.operators.tuples.values import to_array
 from rewindow.state.row_hash import row_hashes
 from rewindow.tuple_engine.passes import Pass, control_rows
-from rewindow.tuple_engine.tagged_rows import SORT_KEY, Columns, OperatorPort, sort_key, tag_of, window_of
+from rewindow.tuple_engine.tagged_rows import (
+    SORT_KEY,
+    Columns,
+    OperatorPort,
+    sort_key,
+    tag_of,
+    window_of,
+)
 from rewindow.windows import WindowRange
 
 CRASH = object()
@@ -28,8 +37,8 @@ class OperatorRun:
     """What an operator has done.
 
     Attributes:
-        outputs: by port, the tuples as (window, value ...), by window and as emitted; error tuples with position,
-            reason and detail behind the port's columns.
+        outputs: by port, the tuples as (window, value ...), by window and as emitted; error tuples
+            with position, reason and detail behind the port's columns.
         states: the state after the last window, by key, each a mapping of the declared fields.
         lost: windows that at most once has given up after a crash.
         crashes: how often it died, as CRASH asked.
@@ -49,7 +58,8 @@ class _Died(Exception):
 
 
 class PassRun:
-    """A run of an operator or a cycle: groups one after the other, and the states between, as checkpoints hold them.
+    """A run of an operator or a cycle: groups one after the other, and the states between, as
+    checkpoints hold them.
 
     Args:
         one: what is computed in one.
@@ -69,19 +79,29 @@ class PassRun:
     ) -> None:
         self._pass, self._shapes, self._context, self._batch = one, one.shapes(), context, batch
         self._key_ranges = key_ranges if one.keys else 1
-        self._pending = {place: {window: list(rows) for window, rows in by.items()} for place, by in inputs.items()}
+        self._pending = {
+            place: {window: list(rows) for window, rows in by.items()}
+            for place, by in inputs.items()
+        }
         self._before = 0
-        self._states: dict[str, dict[tuple[Any, ...], tuple[Any, ...]]] = {name: {} for name in one.members}
+        self._states: dict[str, dict[tuple[Any, ...], tuple[Any, ...]]] = {
+            name: {} for name in one.members
+        }
         self._port_order = port_order
         order = [place for place in one.inputs if self._pending.get(place)]
-        self._order = sorted(order, key=lambda place: port_order.index(place[1]) if place[1] in port_order else -1)
+        self._order = sorted(
+            order,
+            key=lambda place: port_order.index(place[1]) if place[1] in port_order else -1,
+        )
         self._controls = {
             place: self._control_rows(place, columns)
             for place, columns in one.controls.items()
             if self._pending.get(place)
         }
         self._saved: int | None = None
-        self.outputs: dict[OperatorPort, list[tuple[Any, ...]]] = {place: [] for place in one.outputs}
+        self.outputs: dict[OperatorPort, list[tuple[Any, ...]]] = {
+            place: [] for place in one.outputs
+        }
         self.lost: list[int] = []
         self.crashes = 0
 
@@ -106,7 +126,9 @@ class PassRun:
     def run_of(self, member: str) -> OperatorRun:
         """Returns what an operator has done."""
         outputs = {
-            port: sorted(rows, key=lambda row: row[0]) for (name, port), rows in self.outputs.items() if name == member
+            port: sorted(rows, key=lambda row: row[0])
+            for (name, port), rows in self.outputs.items()
+            if name == member
         }
         for port, declared in self._pass.members[member].operator.output_ports().items():
             if declared.control:
@@ -114,17 +136,25 @@ class PassRun:
         return OperatorRun(outputs, self._readable(member), self.lost, self.crashes)
 
     def _made(self, context: OperatorContext) -> Iterator[pa.RecordBatch]:
-        """Gives what the key ranges of a group make; one of them dies where a tuple is CRASH, which is then gone."""
+        """Gives what the key ranges of a group make; one of them dies where a tuple is CRASH, which
+        is then gone.
+        """
         stretches, dies = self._stretches(context.windows)
         rows = self._tagged(stretches)
         place = _ranges(self._pass, rows, self._key_ranges)
         for number in range(self._key_ranges):
             own = rows if place is None else rows.filter(pc.equal(place, number))
             if self._pass.keys and not own.num_rows:
-                continue  # As under Spark: where no tuple and no state of a key is, nothing is called.
+                # As under Spark: where no tuple and no state of a key is, nothing is called.
+                continue
             batches = self._batches(own, dies)
             yield from self._pass.run(
-                context, batches, self._shapes, self._controls, tells_changes=True, port_order=self._port_order
+                context,
+                batches,
+                self._shapes,
+                self._controls,
+                tells_changes=True,
+                port_order=self._port_order,
             )
 
     def _control_rows(self, place: OperatorPort, columns: Columns) -> pa.Table:
@@ -147,7 +177,9 @@ class PassRun:
             raise _Died
 
     def _stretches(self, windows: WindowRange) -> tuple[list[_Stretch], bool]:
-        """Returns the states, then the tuples by window and port, up to where a process dies; and whether it does."""
+        """Returns the states, then the tuples by window and port, up to where a process dies; and
+        whether it does.
+        """
         found = [
             _Stretch(windows.first - 1, self._pass.states[name].tag, list(states.values()))
             for name, states in self._states.items()
@@ -178,27 +210,50 @@ class PassRun:
                 count += len(one.rows)
         states = {columns.tag for columns in self._pass.loaded.values()}
         tags = [
-            columns for columns in (*self._pass.loaded.values(), *self._pass.inputs.values()) if columns.tag in of_tag
+            columns
+            for columns in (*self._pass.loaded.values(), *self._pass.inputs.values())
+            if columns.tag in of_tag
         ]
-        parts = [self._of_tag(columns, of_tag[columns.tag], is_state=columns.tag in states) for columns in tags]
+        parts = [
+            self._of_tag(columns, of_tag[columns.tag], is_state=columns.tag in states)
+            for columns in tags
+        ]
         if len(parts) <= 1:
             return parts[0] if parts else pa.RecordBatch.from_pylist([], schema=self._pass.sent)
         order = np.argsort([place for columns in tags for place in places[columns.tag]])
         return pa.Table.from_batches(parts).take(pa.array(order)).combine_chunks().to_batches()[0]
 
-    def _of_tag(self, columns: Columns, stretches: list[_Stretch], *, is_state: bool) -> pa.RecordBatch:
+    def _of_tag(
+        self,
+        columns: Columns,
+        stretches: list[_Stretch],
+        *,
+        is_state: bool,
+    ) -> pa.RecordBatch:
         rows = [row for one in stretches for row in one.rows]
         found = {}
         values = zip(*rows, strict=True)
-        for given, name, declared, sent in zip(values, columns.names, columns.schema, columns.stored, strict=True):
+        for given, name, declared, sent in zip(
+            values,
+            columns.names,
+            columns.schema,
+            columns.stored,
+            strict=True,
+        ):
             found[name] = _array(given, sent.type if is_state else declared.type, sent.type)
-        places = [place for one in stretches for place in [sort_key(one.window, one.tag, self._before)] * len(one.rows)]
+        places = [
+            place
+            for one in stretches
+            for place in [sort_key(one.window, one.tag, self._before)] * len(one.rows)
+        ]
         found[SORT_KEY] = pa.array(places, pa.int64())
         arrays = [found.get(sent.name, pa.nulls(len(rows), sent.type)) for sent in self._pass.sent]
         return pa.RecordBatch.from_arrays(arrays, schema=self._pass.sent)
 
     def _keep(self, made: Iterable[pa.RecordBatch]) -> None:
-        """Keeps what a group has emitted, and its states: changed keys replaced, those gone left out."""
+        """Keeps what a group has emitted, and its states: changed keys replaced, those gone left
+        out.
+        """
         outputs = {columns.tag: (place, columns) for place, columns in self._pass.outputs.items()}
         states = {columns.tag: (name, columns) for name, columns in self._pass.states.items()}
         for name, shape in self._shapes.items():
@@ -210,10 +265,17 @@ class PassRun:
             if tag in outputs:
                 place, columns = outputs[tag]
                 values = [batch.column(name).to_pylist() for name in columns.names]
-                self.outputs[place] += zip(window_of(at, self._before).tolist(), *values, strict=True)
+                self.outputs[place] += zip(
+                    window_of(at, self._before).tolist(),
+                    *values,
+                    strict=True,
+                )
             else:
                 name, columns = states[tag]
-                self._keep_states(name, zip(*(batch.column(one).to_pylist() for one in columns.names), strict=True))
+                self._keep_states(
+                    name,
+                    zip(*(batch.column(one).to_pylist() for one in columns.names), strict=True),
+                )
 
     def _keep_states(self, member: str, rows: Iterable[tuple[Any, ...]]) -> None:
         for row in rows:
@@ -254,7 +316,9 @@ class _Stretch(NamedTuple):
 
 def _array(values: Sequence[Any], kind: pa.DataType, sent: pa.DataType) -> pa.Array:
     array = pa.array(values, kind)
-    return array.cast(pa.timestamp("us", kind.tz)).cast(sent) if pa.types.is_timestamp(kind) else array
+    return (
+        array.cast(pa.timestamp("us", kind.tz)).cast(sent) if pa.types.is_timestamp(kind) else array
+    )
 
 
 def _check_types(port: str, columns: Columns, window: int, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -267,18 +331,24 @@ def _tuple(port: str, columns: Columns, given: Any) -> tuple[Any, ...]:
     if isinstance(given, Mapping):
         unknown = sorted(set(given) - set(names))
         if unknown:
-            raise InputError(f'port "{port}" has no column "{unknown[0]}"', hint=f"Its columns: {', '.join(names)}.")
+            raise InputError(
+                f'port "{port}" has no column "{unknown[0]}"',
+                hint=f"Its columns: {', '.join(names)}.",
+            )
         return tuple(given.get(name) for name in names)
     values = tuple(given) if isinstance(given, list | tuple) else (given,)
     if len(values) != len(names):
         raise InputError(
-            f'port "{port}" has {len(names)} columns ({", ".join(names)}), a tuple has {len(values)} values'
+            f'port "{port}" has {len(names)} columns ({", ".join(names)}), a tuple has '
+            f"{len(values)} values"
         )
     return values
 
 
 def _ranges(one: Pass, rows: pa.RecordBatch, key_ranges: int) -> pa.Array | None:
-    """Returns the key range of each row: by a hash of its key, whichever port it came to; None where there is one."""
+    """Returns the key range of each row: by a hash of its key, whichever port it came to; None
+    where there is one.
+    """
     if key_ranges == 1:
         return None
     return pa.array(row_hashes(pa.Table.from_batches([rows.select(one.keys)])) % key_ranges)

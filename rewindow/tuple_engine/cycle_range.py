@@ -1,8 +1,10 @@
-"""One key range of a cycle: its operators are called window by window, what one emits is the next one's input (X40).
+"""One key range of a cycle: its operators are called window by window, what one emits is the next
+one's input (X40).
 
-In a window delay operators emit first what windows before have left; then each operator gets what is there for it, in
-the order in which they feed each other; at last the delay operators take what comes around, and keep it as state. So a
-window is done when its last tuple is, and nothing of it is anywhere but in states: all go on from one window (R26).
+In a window delay operators emit first what windows before have left; then each operator gets what
+is there for it, in the order in which they feed each other; at last the delay operators take what
+comes around, and keep it as state. So a window is done when its last tuple is, and nothing of it is
+anywhere but in states: all go on from one window (R26).
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class CycleRange:
         inner: by operator and input port, what of the cycle feeds it.
         unseen: output ports whose rows only the cycle reads.
         delays: names of the delay operators.
-        port_order: names of input ports, in the order in which their tuples come; by default as they are declared.
+        port_order: names of input ports, in the order in which their tuples come; by default as
+            they are declared.
     """
 
     def __init__(
@@ -64,7 +67,13 @@ class CycleRange:
         windows: WindowRange,
         port_order: Iterable[str],
     ) -> None:
-        self._fused, self._ranges, self._shapes, self._inner, self._windows = fused, ranges, shapes, inner, windows
+        self._fused, self._ranges, self._shapes, self._inner, self._windows = (
+            fused,
+            ranges,
+            shapes,
+            inner,
+            windows,
+        )
         first = list(port_order)
         self._ports = {
             name: sorted(shape.inputs, key=lambda port: first.index(port) if port in first else -1)
@@ -148,10 +157,14 @@ class CycleRange:
         self._given.setdefault((name, port), []).append(own)
 
     def _hand_on(self, name: str) -> None:
-        """Keeps what an operator has emitted, as output of the pass and for those of the cycle that read it."""
+        """Keeps what an operator has emitted, as output of the pass and for those of the cycle that
+        read it.
+        """
         for batch in self._ranges[name].flush():
             tag = tag_of(batch[SORT_KEY][0].as_py())
-            port = next(port for port, columns in self._shapes[name].outputs.items() if columns.tag == tag)
+            port = next(
+                port for port, columns in self._shapes[name].outputs.items() if columns.tag == tag
+            )
             if (name, port) not in self._unseen:
                 self._keep(batch, self._fused.outputs[name, port])
             if (name, port) in self._read:
@@ -163,7 +176,9 @@ class CycleRange:
             if end != (name, port):
                 continue
             wanted = self._shapes[reader].inputs[to]
-            names = [columns.names[columns.schema.get_field_index(one)] for one in wanted.schema.names]
+            names = [
+                columns.names[columns.schema.get_field_index(one)] for one in wanted.schema.names
+            ]
             rows = batch.select(names).rename_columns(wanted.names) if names else batch.select([])
             self._check_keys(reader, to, rows, f"{name}.{port}")
             self._given.setdefault((reader, to), []).append(rows)
@@ -172,24 +187,37 @@ class CycleRange:
         """Refuses a tuple of a key that another key range may have."""
         if self._own_keys is None:
             return
-        foreign = [key for key in _keys_of(rows, self._shapes[reader].key_of[port]) if key not in self._own_keys]
+        foreign = [
+            key
+            for key in _keys_of(rows, self._shapes[reader].key_of[port])
+            if key not in self._own_keys
+        ]
         if foreign:
             raise InputError(
-                f'"{end}" sends a tuple of the key {shown(foreign[0])} around the cycle, from another key',
-                detail=f"The cycle is divided by keys, as all its ports have one, and the state of that key may be "
+                f'"{end}" sends a tuple of the key {shown(foreign[0])} around the cycle, from '
+                "another key",
+                detail="The cycle is divided by keys, as all its ports have one, and the state of "
+                "that key may be "
                 f'elsewhere. It was to come to port "{port}" of "{reader}".',
-                hint="Leave the key of the delay operator out: the whole cycle then runs in one range, and a tuple may "
+                hint="Leave the key of the delay operator out: the whole cycle then runs in one "
+                "range, and a tuple may "
                 "go on under any key.",
             )
 
     def _keep(self, batch: pa.RecordBatch, wide: Columns) -> None:
-        """Keeps rows that an operator has made, with the tag and the columns that they have in the pass."""
+        """Keeps rows that an operator has made, with the tag and the columns that they have in the
+        pass.
+        """
         count, schema, places = batch.num_rows, self._fused.made, batch[SORT_KEY].to_numpy()
         values = {name: batch[name] for name in wide.names}
         values[SORT_KEY] = pa.array(places - tag_of(places) + wide.tag)
-        arrays = [values[one.name] if one.name in values else pa.nulls(count, one.type) for one in schema]
+        arrays = [
+            values[one.name] if one.name in values else pa.nulls(count, one.type) for one in schema
+        ]
         self._waiting += count
-        self._made.setdefault(wide.tag, []).append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        self._made.setdefault(wide.tag, []).append(
+            pa.RecordBatch.from_arrays(arrays, schema=schema)
+        )
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         for batches in self._made.values():
@@ -198,7 +226,10 @@ class CycleRange:
         self._waiting = 0
 
 
-def _stretches(batches: Iterable[pa.RecordBatch], before: int) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+def _stretches(
+    batches: Iterable[pa.RecordBatch],
+    before: int,
+) -> Iterator[tuple[int, int, pa.RecordBatch]]:
     """Gives window, tag and rows for each stretch of rows of one window and tag."""
     for batch in batches:
         places = batch[SORT_KEY].to_numpy()

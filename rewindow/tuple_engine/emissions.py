@@ -1,4 +1,6 @@
-"""What a key range has emitted and not handed on yet: tuples of each port, value behind value, and batches."""
+"""What a key range has emitted and not handed on yet: tuples of each port, value behind value, and
+batches.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from rewindow.tuple_engine.emitted import EmittedCopies
 from rewindow.tuple_engine.tagged_rows import Columns, TagShape, as_travelling, one_array, sort_key
 
 BATCH = 10_000
-"""Tuples that are made into an Arrow batch at once: more save nothing (measured), and cost memory."""
+"""Tuples that are made into an Arrow batch at once: more save nothing (measured), and cost
+memory."""
 
 
 class Emissions:
@@ -71,11 +74,15 @@ class Emissions:
 
     def is_full(self) -> bool:
         """Returns whether a batch of tuples waits."""
-        waiting = sum(len(values) // (self._shape.widths[port] or 1) for port, values in self._values.items())
+        waiting = sum(
+            len(values) // (self._shape.widths[port] or 1) for port, values in self._values.items()
+        )
         return self._in_tables + waiting >= BATCH
 
     def emitter(self) -> Callable[..., None]:
-        """Returns `emit` for the most frequent: plain values in the order of the columns, in an open window."""
+        """Returns `emit` for the most frequent: plain values in the order of the columns, in an
+        open window.
+        """
         quick = self._quick
 
         def emit(port: str, *values: Any, **named: Any) -> None:
@@ -89,31 +96,59 @@ class Emissions:
 
         return emit
 
-    def emit(self, port: str, values: tuple[Any, ...], named: Mapping[str, Any], *, is_error: bool = False) -> None:
+    def emit(
+        self,
+        port: str,
+        values: tuple[Any, ...],
+        named: Mapping[str, Any],
+        *,
+        is_error: bool = False,
+    ) -> None:
         """Keeps a tuple until its batch is full."""
         if self._window is None:
             raise InputError(
-                f"{self._name} emits outside of a window", hint="Emit in begin_window, process or end_window."
+                f"{self._name} emits outside of a window",
+                hint="Emit in begin_window, process or end_window.",
             )
         if port not in self._values:
-            raise InputError(f'there is no output port "{port}"', hint=f"It has: {', '.join(self._values) or 'none'}.")
+            raise InputError(
+                f'there is no output port "{port}"',
+                hint=f"It has: {', '.join(self._values) or 'none'}.",
+            )
         if port in self._shape.errors and not is_error:
-            raise InputError(f'"{port}" is an error port', hint="Use emit_error, which takes the reason.")
+            raise InputError(
+                f'"{port}" is an error port',
+                hint="Use emit_error, which takes the reason.",
+            )
         if named:
             values = self._by_name(port, values, named)
         width = self._shape.widths[port]
         if len(values) != width:
             names = ", ".join(self._shape.outputs[port].schema.names)
-            raise InputError(f'port "{port}" has {width} columns ({names}), {len(values)} values were given')
-        self._values[port] += (values if self.kept.is_plain(port) else self.kept.copy_of(port, values)) or (None,)
+            raise InputError(
+                f'port "{port}" has {width} columns ({names}), {len(values)} values were given'
+            )
+        self._values[port] += (
+            values if self.kept.is_plain(port) else self.kept.copy_of(port, values)
+        ) or (None,)
 
-    def _by_name(self, port: str, values: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _by_name(
+        self,
+        port: str,
+        values: tuple[Any, ...],
+        named: Mapping[str, Any],
+    ) -> tuple[Any, ...]:
         names = self._shape.outputs[port].schema.names
         rest = names[len(values) :]
         wrong = sorted(set(named) ^ set(rest))
         if wrong:
-            what = "is given twice or is none of its columns" if wrong[0] in named else "is not given"
-            raise InputError(f'column "{wrong[0]}" of port "{port}" {what}', hint=f"Its columns: {', '.join(names)}.")
+            what = (
+                "is given twice or is none of its columns" if wrong[0] in named else "is not given"
+            )
+            raise InputError(
+                f'column "{wrong[0]}" of port "{port}" {what}',
+                hint=f"Its columns: {', '.join(names)}.",
+            )
         return (*values, *(named[name] for name in rest))
 
     def emit_batch(self, port: str, rows: pa.RecordBatch | pa.Table) -> None:
@@ -123,7 +158,8 @@ class Emissions:
         columns = self._shape.outputs[port].schema
         if rows.schema.names != columns.names:
             raise InputError(
-                f'port "{port}" has the columns {", ".join(columns.names)}, a batch had {", ".join(rows.schema.names)}'
+                f'port "{port}" has the columns {", ".join(columns.names)}, a batch had '
+                f"{', '.join(rows.schema.names)}"
             )
         found = rows if rows.schema == columns else rows.cast(columns)
         table = found if isinstance(found, pa.Table) else pa.Table.from_batches([found])
@@ -139,19 +175,29 @@ class Emissions:
             if tables := self._batches[port]:
                 table = pa.concat_tables([table for _, table in tables]).combine_chunks()
                 arrays = [one_array(column) for column in table.columns]
-                yield self.tagged(columns, [(window, rows.num_rows) for window, rows in tables], arrays)
+                yield self.tagged(
+                    columns,
+                    [(window, rows.num_rows) for window, rows in tables],
+                    arrays,
+                )
                 tables.clear()
             if values := self._values[port]:
                 stretches, what = self._stretches[port].copy(), f'port "{port}" of {self._name}'
                 width = self._shape.widths[port]
-                arrays = [to_array(values[place::width], field, what) for place, field in enumerate(columns.schema)]
+                arrays = [
+                    to_array(values[place::width], field, what)
+                    for place, field in enumerate(columns.schema)
+                ]
                 values.clear()
                 self._stretches[port].clear()
                 self._noted[port] = 0
                 yield self.tagged(columns, stretches, arrays)
 
     def tagged(
-        self, columns: Columns, stretches: Sequence[tuple[int, int]], values: Sequence[pa.Array]
+        self,
+        columns: Columns,
+        stretches: Sequence[tuple[int, int]],
+        values: Sequence[pa.Array],
     ) -> pa.RecordBatch:
         """Returns rows of one tag with the columns of all tags.
 
@@ -159,9 +205,13 @@ class Emissions:
             stretches: windows, and how many rows of each there are.
         """
         places, counts = zip(
-            *((sort_key(window, columns.tag, self._before), count) for window, count in stretches), strict=True
+            *((sort_key(window, columns.tag, self._before), count) for window, count in stretches),
+            strict=True,
         )
-        count, given = sum(counts), dict(zip(columns.names, map(as_travelling, values), strict=True))
+        count, given = (
+            sum(counts),
+            dict(zip(columns.names, map(as_travelling, values), strict=True)),
+        )
         arrays = [pa.array(np.repeat(np.array(places, np.int64), counts))]
         for field in self._fields:
             arrays.append(given[field.name] if field.name in given else pa.nulls(count, field.type))

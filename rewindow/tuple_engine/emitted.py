@@ -1,4 +1,6 @@
-"""What was emitted stays what it was (O43): nested values are copied, and tests are told of those that were changed."""
+"""What was emitted stays what it was (O43): nested values are copied, and tests are told of those
+that were changed.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ class EmittedCopies:
     def __init__(self, ports: dict[str, Columns], *, tells: bool) -> None:
         self._tells = tells
         self._nested = {
-            port: [(place, field.name) for place, field in enumerate(columns.schema) if pa.types.is_nested(field.type)]
+            port: [
+                (place, field.name)
+                for place, field in enumerate(columns.schema)
+                if pa.types.is_nested(field.type)
+            ]
             for port, columns in ports.items()
         }
         self._emitted: list[_Emitted] = []
@@ -54,10 +60,14 @@ class EmittedCopies:
         return tuple(found)
 
     def note_batch(self, port: str, rows: pa.Table) -> None:
-        """Notes a batch, whose buffers may be those of a numpy array that the operator still has."""
+        """Notes a batch, whose buffers may be those of a numpy array that the operator still
+        has.
+        """
         if self._tells:
             copy = rows.take(pa.array(range(rows.num_rows), pa.int64()))
-            self._emitted += [_Emitted(port, name, rows[name], copy[name]) for name in rows.column_names]
+            self._emitted += [
+                _Emitted(port, name, rows[name], copy[name]) for name in rows.column_names
+            ]
 
     def check(self, operator: str, window: int) -> None:
         """Says what was changed since it was emitted in a window.
@@ -69,8 +79,10 @@ class EmittedCopies:
         for one in emitted:
             if not _is_same(one.given, one.was):
                 raise InputError(
-                    f'a tuple of port "{one.port}" of {operator}, window {window}, was changed after it was emitted',
-                    detail=f'Column "{one.column}" was {shown(one.was)}, and is now {shown(one.given)}. A replay keeps '
+                    f'a tuple of port "{one.port}" of {operator}, window {window}, was changed '
+                    "after it was emitted",
+                    detail=f'Column "{one.column}" was {shown(one.was)}, and is now '
+                    f"{shown(one.given)}. A replay keeps "
                     "what it was when it was emitted.",
                     hint="Emit a copy, such as list(self.seen), or change it before.",
                 )

@@ -1,4 +1,6 @@
-"""Tuple operators on Spark: one pass of Arrow batches over the tagged rows of state and of all input ports."""
+"""Tuple operators on Spark: one pass of Arrow batches over the tagged rows of state and of all
+input ports.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ _OFFSET = "offset"
 
 
 def emitted_frames(
-    operator: TupleOperator, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    operator: TupleOperator,
+    inputs: Mapping[str, DataFrame],
+    state: DataFrame | None,
+    context: OperatorContext,
 ) -> dict[str, DataFrame]:
     """Returns what a group emits on each port: `window_id` and its columns."""
     found = _parts(operator, inputs, state, context)
@@ -39,17 +44,27 @@ def emitted_frames(
 
 
 def states_after(
-    operator: TupleOperator, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    operator: TupleOperator,
+    inputs: Mapping[str, DataFrame],
+    state: DataFrame | None,
+    context: OperatorContext,
 ) -> DataFrame:
-    """Returns the state rows after a group, of the same pass; a key that is gone is marked where there are keys."""
+    """Returns the state rows after a group, of the same pass; a key that is gone is marked where
+    there are keys.
+    """
     found = _parts(operator, inputs, state, context)[STATE].drop(WINDOW)
     return found if operator.state_increments else found.drop(DELETED)
 
 
 def _parts(
-    operator: TupleOperator, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+    operator: TupleOperator,
+    inputs: Mapping[str, DataFrame],
+    state: DataFrame | None,
+    context: OperatorContext,
 ) -> Mapping[str, DataFrame]:
-    """Returns what the one pass of a group gives, by port, and the state; in a replay nothing is computed twice."""
+    """Returns what the one pass of a group gives, by port, and the state; in a replay nothing is
+    computed twice.
+    """
     tags = _alone(operator, context).parts
     if context.parts is None:
         rows = one_pass(operator, inputs, state, context)
@@ -65,9 +80,17 @@ def one_pass(
     context: OperatorContext,
     sink: PartSink | None = None,
 ) -> DataFrame:
-    """Returns the tagged rows of what a group emits on all ports, and of the state after it; see `pass_of`."""
+    """Returns the tagged rows of what a group emits on all ports, and of the state after it; see
+    `pass_of`.
+    """
     given = {(ALONE, port): frame for port, frame in inputs.items()}
-    return pass_of(_alone(operator, context), given, {ALONE: state} if state is not None else {}, context, sink)
+    return pass_of(
+        _alone(operator, context),
+        given,
+        {ALONE: state} if state is not None else {},
+        context,
+        sink,
+    )
 
 
 def _alone(operator: TupleOperator, context: OperatorContext) -> Pass:
@@ -81,31 +104,47 @@ def pass_of(
     context: OperatorContext,
     sink: PartSink | None = None,
 ) -> DataFrame:
-    """Returns the tagged rows of what the operators of a pass emit on all ports, and of their states after it (X40).
+    """Returns the tagged rows of what the operators of a pass emit on all ports, and of their
+    states after it (X40).
 
     With a sink, tasks give it their rows, and the files that it has written come back.
 
-    Tuples of a window come by port, then by recorded offset; those of a published stream, and those behind a frame
-    operator, by a hash of their columns (X43, X51).
+    Tuples of a window come by port, then by recorded offset; those of a published stream, and those
+    behind a frame operator, by a hash of their columns (X43, X51).
 
     Args:
         inputs: what feeds it from outside, by operator and port.
         states: those before the group, by operator.
     """
     parts = [
-        _tagged(inputs[name, port], columns, context, has_order=port not in one.members[name].published)
+        _tagged(
+            inputs[name, port],
+            columns,
+            context,
+            has_order=port not in one.members[name].published,
+        )
         for (name, port), columns in one.inputs.items()
         if (name, port) in inputs
     ]
-    parts += [_tagged_state(states[name], columns, context) for name, columns in one.loaded.items() if name in states]
+    parts += [
+        _tagged_state(states[name], columns, context)
+        for name, columns in one.loaded.items()
+        if name in states
+    ]
     if not one.keys:  # Without a row Spark would call nothing, and no window would be begun.
         parts.append(_mark(next(iter(inputs.values())).sparkSession))
     rows = reduce(lambda first, other: first.unionByName(other, allowMissingColumns=True), parts)
     placed = rows.repartition(*one.keys) if one.keys else rows.coalesce(1)
     ordered = placed.sortWithinPartitions(SORT_KEY, _ORDER)
-    sent = ordered.select(*(name if name in ordered.columns else F.lit(None).alias(name) for name in one.sent.names))
+    sent = ordered.select(
+        *(name if name in ordered.columns else F.lit(None).alias(name) for name in one.sent.names)
+    )
     members, alone = one.members, context.alone()
-    controls = {place: _controls(inputs[place], columns) for place, columns in one.controls.items() if place in inputs}
+    controls = {
+        place: _controls(inputs[place], columns)
+        for place, columns in one.controls.items()
+        if place in inputs
+    }
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         fused = Pass(members)
@@ -115,7 +154,13 @@ def pass_of(
     return sent.mapInArrow(run, spark_schema(one.made if sink is None else WRITTEN))
 
 
-def _tagged(frame: DataFrame, columns: Columns, context: OperatorContext, *, has_order: bool) -> DataFrame:
+def _tagged(
+    frame: DataFrame,
+    columns: Columns,
+    context: OperatorContext,
+    *,
+    has_order: bool,
+) -> DataFrame:
     names = [quoted_column(name) for name in columns.schema.names]
     has_order = has_order and _OFFSET in frame.columns
     placed = F.col(_OFFSET).cast("bigint") if has_order else F.xxhash64(*names)
@@ -144,11 +189,15 @@ def _at(place: int) -> tuple[Column, Column]:
 
 
 def _named(columns: Columns) -> list[Column]:
-    """Returns the columns of a port as it declares them, so that keys of two ports are equal; times as microseconds."""
+    """Returns the columns of a port as it declares them, so that keys of two ports are equal; times
+    as microseconds.
+    """
     found = []
     for field, name in zip(columns.schema, columns.names, strict=True):
         column = F.col(quoted_column(field.name)).cast(spark_schema(pa.schema([field]))[0].dataType)
-        value = F.unix_micros(column.cast("timestamp")) if pa.types.is_timestamp(field.type) else column
+        value = (
+            F.unix_micros(column.cast("timestamp")) if pa.types.is_timestamp(field.type) else column
+        )
         found.append(value.alias(name))
     return found
 
@@ -159,4 +208,7 @@ def _untagged(rows: DataFrame, columns: Columns, context: OperatorContext) -> Da
         column = F.timestamp_micros(sent) if pa.types.is_timestamp(field.type) else F.col(sent)
         values.append(column.cast(spark_schema(pa.schema([field]))[0].dataType).alias(field.name))
     window = F.shiftright(place, TAG_BITS) + F.lit(context.first - 1)
-    return rows.where(place.bitwiseAND(F.lit((1 << TAG_BITS) - 1)) == columns.tag).select(window.alias(WINDOW), *values)
+    return rows.where(place.bitwiseAND(F.lit((1 << TAG_BITS) - 1)) == columns.tag).select(
+        window.alias(WINDOW),
+        *values,
+    )

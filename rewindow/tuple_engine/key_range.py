@@ -1,7 +1,9 @@
-"""One key range of a tuple operator: Arrow batches in, Arrow batches out; the same under Spark and in tests.
+"""One key range of a tuple operator: Arrow batches in, Arrow batches out; the same under Spark and
+in tests.
 
-Everything travels in one stream of tagged rows. In: rows of state first, then tuples by window, port and order. Out: a
-batch of each output port, and rows of state at the end. A column of a tag is named by it, so that no names collide.
+Everything travels in one stream of tagged rows. In: rows of state first, then tuples by window,
+port and order. Out: a batch of each output port, and rows of state at the end. A column of a tag is
+named by it, so that no names collide.
 """
 
 from __future__ import annotations
@@ -23,10 +25,19 @@ from rewindow.tuple_engine.emissions import Emissions
 from rewindow.tuple_engine.emitted import EmittedCopies
 from rewindow.tuple_engine.keyed_state import KeyedState
 from rewindow.tuple_engine.running import check_assigned, running_copy
-from rewindow.tuple_engine.tagged_rows import PLACEHOLDER, SORT_KEY, TAG_BITS, TagShape, lists_of, tag_of, window_of
+from rewindow.tuple_engine.tagged_rows import (
+    PLACEHOLDER,
+    SORT_KEY,
+    TAG_BITS,
+    TagShape,
+    lists_of,
+    tag_of,
+    window_of,
+)
 
 _CALLBACKS = ("begin_window", "end_window", "slide", "before_checkpoint")
-"""What is called in every window, where an operator defines it: a call that does nothing is 2 us a window."""
+"""What is called in every window, where an operator defines it: a call that does nothing is 2 us a
+window."""
 NO_CONTROLS: Mapping[str, Mapping[int, pa.RecordBatch]] = MappingProxyType({})
 
 
@@ -37,7 +48,8 @@ class KeyRange:
         context: its windows are all begun and ended, also without a tuple.
         shape: of the operator; made anew unless it is given.
         controls: by control port and window, what comes before the end of the window.
-        tells_changes: whether it is an error to change a tuple after it was emitted; it has no effect anyhow (O43).
+        tells_changes: whether it is an error to change a tuple after it was emitted; it has no
+            effect anyhow (O43).
     """
 
     def __init__(
@@ -49,7 +61,11 @@ class KeyRange:
         *,
         tells_changes: bool = False,
     ) -> None:
-        self._windows, self._window, self._closes = context.windows, context.first - 1, context.closes
+        self._windows, self._window, self._closes = (
+            context.windows,
+            context.first - 1,
+            context.closes,
+        )
         self._windowing, self._next_mark, self._checkpointed = (
             context.windowing,
             context.next_mark,
@@ -58,22 +74,32 @@ class KeyRange:
         self._shape = shape or TagShape(operator)
         self._names, self._controls = list(self._shape.inputs), controls
         self._out = Emissions(
-            type(operator).__name__, self._shape, EmittedCopies(self._shape.outputs, tells=tells_changes), self._window
+            type(operator).__name__,
+            self._shape,
+            EmittedCopies(self._shape.outputs, tells=tells_changes),
+            self._window,
         )
         self.emit, self.emit_batch = self._out.emit, self._out.emit_batch
         self._operator = running_copy(operator, self._shape, self, context, self._out.emitter())
         self._assigned = dict(self._operator.__dict__)
         self._state = KeyedState(self._shape, self._operator)
-        self.take, self.each_key, self.forget = self._state.take, self._state.each_key, self._state.forget
+        self.take, self.each_key, self.forget = (
+            self._state.take,
+            self._state.each_key,
+            self._state.forget,
+        )
         self.load, self.flush = self._state.load, self._out.flush
         self.own, self.peek, self.unkeyed = self._state.own, self._state.peek, self._state.unkeyed
         self._in_batches = hasattr(operator, "process_batch")
         self._defined = {
-            name for name in _CALLBACKS if getattr(type(operator), name) is not getattr(TupleOperator, name)
+            name
+            for name in _CALLBACKS
+            if getattr(type(operator), name) is not getattr(TupleOperator, name)
         }
         only = len(self._names) == 1
         self._process = {
-            name: getattr(self._operator, f"process_{name}", None) or (self._operator.process if only else None)
+            name: getattr(self._operator, f"process_{name}", None)
+            or (self._operator.process if only else None)
             for name in self._names
         }
 
@@ -82,7 +108,8 @@ class KeyRange:
 
         Raises:
             InputError: the operator's code broke a rule.
-            Exception: what the operator's code has raised, with a note of callback, window and tuple.
+            Exception: what the operator's code has raised, with a note of callback, window and
+                tuple.
         """
         is_set_up = False
         try:
@@ -106,7 +133,11 @@ class KeyRange:
     def states(self) -> Iterator[pa.RecordBatch]:
         """Gives the rows of state."""
         for arrays in self._state.rows():
-            yield self._out.tagged(self._shape.state, [(self._windows.last, len(arrays[0]))], arrays)
+            yield self._out.tagged(
+                self._shape.state,
+                [(self._windows.last, len(arrays[0]))],
+                arrays,
+            )
 
     def set_up(self) -> bool:
         """Calls `setup`, once the state is loaded; returns True."""
@@ -130,14 +161,17 @@ class KeyRange:
             if self._state.copied() != before:
                 error = InputError(
                     f"{type(self._operator).__name__} changes its state in {name}",
-                    detail="That state has been saved already, and a replay after a crash would not come to the same.",
+                    detail="That state has been saved already, and a replay after a crash would "
+                    "not come to the same.",
                     hint="Change it in process, end_window or before_checkpoint.",
                 )
                 self._note(called, error)
                 raise error
 
     def tear_down_after(self, error: BaseException) -> None:
-        """Closes what setup has opened (O35); what fails then is said beside the error, which it must not hide."""
+        """Closes what setup has opened (O35); what fails then is said beside the error, which it
+        must not hide.
+        """
         try:
             self._call("teardown", self._operator.teardown)
         except Exception as further:  # noqa: BLE001 - the error that is raised already goes on
@@ -177,11 +211,16 @@ class KeyRange:
             if "slide" in self._defined and self._windowing.slides(self._window):
                 self._call("slide", self._operator.slide)
             self._out.end()
-            if "before_checkpoint" in self._defined and self._next_mark(self._window) == self._window:
+            if (
+                "before_checkpoint" in self._defined
+                and self._next_mark(self._window) == self._window
+            ):
                 self._call("before_checkpoint", self._operator.before_checkpoint, self._window)
 
     def _take_controls(self) -> None:
-        """Calls `process` for the control tuples of the window that is open; no key is read then (O132, O133)."""
+        """Calls `process` for the control tuples of the window that is open; no key is read then
+        (O132, O133).
+        """
         for port, by_window in self._controls.items():
             if (batch := by_window.get(self._window)) is None:
                 continue
@@ -205,25 +244,37 @@ class KeyRange:
     def _note(self, name: str, error: Exception, row: Any = None) -> None:
         """Notes on an error where it was raised: callback, window and tuple."""
         window = self._operator.__dict__.get("window_id")
-        where = f"{name} of {type(self._operator).__name__}" + (f", window {window}" if window is not None else "")
+        where = f"{name} of {type(self._operator).__name__}" + (
+            f", window {window}" if window is not None else ""
+        )
         error.add_note(f"in {where}" + (f", at the tuple {shown(row)}" if row is not None else ""))
 
     def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[str, int, Any]]:
-        """Gives port, window and rows for each stretch of tuples of one window and port; rows are made once a batch."""
+        """Gives port, window and rows for each stretch of tuples of one window and port; rows are
+        made once a batch.
+        """
         places = batch[SORT_KEY].to_numpy()
         begins = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist()]
         found = places[begins]
         stretches = zip(begins, [*begins[1:], len(places)], tag_of(found).tolist(), strict=True)
         rows: dict[str, Any] = {}
         for (begin, end, tag), window in zip(
-            stretches, window_of(found, self._windows.first - 1).tolist(), strict=True
+            stretches,
+            window_of(found, self._windows.first - 1).tolist(),
+            strict=True,
         ):
             port = self._names[tag - 1]
             if port not in rows:
                 is_only = len(self._names) == 1
-                of_port = batch if is_only or self._in_batches else batch.filter(pa.array(tag_of(places) == tag))
+                of_port = (
+                    batch
+                    if is_only or self._in_batches
+                    else batch.filter(pa.array(tag_of(places) == tag))
+                )
                 chosen = of_port.select(self._shape.inputs[port].names)
-                rows[port] = self._declared(port, chosen) if self._in_batches else self._tuples(port, chosen)
+                rows[port] = (
+                    self._declared(port, chosen) if self._in_batches else self._tuples(port, chosen)
+                )
             if self._in_batches:
                 part = rows[port].slice(begin, end - begin)
             else:
@@ -234,12 +285,19 @@ class KeyRange:
         """Returns the tuples of a batch and their keys, made one by one as they are asked for."""
         lists, make, key_of = lists_of(batch), self._shape.rows[port], self._shape.key_of[port]
         values: Iterator[Any] = zip(*lists, strict=True) if lists else repeat((), batch.num_rows)
-        keys = iter(lists[key_of[0]]) if len(key_of) == 1 else zip(*(lists[place] for place in key_of), strict=True)
+        keys = (
+            iter(lists[key_of[0]])
+            if len(key_of) == 1
+            else zip(*(lists[place] for place in key_of), strict=True)
+        )
         return map(make, values), keys
 
     def receive(self, port: str, batch: pa.RecordBatch) -> None:
         """Takes tuples of the window that is open, with the columns of a port as they travel."""
-        self._take(port, self._declared(port, batch) if self._in_batches else self._tuples(port, batch))
+        self._take(
+            port,
+            self._declared(port, batch) if self._in_batches else self._tuples(port, batch),
+        )
 
     def _declared(self, port: str, batch: pa.RecordBatch) -> pa.RecordBatch:
         schema = self._shape.inputs[port].schema

@@ -1,8 +1,10 @@
-"""The state of a key range in the hands of an operator: the values of one key at a time are its attributes.
+"""The state of a key range in the hands of an operator: the values of one key at a time are its
+attributes.
 
-Values of plain types lie in the operator's own dict while their key is read: what is read and assigned most is read and
-assigned as any attribute. They go into the record of their key when it is left, if they have changed. Lists, maps and
-structs, which can be changed in place, stay in the record where there are keys.
+Values of plain types lie in the operator's own dict while their key is read: what is read and
+assigned most is read and assigned as any attribute. They go into the record of their key when it is
+left, if they have changed. Lists, maps and structs, which can be changed in place, stay in the
+record where there are keys.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ ROWS = 10_000
 
 
 class KeyedState:
-    """The records of all keys of a key range: values of the declared fields, and whether they have changed.
+    """The records of all keys of a key range: values of the declared fields, and whether they have
+    changed.
 
     Args:
         shape: of the operator.
@@ -46,11 +49,18 @@ class KeyedState:
         self.failed_at: Any = None
 
     def begin(self) -> None:
-        """Takes the only key of an operator without keys; called once what it begins with is loaded."""
+        """Takes the only key of an operator without keys; called once what it begins with is
+        loaded.
+        """
         if not self._keys:
             self._enter(())
 
-    def process(self, process: Callable[[Any], None], rows: Iterable[Any], keys: Iterable[Any]) -> None:
+    def process(
+        self,
+        process: Callable[[Any], None],
+        rows: Iterable[Any],
+        keys: Iterable[Any],
+    ) -> None:
         """Calls `process` for tuples, each with the state of its key."""
         if not self._keys:
             self._without_keys(process, rows)
@@ -76,8 +86,15 @@ class KeyedState:
             self.failed_at = row
             raise
 
-    def _with_one_field(self, process: Callable[[Any], None], rows: Iterable[Any], keys: Iterable[Any]) -> None:
-        """Does what `_enter` and `leave` do, without calling them, unless the operator itself has read another key."""
+    def _with_one_field(
+        self,
+        process: Callable[[Any], None],
+        rows: Iterable[Any],
+        keys: Iterable[Any],
+    ) -> None:
+        """Does what `_enter` and `leave` do, without calling them, unless the operator itself has
+        read another key.
+        """
         (field,) = self._fields_there
         name, place, default = field.name, field.place, field.default
         find, now, row = self._states.get, self._now, None
@@ -165,7 +182,8 @@ class KeyedState:
         return self.own()[field.place]
 
     def peek(self) -> list[Any]:
-        """Returns the record of the key that is read, to be read only: that of a key without state is a new one.
+        """Returns the record of the key that is read, to be read only: that of a key without state
+        is a new one.
 
         Raises:
             InputError: no key is read.
@@ -215,24 +233,37 @@ class KeyedState:
         if not batch.num_rows:
             return
         keys, stored = self._keys, lists_of(batch.select(self._shape.loaded.names))
-        found = stored[0] if keys == 1 else list(zip(*stored[:keys], strict=True)) if keys else [()] * batch.num_rows
+        found = (
+            stored[0]
+            if keys == 1
+            else list(zip(*stored[:keys], strict=True))
+            if keys
+            else [()] * batch.num_rows
+        )
         values = [
-            [field.from_stored(value) for value in column] if pa.types.is_map(field.kind) else column
+            [field.from_stored(value) for value in column]
+            if pa.types.is_map(field.kind)
+            else column
             for field, column in zip(self._fields, stored[keys:], strict=True)
         ]
-        self._states.update(zip(found, map(list, zip(*values, [False] * batch.num_rows, strict=True)), strict=True))
+        self._states.update(
+            zip(found, map(list, zip(*values, [False] * batch.num_rows, strict=True)), strict=True)
+        )
         self._known.update(found)
 
     def rows(self) -> Iterator[list[pa.Array]]:
-        """Gives the rows of keys that changed, and those of keys that are gone; without a key the row, if it says more
-        than the defaults do: whether it does must not depend on where groups end (R86).
+        """Gives the rows of keys that changed, and those of keys that are gone; without a key the
+        row, if it says more than the defaults do: whether it does must not depend on where groups
+        end (R86).
         """
         if not self._fields:
             return
         self.leave()
         if not self._keys:
             defaults = [field.first() for field in self._fields]
-            keys: list[Any] = [key for key, values in self._states.items() if values[:-1] != defaults]
+            keys: list[Any] = [
+                key for key, values in self._states.items() if values[:-1] != defaults
+            ]
         else:
             changed = (key for key, values in self._states.items() if values[-1])
             keys = sorted([*changed, *(self._gone & self._known - self._states.keys())], key=_order)
@@ -240,7 +271,8 @@ class KeyedState:
         for begin in range(0, len(keys), ROWS):
             columns = zip(*map(self._row, keys[begin : begin + ROWS]), strict=True)
             yield [
-                to_array(column, field, what) for column, field in zip(columns, self._shape.state.schema, strict=True)
+                to_array(column, field, what)
+                for column, field in zip(columns, self._shape.state.schema, strict=True)
             ]
 
     def _row(self, key: Any) -> tuple[Any, ...]:
@@ -248,7 +280,9 @@ class KeyedState:
         found = self._states.get(key)
         if found is None:
             return (*own, *(None for _ in self._fields), True)
-        values = (field.to_stored(value) for field, value in zip(self._fields, found[:-1], strict=True))
+        values = (
+            field.to_stored(value) for field, value in zip(self._fields, found[:-1], strict=True)
+        )
         return (*own, *values, False) if self._keys else (*values,)
 
 

@@ -1,4 +1,6 @@
-"""What is computed in one pass of tagged rows: one operator, or those of a cycle, each with tags of its own (X40)."""
+"""What is computed in one pass of tagged rows: one operator, or those of a cycle, each with tags of
+its own (X40).
+"""
 
 from __future__ import annotations
 
@@ -53,12 +55,15 @@ class Member:
 
 
 class Pass:
-    """The operators of a pass and the columns of its tagged rows; ports and states are known by operator and name.
+    """The operators of a pass and the columns of its tagged rows; ports and states are known by
+    operator and name.
 
     Attributes:
         members: in the order in which they are called.
-        inputs: of the ports that are fed from outside of the pass; `controls` of those that go to every key range.
-        keys: columns of the tagged rows by which the pass is divided into key ranges; without any it runs in one.
+        inputs: of the ports that are fed from outside of the pass; `controls` of those that go to
+            every key range.
+        keys: columns of the tagged rows by which the pass is divided into key ranges; without any
+            it runs in one.
         loaded, states: columns of the states that come in, and of those that come out, by operator.
     """
 
@@ -75,7 +80,10 @@ class Pass:
             for port, columns in input_tags(member.operator).items():
                 if port not in member.inner:
                     is_control = member.operator.input_ports()[port].control
-                    (self.controls if is_control else self.inputs)[name, port] = _shifted(columns, number)
+                    (self.controls if is_control else self.inputs)[name, port] = _shifted(
+                        columns,
+                        number,
+                    )
             for port, columns in output_tags(member.operator).items():
                 self.outputs[name, port] = _shifted(columns, number)
         self.keys = self._keys()
@@ -90,7 +98,9 @@ class Pass:
 
     @classmethod
     def of(cls, unit: list[Node], unseen: Collection[PortHandle] = ()) -> Pass:
-        """Returns the pass of an operator, or of those of a cycle in the order in which they are called."""
+        """Returns the pass of an operator, or of those of a cycle in the order in which they are
+        called.
+        """
         if len(unit) == 1:
             return cls({ALONE: _member(unit[0], set(), unseen)})
         names = {node.name for node in unit}
@@ -115,37 +125,70 @@ class Pass:
         shapes = shapes or self.shapes()
         ranges = {}
         for name, member in self.members.items():
-            own = context if name == ALONE else replace(context, operator=f"{context.operator}.{name}")
+            own = (
+                context
+                if name == ALONE
+                else replace(context, operator=f"{context.operator}.{name}")
+            )
             own = replace(own, windowing=member.windowing)
             sent = {port: _by_window(rows) for (of, port), rows in controls.items() if of == name}
-            ranges[name] = KeyRange(member.operator, own, shapes[name], sent, tells_changes=tells_changes)
+            ranges[name] = KeyRange(
+                member.operator,
+                own,
+                shapes[name],
+                sent,
+                tells_changes=tells_changes,
+            )
         if ALONE in ranges:
             return ranges[ALONE].run(batches)
         unseen = {(name, port) for name, member in self.members.items() for port in member.unseen}
         delays = {name for name, member in self.members.items() if member.operator.delays}
-        inner = {(name, port): end for name, member in self.members.items() for port, end in member.inner.items()}
-        return CycleRange(self, ranges, shapes, inner, unseen, delays, context.windows, port_order).run(batches)
+        inner = {
+            (name, port): end
+            for name, member in self.members.items()
+            for port, end in member.inner.items()
+        }
+        return CycleRange(
+            self,
+            ranges,
+            shapes,
+            inner,
+            unseen,
+            delays,
+            context.windows,
+            port_order,
+        ).run(batches)
 
     def shapes(self) -> dict[str, TagShape]:
         """Returns the shape of each operator, which all key ranges share."""
         return {name: TagShape(member.operator) for name, member in self.members.items()}
 
     def _keys(self) -> list[str]:
-        """Returns the columns by which all ports of all operators are keyed alike; none where they are not."""
+        """Returns the columns by which all ports of all operators are keyed alike; none where they
+        are not.
+        """
         keys = {}
         for member in self.members.values():
             ports = member.operator.input_ports()
             for name, columns in input_tags(member.operator).items():
                 if not ports[name].control:
-                    places = [columns.schema.get_field_index(one) for one in columns.key if one in columns.schema.names]
+                    places = [
+                        columns.schema.get_field_index(one)
+                        for one in columns.key
+                        if one in columns.schema.names
+                    ]
                     kinds = tuple(str(columns.schema.field(place).type) for place in places)
                     keys[kinds] = [columns.names[place] for place in places]
         return keys.popitem()[1] if len(keys) == 1 else []
 
 
 def control_rows(rows: pa.Table) -> pa.Table:
-    """Returns control tuples, `window_id` first, in the order of their values; equal ones are one (O133, X44)."""
-    shown = [repr(row) for row in zip(*(column.to_pylist() for column in rows.columns), strict=True)]
+    """Returns control tuples, `window_id` first, in the order of their values; equal ones are one
+    (O133, X44).
+    """
+    shown = [
+        repr(row) for row in zip(*(column.to_pylist() for column in rows.columns), strict=True)
+    ]
     places = {text: place for place, text in reversed(list(enumerate(shown)))}
     return rows.take(pa.array([places[text] for text in sorted(places)], pa.int64()))
 
@@ -153,7 +196,9 @@ def control_rows(rows: pa.Table) -> pa.Table:
 def _by_window(rows: pa.Table) -> dict[int, pa.RecordBatch]:
     found = {}
     for window in rows[WINDOW].unique().to_pylist():
-        of_window = rows.filter(pc.equal(rows[WINDOW], window)).drop_columns(WINDOW).combine_chunks()
+        of_window = (
+            rows.filter(pc.equal(rows[WINDOW], window)).drop_columns(WINDOW).combine_chunks()
+        )
         found[window] = of_window.to_batches()[0]
     return found
 
@@ -168,6 +213,10 @@ def _shifted(columns: Columns, number: int) -> Columns:
 
 def _member(node: Node, names: set[str], unseen: Collection[PortHandle]) -> Member:
     assert isinstance(node.operator, TupleOperator), "checked at launch"
-    inner = {port: (str(end.operator), end.port) for port, end in node.feeds.items() if end.operator in names}
+    inner = {
+        port: (str(end.operator), end.port)
+        for port, end in node.feeds.items()
+        if end.operator in names
+    }
     hidden = frozenset(end.port for end in unseen if end.operator == node.name)
     return Member(node.operator, node.windowing, inner, node.published, hidden)

@@ -1,4 +1,6 @@
-"""The copy of an operator that is called: its attributes are plain ones, read and assigned without a call."""
+"""The copy of an operator that is called: its attributes are plain ones, read and assigned without
+a call.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class StateReader(Protocol):
 
 
 class _NoKey:
-    """What stands for a field of state while no key is read; while one is, its value lies in the operator's dict."""
+    """What stands for a field of state while no key is read; while one is, its value lies in the
+    operator's dict.
+    """
 
     def __get__(self, operator: TupleOperator | None, owner: type | None = None) -> Any:
         if operator is None:
@@ -45,17 +49,29 @@ def running_copy(
 
 @cache
 def _running_class(kind: type, names: tuple[str, ...]) -> type:
-    """Returns the class of running copies: the operator's own, without what pydantic does at each assignment."""
+    """Returns the class of running copies: the operator's own, without what pydantic does at each
+    assignment.
+    """
     own = {
-        "__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__, "__slots__": (),
-        "__setattr__": object.__setattr__, "__delattr__": object.__delattr__,
-    }  # fmt: skip
-    running: type = type.__new__(type(kind), kind.__name__, (kind,), {**own, **dict.fromkeys(names, _NoKey())})
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        "__doc__": kind.__doc__,
+        "__slots__": (),
+        "__setattr__": object.__setattr__,
+        "__delattr__": object.__delattr__,
+    }
+    running: type = type.__new__(
+        type(kind),
+        kind.__name__,
+        (kind,),
+        {**own, **dict.fromkeys(names, _NoKey())},
+    )
     return running
 
 
 def check_assigned(operator: TupleOperator, given: Mapping[str, Any]) -> None:
-    """Refuses what a callback has assigned and is neither state nor transient: it would be lost after the group (X49).
+    """Refuses what a callback has assigned and is neither state nor transient: it would be lost
+    after the group (X49).
 
     Args:
         operator: the running copy.
@@ -66,7 +82,12 @@ def check_assigned(operator: TupleOperator, given: Mapping[str, Any]) -> None:
     """
     now = operator.__dict__
     for name in now:
-        if name not in given and name not in operator.places and name not in operator.transient and name != "window_id":
+        if (
+            name not in given
+            and name not in operator.places
+            and name not in operator.transient
+            and name != "window_id"
+        ):
             raise _neither(operator, name)
     for name, value in given.items():
         if now.get(name) is not value and name not in operator.transient:
@@ -76,5 +97,6 @@ def check_assigned(operator: TupleOperator, given: Mapping[str, Any]) -> None:
 def _neither(operator: TupleOperator, name: str) -> InputError:
     return InputError(
         f'{type(operator).__name__} assigns "{name}", which is neither state nor transient',
-        hint=f'Declare it: {name} = StateField(TYPE), or put "{name}" into `transient` if it may be lost.',
+        hint=f'Declare it: {name} = StateField(TYPE), or put "{name}" into `transient` if it may '
+        "be lost.",
     )

@@ -1,9 +1,11 @@
-"""The rows that go through a tuple operator: tagged by port, in Arrow, and what they are in the hands of its code.
+"""The rows that go through a tuple operator: tagged by port, in Arrow, and what they are in the
+hands of its code.
 
-State is tag 0, ports count from 1. The first column says window and tag in one number, by which rows are sorted: the
-windows of a group count from 1, state comes before them, and a row that is nothing before all. Columns of one type are
-shared by all tags, so that a row is hardly wider than the widest of them: each column more costs every row its way to
-Python and back (docs/decisions/0027-shared-columns.md).
+State is tag 0, ports count from 1. The first column says window and tag in one number, by which
+rows are sorted: the windows of a group count from 1, state comes before them, and a row that is
+nothing before all. Columns of one type are shared by all tags, so that a row is hardly wider than
+the widest of them: each column more costs every row its way to Python and back
+(docs/decisions/0027-shared-columns.md).
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from rewindow.operators.tuples.sliding import SlidingField
 
 SORT_KEY, WINDOW, DELETED = "_rw_place", "window_id", "_rw_gone"
 TAG_BITS = 20
-"""Bits of a place that are the tag: a cycle may have a thousand operators, a group 2**43 windows."""
+"""Bits of a place that are the tag: a cycle may have a thousand operators, a group 2**43
+windows."""
 PLACEHOLDER = -1
 """The place of a row that is nothing: a key range that has no other is called all the same."""
 OperatorPort = tuple[str, str]
@@ -49,7 +52,9 @@ class Columns:
 
     @cached_property
     def names(self) -> list[str]:
-        """Their names in the tagged rows: by type, counted; the key's first, so that all tags have it in the same."""
+        """Their names in the tagged rows: by type, counted; the key's first, so that all tags have
+        it in the same.
+        """
         names, counts = [""] * len(self.schema), Counter[str]()
         keys = [self.schema.get_field_index(name) for name in self.key if name in self.schema.names]
         for place in (*keys, *(place for place in range(len(names)) if place not in keys)):
@@ -60,7 +65,9 @@ class Columns:
 
     @cached_property
     def stored(self) -> pa.Schema:
-        """The columns as they travel: timestamps as microseconds, since Python takes 400 times as long for them."""
+        """The columns as they travel: timestamps as microseconds, since Python takes 400 times as
+        long for them.
+        """
         types = [_travelling(field.type) for field in self.schema]
         return pa.schema(list(zip(self.names, types, strict=True)))
 
@@ -71,7 +78,9 @@ def _travelling(kind: pa.DataType) -> pa.DataType:
 
 @cache
 def _name_of(kind: pa.DataType) -> str:
-    """Returns what columns of a type are called: a name of letters and digits, which no other type has."""
+    """Returns what columns of a type are called: a name of letters and digits, which no other type
+    has.
+    """
     text = str(kind)
     if text.isidentifier():
         return text
@@ -84,7 +93,9 @@ def loaded_tag(operator: TupleOperator) -> Columns:
 
 
 def state_tag(operator: TupleOperator) -> Columns:
-    """Returns the columns of state rows that come out; where there are keys the last one says that one is gone."""
+    """Returns the columns of state rows that come out; where there are keys the last one says that
+    one is gone.
+    """
     loaded = loaded_tag(operator)
     if not (loaded.key and operator.fields):
         return loaded
@@ -94,7 +105,10 @@ def state_tag(operator: TupleOperator) -> Columns:
 def input_tags(operator: TupleOperator) -> dict[str, Columns]:
     """Returns the columns of each input port."""
     ports = operator.input_ports().items()
-    return {name: Columns(tag, _declared(port.schema), port.key) for tag, (name, port) in enumerate(ports, 1)}
+    return {
+        name: Columns(tag, _declared(port.schema), port.key)
+        for tag, (name, port) in enumerate(ports, 1)
+    }
 
 
 def output_tags(operator: TupleOperator) -> dict[str, Columns]:
@@ -108,7 +122,10 @@ def output_tags(operator: TupleOperator) -> dict[str, Columns]:
 
 def tagged_schema(tags: Iterable[Columns]) -> pa.Schema:
     """Returns the columns of tagged rows."""
-    fields = (pa.field(SORT_KEY, pa.int64()), *(field for columns in tags for field in columns.stored))
+    fields = (
+        pa.field(SORT_KEY, pa.int64()),
+        *(field for columns in tags for field in columns.stored),
+    )
     return pa.schema(list({field.name: field for field in fields}.values()))
 
 
@@ -136,9 +153,13 @@ def _declared(schema: pa.Schema | None) -> pa.Schema:
 
 
 def untagged(
-    tags: Mapping[str, Columns], before: int, batches: Iterable[pa.RecordBatch]
+    tags: Mapping[str, Columns],
+    before: int,
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[tuple[str, pa.Table]]:
-    """Gives `window_id` and the columns of each batch, whose rows are of one tag, as they are declared."""
+    """Gives `window_id` and the columns of each batch, whose rows are of one tag, as they are
+    declared.
+    """
     parts = {columns.tag: (part, columns) for part, columns in tags.items()}
     for batch in batches:
         if batch.num_rows:
@@ -159,7 +180,8 @@ def _declared_values(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 class TagShape:
-    """What all key ranges of an operator share, made once: the columns of its tags, its ports, its keys.
+    """What all key ranges of an operator share, made once: the columns of its tags, its ports, its
+    keys.
 
     Attributes:
         sent, made: columns of the tagged rows that come in, and of those that come out.
@@ -185,11 +207,15 @@ class TagShape:
         self.made = tagged_schema([self.state, *self.outputs.values()])
         self.rows = {name: row_class(name, columns.schema) for name, columns in self.inputs.items()}
         self.key_of = {
-            name: tuple(port.schema.get_field_index(column) for column in port.key) if port.schema else ()
+            name: tuple(port.schema.get_field_index(column) for column in port.key)
+            if port.schema
+            else ()
             for name, port in operator.input_ports().items()
         }
         self.widths = {name: len(columns.schema) for name, columns in self.outputs.items()}
-        self.errors = frozenset(name for name, port in operator.output_ports().items() if port.error)
+        self.errors = frozenset(
+            name for name, port in operator.output_ports().items() if port.error
+        )
 
 
 def lists_of(batch: pa.RecordBatch) -> list[list[Any]]:
@@ -215,7 +241,11 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Returns a column as one array, also where it has no rows."""
     if not isinstance(column, pa.ChunkedArray):
         return column
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([*column.chunks, pa.array([], column.type)])
+    return (
+        column.chunk(0)
+        if column.num_chunks == 1
+        else pa.concat_arrays([*column.chunks, pa.array([], column.type)])
+    )
 
 
 def row_class(port: str, schema: pa.Schema) -> type:
@@ -223,6 +253,11 @@ def row_class(port: str, schema: pa.Schema) -> type:
     fields = {name: _Getter(place, "") for place, name in enumerate(schema.names)}
 
     def show(self: tuple[Any, ...]) -> str:
-        return f"{port}({', '.join(f'{name}={value!r}' for name, value in zip(schema.names, self, strict=True))})"
+        values = zip(schema.names, self, strict=True)
+        return f"{port}({', '.join(f'{name}={value!r}' for name, value in values)})"
 
-    return type(port, (tuple,), {**fields, "__slots__": (), "__repr__": show, "_fields": tuple(schema.names)})
+    return type(
+        port,
+        (tuple,),
+        {**fields, "__slots__": (), "__repr__": show, "_fields": tuple(schema.names)},
+    )

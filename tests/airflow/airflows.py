@@ -1,4 +1,6 @@
-"""A real Airflow of a test's own: started by `rewindow up` for a project folder, asked over its API."""
+"""A real Airflow of a test's own: started by `rewindow up` for a project folder, asked over its
+API.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,12 @@ class LiveAirflow:
     def ask(self, path: str, body: object = None, method: str = "") -> Any:
         """Returns the answer to a call that has to succeed."""
         status, answer = api.call(
-            self.address, f"/api/v2/{path}", body=body, token=self.token, method=method, seconds_max=60
+            self.address,
+            f"/api/v2/{path}",
+            body=body,
+            token=self.token,
+            method=method,
+            seconds_max=60,
         )
         assert status in (200, 201, 204), (path, status, answer)
         return answer
@@ -38,7 +45,9 @@ class LiveAirflow:
         return {run["dag_run_id"]: run["state"] for run in answer["dag_runs"]}
 
     def until(self, condition: Callable[[], bool], what: str, seconds_max: float = 300) -> None:
-        assert wait_until(condition, seconds_max, every_seconds=0.5), f"waited {seconds_max} s until {what}"
+        assert wait_until(condition, seconds_max, every_seconds=0.5), (
+            f"waited {seconds_max} s until {what}"
+        )
 
 
 @contextmanager

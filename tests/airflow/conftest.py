@@ -1,4 +1,6 @@
-"""A fresh Airflow home for these tests; the variables are set before Airflow is imported for the first time."""
+"""A fresh Airflow home for these tests; the variables are set before Airflow is imported for the
+first time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A project small enough to replay in a test: one stream of clicks in a CSV file, one stateful application."""
+"""A project small enough to replay in a test: one stream of clicks in a CSV file, one stateful
+application.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,11 @@ def make_project(folder: Path, root: Path) -> Path:
         (folder / name).symlink_to(root / name)
     settings = folder / "rewindow.toml"
     settings.write_text(
-        SETTINGS.format(root=root, small_frames=small_frames_toml(), sealed_to=f"{end:%Y-%m-%dT%H:%M:%SZ}")
+        SETTINGS.format(
+            root=root,
+            small_frames=small_frames_toml(),
+            sealed_to=f"{end:%Y-%m-%dT%H:%M:%SZ}",
+        )
     )
     return settings
 
@@ -106,13 +112,20 @@ def make_project(folder: Path, root: Path) -> Path:
 def record(config: Config) -> None:
     """Records a project's stream without Spark, in the order of its source."""
     types = {"page": pa.string(), "clicked_at": pa.timestamp("us", "UTC"), "amount": pa.int32()}
-    clicks = csv.read_csv(config.root / "clicks.csv", convert_options=csv.ConvertOptions(column_types=types))
+    clicks = csv.read_csv(
+        config.root / "clicks.csv",
+        convert_options=csv.ConvertOptions(column_types=types),
+    )
     windows = pc.divide(clicks["clicked_at"].cast(pa.int64()), 3_600_000_000)
     counts: dict[int, int] = {}
     offsets = []
     for window in windows.to_pylist():
         offsets.append(counts.get(window, 0))
         counts[window] = offsets[-1] + 1
-    begin = {"window_id": windows, "offset": pa.array(offsets, pa.int64()), "arrived_at": clicks["clicked_at"]}
+    begin = {
+        "window_id": windows,
+        "offset": pa.array(offsets, pa.int64()),
+        "arrived_at": clicks["clicked_at"],
+    }
     rows = pa.table(begin | {name: clicks[name] for name in types})
     make_stream(config, "clicks", rows, counts, width_ms=3_600_000)

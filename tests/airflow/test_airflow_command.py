@@ -24,17 +24,39 @@ sys.exit({code})
 """
 
 
-@pytest.mark.parametrize(("code", "exit_code", "said"), [("3", 3, ""), ("None", 0, ""), ("'why'", 1, "why\n")])
+@pytest.mark.parametrize(
+    ("code", "exit_code", "said"),
+    [("3", 3, ""), ("None", 0, ""), ("'why'", 1, "why\n")],
+)
 def test_airflow_command_stops_threads_and_exit_handlers_and_keeps_the_exit_code(
-    code: str, exit_code: int, said: str, tmp_path: Path
+    code: str,
+    exit_code: int,
+    said: str,
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "airflow").mkdir()
     (tmp_path / "airflow" / "__init__.py").touch()
     (tmp_path / "airflow" / "__main__.py").write_text(STAND_IN.format(code=code))
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", ""), *sys.path])
-    command = [sys.executable, "-m", "rewindow.embedded.airflow_command", "scheduler", "--skip-serve-logs"]
+    command = [
+        sys.executable,
+        "-m",
+        "rewindow.embedded.airflow_command",
+        "scheduler",
+        "--skip-serve-logs",
+    ]
     ended = subprocess.run(
-        command, env=os.environ | {"PYTHONPATH": path}, cwd=tmp_path, capture_output=True, text=True, check=False
+        command,
+        env=os.environ | {"PYTHONPATH": path},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (ended.returncode, ended.stderr) == (exit_code, said)
-    assert sorted(ended.stdout.split("\n")) == ["", "a thread", "at the end", "scheduler --skip-serve-logs"]
+    assert sorted(ended.stdout.split("\n")) == [
+        "",
+        "a thread",
+        "at the end",
+        "scheduler --skip-serve-logs",
+    ]

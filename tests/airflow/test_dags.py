@@ -17,10 +17,35 @@ import pytest
 from rewindow.settings.config import Config
 
 ROOT = Path(__file__).parents[2]
-IDS = {"expectation_reports", "fill_heartbeat_gaps", "record_streams", "replay_daily", "replay_windows"}
-VERBS = ("approve", "build", "check", "fill", "plan", "publish", "record", "repair", "replay", "report")
+IDS = {
+    "expectation_reports",
+    "fill_heartbeat_gaps",
+    "record_streams",
+    "replay_daily",
+    "replay_windows",
+}
+VERBS = (
+    "approve",
+    "build",
+    "check",
+    "fill",
+    "plan",
+    "publish",
+    "record",
+    "repair",
+    "replay",
+    "report",
+)
 AN_HOUR_ENDS = datetime(2026, 3, 1, 1, tzinfo=UTC)
-HEAVY = ("pyspark", "great_expectations", "pandas", "deltalake", "pyarrow", "numpy", "sqlalchemy.orm.never")
+HEAVY = (
+    "pyspark",
+    "great_expectations",
+    "pandas",
+    "deltalake",
+    "pyarrow",
+    "numpy",
+    "sqlalchemy.orm.never",
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +60,9 @@ def dags(airflow_database: None) -> Mapping[str, Any]:
 def test_dags_folder_holds_exactly_the_documented_dags(dags: Mapping[str, Any]) -> None:
     assert set(dags) == IDS
     assert {path.stem for path in (ROOT / "dags").glob("*.py")} == IDS
-    listed = set(re.findall(r"^\| `?([a-z_]+)`? \|", (ROOT / "dags" / "README.md").read_text(), re.MULTILINE))
+    listed = set(
+        re.findall(r"^\| `?([a-z_]+)`? \|", (ROOT / "dags" / "README.md").read_text(), re.MULTILINE)
+    )
     assert listed >= IDS
 
 
@@ -61,7 +88,12 @@ def test_every_spark_task_waits_for_the_spark_pool(dags: Mapping[str, Any]) -> N
     # One pool keeps two Spark drivers from competing for one machine.
     from rewindow_airflow.operators import RewindowSubmitOperator
 
-    submits = [task for dag in dags.values() for task in dag.tasks if isinstance(task, RewindowSubmitOperator)]
+    submits = [
+        task
+        for dag in dags.values()
+        for task in dag.tasks
+        if isinstance(task, RewindowSubmitOperator)
+    ]
     assert submits
     assert {task.pool for task in submits} == {"spark"}
 
@@ -77,8 +109,12 @@ def test_pool_may_be_set_in_default_args_or_on_one_task() -> None:
 def test_commands_in_the_docs_are_complete_airflow_commands(dags: Mapping[str, Any]) -> None:
     from airflow.cli.cli_parser import get_parser
 
-    pages = [dag.doc_md or "" for dag in dags.values()] + [(ROOT / "dags" / "README.md").read_text()]
-    found = [line for page in pages for line in re.findall(r"^    (.*airflow .*)$", page, re.MULTILINE)]
+    pages = [dag.doc_md or "" for dag in dags.values()] + [
+        (ROOT / "dags" / "README.md").read_text()
+    ]
+    found = [
+        line for page in pages for line in re.findall(r"^    (.*airflow .*)$", page, re.MULTILINE)
+    ]
     assert len(found) == 2
     for line in found:
         words = shlex.split(line)
@@ -94,7 +130,10 @@ def test_commands_in_the_docs_are_complete_airflow_commands(dags: Mapping[str, A
     ],
 )
 def test_record_streams_seals_silent_streams_to_the_end_of_its_data_interval(
-    dags: Mapping[str, Any], context: dict[str, Any], rendered: str, bound: str | None
+    dags: Mapping[str, Any],
+    context: dict[str, Any],
+    rendered: str,
+    bound: str | None,
 ) -> None:
     from rewindow.settings.config import StreamConfig
     from rewindow_airflow.attempts import sealing_bound
@@ -104,7 +143,13 @@ def test_record_streams_seals_silent_streams_to_the_end_of_its_data_interval(
         assert task.render_template(task.arguments["sealed_to"], context) == rendered
     live = StreamConfig(source="s.csv", arrived_at="at", seal_after="10 minutes")
     fed = live.model_copy(update={"source": "errors:shop.split.rejected"})
-    config = Config(streams={"live": live, "fed": fed, "past": live.model_copy(update={"sealed_to": "2014-01-01"})})
+    config = Config(
+        streams={
+            "live": live,
+            "fed": fed,
+            "past": live.model_copy(update={"sealed_to": "2014-01-01"}),
+        }
+    )
     assert sealing_bound(config, "live", rendered) == (["--sealed-to", bound] if bound else [])
     assert sealing_bound(config, "past", rendered) == sealing_bound(config, "fed", rendered) == []
 
@@ -120,14 +165,18 @@ def test_replay_daily_runs_in_order_without_holding_slots(dags: Mapping[str, Any
 
 
 def test_only_the_manual_dag_starts_unpaused(dags: Mapping[str, Any]) -> None:
-    assert {dag.dag_id for dag in dags.values() if dag.is_paused_upon_creation is False} == {"replay_windows"}
+    assert {dag.dag_id for dag in dags.values() if dag.is_paused_upon_creation is False} == {
+        "replay_windows"
+    }
 
 
 def test_dags_survive_serialization_with_tasks_and_links(dags: Mapping[str, Any]) -> None:
     from airflow.serialization.serialized_objects import DagSerialization
 
     for dag in dags.values():
-        again = DagSerialization.deserialize_dag(json.loads(json.dumps(DagSerialization.serialize_dag(dag))))
+        again = DagSerialization.deserialize_dag(
+            json.loads(json.dumps(DagSerialization.serialize_dag(dag)))
+        )
         assert set(again.task_ids) == set(dag.task_ids)
 
 
@@ -138,9 +187,15 @@ def test_parsing_imports_nothing_heavy() -> None:
         f"sys.path[:0] = [{str(ROOT / 'plugins')!r}, {str(ROOT)!r}]\n"
         "import airflow.sdk\n"
         "before = set(sys.modules)\n"
-        f"for name in {sorted(IDS)!r}: runpy.run_path({str(ROOT / 'dags')!r} + '/' + name + '.py')\n"
+        f"for name in {sorted(IDS)!r}: runpy.run_path({str(ROOT / 'dags')!r} + '/' + name + "
+        "'.py')\n"
         "print(json.dumps(sorted(set(sys.modules) - before)))\n"
     )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     loaded = set(json.loads(answer.stdout.splitlines()[-1]))
     assert not loaded & set(HEAVY)

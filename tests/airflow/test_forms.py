@@ -1,4 +1,6 @@
-"""The form of replay_windows: what JSON Schema refuses at the trigger, what the first task refuses after it."""
+"""The form of replay_windows: what JSON Schema refuses at the trigger, what the first task refuses
+after it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from rewindow.application.overrides import FILE, FORM, given_as
 from rewindow.errors import InputError
 from rewindow.recovery import Plan
 from rewindow.settings.config import AirflowConfig, Config
-from rewindow_airflow.forms import applications, daily_params, default_application, parse_form, replay_params
+from rewindow_airflow.forms import (
+    applications,
+    daily_params,
+    default_application,
+    parse_form,
+    replay_params,
+)
 from rewindow_airflow.replay_requests import reject_other_options
 
 FILLED = {
@@ -35,7 +43,11 @@ def filled(**changes: Any) -> dict[str, Any]:
 
 def test_form_with_application_reason_and_range_is_accepted() -> None:
     form = parse_form(filled(), drills=True)
-    assert (form.mode, form.publish, form.from_time) == ("exactly_once", "approve", "2013-01-01T05:00:00Z")
+    assert (form.mode, form.publish, form.from_time) == (
+        "exactly_once",
+        "approve",
+        "2013-01-01T05:00:00Z",
+    )
     assert form.crash is None
     assert form.first is None
 
@@ -44,7 +56,10 @@ def test_properties_are_parsed_one_per_line_like_set_options() -> None:
     # Rules: O28
     form = parse_form(filled(properties='half.least = 3\n\nhalf.keys=["a=b"]'), drills=True)
     assert form.properties == {"half.least": "3", "half.keys": '["a=b"]'}
-    with pytest.raises(InputError, match='line "least 3" of the properties is not operator.property=value'):
+    with pytest.raises(
+        InputError,
+        match='line "least 3" of the properties is not operator.property=value',
+    ):
         parse_form(filled(properties="least 3"), drills=True)
 
 
@@ -55,7 +70,10 @@ def test_run_that_requests_other_properties_than_it_planned_is_rejected() -> Non
     plan = cast(Plan, SimpleNamespace(replay_id="one", given=given))
     reject_other_options(plan, {"properties": "half.least=3"})
     reject_other_options(plan, {})
-    with pytest.raises(InputError, match=r"has properties \{'half.least': '3'\}, asked for is \{'half.least': '4'\}"):
+    with pytest.raises(
+        InputError,
+        match=r"has properties \{'half.least': '3'\}, asked for is \{'half.least': '4'\}",
+    ):
         reject_other_options(plan, {"properties": "half.least=4"})
 
 
@@ -102,13 +120,22 @@ def test_form_rejects_a_missing_reason() -> None:
         ({"group_size": 5}, 'parameter "group_size" is unknown'),
     ],
 )
-def test_plan_rejects_half_ranges_two_ranges_and_misspelt_names(changes: dict[str, Any], words: str) -> None:
+def test_plan_rejects_half_ranges_two_ranges_and_misspelt_names(
+    changes: dict[str, Any],
+    words: str,
+) -> None:
     with pytest.raises(InputError, match=words):
         parse_form(filled(**changes), drills=True)
 
 
 def test_form_accepts_window_ids_instead_of_times() -> None:
-    windows = filled(range_as="windows", from_time=None, to_time=None, first_window=5, last_window=9)
+    windows = filled(
+        range_as="windows",
+        from_time=None,
+        to_time=None,
+        first_window=5,
+        last_window=9,
+    )
     form = parse_form(windows, drills=True)
     assert (form.first, form.last) == (5, 9)
 
@@ -117,7 +144,10 @@ def test_form_accepts_all_unpublished_windows_instead_of_a_range() -> None:
     form = parse_form(filled(range_as="unpublished", from_time=None, to_time=None), drills=True)
     assert (form.from_time, form.to_time, form.first, form.last) == (None, None, None, None)
     field = replay_params(["a"])["range_as"].dump()
-    assert field["schema"]["values_display"]["unpublished"] == "all that is sealed and not yet published"
+    assert (
+        field["schema"]["values_display"]["unpublished"]
+        == "all that is sealed and not yet published"
+    )
     with pytest.raises(Exception, match="range_as"):
         filled(range_as="published")
 
@@ -126,7 +156,9 @@ def test_daily_parameters_have_defaults_for_a_scheduled_run() -> None:
     ParamsDict(daily_params(["flight_delays"])).validate()
 
 
-def test_form_lists_own_applications_first_then_the_heartbeat_of_each_stream(project: Config) -> None:
+def test_form_lists_own_applications_first_then_the_heartbeat_of_each_stream(
+    project: Config,
+) -> None:
     from rewindow.loading.catalog import application_names
 
     assert applications(project) == ["clicks_by_page", "heartbeat_clicks"]
@@ -145,7 +177,9 @@ def test_crash_point_is_a_form_field_only_where_drills_are_allowed() -> None:
     assert not Config().airflow.drills
 
 
-def test_application_has_a_default_only_while_one_exists_or_the_setting_names_one(tmp_path: Path) -> None:
+def test_application_has_a_default_only_while_one_exists_or_the_setting_names_one(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "applications").mkdir()
     config = Config(applications=[tmp_path / "applications"])
     assert default_application(config) is None
@@ -153,15 +187,27 @@ def test_application_has_a_default_only_while_one_exists_or_the_setting_names_on
     assert default_application(config) == "mine"
     (tmp_path / "applications" / "a_new_one.py").touch()
     assert default_application(config) is None
-    assert default_application(config.model_copy(update={"airflow": AirflowConfig(application="mine")})) == "mine"
-    with pytest.raises(InputError, match='application "gone" of setting "airflow.application" is unknown'):
-        default_application(config.model_copy(update={"airflow": AirflowConfig(application="gone")}))
+    assert (
+        default_application(
+            config.model_copy(update={"airflow": AirflowConfig(application="mine")})
+        )
+        == "mine"
+    )
+    with pytest.raises(
+        InputError,
+        match='application "gone" of setting "airflow.application" is unknown',
+    ):
+        default_application(
+            config.model_copy(update={"airflow": AirflowConfig(application="gone")})
+        )
 
 
 def test_form_without_a_default_requires_the_application() -> None:
     names = ["a_new_one", "mine"]
     with pytest.raises(Exception, match="application"):
-        ParamsDict(replay_params(names) | {"reason": Param("long enough", type="string")}).validate()
+        ParamsDict(
+            replay_params(names) | {"reason": Param("long enough", type="string")}
+        ).validate()
     assert ParamsDict(daily_params(names)).validate()["application"] is None
     assert ParamsDict(daily_params(names, "mine")).validate()["application"] == "mine"
     assert ParamsDict(daily_params(["mine"])).validate()["application"] == "mine"

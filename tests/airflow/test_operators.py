@@ -1,4 +1,6 @@
-"""The submit operator against real processes: every way in which a job ends, and what Airflow makes of it."""
+"""The submit operator against real processes: every way in which a job ends, and what Airflow makes
+of it.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,12 @@ from rewindow_airflow.operators import RewindowSubmitOperator, was_cleared
 
 JOB = """
 import json, os, sys, time
-def tell(window, mark): print(json.dumps({"rewindow": "progress", "replay": "r", "epoch": 4, "first": 1, "last": window,
-    "mark": mark, "of": 4, "seconds": 0.5}), flush=True)
+def tell(window, mark):
+    print(json.dumps({"rewindow": "progress", "replay": "r", "epoch": 4, "first": 1,
+        "last": window, "mark": mark, "of": 4, "seconds": 0.5}), flush=True)
 def leave(code, **facts):
-    open(os.environ["OUTCOME"], "w").write(json.dumps({"exit_code": code, "message": "said so", **facts}))
+    outcome = {"exit_code": code, "message": "said so", **facts}
+    open(os.environ["OUTCOME"], "w").write(json.dumps(outcome))
     sys.exit(code)
 """
 
@@ -49,9 +53,12 @@ class Store(dict[str, Any]):
 
 @pytest.fixture
 def job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[[str], tuple[RewindowSubmitOperator, dict[str, Any]]]]:
-    """Makes the operator of a job whose process runs the given Python, with a context to execute it in."""
+    """Makes the operator of a job whose process runs the given Python, with a context to execute it
+    in.
+    """
 
     def make(program: str) -> tuple[RewindowSubmitOperator, dict[str, Any]]:
         outcome = tmp_path / "outcome.json"
@@ -63,7 +70,12 @@ def job(
             "ti": SimpleNamespace(try_number=1, max_tries=20),
             "task_state_store": Store(),
         }
-        return RewindowSubmitOperator(task_id="replay_windows", job="replay", replay="r", retries=20), context
+        return RewindowSubmitOperator(
+            task_id="replay_windows",
+            job="replay",
+            replay="r",
+            retries=20,
+        ), context
 
     return make
 
@@ -79,9 +91,16 @@ ENDINGS = [
 ]
 
 
-@pytest.mark.parametrize(("program", "kind", "words"), ENDINGS, ids=[ending[0] for ending in ENDINGS])
+@pytest.mark.parametrize(
+    ("program", "kind", "words"),
+    ENDINGS,
+    ids=[ending[0] for ending in ENDINGS],
+)
 def test_exit_code_decides_between_permanent_failure_and_retry(
-    job: Any, program: str, kind: type[Exception], words: str
+    job: Any,
+    program: str,
+    kind: type[Exception],
+    words: str,
 ) -> None:
     operator, context = job(program)
     with pytest.raises(AirflowException) as caught:
@@ -91,7 +110,8 @@ def test_exit_code_decides_between_permanent_failure_and_retry(
 
 
 def test_range_held_by_another_replay_is_awaited_without_using_up_a_try(
-    job: Any, monkeypatch: pytest.MonkeyPatch
+    job: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def begin(*arguments: object) -> None:
         raise OverlapError("windows [1, 2] are held by replay r-1")
@@ -100,7 +120,10 @@ def test_range_held_by_another_replay_is_awaited_without_using_up_a_try(
     monkeypatch.setitem(attempts.BEGINNINGS, "replay", begin)
     with pytest.raises(AirflowRescheduleException):
         operator.execute(context | {"task_reschedule_count": 1439})
-    with pytest.raises(AirflowFailException, match="held by replay r-1\nThis task has waited 1440 times"):
+    with pytest.raises(
+        AirflowFailException,
+        match="held by replay r-1\nThis task has waited 1440 times",
+    ):
         operator.execute(context | {"task_reschedule_count": 1440})
 
 
@@ -109,7 +132,11 @@ def test_failure_message_ends_with_progress_and_the_effect_of_a_retry(job: Any) 
     with pytest.raises(AirflowException) as caught:
         operator.execute(context)
     last = str(caught.value).splitlines()[-1]
-    assert last == 'A retry or a clear of this task resumes the same replay of "r": 2 of 4 windows are committed.'
+    assert (
+        last
+        == 'A retry or a clear of this task resumes the same replay of "r": 2 of 4 windows are '
+        "committed."
+    )
     assert "said so" in str(caught.value)
 
 
@@ -121,23 +148,36 @@ def test_finished_job_returns_its_outcome_and_stores_its_last_progress(job: Any)
     assert context["task_state_store"]["progress"]["percent"] == 100
 
 
-@pytest.mark.parametrize("expected", [[], ["expected: restores the state after window 12 and goes on with window 13"]])
+@pytest.mark.parametrize(
+    "expected",
+    [[], ["expected: restores the state after window 12 and goes on with window 13"]],
+)
 def test_task_log_describes_a_recovery_before_the_job_output(
-    job: Any, monkeypatch: pytest.MonkeyPatch, expected: list[str]
+    job: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    expected: list[str],
 ) -> None:
     # Rules: R8
     operator, context = job("tell(14, 4); leave(0)")
-    begin: Callable[..., Any] = attempts.BEGINNINGS["replay"]  # The fixture's, which asks for nothing.
+    begin: Callable[..., Any] = attempts.BEGINNINGS[
+        "replay"
+    ]  # The fixture's, which asks for nothing.
     submission = replace(begin(), expected="".join(expected))
     monkeypatch.setitem(attempts.BEGINNINGS, "replay", lambda *arguments: submission)
     lines: list[str] = []
-    log = SimpleNamespace(info=lambda text, *values: lines.append(text % values), warning=lambda *_: None)
+    log = SimpleNamespace(
+        info=lambda text, *values: lines.append(text % values),
+        warning=lambda *_: None,
+    )
     monkeypatch.setattr(RewindowSubmitOperator, "log", log)
     operator.execute(context)
     assert lines[:-2] == ['Attempt 4 of the replay of "r" begins', *expected]
 
 
-def test_recording_that_seals_nothing_emits_no_asset(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_that_seals_nothing_emits_no_asset(
+    job: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     operator, context = job("leave(0, windows_sealed=0)")
     monkeypatch.setitem(attempts.BEGINNINGS, "record", attempts.BEGINNINGS["replay"])
     operator.job, operator.replay, operator.arguments = "record", "", {"stream": "clicks"}
@@ -145,7 +185,10 @@ def test_recording_that_seals_nothing_emits_no_asset(job: Any, monkeypatch: pyte
         operator.execute(context)
 
 
-def test_recording_retry_emits_the_asset_that_the_failed_try_did_not(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_retry_emits_the_asset_that_the_failed_try_did_not(
+    job: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     operator, context = job("leave(0, windows_sealed=0)")
     monkeypatch.setitem(attempts.BEGINNINGS, "record", attempts.BEGINNINGS["replay"])
     operator.job, operator.replay, operator.arguments = "record", "", {"stream": "clicks"}
@@ -162,7 +205,9 @@ def test_job_that_ends_without_an_outcome_file_is_retried(job: Any) -> None:
 
 
 def test_job_superseded_by_a_newer_attempt_is_not_retried(
-    job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # With a retry, two launchers of one replay would end each other forever.
     monkeypatch.setenv("REWINDOW_STATE", str(tmp_path / "state"))
@@ -176,15 +221,28 @@ def test_job_superseded_by_a_newer_attempt_is_not_retried(
         operator.execute(context)
 
 
-def test_job_environment_excludes_airflow_variables(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AIRFLOW__CELERY__RESULT_BACKEND", "AIRFLOW__SENTRY__SENTRY_DSN", "AIRFLOW_VAR_TOKEN", "_AIRFLOW_X"):
+def test_job_environment_excludes_airflow_variables(
+    job: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in (
+        "AIRFLOW__CELERY__RESULT_BACKEND",
+        "AIRFLOW__SENTRY__SENTRY_DSN",
+        "AIRFLOW_VAR_TOKEN",
+        "_AIRFLOW_X",
+    ):
         monkeypatch.setenv(name, "hidden")
     monkeypatch.setenv("PGPASSFILE", "seen")
-    operator, context = job("leave(0, seen=[name for name in os.environ if 'AIRFLOW' in name or name == 'PGPASSFILE'])")
+    operator, context = job(
+        "leave(0, seen=[name for name in os.environ if 'AIRFLOW' in name or name == 'PGPASSFILE'])"
+    )
     assert operator.execute(context)["seen"] == ["PGPASSFILE"]
 
 
-def test_task_log_shows_the_last_lines_of_a_failed_job(job: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_task_log_shows_the_last_lines_of_a_failed_job(
+    job: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     operator, context = job("print('a line before'); raise ValueError('window 12 is odd')")
     with pytest.raises(AirflowException):
         operator.execute(context)
@@ -197,7 +255,10 @@ def test_undecodable_job_output_is_replaced(job: Any) -> None:
     assert operator.execute(context)["exit_code"] == 0
 
 
-def test_kill_ends_the_whole_process_group_even_when_it_ignores_sigterm(job: Any, tmp_path: Path) -> None:
+def test_kill_ends_the_whole_process_group_even_when_it_ignores_sigterm(
+    job: Any,
+    tmp_path: Path,
+) -> None:
     pids = tmp_path / "pids"
     operator, context = job(
         f"""
@@ -231,10 +292,14 @@ def test_job_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
         sys.path[:0] = {[path for path in sys.path if path]!r}
         from rewindow.progress.listener import Lines
         from rewindow_airflow.spark_process import SparkProcess
-        job = "import os, time; open({str(tmp_path / "pid")!r}, 'w').write(str(os.getpid()) + chr(10)); time.sleep(60)"
+        job = "import os, time; open({str(tmp_path / "pid")!r},
+            'w').write(str(os.getpid()) + chr(10)); time.sleep(60)"
         SparkProcess([sys.executable, "-c", job], dict(os.environ), Lines(print)).run()
         """
-    parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.DEVNULL)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        stdout=subprocess.DEVNULL,
+    )
     pid = tmp_path / "pid"
     assert wait_until(lambda: pid.is_file() and pid.read_text().endswith("\n"), 30)
     parent.send_signal(signal.SIGKILL)
@@ -252,7 +317,10 @@ def test_job_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_launcher_error_before_the_submit_is_retried_only_when_retryable(
-    job: Any, monkeypatch: pytest.MonkeyPatch, error: RewindowError, retried: bool
+    job: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    error: RewindowError,
+    retried: bool,
 ) -> None:
     operator, context = job("leave(0)")
 
@@ -266,16 +334,24 @@ def test_launcher_error_before_the_submit_is_retried_only_when_retryable(
     assert str(error) in str(caught.value)
 
 
-def test_replay_with_all_windows_committed_submits_no_job(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_with_all_windows_committed_submits_no_job(
+    job: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     operator, context = job("leave(65)")
     monkeypatch.setitem(attempts.BEGINNINGS, "replay", lambda *arguments: None)
     assert "already" in operator.execute(context)["message"]
 
 
 @pytest.mark.parametrize(
-    ("try_number", "max_tries", "cleared"), [(1, 20, True), (2, 20, False), (4, 23, True), (5, 23, False)]
+    ("try_number", "max_tries", "cleared"),
+    [(1, 20, True), (2, 20, False), (4, 23, True), (5, 23, False)],
 )
-def test_first_try_after_a_clear_is_distinguished_from_a_retry(try_number: int, max_tries: int, cleared: bool) -> None:
+def test_first_try_after_a_clear_is_distinguished_from_a_retry(
+    try_number: int,
+    max_tries: int,
+    cleared: bool,
+) -> None:
     # Only a clear by a person allows another attempt beyond the limit.
     assert was_cleared(SimpleNamespace(try_number=try_number, max_tries=max_tries), 20) is cleared
 
@@ -290,11 +366,24 @@ def test_spark_connection_replaces_the_master_of_the_settings() -> None:
 
     from rewindow.settings.config import Config
 
-    config = attempts.with_connection(Config(), Connection(conn_id="c", conn_type="spark", host="spark://m", port=7077))
+    config = attempts.with_connection(
+        Config(),
+        Connection(conn_id="c", conn_type="spark", host="spark://m", port=7077),
+    )
     assert config.spark.master == "spark://m:7077"
-    queue = Connection(conn_id="c", conn_type="spark", host="yarn", extra=json.dumps({"queue": "night"}))
+    queue = Connection(
+        conn_id="c",
+        conn_type="spark",
+        host="yarn",
+        extra=json.dumps({"queue": "night"}),
+    )
     assert attempts.with_connection(Config(), queue).spark.conf == {"spark.yarn.queue": "night"}
-    cluster = Connection(conn_id="c", conn_type="spark", host="yarn", extra=json.dumps({"deploy-mode": "cluster"}))
+    cluster = Connection(
+        conn_id="c",
+        conn_type="spark",
+        host="yarn",
+        extra=json.dumps({"deploy-mode": "cluster"}),
+    )
     with pytest.raises(AirflowFailException, match="deploy mode"):
         attempts.with_connection(Config(), cluster)
 

@@ -1,4 +1,6 @@
-"""The order of runs, against a model of Airflow's scheduler: whatever is cleared when, all days are done, in order."""
+"""The order of runs, against a model of Airflow's scheduler: whatever is cleared when, all days are
+done, in order.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Day:
 
 @dataclass
 class Scheduler:
-    """As many slots as `max_active_runs` says, given to queued runs in the order in which they were to begin."""
+    """As many slots as `max_active_runs` says, given to queued runs in the order in which they were
+    to begin.
+    """
 
     days: list[Day]
     slots: int
@@ -43,7 +47,9 @@ class Scheduler:
     done: list[str] = field(default_factory=list)
 
     def previous(self, dag_id: str, date: datetime, state: str | None = None) -> Day | None:
-        earlier = [day for day in self.days if day.logical_date < date and state in (None, day.state.value)]
+        earlier = [
+            day for day in self.days if day.logical_date < date and state in (None, day.state.value)
+        ]
         return max(earlier, key=lambda day: day.logical_date, default=None)
 
     def clear(self, day: Day) -> None:
@@ -52,11 +58,15 @@ class Scheduler:
             day.clear_number += 1
 
     def add(self) -> None:
-        self.days.append(Day(f"{len(self.days):02}", START + timedelta(days=len(self.days)), len(self.days)))
+        self.days.append(
+            Day(f"{len(self.days):02}", START + timedelta(days=len(self.days)), len(self.days))
+        )
 
     def start(self) -> bool:
         """Gives a free slot away."""
-        queued = sorted((day for day in self.days if day.state == "queued"), key=lambda day: day.run_after)
+        queued = sorted(
+            (day for day in self.days if day.state == "queued"), key=lambda day: day.run_after
+        )
         if not queued or sum(day.state == "running" for day in self.days) >= self.slots:
             return False
         queued[0].state = DagRunState.RUNNING
@@ -123,7 +133,11 @@ def make(monkeypatch: pytest.MonkeyPatch, days: int, slots: int) -> Scheduler:
     monkeypatch.setattr(order, "_previous", scheduler.previous)
     monkeypatch.setattr(order, "_start_again", scheduler.clear)
     monkeypatch.setattr(order, "_state", lambda dag_id, run_id: found[int(run_id)].state.value)
-    monkeypatch.setattr(order, "_count_of_queued", lambda dag_id: sum(day.state == "queued" for day in found))
+    monkeypatch.setattr(
+        order,
+        "_count_of_queued",
+        lambda dag_id: sum(day.state == "queued" for day in found),
+    )
     monkeypatch.setattr(order.time, "sleep", wait)
     return scheduler
 
@@ -143,7 +157,8 @@ def run_to_the_end(scheduler: Scheduler, number: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("SEEDS", "100"))))
 def test_days_run_in_order_under_any_interleaving_of_failures_and_clears(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # A run that yielded to a run marked as success by hand is restarted by the next scheduled run.
     number = random.Random(seed)
@@ -188,7 +203,9 @@ def test_twenty_later_days_follow_a_cleared_day_in_order(monkeypatch: pytest.Mon
     assert scheduler.done == [day.run_id for day in scheduler.days]
 
 
-def test_next_run_restarts_a_run_that_yielded_to_one_marked_as_success(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_run_restarts_a_run_that_yielded_to_one_marked_as_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     scheduler = make(monkeypatch, 2, 1)
     first, second = scheduler.days
     first.state = DagRunState.FAILED

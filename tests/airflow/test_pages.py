@@ -86,7 +86,11 @@ def test_every_page_route_rejects_anonymous_requests(client: Any, route: str) ->
 
 @pytest.mark.parametrize(
     ("page", "words"),
-    [("report", "Window report of delays"), ("docs", "ranks.html"), ("certificate", "<h1>equal</h1>")],
+    [
+        ("report", "Window report of delays"),
+        ("docs", "ranks.html"),
+        ("certificate", "<h1>equal</h1>"),
+    ],
 )
 def test_viewer_reads_the_pages_of_a_replay(client: Any, page: str, words: str) -> None:
     answer = client.get(f"/rewindow/replays/r-1/{page}", headers=token("VIEWER"))
@@ -102,11 +106,14 @@ def test_viewer_sees_the_page_over_time_of_a_recorded_stream(client: Any, result
     assert (answer.status_code, "Time of s" in answer.text) == (200, True)
     assert "connect-src 'none'" in answer.headers["content-security-policy"]
     for name in ("unknown", "a..b", "%2e%2e"):
-        assert client.get(f"/rewindow/streams/{name}/time", headers=token("VIEWER")).status_code == 404
+        assert (
+            client.get(f"/rewindow/streams/{name}/time", headers=token("VIEWER")).status_code == 404
+        )
 
 
 def test_page_of_a_stream_requires_read_access_to_fill_heartbeat_gaps(
-    client: Any, monkeypatch: pytest.MonkeyPatch
+    client: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from airflow.api_fastapi.app import get_auth_manager
 
@@ -127,8 +134,12 @@ def test_page_allows_only_its_own_script(client: Any, results: Path) -> None:
     answer = client.get("/rewindow/files/quality/replays/r-1/drawn.html", headers=token("VIEWER"))
     path.unlink()
     scripts = re.findall(r"<script>(.*?)</script>", answer.text, re.DOTALL)
-    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
+    digests = [
+        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts
+    ]
+    policy = dict(
+        part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";")
+    )
     assert len(digests) == 1
     assert policy["script-src"] == f"'sha256-{digests[0]}'"
 
@@ -150,9 +161,16 @@ with TestClient(create_app(apps="core")) as client:
         print("answered", answer.status_code, answer.url.path)
 """
     environment = os.environ | {"AIRFLOW__API__BASE_URL": "https://host.example.org/airflow"}
-    ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     # Warnings are printed as well, and a clone may lie in any folder.
-    assert [line.split()[1:] for line in ended.stdout.splitlines() if line.startswith("answered ")] == [
+    assert [
+        line.split()[1:] for line in ended.stdout.splitlines() if line.startswith("answered ")
+    ] == [
         ["200", "/airflow/rewindow/replays/r-1/report"],
         ["200", "/airflow/rewindow/replays/r-1/docs"],
         ["200", "/airflow/rewindow/files/certificates/r-0--r-1-0123abcd.html"],
@@ -163,14 +181,20 @@ with TestClient(create_app(apps="core")) as client:
 def test_window_report_lists_every_window_across_pages(client: Any) -> None:
     seen = []
     for page in (1, 2, 3):
-        text = client.get(f"/rewindow/replays/r-1/report?output=ranks&page={page}", headers=token("VIEWER")).text
+        text = client.get(
+            f"/rewindow/replays/r-1/report?output=ranks&page={page}",
+            headers=token("VIEWER"),
+        ).text
         seen += re.findall(r"<tr><td>(\d+)</td>", text)
         assert "<b>&" not in text
         assert ("later windows" in text) == (page < 3)
     assert seen == [str(window) for window in range(450)]
 
 
-def test_page_of_an_unknown_replay_is_not_found_and_creates_no_ledger(client: Any, results: Path) -> None:
+def test_page_of_an_unknown_replay_is_not_found_and_creates_no_ledger(
+    client: Any,
+    results: Path,
+) -> None:
     answer = client.get("/rewindow/replays/r-2/page", headers=token("VIEWER"))
     assert answer.status_code == 404
     assert "is not there" in answer.text
@@ -203,7 +227,9 @@ def test_path_cannot_leave_the_results_folder(client: Any, path: str) -> None:
 
 @pytest.mark.parametrize("replay", ["%3Cscript%3E", "a%2fb", "a b"])
 def test_replay_id_with_other_characters_is_rejected(client: Any, replay: str) -> None:
-    assert client.get(f"/rewindow/replays/{replay}/report", headers=token("VIEWER")).status_code == 404
+    assert (
+        client.get(f"/rewindow/replays/{replay}/report", headers=token("VIEWER")).status_code == 404
+    )
 
 
 def test_plugin_has_no_schema_page(client: Any) -> None:
@@ -219,13 +245,19 @@ def test_links_of_a_task_name_its_replay() -> None:
     operator = RewindowSubmitOperator(task_id="replay_windows", job="replay", replay="r-2")
     found = [link.get_link(operator, ti_key=KEY) for link in REPLAY_LINKS]
     assert found == [f"/rewindow/replays/r-2/{page}" for page in PAGES]
-    operator = RewindowSubmitOperator(task_id="record_clicks", job="record", arguments={"stream": "clicks"})
+    operator = RewindowSubmitOperator(
+        task_id="record_clicks",
+        job="record",
+        arguments={"stream": "clicks"},
+    )
     assert {link.get_link(operator, ti_key=KEY) for link in REPLAY_LINKS} == {""}
 
 
 @pytest.fixture
 def of_a_team(results: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A replay that the DAG of one team made, with its page of results; viewers may read every DAG but that one."""
+    """A replay that the DAG of one team made, with its page of results; viewers may read every DAG
+    but that one.
+    """
     from airflow.api_fastapi.app import get_auth_manager
 
     manager = type(get_auth_manager())
@@ -256,10 +288,19 @@ def of_a_team(results: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 PLAN = {
-    "application": "app", "code_version": "1", "configuration_digest": "1", "first": 0, "last": 9, "width_ms": 1000,
-    "origin_ms": 0, "mode": "exactly_once", "checkpoint_windows": 1, "inputs": [], "outputs": [],
+    "application": "app",
+    "code_version": "1",
+    "configuration_digest": "1",
+    "first": 0,
+    "last": 9,
+    "width_ms": 1000,
+    "origin_ms": 0,
+    "mode": "exactly_once",
+    "checkpoint_windows": 1,
+    "inputs": [],
+    "outputs": [],
     "start": {"source": "none"},
-}  # fmt: skip
+}
 TOLD = (
     "replays/{}/page",
     "replays/{}/report",
@@ -272,17 +313,28 @@ TOLD = (
 
 
 @pytest.mark.parametrize("route", [*TOLD, "files/certificates/r-5--r-6-0123abcd.html"])
-def test_pages_of_a_replay_follow_the_rights_on_its_dag(client: Any, of_a_team: Config, route: str) -> None:
+def test_pages_of_a_replay_follow_the_rights_on_its_dag(
+    client: Any,
+    of_a_team: Config,
+    route: str,
+) -> None:
     path = f"/rewindow/{route.format('r-5')}"
     assert client.get(path, headers=token("VIEWER"), follow_redirects=False).status_code == 403
     assert client.get(path, headers=token("ADMIN"), follow_redirects=False).status_code != 403
     for replay in ("r-6", "r-7"):
         if "{}" in route:
-            answer = client.get(f"/rewindow/{route.format(replay)}", headers=token("VIEWER"), follow_redirects=False)
+            answer = client.get(
+                f"/rewindow/{route.format(replay)}",
+                headers=token("VIEWER"),
+                follow_redirects=False,
+            )
             assert answer.status_code != 403
 
 
-@pytest.mark.parametrize("path", ["quality/findings/_delta_log/0.json", "certificates/x.html", "pages/../a", "x.html"])
+@pytest.mark.parametrize(
+    "path",
+    ["quality/findings/_delta_log/0.json", "certificates/x.html", "pages/../a", "x.html"],
+)
 def test_file_that_is_not_a_page_is_not_served(client: Any, results: Path, path: str) -> None:
     (results / "x.html").write_text("x")
     (results / "certificates" / "x.html").write_text("x")
@@ -290,7 +342,9 @@ def test_file_that_is_not_a_page_is_not_served(client: Any, results: Path, path:
 
 
 def test_pages_leave_state_folder_and_ledger_unchanged(
-    client: Any, of_a_team: Config, monkeypatch: pytest.MonkeyPatch
+    client: Any,
+    of_a_team: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replay_page, "read_layers", lambda config, plan, measures: ())
     replays.undisturbed(of_a_team)
@@ -305,6 +359,12 @@ def test_pages_leave_state_folder_and_ledger_unchanged(
 
 
 def content_of(folder: Path) -> dict[str, bytes]:
-    """Returns the files below a folder; those that SQLite makes to read a database are none of ours."""
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(("-shm", "-wal"))]
+    """Returns the files below a folder; those that SQLite makes to read a database are none of
+    ours.
+    """
+    files = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.endswith(("-shm", "-wal"))
+    ]
     return {str(path): path.read_bytes() for path in files}

@@ -1,4 +1,6 @@
-"""The tasks that plan: which replay a DAG run has, and what becomes of it after retries and clears."""
+"""The tasks that plan: which replay a DAG run has, and what becomes of it after retries and
+clears.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 from airflow.sdk.definitions.param import ParamsDict
-from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSkipException
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowRescheduleException,
+    AirflowSkipException,
+)
 from deltalake import write_deltalake
 
 from rewindow.facts.seals import with_checksums
@@ -47,7 +53,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Config:
 
 @pytest.fixture(autouse=True)
 def settings(recorded: Config, tmp_path: Path) -> Iterator[Config]:
-    """The settings of a copy of the project with its recorded stream alone, which each test may change."""
+    """The settings of a copy of the project with its recorded stream alone, which each test may
+    change.
+    """
     whole = shutil.ignore_patterns("state")
     copy = Path(shutil.copytree(recorded.root, tmp_path / "project", symlinks=True, ignore=whole))
     config = Config.load(copy / "rewindow.toml")
@@ -59,7 +67,9 @@ def settings(recorded: Config, tmp_path: Path) -> Iterator[Config]:
 
 
 def context(run_id: str, days: int = 0, **conf: Any) -> dict[str, Any]:
-    """Returns what Airflow tells the task of a run of replay_daily over one of the project's days."""
+    """Returns what Airflow tells the task of a run of replay_daily over one of the project's
+    days.
+    """
     params = {name: param.value for name, param in daily_params(["clicks_by_page"]).items()}
     return {
         "dag_run": SimpleNamespace(dag_id=DAG, run_id=run_id, conf=conf),
@@ -71,7 +81,10 @@ def context(run_id: str, days: int = 0, **conf: Any) -> dict[str, Any]:
 
 
 def plan(found: dict[str, Any]) -> RewindowPlanOperator:
-    operator = RewindowPlanOperator(task_id="plan_replay", request_of=replay_requests.interval_request)
+    operator = RewindowPlanOperator(
+        task_id="plan_replay",
+        request_of=replay_requests.interval_request,
+    )
     assert operator.execute(found)["replay_id"] == operator.replay
     return operator
 
@@ -82,11 +95,16 @@ def test_run_continues_its_open_replay() -> None:
 
 
 def test_run_plans_a_new_replay_once_its_last_one_is_closed(settings: Config) -> None:
-    ledger, first = Ledger.open(settings.ledger_url), run_name(DAG, "closed").replay_id("2026-03-01")
+    ledger, first = (
+        Ledger.open(settings.ledger_url),
+        run_name(DAG, "closed").replay_id("2026-03-01"),
+    )
     for replay_id in (first, f"{first}-2", f"{first}-3"):
         operator = plan(context("closed"))
         assert operator.replay == replay_id
-        assert REPLAY_LINKS[0].get_link(operator, ti_key=None) == f"/rewindow/replays/{replay_id}/page"  # type: ignore[arg-type]
+        assert (
+            REPLAY_LINKS[0].get_link(operator, ti_key=None) == f"/rewindow/replays/{replay_id}/page"
+        )  # type: ignore[arg-type]
         ledger.replays.abandon(replay_id)
 
 
@@ -110,10 +128,16 @@ def test_open_replay_of_other_code_is_rejected_with_a_hint(settings: Config) -> 
     assert plan(context("fixed")).replay == f"{replay}-2"
 
 
-def test_filling_keeps_the_range_of_its_open_replay_after_more_was_recorded(settings: Config) -> None:
+def test_filling_keeps_the_range_of_its_open_replay_after_more_was_recorded(
+    settings: Config,
+) -> None:
     def plan_filling() -> dict[str, Any]:
         request = partial(replay_requests.gap_request, "clicks")
-        return RewindowPlanOperator(task_id="plan_filling", request_of=request, part="clicks").execute(context("grown"))
+        return RewindowPlanOperator(
+            task_id="plan_filling",
+            request_of=request,
+            part="clicks",
+        ).execute(context("grown"))
 
     before = plan_filling()
     seals = settings.windows_table("clicks")
@@ -127,13 +151,21 @@ def test_filling_keeps_the_range_of_its_open_replay_after_more_was_recorded(sett
 
 
 def test_stream_with_methods_is_filled_by_them_and_otherwise_with_timers(settings: Config) -> None:
-    for fill, application in ((FillConfig(columns={"page": "forward"}), "filled_clicks"), (None, "heartbeat_clicks")):
+    for fill, application in (
+        (FillConfig(columns={"page": "forward"}), "filled_clicks"),
+        (None, "heartbeat_clicks"),
+    ):
         stream = settings.stream("clicks").model_copy(update={"fill": fill})
         config = settings.model_copy(update={"streams": {"clicks": stream}})
-        assert replay_requests.gap_request("clicks", config, context("methods")).application == application
+        assert (
+            replay_requests.gap_request("clicks", config, context("methods")).application
+            == application
+        )
 
 
-def test_initial_state_of_a_backfill_applies_only_where_no_earlier_state_was_published(settings: Config) -> None:
+def test_initial_state_of_a_backfill_applies_only_where_no_earlier_state_was_published(
+    settings: Config,
+) -> None:
     # Airflow passes the flag to every day of a backfill.
     def start_of(day: int) -> str:
         replay = plan(context(f"initial {day}", day, initial_state=True)).replay
@@ -149,7 +181,10 @@ def test_initial_state_of_a_backfill_applies_only_where_no_earlier_state_was_pub
 
 
 @pytest.mark.parametrize("application", [None, "heartbeat_clicks"])
-def test_day_that_is_not_recorded_is_awaited_without_using_up_tries(application: str | None, settings: Config) -> None:
+def test_day_that_is_not_recorded_is_awaited_without_using_up_tries(
+    application: str | None,
+    settings: Config,
+) -> None:
     shutil.rmtree(settings.windows_table("clicks"))
     shutil.rmtree(settings.stream_table("clicks"))
     found = context("early") if application is None else context("early", application=application)
@@ -164,7 +199,9 @@ def test_day_that_is_not_recorded_is_awaited_without_using_up_tries(application:
 def test_day_that_is_not_sealed_to_its_end_is_awaited(settings: Config) -> None:
     assert settings.file is not None
     text = settings.file.read_text()
-    settings.file.write_text("\n".join(line for line in text.splitlines() if not line.startswith("sealed_to")))
+    settings.file.write_text(
+        "\n".join(line for line in text.splitlines() if not line.startswith("sealed_to"))
+    )
     with pytest.raises(AirflowRescheduleException):
         plan(context("next", DAYS))
 
@@ -172,12 +209,17 @@ def test_day_that_is_not_sealed_to_its_end_is_awaited(settings: Config) -> None:
 def form(**changes: Any) -> dict[str, Any]:
     params = {name: param.value for name, param in replay_params(["clicks_by_page"]).items()}
     filled = {"application": "clicks_by_page", "reason": "natural range", **changes}
-    return {"dag_run": SimpleNamespace(dag_id="replay_windows", run_id="form", conf={}), "params": params | filled}
+    return {
+        "dag_run": SimpleNamespace(dag_id="replay_windows", run_id="form", conf={}),
+        "params": params | filled,
+    }
 
 
 @pytest.mark.parametrize("range_as", ["times", "windows", "interval"])
 def test_first_day_is_limited_to_its_recorded_part(
-    range_as: str, settings: Config, caplog: pytest.LogCaptureFixture
+    range_as: str,
+    settings: Config,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     first = int(FIRST_DAY.timestamp()) // 3600
     Table.open(settings.windows_table("clicks")).delta.delete(f"window_id < {first + 10}")
@@ -195,7 +237,12 @@ def test_first_day_is_limited_to_its_recorded_part(
 
 def test_form_that_allows_missing_windows_replays_them_as_missing(settings: Config) -> None:
     first = int(FIRST_DAY.timestamp()) // 3600
-    wanted = form(range_as="windows", first_window=first - 5, last_window=first + 5, allow_missing=True)
+    wanted = form(
+        range_as="windows",
+        first_window=first - 5,
+        last_window=first + 5,
+        allow_missing=True,
+    )
     assert replay_requests.form_request(settings, wanted).first == first - 5
     wanted = form(range_as="windows", first_window=first + 1000, last_window=first + 1001)
     assert replay_requests.form_request(settings, wanted).first == first + 1000
@@ -203,16 +250,22 @@ def test_form_that_allows_missing_windows_replays_them_as_missing(settings: Conf
 
 def test_report_of_gaps_states_how_many_rows_it_omits(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
-    log = SimpleNamespace(info=lambda text, *values: lines.append(text % values), warning=lambda *_, **__: None)
+    log = SimpleNamespace(
+        info=lambda text, *values: lines.append(text % values),
+        warning=lambda *_, **__: None,
+    )
     monkeypatch.setattr(steps, "_SHOWN_ROWS", 0)
     monkeypatch.setattr(steps.ReportGapsOperator, "log", log)
     told = steps.ReportGapsOperator(task_id="report_gaps", stream="clicks").execute({})  # type: ignore[arg-type]
-    left = f"{told['rows']} of {told['rows']} rows, none of them longer, are not shown; all of them: "
+    left = (
+        f"{told['rows']} of {told['rows']} rows, none of them longer, are not shown; all of them: "
+    )
     assert lines[-2].startswith(left) and lines[-2].endswith("results/time/clicks.csv")
 
 
 def test_report_of_gaps_logs_longest_gaps_first_and_streams_that_ended_early(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     rows = [*GOOD[:6], ("b", BEGIN + 60, BEGIN + 20, 1.0), ("a", BEGIN + 61, BEGIN + 10 * DAY, 1.0)]
     config = bad_ones(tmp_path, rows, interval="5 s")
@@ -227,10 +280,15 @@ def test_report_of_gaps_logs_longest_gaps_first_and_streams_that_ended_early(
     told = steps.ReportGapsOperator(task_id="report_gaps", stream="s").execute({})  # type: ignore[arg-type]
     place = lines[0].split(" | ").index("seconds")
     seconds = [float(line.split(" | ")[place]) for line in lines[1 : 1 + told["rows"]]]
-    assert len(seconds) > 5 and seconds == sorted(seconds, reverse=True) and seconds[0] > seconds[-1]
+    assert (
+        len(seconds) > 5 and seconds == sorted(seconds, reverse=True) and seconds[0] > seconds[-1]
+    )
     unusable, end, silent = warnings[-3:]
     assert unusable.startswith("1 tuple has a timestamp that cannot be")
-    assert end.startswith("all keys end by 2026-") and silent == "silent at the end of what is sealed: k=b"
+    assert (
+        end.startswith("all keys end by 2026-")
+        and silent == "silent at the end of what is sealed: k=b"
+    )
     assert told["silent"] == 1
 
 
@@ -245,7 +303,10 @@ def test_report_of_gaps_is_written_as_a_page_and_a_table(settings: Config) -> No
 def test_run_without_a_data_interval_is_rejected_with_a_hint() -> None:
     found = context("manual__1")
     del found["data_interval_start"], found["data_interval_end"]
-    with pytest.raises(AirflowFailException, match="the run has no data interval\n  Hint: .* plan_unpublished"):
+    with pytest.raises(
+        AirflowFailException,
+        match="the run has no data interval\n  Hint: .* plan_unpublished",
+    ):
         plan(found)
 
 
@@ -253,24 +314,36 @@ def plan_unpublished(run_id: str) -> dict[str, Any]:
     """Plans in a run that an asset has started, which has no data interval."""
     found = context(run_id)
     del found["data_interval_start"], found["data_interval_end"]
-    operator = RewindowPlanOperator(task_id="plan_replay", request_of=replay_requests.unpublished_request)
+    operator = RewindowPlanOperator(
+        task_id="plan_replay",
+        request_of=replay_requests.unpublished_request,
+    )
     answer: dict[str, Any] = operator.execute(found)  # type: ignore[arg-type]
     return answer
 
 
 def plan_rest_by_form(run_id: str) -> dict[str, Any]:
-    """Plans in a run of replay_windows whose form asks for all that is not yet published, as Airflow validates it."""
+    """Plans in a run of replay_windows whose form asks for all that is not yet published, as
+    Airflow validates it.
+    """
     params = ParamsDict(replay_params(["clicks_by_page"]))
-    params.update({"application": "clicks_by_page", "reason": "what is left", "range_as": "unpublished"})
+    params.update(
+        {"application": "clicks_by_page", "reason": "what is left", "range_as": "unpublished"}
+    )
     run = SimpleNamespace(dag_id="replay_windows", run_id=run_id, conf={})
     operator = RewindowPlanOperator(task_id="plan_replay", request_of=replay_requests.form_request)
     answer: dict[str, Any] = operator.execute({"dag_run": run, "params": params.validate()})  # type: ignore[arg-type]
     return answer
 
 
-@pytest.mark.parametrize("plan_unpublished", [plan_unpublished, plan_rest_by_form], ids=["asset", "form"])
+@pytest.mark.parametrize(
+    "plan_unpublished",
+    [plan_unpublished, plan_rest_by_form],
+    ids=["asset", "form"],
+)
 def test_run_of_an_asset_or_a_form_plans_sealed_unpublished_windows(
-    plan_unpublished: Callable[[str], dict[str, Any]], settings: Config
+    plan_unpublished: Callable[[str], dict[str, Any]],
+    settings: Config,
 ) -> None:
     first = int(FIRST_DAY.timestamp()) // 3600
     planned = plan_unpublished("asset_triggered__1")
@@ -278,10 +351,18 @@ def test_run_of_an_asset_or_a_form_plans_sealed_unpublished_windows(
     ledger = Ledger.open(settings.ledger_url)
     run_to_end(ledger, planned["replay_id"])
     tables = {"clicks_by_page.totals": None}
-    number = ledger.publications.open(planned["replay_id"], tables, planned["first"], planned["last"]).number
+    number = ledger.publications.open(
+        planned["replay_id"],
+        tables,
+        planned["first"],
+        planned["last"],
+    ).number
     ledger.publications.mark_done(number, "clicks_by_page.totals", 1)
     ledger.publications.close(number)
-    with pytest.raises(AirflowSkipException, match=r'Nothing to replay: all windows .* "clicks_by_page" have sealed'):
+    with pytest.raises(
+        AirflowSkipException,
+        match=r'Nothing to replay: all windows .* "clicks_by_page" have sealed',
+    ):
         plan_unpublished("asset_triggered__2")
 
 
@@ -305,7 +386,9 @@ def test_run_finds_its_replay_after_its_range_has_changed(settings: Config) -> N
     ledger.publications.mark_done(number, "clicks_by_page.totals", 1)
     ledger.publications.close(number)
     assert plan_unpublished("asset_triggered__4") == planned
-    assert plan_unpublished("asset_triggered__5")["replay_id"].startswith("replay_daily-2026-03-02-")
+    assert plan_unpublished("asset_triggered__5")["replay_id"].startswith(
+        "replay_daily-2026-03-02-"
+    )
 
 
 def test_run_of_an_asset_is_skipped_while_another_input_is_not_recorded(settings: Config) -> None:
@@ -322,5 +405,8 @@ def test_parameter_that_the_dag_does_not_have_is_rejected() -> None:
 
 
 def test_scheduled_run_without_an_application_is_rejected_with_a_hint() -> None:
-    with pytest.raises(AirflowFailException, match="(?s)which application to replay.*\\[airflow\\] application"):
+    with pytest.raises(
+        AirflowFailException,
+        match="(?s)which application to replay.*\\[airflow\\] application",
+    ):
         plan(context("unnamed", application=None))

@@ -1,4 +1,6 @@
-"""The task that repairs: what it shows where it may change nothing, and what it does where it may."""
+"""The task that repairs: what it shows where it may change nothing, and what it does where it
+may.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.dag_processing.bundles.manager import DagBundlesManager
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRescheduleException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowRescheduleException,
+)
 
 from rewindow.launcher import loop
 from rewindow.launcher.verbs import publish, record, replay
@@ -46,7 +52,13 @@ def config(tmp_path: Path) -> Iterator[Config]:
     """Settings in force, with a stream of which something is published."""
     (tmp_path / "rewindow.toml").write_text('state = "state"\n')
     found = Config.load(tmp_path / "rewindow.toml")
-    make_stream(found, "flights", EVENTS.empty_table(), dict.fromkeys(range(FIRST, LAST + 1), 0), width_ms=3_600_000)
+    make_stream(
+        found,
+        "flights",
+        EVENTS.empty_table(),
+        dict.fromkeys(range(FIRST, LAST + 1), 0),
+        width_ms=3_600_000,
+    )
     published(found, "one", outputs=("delays",))
     with in_force(found):
         yield found
@@ -56,12 +68,22 @@ def task() -> tuple[RepairOperator, dict[str, Any]]:
     return RepairOperator(task_id="repair_windows"), {"task_state_store": Store()}
 
 
-def test_repair_dry_run_logs_the_command_and_changes_nothing(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repair_dry_run_logs_the_command_and_changes_nothing(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     told: list[str] = []
-    log = SimpleNamespace(**dict.fromkeys(("info", "warning"), lambda text, *values: told.append(text % values)))
+    log = SimpleNamespace(
+        **dict.fromkeys(("info", "warning"), lambda text, *values: told.append(text % values))
+    )
     monkeypatch.setattr(RepairOperator, "log", log)
     operator, context = task()
-    assert operator.execute(context) == {"late": [], "replays": [], "unknown": [], "repaired": False}
+    assert operator.execute(context) == {
+        "late": [],
+        "replays": [],
+        "unknown": [],
+        "repaired": False,
+    }
     assert told[-1] == "Nothing to repair"
     told.clear()
     seal_again(config, 105)
@@ -83,7 +105,11 @@ def test_repair_dry_run_logs_the_command_and_changes_nothing(config: Config, mon
     ],
 )
 def test_failed_repair_reports_the_last_lines_of_its_command(
-    config: Config, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], kind: type[Exception], words: str
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    kind: type[Exception],
+    words: str,
 ) -> None:
     monkeypatch.setenv("REWINDOW_AIRFLOW__REPAIRS", "true")
     monkeypatch.setattr(repairs, "_COMMAND", command)
@@ -93,9 +119,15 @@ def test_failed_repair_reports_the_last_lines_of_its_command(
         operator.execute(context)
 
 
-@pytest.mark.parametrize(("exit_code", "is_final"), [(65, True), (75, False), (-9, False), (137, False)])
+@pytest.mark.parametrize(
+    ("exit_code", "is_final"),
+    [(65, True), (75, False), (-9, False), (137, False)],
+)
 def test_exit_code_of_a_repair_decides_whether_it_is_retried(
-    config: Config, monkeypatch: pytest.MonkeyPatch, exit_code: int, is_final: bool
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+    exit_code: int,
+    is_final: bool,
 ) -> None:
     monkeypatch.setenv("REWINDOW_AIRFLOW__REPAIRS", "true")
     monkeypatch.setattr(SparkProcess, "run", lambda process: exit_code)
@@ -106,7 +138,10 @@ def test_exit_code_of_a_repair_decides_whether_it_is_retried(
     assert isinstance(caught.value, AirflowFailException) == is_final
 
 
-def test_repair_ended_by_airflow_resumes_in_the_same_try(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repair_ended_by_airflow_resumes_in_the_same_try(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("REWINDOW_AIRFLOW__REPAIRS", "true")
     seal_again(config, 105)
     operator, context = task()
@@ -120,7 +155,9 @@ def test_repair_ended_by_airflow_resumes_in_the_same_try(config: Config, monkeyp
         operator.execute(context)
 
 
-def test_repairs_run_after_every_publication_of_the_dag_unless_one_failed(dags: Mapping[str, Any]) -> None:
+def test_repairs_run_after_every_publication_of_the_dag_unless_one_failed(
+    dags: Mapping[str, Any],
+) -> None:
     found = dags["fill_heartbeat_gaps"].get_task("repair_windows")
     assert isinstance(found, RepairOperator)
     assert found.upstream_task_ids == {"clicks.publish_filling"}
@@ -129,7 +166,10 @@ def test_repairs_run_after_every_publication_of_the_dag_unless_one_failed(dags: 
 
 @pytest.mark.long
 def test_repair_run_publishes_late_tuples_once(
-    airflow_database: None, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    airflow_database: None,
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = Config.load(make_project(tmp_path / "mended", ROOT))
     record_without_spark(config)
@@ -154,7 +194,8 @@ def test_repair_run_publishes_late_tuples_once(
     assert Ledger.open(config.ledger_url).replays.newest() == replays
     late = int(FIRST_DAY.timestamp()) // 3600 + 5
     totals = query(
-        f"select window_id, total from t where page = 'home' and window_id in ({late - 1}, {late}) order by 1",
+        f"select window_id, total from t where page = 'home' and window_id in ({late - 1}, {late}) "
+        "order by 1",
         t=Table.open(config.stream_table("clicks_by_page.totals")),
     )["total"].to_pylist()
     assert totals == [sum(hour % 7 for hour in range(5)), sum(hour % 7 for hour in range(6)) + 1000]

@@ -1,6 +1,7 @@
 """Every DAG run on a small range: dag.test() with real Spark, from recording to the report page.
 
-The recording is a job of its own, as all are under `rewindow up` (test_supervisor.py); the others run in this process.
+The recording is a job of its own, as all are under `rewindow up` (test_supervisor.py); the others
+run in this process.
 """
 
 from __future__ import annotations
@@ -71,27 +72,38 @@ def first_day(dags: Mapping[str, Any], recorded: Config) -> Any:
 @pytest.mark.long
 def test_replay_windows_publishes_the_requested_range(first_day: Any, recorded: Config) -> None:
     rows = query(
-        f"select page, max(total) as total from t where window_id < {hour(1)} group by page order by page",
+        f"select page, max(total) as total from t where window_id < {hour(1)} group by page order "
+        "by page",
         t=recorded.stream_table("clicks_by_page.totals"),
     ).to_pylist()
     day = sum(number % 7 for number in range(24))
     assert rows == [{"page": "home", "total": day}, {"page": "shop", "total": day + 24}]
     report = (
-        recorded.results / "quality" / "replays" / run_name("replay_windows", first_day.run_id).replay_id("2026-03-01")
+        recorded.results
+        / "quality"
+        / "replays"
+        / run_name("replay_windows", first_day.run_id).replay_id("2026-03-01")
     )
     assert (report / "totals.html").is_file()
     assert (report / "totals.windows.csv").is_file()
 
 
 def test_replay_daily_continues_from_the_state_of_the_day_before(
-    dags: Mapping[str, Any], first_day: Any, recorded: Config
+    dags: Mapping[str, Any],
+    first_day: Any,
+    recorded: Config,
 ) -> None:
     moment = FIRST_DAY + timedelta(days=2)
     ledger = Ledger.open(recorded.ledger_url)
     for number in (1, 2):
-        run = dags["replay_daily"].test(logical_date=moment, run_after=moment)  # The same run id each time.
+        run = dags["replay_daily"].test(
+            logical_date=moment,
+            run_after=moment,
+        )  # The same run id each time.
         assert_success(run)
-        row = ledger.replays.get(run_name("replay_daily", run.run_id).replay_id("2026-03-02", number))
+        row = ledger.replays.get(
+            run_name("replay_daily", run.run_id).replay_id("2026-03-02", number)
+        )
         newest = ledger.publications.newest(application="clicks_by_page", limit=1)[0]
         assert (row.state, row.mark, newest.replay_id) == ("published", 24, row.replay_id)
         home = query(
@@ -103,12 +115,20 @@ def test_replay_daily_continues_from_the_state_of_the_day_before(
 
 @pytest.mark.long
 def test_growing_stream_is_followed_and_its_publication_is_an_asset(
-    first_day: Any, recorded: Config, tmp_path: Path
+    first_day: Any,
+    recorded: Config,
+    tmp_path: Path,
 ) -> None:
-    before = Ledger.open(recorded.ledger_url).publications.newest(application="clicks_by_page", limit=1)[0]
+    before = Ledger.open(recorded.ledger_url).publications.newest(
+        application="clicks_by_page",
+        limit=1,
+    )[0]
     dag = dag_of(tmp_path, FOLLOWING)
     assert_success(dag.test())
-    newest = Ledger.open(recorded.ledger_url).publications.newest(application="clicks_by_page", limit=1)[0]
+    newest = Ledger.open(recorded.ledger_url).publications.newest(
+        application="clicks_by_page",
+        limit=1,
+    )[0]
     assert (newest.first, newest.last) == (before.last + 1, hour(DAYS) - 1)
     assert published_event("clicks_by_page.totals") == {
         "replay": newest.replay_id,
@@ -143,16 +163,26 @@ def published_event(stream: str) -> Any:
 
     with create_session() as session:
         events = session.query(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
-        return events.filter(AssetModel.uri == f"rewindow://streams/{stream}").order_by(AssetEvent.id).all()[-1].extra
+        return (
+            events.filter(AssetModel.uri == f"rewindow://streams/{stream}")
+            .order_by(AssetEvent.id)
+            .all()[-1]
+            .extra
+        )
 
 
-def test_replay_daily_skips_a_day_before_the_recording(dags: Mapping[str, Any], recorded: Config) -> None:
+def test_replay_daily_skips_a_day_before_the_recording(
+    dags: Mapping[str, Any],
+    recorded: Config,
+) -> None:
     run = dags["replay_daily"].test(logical_date=FIRST_DAY - timedelta(days=5))
     assert {instance.state for instance in run.get_task_instances()} == {"skipped"}
 
 
 def test_replay_daily_waits_for_the_recording_up_to_the_limit(
-    dags: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dags: Mapping[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from airflow.models.taskreschedule import TaskReschedule
     from airflow.utils.session import create_session
@@ -161,20 +191,28 @@ def test_replay_daily_waits_for_the_recording_up_to_the_limit(
     monkeypatch.setattr(failures, "WAITS_MAX", 2)
     with in_force(Config.load(make_project(tmp_path / "unrecorded", ROOT))):
         run = dags["replay_daily"].test(logical_date=FIRST_DAY + timedelta(days=30))
-    plan = next(instance for instance in run.get_task_instances() if instance.task_id == "plan_replay")
+    plan = next(
+        instance for instance in run.get_task_instances() if instance.task_id == "plan_replay"
+    )
     with create_session() as session:
         waits = session.query(TaskReschedule).filter_by(ti_id=plan.id).count()
     assert (plan.state, plan.try_number, waits) == ("failed", 1, 2)
 
 
 @pytest.mark.long
-def test_fill_heartbeat_gaps_publishes_silent_hours_as_timers(dags: Mapping[str, Any], recorded: Config) -> None:
+def test_fill_heartbeat_gaps_publishes_silent_hours_as_timers(
+    dags: Mapping[str, Any],
+    recorded: Config,
+) -> None:
     assert_success(dags["fill_heartbeat_gaps"].test(logical_date=FIRST_DAY))
-    assert count(recorded.stream_table("heartbeat_clicks.filled")) >= count(recorded.stream_table("clicks"))
+    assert count(recorded.stream_table("heartbeat_clicks.filled")) >= count(
+        recorded.stream_table("clicks")
+    )
 
 
 def test_expectation_reports_builds_the_page_over_time_even_without_checks(
-    dags: Mapping[str, Any], recorded: Config
+    dags: Mapping[str, Any],
+    recorded: Config,
 ) -> None:
     assert_success(dags["expectation_reports"].test(logical_date=FIRST_DAY))
     assert (recorded.results / "quality" / "index.html").is_file()

@@ -1,4 +1,6 @@
-"""Under a real scheduler: a day that is cleared never waits for ever, and a task outlives its scheduler."""
+"""Under a real scheduler: a day that is cleared never waits for ever, and a task outlives its
+scheduler.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,16 @@ from tests.airflow.conftest import ROOT
 from tests.airflow.small_project import DAYS as PROJECT_DAYS
 from tests.airflow.small_project import make_project, record
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1500), pytest.mark.xdist_group("scheduler")]  # One Airflow for all.
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(1500),
+    pytest.mark.xdist_group("scheduler"),
+]  # One Airflow for all.
 DAYS = 21
 DAY = timedelta(days=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAG = '''
-"""The first task of replay_daily, without Spark: a day fails while a file says so, and is noted when it is done."""
+"""The first task of replay_daily without Spark: a day fails while a file asks for it."""
 
 import os
 import sys
@@ -37,7 +43,8 @@ import time
 from datetime import datetime, timedelta, UTC
 from pathlib import Path
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, CronPartitionTimetable, PartitionedAssetTimetable, task
+from airflow.sdk import DAG, CronDataIntervalTimetable, CronPartitionTimetable
+from airflow.sdk import PartitionedAssetTimetable, task
 
 from rewindow.errors import InputError, OverlapError
 from rewindow.launcher import Submission
@@ -105,7 +112,8 @@ def begin_told_to_end(config, name, arguments, again):
 operators.HELD_WAIT = timedelta(seconds=4)
 attempts.BEGINNINGS |= {{"held": begin_held, "told_to_end": begin_told_to_end}}
 for name in ("held", "told_to_end"):
-    with DAG(dag_id=name, schedule=None, is_paused_upon_creation=False, default_args={{"pool": "default_pool"}}) as dag:
+    pool = {{"pool": "default_pool"}}
+    with DAG(dag_id=name, schedule=None, is_paused_upon_creation=False, default_args=pool) as dag:
         RewindowSubmitOperator(task_id="replay_windows", job=name, replay="r-1", retries=5)
     globals()[name] = dag
 
@@ -128,7 +136,10 @@ with DAG(dag_id="published", schedule=None, is_paused_upon_creation=False):
 
 
 by_day = CronPartitionTimetable("@daily", timezone="UTC")
-with DAG(dag_id="published_by_day", schedule=by_day, start_date=datetime(2026, 1, 1), is_paused_upon_creation=False):
+first_day = datetime(2026, 1, 1)
+with DAG(
+    dag_id="published_by_day", schedule=by_day, start_date=first_day, is_paused_upon_creation=False
+):
 
     @task(outlets=[PUBLICATIONS])
     def publish(outlet_events):
@@ -188,7 +199,10 @@ def airflow(project: Config) -> Iterator[LiveAirflow]:
     ],
 )
 def test_cleared_day_runs_and_twenty_later_ones_follow_in_order(
-    dag: str, marked: Sequence[int], airflow: LiveAirflow, project: Config
+    dag: str,
+    marked: Sequence[int],
+    airflow: LiveAirflow,
+    project: Config,
 ) -> None:
     # Days marked as success by hand let the days after them run, too.
     for number in range(DAYS):
@@ -205,7 +219,10 @@ def test_cleared_day_runs_and_twenty_later_ones_follow_in_order(
 
     (project.root / "fail-01-01").unlink()
     clear(airflow, dag, START)
-    airflow.until(lambda: airflow.runs(dag)[run_id(dag, START + 4 * DAY)] == "failed", "the fifth day has failed")
+    airflow.until(
+        lambda: airflow.runs(dag)[run_id(dag, START + 4 * DAY)] == "failed",
+        "the fifth day has failed",
+    )
     clear(airflow, dag, START + DAY)  # A day that was done, while all later ones wait.
     (project.root / "fail-01-05").unlink()
     airflow.until(lambda: len(done(project, dag)) == 6, "the second day is done again")
@@ -220,59 +237,103 @@ def test_cleared_day_runs_and_twenty_later_ones_follow_in_order(
 
 
 @pytest.mark.recovery_matrix
-def test_backfill_continues_in_order_after_its_first_day_was_cleared(airflow: LiveAirflow, project: Config) -> None:
+def test_backfill_continues_in_order_after_its_first_day_was_cleared(
+    airflow: LiveAirflow,
+    project: Config,
+) -> None:
     (project.root / "fail-02-01").touch()
     unpause(airflow, "backfilled")
     first, last = datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 2, 8, tzinfo=UTC)
-    wish = {"dag_id": "backfilled", "from_date": stamp(first), "to_date": stamp(last), "max_active_runs": 3}
+    wish = {
+        "dag_id": "backfilled",
+        "from_date": stamp(first),
+        "to_date": stamp(last),
+        "max_active_runs": 3,
+    }
     airflow.ask("backfills", body={**wish, "reprocess_behavior": "completed"})
 
     def states() -> list[str]:
         return list(airflow.runs("backfilled").values())
 
-    airflow.until(lambda: states().count("failed") == 1 and states().count("running") >= 3, "all slots are taken")
+    airflow.until(
+        lambda: states().count("failed") == 1 and states().count("running") >= 3,
+        "all slots are taken",
+    )
     (project.root / "fail-02-01").unlink()
     [failed] = [name for name, state in airflow.runs("backfilled").items() if state == "failed"]
     airflow.ask(f"dags/backfilled/dagRuns/{failed}/clear", body={"dry_run": False})
     airflow.until(lambda: len(done(project, "backfilled")) == 8, "all days are done")
     airflow.until(lambda: set(states()) == {"success"}, "all runs have ended")
-    assert done(project, "backfilled") == [f"{first + number * DAY:%Y-%m-%d}" for number in range(8)]
+    assert done(project, "backfilled") == [
+        f"{first + number * DAY:%Y-%m-%d}" for number in range(8)
+    ]
 
 
-def test_day_that_waits_for_its_recording_does_not_block_an_earlier_one(airflow: LiveAirflow, project: Config) -> None:
+def test_day_that_waits_for_its_recording_does_not_block_an_earlier_one(
+    airflow: LiveAirflow,
+    project: Config,
+) -> None:
     trigger(airflow, "unsealed", START)
     trigger(airflow, "unsealed", START + DAY)
     unpause(airflow, "unsealed")
     second = f"dags/unsealed/dagRuns/{run_id('unsealed', START + DAY)}"
 
     def looks_again() -> bool:
-        states = {task["state"] for task in airflow.ask(f"{second}/taskInstances")["task_instances"]}
+        states = {
+            task["state"] for task in airflow.ask(f"{second}/taskInstances")["task_instances"]
+        }
         return "up_for_reschedule" in states
 
     airflow.until(looks_again, "the second day looks again and again")
     clear(airflow, "unsealed", START)
-    airflow.until(lambda: done(project, "unsealed") == ["2026-01-01"] * 2, "the first day is done again")
+    airflow.until(
+        lambda: done(project, "unsealed") == ["2026-01-01"] * 2,
+        "the first day is done again",
+    )
     (project.root / "sealed").touch()
     airflow.until(lambda: airflow.ask(second)["state"] == "success", "the second day is done")
     assert done(project, "unsealed") == ["2026-01-01", "2026-01-01", "2026-01-02"]
 
 
-def test_recording_and_publishing_start_the_dag_that_follows_a_stream(airflow: LiveAirflow, project: Config) -> None:
+def test_recording_and_publishing_start_the_dag_that_follows_a_stream(
+    airflow: LiveAirflow,
+    project: Config,
+) -> None:
     unpause(airflow, "follow_clicks")
     for number, dag in enumerate(("recorded", "published"), 1):
         trigger(airflow, dag, START)
         done = ["success"] * number
-        airflow.until(lambda done=done: list(airflow.runs("follow_clicks").values()) == done, f"{dag} was followed")  # type: ignore[misc]
-    trigger(airflow, "by_form", START, application="clicks_by_page", reason="what is left", range_as="unpublished")
-    airflow.until(lambda: list(airflow.runs("by_form").values()) == ["success"], "the form's range is planned")
+        airflow.until(
+            lambda done=done: list(airflow.runs("follow_clicks").values()) == done,  # type: ignore[misc]
+            f"{dag} was followed",
+        )
+    trigger(
+        airflow,
+        "by_form",
+        START,
+        application="clicks_by_page",
+        reason="what is left",
+        range_as="unpublished",
+    )
+    airflow.until(
+        lambda: list(airflow.runs("by_form").values()) == ["success"],
+        "the form's range is planned",
+    )
     planned = Ledger.open(project.ledger_url).replays.newest()
-    assert [(row.application, len(row.range)) for row in planned] == [("clicks_by_page", 24 * PROJECT_DAYS)] * 3
+    assert [(row.application, len(row.range)) for row in planned] == [
+        ("clicks_by_page", 24 * PROJECT_DAYS)
+    ] * 3
     assert planned[0].replay_id.startswith("by_form-")
     [event] = airflow.ask("assets/events?source_dag_id=published")["asset_events"]
-    assert (event["uri"], event["extra"]["replay"]) == ("rewindow://streams/clicks_by_page.totals", "r-1")
+    assert (event["uri"], event["extra"]["replay"]) == (
+        "rewindow://streams/clicks_by_page.totals",
+        "r-1",
+    )
 
 
-def test_publication_by_partition_starts_a_run_with_the_same_partition_key(airflow: LiveAirflow) -> None:
+def test_publication_by_partition_starts_a_run_with_the_same_partition_key(
+    airflow: LiveAirflow,
+) -> None:
     key = "2026-01-05T00:00:00"
 
     def followed() -> bool:
@@ -288,13 +349,22 @@ def test_publication_by_partition_starts_a_run_with_the_same_partition_key(airfl
 def test_waiting_for_another_replay_uses_up_no_try(airflow: LiveAirflow, project: Config) -> None:
     (project.root / "held").touch()
     trigger(airflow, "held", START)
-    airflow.until(lambda: instance_of(airflow, "held")["state"] == "up_for_reschedule", "the task waits")
+    airflow.until(
+        lambda: instance_of(airflow, "held")["state"] == "up_for_reschedule",
+        "the task waits",
+    )
     (project.root / "held").unlink()
-    airflow.until(lambda: instance_of(airflow, "held")["state"] == "success", "the task has gone on")
+    airflow.until(
+        lambda: instance_of(airflow, "held")["state"] == "success",
+        "the task has gone on",
+    )
     assert instance_of(airflow, "held")["try_number"] == 1
 
 
-def test_task_ended_by_rewindow_down_resumes_in_the_same_try(airflow: LiveAirflow, project: Config) -> None:
+def test_task_ended_by_rewindow_down_resumes_in_the_same_try(
+    airflow: LiveAirflow,
+    project: Config,
+) -> None:
     trigger(airflow, "told_to_end", START)
     airflow.until((project.root / "told_to_end.began").exists, "the job has begun")
     status = read_status(airflow_home(project))
@@ -302,12 +372,17 @@ def test_task_ended_by_rewindow_down_resumes_in_the_same_try(airflow: LiveAirflo
     airflow.until(lambda: len(busy_workers(status.pid)) == 1, "tasks of other tests have ended")
     [worker] = busy_workers(status.pid)
     os.kill(worker, signal.SIGTERM)
-    airflow.until(lambda: instance_of(airflow, "told_to_end")["state"] == "success", "the task has gone on")
+    airflow.until(
+        lambda: instance_of(airflow, "told_to_end")["state"] == "success",
+        "the task has gone on",
+    )
     assert instance_of(airflow, "told_to_end")["try_number"] == 1
 
 
 def instance_of(airflow: LiveAirflow, dag: str) -> dict[str, object]:
-    [instance] = airflow.ask(f"dags/{dag}/dagRuns/{run_id(dag, START)}/taskInstances")["task_instances"]
+    [instance] = airflow.ask(f"dags/{dag}/dagRuns/{run_id(dag, START)}/taskInstances")[
+        "task_instances"
+    ]
     return dict(instance)
 
 
@@ -320,23 +395,36 @@ def test_task_outlives_the_scheduler_that_started_it(airflow: LiveAirflow, proje
     status = read_status(airflow_home(project))
     assert status is not None
     os.kill(status.components["scheduler"][0], signal.SIGKILL)
-    airflow.until(lambda: jobs_of(project) != first, "another scheduler has the task, or it was given up")
+    airflow.until(
+        lambda: jobs_of(project) != first,
+        "another scheduler has the task, or it was given up",
+    )
     assert started_at(int(began.stem.partition("-")[2])), "the task's process is alive"
     (project.root / "long-may-end").touch()
-    airflow.until(lambda: airflow.runs("long")[run_id("long", START)] == "success", "the task has ended")
+    airflow.until(
+        lambda: airflow.runs("long")[run_id("long", START)] == "success",
+        "the task has ended",
+    )
     assert instance_of(airflow, "long")["try_number"] == 1
     assert list(project.root.glob("long-*.began")) == [began]
 
 
 def jobs_of(project: Config) -> list[tuple[object, ...]]:
-    """Returns the state of the long task, and which scheduler has it; Airflow's API does not tell."""
-    with closing(sqlite3.connect(f"file:{airflow_home(project) / 'airflow.db'}?mode=ro", uri=True)) as database:
-        return database.execute("select state, queued_by_job_id from task_instance where dag_id = 'long'").fetchall()
+    """Returns the state of the long task, and which scheduler has it; Airflow's API does not
+    tell.
+    """
+    with closing(
+        sqlite3.connect(f"file:{airflow_home(project) / 'airflow.db'}?mode=ro", uri=True)
+    ) as database:
+        return database.execute(
+            "select state, queued_by_job_id from task_instance where dag_id = 'long'"
+        ).fetchall()
 
 
 def trigger(airflow: LiveAirflow, dag: str, date: datetime, **form: str) -> None:
     airflow.ask(
-        f"dags/{dag}/dagRuns", body={"logical_date": stamp(date), "dag_run_id": run_id(dag, date), "conf": form}
+        f"dags/{dag}/dagRuns",
+        body={"logical_date": stamp(date), "dag_run_id": run_id(dag, date), "conf": form},
     )
 
 
@@ -349,7 +437,11 @@ def clear(airflow: LiveAirflow, dag: str, date: datetime) -> None:
 
 
 def mark_success(airflow: LiveAirflow, dag: str, date: datetime) -> None:
-    airflow.ask(f"dags/{dag}/dagRuns/{run_id(dag, date)}", body={"state": "success"}, method="PATCH")
+    airflow.ask(
+        f"dags/{dag}/dagRuns/{run_id(dag, date)}",
+        body={"state": "success"},
+        method="PATCH",
+    )
 
 
 def waits(airflow: LiveAirflow, dag: str, date: datetime) -> bool:

@@ -28,9 +28,14 @@ FORGED = [
 
 @pytest.mark.parametrize("text", FORGED)
 def test_text_of_a_user_is_shown_verbatim(text: str) -> None:
-    page = MarkdownIt("commonmark", {"html": True, "linkify": False}).render(question("r-1", "clicks", text))
+    page = MarkdownIt("commonmark", {"html": True, "linkify": False}).render(
+        question("r-1", "clicks", text)
+    )
     blocks = re.findall(r"<pre><code[^>]*>(.*?)</code></pre>", page, re.DOTALL)
-    assert [html.unescape(block).rstrip("\n") for block in blocks] == ["r-1 of clicks", re.sub(r"\r\n?", "\n", text)]
+    assert [html.unescape(block).rstrip("\n") for block in blocks] == [
+        "r-1 of clicks",
+        re.sub(r"\r\n?", "\n", text),
+    ]
     around = re.sub(r"<pre><code.*?</code></pre>", "", page, flags=re.DOTALL)
     assert set(re.findall(r"<(/?\w+)", around)) == {"p", "/p"}
     assert "elsewhere" not in around

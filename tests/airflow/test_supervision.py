@@ -1,4 +1,6 @@
-"""Components of a real Airflow that keep dying, or hang: `up` says so. Runs with the recovery matrix."""
+"""Components of a real Airflow that keep dying, or hang: `up` says so. Runs with the recovery
+matrix.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,18 @@ def test_up_fails_and_names_the_component_that_is_unhealthy(tmp_path: Path) -> N
 
 
 def _check_a_component_that_keeps_dying(config: Config) -> None:
-    """Killed whenever it comes back, a component is named with its log by `up`; let alone, it lives again."""
+    """Killed whenever it comes back, a component is named with its log by `up`; let alone, it lives
+    again.
+    """
     for _ in range(3):
         pid = _wait_for_triggerer(config)
         os.kill(pid, signal.SIGKILL)
         is_dead = partial(lambda gone: started_at(gone) is None and state_of(config) != READY, pid)
         assert wait_until(is_dead, 20)
-    with pytest.raises(ResourceError, match=r"triggerer died \(signal SIGKILL\).*logs/triggerer\.log"):
+    with pytest.raises(
+        ResourceError,
+        match=r"triggerer died \(signal SIGKILL\).*logs/triggerer\.log",
+    ):
         supervisor.up(config)
     assert wait_until(lambda: state_of(config) == READY, 120)
 

@@ -1,4 +1,6 @@
-"""The supervisor, started for real: one Airflow on loopback, killed at, and stopped without a trace."""
+"""The supervisor, started for real: one Airflow on loopback, killed at, and stopped without a
+trace.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ def running(config: Config, port: int) -> Iterator[tuple[supervisor.Running, flo
 
 @pytest.mark.recovery_matrix
 def test_airflow_starts_restarts_after_a_kill_and_stops_without_leftovers(
-    running: tuple[supervisor.Running, float], config: Config, port: int
+    running: tuple[supervisor.Running, float],
+    config: Config,
+    port: int,
 ) -> None:
     found, seconds = running
     assert seconds < READY_SECONDS_MAX * _load_factor()
@@ -89,7 +93,9 @@ def test_airflow_starts_restarts_after_a_kill_and_stops_without_leftovers(
     assert status is not None
     family = [status.pid, *descendants(status.pid)]
     assert supervisor.down(config)
-    assert state_of_task(config, "replay_windows") == "up_for_reschedule", "the next start goes on in the same try"
+    assert state_of_task(config, "replay_windows") == "up_for_reschedule", (
+        "the next start goes on in the same try"
+    )
     assert not [pid for pid in family if started_at(pid)]
     assert supervisor.running(config) is None
     assert not supervisor.down(config)
@@ -98,7 +104,10 @@ def test_airflow_starts_restarts_after_a_kill_and_stops_without_leftovers(
 def state_of_task(config: Config, task: str) -> str:
     """Returns the state of the one instance of a task, as the next Airflow will find it."""
     with closing(sqlite3.connect(airflow_home(config) / "airflow.db")) as database:
-        [(state,)] = database.execute("select state from task_instance where task_id = ?", [task]).fetchall()
+        [(state,)] = database.execute(
+            "select state from task_instance where task_id = ?",
+            [task],
+        ).fetchall()
     return str(state)
 
 
@@ -106,7 +115,10 @@ def _check_login(found: supervisor.Running) -> None:
     assert api.call(found.address, "/api/v2/dags")[0] == 401
     assert api.login(found.address, "admin", "admin") == ""
     token = api.login(found.address, "admin", json.loads(found.password_file.read_text())["admin"])
-    known = {dag["dag_id"]: dag["is_paused"] for dag in api.call(found.address, "/api/v2/dags", token=token)[1]["dags"]}
+    known = {
+        dag["dag_id"]: dag["is_paused"]
+        for dag in api.call(found.address, "/api/v2/dags", token=token)[1]["dags"]
+    }
     assert known["replay_windows"] is False
     assert known["replay_daily"] is True
     assert api.call(found.address, "/api/v2/pools/spark", token=token)[1]["slots"] == 1
@@ -114,21 +126,30 @@ def _check_login(found: supervisor.Running) -> None:
 
 
 def _check_many_at_once(found: supervisor.Running) -> None:
-    """Several people press buttons at one moment: each is answered, and every act is in the audit log."""
+    """Several people press buttons at one moment: each is answered, and every act is in the audit
+    log.
+    """
     token = api.login(found.address, "admin", json.loads(found.password_file.read_text())["admin"])
 
     def act(number: int) -> int:
         body = {"key": f"key_{number}", "value": "x"}
-        return api.call(found.address, "/api/v2/variables", body=body, token=token, seconds_max=30)[0]
+        return api.call(found.address, "/api/v2/variables", body=body, token=token, seconds_max=30)[
+            0
+        ]
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(act, range(40))) == [201] * 40
     path = "/api/v2/eventLogs?event=post_variable"
-    assert wait_until(lambda: api.call(found.address, path, token=token)[1]["total_entries"] == 40, 60)
+    assert wait_until(
+        lambda: api.call(found.address, path, token=token)[1]["total_entries"] == 40,
+        60,
+    )
 
 
 def _check_killed_replay_recovers(config: Config, found: supervisor.Running) -> None:
-    """A replay triggered over the API, its job killed by SIGKILL in the second group, is taken up and ends."""
+    """A replay triggered over the API, its job killed by SIGKILL in the second group, is taken up
+    and ends.
+    """
     token = api.login(found.address, "admin", json.loads(found.password_file.read_text())["admin"])
     form = {
         "application": "clicks_by_page",
@@ -141,7 +162,12 @@ def _check_killed_replay_recovers(config: Config, found: supervisor.Running) -> 
         "crash": "after_outputs:2@1",
     }
     dag = f"{found.address}/api/v2/dags/replay_windows"
-    refused = api.call(dag, "/dagRuns", body={"logical_date": None, "conf": {**form, "mode": "twice"}}, token=token)
+    refused = api.call(
+        dag,
+        "/dagRuns",
+        body={"logical_date": None, "conf": {**form, "mode": "twice"}},
+        token=token,
+    )
     assert refused[0] == 400
     status, run = api.call(dag, "/dagRuns", body={"logical_date": None, "conf": form}, token=token)
     assert status == 200, run
@@ -151,7 +177,10 @@ def _check_killed_replay_recovers(config: Config, found: supervisor.Running) -> 
         return api.call(dag, path, token=token)[1]["state"] in ("success", "failed")
 
     assert wait_until(ended, RUN_SECONDS_MAX, every_seconds=0.5)
-    tasks = {task["task_id"]: task for task in api.call(dag, f"{path}/taskInstances", token=token)[1]["task_instances"]}
+    tasks = {
+        task["task_id"]: task
+        for task in api.call(dag, f"{path}/taskInstances", token=token)[1]["task_instances"]
+    }
     states = {name: task["state"] for name, task in tasks.items()}
     assert states == {
         "plan_replay": "success",
@@ -161,12 +190,22 @@ def _check_killed_replay_recovers(config: Config, found: supervisor.Running) -> 
         "publish_windows": "skipped",
     }
     assert tasks["replay_windows"]["try_number"] == 2
-    log = json.dumps(api.call(dag, f"{path}/taskInstances/replay_windows/logs/1?full_content=true", token=token)[1])
+    log = json.dumps(
+        api.call(dag, f"{path}/taskInstances/replay_windows/logs/1?full_content=true", token=token)[
+            1
+        ]
+    )
     assert "killed by signal 9" in log
     assert "resumes the same replay" in log
-    progress = api.call(dag, f"{path}/taskInstances/replay_windows/state-store/progress", token=token)
+    progress = api.call(
+        dag,
+        f"{path}/taskInstances/replay_windows/state-store/progress",
+        token=token,
+    )
     assert progress[0] == 200, progress
-    links = api.call(dag, f"{path}/taskInstances/check_windows/links", token=token)[1]["extra_links"]
+    links = api.call(dag, f"{path}/taskInstances/check_windows/links", token=token)[1][
+        "extra_links"
+    ]
     for name in ("Replay", "Window report"):
         assert api.call(found.address, links[name], token=token)[0] == 200, name
     ledger = Ledger.open(config.ledger_url)
@@ -180,7 +219,9 @@ def _check_killed_replay_recovers(config: Config, found: supervisor.Running) -> 
 
 
 def _check_cleared_run_replays_anew(config: Config, found: supervisor.Running) -> None:
-    """A clear after the replay was given up begins another one, which the links lead to; it is left running."""
+    """A clear after the replay was given up begins another one, which the links lead to; it is left
+    running.
+    """
     token = api.login(found.address, "admin", json.loads(found.password_file.read_text())["admin"])
     dag = f"{found.address}/api/v2/dags/replay_windows"
     [run] = api.call(dag, "/dagRuns", token=token)[1]["dag_runs"]
@@ -191,7 +232,8 @@ def _check_cleared_run_replays_anew(config: Config, found: supervisor.Running) -
     _clear(dag, path, token)
     newest = f"{given_up.replay_id}-2"
     assert wait_until(
-        lambda: ledger.replays.find(newest) is not None and bool(ledger.attempts.of(newest)), RUN_SECONDS_MAX
+        lambda: ledger.replays.find(newest) is not None and bool(ledger.attempts.of(newest)),
+        RUN_SECONDS_MAX,
     )
     links = api.call(dag, f"{path}/taskInstances/plan_replay/links", token=token)[1]["extra_links"]
     assert links["Replay"].split("/")[-2] == newest
@@ -206,9 +248,12 @@ def _check_files(config: Config) -> None:
     home = airflow_home(config)
     for name in ("passwords.json", "secrets.json", "airflow.db"):
         assert stat.S_IMODE((home / name).stat().st_mode) == 0o600, name
-    values = json.loads((home / "secrets.json").read_text()) | json.loads((home / "passwords.json").read_text())
+    values = json.loads((home / "secrets.json").read_text()) | json.loads(
+        (home / "passwords.json").read_text()
+    )
     logs = "".join(
-        path.read_text(errors="replace") for path in [home / "supervisor.log", *(home / "logs").glob("*.log")]
+        path.read_text(errors="replace")
+        for path in [home / "supervisor.log", *(home / "logs").glob("*.log")]
     )
     assert not [name for name, value in values.items() if value in logs]
 
@@ -233,7 +278,10 @@ def _check_listeners(config: Config) -> None:
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()
             if fields[3] == "0A" and fields[9] in inodes:
-                assert fields[1].partition(":")[0] in ("0100007F", "0000000000000000FFFF00000100007F"), line
+                assert fields[1].partition(":")[0] in (
+                    "0100007F",
+                    "0000000000000000FFFF00000100007F",
+                ), line
 
 
 def _check_component_comes_back(config: Config, address: str) -> None:
@@ -291,7 +339,10 @@ def test_port_in_use_is_rejected_and_nothing_is_started(tmp_path: Path) -> None:
         port = holder.getsockname()[1]
         with (
             clean_environment(),
-            pytest.raises(ResourceError, match=f"port {port} of 127.0.0.1 cannot be opened") as caught,
+            pytest.raises(
+                ResourceError,
+                match=f"port {port} of 127.0.0.1 cannot be opened",
+            ) as caught,
         ):
             supervisor.up(config, port=port)
     assert f"rewindow up --port {port + 1}" in str(caught.value)
@@ -327,7 +378,10 @@ def test_folder_without_dags_uses_those_of_the_checkout(tmp_path: Path) -> None:
     assert str(tmp_path / "dags") in variables["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"]
 
 
-def test_installed_package_includes_its_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_package_includes_its_dags(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     package = tmp_path / "site-packages" / "rewindow"
     monkeypatch.setattr(environment, "PACKAGE", package)
     (tmp_path / "rewindow.toml").touch()

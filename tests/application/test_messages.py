@@ -102,9 +102,11 @@ def _loses(app: Application) -> None:
 FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
     ("H17", lambda app: app.add("1st", Pass(), a=S),
      "1st: operator names are letters, digits and _, not beginning with a digit (1st)"),
-    ("O9", lambda app: app.add("root", Rootless()), "root: an operator without input ports cannot be a root: "
+    ("O9", lambda app: app.add("root", Rootless()), "root: an operator without input ports cannot "
+                                                    "be a root: "
      "use app.input (root)"),
-    ("O12", lambda app: app.add("odd", Pass(), a=S, z=S), "odd.z: no such input port; there are a, b (z)"),
+    ("O12", lambda app: app.add("odd", Pass(), a=S, z=S), "odd.z: no such input port; there are a, "
+                                                          "b (z)"),
     ("O12", lambda app: app.output("more", app.add("echo", Echo(), a=S), key=["x"]),
      "echo.a: an input port and an output port have the same name (a)"),
     ("O12", lambda app: app.add("torn", Torn(), a=S), "torn: its ports or its state cannot be told "
@@ -114,26 +116,33 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
     ("O13", lambda app: app.output("more", more(app), key=["x"], sorted_by=["window_id", "y"]),
      "more.more: sorted_by is not in the port's schema (y)"),
     ("O14", lambda app: app.add("idle", Pass()), "idle.a: input port needs a stream (a)"),
-    ("O15", lambda app: app.add("needed", Needed(), a=S), "needed.out: output port must be connected (out)"),
+    ("O15", lambda app: app.add("needed", Needed(), a=S), "needed.out: output port must be "
+                                                          "connected (out)"),
     ("O18", lambda app: app.output("more", PortHandle("pass", "out"), key=["x"]),
      "pass.out: the port feeds output out already, and a port belongs to one stream (more)"),
-    ("O48", lambda app: app.add("pass", Pass(), a=S), "pass: operator name is taken by another one (pass)"),
+    ("O48", lambda app: app.add("pass", Pass(), a=S), "pass: operator name is taken by another one "
+                                                      "(pass)"),
     ("O50", lambda app: app.input("unread"), "unread: the stream has no sink (unread)"),
     ("O50", lambda app: app.add("lost", Pass(), a=PortHandle("pass", "nosuch")),
      "lost.a: the stream has no source: there is no such output port (pass.nosuch)"),
     ("O51", lambda app: app.add("loop", Pass(), a=PortHandle("loop", "out")),
      "loop: the application must be acyclic (loop)"),
     ("O52", lambda app: app.add("later", Around(), tuples=S, application_windows=4),
-     "later: a delay operator hands on every window: leave application_windows and slide_windows out (4)"),
+     "later: a delay operator hands on every window: leave application_windows and slide_windows "
+     "out (4)"),
     ("O53", lambda app: app.add("wrong", Pass(factor=10), a=S),
      "wrong: it must be less than or equal to 9 (factor = 10)"),
     ("O28", lambda app: apply_overrides(app, overrides_from({"pass.factr": 2}, OPTION)),
-     "pass: Pass has no such property or attribute. Did you mean \"factor\"? It has: factor, mode, checkpoint_windows, "
+     "pass: Pass has no such property or attribute. Did you mean \"factor\"? It has: factor, mode, "
+     "checkpoint_windows, "
      "application_windows, slide_windows. (factr = 2, from --set)"),
-    ("R3", lambda app: app.output("more", app.add("alo", Pass(), mode="at_least_once", a=S), key=["x"]),
-     "the replay is exactly once, and operators of another mode need a second container, which this release lacks "
+    ("R3",
+     lambda app: app.output("more", app.add("alo", Pass(), mode="at_least_once", a=S), key=["x"]),
+     "the replay is exactly once, and operators of another mode need a second container, which "
+     "this release lacks "
      "(pass exactly once, alo at least once)"),
-    ("R13", lambda app: app.add("older", Older(), a=S), "older: this method is called state_after_skip now: rename it "
+    ("R13", lambda app: app.add("older", Older(), a=S), "older: this method is called "
+                                                        "state_after_skip now: rename it "
      "(skipped)"),
     ("R20", lambda app: app.add("cut", Pass(), mode="at_most_once", a=S, application_windows=4),
      "cut: checkpoint windows must be a multiple of its 4 application windows (1)"),
@@ -146,26 +155,34 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
     ("W18", lambda app: app.add("long", Pass(), a=S, application_windows=0),
      "long: application windows must be at least 1 (0)"),
     ("W30", lambda app: app.add("far", Pass(), a=S, application_windows=4, slide_windows=5),
-     "far: a window slides by at least 1 and at most the application windows, else windows are left out (5)"),
+     "far: a window slides by at least 1 and at most the application windows, else windows are "
+     "left out (5)"),
     ("W50", lambda app: app.add("whole", Whole(), a=S, application_windows=4, checkpoint_windows=6),
      "whole: it is not to be cut: checkpoint windows must be a multiple of its 4 windows (6)"),
     ("W56", lambda app: app.add("k", Pass(), a=S, checkpoint_windows=0),
      "k: checkpoint windows must be at least 1 (0)"),
-    ("X12", _twice, 'again: the same instance is operator "pass" already; make another one for each name (Pass)'),
-    ("X40", _around, "frames: it gets all windows of a group at once, so it cannot be in a cycle: make it a "
+    ("X12", _twice, 'again: the same instance is operator "pass" already; make another one for '
+                    'each name (Pass)'),
+    ("X40", _around, "frames: it gets all windows of a group at once, so it cannot be in a cycle: "
+                     "make it a "
      "TupleOperator (Pass)"),
     ("X40", _unfed, "around: nothing outside of the cycle feeds it (again, around)"),
-    ("X44", _told, "told.told: a control port cannot be fed from its own cycle, whose key ranges do not see each other "
+    ("X44", _told, "told.told: a control port cannot be fed from its own cycle, whose key ranges "
+                   "do not see each other "
      "(around.out)"),
     ("X46", lambda app: app.add("sent", Sent(), a=S),
-     "sent: an operator that writes outside runs in tests only: a replay computes windows again after a crash (Sent)"),
-    ("X47", lambda app: app.add("k", LostKey(), a=S), "k: the state key is no column of the state (nosuch)"),
+     "sent: an operator that writes outside runs in tests only: a replay computes windows again "
+     "after a crash (Sent)"),
+    ("X47", lambda app: app.add("k", LostKey(), a=S), "k: the state key is no column of the state "
+                                                      "(nosuch)"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("rule", "spoil", "message"), FAULTS)
 def test_violated_rule_is_reported_with_operator_port_value_reason_and_advice(
-    rule: str, spoil: Callable[[Application], object], message: str
+    rule: str,
+    spoil: Callable[[Application], object],
+    message: str,
 ) -> None:
     # Rules: O60
     app = good()
@@ -176,6 +193,11 @@ def test_violated_rule_is_reported_with_operator_port_value_reason_and_advice(
 
 
 def test_every_launch_rule_has_a_message_and_advice() -> None:
-    reported = set(re.findall(r'Violation\(\s*"([A-Z]\d+)"', inspect.getsource(validation) + inspect.getsource(cycles)))
+    reported = set(
+        re.findall(
+            r'Violation\(\s*"([A-Z]\d+)"',
+            inspect.getsource(validation) + inspect.getsource(cycles),
+        )
+    )
     assert reported <= ADVICE.keys()
     assert reported <= {rule for rule, _, _ in FAULTS}

@@ -1,4 +1,6 @@
-"""Modules: parts of a graph that are added as one operator, and are gone when it is checked (O10, X50)."""
+"""Modules: parts of a graph that are added as one operator, and are gone when it is checked (O10,
+X50).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ import pyarrow as pa
 import pytest
 from pydantic import Field
 
-from rewindow.application import Application, InputPort, OutputPort, Part, PortHandle, apply_overrides, find_violations
+from rewindow.application import (
+    Application,
+    InputPort,
+    OutputPort,
+    Part,
+    PortHandle,
+    apply_overrides,
+    find_violations,
+)
 from rewindow.application.overrides import overrides_from
 from rewindow.errors import ValidationFailed
 from rewindow.operators import TupleOperator
@@ -101,21 +111,33 @@ def test_properties_of_a_module_are_set_by_the_names_of_its_operators() -> None:
     assert isinstance(split, Split) and split.limit == 2
     apply_overrides(app, overrides_from({"clean.split.limit": "-1"}, "--set"))
     (found,) = told(app)
-    assert found[0] == "O53" and "clean.split" in found[1] and "limit = '-1', from --set" in found[1]
+    assert (
+        found[0] == "O53" and "clean.split" in found[1] and "limit = '-1', from --set" in found[1]
+    )
 
 
 @pytest.mark.parametrize(
     ("feeds", "rule", "words"),
     [
         ({}, "O14", "clean.rows: an input port of this module is not fed"),
-        ({"rows": "rows", "row": "rows"}, "O10", "clean.row: this module has no such input port. It has: rows, twice"),
+        (
+            {"rows": "rows", "row": "rows"},
+            "O10",
+            "clean.row: this module has no such input port. It has: rows, twice",
+        ),
     ],
 )
 def test_module_with_unfed_inputs_is_reported_by_name_and_adds_nothing(
-    feeds: dict[str, str], rule: str, words: str
+    feeds: dict[str, str],
+    rule: str,
+    words: str,
 ) -> None:
     app = Application("modular", window="1 hour")
-    clean = app.module("clean", cleaned, **{port: app.input(stream) for port, stream in feeds.items()})
+    clean = app.module(
+        "clean",
+        cleaned,
+        **{port: app.input(stream) for port, stream in feeds.items()},
+    )
     app.output("result", clean["low"], key=["key"])
     assert app.nodes == {}
     assert any(found == rule and text.startswith(words) for found, text in told(app)), told(app)

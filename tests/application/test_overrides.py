@@ -1,4 +1,6 @@
-"""Properties and attributes from outside of the code: which value counts, its type, and what is said of a wrong one."""
+"""Properties and attributes from outside of the code: which value counts, its type, and what is
+said of a wrong one.
+"""
 
 from __future__ import annotations
 
@@ -56,9 +58,12 @@ def test_more_specific_source_wins_and_each_value_records_its_source() -> None:
     apply_overrides(app, given)
     assert not find_violations(app)
     assert shown(app) == {
-        "least": (2, "code"), "share": (0.2, "rewindow.toml"), "keys": (["d"], "--set"), "label": ("none", "default"),
+        "least": (2, "code"),
+        "share": (0.2, "rewindow.toml"),
+        "keys": (["d"], "--set"),
+        "label": ("none", "default"),
         "late_by": ("1 h", "default"),
-    }  # fmt: skip
+    }
     apply_overrides(app, [*given, *overrides_from({"tuned.keys": '["e"]'}, FORM)])
     assert shown(app)["keys"] == (["e"], "form")
 
@@ -76,7 +81,11 @@ def test_more_specific_source_wins_and_each_value_records_its_source() -> None:
         ("lateness", "3 h", "3 h"),
     ],
 )
-def test_text_is_read_as_the_type_of_its_property_or_as_json(name: str, text: str, value: object) -> None:
+def test_text_is_read_as_the_type_of_its_property_or_as_json(
+    name: str,
+    text: str,
+    value: object,
+) -> None:
     app = build()
     apply_overrides(app, overrides_from({f"tuned.{name}": text}, OPTION))
     assert not find_violations(app)
@@ -87,28 +96,43 @@ def test_attributes_are_overridden_like_properties() -> None:
     # Rules: O23
     app = build()
     own = overrides_from({"tuned.mode": "at_least_once", "tuned.checkpoint_windows": "5"}, OPTION)
-    whole = [one.model_copy(update={"operator": "", "name": "checkpoint_windows", "value": 12}) for one in own[:1]]
+    whole = [
+        one.model_copy(update={"operator": "", "name": "checkpoint_windows", "value": 12})
+        for one in own[:1]
+    ]
     apply_overrides(app, [*own, *whole])
     node = app.nodes["tuned"]
-    assert (node.mode, node.checkpoint_windows, app.checkpoint_windows) == (Mode.AT_LEAST_ONCE, 5, 12)
+    assert (node.mode, node.checkpoint_windows, app.checkpoint_windows) == (
+        Mode.AT_LEAST_ONCE,
+        5,
+        12,
+    )
     assert shown(app)["mode"] == ("at_least_once", "--set")
 
 
 def test_all_wrong_overrides_are_reported_together() -> None:
     # Rules: O53, O60
     app = build()
-    apply_overrides(app, [
-        *overrides_from({"tuned.least": 0, "tuned.leest": 1}, FILE),
-        *overrides_from({"tunde.least": "1", "tuned.share": "much", "tuned.mode": "twice"}, OPTION),
-        *overrides_from({"tuned.checkpoint_windows": "some"}, FORM),
-    ])  # fmt: skip
+    apply_overrides(
+        app,
+        [
+            *overrides_from({"tuned.least": 0, "tuned.leest": 1}, FILE),
+            *overrides_from(
+                {"tunde.least": "1", "tuned.share": "much", "tuned.mode": "twice"},
+                OPTION,
+            ),
+            *overrides_from({"tuned.checkpoint_windows": "some"}, FORM),
+        ],
+    )
     assert [str(one).partition(" It has")[0] for one in find_violations(app)] == [
-        "tunde: no operator has this name. Did you mean \"tuned\"? There are: tuned. (least = '1', from --set)",
+        "tunde: no operator has this name. Did you mean \"tuned\"? There are: tuned. (least = '1', "
+        "from --set)",
         "tuned: it must be a whole number (checkpoint_windows = 'some', from form)",
         'tuned: Tuned has no such property or attribute. Did you mean "least"?',
         "tuned: recovery mode \"twice\" is unknown (mode = 'twice', from --set)",
         "tuned: it must be greater than or equal to 1 (least = 0, from rewindow.toml)",
-        "tuned: it must be a valid number, unable to parse string as a number (share = 'much', from --set)",
+        "tuned: it must be a valid number, unable to parse string as a number (share = 'much', "
+        "from --set)",
     ]
 
 
@@ -137,7 +161,10 @@ def test_error_port_has_its_own_bound() -> None:
     in_file = overrides_from({"part.split.bad": {"errors_max": 5}}, FILE)
     apply_overrides(app, in_file)
     assert not find_violations(app)
-    assert (app.nodes["part.split"].error_bound("bad"), app.nodes["part.split"].error_bound("out")) == (5, None)
+    assert (
+        app.nodes["part.split"].error_bound("bad"),
+        app.nodes["part.split"].error_bound("out"),
+    ) == (5, None)
     assert shown(app) == {"bad.errors_max": (5, "rewindow.toml")}
     app = rejecting()
     apply_overrides(app, [*in_file, *overrides_from({"part.split.bad.errors_max": "0"}, OPTION)])
@@ -148,7 +175,10 @@ def test_error_port_has_its_own_bound() -> None:
 def test_stream_of_an_output_has_attributes_that_override_the_code() -> None:
     # Rules: O28
     app = build()
-    apply_overrides(app, overrides_from({"outputs.out.tolerance": "0.5", "outputs.out.sorted_by": '["x"]'}, OPTION))
+    apply_overrides(
+        app,
+        overrides_from({"outputs.out.tolerance": "0.5", "outputs.out.sorted_by": '["x"]'}, OPTION),
+    )
     assert not find_violations(app)
     assert (app.outputs["out"].tolerance, app.outputs["out"].sorted_by) == (0.5, ("x",))
 
@@ -157,21 +187,29 @@ def test_wrong_attributes_of_ports_and_streams_name_operator_port_and_attribute(
     # Rules: O30
     app = rejecting()
     given = {
-        "part.split.bad.errors_max": "-1", "part.split.out.errors_max": 3, "part.split.bad.error_max": 3,
-        "outputs.out.tolerance": "far", "outputs.out.sorted_by": "x", "outputs.out.sorted": ["x"],
+        "part.split.bad.errors_max": "-1",
+        "part.split.out.errors_max": 3,
+        "part.split.bad.error_max": 3,
+        "outputs.out.tolerance": "far",
+        "outputs.out.sorted_by": "x",
+        "outputs.out.sorted": ["x"],
         "outputs.outt.tolerance": 1,
-    }  # fmt: skip
+    }
     apply_overrides(app, overrides_from(given, OPTION))
     assert [str(one) for one in find_violations(app)] == [
-        'no output has the name outt. Did you mean "out"? There are: out. (tolerance = 1, from --set)',
-        'out: an output has no such attribute. Did you mean "sorted_by"? It has: sorted_by, tolerance. '
+        'no output has the name outt. Did you mean "out"? There are: out. (tolerance = 1, from '
+        "--set)",
+        'out: an output has no such attribute. Did you mean "sorted_by"? It has: sorted_by, '
+        "tolerance. "
         "(sorted = ['x'], from --set)",
         "out: it must be a list of columns, such as [\"user\"] (sorted_by = 'x', from --set)",
         "out: it must be a number, at least 0 (tolerance = 'far', from --set)",
-        'part.split.bad: a port has no such attribute. Did you mean "errors_max"? It has: errors_max. '
+        'part.split.bad: a port has no such attribute. Did you mean "errors_max"? It has: '
+        "errors_max. "
         "(error_max = 3, from --set)",
         "part.split.bad: it must be a whole number, 0 or more (errors_max = '-1', from --set)",
-        "part.split.out: only an error port has a bound on error tuples (errors_max = 3, from --set)",
+        "part.split.out: only an error port has a bound on error tuples (errors_max = 3, from "
+        "--set)",
     ]
     assert app.nodes["part.split"].error_bound("bad") == 7
 
@@ -179,7 +217,10 @@ def test_wrong_attributes_of_ports_and_streams_name_operator_port_and_attribute(
 def test_bound_in_code_must_be_of_an_error_port_and_not_negative() -> None:
     class Odd(FrameOperator):
         inputs: ClassVar = {"rows": InputPort(X)}
-        outputs: ClassVar = {"out": OutputPort(X, errors_max=1), "bad": OutputPort(X, error=True, errors_max=-1)}
+        outputs: ClassVar = {
+            "out": OutputPort(X, errors_max=1),
+            "bad": OutputPort(X, error=True, errors_max=-1),
+        }
 
     app = Application("app", window="1 hour")
     app.output("out", app.add("odd", Odd(), rows=app.input("rows"))["out"], key=["x"])

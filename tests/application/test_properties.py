@@ -7,9 +7,24 @@ from typing import Annotated, Any, ClassVar, Self
 
 import pyarrow as pa
 import pytest
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
-from rewindow.application import Application, FrameOperator, InputPort, OutputPort, PortHandle, matches, validate
+from rewindow.application import (
+    Application,
+    FrameOperator,
+    InputPort,
+    OutputPort,
+    PortHandle,
+    matches,
+    validate,
+)
 from rewindow.errors import ValidationFailed
 from rewindow.windows import parse_duration
 
@@ -44,7 +59,9 @@ class Checked(FrameOperator):
     @classmethod
     def _check_comparison(cls, value: str) -> str:
         if value not in ("lte", "lt", "eq", "ne", "gt", "gte"):
-            raise AssertionError(COMPARISONS)  # as `assert` does, to which pytest adds a text of its own
+            raise AssertionError(
+                COMPARISONS
+            )  # as `assert` does, to which pytest adds a text of its own
         return value
 
     @model_validator(mode="after")
@@ -55,13 +72,17 @@ class Checked(FrameOperator):
 
 
 class Timed(Checked):
-    """An operator with a property that must not be read twice: a number means seconds, and becomes microseconds."""
+    """An operator with a property that must not be read twice: a number means seconds, and becomes
+    microseconds.
+    """
 
     wait: Annotated[int, BeforeValidator(parse_duration)] = Field("1 minute")  # type: ignore[assignment]
 
 
 def violations(operator: FrameOperator) -> list[tuple[str, str]]:
-    """Returns value and message of the violations of an application of one operator; all must be of O53."""
+    """Returns value and message of the violations of an application of one operator; all must be of
+    O53.
+    """
     app = Application("one", window="1 hour")
     app.output("out", app.add("one", operator, a=app.input("s")), key=["x"])
     found: tuple[Any, ...] = ()
@@ -158,7 +179,11 @@ def test_correcting_an_initially_wrong_property_still_reports_the_other_violatio
     operator.set_properties(limit="4")
     assert [row[0] for row in violations(operator)] == ["code = None", "inner.most = 6"]
     operator.set_properties(maybe=-1)
-    assert [row[0] for row in violations(operator)] == ["code = None", "inner.most = 6", "maybe = -1"]
+    assert [row[0] for row in violations(operator)] == [
+        "code = None",
+        "inner.most = 6",
+        "maybe = -1",
+    ]
     operator.set_properties(code="ok", inner=Inner(), maybe=None)
     assert violations(operator) == [] and operator.limit == 4
     lacking = ByColumns()  # type: ignore[call-arg]
@@ -177,10 +202,16 @@ def test_setting_one_property_leaves_the_others() -> None:
 def test_unreadable_duration_in_a_validator_is_a_violation() -> None:
     # Rules: O60
     assert violations(Timed(wait="2 minutes")) == []
-    assert violations(Timed(wait="soon"))[0] == ("properties = {'wait': 'soon'}", 'duration "soon" cannot be read')
+    assert violations(Timed(wait="soon"))[0] == (
+        "properties = {'wait': 'soon'}",
+        'duration "soon" cannot be read',
+    )
     operator = Timed()
     operator.set_properties(wait="soon")
-    assert violations(operator)[0] == ("properties = {'wait': 'soon'}", 'duration "soon" cannot be read')
+    assert violations(operator)[0] == (
+        "properties = {'wait': 'soon'}",
+        'duration "soon" cannot be read',
+    )
 
 
 class ByColumns(FrameOperator):
@@ -201,8 +232,14 @@ class ByColumns(FrameOperator):
         return pa.schema([(name.strip(), pa.int64()) for name in self.columns])
 
 
-@pytest.mark.parametrize(("given", "value"), [({}, "columns = {}"), ({"columns": [1]}, "columns.0 = 1")])
-def test_ports_that_depend_on_a_wrong_property_do_not_hide_other_violations(given: dict[str, Any], value: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [({}, "columns = {}"), ({"columns": [1]}, "columns.0 = 1")],
+)
+def test_ports_that_depend_on_a_wrong_property_do_not_hide_other_violations(
+    given: dict[str, Any],
+    value: str,
+) -> None:
     # Rules: O60
     app = Application("one", window="1 hour", strict_outputs=True)
     first = app.add("first", ByColumns(**given), a=app.input("s"))
@@ -229,7 +266,8 @@ def test_ports_that_fail_with_valid_properties_are_reported_as_an_operator_bug()
     app = Application("one", window="1 hour")
     app.output("out", app.add("one", Broken(columns=["x"]), a=app.input("s")), key=["x"])
     with pytest.raises(
-        ValidationFailed, match="one: its ports or its state cannot be told \\(KeyError: 'column'\\)"
+        ValidationFailed,
+        match="one: its ports or its state cannot be told \\(KeyError: 'column'\\)",
     ) as caught:
         validate(app)
     assert [row.rule for row in caught.value.violations] == ["O12"]

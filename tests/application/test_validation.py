@@ -75,7 +75,11 @@ def more(app: Application) -> Node:
     return app.add("more", Pass(), a=PortHandle(None, "s"))
 
 
-def rules(app: Application, mode: Mode = Mode.EXACTLY_ONCE, recorded: dict | None = None) -> list[str]:
+def rules(
+    app: Application,
+    mode: Mode = Mode.EXACTLY_ONCE,
+    recorded: dict | None = None,
+) -> list[str]:
     try:
         validate(app, mode, recorded)
     except ValidationFailed as error:
@@ -117,7 +121,15 @@ def test_all_violations_are_reported_together_ordered_by_operator_and_rule() -> 
         ("W3", lambda app: setattr(app, "window", "1.5 ms")),
         ("O48", lambda app: app.add("pass", Pass(), a=PortHandle(None, "s"))),
         ("O14", lambda app: app.add("idle", Pass())),
-        ("O12", lambda app: app.add("odd", Pass(), a=PortHandle(None, "s"), nosuch=PortHandle(None, "s"))),
+        (
+            "O12",
+            lambda app: app.add(
+                "odd",
+                Pass(),
+                a=PortHandle(None, "s"),
+                nosuch=PortHandle(None, "s"),
+            ),
+        ),
         ("O50", lambda app: app.input("unread")),
         ("O51", lambda app: app.add("loop", Pass(), a=PortHandle("loop", "out"))),
         ("O53", lambda app: app.add("wrong", Pass(factor=10), a=PortHandle(None, "s"))),
@@ -126,10 +138,25 @@ def test_all_violations_are_reported_together_ordered_by_operator_and_rule() -> 
         ("R85", lambda app: app.output("more", more(app), key=["x"], tolerance=float("nan"))),
         ("O48", lambda app: app.output("facts", more(app), key=["x"])),
         ("O48", lambda app: app.output("out", more(app), key=["x"])),
-        ("O48", lambda app: app.add("pass", app.nodes["pass"].operator, mode="exactly_once", a=PortHandle(None, "s"))),
+        (
+            "O48",
+            lambda app: app.add(
+                "pass",
+                app.nodes["pass"].operator,
+                mode="exactly_once",
+                a=PortHandle(None, "s"),
+            ),
+        ),
         ("O48", lambda app: (app.input("s", X), app.input("s", Y))),
         ("O18", lambda app: app.output("more", PortHandle("pass", "out"), key=["x"])),
-        ("O12", lambda app: app.output("more", app.add("echo", Echo(), a=PortHandle(None, "s")), key=["x"])),
+        (
+            "O12",
+            lambda app: app.output(
+                "more",
+                app.add("echo", Echo(), a=PortHandle(None, "s")),
+                key=["x"],
+            ),
+        ),
         ("O15", lambda app: app.add("needed", Needed(), a=PortHandle(None, "s"))),
         ("O15", lambda app: (more(app), app.__setattr__("strict_outputs", True))),
         ("W56", lambda app: app.add("k", Pass(), a=PortHandle(None, "s"), checkpoint_windows=0)),
@@ -150,7 +177,11 @@ def test_cycle_is_allowed_only_through_a_delay_operator() -> None:
         columns: ClassVar = X
 
     class Count(TupleOperator):
-        inputs: ClassVar = {"a": InputPort(X), "b": InputPort(X, optional=True), "c": InputPort(X, optional=True)}
+        inputs: ClassVar = {
+            "a": InputPort(X),
+            "b": InputPort(X, optional=True),
+            "c": InputPort(X, optional=True),
+        }
         outputs: ClassVar = {"out": OutputPort(X)}
 
         def process_a(self, row: object) -> None:
@@ -193,11 +224,17 @@ def test_modes_are_checked_on_the_back_edge_of_a_cycle_too() -> None:
         process_b = process_a  # type: ignore[pydantic-field]
 
     app = good()
-    app.add("count", Count(), mode="exactly_once", a=PortHandle(None, "s"), b=PortHandle("around", "out"))
+    app.add(
+        "count",
+        Count(),
+        mode="exactly_once",
+        a=PortHandle(None, "s"),
+        b=PortHandle("around", "out"),
+    )
     app.add("around", Around(), mode="at_most_once", tuples=PortHandle("count", "out"))
-    assert [(row.rule, row.operator, row.port) for row in find_violations(app) if row.rule == "R39"] == [
-        ("R39", "count", "b")
-    ]
+    assert [
+        (row.rule, row.operator, row.port) for row in find_violations(app) if row.rule == "R39"
+    ] == [("R39", "count", "b")]
 
 
 def test_method_with_an_old_name_is_rejected() -> None:
@@ -296,7 +333,10 @@ def test_operators_of_another_mode_than_the_replay_are_rejected_with_advice() ->
     app = Application("amo", window="1 hour")
     first = app.add("first", Pass(), mode="at_most_once", a=app.input("s"))
     app.output("out", app.add("second", Pass(), a=first), key=["x"])
-    with pytest.raises(ValidationFailed, match="is exactly once, .* second container.*: replay in mode at_most_once"):
+    with pytest.raises(
+        ValidationFailed,
+        match="is exactly once, .* second container.*: replay in mode at_most_once",
+    ):
         validate(app, Mode.EXACTLY_ONCE)
     assert rules(app, Mode.AT_MOST_ONCE) == []
 
@@ -305,7 +345,9 @@ def test_columns_reserved_for_the_table_are_rejected_ignoring_case() -> None:
     # Rules: O13
     class Odd(Pass):
         outputs: ClassVar = {
-            "out": OutputPort(pa.schema([("Attempt", pa.int64()), ("y", pa.int64()), ("Y", pa.int64())])),
+            "out": OutputPort(
+                pa.schema([("Attempt", pa.int64()), ("y", pa.int64()), ("Y", pa.int64())])
+            ),
             "errors": OutputPort(pa.schema([("_RW_Reason", pa.string())]), error=True),
             "facts": OutputPort(X, error=True),
         }
@@ -315,7 +357,9 @@ def test_columns_reserved_for_the_table_are_rejected_ignoring_case() -> None:
     app.output("odd", odd["out"], key=["y"])
     with pytest.raises(ValidationFailed) as caught:
         validate(app)
-    assert [(violation.rule, violation.port, violation.value) for violation in caught.value.violations] == [
+    assert [
+        (violation.rule, violation.port, violation.value) for violation in caught.value.violations
+    ] == [
         ("O13", "errors", "_RW_Reason"),
         ("O13", "out", "Attempt"),
         ("O13", "out", "Y"),
@@ -330,7 +374,10 @@ def test_operator_without_connected_outputs_causes_a_warning() -> None:
         outputs: ClassVar = {}
 
     class Spare(Pass):
-        outputs: ClassVar = {"out": OutputPort(X, optional=True), "errors": OutputPort(X, error=True)}
+        outputs: ClassVar = {
+            "out": OutputPort(X, optional=True),
+            "errors": OutputPort(X, error=True),
+        }
 
     app = good()
     assert app.warnings() == []

@@ -57,12 +57,19 @@ def edited(folder: Path, old: str, new: str) -> str:
 
 
 def test_first_difference_is_named_by_window_operator_and_port_with_rows(
-    comparing: Compare, recorded: Project, tmp_path: Path
+    comparing: Compare,
+    recorded: Project,
+    tmp_path: Path,
 ) -> None:
     # Rules: O140, R87, O141
-    before = {name: Table.open(recorded.config.replay_root("base") / name).version for name in ("sums", "totals")}
+    before = {
+        name: Table.open(recorded.config.replay_root("base") / name).version
+        for name in ("sums", "totals")
+    }
     wrong = edited(
-        tmp_path, 'F.sum("x").alias("total"))', f'F.sum(F.expr("x + int(window_id = {FIRST + 3})")).alias("total"))'
+        tmp_path,
+        'F.sum("x").alias("total"))',
+        f'F.sum(F.expr("x + int(window_id = {FIRST + 3})")).alias("total"))',
     )
     found = comparing(code=wrong, against="base")
     first = found.first_difference
@@ -75,12 +82,18 @@ def test_first_difference_is_named_by_window_operator_and_port_with_rows(
     )
     more = {row["key"]: row["total"] for row in first["rows_b"]}
     assert more and all(more[row["key"]] > row["total"] for row in first["rows_a"])
-    assert before == {name: Table.open(recorded.config.replay_root("base") / name).version for name in before}
-    assert f'Replay "{found.b.name}" is a candidate: computed by the code of {wrong}.' in found.notes
+    assert before == {
+        name: Table.open(recorded.config.replay_root("base") / name).version for name in before
+    }
+    assert (
+        f'Replay "{found.b.name}" is a candidate: computed by the code of {wrong}.' in found.notes
+    )
 
 
 def test_candidate_runs_alongside_other_replays_and_is_never_published(
-    comparing: Compare, recorded: Project, tmp_path: Path
+    comparing: Compare,
+    recorded: Project,
+    tmp_path: Path,
 ) -> None:
     # Rules: X19
     config, ledger = recorded.config, Ledger.open(recorded.config.ledger_url)
@@ -89,12 +102,19 @@ def test_candidate_runs_alongside_other_replays_and_is_never_published(
     same = edited(tmp_path, "A small application", "The same application")
     found = comparing(code=same, outputs=["totals"])
     Path(same).unlink()
-    assert (found.verdict, found.a.name, [one.name for one in found.outputs]) == ("equal", "published", ["totals"])
+    assert (found.verdict, found.a.name, [one.name for one in found.outputs]) == (
+        "equal",
+        "published",
+        ["totals"],
+    )
     assert found.a.code_version is None and "Compared is what was chosen: totals." in found.notes
     candidate = found.b.name
     with pytest.raises(InputError, match="is a candidate, and cannot be published"):
         verbs.publish(config, candidate, accept="no matter")
-    with pytest.raises(CheckpointError, match="is a candidate: no other replay begins with its state"):
+    with pytest.raises(
+        CheckpointError,
+        match="is a candidate: no other replay begins with its state",
+    ):
         create_replay(config, ReplayRequest("totals", first=LAST + 1, state_from=candidate))
     assert "It is a candidate" in next_steps(config, ledger.replays.get(candidate))[0]
     ledger.replays.abandon("held")
@@ -102,17 +122,25 @@ def test_candidate_runs_alongside_other_replays_and_is_never_published(
 
 
 def test_both_versions_of_the_code_are_computed_on_the_same_sample_of_keys(
-    comparing: Compare, recorded: Project
+    comparing: Compare,
+    recorded: Project,
 ) -> None:
     # Rules: O142, O144, O143
     # The recorded output covers all keys, so it cannot be one of the sides.
     copy = Path(recorded.config.applications[0]) / "totals.py"
     found = comparing(code=str(copy), sample_windows=4, keys=0.2, key=["key"])
     assert (found.verdict, found.first, found.last) == ("equal", FIRST, FIRST + 3)
-    assert all("on a sample of 20 % of the keys (events by key)" in str(side.candidate) for side in (found.a, found.b))
+    assert all(
+        "on a sample of 20 % of the keys (events by key)" in str(side.candidate)
+        for side in (found.a, found.b)
+    )
     config = recorded.config
     whole, part = (
-        set(query("select distinct key from t", t=Table.open(config.replay_root(name) / "sums"))["key"].to_pylist())
+        set(
+            query("select distinct key from t", t=Table.open(config.replay_root(name) / "sums"))[
+                "key"
+            ].to_pylist()
+        )
         for name in ("base", found.b.name)
     )
     assert part and part < whole
@@ -132,7 +160,9 @@ def test_both_versions_of_the_code_are_computed_on_the_same_sample_of_keys(
     ],
 )
 def test_incomparable_versions_are_rejected_before_anything_runs(
-    recorded: Project, how: dict[str, Any], said: str
+    recorded: Project,
+    how: dict[str, Any],
+    said: str,
 ) -> None:
     with pytest.raises(InputError, match=said):
         compare(recorded.config, "totals", **how)
@@ -143,7 +173,9 @@ def test_incomparable_versions_are_rejected_before_anything_runs(
 
 
 def test_new_code_without_a_recorded_output_is_rejected(
-    recorded: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recorded: Project,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rewindow.candidates.comparison.run_attempts", lambda *given: None)
     less = edited(tmp_path, 'app.output("sums", sums, key=["key"])', "")

@@ -36,7 +36,10 @@ def here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def verify(
-    project: Project, application: str, mode: str = "exactly_once", properties: dict[str, str] | None = None
+    project: Project,
+    application: str,
+    mode: str = "exactly_once",
+    properties: dict[str, str] | None = None,
 ) -> Determinism:
     return check_determinism(
         project.config,
@@ -52,7 +55,8 @@ def verify(
 @pytest.mark.long
 @pytest.mark.usefixtures("here")
 def test_deterministic_application_is_verified_and_its_seed_is_reported(
-    project: Project, capfd: pytest.CaptureFixture[str]
+    project: Project,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     found = verify(project, "totals")
     assert found.to_json()["ways"] == [
@@ -64,13 +68,16 @@ def test_deterministic_application_is_verified_and_its_seed_is_reported(
     assert "verified: 8 windows" in said.err
     assert said.out == "", "the output is the JSON of `plan --json --verify`"
     assert not list((project.config.state / "replays").glob("verify-*"))
-    assert {row.state.value for row in Ledger.open(project.config.ledger_url).replays.newest()} == {"abandoned"}
+    assert {row.state.value for row in Ledger.open(project.config.ledger_url).replays.newest()} == {
+        "abandoned"
+    }
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("here")
 def test_application_with_a_declared_mode_is_verified_in_that_mode(
-    project: Project, capfd: pytest.CaptureFixture[str]
+    project: Project,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     # Rules: R3
     verify(project, "declared", "at_least_once")
@@ -82,7 +89,10 @@ def test_application_with_a_declared_mode_is_verified_in_that_mode(
 @pytest.mark.usefixtures("here")
 def test_application_that_depends_on_grouping_is_detected(project: Project) -> None:
     # Rules: R86
-    with pytest.raises(NotDeterministicError, match='port "out" of operator "numbered" depends on where') as error:
+    with pytest.raises(
+        NotDeterministicError,
+        match='port "out" of operator "numbered" depends on where',
+    ) as error:
         verify(project, "leaky")
     assert (
         f"first in window {FIRST + ways(8, SEED)[1].group_windows}" in str(error.value)
@@ -94,18 +104,33 @@ def test_application_that_depends_on_grouping_is_detected(project: Project) -> N
 @pytest.mark.long
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
-    ("fault", "said"), [("order", "depends on the order of rows"), ("chance", "differs when it is computed again")]
+    ("fault", "said"),
+    [("order", "depends on the order of rows"), ("chance", "differs when it is computed again")],
 )
-def test_faulty_operator_is_named_even_when_it_is_not_an_output(project: Project, fault: str, said: str) -> None:
+def test_faulty_operator_is_named_even_when_it_is_not_an_output(
+    project: Project,
+    fault: str,
+    said: str,
+) -> None:
     # Rules: O140, O28
     # Random results are distinguished from results that depend on the grouping.
-    with pytest.raises(NotDeterministicError, match=f'port "numbered" of operator "numbering" {said}'):
+    with pytest.raises(
+        NotDeterministicError,
+        match=f'port "numbered" of operator "numbering" {said}',
+    ):
         verify(project, "unsteady", properties={"numbering.fault": fault})
     assert not list((project.config.state / "replays").glob("verify-*"))
 
 
-@pytest.mark.parametrize(("tolerance", "verdict"), [(1e-9, "different"), (1e-3, "equal within tolerance")])
-def test_floats_are_compared_within_the_declared_tolerance(tmp_path: Path, tolerance: float, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("tolerance", "verdict"),
+    [(1e-9, "different"), (1e-3, "equal within tolerance")],
+)
+def test_floats_are_compared_within_the_declared_tolerance(
+    tmp_path: Path,
+    tolerance: float,
+    verdict: str,
+) -> None:
     config = Config(state=tmp_path)
     for name, share in (("one", 1.0), ("many", 1.0001)):
         replay = StagedReplay(config, name, FIRST, FIRST + 1, tolerance=tolerance)
@@ -117,5 +142,8 @@ def test_floats_are_compared_within_the_declared_tolerance(tmp_path: Path, toler
     assert certificate.verdict == verdict
     if verdict == "different":
         error = different(config, certificate, "one", way, SEED)
-        assert f'port "out" of operator "ranks_operator" {way.why}: first in window {FIRST + 1}' in str(error)
+        assert (
+            f'port "out" of operator "ranks_operator" {way.why}: first in window {FIRST + 1}'
+            in str(error)
+        )
         assert "'share': 1.0001" in error.detail

@@ -14,13 +14,19 @@ from rewindow.settings.config import Config
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Config:
-    """Settings whose applications lie in a repository; the newest commit has changed what the application imports."""
+    """Settings whose applications lie in a repository; the newest commit has changed what the
+    application imports.
+    """
     folder = tmp_path / "project" / "applications"
     (folder / "helpers").mkdir(parents=True)
 
     def git(*words: str) -> None:
         who = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
-        subprocess.run(["git", "-C", str(tmp_path / "project"), *who, *words], check=True, capture_output=True)
+        subprocess.run(
+            ["git", "-C", str(tmp_path / "project"), *who, *words],
+            check=True,
+            capture_output=True,
+        )
 
     git("init", "-q")
     for text in ("OLD = 1\n", "NEW = 2\n"):
@@ -32,7 +38,9 @@ def repository(tmp_path: Path) -> Config:
     return Config(state=tmp_path / "state", applications=[folder])
 
 
-def test_revision_restores_the_committed_folder_with_its_imported_modules(repository: Config) -> None:
+def test_revision_restores_the_committed_folder_with_its_imported_modules(
+    repository: Config,
+) -> None:
     with new_code(repository, "spending", "HEAD~1") as (folder, words):
         assert (folder / "helpers" / "rates.py").read_text() == "OLD = 1\n"
         assert words.startswith("the code of revision HEAD~1 (")
@@ -40,7 +48,10 @@ def test_revision_restores_the_committed_folder_with_its_imported_modules(reposi
     assert (repository.applications[0] / "helpers" / "rates.py").read_text() == "NEWEST = 3\n"
 
 
-def test_file_with_any_name_is_the_application_and_imports_from_its_folder(repository: Config, tmp_path: Path) -> None:
+def test_file_with_any_name_is_the_application_and_imports_from_its_folder(
+    repository: Config,
+    tmp_path: Path,
+) -> None:
     (tmp_path / "edited.py").write_text("import beside\n")
     (tmp_path / "beside.py").write_text("X = 1\n")
     (tmp_path / "large.csv").write_text("1\n")
@@ -57,6 +68,9 @@ def test_invalid_code_arguments_are_rejected(repository: Config, given: str) -> 
         new_code(repository, "spending", given),
     ):
         pass
-    with pytest.raises(InputError, match="neither") as caught, new_code(repository, "heartbeat_x", "HEAD"):
+    with (
+        pytest.raises(InputError, match="neither") as caught,
+        new_code(repository, "heartbeat_x", "HEAD"),
+    ):
         pass
     assert "has no file" in caught.value.detail

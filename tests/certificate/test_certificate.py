@@ -42,17 +42,26 @@ def output(certificate: Certificate, name: str) -> object:
 
 
 @given(
-    st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.none() | st.text(max_size=4)), max_size=8),
+    st.lists(
+        st.tuples(st.integers(-(2**63), 2**63 - 1), st.none() | st.text(max_size=4)),
+        max_size=8,
+    ),
     st.integers(1, 3),
 )
 def test_digest_of_seals_does_not_depend_on_chunking(rows: list[tuple], chunk: int) -> None:
     whole = pa.table(
-        {"n": pa.array([0, *(n for n, _ in rows)], pa.int64()), "s": pa.array(["x", *(s for _, s in rows)])}
+        {
+            "n": pa.array([0, *(n for n, _ in rows)], pa.int64()),
+            "s": pa.array(["x", *(s for _, s in rows)]),
+        }
     )
     table = pa.Table.from_batches(whole.to_batches(max_chunksize=chunk), whole.schema).slice(1)
     texts = ["null" if text is None else text for _, text in rows]
     lengths = [len(text.encode()).to_bytes(4, "little") for text in texts]
-    naive = b"".join([*(n.to_bytes(8, "little", signed=True) for n, _ in rows), *lengths]) + "".join(texts).encode()
+    naive = (
+        b"".join([*(n.to_bytes(8, "little", signed=True) for n, _ in rows), *lengths])
+        + "".join(texts).encode()
+    )
     assert seals_digest(table) == hashlib.sha256(naive).hexdigest()[:32]
 
 
@@ -78,7 +87,11 @@ def test_certificate_is_kept_as_json_and_as_a_self_contained_page(config: Config
     assert not re.search(r'(src|href)="?http', page) and "prefers-color-scheme:dark" in page
     assert "first difference" in page.lower() and "minutes" in page
     content = json.loads(Path(first.path).read_text())
-    assert content["digest"] == certificate_digest(content) != certificate_digest({**content, "verdict": EQUAL})
+    assert (
+        content["digest"]
+        == certificate_digest(content)
+        != certificate_digest({**content, "verdict": EQUAL})
+    )
 
 
 def test_changes_are_summarized_per_column_over_rows_matched_by_key(config: Config) -> None:
@@ -99,7 +112,9 @@ def test_changes_are_summarized_per_column_over_rows_matched_by_key(config: Conf
     assert certificate.verdict == DIFFERENT
 
 
-def test_report_starts_with_the_first_window_and_the_first_output_of_the_plan(config: Config) -> None:
+def test_report_starts_with_the_first_window_and_the_first_output_of_the_plan(
+    config: Config,
+) -> None:
     # Rules: O140
     simple(config, "a", 100, 119)
     rows = rows_of(range(100, 120))
@@ -110,7 +125,9 @@ def test_report_starts_with_the_first_window_and_the_first_output_of_the_plan(co
     first = certify(config, "a", "b").first_difference
     assert first is not None
     assert (first["window"], first["output"]) == (103, "delays")
-    assert [row["flights"] for row in first["rows_a"]] == [103] and [row["flights"] for row in first["rows_b"]] == [-1]
+    assert [row["flights"] for row in first["rows_a"]] == [103] and [
+        row["flights"] for row in first["rows_b"]
+    ] == [-1]
 
 
 def test_windows_that_only_one_side_has_are_differences(config: Config) -> None:
@@ -139,9 +156,14 @@ def test_windows_that_neither_side_has_are_differences(config: Config) -> None:
     ranks = output(certificate, "ranks")
     assert (certificate.verdict, ranks.windows, ranks.classes["equal"]) == (DIFFERENT, 20, 10)
     assert (ranks.ranges, ranks.only_in, ranks.lost_tuples) == ({"lost": [(110, 119)]}, {}, 0)
-    assert certificate.first_difference is not None and certificate.first_difference["window"] == 110
+    assert (
+        certificate.first_difference is not None and certificate.first_difference["window"] == 110
+    )
     assert 'No side has the windows [110, 119] of output "ranks".' in certificate.notes
-    assert "No side has the windows [110, 119]" in certificate_page(certificate, CONTENTS[certificate.contents])
+    assert "No side has the windows [110, 119]" in certificate_page(
+        certificate,
+        CONTENTS[certificate.contents],
+    )
     assert certify(config, "a", "b", raw=True).verdict == DIFFERENT
     assert certify(config, "a", "b", windows=WindowRange(100, 109)).verdict == EQUAL
     simple(config, "longer", 100, 124)
@@ -162,9 +184,15 @@ def test_windows_lost_on_both_sides_are_differences(config: Config) -> None:
 def test_range_without_a_window_on_either_side_is_rejected(config: Config) -> None:
     for name in ("planned", "too"):
         StagedReplay(config, name, 100, 119)
-    with pytest.raises(InputError, match=r"neither side has a sealed window in \[100, 119\]") as caught:
+    with pytest.raises(
+        InputError,
+        match=r"neither side has a sealed window in \[100, 119\]",
+    ) as caught:
         certify(config, "planned", "too")
-    assert 'Replay "planned" has not run.' in caught.value.detail and "rewindow status" in caught.value.hint
+    assert (
+        'Replay "planned" has not run.' in caught.value.detail
+        and "rewindow status" in caught.value.hint
+    )
     half_run(config, "a", 109)
     half_run(config, "b", 109)
     with pytest.raises(InputError, match="neither side has a sealed window") as caught:
@@ -206,14 +234,20 @@ def test_only_floats_are_compared_within_the_tolerance(config: Config) -> None:
         window[0]["share"] *= 1 + 1e-12
     StagedReplay(config, "b", 100, 119).group(100, 119, rows, state=state_of(0)).end(ledger=False)
     certificate = certify(config, "a", "b")
-    assert certificate.verdict == EQUAL_WITHIN_TOLERANCE and certificate.equal and certificate.data_read
+    assert (
+        certificate.verdict == EQUAL_WITHIN_TOLERANCE
+        and certificate.equal
+        and certificate.data_read
+    )
     assert output(certificate, "ranks").equal_within_tolerance == 20
     assert certify(config, "a", "b", tolerance=0.0).verdict == DIFFERENT
 
 
 @pytest.mark.parametrize("factor", [1 + 1e-12, 1.1])
 def test_floats_in_arrays_are_compared_within_the_tolerance_too(
-    factor: float, config: Config, monkeypatch: pytest.MonkeyPatch
+    factor: float,
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     schema = staging.OUTPUTS["ranks"].append(pa.field("shares", pa.list_(pa.float64())))
     monkeypatch.setitem(staging.OUTPUTS, "ranks", schema)
@@ -224,7 +258,9 @@ def test_floats_in_arrays_are_compared_within_the_tolerance_too(
                 {**row, "share": row["share"] * times, "shares": [place * times, 1.0]}
                 for place, row in enumerate((window * 2)[:2])
             ]
-        StagedReplay(config, name, 100, 103).group(100, 103, rows, state=state_of(0)).end(ledger=False)
+        StagedReplay(config, name, 100, 103).group(100, 103, rows, state=state_of(0)).end(
+            ledger=False
+        )
     found = output(certify(config, "a", "b"), "ranks")
     if factor < 1.1:
         assert found.equal_within_tolerance == 4 and not found.ranges
@@ -238,7 +274,9 @@ def test_nan_equals_only_nan(config: Config) -> None:
     for window, value in ((102, math.nan), (104, math.inf), (106, -math.inf)):
         rows["ranks"][window][0]["share"] = value
     for name in ("b", "c"):
-        StagedReplay(config, name, 100, 107).group(100, 107, rows, state=state_of(0)).end(ledger=False)
+        StagedReplay(config, name, 100, 107).group(100, 107, rows, state=state_of(0)).end(
+            ledger=False
+        )
     for tolerance in (None, 0.0, 1.0):
         for sides in (("a", "b"), ("b", "a")):
             found = output(certify(config, *sides, tolerance=tolerance), "ranks")
@@ -252,9 +290,17 @@ def test_tolerance_of_the_reference_applies(config: Config) -> None:
     rows = rows_of(range(100, 104))
     rows["ranks"][102][0]["share"] *= 1.001
     StagedReplay(config, "a", 100, 103, tolerance=1e-9).group(
-        100, 103, rows_of(range(100, 104)), state=state_of(0)
+        100,
+        103,
+        rows_of(range(100, 104)),
+        state=state_of(0),
     ).end()
-    StagedReplay(config, "b", 100, 103, tolerance=0.1).group(100, 103, rows, state=state_of(0)).end()
+    StagedReplay(config, "b", 100, 103, tolerance=0.1).group(
+        100,
+        103,
+        rows,
+        state=state_of(0),
+    ).end()
     assert certify(config, "a", "b").verdict == DIFFERENT
     assert certify(config, "b", "a").verdict == EQUAL_WITHIN_TOLERANCE
 
@@ -267,7 +313,9 @@ def test_table_altered_after_its_windows_were_sealed_does_not_pass(config: Confi
 
 
 def at_least_once(config: Config) -> None:
-    """Attempt 1 reaches window 114 with its last checkpoint at 109, attempt 2 computes 110 to 119 again."""
+    """Attempt 1 reaches window 114 with its last checkpoint at 109, attempt 2 computes 110 to 119
+    again.
+    """
     replay = StagedReplay(config, "twice", 100, 119, mode=Mode.AT_LEAST_ONCE)
     replay.group(100, 109, rows_of(range(100, 110)), 1, state=state_of(1))
     replay.group(110, 114, rows_of(range(110, 115)), 1)
@@ -291,7 +339,9 @@ def test_repeats_of_at_least_once_show_only_in_raw_and_after_its_checkpoint(conf
 
 
 def at_most_once(config: Config, wrong: int) -> None:
-    """Checkpoint at 104, attempt 1 begins 110..114 and dies with delays committed up to 114, ranks up to 109."""
+    """Checkpoint at 104, attempt 1 begins 110..114 and dies with delays committed up to 114, ranks
+    up to 109.
+    """
     replay = StagedReplay(config, "once", 100, 119, mode=Mode.AT_MOST_ONCE)
     replay.group(100, 104, rows_of(range(100, 105)), 1, state=state_of(1))
     replay.group(105, 109, rows_of(range(105, 110)), 1)
@@ -303,7 +353,9 @@ def at_most_once(config: Config, wrong: int) -> None:
     replay.end(epoch=2, ledger=False)
 
 
-def test_losses_of_at_most_once_are_lost_and_later_windows_of_stateful_outputs_affected(config: Config) -> None:
+def test_losses_of_at_most_once_are_lost_and_later_windows_of_stateful_outputs_affected(
+    config: Config,
+) -> None:
     # Rules: R14
     simple(config, "a", 100, 119)
     at_most_once(config, wrong=-5)
@@ -311,7 +363,10 @@ def test_losses_of_at_most_once_are_lost_and_later_windows_of_stateful_outputs_a
     ranks = output(certificate, "ranks")
     assert ranks.ranges == {"lost": [(110, 114)], "affected": [(115, 119)]}
     assert (ranks.lost_tuples, ranks.affected_from) == (10, 115)
-    assert output(certificate, "delays").classes["equal"] == 20 and output(certificate, "delays").affected_from is None
+    assert (
+        output(certificate, "delays").classes["equal"] == 20
+        and output(certificate, "delays").affected_from is None
+    )
     assert any("never saw the windows [105, 114]" in note for note in certificate.notes)
 
 
@@ -321,7 +376,11 @@ def test_affected_range_covers_the_gap_from_the_restored_checkpoint_to_the_next_
     assert skipped_marks([(1, 100)], [(0, 1)], 100) == []
 
 
-ROW = st.tuples(st.sampled_from(["AA", "BB", None]), st.integers(0, 2), st.sampled_from([0.0, 0.5, None]))
+ROW = st.tuples(
+    st.sampled_from(["AA", "BB", None]),
+    st.integers(0, 2),
+    st.sampled_from([0.0, 0.5, None]),
+)
 WINDOW = st.lists(ROW, max_size=4)
 
 
@@ -331,8 +390,14 @@ def test_row_classes_agree_with_a_naive_count(pairs: list[tuple[list[tuple], lis
     with tempfile.TemporaryDirectory() as folder:
         config = Config(state=Path(folder) / "state")
         for number, name in enumerate("ab"):
-            windows = {100 + w: [as_row(row) for row in pair[number]] for w, pair in enumerate(pairs)}
-            replay = StagedReplay(config, name, 100, 103).group(100, 103, {"ranks": windows, "delays": {}})
+            windows = {
+                100 + w: [as_row(row) for row in pair[number]] for w, pair in enumerate(pairs)
+            }
+            replay = StagedReplay(config, name, 100, 103).group(
+                100,
+                103,
+                {"ranks": windows, "delays": {}},
+            )
             replay.end(ledger=False)
         found = output(certify(config, "a", "b", tolerance=0.0), "ranks")
     wanted = Counter(naive_class(Counter(a), Counter(b)) for a, b in pairs)
@@ -368,10 +433,22 @@ def test_unknown_replays_and_ranges_are_rejected(config: Config) -> None:
 
 def test_json_of_a_side_omits_absent_fields_and_reads_both_forms() -> None:
     versions, ids = {"t": 3}, {"t": "x"}
-    side = Description(name="published", application="app", first=1, last=2, table_versions=versions, table_ids=ids)
+    side = Description(
+        name="published",
+        application="app",
+        first=1,
+        last=2,
+        table_versions=versions,
+        table_ids=ids,
+    )
     assert json.loads(side.model_dump_json()) == {
-        "name": "published", "application": "app", "first": 1, "last": 2, "table_versions": versions, "table_ids": ids,
-    }  # fmt: skip
+        "name": "published",
+        "application": "app",
+        "first": 1,
+        "last": 2,
+        "table_versions": versions,
+        "table_ids": ids,
+    }
     assert Description.model_validate_json(side.model_dump_json()) == side
     start = StartDescription(source="published", window=None, digest="", lacking=[(1, 2)], stale=[])
     replay = side.model_copy(update={"start_state": start})

@@ -1,4 +1,6 @@
-"""Certificates between replays of two applications: compared is what both have by one name, and said what is not."""
+"""Certificates between replays of two applications: compared is what both have by one name, and
+said what is not.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from tests.publication.staging import HOUR_MS, StagedReplay, rows_of, simple, st
 
 def ranks_alone(config: Config, *, plus: int = 0, **how: object) -> None:
     """Stages the same ranks by another application, which has no other output."""
-    replay = StagedReplay(config, "anew", 100, 119, application="ranks_anew", outputs=("ranks",), **how)  # type: ignore[arg-type]
+    replay = StagedReplay(
+        config,
+        "anew",
+        100,
+        119,
+        application="ranks_anew",
+        outputs=("ranks",),
+        **how,
+    )  # type: ignore[arg-type]
     rows = rows_of(range(100, 120))
     rows["ranks"][107][0]["minutes"] += plus
     replay.group(100, 119, rows, state=state_of(0)).end(ledger=False)
@@ -24,17 +34,26 @@ def test_two_applications_are_compared_in_the_outputs_that_both_have(config: Con
     simple(config, "old", 100, 119)
     ranks_alone(config)
     certificate = certify(config, "old", "anew")
-    assert (certificate.verdict, [output.name for output in certificate.outputs]) == (EQUAL, ["ranks"])
+    assert (certificate.verdict, [output.name for output in certificate.outputs]) == (
+        EQUAL,
+        ["ranks"],
+    )
     assert (certificate.application, certificate.same_inputs) == ("app and ranks_anew", True)
     assert certificate.notes == [
-        'The sides are of two applications, "app" and "ranks_anew": compared is what both have, ranks.',
+        'The sides are of two applications, "app" and "ranks_anew": compared is what both have, '
+        "ranks.",
         'Not compared, since "app" alone has it: delays.',
     ]
-    assert "compared is what both have" in certificate_page(certificate, CONTENTS[certificate.contents])
+    assert "compared is what both have" in certificate_page(
+        certificate,
+        CONTENTS[certificate.contents],
+    )
     assert certify(config, "anew", "old").verdict == EQUAL
 
 
-def test_differences_between_two_applications_are_located_by_window_and_rows(config: Config) -> None:
+def test_differences_between_two_applications_are_located_by_window_and_rows(
+    config: Config,
+) -> None:
     # Rules: O140
     simple(config, "old", 100, 119)
     ranks_alone(config, plus=3, inputs=(("flights", 1), ("weather", 7)))
@@ -42,7 +61,9 @@ def test_differences_between_two_applications_are_located_by_window_and_rows(con
     assert (certificate.verdict, certificate.same_inputs) == (DIFFERENT, True)
     first = certificate.first_difference
     assert first is not None and (first["window"], first["output"]) == (107, "ranks")
-    assert [row["minutes"] for row in first["rows_b"]] == [row["minutes"] + 3 for row in first["rows_a"]]
+    assert [row["minutes"] for row in first["rows_b"]] == [
+        row["minutes"] + 3 for row in first["rows_a"]
+    ]
 
 
 def test_applications_that_read_different_inputs_are_reported(config: Config) -> None:
@@ -55,7 +76,8 @@ def test_applications_that_read_different_inputs_are_reported(config: Config) ->
 
 
 def test_applications_without_a_common_output_or_grid_are_rejected(
-    config: Config, monkeypatch: pytest.MonkeyPatch
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     StagedReplay(config, "left", 100, 119, application="one", outputs=("ranks",))
     StagedReplay(config, "right", 100, 119, application="two", outputs=("delays",))
@@ -64,5 +86,8 @@ def test_applications_without_a_common_output_or_grid_are_rejected(
     assert caught.value.detail.endswith('"one" has ranks; "two" has delays.')
     monkeypatch.setattr("tests.publication.staging.HOUR_MS", HOUR_MS // 2)
     ranks_alone(config)
-    with pytest.raises(InputError, match="other stretches of time: 3,600,000 ms from 0 and 1,800,000 ms from 0"):
+    with pytest.raises(
+        InputError,
+        match="other stretches of time: 3,600,000 ms from 0 and 1,800,000 ms from 0",
+    ):
         certify(config, "left", "anew")

@@ -1,4 +1,6 @@
-"""Whether published tables hold what their seals say: foreign commits, altered files, and certificates on them."""
+"""Whether published tables hold what their seals say: foreign commits, altered files, and
+certificates on them.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,16 @@ def table(tmp_path: Path) -> Table:
     return table
 
 
-def doubts(table: Table, since: int = 0, windows: WindowRange = RANGE, **written: str) -> list[tuple[object, str]]:
-    return [(doubt.windows, doubt.why) for doubt in doubts_of(table.refresh(), APP, since, windows, written)]
+def doubts(
+    table: Table,
+    since: int = 0,
+    windows: WindowRange = RANGE,
+    **written: str,
+) -> list[tuple[object, str]]:
+    return [
+        (doubt.windows, doubt.why)
+        for doubt in doubts_of(table.refresh(), APP, since, windows, written)
+    ]
 
 
 def checksums(table: Table) -> dict[str, str]:
@@ -70,7 +80,9 @@ def test_own_commits_raise_no_doubt(table: Table) -> None:
     assert doubts(table) == []
     table.delta.optimize.compact()
     told = CommitProperties(
-        custom_metadata={"userMetadata": json.dumps({"rewindow": "left out", "windows": [[100, 100]]})}
+        custom_metadata={
+            "userMetadata": json.dumps({"rewindow": "left out", "windows": [[100, 100]]})
+        }
     )
     table.refresh().delta.delete("window_id = 100", commit_properties=told)
     assert table.refresh().version == 4 and doubts(table) == []
@@ -79,7 +91,10 @@ def test_own_commits_raise_no_doubt(table: Table) -> None:
 def test_foreign_commit_that_changes_data_raises_doubt_about_its_windows(table: Table) -> None:
     table.delta.delete("window_id = 105")
     ((windows, why),) = doubts(table)
-    assert windows == WindowRange(100, 109) and 'Version 3 of table "t" (DELETE) was not made by Rewindow.' in why
+    assert (
+        windows == WindowRange(100, 109)
+        and 'Version 3 of table "t" (DELETE) was not made by Rewindow.' in why
+    )
     assert doubts(table, windows=WindowRange(112, 113)) == [] and doubts(table, since=3) == []
     table.refresh().delta.delete("window_id >= 110")
     assert [found for found, _ in doubts(table, since=3)] == [WindowRange(110, 119)]
@@ -103,7 +118,10 @@ def test_file_changed_in_place_raises_doubt_unless_only_its_time_changed(table: 
     file.write_bytes(content)
     later(file)
     ((windows, why),) = doubts(table, **written)
-    assert windows == WindowRange(100, 109) and f'File "{file.name}" of table "t" was changed in place.' in why
+    assert (
+        windows == WindowRange(100, 109)
+        and f'File "{file.name}" of table "t" was changed in place.' in why
+    )
     file.write_bytes(bytes(content) + b"x")
     assert "has another size than when it was written" in doubts(table)[0][1]
     file.unlink()
@@ -116,18 +134,30 @@ def test_file_with_a_changed_time_and_no_recorded_checksum_raises_doubt(table: T
 
 
 def published_by_hand(config: Config) -> Path:
-    """Stages a replay and publishes it as a publication would leave it; returns its one file of tuples."""
+    """Stages a replay and publishes it as a publication would leave it; returns its one file of
+    tuples.
+    """
     replay = simple(config, "r", 100, 107, outputs=("ranks",))
     plan, name = replay.plan, "app.ranks"
     prepare_tables(config, plan)
     table = open_published(config, name)
     rows = query("select * from t", t=Table.open(replay.root / "ranks"))
-    table.commit_arrow(rows.select(table.schema.names).cast(table.schema), app_id=publish_app_id(name), version=1)
+    table.commit_arrow(
+        rows.select(table.schema.names).cast(table.schema),
+        app_id=publish_app_id(name),
+        version=1,
+    )
     note_files(table, open_files(table.path))
     staged = staged_seals(Table.open(replay.root / "facts"), "ranks", plan.range)
-    columns = columns_text(event_columns(Table.open(config.replay_root(plan.replay_id) / plan.outputs[0].name)))
+    columns = columns_text(
+        event_columns(Table.open(config.replay_root(plan.replay_id) / plan.outputs[0].name))
+    )
     seals = published_seals(config, name, staged, columns, AT, table.version)
-    open_published(config, f"{name}.windows").commit_arrow(seals, app_id=publish_app_id(f"{name}.windows"), version=1)
+    open_published(config, f"{name}.windows").commit_arrow(
+        seals,
+        app_id=publish_app_id(f"{name}.windows"),
+        version=1,
+    )
     return Path(table.files()[0].path)
 
 
@@ -141,7 +171,10 @@ def test_checksum_resolves_a_changed_time_without_reading_other_files(config: Co
     file.write_bytes(content)
     later(file)
     ((doubt,),) = both_snapshots(config, "r", "published", None)[1].doubts.values()
-    assert doubt.windows == WindowRange(100, 107) and f'"{file.name}" of table "app.ranks" was changed' in doubt.why
+    assert (
+        doubt.windows == WindowRange(100, 107)
+        and f'"{file.name}" of table "app.ranks" was changed' in doubt.why
+    )
 
 
 def test_certificate_detects_foreign_changes_in_a_published_table(tmp_path: Path) -> None:
@@ -151,22 +184,38 @@ def test_certificate_detects_foreign_changes_in_a_published_table(tmp_path: Path
     publish(config, "r")
     path = config.stream_table("app.ranks")
     plain = certify(config, "r", "published")
-    assert (plain.verdict, plain.contents, plain.data_read, plain.notes) == (EQUAL, "not read", False, [])
+    assert (plain.verdict, plain.contents, plain.data_read, plain.notes) == (
+        EQUAL,
+        "not read",
+        False,
+        [],
+    )
     whole = certify(config, "r", "published", full=True)
-    assert (whole.verdict, whole.contents, whole.data_read, whole.notes) == (EQUAL, "read", True, [])
+    assert (whole.verdict, whole.contents, whole.data_read, whole.notes) == (
+        EQUAL,
+        "read",
+        True,
+        [],
+    )
     file = Path(Table.open(path).files()[0].path)
     alter_silently(file)
     assert certify(config, "r", "published").contents == "not read"
     altered = certify(config, "r", "published", full=True)
-    assert altered.verdict == DIFFERENT, "the published file is a link to the staged one, so both sides were altered"
+    assert altered.verdict == DIFFERENT, (
+        "the published file is a link to the staged one, so both sides were altered"
+    )
     assert [note for note in altered.notes if "not what was sealed" in note] == [
-        f"The rows of ranks in {side} are not what was sealed, in windows [100, 107]: they were altered."
+        f"The rows of ranks in {side} are not what was sealed, in windows [100, 107]: they were "
+        "altered."
         for side in ("r", "published")
     ]
     Table.open(path).delta.delete("window_id = 103 and carrier = 'AA'")
     found = certify(config, "r", "published")
     assert (changed_by(found), found.contents) == (8, "read where in doubt")
-    assert any("(DELETE) was not made by Rewindow. Windows [100, 107] of ranks were read" in n for n in found.notes)
+    assert any(
+        "(DELETE) was not made by Rewindow. Windows [100, 107] of ranks were read" in n
+        for n in found.notes
+    )
     file = Path(Table.open(path).files()[0].path)
     file.write_bytes(file.read_bytes()[:-20])
     with pytest.raises(TableError, match=f'file "{file.name}" of table "ranks" is damaged'):

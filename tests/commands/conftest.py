@@ -1,4 +1,6 @@
-"""Fixtures of the command tests: an empty project of its own for each test, and commands run on it in this process."""
+"""Fixtures of the command tests: an empty project of its own for each test, and commands run on it
+in this process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What status, list, certify, undo and check say once replays were published, covered and taken back. No JVM."""
+"""What status, list, certify, undo and check say once replays were published, covered and taken
+back. No JVM.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from tests.publication.staging import simple
 
 @pytest.fixture
 def replays(config: Config, command: Command) -> None:
-    """`first` of 100 to 109 is published, then `second` over all of it and `part` over some windows."""
+    """`first` of 100 to 109 is published, then `second` over all of it and `part` over some
+    windows.
+    """
     for name, windows in {"first": (100, 109), "second": (100, 109), "part": (105, 107)}.items():
         simple(config, name, *windows, publishable=True)
 
@@ -34,20 +38,35 @@ def publish(command: Command, *names: str) -> None:
 
 
 @pytest.mark.usefixtures("replays")
-def test_publish_dry_run_shows_the_effect_and_changes_nothing(config: Config, command: Command) -> None:
+def test_publish_dry_run_shows_the_effect_and_changes_nothing(
+    config: Config,
+    command: Command,
+) -> None:
     code, text, errors = command("publish", "first", "--dry-run")
     assert code == 0, errors
-    assert "first would be published: 10 windows [100, 109], about" in text and "app.ranks" in text and "links" in text
+    assert (
+        "first would be published: 10 windows [100, 109], about" in text
+        and "app.ranks" in text
+        and "links" in text
+    )
     assert Ledger.open(config.ledger_url).publications.newest() == []
     told = json.loads(command("publish", "first", "--dry-run", "--json")[1])["expected"]
-    assert [table["table"] for table in told["tables"]] == ["app.delays", "app.ranks"] and told["seconds"] > 0
+    assert [table["table"] for table in told["tables"]] == ["app.delays", "app.ranks"] and told[
+        "seconds"
+    ] > 0
     publish(command, "first")
-    assert "published already, as publication 1: nothing to do" in command("publish", "first", "--dry-run")[1]
+    assert (
+        "published already, as publication 1: nothing to do"
+        in command("publish", "first", "--dry-run")[1]
+    )
     assert command("publish", "first", "--dry-run", "--withdraw")[0] != 0
 
 
 @pytest.mark.usefixtures("replays")
-def test_undo_dry_run_shows_the_effect_and_changes_nothing(config: Config, command: Command) -> None:
+def test_undo_dry_run_shows_the_effect_and_changes_nothing(
+    config: Config,
+    command: Command,
+) -> None:
     publish(command, "first", "part")
     code, text, errors = command("undo", "part", "--dry-run")
     assert code == 0, errors
@@ -55,25 +74,46 @@ def test_undo_dry_run_shows_the_effect_and_changes_nothing(config: Config, comma
     assert "windows [105, 107] would show what replay first published" in text
     assert len(Ledger.open(config.ledger_url).publications.newest()) == 2
     told = json.loads(command("undo", "part", "--dry-run", "--json")[1])["expected"]
-    assert (told["kind"], told["shows"]) == ("undo", [{"first": 105, "last": 107, "replay": "first"}])
-    assert {table["table"]: table["rows"] for table in told["tables"]} == {"app.delays": 6, "app.ranks": 6}
+    assert (told["kind"], told["shows"]) == (
+        "undo",
+        [{"first": 105, "last": 107, "replay": "first"}],
+    )
+    assert {table["table"]: table["rows"] for table in told["tables"]} == {
+        "app.delays": 6,
+        "app.ranks": 6,
+    }
     assert command("undo", "part")[0] == 0
-    assert "undone already, as publication 3: nothing to do" in command("undo", "part", "--dry-run")[1]
+    assert (
+        "undone already, as publication 3: nothing to do" in command("undo", "part", "--dry-run")[1]
+    )
 
 
 @pytest.mark.usefixtures("replays")
-def test_replay_under_a_later_publication_is_shown_as_covered_until_its_undo(config: Config, command: Command) -> None:
+def test_replay_under_a_later_publication_is_shown_as_covered_until_its_undo(
+    config: Config,
+    command: Command,
+) -> None:
     publish(command, "first", "part")
     assert "published, in part covered by part" in command("status", "first")[1]
     publish(command, "second")
     text = command("status", "first")[1]
-    assert "published, covered by second, part" in text and "undo the newest first: rewindow undo second" in text
+    assert (
+        "published, covered by second, part" in text
+        and "undo the newest first: rewindow undo second" in text
+    )
     text = command("list")[1]
-    assert "published, covered  " in text and "first is covered by second, part, published later" in text
+    assert (
+        "published, covered  " in text
+        and "first is covered by second, part, published later" in text
+    )
     assert read_report(config, "first").state == "published, covered by second, part"
     assert json.loads(command("status", "first", "--json")[1])["covered_by"] == ["second", "part"]
     listed = {entry["replay"]: entry for entry in json.loads(command("list", "--json")[1])}
-    assert [listed[name]["covered_by"] for name in ("first", "part", "second")] == [["second", "part"], ["second"], []]
+    assert [listed[name]["covered_by"] for name in ("first", "part", "second")] == [
+        ["second", "part"],
+        ["second"],
+        [],
+    ]
     for name in ("second", "part"):
         assert command("undo", name)[0] == 0
     assert json.loads(command("status", "first", "--json")[1])["covered_by"] == []
@@ -81,9 +121,14 @@ def test_replay_under_a_later_publication_is_shown_as_covered_until_its_undo(con
 
 
 @pytest.mark.usefixtures("replays")
-def test_diff_against_published_is_an_error_with_a_hint_when_nothing_is_published(command: Command) -> None:
+def test_diff_against_published_is_an_error_with_a_hint_when_nothing_is_published(
+    command: Command,
+) -> None:
     errors = command("certify", "published", "first")[2]
-    assert 'application "app" is not published' in errors and "such as: rewindow publish first" in errors
+    assert (
+        'application "app" is not published' in errors
+        and "such as: rewindow publish first" in errors
+    )
     publish(command, "part")
     code, text, errors = command("certify", "published", "first", "--first", 100, "--last", 102)
     assert (code, text) == (2, "")
@@ -94,16 +139,25 @@ def test_diff_against_published_is_an_error_with_a_hint_when_nothing_is_publishe
     assert command("undo", "part")[0] == 0
     code, text, errors = command("certify", "part", "published")
     assert (code, text) == (2, "")
-    assert 'Detail: The undo of replay "part" took publication 1 back, as publication 2, 20' in errors
+    assert (
+        'Detail: The undo of replay "part" took publication 1 back, as publication 2, 20' in errors
+    )
     assert "rewindow publish part" in errors
 
 
 @pytest.mark.usefixtures("replays")
 def test_second_undo_reports_the_action_that_already_did_it(command: Command) -> None:
     publish(command, "first")
-    assert "it was published already, as publication 1; take it back with" in command("publish", "first")[1]
-    assert command("undo", "first")[1].startswith("undone. Publish it again with: rewindow publish first")
-    assert "it was undone already, as publication 2. Publish it again" in command("undo", "first")[1]
+    assert (
+        "it was published already, as publication 1; take it back with"
+        in command("publish", "first")[1]
+    )
+    assert command("undo", "first")[1].startswith(
+        "undone. Publish it again with: rewindow publish first"
+    )
+    assert (
+        "it was undone already, as publication 2. Publish it again" in command("undo", "first")[1]
+    )
 
 
 @pytest.mark.usefixtures("replays")
@@ -111,7 +165,9 @@ def test_finished_replay_is_not_restarted_under_its_id(command: Command) -> None
     code, text, errors = command("replay", "app", "--id", "first")
     assert (
         code == 0
-        and "it was computed before and is checked: nothing is left to do; for a new one give another" in errors
+        and "it was computed before and is checked: nothing is left to do; for a new one give "
+        "another"
+        in errors
     )
     assert "replay first is checked. Next: rewindow publish first" in text
     code, text, errors = command("replay", "app", "--id", "first", "--mode", "at_least_once")
@@ -122,15 +178,23 @@ def test_finished_replay_is_not_restarted_under_its_id(command: Command) -> None
     assert "rewindow replay --resume REPLAY" in command("replay")[2]
 
 
-def test_check_rejects_an_unfinished_replay_and_names_the_next_step(config: Config, command: Command) -> None:
+def test_check_rejects_an_unfinished_replay_and_names_the_next_step(
+    config: Config,
+    command: Command,
+) -> None:
     simple(config, "other", 100, 109, ledger=False)
     ledger = Ledger.open(config.ledger_url)
     ledger.replays.create("one", "app", 100, 109, "exactly_once", {}, "code-1")
     errors = command("check", "one")[2]
-    assert 'replay "one" is planned: it has not finished' in errors and "rewindow replay --resume one" in errors
+    assert (
+        'replay "one" is planned: it has not finished' in errors
+        and "rewindow replay --resume one" in errors
+    )
     epoch = ledger.attempts.next_epoch("one")
     ledger.attempts.begin("one", epoch, host="h", pid=1, process_group=1, process_identity="boot/0")
-    assert "if its process is gone, go on: rewindow replay --resume one" in command("check", "one")[2]
+    assert (
+        "if its process is gone, go on: rewindow replay --resume one" in command("check", "one")[2]
+    )
     ledger.attempts.end("one", epoch, "failed", "no luck")
     assert "Hint: Resume it: rewindow replay --resume one" in command("check", "one")[2]
     ledger.replays.abandon("one", "no use")
@@ -143,30 +207,63 @@ def test_check_rejects_an_unfinished_replay_and_names_the_next_step(config: Conf
 @pytest.mark.parametrize(
     "words",
     [
-        ("certify", "published", "firstt"), ("certify", "firstt", "second"), ("undo", "firstt"), ("publish", "firstt"),
-        ("check", "firstt"), ("abandon", "firstt"), ("status", "firstt"), ("status", "firstt", "--page"),
+        ("certify", "published", "firstt"), ("certify", "firstt", "second"), ("undo", "firstt"),
+        ("publish", "firstt"),
+        ("check", "firstt"), ("abandon", "firstt"), ("status", "firstt"),
+        ("status", "firstt", "--page"),
         ("errors", "firstt"), ("replay", "--resume", "firstt"), ("publish", "firstt", "--withdraw"),
         ("check", "firstt", "--strength"), ("why", "firstt", "100"),
     ],
 )  # fmt: skip
-def test_every_verb_suggests_the_closest_id_for_an_unknown_replay(command: Command, words: tuple[str]) -> None:
+def test_every_verb_suggests_the_closest_id_for_an_unknown_replay(
+    command: Command,
+    words: tuple[str],
+) -> None:
     code, _, errors = command(*words)
     assert code == 2 and "firstt" in errors and 'Did you mean "first"?' in errors
 
 
-def test_attempt_without_a_process_is_distinguished_from_a_running_one(config: Config, command: Command) -> None:
+def test_attempt_without_a_process_is_distinguished_from_a_running_one(
+    config: Config,
+    command: Command,
+) -> None:
     # No end is recorded, so the process is looked up on the host that it ran on.
     replay = simple(config, "other", 100, 109, ledger=False)
-    ledger, plan = Ledger.open(config.ledger_url), replay.plan.model_copy(update={"replay_id": "one"})
-    ledger.replays.create("one", "app", 100, 109, plan.mode.name, plan.model_dump(mode="json"), "code-1")
+    ledger, plan = (
+        Ledger.open(config.ledger_url),
+        replay.plan.model_copy(update={"replay_id": "one"}),
+    )
+    ledger.replays.create(
+        "one",
+        "app",
+        100,
+        109,
+        plan.mode.name,
+        plan.model_dump(mode="json"),
+        "code-1",
+    )
     epoch = ledger.attempts.next_epoch("one")
     here, group = socket.gethostname(), os.getpgid(0)
-    ledger.attempts.begin("one", epoch, host=here, pid=1, process_group=group, process_identity=process_identity(group))
+    ledger.attempts.begin(
+        "one",
+        epoch,
+        host=here,
+        pid=1,
+        process_group=group,
+        process_identity=process_identity(group),
+    )
     text = command("status", "one")[1]
     assert "It runs" in text and "no outcome" not in text
     assert "its process" not in command("list")[1]
     ledger.attempts.next_epoch("one")
-    ledger.attempts.begin("one", 2, host=here, pid=1, process_group=2**22 + 1, process_identity="boot/0")
+    ledger.attempts.begin(
+        "one",
+        2,
+        host=here,
+        pid=1,
+        process_group=2**22 + 1,
+        process_identity="boot/0",
+    )
     text = command("status", "one")[1]
     assert (
         "why it stopped" in text
@@ -176,9 +273,15 @@ def test_attempt_without_a_process_is_distinguished_from_a_running_one(config: C
     assert ledger.replays.get("one").state is ReplayState.RUNNING
     text = command("list")[1]
     assert "running, but its process is gone" in text and "see: rewindow status one" in text
-    assert [row["has_stopped"] for row in json.loads(command("list", "--json")[1]) if row["replay"] == "one"] == [True]
+    assert [
+        row["has_stopped"]
+        for row in json.loads(command("list", "--json")[1])
+        if row["replay"] == "one"
+    ] == [True]
     text = command("status", "one")[1]
-    assert "app, running, but its process is gone" in text and text.count("its process is gone") == 2
+    assert (
+        "app, running, but its process is gone" in text and text.count("its process is gone") == 2
+    )
     words = plan.mode.name, replay.plan.model_dump(mode="json"), "code-1"
     ledger.replays.create("other", "app", 100, 109, *words)
     ledger.attempts.begin(
@@ -194,7 +297,8 @@ def test_attempt_without_a_process_is_distinguished_from_a_running_one(config: C
 
 @pytest.mark.usefixtures("replays")
 def test_unfinished_abandoned_and_undone_actions_are_listed_with_their_outcome(
-    config: Config, command: Command
+    config: Config,
+    command: Command,
 ) -> None:
     def dies(step: str, number: int) -> None:
         if step == PublishStep.TABLE_COMMITTED:
@@ -211,14 +315,19 @@ def test_unfinished_abandoned_and_undone_actions_are_listed_with_their_outcome(
     assert code == 0 and "can be undone for" not in text
     found = json.loads(command("status", "first", "--json")[1])["publications"]
     assert [(act["number"], act["kind"], act["outcome"]) for act in found] == [
-        (4, "undo", "took publication 3 back"), (3, "publish", "taken back by 4"),
-        (2, "withdraw", "took publication 1 back"), (1, "publish", "given up: withdrawn on request"),
-    ]  # fmt: skip
+        (4, "undo", "took publication 3 back"),
+        (3, "publish", "taken back by 4"),
+        (2, "withdraw", "took publication 1 back"),
+        (1, "publish", "given up: withdrawn on request"),
+    ]
     assert "publish 3 of first: taken back by 4" in command("why", "first", "100")[1]
 
 
 @pytest.mark.usefixtures("replays")
-def test_finishing_a_killed_publication_is_not_reported_as_already_done(config: Config, command: Command) -> None:
+def test_finishing_a_killed_publication_is_not_reported_as_already_done(
+    config: Config,
+    command: Command,
+) -> None:
     def dies(step: str, number: int) -> None:
         if step == PublishStep.TABLE_COMMITTED:
             raise KeyboardInterrupt
@@ -244,11 +353,17 @@ def test_abandoned_replay_shows_its_reason_everywhere_and_keeps_it(command: Comm
 
 
 @pytest.mark.usefixtures("replays")
-def test_hint_does_not_recommend_publishing_an_unpublishable_replay(config: Config, command: Command) -> None:
+def test_hint_does_not_recommend_publishing_an_unpublishable_replay(
+    config: Config,
+    command: Command,
+) -> None:
     publish(command, "first")
     shutil.rmtree(config.replay_root("first") / "checkpoints")
     assert "Take it back with: rewindow undo first" in command("status", "first")[1]
-    words = "Its staged tables were purged. To publish its range, compute it again: rewindow replay app --first 100"
+    words = (
+        "Its staged tables were purged. To publish its range, compute it again: rewindow "
+        "replay app --first 100"
+    )
     assert f"undone. {words}" in command("undo", "first")[1]
     assert words in command("status", "first")[1]
     Ledger.open(config.ledger_url).checks.record("second", "failed")
@@ -260,7 +375,17 @@ def test_starting_attempt_is_awaited(config: Config, command: Command) -> None:
     # A resume would end it: the JVM needs seconds before it reports its process.
     replay = simple(config, "other", 100, 109, ledger=False)
     ledger, plan = Ledger.open(config.ledger_url), replay.plan
-    ledger.replays.create("one", "app", 100, 109, plan.mode.name, plan.model_dump(mode="json"), "code-1")
+    ledger.replays.create(
+        "one",
+        "app",
+        100,
+        109,
+        plan.mode.name,
+        plan.model_dump(mode="json"),
+        "code-1",
+    )
     ledger.attempts.next_epoch("one")
     text = command("status", "one")[1]
-    assert "Attempt 1 is starting since" in text and "wait for it. Should nothing come of it" in text
+    assert (
+        "Attempt 1 is starting since" in text and "wait for it. Should nothing come of it" in text
+    )

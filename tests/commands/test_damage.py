@@ -1,4 +1,6 @@
-"""Commands over a state folder that is read-only or damaged: answers or errors in words, never a traceback. No JVM."""
+"""Commands over a state folder that is read-only or damaged: answers or errors in words, never a
+traceback. No JVM.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ def read_only(config: Config) -> Iterator[Config]:
     """The same with a state folder that is really mounted read-only."""
     folder = str(config.state)
     commands = [["mount", "--bind", folder, folder], ["mount", "-o", "remount,bind,ro", folder]]
-    mounted = [subprocess.run(command, capture_output=True, check=False).returncode == 0 for command in commands]
+    mounted = [
+        subprocess.run(command, capture_output=True, check=False).returncode == 0
+        for command in commands
+    ]
     try:
         if os.geteuid() != 0 or not all(mounted):
             pytest.skip("this machine lets nobody mount")
@@ -45,7 +50,9 @@ def read_only(config: Config) -> Iterator[Config]:
 
 
 def run(*arguments: str) -> int:
-    """Runs a command and returns its exit code; any other exception than its end is the test's failure."""
+    """Runs a command and returns its exit code; any other exception than its end is the test's
+    failure.
+    """
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     code = caught.value.code
@@ -64,22 +71,35 @@ def run(*arguments: str) -> int:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_reading_verbs_work_with_a_read_only_state_folder(read_only: Config, arguments: tuple[str, ...]) -> None:
+def test_reading_verbs_work_with_a_read_only_state_folder(
+    read_only: Config,
+    arguments: tuple[str, ...],
+) -> None:
     assert run(*arguments) == 0
 
 
-def test_read_only_ledger_shows_its_newest_state_from_the_write_ahead_log(config: Config, tmp_path: Path) -> None:
+def test_read_only_ledger_shows_its_newest_state_from_the_write_ahead_log(
+    config: Config,
+    tmp_path: Path,
+) -> None:
     ledger = Ledger.open(config.ledger_url)
-    keeper = ledger.database.engine.connect()  # While it is open, nothing moves the log into the file.
+    keeper = (
+        ledger.database.engine.connect()
+    )  # While it is open, nothing moves the log into the file.
     ledger.replays.abandon("one", "wrong code")
     copied = ledger.database.place.copied(tmp_path)
     keeper.close()
     assert Ledger.open(f"sqlite:///{copied.file}").replays.get("one").state == "abandoned"
 
 
-@pytest.mark.parametrize("arguments", [("abandon", "one"), ("replay", "totals"), ("status", "one", "--page")])
+@pytest.mark.parametrize(
+    "arguments",
+    [("abandon", "one"), ("replay", "totals"), ("status", "one", "--page")],
+)
 def test_writing_verbs_report_a_read_only_state_folder(
-    read_only: Config, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    read_only: Config,
+    arguments: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(*arguments) != 0
     said = capsys.readouterr().err
@@ -98,13 +118,21 @@ JSON_FILES = {
     "results/quality/replays/one/result.json": ("status", "one", "--page"),
     "results/certificates/two--one-0123abcd.json": ("status", "one", "--page"),
 }
-DAMAGES = {"empty": "", "half-written": '{"outputs": [{"outp', "another list": "[]", "without its parts": "{}"}
+DAMAGES = {
+    "empty": "",
+    "half-written": '{"outputs": [{"outp',
+    "another list": "[]",
+    "without its parts": "{}",
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("file", JSON_FILES)
 def test_damaged_json_is_reported_with_file_name_and_hint(
-    config: Config, file: str, damage: str, capsys: pytest.CaptureFixture[str]
+    config: Config,
+    file: str,
+    damage: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder = config.results if file.startswith("results/") else config.state
     path = folder / file.removeprefix("results/")
@@ -112,7 +140,12 @@ def test_damaged_json_is_reported_with_file_name_and_hint(
     path.write_text(DAMAGES[damage])
     ledger = Ledger.open(config.ledger_url)
     ledger.attempts.begin(
-        "one", ledger.attempts.next_epoch("one"), host="h", pid=1, process_group=1, process_identity="boot/0"
+        "one",
+        ledger.attempts.next_epoch("one"),
+        host="h",
+        pid=1,
+        process_group=1,
+        process_identity="boot/0",
     )
     ledger.attempts.end("one", 1, AttemptEnd.DONE)
     ledger.checks.record("one", "passed")
@@ -134,7 +167,10 @@ def test_damaged_outcome_of_a_job_is_retryable(tmp_path: Path, damage: str) -> N
 
 
 @pytest.mark.parametrize("damage", [damage for damage in DAMAGES if damage != "without its parts"])
-def test_damaged_airflow_secrets_are_reported_before_airflow_starts(config: Config, damage: str) -> None:
+def test_damaged_airflow_secrets_are_reported_before_airflow_starts(
+    config: Config,
+    damage: str,
+) -> None:
     path = airflow_home(config) / "secrets.json"
     path.parent.mkdir(parents=True)
     path.write_text(DAMAGES[damage])
@@ -154,7 +190,11 @@ def test_damaged_airflow_secrets_are_reported_before_airflow_starts(config: Conf
     ],
 )
 def test_damaged_table_is_reported_without_a_traceback(
-    config: Config, table: str, what: str, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    config: Config,
+    table: str,
+    what: str,
+    arguments: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (path,) = (config.state / table).glob(what)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])

@@ -26,30 +26,51 @@ class WithErrors(StagedReplay):
     def plan(self) -> Plan:
         errors = [
             OutputPlan(
-                name=name, operator="split", port=name, key=[], suite=None, columns=[], stateful=False, guarantee="",
+                name=name,
+                operator="split",
+                port=name,
+                key=[],
+                suite=None,
+                columns=[],
+                stateful=False,
+                guarantee="",
                 errors=True,
             )
             for name in PORTS
-        ]  # fmt: skip
+        ]
         return super().plan.model_copy(update={"errors": errors})
 
     def emit(self, port: str, by_window: dict[int, int], epoch: int, *, seal: bool) -> None:
         rows = [
-            {"window_id": window, "attempt": epoch, "origin": f"[{window}]", "flights": number, "_rw_replay": "one",
-             "_rw_window": window, "_rw_attempt": epoch, "_rw_position": str(number),
-             "_rw_reason": "late" if number == 1 else "jump"}
+            {
+                "window_id": window,
+                "attempt": epoch,
+                "origin": f"[{window}]",
+                "flights": number,
+                "_rw_replay": "one",
+                "_rw_window": window,
+                "_rw_attempt": epoch,
+                "_rw_position": str(number),
+                "_rw_reason": "late" if number == 1 else "jump",
+            }
             for window, count in by_window.items()
             for number in range(count)
-        ]  # fmt: skip
+        ]
         table = create_staged(self.root / port, COLUMNS)
-        table.commit_arrow(pa.Table.from_pylist(rows, staged_schema(COLUMNS)), app_id="test", version=epoch)
+        table.commit_arrow(
+            pa.Table.from_pylist(rows, staged_schema(COLUMNS)),
+            app_id="test",
+            version=epoch,
+        )
         for window, count in by_window.items() if seal else ():
             self._fact(window, "error", port, count, None, None, epoch, lost=False)
 
 
 @pytest.fixture
 def replay(config: Config) -> WithErrors:
-    """An ended replay with error tuples in three windows, one of them repeated by a later attempt."""
+    """An ended replay with error tuples in three windows, one of them repeated by a later
+    attempt.
+    """
     made = WithErrors(config, "one", FIRST, LAST)
     made.group(FIRST, LAST, rows_of(range(FIRST, LAST + 1)), state=state_of(LAST))
     made.emit(PORTS[0], {101: 2, 104: 3}, 1, seal=True)
@@ -61,21 +82,33 @@ def replay(config: Config) -> WithErrors:
 
 
 def test_errors_lists_error_tuples_of_the_newest_seal_and_reports_truncation(
-    command: Command, replay: WithErrors
+    command: Command,
+    replay: WithErrors,
 ) -> None:
     found = json.loads(command("errors", "one", "--json")[1])
-    assert {port: told["tuples"] for port, told in found["ports"].items()} == {PORTS[0]: 5, PORTS[1]: 1}
+    assert {port: told["tuples"] for port, told in found["ports"].items()} == {
+        PORTS[0]: 5,
+        PORTS[1]: 1,
+    }
     assert [(row["port"], row["window"], row["attempt"]) for row in found["errors"]] == [
-        *[(PORTS[0], 101, 1)] * 2, *[(PORTS[0], 104, 2)] * 3, (PORTS[1], 108, 1),
-    ]  # fmt: skip
-    assert found["errors"][0]["tuple"] == {"origin": "[101]", "flights": 0} and found["errors"][0]["reason"] == "jump"
+        *[(PORTS[0], 101, 1)] * 2,
+        *[(PORTS[0], 104, 2)] * 3,
+        (PORTS[1], 108, 1),
+    ]
+    assert (
+        found["errors"][0]["tuple"] == {"origin": "[101]", "flights": 0}
+        and found["errors"][0]["reason"] == "jump"
+    )
     text = command("errors", "one", "--limit", 3)[1]
     assert "3 of 5 are shown" in text and "0 of 1 are shown" in text and "[101]" in text
     assert len(json.loads(command("errors", "one", "--window", 104, "--json")[1])["errors"]) == 3
     assert len(json.loads(command("errors", "one", "--port", PORTS[1], "--json")[1])["errors"]) == 1
 
 
-def test_errors_are_counted_by_window_and_reason_as_readers_see_them(command: Command, replay: WithErrors) -> None:
+def test_errors_are_counted_by_window_and_reason_as_readers_see_them(
+    command: Command,
+    replay: WithErrors,
+) -> None:
     # Rules: O65, O66
     found = json.loads(command("errors", "one", "--limit", 1, "--json")[1])
     assert found["counts"] == [
@@ -86,14 +119,19 @@ def test_errors_are_counted_by_window_and_reason_as_readers_see_them(command: Co
         {"port": PORTS[1], "window": 108, "reason": "jump", "tuples": 1},
     ]
     sampled = json.loads(command("errors", "one", "--sample", 1, "--port", PORTS[0], "--json")[1])
-    assert [(row["window"], row["reason"]) for row in sampled["errors"]] == [(101, "jump"), (101, "late")]
+    assert [(row["window"], row["reason"]) for row in sampled["errors"]] == [
+        (101, "jump"),
+        (101, "late"),
+    ]
     assert sampled["ports"][PORTS[0]]["tuples"] == 5
     lines = [line.split() for line in command("errors", "one")[1].splitlines()]
     assert ["jump", "3", "2", "101", "104"] in lines and ["104", "jump", "2"] in lines
 
 
 def test_page_counts_error_tuples_by_port(
-    command: Command, replay: WithErrors, monkeypatch: pytest.MonkeyPatch
+    command: Command,
+    replay: WithErrors,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Rules: O65
     monkeypatch.setattr(replay_page, "read_layers", lambda config, plan, measures: ())
@@ -102,10 +140,21 @@ def test_page_counts_error_tuples_by_port(
     assert "rewindow errors one" in html
 
 
-def test_errors_rejects_unknown_ports_unknown_windows_and_purged_replays(command: Command, replay: WithErrors) -> None:
+def test_errors_rejects_unknown_ports_unknown_windows_and_purged_replays(
+    command: Command,
+    replay: WithErrors,
+) -> None:
     assert "error ports" not in command("errors", "one")[2]
     assert 'has no error port "split.none"' in command("errors", "one", "--port", "split.none")[2]
     assert "window 99 is not in replay" in command("errors", "one", "--window", 99)[2]
     rmtree(replay.root / PORTS[0])
-    assert f'5 error tuples of port "{PORTS[0]}" of replay "one" are gone' in command("errors", "one")[2]
-    assert json.loads(command("errors", "one", "--port", PORTS[0], "--window", 102, "--json")[1])["errors"] == []
+    assert (
+        f'5 error tuples of port "{PORTS[0]}" of replay "one" are gone'
+        in command("errors", "one")[2]
+    )
+    assert (
+        json.loads(command("errors", "one", "--port", PORTS[0], "--window", 102, "--json")[1])[
+            "errors"
+        ]
+        == []
+    )

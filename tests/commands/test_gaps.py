@@ -26,37 +26,72 @@ GAPS = [
 ]
 
 
-def test_gaps_list_missing_windows_then_silent_keys_then_empty_windows(capfd: pytest.CaptureFixture[str]) -> None:
+def test_gaps_list_missing_windows_then_silent_keys_then_empty_windows(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     _show(GapReport("clicks", WindowRange(0, 9999), 9998, HOUR, GAPS), 5)
     text = capfd.readouterr().out
-    places = [text.index(word) for word in ("missing: 2 windows in 1 stretches", "silent: 50 stretches of 4 keys",
-                                            "empty: 1,704 windows in 852 stretches")]  # fmt: skip
+    places = [
+        text.index(word)
+        for word in (
+            "missing: 2 windows in 1 stretches",
+            "silent: 50 stretches of 4 keys",
+            "empty: 1,704 windows in 852 stretches",
+        )
+    ]
     assert places == sorted(places)
     silent = text[places[1] : places[2]].splitlines()
-    assert "page=p1" in silent[2] and "2 days, 3:00:00" in silent[2] and silent[6].startswith("page=p1")
-    assert "... 45 silent stretches more, none longer than 1 day, 23:00:00; all of them: --limit 50" in text
-    assert "... 847 empty stretches more, none longer than 3:00:00; all of them: --limit 852, or --format csv" in text
+    assert (
+        "page=p1" in silent[2]
+        and "2 days, 3:00:00" in silent[2]
+        and silent[6].startswith("page=p1")
+    )
+    assert (
+        "... 45 silent stretches more, none longer than 1 day, 23:00:00; all of them: --limit 50"
+        in text
+    )
+    assert (
+        "... 847 empty stretches more, none longer than 3:00:00; all of them: --limit 852, or "
+        "--format csv" in text
+    )
 
 
-def test_gaps_reports_absences_but_not_silences_that_were_not_searched(capfd: pytest.CaptureFixture[str]) -> None:
+def test_gaps_reports_absences_but_not_silences_that_were_not_searched(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     _show(GapReport("clicks", WindowRange(0, 9), 10, None, []), 5)
     text = capfd.readouterr().out
-    assert "missing: none" in text and "empty: none" in text and "silences were not looked for" in text
+    assert (
+        "missing: none" in text and "empty: none" in text and "silences were not looked for" in text
+    )
 
 
-@pytest.mark.parametrize(("slack_us", "words"), [(0, "1 h"), (600_000_000, "1 h and a slack of 10 min")])
+@pytest.mark.parametrize(
+    ("slack_us", "words"),
+    [(0, "1 h"), (600_000_000, "1 h and a slack of 10 min")],
+)
 def test_silence_is_longer_than_interval_plus_slack(
-    capfd: pytest.CaptureFixture[str], slack_us: int, words: str
+    capfd: pytest.CaptureFixture[str],
+    slack_us: int,
+    words: str,
 ) -> None:
     # Rules: G12
-    _show(GapReport("clicks", WindowRange(0, 9), 10, HOUR, [gap(SILENT, 0, 2)], slack_us=slack_us), 5)
+    _show(
+        GapReport("clicks", WindowRange(0, 9), 10, HOUR, [gap(SILENT, 0, 2)], slack_us=slack_us),
+        5,
+    )
     assert f"without a tuple for longer than {words}\n" in capfd.readouterr().out
 
 
-def test_tuples_with_impossible_timestamps_are_counted_by_key_and_reason(capfd: pytest.CaptureFixture[str]) -> None:
+def test_tuples_with_impossible_timestamps_are_counted_by_key_and_reason(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     unusable = [Unusable({"dev": "s08"}, "bad_type", 1000, 5748, 5748)]
     _show(GapReport("clicks", WindowRange(0, 9), 10, HOUR, [], unusable=unusable), 5)
-    assert "dev=s08 all 5,748 a thousand times too small" in capfd.readouterr().out.replace("\n", " ")
+    assert "dev=s08 all 5,748 a thousand times too small" in capfd.readouterr().out.replace(
+        "\n",
+        " ",
+    )
 
 
 def test_key_that_ends_long_before_the_others_is_named(capfd: pytest.CaptureFixture[str]) -> None:
@@ -68,4 +103,7 @@ def test_key_that_ends_long_before_the_others_is_named(capfd: pytest.CaptureFixt
     event = EventGaps(HOUR, None, 0, 100 * HOUR, complete, ended)
     _show(GapReport("clicks", WindowRange(0, 9), 10, HOUR, ended, event), 5)
     text = capfd.readouterr().out.replace("\n", " ")
-    assert "silent at the end: k=b since 1970-01-03T02:00:00Z; all keys end by 1970-01-04T18:00:00Z" in text
+    assert (
+        "silent at the end: k=b since 1970-01-03T02:00:00Z; all keys end by 1970-01-04T18:00:00Z"
+        in text
+    )

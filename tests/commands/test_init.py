@@ -1,4 +1,6 @@
-"""`rewindow init`: what it writes is a project that all verbs can read, and nothing that is there is touched."""
+"""`rewindow init`: what it writes is a project that all verbs can read, and nothing that is there
+is touched.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ CLICKS = "id,clicked_at,page,amount,Room Name\n" + "".join(
     f"{n},2026-03-01T10:{n // 60:02}:{n % 60:02}Z,{'ab'[n % 2]},{n}.50,x\n" for n in range(300)
 )
 EVENTS = "".join(
-    json.dumps({"ts": 1772359200000 + 1000 * n, "user": f"u{n % 5}", "Paid": 7 * n, "event": {"type": "view", "n": n}})
+    json.dumps(
+        {
+            "ts": 1772359200000 + 1000 * n,
+            "user": f"u{n % 5}",
+            "Paid": 7 * n,
+            "event": {"type": "view", "n": n},
+        }
+    )
     + "\n"
     for n in range(200)
 )
@@ -34,13 +43,25 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("name", "text", "arrived_at", "keys", "select"),
     [
         ("Web Clicks.csv", CLICKS, "clicked_at", ["page"], {"room_name": "`Room Name`"}),
-        ("clicks.tsv", CLICKS.replace(",", "\t"), "clicked_at", ["page"], {"room_name": "`Room Name`"}),
+        (
+            "clicks.tsv",
+            CLICKS.replace(",", "\t"),
+            "clicked_at",
+            ["page"],
+            {"room_name": "`Room Name`"},
+        ),
         ("events.jsonl", EVENTS, "timestamp_millis(ts)", ["user"], {"ts": "timestamp_millis(ts)"}),
         ("empty.csv", "meter,read_at\n", "read_at", [], {}),
     ],
 )
 def test_init_creates_a_consistent_project_from_a_file(
-    run: Command, folder: Path, name: str, text: str, arrived_at: str, keys: list[str], select: dict[str, str]
+    run: Command,
+    folder: Path,
+    name: str,
+    text: str,
+    arrived_at: str,
+    keys: list[str],
+    select: dict[str, str],
 ) -> None:
     (folder / name).write_text(text)
     code, output, errors = run("init", name, "--yes")
@@ -48,17 +69,27 @@ def test_init_creates_a_consistent_project_from_a_file(
     config = Config.load()
     [(stream, settings)] = config.streams.items()
     assert (settings.arrived_at, settings.keys, settings.select) == (arrived_at, keys, select)
-    assert f"rewindow record {stream} --end" in output and f"rewindow replay count_{stream} --id first" in output
+    assert (
+        f"rewindow record {stream} --end" in output
+        and f"rewindow replay count_{stream} --id first" in output
+    )
     assert f"count_{stream}" in application_names(config)
     app = load_application(config, f"count_{stream}").app
     assert app.grid.width_us == settings.width_us
     assert app.outputs["counts"].key == tuple(keys)
     suite = read_suite(config.expectations, app.outputs["counts"].suite or "")
-    assert {entry["meta"]["check"] for entry in suite.expectations} == {"every-tuple-counted", "rows-as-recorded"}
+    assert {entry["meta"]["check"] for entry in suite.expectations} == {
+        "every-tuple-counted",
+        "rows-as-recorded",
+    }
 
 
 @pytest.mark.parametrize("there", ["rewindow.toml", "applications/count_clicks.py"])
-def test_init_overwrites_nothing_and_then_writes_nothing(run: Command, folder: Path, there: str) -> None:
+def test_init_overwrites_nothing_and_then_writes_nothing(
+    run: Command,
+    folder: Path,
+    there: str,
+) -> None:
     (folder / "clicks.csv").write_text(CLICKS)
     (folder / there).parent.mkdir(exist_ok=True)
     (folder / there).write_text("mine")
@@ -76,27 +107,49 @@ def test_init_without_a_terminal_requires_yes(run: Command, folder: Path) -> Non
 
 
 def test_init_writes_answers_to_the_settings_and_repeats_invalid_questions(
-    run: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+    run: Command,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (folder / "clicks.csv").write_text(CLICKS)
-    answers = iter(["visits", "page", "clicked_at", "at", "clicked_at", "pages", "amount", "none", "20 seconds"])
+    answers = iter(
+        [
+            "visits",
+            "page",
+            "clicked_at",
+            "at",
+            "clicked_at",
+            "pages",
+            "amount",
+            "none",
+            "20 seconds",
+        ]
+    )
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers))
     code, _, errors = run("init", "clicks.csv")
     assert code == 0
-    assert 'column "page" is not a time: STRING, text\n  Hint: Columns that are times: clicked_at.' in errors
-    assert 'column "at" is not in the source\n  Hint: Columns that are times: clicked_at.' in errors
     assert (
-        'column "pages" is not in the source\n  Hint: Did you mean "page"? Columns that can be the key: id, page'
+        'column "page" is not a time: STRING, text\n  Hint: Columns that are times: clicked_at.'
         in errors
     )
-    assert 'column "amount" cannot be the key: its type is DECIMAL(18,2), and a key is text or a whole number' in errors
+    assert 'column "at" is not in the source\n  Hint: Columns that are times: clicked_at.' in errors
+    assert (
+        'column "pages" is not in the source\n  Hint: Did you mean "page"? Columns that can be the '
+        "key: id, page" in errors
+    )
+    assert (
+        'column "amount" cannot be the key: its type is DECIMAL(18,2), and a key is text or a '
+        "whole number" in errors
+    )
     settings = Config.load().streams["visits"]
     assert (settings.keys, settings.width_us) == ([], 20_000_000)
 
 
 def test_init_warns_when_environment_variable_names_another_project(
-    run: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+    run: Command,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (folder / "clicks.csv").write_text(CLICKS)
     monkeypatch.setenv("REWINDOW_CONFIG", "/elsewhere/rewindow.toml")

@@ -1,4 +1,6 @@
-"""Ctrl-C on `rewindow replay`, at whatever moment: it ends, says how to go on, and nothing begins again."""
+"""Ctrl-C on `rewindow replay`, at whatever moment: it ends, says how to go on, and nothing begins
+again.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,25 @@ def runs(process: psutil.Process, program: str, argument: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize(("program", "argument"), [("java", "org.apache.spark"), ("python", "jobs/replay.py")])
-def test_interrupt_ends_the_command_and_starts_no_further_attempt(tmp_path: Path, program: str, argument: str) -> None:
+@pytest.mark.parametrize(
+    ("program", "argument"),
+    [("java", "org.apache.spark"), ("python", "jobs/replay.py")],
+)
+def test_interrupt_ends_the_command_and_starts_no_further_attempt(
+    tmp_path: Path,
+    program: str,
+    argument: str,
+) -> None:
     config = make_project(tmp_path).config
     command = [sys.executable, "-m", "rewindow.cli", "replay", "totals", "--id", "one"]
     environment = {**os.environ, "REWINDOW_CONFIG": str(config.file)}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     own = psutil.Process(process.pid)
     while not any(runs(child, program, argument) for child in own.children(recursive=True)):
         assert process.poll() is None
@@ -36,4 +51,7 @@ def test_interrupt_ends_the_command_and_starts_no_further_attempt(tmp_path: Path
     output, _ = process.communicate(timeout=60)
     assert process.returncode == attempts.INTERRUPTED, output
     assert "rewindow replay --resume one" in output
-    assert [attempt.epoch for attempt in Ledger.open(config.ledger_url).attempts.of("one")] in ([], [1])
+    assert [attempt.epoch for attempt in Ledger.open(config.ledger_url).attempts.of("one")] in (
+        [],
+        [1],
+    )

@@ -1,4 +1,6 @@
-"""`rewindow jars`: what is whole stays, what is damaged or missing is fetched, another jar is refused."""
+"""`rewindow jars`: what is whole stays, what is damaged or missing is fetched, another jar is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ def _run(folder: Path) -> int:
     return int(ended.value.code or 0)
 
 
-def test_jars_downloads_only_missing_or_damaged_jars(tmp_path: Path, fetched: list[list[str]]) -> None:
+def test_jars_downloads_only_missing_or_damaged_jars(
+    tmp_path: Path,
+    fetched: list[list[str]],
+) -> None:
     assert _run(tmp_path) == 0
     assert _run(tmp_path) == 0
     (tmp_path / "delta-b-1.0.jar").write_bytes(b"")
@@ -47,7 +52,10 @@ def test_jars_downloads_only_missing_or_damaged_jars(tmp_path: Path, fetched: li
 
 
 def test_jars_rejects_a_jar_with_a_wrong_checksum_and_stores_nothing(
-    tmp_path: Path, fetched: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    fetched: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(WHOLE, "delta-a-1.0.jar", b"something else")
     assert _run(tmp_path) != 0

@@ -15,7 +15,8 @@ from tests.commands.test_looking import FIRST, LAST, seal_windows
 from tests.publication.staging import simple
 
 VERBS = (
-    ("list",), ("status", "one"), ("why", "one", FIRST), ("gaps", "flights"), ("errors", "one"), ("purge",),
+    ("list",), ("status", "one"), ("why", "one", FIRST), ("gaps", "flights"), ("errors", "one"),
+    ("purge",),
     ("certify", "one", "two"),
 )  # fmt: skip
 
@@ -32,11 +33,17 @@ def texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("words", VERBS)
-def test_numbers_are_never_strings_in_json(command: Command, config: Config, words: tuple[object, ...]) -> None:
+def test_numbers_are_never_strings_in_json(
+    command: Command,
+    config: Config,
+    words: tuple[object, ...],
+) -> None:
     # Rules: W14
     seal_windows(config, "flights", range(FIRST, LAST + 1))
     simple(config, "one", FIRST, LAST)
     simple(config, "two", FIRST, LAST)
     _, text, _ = command(*words, "--json")
-    numbers = [(place, value) for place, value in texts(json.loads(text)) if re.fullmatch(r"-?\d+", value)]
+    numbers = [
+        (place, value) for place, value in texts(json.loads(text)) if re.fullmatch(r"-?\d+", value)
+    ]
     assert [found for found in numbers if not found[0].endswith("digest")] == []

@@ -1,4 +1,6 @@
-"""Commands that look at replays and streams, after purges and beside others of them; from tables made by hand."""
+"""Commands that look at replays and streams, after purges and beside others of them; from tables
+made by hand.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,12 @@ from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
 from rewindow.settings.config import Config
 from rewindow.storage import create_table
 from rewindow.storage.layout import FACTS_SCHEMA
-from rewindow.storage.streams import QUARANTINE_SCHEMA, WINDOWS_SCHEMA, create_quarantine, stream_properties
+from rewindow.storage.streams import (
+    QUARANTINE_SCHEMA,
+    WINDOWS_SCHEMA,
+    create_quarantine,
+    stream_properties,
+)
 from rewindow.windows import WindowRange
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, lossy_and_full, simple
@@ -64,32 +71,59 @@ def test_json_keys_of_why_are_stable(command: Command, config: Config) -> None:
     # Programs read these keys; a window that an input lacks has no seal columns.
     seal_windows(config, "flights", range(FIRST, LAST))
     simple(config, "one", FIRST, LAST)
-    found, last = (json.loads(command("why", "one", window, "--json")[1]) for window in (FIRST, LAST))
+    found, last = (
+        json.loads(command("why", "one", window, "--json")[1]) for window in (FIRST, LAST)
+    )
     assert set(found) == {
-        "replay", "window", "from", "to", "state", "message", "inputs", "purged", "facts", "checkpoint", "checks",
-        "quarantined", "publications", "attempts", "properties",
-    }  # fmt: skip
+        "replay",
+        "window",
+        "from",
+        "to",
+        "state",
+        "message",
+        "inputs",
+        "purged",
+        "facts",
+        "checkpoint",
+        "checks",
+        "quarantined",
+        "publications",
+        "attempts",
+        "properties",
+    }
     assert set(found["inputs"][0]) == {"stream", "state", *WINDOWS_SCHEMA.names}
-    assert (found["inputs"][0]["state"], last["inputs"]) == ("empty", [{"stream": "flights", "state": "missing"}])
+    assert (found["inputs"][0]["state"], last["inputs"]) == (
+        "empty",
+        [{"stream": "flights", "state": "missing"}],
+    )
     assert set(found["facts"][0]) == set(FACTS_SCHEMA.names) - {"measures"}
     assert set(found["checkpoint"][0]) == {"operator", "window_id", "rows", "digest", "attempt"}
     assert found["attempts"][0]["epoch"] == 1 and found["window"] == FIRST
 
 
 def test_why_shows_overridden_properties_with_their_source(
-    command: Command, replay: StagedReplay, monkeypatch: pytest.MonkeyPatch
+    command: Command,
+    replay: StagedReplay,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Rules: O28
     least = PropertyDescription(name="least", value=3, source=OPTION)
     label = PropertyDescription(name="label", value="x", source=DEFAULT)
     half = OperatorDescription(name="half", kind="Half", properties=[least, label])
-    known = replay.plan.model_copy(update={
-        "graph": GraphDescription(application="app", window="1 hour", operators=[half]),
-        "given": [PropertyOverride(operator="", name="checkpoint_windows", value=9, source=FILE)],
-    })  # fmt: skip
+    known = replay.plan.model_copy(
+        update={
+            "graph": GraphDescription(application="app", window="1 hour", operators=[half]),
+            "given": [
+                PropertyOverride(operator="", name="checkpoint_windows", value=9, source=FILE)
+            ],
+        }
+    )
     monkeypatch.setattr(Replay, "read_plan", lambda row: known)
     text = " ".join(command("why", "one", FIRST + 1)[1].split())
-    assert "application checkpoint_windows 9 rewindow.toml half least 3 --set" in text and "label" not in text
+    assert (
+        "application checkpoint_windows 9 rewindow.toml half least 3 --set" in text
+        and "label" not in text
+    )
     found = json.loads(command("why", "one", FIRST + 1, "--json")[1])["properties"]
     assert {"operator": "half", "name": "label", "value": "x", "source": "default"} in found
 
@@ -105,7 +139,9 @@ def test_window_ids_are_shown_as_they_are_typed(command: Command, config: Config
 
 
 def test_why_of_an_application_ignores_abandoned_replays(
-    command: Command, config: Config, replay: StagedReplay
+    command: Command,
+    config: Config,
+    replay: StagedReplay,
 ) -> None:
     verify = simple(config, "verify-1f2e3d4c", FIRST, LAST, checked=False)
     Ledger.open(config.ledger_url).replays.abandon("verify-1f2e3d4c", "plan --verify")
@@ -119,16 +155,23 @@ def test_why_of_an_application_ignores_abandoned_replays(
 
 
 def test_why_counts_only_quarantined_tuples_of_the_inputs_of_the_replay(
-    command: Command, config: Config, replay: StagedReplay
+    command: Command,
+    config: Config,
+    replay: StagedReplay,
 ) -> None:
-    rows = [{"window_id": FIRST + 1, "source": source, "reason": "late"} for source in ("flights", "other", "other")]
+    rows = [
+        {"window_id": FIRST + 1, "source": source, "reason": "late"}
+        for source in ("flights", "other", "other")
+    ]
     frame = pa.Table.from_pylist(rows, schema=QUARANTINE_SCHEMA)
     create_quarantine(config.quarantine_table).commit_arrow(frame, app_id="test", version=1)
     assert json.loads(command("why", "one", FIRST + 1, "--json")[1])["quarantined"] == 1
 
 
 def test_why_lists_failed_checks_of_the_window_and_of_the_whole_range(
-    command: Command, config: Config, replay: StagedReplay
+    command: Command,
+    config: Config,
+    replay: StagedReplay,
 ) -> None:
     here, there = (WindowRange(window, window) for window in (FIRST + 1, FIRST + 2))
     checks = (
@@ -137,7 +180,11 @@ def test_why_lists_failed_checks_of_the_window_and_of_the_whole_range(
         CheckOutcome("there", "t", "c", "warning", "", "failed", (there,), 1),
     )
     verdict = OutputVerdict("delays", "suite", 10, checks, Path(), Path(), Path(), pa.table({}))
-    record_findings(config, replay.plan, GateResult(replay.plan, datetime.now(UTC), (verdict,), Path(), {}))
+    record_findings(
+        config,
+        replay.plan,
+        GateResult(replay.plan, datetime.now(UTC), (verdict,), Path(), {}),
+    )
     found = json.loads(command("why", "one", FIRST + 1, "--json")[1])["checks"]
     assert [(check["check"], check["windows"]) for check in found] == [
         ("everything", []),
@@ -147,12 +194,19 @@ def test_why_lists_failed_checks_of_the_window_and_of_the_whole_range(
     assert "everything" in text and "here" in text and "there" not in text
 
 
-def test_existing_page_is_returned_after_a_purge(command: Command, config: Config, replay: StagedReplay) -> None:
+def test_existing_page_is_returned_after_a_purge(
+    command: Command,
+    config: Config,
+    replay: StagedReplay,
+) -> None:
     assert command("purge", "--older-than", 0, "--yes")[0] == 0
     code, text, errors = command("status", "one", "--page")
     assert (code, text) == (65, "")
     assert 'page of replay "one" cannot be drawn' in errors
-    assert "Purged: checkpoints, delays, ranks." in errors and "rewindow replay app --first 100 --last 109" in errors
+    assert (
+        "Purged: checkpoints, delays, ranks." in errors
+        and "rewindow replay app --first 100 --last 109" in errors
+    )
     page = pages_folder(config) / "one.html"
     page.parent.mkdir(parents=True)
     page.write_text("drawn before")
@@ -168,7 +222,13 @@ def test_gaps_of_a_published_stream_accepts_a_time_range(command: Command, confi
     seal_windows(config, "app.out", range(FIRST, LAST + 1))
     assert command("gaps", "app.out", "--format", "csv")[0] == 0
     code, text, errors = command(
-        "gaps", "app.out", "--from", "1970-01-05T06:00Z", "--to", "1970-01-05T08:00Z", "--json"
+        "gaps",
+        "app.out",
+        "--from",
+        "1970-01-05T06:00Z",
+        "--to",
+        "1970-01-05T08:00Z",
+        "--json",
     )
     assert (code, errors) == (0, "")
     found = json.loads(text)
@@ -178,7 +238,9 @@ def test_gaps_of_a_published_stream_accepts_a_time_range(command: Command, confi
 def test_gaps_uses_the_grid_of_the_recording_for_times(command: Command, config: Config) -> None:
     seal_windows(config, "s", range(10), width_ms=10_000)
     assert config.file is not None
-    config.file.write_text('state = "state"\n[streams.s]\nsource = "s.csv"\narrived_at = "at"\nwidth = "5 s"\n')
+    config.file.write_text(
+        'state = "state"\n[streams.s]\nsource = "s.csv"\narrived_at = "at"\nwidth = "5 s"\n'
+    )
     found = json.loads(command("gaps", "s", "--from", "1970-01-01T00:00:20Z", "--json")[1])
     assert (found["first"], found["last"]) == (2, 9)
 
@@ -190,7 +252,10 @@ def test_gaps_after_the_last_seal_are_bad_input(command: Command, config: Config
         assert code == 2 and "[100, 109]" in errors, errors
 
 
-def test_certify_reports_missing_tuples_per_replay_id_in_either_order(command: Command, config: Config) -> None:
+def test_certify_reports_missing_tuples_per_replay_id_in_either_order(
+    command: Command,
+    config: Config,
+) -> None:
     lossy_and_full(config)
     for sides in (("LOSSY", "FULL"), ("FULL", "LOSSY")):
         code, text, errors = command("certify", *sides)
@@ -202,7 +267,10 @@ def test_certify_reports_missing_tuples_per_replay_id_in_either_order(command: C
 
 @pytest.mark.parametrize("verb", ["plan", "replay"])
 def test_unpublished_excludes_other_ranges_and_succeeds_when_nothing_is_left(
-    verb: str, run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verb: str,
+    run: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = make_project(tmp_path).config
     monkeypatch.setenv("REWINDOW_CONFIG", str(config.file))
@@ -210,26 +278,37 @@ def test_unpublished_excludes_other_ranges_and_succeeds_when_nothing_is_left(
     assert (code, "given twice" in errors) == (2, True)
     monkeypatch.setattr("rewindow.commands.plan.unpublished_windows", lambda *_: None)
     code, text, _ = run(verb, "totals", "--unpublished")
-    assert (code, text) == (0, "nothing to replay: all that the inputs of totals have sealed is published\n")
+    assert (code, text) == (
+        0,
+        "nothing to replay: all that the inputs of totals have sealed is published\n",
+    )
     assert json.loads(run(verb, "totals", "--unpublished", "--json")[1])["windows"] == 0
 
 
-def test_plan_shows_the_unpublished_range(run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_shows_the_unpublished_range(
+    run: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("REWINDOW_CONFIG", str(make_project(tmp_path).config.file))
     planned = json.loads(run("plan", "totals", "--unpublished", "--json")[1])
     assert (planned["first"], planned["windows"]) == (1000, 24)
 
 
 def test_list_shows_application_range_and_time_of_the_last_state_change(
-    run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     project = make_project(tmp_path)
     monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
     project.plan("one", "exactly_once", first=1008, last=1010, initial_state=True)
     [listed] = json.loads(run("list", "--json")[1])
     assert (listed["application"], listed["from"], listed["to"]) == (
-        "totals", "1970-02-12T00:00:00Z", "1970-02-12T03:00:00Z"
-    )  # fmt: skip
+        "totals",
+        "1970-02-12T00:00:00Z",
+        "1970-02-12T03:00:00Z",
+    )
     head, row = run("list")[1].splitlines()
     assert head.split() == [
         "replay",
@@ -257,11 +336,15 @@ def test_list_shows_verify_samples_only_on_request(config: Config, command: Comm
     simple(config, "sample", FIRST, LAST)
     Ledger.open(config.ledger_url).replays.abandon("sample", SAMPLE)
     assert [row["replay"] for row in json.loads(command("list", "--json")[1])] == ["one"]
-    assert [row["replay"] for row in json.loads(command("list", "--state", "abandoned", "--json")[1])] == ["sample"]
+    assert [
+        row["replay"] for row in json.loads(command("list", "--state", "abandoned", "--json")[1])
+    ] == ["sample"]
 
 
 def test_check_strength_lists_undetected_corruptions_and_ends_with_the_gate_exit_code(
-    command: Command, config: Config, tmp_path: Path
+    command: Command,
+    config: Config,
+    tmp_path: Path,
 ) -> None:
     staged = JudgedReplay(tmp_path, windows=WindowRange(100, 139))
     ended(staged)
@@ -270,6 +353,11 @@ def test_check_strength_lists_undetected_corruptions_and_ends_with_the_gate_exit
     assert "planted damages would pass unnoticed" in errors
     code, text, _ = command("check", staged.replay_id, "made", "--strength", "--seed", 7, "--json")
     (found,) = json.loads(text)
-    assert (code, found["output"], found["seed"], found["planted"]) == (65, "made", 7, len(found["damages"]))
+    assert (code, found["output"], found["seed"], found["planted"]) == (
+        65,
+        "made",
+        7,
+        len(found["damages"]),
+    )
     code, _, errors = command("check", staged.replay_id, "made")
     assert (code, "--strength" in errors) == (2, True)

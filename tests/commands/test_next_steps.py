@@ -8,7 +8,10 @@ import pytest
 
 from tests.commands.conftest import Command
 
-STREAM = '[streams.clicks]\nsource = "clicks.csv"\narrived_at = "at"\nevent_at = "at"\ninterval = "1 hour"\n'
+STREAM = (
+    '[streams.clicks]\nsource = "clicks.csv"\narrived_at = "at"\nevent_at = "at"\ninterval = '
+    '"1 hour"\n'
+)
 SPENDING = """
 import pyarrow as pa
 from rewindow.application import Application, FrameOperator, InputPort, OutputPort
@@ -26,25 +29,72 @@ app.output("out", app.add("pass", Pass(), a=app.input("clicks")), key=["x"])
 @pytest.mark.parametrize(
     ("text", "arguments", "primary", "next_steps"),
     [
-        ("", ["record", "clicks"], 'stream "clicks" is unknown', "write [streams.clicks] with source and arrived_at"),
-        ("", ["plan", "spending"], 'application "spending" is unknown', "Write spending.py there; `rewindow init"),
-        (STREAM, ["plan", "spendings"], 'application "spendings" is unknown', "Known: heartbeat_clicks."),
-        (STREAM, ["plan", "heartbeat_clicks"], 'stream "clicks" is not recorded', "rewindow record clicks"),
-        (f'applications = ["apps"]\n{STREAM}', ["plan", "spending"], "is not recorded", "rewindow record clicks"),
-        (f'applications = ["apps"]\n{STREAM}', ["plan", "spendings"], "is unknown", 'Did you mean "spending"?'),
-        (STREAM, ["plan"], "no application is given", "rewindow plan --late"),
-        (STREAM, ["plan", "spendings", "--late"], 'application "spendings" is unknown', "Known: heartbeat_clicks."),
-        ('state = "state', ["plan", "spending"], "is not TOML: illegal character", "Texts stand in quotes"),
         (
-            f'{STREAM}sealed_to = "2099-06-01"', ["plan", "heartbeat_clicks"], "is not recorded",
+            "",
+            ["record", "clicks"],
+            'stream "clicks" is unknown',
+            "write [streams.clicks] with source and arrived_at",
+        ),
+        (
+            "",
+            ["plan", "spending"],
+            'application "spending" is unknown',
+            "Write spending.py there; `rewindow init",
+        ),
+        (
+            STREAM,
+            ["plan", "spendings"],
+            'application "spendings" is unknown',
+            "Known: heartbeat_clicks.",
+        ),
+        (
+            STREAM,
+            ["plan", "heartbeat_clicks"],
+            'stream "clicks" is not recorded',
+            "rewindow record clicks",
+        ),
+        (
+            f'applications = ["apps"]\n{STREAM}',
+            ["plan", "spending"],
+            "is not recorded",
+            "rewindow record clicks",
+        ),
+        (
+            f'applications = ["apps"]\n{STREAM}',
+            ["plan", "spendings"],
+            "is unknown",
+            'Did you mean "spending"?',
+        ),
+        (STREAM, ["plan"], "no application is given", "rewindow plan --late"),
+        (
+            STREAM,
+            ["plan", "spendings", "--late"],
+            'application "spendings" is unknown',
+            "Known: heartbeat_clicks.",
+        ),
+        (
+            'state = "state',
+            ["plan", "spending"],
+            "is not TOML: illegal character",
+            "Texts stand in quotes",
+        ),
+        (
+            f'{STREAM}sealed_to = "2099-06-01"',
+            ["plan", "heartbeat_clicks"],
+            "is not recorded",
             "rewindow record clicks",
         ),
     ],
-)  # fmt: skip
+)
 def test_unfinished_project_names_the_next_step(
-    run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, arguments: list[str], primary: str,
+    run: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    arguments: list[str],
+    primary: str,
     next_steps: str,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "apps").mkdir()
     (tmp_path / "apps" / "spending.py").write_text(SPENDING)

@@ -23,7 +23,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     project = make_project(tmp_path)
     project.plan("one", "exactly_once")
     file = tmp_path / "rewindow.toml"
-    file.write_text(file.read_text() + '[streams.events]\nsource = "x.csv"\narrived_at = "at"\nwidth = "1 hour"\n')
+    file.write_text(
+        file.read_text()
+        + '[streams.events]\nsource = "x.csv"\narrived_at = "at"\nwidth = "1 hour"\n'
+    )
     monkeypatch.setenv("REWINDOW_CONFIG", str(file))
     return Project(Config.load(file))
 
@@ -33,11 +36,17 @@ def put_aside(project: Project, *windows: int) -> None:
     rows = [(window, "events", None, "late", f"x.csv:{window}", "{}", now) for window in windows]
     columns = dict(zip(QUARANTINE_SCHEMA.names, map(list, zip(*rows, strict=True)), strict=True))
     table = create_quarantine(project.config.quarantine_table)
-    table.commit_arrow(pa.table(columns, schema=QUARANTINE_SCHEMA), app_id="record/events", version=1)
+    table.commit_arrow(
+        pa.table(columns, schema=QUARANTINE_SCHEMA),
+        app_id="record/events",
+        version=1,
+    )
 
 
 def test_windows_are_reopened_only_after_confirmation(
-    project: Project, run: Command, monkeypatch: pytest.MonkeyPatch
+    project: Project,
+    run: Command,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     put_aside(project, FIRST + 1, FIRST + 2, FIRST + 2, FIRST - 5)
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
@@ -61,7 +70,9 @@ def test_stream_that_a_replay_needs_is_not_restarted(project: Project, run: Comm
 
 
 def test_stream_is_restarted_only_after_confirmation(
-    project: Project, run: Command, monkeypatch: pytest.MonkeyPatch
+    project: Project,
+    run: Command,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Ledger.open(project.config.ledger_url).replays.abandon("one", "test")
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
@@ -70,7 +81,12 @@ def test_stream_is_restarted_only_after_confirmation(
     assert not list(project.config.state.glob("outcomes/record-*"))
 
 
-def test_quarantined_rows_are_printed_with_reason_and_position(project: Project, run: Command) -> None:
+def test_quarantined_rows_are_printed_with_reason_and_position(
+    project: Project,
+    run: Command,
+) -> None:
     put_aside(project, FIRST + 1, FIRST + 2)
     assert f"x.csv:{FIRST + 2}" in run("streams", "quarantine", "events")[1]
-    assert [row["reason"] for row in json.loads(run("streams", "quarantine", "events", "--json")[1])] == ["late"] * 2
+    assert [
+        row["reason"] for row in json.loads(run("streams", "quarantine", "events", "--json")[1])
+    ] == ["late"] * 2

@@ -1,4 +1,6 @@
-"""`rewindow replay` and its like without a JVM: what is refused, what goes to which stream, how failures are told."""
+"""`rewindow replay` and its like without a JVM: what is refused, what goes to which stream, how
+failures are told.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,11 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Runs:
 
         monkeypatch.setattr(loop, "begin_attempt", begin)
         monkeypatch.setattr(loop, "run", run)
-        monkeypatch.setattr(loop, "plain_submission", lambda *given: Submission("one", 0, [], {}, Path()))
+        monkeypatch.setattr(
+            loop,
+            "plain_submission",
+            lambda *given: Submission("one", 0, [], {}, Path()),
+        )
 
     return replaced
 
@@ -63,14 +69,22 @@ def one(config: Config) -> StagedReplay:
     ],
 )
 def test_resume_rejects_every_option_that_changes_the_plan(
-    command: Command, one: StagedReplay, jobs: Runs, given: tuple[object, ...], name: str
+    command: Command,
+    one: StagedReplay,
+    jobs: Runs,
+    given: tuple[object, ...],
+    name: str,
 ) -> None:
     jobs(DONE)
     code, _, errors = command("replay", *given, "--resume", "one")
     assert code == 2 and f"{name} cannot be given" in errors, errors
 
 
-def test_resume_accepts_options_of_the_attempt(command: Command, one: StagedReplay, jobs: Runs) -> None:
+def test_resume_accepts_options_of_the_attempt(
+    command: Command,
+    one: StagedReplay,
+    jobs: Runs,
+) -> None:
     jobs(DONE)
     assert command("replay", "--resume", "one", "--again", "--crash", "x:1", "--json")[0] == 0
 
@@ -85,7 +99,10 @@ def test_json_is_the_only_output_on_stdout(command: Command, one: StagedReplay, 
 
 @pytest.mark.parametrize("message", ["cannot read [/tmp/x]: [file:/y]", ""])
 def test_end_of_an_attempt_is_printed_verbatim_even_with_markup_or_no_message(
-    command: Command, one: StagedReplay, jobs: Runs, message: str
+    command: Command,
+    one: StagedReplay,
+    jobs: Runs,
+    message: str,
 ) -> None:
     jobs(Outcome(-9, message, True, {"exit_code": -9}), DONE)
     code, _, errors = command("replay", "--resume", "one")
@@ -95,4 +112,7 @@ def test_end_of_an_attempt_is_printed_verbatim_even_with_markup_or_no_message(
 
 def test_failure_without_a_message_keeps_the_exit_code_of_the_job() -> None:
     error = failure(Outcome(65, "", False, {}))
-    assert (error.primary, error.exit_code) == ("the job ended without a message (exit code 65)", 65)
+    assert (error.primary, error.exit_code) == (
+        "the job ended without a message (exit code 65)",
+        65,
+    )

@@ -15,36 +15,59 @@ from tests.commands.conftest import Command
 from tests.publication.staging import simple
 
 MESSAGES = (
-    "[Errno 2] no such file: [/tmp/x]", "file [file:/y] is gone", "[bold]not bold[/bold]", ":warning: :10:", "end\\",
+    "[Errno 2] no such file: [/tmp/x]",
+    "file [file:/y] is gone",
+    "[bold]not bold[/bold]",
+    ":warning: :10:",
+    "end\\",
     "[red]\\[/red]",
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("text", MESSAGES)
-def test_text_in_tables_and_facts_is_not_interpreted_as_markup(text: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_text_in_tables_and_facts_is_not_interpreted_as_markup(
+    text: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     screen.print_rows("", ("message", "n"), [(text, 1)])
     screen.print_facts({"message": text})
     found = capfd.readouterr().out
     assert found.count(text) == 2, found
 
 
-def test_values_to_copy_are_never_broken_on_a_narrow_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_to_copy_are_never_broken_on_a_narrow_screen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     text = StringIO()
     monkeypatch.setattr(screen, "out", Console(file=text, width=60))
     name = "heartbeat_clicks-343440000-343445760-4e0b64"
-    screen.print_rows("", ("replay", "words"), [(name, "one word after the other, and more of them")], whole=1)
+    screen.print_rows(
+        "",
+        ("replay", "words"),
+        [(name, "one word after the other, and more of them")],
+        whole=1,
+    )
     assert name in text.getvalue()
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(336_776, "336,776"), (9_999, "9999"), (-12_345, "-12,345"), (10**13, "10,000,000,000,000"), ("336776", "336776")],
+    [
+        (336_776, "336,776"),
+        (9_999, "9999"),
+        (-12_345, "-12,345"),
+        (10**13, "10,000,000,000,000"),
+        ("336776", "336776"),
+    ],
 )
 def test_counts_are_formatted_as_numbers_and_window_ids_as_text(value: object, text: str) -> None:
     assert screen.format_value(value) == text
 
 
-def test_message_of_the_ledger_is_printed_verbatim_by_status(command: Command, config: Config) -> None:
+def test_message_of_the_ledger_is_printed_verbatim_by_status(
+    command: Command,
+    config: Config,
+) -> None:
     simple(config, "one", 100, 104)
     Ledger.open(config.ledger_url).replays.abandon("one", "see [/tmp/x] and [file:/y]")
     code, text, errors = command("status", "one")
@@ -52,7 +75,9 @@ def test_message_of_the_ledger_is_printed_verbatim_by_status(command: Command, c
     assert "see [/tmp/x] and [file:/y]" in text
 
 
-def test_recording_shows_its_steps_only_after_two_seconds(capfd: pytest.CaptureFixture[str]) -> None:
+def test_recording_shows_its_steps_only_after_two_seconds(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     shown = screen.JobScreen()
     with shown.job():
         shown.line(RecordProgress("clicks", "reading", 5, 1.9).line())
@@ -95,7 +120,8 @@ def test_pipe_receives_a_plain_line_for_each_group(capfd: pytest.CaptureFixture[
 
 
 def test_step_is_a_bar_on_a_terminal_and_a_plain_line_elsewhere(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     line = StepProgress("app.x: linking files", 400, 1_000, "files", 4.0, 6.0).line()
     job = screen.JobScreen()
@@ -113,5 +139,9 @@ def test_step_is_a_bar_on_a_terminal_and_a_plain_line_elsewhere(
 
     with job.job():
         job.line(line)
-        assert "app.x: linking files" in shown() and "400/1,000 files" in shown() and "0:00:06 left" in shown()
+        assert (
+            "app.x: linking files" in shown()
+            and "400/1,000 files" in shown()
+            and "0:00:06 left" in shown()
+        )
     assert "linking" not in shown()

@@ -29,10 +29,15 @@ def shown(command: Command, *words: str) -> list[tuple[int, int, list[int]]]:
     code, text, errors = command("state", "one", *words, "--json")
     assert (code, errors) == (0, ""), errors
     states = json.loads(text)["states"]
-    return [(one["window"], one["rows"], [row["minutes"] for row in one["shown"]]) for one in states]
+    return [
+        (one["window"], one["rows"], [row["minutes"] for row in one["shown"]]) for one in states
+    ]
 
 
-def test_newest_checkpoint_is_shown_or_the_one_before_a_given_window(command: Command, replay: StagedReplay) -> None:
+def test_newest_checkpoint_is_shown_or_the_one_before_a_given_window(
+    command: Command,
+    replay: StagedReplay,
+) -> None:
     assert shown(command) == [(109, 2, [20, 21])]
     assert shown(command, "--window", "109") == [(109, 2, [20, 21])]
     assert shown(command, "--window", "108") == [(104, 2, [10, 11])]
@@ -40,7 +45,8 @@ def test_newest_checkpoint_is_shown_or_the_one_before_a_given_window(command: Co
 
 
 def test_rows_of_the_state_are_filtered_by_key_and_truncated_with_a_count(
-    command: Command, replay: StagedReplay
+    command: Command,
+    replay: StagedReplay,
 ) -> None:
     assert shown(command, "--where", "carrier=UA") == [(109, 2, [21])]
     assert shown(command, "--limit", "1") == [(109, 2, [20])]
@@ -57,7 +63,10 @@ def test_rows_of_the_state_are_filtered_by_key_and_truncated_with_a_count(
     ],
 )
 def test_unknown_names_are_reported_with_the_existing_ones(
-    command: Command, replay: StagedReplay, words: tuple[str, ...], message: str
+    command: Command,
+    replay: StagedReplay,
+    words: tuple[str, ...],
+    message: str,
 ) -> None:
     code, text, errors = command("state", "one", *words)
     assert code != 0 and message in errors, (text, errors)

@@ -1,4 +1,6 @@
-"""`rewindow streams` on a recorded stream: list, show, rows of a window, and a deletion that asks who needs it."""
+"""`rewindow streams` on a recorded stream: list, show, rows of a window, and a deletion that asks
+who needs it.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ def test_streams_list_and_show_agree_between_table_and_json(project: Project, ru
     assert "not ended" in shown and f"{WINDOWS:,} of 1 h, " in shown
 
 
-def test_rows_of_a_window_are_shown_in_order_and_a_missing_window_is_reported(project: Project, run: Command) -> None:
+def test_rows_of_a_window_are_shown_in_order_and_a_missing_window_is_reported(
+    project: Project,
+    run: Command,
+) -> None:
     full = next(window for window in range(FIRST, LAST) if window % 5)
     code, text, _ = run("streams", "rows", "events", full, "--json")
     found = json.loads(text)
@@ -49,19 +54,34 @@ def test_rows_of_a_window_are_shown_in_order_and_a_missing_window_is_reported(pr
     assert json.loads(run("streams", "rows", "events", at, "--json")[1]) == found
     seals = Table.open(project.config.windows_table("events"))
     seals.delta.delete(f"window_id = {full}")
-    assert f"window {full}, missing: not sealed, more may arrive" in run("streams", "rows", "events", full)[1]
-    assert run("streams", "rows", "nosuch", 1)[2].startswith('error: stream "nosuch" is not recorded')
+    assert (
+        f"window {full}, missing: not sealed, more may arrive"
+        in run("streams", "rows", "events", full)[1]
+    )
+    assert run("streams", "rows", "nosuch", 1)[2].startswith(
+        'error: stream "nosuch" is not recorded'
+    )
 
 
-def test_window_outside_a_stream_is_rejected_and_the_bounds_are_named(project: Project, run: Command) -> None:
+def test_window_outside_a_stream_is_rejected_and_the_bounds_are_named(
+    project: Project,
+    run: Command,
+) -> None:
     begin, end = "1970-02-11T16:00:00Z", "1970-02-12T16:00:00Z"
     code, text, errors = run("streams", "rows", "events", FIRST - 1)
-    assert (code, text) == (2, "") and f"begins with window {FIRST} ({begin}), after window {FIRST - 1}" in errors
+    assert (code, text) == (
+        2,
+        "",
+    ) and f"begins with window {FIRST} ({begin}), after window {FIRST - 1}" in errors
     code, text, errors = run("streams", "rows", "events", LAST + 1)
     assert (code, text) == (2, "") and f"window {LAST + 1} is not recorded yet" in errors
     assert "rewindow record events" in errors
     seals = Table.open(project.config.windows_table("events"))
-    seals.commit_arrow(end_row(Table.open(project.config.stream_table("events")), LAST), app_id="record", version=2)
+    seals.commit_arrow(
+        end_row(Table.open(project.config.stream_table("events")), LAST),
+        app_id="record",
+        version=2,
+    )
     code, text, errors = run("streams", "rows", "events", "2013-01-01")
     assert (code, text) == (
         2,
@@ -70,20 +90,28 @@ def test_window_outside_a_stream_is_rejected_and_the_bounds_are_named(project: P
     assert f"[{FIRST}, {LAST}]" in errors and "rewindow record" not in errors
 
 
-def test_unknown_subcommand_is_reported_with_suggestions_and_without_usage_box(project: Project, run: Command) -> None:
+def test_unknown_subcommand_is_reported_with_suggestions_and_without_usage_box(
+    project: Project,
+    run: Command,
+) -> None:
     code, text, errors = run("streams", "parking")
     assert (code, text) == (2, "")
     assert errors == (
         'error: subcommand "parking" of `rewindow streams` is unknown\n'
-        "  Hint: There are: show, rows, quarantine, delete, upgrade. `rewindow streams -h` says what they do.\n"
+        "  Hint: There are: show, rows, quarantine, delete, upgrade. `rewindow streams -h` says "
+        "what they do.\n"
     )
     assert 'Did you mean "show"? There are: ' in run("streams", "sho")[2]
     assert "Did you mean: rewindow streams show events? There are: " in run("streams", "events")[2]
-    assert run("ledger", "rebild")[2].startswith('error: subcommand "rebild" of `rewindow ledger` is unknown')
+    assert run("ledger", "rebild")[2].startswith(
+        'error: subcommand "rebild" of `rewindow ledger` is unknown'
+    )
     assert run("streams", "show")[2].startswith("error: missing argument")
     assert run("list", "--limit", "0")[2].startswith("error: invalid value for '--limit'")
     wrong = run("validate", "totals", "--graph", "dot")[2]
-    assert wrong.startswith("error: invalid value for '--graph': 'dot' is not one of 'text', 'svg', 'json'\n")
+    assert wrong.startswith(
+        "error: invalid value for '--graph': 'dot' is not one of 'text', 'svg', 'json'\n"
+    )
 
 
 def test_stream_that_an_open_replay_reads_is_not_deleted(project: Project, run: Command) -> None:
@@ -96,10 +124,16 @@ def test_stream_that_an_open_replay_reads_is_not_deleted(project: Project, run: 
     Ledger.open(project.config.ledger_url).replays.abandon("one", "test")
     assert run("streams", "delete", "events", "--yes")[0] == 0
     assert not list(project.config.stream_table("events").parent.glob("*events*/"))
-    assert run("streams", "delete", "events", "--yes")[2].startswith('error: stream "events" is not recorded')
+    assert run("streams", "delete", "events", "--yes")[2].startswith(
+        'error: stream "events" is not recorded'
+    )
 
 
-def test_force_requires_typing_the_stream_name(project: Project, run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_force_requires_typing_the_stream_name(
+    project: Project,
+    run: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     project.plan("one", "exactly_once")
     monkeypatch.setattr("sys.stdin", io.StringIO("event\n"))
     code, _, errors = run("streams", "delete", "events", "--force", "--yes")
@@ -111,7 +145,10 @@ def test_force_requires_typing_the_stream_name(project: Project, run: Command, m
     assert not project.config.stream_table("events").exists()
 
 
-@pytest.mark.parametrize("name", ["quarantine", "events.windows", "app.checkpoints", "../streams/events"])
+@pytest.mark.parametrize(
+    "name",
+    ["quarantine", "events.windows", "app.checkpoints", "../streams/events"],
+)
 def test_delete_removes_only_streams(project: Project, run: Command, name: str) -> None:
     create_quarantine(project.config.quarantine_table)
     code, _, errors = run("streams", "delete", name, "--yes")

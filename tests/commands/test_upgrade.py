@@ -15,7 +15,11 @@ Command = Callable[..., tuple[int, str, str]]
 @pytest.mark.parametrize("names", [(), ("flights",), ("flights", "flight_delays.ranks")])
 @pytest.mark.parametrize(("differing", "code"), [([], 0), ([[7, 7]], 1)])
 def test_upgrade_starts_one_job_for_all_names_and_fails_on_a_mismatch(
-    command: Command, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], differing: list[Any], code: int
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    names: tuple[str, ...],
+    differing: list[Any],
+    code: int,
 ) -> None:
     started: list[Submission] = []
 
@@ -24,7 +28,10 @@ def test_upgrade_starts_one_job_for_all_names_and_fails_on_a_mismatch(
         return Outcome(0, "", False, {"streams": [{"stream": "flights", "differing": differing}]})
 
     monkeypatch.setattr("rewindow.launcher.loop.run", run)
-    monkeypatch.setattr("rewindow.launcher.attempts.submit_command", lambda config, job, given, **_: [job, *given])
+    monkeypatch.setattr(
+        "rewindow.launcher.attempts.submit_command",
+        lambda config, job, given, **_: [job, *given],
+    )
     monkeypatch.setattr("rewindow.launcher.attempts.job_environment", lambda *_: {})
     assert command("streams", "upgrade", *names)[0] == code
     (submission,) = started

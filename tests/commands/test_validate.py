@@ -34,7 +34,10 @@ app = Application("halves", window="1 hour")
 half = app.add("half", Half(), rows=app.input("clicks"))
 app.output("halves", half, key=["x"])
 """
-BROKEN = APPLICATION.replace("Half()", "Half(least=0)").replace('key=["x"]', 'key=["y"]') + 'app.add("idle", Half())\n'
+BROKEN = (
+    APPLICATION.replace("Half()", "Half(least=0)").replace('key=["x"]', 'key=["y"]')
+    + 'app.add("idle", Half())\n'
+)
 CLICKS = '[streams.clicks]\nsource = "clicks.csv"\narrived_at = "at"\nwidth = "1 hour"\n'
 
 
@@ -56,7 +59,10 @@ def write(config: Config) -> Write:
     return call
 
 
-def test_valid_application_passes_before_anything_is_recorded(write: Write, command: Command) -> None:
+def test_valid_application_passes_before_anything_is_recorded(
+    write: Write,
+    command: Command,
+) -> None:
     # Checks that need a recording are warnings with a command; nothing is created.
     write(APPLICATION)
     code, text, errors = command("validate", "halves")
@@ -66,7 +72,9 @@ def test_valid_application_passes_before_anything_is_recorded(write: Write, comm
 
 
 def test_columns_from_settings_and_source_are_compared_before_recording(
-    write: Write, command: Command, config: Config
+    write: Write,
+    command: Command,
+    config: Config,
 ) -> None:
     # Rules: O13
     source = config.root / "clicks.csv"
@@ -74,7 +82,10 @@ def test_columns_from_settings_and_source_are_compared_before_recording(
     settings = CLICKS.replace("clicks.csv", str(source))
     write(APPLICATION, settings)
     code, text, _ = command("validate", "halves")
-    assert code == 2 and 'O13  half.rows: stream "clicks" has x string, and the port asks for int64' in text
+    assert (
+        code == 2
+        and 'O13  half.rows: stream "clicks" has x string, and the port asks for int64' in text
+    )
     assert "the columns of its source were compared" in text and not config.state.exists()
     assert config.file is not None
     config.file.write_text(config.file.read_text() + 'select = { x = "cast(x as bigint)" }\n')
@@ -82,28 +93,43 @@ def test_columns_from_settings_and_source_are_compared_before_recording(
 
 
 def test_columns_and_windows_of_a_recorded_stream_take_precedence_over_settings(
-    write: Write, command: Command, config: Config
+    write: Write,
+    command: Command,
+    config: Config,
 ) -> None:
     # Rules: O13, W15
     rows = pa.table({"window_id": pa.array([5], pa.int64()), "x": pa.array([1], pa.int64())})
     write(APPLICATION)
     make_stream(config, "clicks", rows, {5: 1}, width_ms=3_600_000)
-    assert command("validate", "halves")[:2] == (0, "halves: nothing is wrong; 1 operator, 1 input stream\n")
+    assert command("validate", "halves")[:2] == (
+        0,
+        "halves: nothing is wrong; 1 operator, 1 input stream\n",
+    )
     write(APPLICATION.replace("pa.int64", "pa.string").replace("1 hour", "1 minute"), "")
     code, text, _ = command("validate", "halves")
-    assert code == 2 and 'O13  half.rows: stream "clicks" has x int64, and the port asks for string' in text
-    assert "W15  clicks: the stream has windows of 1 h, the application has windows of 1 min" in text
+    assert (
+        code == 2
+        and 'O13  half.rows: stream "clicks" has x int64, and the port asks for string' in text
+    )
+    assert (
+        "W15  clicks: the stream has windows of 1 h, the application has windows of 1 min" in text
+    )
 
 
 def test_all_violations_are_reported_together_and_set_the_exit_code(
-    write: Write, command: Command, config: Config
+    write: Write,
+    command: Command,
+    config: Config,
 ) -> None:
     write(BROKEN, CLICKS.replace("1 hour", "5 minutes"))
     code, text, _ = command("validate", "halves")
     assert code == 2 and "halves: 4 things are wrong" in text
     assert "O14  idle.rows: input port needs a stream (rows)" in text and "optional=True" in text
     assert "O53  half: it must be greater than or equal to 1 (least = 0)" in text
-    assert "W15  clicks: the stream has windows of 5 min, the application has windows of 1 h (clicks)" in text
+    assert (
+        "W15  clicks: the stream has windows of 5 min, the application has windows of 1 h (clicks)"
+        in text
+    )
     assert not config.state.exists()
     code, text, _ = command("validate", "halves", "--json")
     found = json.loads(text)
@@ -123,34 +149,61 @@ def test_values_of_settings_and_options_are_checked_too(write: Write, command: C
     write(APPLICATION, f"{CLICKS}[applications.halves.operators.half]\nleast = 0\n")
     assert "(least = 0, from rewindow.toml)" in command("validate", "halves")[1]
     assert command("validate", "halves", "--set", "half.least=2")[0] == 0
-    code, text, _ = command("validate", "halves", "--set", "half.least=few", "--set", "hafl.least=1")
+    code, text, _ = command(
+        "validate",
+        "halves",
+        "--set",
+        "half.least=few",
+        "--set",
+        "hafl.least=1",
+    )
     assert code == 2 and "(least = 'few', from --set)" in text and 'Did you mean "half"' in text
-    assert "least = 2 (--set)" in command("validate", "halves", "--set", "half.least=2", "--graph", "text")[1]
+    assert (
+        "least = 2 (--set)"
+        in command("validate", "halves", "--set", "half.least=2", "--graph", "text")[1]
+    )
 
 
-def test_nondeterministic_code_is_a_warning_with_file_and_line(write: Write, command: Command) -> None:
+def test_nondeterministic_code_is_a_warning_with_file_and_line(
+    write: Write,
+    command: Command,
+) -> None:
     # Rules: R86, O61
     write("import random\n" + APPLICATION + "CHOSEN = random.choice([1, 2])\n")
     code, text, _ = command("validate", "halves")
     line = APPLICATION.count("\n") + 2
-    assert code == 0 and f"warning: halves.py:{line}: random.choice() is another one in every replay" in text
+    assert (
+        code == 0
+        and f"warning: halves.py:{line}: random.choice() is another one in every replay" in text
+    )
 
 
-def test_graph_is_printed_as_text_svg_and_json_even_with_violations(write: Write, command: Command) -> None:
+def test_graph_is_printed_as_text_svg_and_json_even_with_violations(
+    write: Write,
+    command: Command,
+) -> None:
     write(BROKEN)
     code, text, _ = command("validate", "halves", "--graph", "text")
     assert code == 0 and "stream clicks -> half.rows" in text
     assert "rejected -> stored as error tuples" in text and "out -> output halves" in text
     code, drawn, _ = command("validate", "halves", "--graph", "svg")
-    titles = [node.text for node in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}title")]
-    assert code == 0 and {"clicks to half.rows", "half.out to output halves", "half: Half"} <= set(titles)
+    titles = [
+        node.text
+        for node in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}title")
+    ]
+    assert code == 0 and {"clicks to half.rows", "half.out to output halves", "half: Half"} <= set(
+        titles
+    )
     code, text, _ = command("validate", "halves", "--graph", "json")
     graph = json.loads(text)
     assert graph["outputs"] == {"halves": "half.out"}
     assert [one["feeds"] for one in graph["operators"]] == [{"rows": "clicks"}, {}]
 
 
-def test_validation_imports_neither_spark_nor_great_expectations(write: Write, config: Config) -> None:
+def test_validation_imports_neither_spark_nor_great_expectations(
+    write: Write,
+    config: Config,
+) -> None:
     write(APPLICATION)
     program = (
         "import sys; import rewindow; rewindow.validate(rewindow.Config.load(), 'halves');"

@@ -1,4 +1,6 @@
-"""The command line, verb after verb, on one real replay: what it prints for people and programs, and exit codes."""
+"""The command line, verb after verb, on one real replay: what it prints for people and programs,
+and exit codes.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def project(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Pr
 
 @pytest.fixture(autouse=True)
 def in_force(project: Project, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
-    """The commands find the project's settings; publications are jobs in this process, unless a test says otherwise."""
+    """The commands find the project's settings; publications are jobs in this process, unless a
+    test says otherwise.
+    """
     monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
     monkeypatch.setattr(loop, "run", jobs_here(spark))
 
@@ -82,7 +86,10 @@ def test_status_page_prints_the_path_of_the_replay_page(run: Command) -> None:
     ],
 )
 def test_bad_input_is_an_error_with_its_exit_code_and_no_traceback(
-    run: Command, arguments: tuple[object, ...], code: int, words: str
+    run: Command,
+    arguments: tuple[object, ...],
+    code: int,
+    words: str,
 ) -> None:
     found, _, errors = run(*arguments)
     assert (found, "Traceback" in errors) == (code, False)
@@ -90,11 +97,18 @@ def test_bad_input_is_an_error_with_its_exit_code_and_no_traceback(
 
 
 def test_replay_is_checked_published_undone_purged_and_survives_a_lost_ledger(
-    run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     project = make_project(tmp_path)
     monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))
-    assert json.loads(run("replay", "totals", "--id", "one", "--group-windows", 12, "--json")[1])["replay"] == "one"
+    assert (
+        json.loads(run("replay", "totals", "--id", "one", "--group-windows", 12, "--json")[1])[
+            "replay"
+        ]
+        == "one"
+    )
     create_replay(project.config, ReplayRequest("totals", replay_id="dead"))
     assert run("publish", "one")[0] != 0
     assert json.loads(run("replay", "--resume", "one", "--json")[1])["replay"] == "one"
@@ -126,7 +140,10 @@ def test_every_verb_has_help_with_an_example(run: Command) -> None:
         assert verb == "ledger" or f"rewindow {verb}" in text, verb
 
 
-def test_help_truncates_no_option_on_a_narrow_terminal(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_truncates_no_option_on_a_narrow_terminal(
+    run: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TERMINAL_WIDTH", "80")
     monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 80)
     for verb in VERBS:

@@ -1,4 +1,6 @@
-"""An Airflow of a few routes, on loopback: it knows one password, hands out tokens, and answers what a test wants."""
+"""An Airflow of a few routes, on loopback: it knows one password, hands out tokens, and answers
+what a test wants.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class FakeAirflow:
         """Returns status and body of an answer."""
         if path == "/auth/token":
             good = body == {"username": "admin", "password": PASSWORD}
-            return (201, {"access_token": f"token-{self._token}"}) if good else (401, {"detail": "no"})
+            return (
+                (201, {"access_token": f"token-{self._token}"}) if good else (401, {"detail": "no"})
+            )
         if token != f"Bearer token-{self._token}":
             return 401, {"detail": "log in"}
         self.calls.append((method, path, body))
@@ -50,7 +54,12 @@ def _handler(fake: FakeAirflow) -> type[BaseHTTPRequestHandler]:
         def _serve(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
-            status, answer = fake.answer(self.command, self.path, body, self.headers.get("Authorization", ""))
+            status, answer = fake.answer(
+                self.command,
+                self.path,
+                body,
+                self.headers.get("Authorization", ""),
+            )
             text = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(text)))

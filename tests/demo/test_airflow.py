@@ -24,7 +24,12 @@ def fake(tmp_path: Path) -> Iterator[FakeAirflow]:
 def test_trigger_sends_the_form_under_the_requested_run_id(fake: FakeAirflow) -> None:
     fake.answers["POST", "/api/v2/dags/replay_windows/dagRuns"] = {"dag_run_id": "run 1"}
     assert Airflow(fake.running).trigger("run 1", {"mode": "exactly_once"}, "note") == "run 1"
-    body = {"dag_run_id": "run 1", "logical_date": None, "conf": {"mode": "exactly_once"}, "note": "note"}
+    body = {
+        "dag_run_id": "run 1",
+        "logical_date": None,
+        "conf": {"mode": "exactly_once"},
+        "note": "note",
+    }
     assert fake.calls == [("POST", "/api/v2/dags/replay_windows/dagRuns", body)]
 
 
@@ -39,18 +44,26 @@ def test_login_is_repeated_when_the_token_has_expired(fake: FakeAirflow) -> None
 def test_replay_id_is_empty_until_the_plan_task_has_ended(fake: FakeAirflow) -> None:
     airflow = Airflow(fake.running)
     assert airflow.replay_id("run 1") == ""
-    fake.answers["GET", f"{RUN}/taskInstances/plan_replay/xcomEntries/return_value"] = {"value": {"replay_id": "r"}}
+    fake.answers["GET", f"{RUN}/taskInstances/plan_replay/xcomEntries/return_value"] = {
+        "value": {"replay_id": "r"}
+    }
     assert airflow.replay_id("run 1") == "r"
 
 
 def test_tasks_without_a_state_are_not_started(fake: FakeAirflow) -> None:
-    found = [{"task_id": "a", "state": None, "try_number": 0}, {"task_id": "b", "state": "success", "try_number": 2}]
+    found = [
+        {"task_id": "a", "state": None, "try_number": 0},
+        {"task_id": "b", "state": "success", "try_number": 2},
+    ]
     fake.answers["GET", f"{RUN}/taskInstances"] = {"task_instances": found}
     assert Airflow(fake.running).tasks("run 1") == {"a": Task("", 0), "b": Task("success", 2)}
 
 
 def test_rejected_request_raises_an_error_with_the_reason_of_airflow(fake: FakeAirflow) -> None:
-    fake.answers["POST", "/api/v2/dags/replay_windows/dagRuns"] = (400, {"detail": "reason is too short"})
+    fake.answers["POST", "/api/v2/dags/replay_windows/dagRuns"] = (
+        400,
+        {"detail": "reason is too short"},
+    )
     with pytest.raises(RewindowError, match="status 400") as caught:
         Airflow(fake.running).trigger("run 1", {}, "")
     assert "reason is too short" in str(caught.value)

@@ -35,12 +35,23 @@ def run_of(mode: Mode, replay_id: str) -> DemoRun:
     ("mode", "make", "words"),
     [
         (Mode.EXACTLY_ONCE, replays.killed_exactly_once, "computed again: 5 windows [105, 109]"),
-        (Mode.AT_LEAST_ONCE, replays.killed_at_least_once, "after the checkpoint at 104: 5 windows [105, 109]"),
-        (Mode.AT_MOST_ONCE, replays.killed_at_most_once, "ranks: lost is what is listed, 5 windows [105, 109]"),
+        (
+            Mode.AT_LEAST_ONCE,
+            replays.killed_at_least_once,
+            "after the checkpoint at 104: 5 windows [105, 109]",
+        ),
+        (
+            Mode.AT_MOST_ONCE,
+            replays.killed_at_most_once,
+            "ranks: lost is what is listed, 5 windows [105, 109]",
+        ),
     ],
 )
 def test_promise_of_each_mode_is_proven_from_the_tables(
-    config: Config, mode: Mode, make: Callable[[Config], StagedReplay], words: str
+    config: Config,
+    mode: Mode,
+    make: Callable[[Config], StagedReplay],
+    words: str,
 ) -> None:
     replays.undisturbed(config)
     replay = make(config)
@@ -71,12 +82,20 @@ def test_window_neither_sealed_nor_lost_breaks_every_promise(config: Config) -> 
 def test_different_rows_break_exactly_once(config: Config) -> None:
     replay = StagedReplay(config, "other", 100, 119)
     for first in (100, 105, 110, 115):
-        replay.group(first, first + 4, rows_of(range(first, first + 5), plus=first == 110), state=state_of(first))
+        replay.group(
+            first,
+            first + 4,
+            rows_of(range(first, first + 5), plus=first == 110),
+            state=state_of(first),
+        )
     replay.end()
     assert "[110, 11" in broken(config, run_of(Mode.EXACTLY_ONCE, "other"))
 
 
-def test_repeats_outside_the_killed_group_break_at_least_once(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeats_outside_the_killed_group_break_at_least_once(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     replays.killed_at_least_once(config)
     monkeypatch.setattr(proof._Facts, "killed_group", lambda self: WindowRange(110, 114))
     assert "repeats are confined" in broken(config, run_of(Mode.AT_LEAST_ONCE, "twice"))
@@ -90,6 +109,12 @@ def test_mismatch_of_lost_windows_and_rows_breaks_at_most_once(config: Config) -
     replay.seal("delays", rows_of(range(105, 110))["delays"], 1)
     replay.lose(105, 109, ["ranks"], epoch=2)
     for first in (110, 115):
-        replay.group(first, first + 4, rows_of(range(first, first + 5), plus=1), 2, state=state_of(first))
+        replay.group(
+            first,
+            first + 4,
+            rows_of(range(first, first + 5), plus=1),
+            2,
+            state=state_of(first),
+        )
     replay.end(epoch=2)
     assert "lost is what is listed" in broken(config, run_of(Mode.AT_MOST_ONCE, "liar"))

@@ -66,7 +66,10 @@ def test_fresh_keeps_a_state_folder_with_a_foreign_replay(config: Config) -> Non
     assert Ledger.open(config.ledger_url).replays.find("mine") is not None
 
 
-def test_failed_command_is_quoted_and_sets_the_exit_code(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_command_is_quoted_and_sets_the_exit_code(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("REWINDOW_CONFIG", str(config._file))
     screen = io.StringIO()
     demo_console = DemoConsole(Console(file=screen))

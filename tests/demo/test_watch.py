@@ -1,4 +1,6 @@
-"""Watching a replay: the kill is seen when the process is gone, and a replay that was not killed is no drill."""
+"""Watching a replay: the kill is seen when the process is gone, and a replay that was not killed is
+no drill.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from tests.publication.staging import StagedReplay
 
 
 class Script(Airflow):
-    """An Airflow whose answers are a list; the last one stays. Between answers something may happen."""
+    """An Airflow whose answers are a list; the last one stays. Between answers something may
+    happen.
+    """
 
     def __init__(self, *answers: object) -> None:
         self.address = "http://127.0.0.1:1"
@@ -75,7 +79,8 @@ def begin(ledger: Ledger, pid: int) -> None:
 
 
 def test_kill_is_recorded_with_step_group_and_time_once_the_process_has_ended(
-    config: Config, demo_console: DemoConsole
+    config: Config,
+    demo_console: DemoConsole,
 ) -> None:
     ledger = planned(config)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
@@ -83,7 +88,16 @@ def test_kill_is_recorded_with_step_group_and_time_once_the_process_has_ended(
         began = ledger.attempts.of("r")[0].began_at
         run = DemoRun(Drill(Mode.EXACTLY_ONCE, Step.AFTER_OUTPUTS, 3), "run", "r")
         running, done = Task("running", 1), Task("success", 2)
-        airflow = Script(running, running, running, process.kill, process.wait, running, running, done)
+        airflow = Script(
+            running,
+            running,
+            running,
+            process.kill,
+            process.wait,
+            running,
+            running,
+            done,
+        )
         follow(ledger, airflow, run, demo_console)
     (kill,) = run.kills
     assert (kill.epoch, kill.step, kill.group) == (1, "after_outputs", 3) and kill.at >= began
@@ -101,9 +115,15 @@ def test_undisturbed_replay_needs_no_kill(config: Config, demo_console: DemoCons
     assert run.kills == []
 
 
-def test_failed_task_ends_the_demo_with_its_last_lines_and_run_url(config: Config, demo_console: DemoConsole) -> None:
+def test_failed_task_ends_the_demo_with_its_last_lines_and_run_url(
+    config: Config,
+    demo_console: DemoConsole,
+) -> None:
     run = DemoRun(Drill(Mode.EXACTLY_ONCE), "run", "r")
-    with pytest.raises(RewindowError, match='task "replay_windows" of DAG run "run" is failed') as caught:
+    with pytest.raises(
+        RewindowError,
+        match='task "replay_windows" of DAG run "run" is failed',
+    ) as caught:
         follow(planned(config), Script(Task("failed", 3)), run, demo_console)
     assert "its last words" in str(caught.value) and "http://127.0.0.1:1/dags" in str(caught.value)
 
@@ -111,11 +131,16 @@ def test_failed_task_ends_the_demo_with_its_last_lines_and_run_url(config: Confi
 def test_expected_failure_is_returned(demo_console: DemoConsole) -> None:
     run = DemoRun(Drill(Mode.AT_MOST_ONCE), "run", "r")
     airflow = Script(Task("running", 1), Task("failed", 1))
-    assert wait_for_task(airflow, run, "check_windows", ("success", "failed"), demo_console) == "failed"
+    assert (
+        wait_for_task(airflow, run, "check_windows", ("success", "failed"), demo_console)
+        == "failed"
+    )
 
 
 def test_replay_without_progress_is_an_error_after_a_timeout(
-    config: Config, demo_console: DemoConsole, monkeypatch: pytest.MonkeyPatch
+    config: Config,
+    demo_console: DemoConsole,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watch, "STILL_SECONDS_MAX", 0.05)
     run = DemoRun(Drill(Mode.EXACTLY_ONCE), "run", "r")

@@ -1,4 +1,6 @@
-"""The whole demo on its first six days: real streams, Airflow, Spark and SIGKILLs. Runs with the recovery matrix."""
+"""The whole demo on its first six days: real streams, Airflow, Spark and SIGKILLs. Runs with the
+recovery matrix.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ def test_demo_recovers_in_every_mode_and_writes_its_page(tmp_path: Path) -> None
     command = [sys.executable, "-m", "rewindow.cli"]
     arguments = ["demo", "--seed", "5", "--last", str(LAST), "--port", str(_free_port())]
     try:
-        done = subprocess.run([*command, *arguments], cwd=PROJECT, env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            [*command, *arguments],
+            cwd=PROJECT,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
     finally:
         subprocess.run([*command, "down"], cwd=PROJECT, env=environment, capture_output=True)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
@@ -31,7 +39,10 @@ def test_demo_recovers_in_every_mode_and_writes_its_page(tmp_path: Path) -> None
         assert words in done.stdout
     times = [page.parents[1] / "time" / f"{stream}.html" for stream in ("flights", "weather")]
     assert all(str(time) in page.read_text() for time in times)
-    assert "Lateness by key" in times[0].read_text() and "Recorded, made and missing values" in times[1].read_text()
+    assert (
+        "Lateness by key" in times[0].read_text()
+        and "Recorded, made and missing values" in times[1].read_text()
+    )
 
 
 def _free_port() -> int:

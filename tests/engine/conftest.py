@@ -31,15 +31,31 @@ def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
     config = make_project(tmp_path).config
 
     def make(
-        application: str, replay_id: str, dies_at: tuple[Step, int] | None = None, **replay_options: Any
+        application: str,
+        replay_id: str,
+        dies_at: tuple[Step, int] | None = None,
+        **replay_options: Any,
     ) -> Attempt:
-        stop, say = replay_options.pop("stop", lambda: False), replay_options.pop("say", lambda line: None)
+        stop, say = (
+            replay_options.pop("stop", lambda: False),
+            replay_options.pop("say", lambda line: None),
+        )
         inline_state_bytes = replay_options.pop("inline_state_bytes", None)
         replay_options = {"group_windows": GROUP, **replay_options}
-        plan = create_replay(config, ReplayRequest(application, replay_id=replay_id, **replay_options))
+        plan = create_replay(
+            config,
+            ReplayRequest(application, replay_id=replay_id, **replay_options),
+        )
         ledger = Ledger.open(config.ledger_url)
         epoch = ledger.attempts.next_epoch(replay_id)
-        ledger.attempts.begin(replay_id, epoch, host="h", pid=1, process_group=1, process_identity="boot/0")
+        ledger.attempts.begin(
+            replay_id,
+            epoch,
+            host="h",
+            pid=1,
+            process_group=1,
+            process_identity="boot/0",
+        )
         app = load_application(config, application, {}).app
         root = config.replay_root(replay_id)
 
@@ -47,10 +63,24 @@ def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
             if dies_at == (step, number):
                 raise Crash
 
-        inline = inline_state_bytes if inline_state_bytes is not None else config.replay.inline_state_bytes
+        inline = (
+            inline_state_bytes
+            if inline_state_bytes is not None
+            else config.replay.inline_state_bytes
+        )
         measures = replay_measures(config.expectations, plan, app, say)
         return spark_attempt(
-            plan, app, root, ledger, epoch, lambda: spark, inline, measures, stop=stop, say=say, crash=crash
+            plan,
+            app,
+            root,
+            ledger,
+            epoch,
+            lambda: spark,
+            inline,
+            measures,
+            stop=stop,
+            say=say,
+            crash=crash,
         )
 
     make.config = config  # type: ignore[attr-defined]

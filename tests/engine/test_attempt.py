@@ -28,16 +28,22 @@ if TYPE_CHECKING:
 
 
 WINDOWS = 12
-"""Of the 24 that are recorded: four groups, and a checkpoint between the first two and the last two."""
+"""Of the 24 that are recorded: four groups, and a checkpoint between the first two and the last
+two."""
 LAST = FIRST + WINDOWS - 1
 
 
 @pytest.fixture
 def attempt(attempt: Callable[..., Attempt]) -> Callable[..., Attempt]:
-    """Returns what makes attempts of replays of the first windows only: each group takes two seconds."""
+    """Returns what makes attempts of replays of the first windows only: each group takes two
+    seconds.
+    """
 
     def make(
-        application: str, replay_id: str, dies_at: tuple[Step, int] | None = None, **replay_options: Any
+        application: str,
+        replay_id: str,
+        dies_at: tuple[Step, int] | None = None,
+        **replay_options: Any,
     ) -> Attempt:
         return attempt(application, replay_id, dies_at, **{"last": LAST, **replay_options})
 
@@ -45,7 +51,9 @@ def attempt(attempt: Callable[..., Attempt]) -> Callable[..., Attempt]:
     return make
 
 
-def test_tuples_of_an_unread_port_are_counted_per_window_and_reported(attempt: Callable[..., Attempt]) -> None:
+def test_tuples_of_an_unread_port_are_counted_per_window_and_reported(
+    attempt: Callable[..., Attempt],
+) -> None:
     # Rules: O16, E36
     config: Config = attempt.config  # type: ignore[attr-defined]
     said: list[str] = []
@@ -53,15 +61,23 @@ def test_tuples_of_an_unread_port_are_counted_per_window_and_reported(attempt: C
 
     facts = Table.open(config.replay_root("one") / FACTS)
     events = Table.open(config.stream_table("events"))
-    sql = f"select window_id, count(*) as tuples from e where x < 0 and window_id <= {LAST} group by window_id"
+    sql = (
+        f"select window_id, count(*) as tuples from e where x < 0 and window_id <= {LAST} group "
+        "by window_id"
+    )
     negative = query(sql, e=events)
-    wanted = dict.fromkeys(range(FIRST, LAST + 1), 0) | dict(zip(*negative.to_pydict().values(), strict=True))
-    found = query("select window_id, tuples from f where direction = 'dropped' and port = 'split.negative'", f=facts)
+    wanted = dict.fromkeys(range(FIRST, LAST + 1), 0) | dict(
+        zip(*negative.to_pydict().values(), strict=True)
+    )
+    found = query(
+        "select window_id, tuples from f where direction = 'dropped' and port = 'split.negative'",
+        f=facts,
+    )
     assert dict(zip(*found.to_pydict().values(), strict=True)) == wanted
     ledger = Ledger.open(config.ledger_url)
-    assert [(t.port, t.tuples) for t in ledger.counts.totals("one") if t.direction == "dropped"] == [
-        ("split.negative", sum(wanted.values()))
-    ]
+    assert [
+        (t.port, t.tuples) for t in ledger.counts.totals("one") if t.direction == "dropped"
+    ] == [("split.negative", sum(wanted.values()))]
     assert ledger.counts.is_whole("one")
     assert any("nothing reads port split.negative" in line for line in said)
 
@@ -69,7 +85,10 @@ def test_tuples_of_an_unread_port_are_counted_per_window_and_reported(attempt: C
 @pytest.mark.parametrize("noise", ["NOISE_EXACT", "NOISE_FLOAT"])
 @pytest.mark.parametrize(
     ("mode", "dies_at", "window"),
-    [("exactly_once", (Step.AFTER_FIRST_OUTPUT, 2), FIRST + 3), ("at_least_once", (Step.AFTER_FACTS, 2), FIRST + 2)],
+    [
+        ("exactly_once", (Step.AFTER_FIRST_OUTPUT, 2), FIRST + 3),
+        ("at_least_once", (Step.AFTER_FACTS, 2), FIRST + 2),
+    ],
 )
 def test_window_that_differs_when_recomputed_is_rejected_and_not_committed(
     mode: str,
@@ -85,16 +104,25 @@ def test_window_that_differs_when_recomputed_is_rejected_and_not_committed(
         attempt("noisy", "one", dies_at, mode=mode).run()
     before = query("select count(*) as n from o", o=config.replay_root("one") / "again").to_pylist()
     monkeypatch.setenv(noise, "1")
-    with pytest.raises(NotDeterministicError, match=f'output "scores" of window {window} differs') as error:
+    with pytest.raises(
+        NotDeterministicError,
+        match=f'output "scores" of window {window} differs',
+    ) as error:
         attempt("noisy", "one", mode=mode).run()
     assert "Only committed: (key=" in str(error.value) and "Only now: (key=" in str(error.value)
-    assert query("select count(*) as n from o", o=config.replay_root("one") / "again").to_pylist() == before
+    assert (
+        query("select count(*) as n from o", o=config.replay_root("one") / "again").to_pylist()
+        == before
+    )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("tolerance", "noise"), [("1e-9", "1e-12"), ("1e-3", "1e-4")])
 def test_floats_that_differ_within_the_declared_tolerance_are_equal(
-    tolerance: str, noise: str, attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch
+    tolerance: str,
+    noise: str,
+    attempt: Callable[..., Attempt],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Rules: R85
     monkeypatch.setenv("TOLERANCE", tolerance)
@@ -107,7 +135,8 @@ def test_floats_that_differ_within_the_declared_tolerance_are_equal(
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
 def test_stop_by_the_user_creates_a_checkpoint_and_repeats_and_loses_nothing(
-    mode: str, attempt: Callable[..., Attempt]
+    mode: str,
+    attempt: Callable[..., Attempt],
 ) -> None:
     # Rules: W52
     config: Config = attempt.config  # type: ignore[attr-defined]
@@ -122,7 +151,10 @@ def test_stop_by_the_user_creates_a_checkpoint_and_repeats_and_loses_nothing(
     for output in ("sums", "totals"):
         assert raw(config, rest.plan, output) == raw(config, whole.plan, output)
     for replay in ("whole", "stopped"):
-        saved = query("select window_id, operator, attempt from c", c=config.replay_root(replay) / CHECKPOINTS)
+        saved = query(
+            "select window_id, operator, attempt from c",
+            c=config.replay_root(replay) / CHECKPOINTS,
+        )
         assert saved.num_rows == len({tuple(row.values()) for row in saved.to_pylist()}) > 1
 
 
@@ -132,7 +164,12 @@ def test_empty_windows_of_a_group_that_died_before_its_seals_are_missing_in_the_
 ) -> None:
     # Rules: R14
     config: Config = attempt.config  # type: ignore[attr-defined]
-    replay_options = {"mode": "at_most_once", "group_windows": 1, "checkpoint_windows": 5, "last": FIRST + 7}
+    replay_options = {
+        "mode": "at_most_once",
+        "group_windows": 1,
+        "checkpoint_windows": 5,
+        "last": FIRST + 7,
+    }
     empty = 6  # window 1005, right after a checkpoint, has no tuples
     with pytest.raises(Crash):
         attempt("totals", "one", (Step.AFTER_OUTPUTS, empty), **replay_options).run()
@@ -145,12 +182,29 @@ def test_empty_windows_of_a_group_that_died_before_its_seals_are_missing_in_the_
 @pytest.mark.parametrize(
     ("mode", "dies_at", "words"),
     [
-        ("exactly_once", Step.AFTER_FIRST_OUTPUT, "3 windows up to 1005 are computed again, written only where"),
-        ("at_least_once", Step.AFTER_FACTS, "3 windows up to 1004 are computed again, then there twice"),
-        ("at_most_once", Step.AFTER_FIRST_OUTPUT, "totals loses 3 windows [1002, 1004]; the state lacks windows [1002"),
+        (
+            "exactly_once",
+            Step.AFTER_FIRST_OUTPUT,
+            "3 windows up to 1005 are computed again, written only where",
+        ),
+        (
+            "at_least_once",
+            Step.AFTER_FACTS,
+            "3 windows up to 1004 are computed again, then there twice",
+        ),
+        (
+            "at_most_once",
+            Step.AFTER_FIRST_OUTPUT,
+            "totals loses 3 windows [1002, 1004]; the state lacks windows [1002",
+        ),
     ],
 )
-def test_recovery_happens_as_predicted(mode: str, dies_at: Step, words: str, attempt: Callable[..., Attempt]) -> None:
+def test_recovery_happens_as_predicted(
+    mode: str,
+    dies_at: Step,
+    words: str,
+    attempt: Callable[..., Attempt],
+) -> None:
     # Rules: R8
     config: Config = attempt.config  # type: ignore[attr-defined]
     with pytest.raises(Crash):
@@ -163,12 +217,19 @@ def test_recovery_happens_as_predicted(mode: str, dies_at: Step, words: str, att
     at_start = expected.restored < second.plan.first
     restored = "the start state" if at_start else f"the checkpoint at window {expected.restored}"
     assert f"resumed from {restored}, next window {expected.first}" in said
-    lost = losses_of(second.plan, Table.open(config.replay_root("one") / FACTS), None, second.plan.range).lost
+    lost = losses_of(
+        second.plan,
+        Table.open(config.replay_root("one") / FACTS),
+        None,
+        second.plan.range,
+    ).lost
     assert lost == {name: [windows] for name, windows in expected.lost.items()}
 
 
 @pytest.mark.long
-def test_recomputed_windows_are_predicted_after_an_attempt_without_progress(attempt: Callable[..., Attempt]) -> None:
+def test_recomputed_windows_are_predicted_after_an_attempt_without_progress(
+    attempt: Callable[..., Attempt],
+) -> None:
     # The fence has reset the marks; the facts still show how far the attempt before it had come.
     with pytest.raises(Crash):
         attempt("totals", "one", (Step.AFTER_FACTS, 4), mode="at_least_once").run()
@@ -180,7 +241,9 @@ def test_recomputed_windows_are_predicted_after_an_attempt_without_progress(atte
 
 
 @pytest.mark.long
-def test_killed_warm_up_resumes_and_produces_the_state_of_the_whole_stream(attempt: Callable[..., Attempt]) -> None:
+def test_killed_warm_up_resumes_and_produces_the_state_of_the_whole_stream(
+    attempt: Callable[..., Attempt],
+) -> None:
     # Rules: W63
     config: Config = attempt.config  # type: ignore[attr-defined]
     whole = attempt("totals", "whole", group_windows=WINDOWS)
@@ -197,7 +260,9 @@ def test_killed_warm_up_resumes_and_produces_the_state_of_the_whole_stream(attem
         f"warm-up: windows {FIRST + 6} to {FIRST + 8} of {FIRST + 8}",
     ]
     for output in ("sums", "totals"):
-        wanted = {row: count for row, count in raw(config, whole.plan, output).items() if row[0] >= late}
+        wanted = {
+            row: count for row, count in raw(config, whole.plan, output).items() if row[0] >= late
+        }
         assert raw(config, rest.plan, output) == wanted
 
 
@@ -207,7 +272,13 @@ def test_heartbeat_repeats_no_timer_after_a_skip(attempt: Callable[..., Attempt]
     # The output knows which timers were emitted before the lost windows.
     config: Config = attempt.config  # type: ignore[attr-defined]
     config.streams["clicks"] = StreamConfig(
-        source="x", arrived_at="arrived_at", event_at="at", keys=["key"], interval="60", slack="10", width="1 minute"
+        source="x",
+        arrived_at="arrived_at",
+        event_at="at",
+        keys=["key"],
+        interval="60",
+        slack="10",
+        width="1 minute",
     )
     record_clicks(config, [(30, 30), (500, 100), (510, 130), (515, 185)])
     replay_options = {"mode": "at_most_once", "group_windows": 2, "last": None}
@@ -215,11 +286,15 @@ def test_heartbeat_repeats_no_timer_after_a_skip(attempt: Callable[..., Attempt]
         attempt("heartbeat_clicks", "one", (Step.AFTER_FIRST_OUTPUT, 4), **replay_options).run()
     attempt("heartbeat_clicks", "one", **replay_options).run()
     sql = "select window_id, to_unixtime(at) as at from f where _rw_is_timer order by at, window_id"
-    times = [timer["at"] for timer in query(sql, f=config.replay_root("one") / "filled").to_pylist()]
+    times = [
+        timer["at"] for timer in query(sql, f=config.replay_root("one") / "filled").to_pylist()
+    ]
     assert times[:7] == [60 * n for n in range(1, 8)] and len(times) == len(set(times))
 
 
-def test_python_functions_of_an_application_run_in_spark_workers(attempt: Callable[..., Attempt]) -> None:
+def test_python_functions_of_an_application_run_in_spark_workers(
+    attempt: Callable[..., Attempt],
+) -> None:
     # Workers cannot import the application's module or what it imports from its folder.
     config: Config = attempt.config  # type: ignore[attr-defined]
     attempt("scaling", "one", group_windows=WINDOWS).run()
@@ -245,25 +320,38 @@ def test_operator_knows_its_mode_and_random_numbers_do_not_depend_on_grouping(
     assert len(set(numbers)) == len(numbers) and 0 <= min(numbers) < 0.1 and 0.9 < max(numbers) < 1
 
 
-def test_operator_receives_the_tuples_it_emitted_in_skipped_windows(attempt: Callable[..., Attempt]) -> None:
+def test_operator_receives_the_tuples_it_emitted_in_skipped_windows(
+    attempt: Callable[..., Attempt],
+) -> None:
     # Rules: H58
     config: Config = attempt.config  # type: ignore[attr-defined]
     with pytest.raises(Crash):
         attempt("skipping", "one", (Step.AFTER_FIRST_OUTPUT, 2), mode="at_most_once").run()
     attempt("skipping", "one", mode="at_most_once").run()
-    found = query("select window_id, kept from o order by window_id", o=config.replay_root("one") / "out")
+    found = query(
+        "select window_id, kept from o order by window_id",
+        o=config.replay_root("one") / "out",
+    )
     assert found["kept"].to_pylist() == [0] * 5 + [3] * (WINDOWS - 5)
 
 
 def affected(config: Config, plan: Plan) -> dict[str, int]:
     """Returns the first affected window of each output."""
     root = config.replay_root(plan.replay_id)
-    return losses_of(plan, Table.open(root / FACTS), Table.open(root / CHECKPOINTS), plan.range).affected_first
+    return losses_of(
+        plan,
+        Table.open(root / FACTS),
+        Table.open(root / CHECKPOINTS),
+        plan.range,
+    ).affected_first
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("dies_at", [Step.MATERIALISED, Step.AFTER_FIRST_OUTPUT])
-def test_tuples_dropped_from_a_state_by_a_skip_are_facts(dies_at: Step, attempt: Callable[..., Attempt]) -> None:
+def test_tuples_dropped_from_a_state_by_a_skip_are_facts(
+    dies_at: Step,
+    attempt: Callable[..., Attempt],
+) -> None:
     # Rules: X2, X3
     # Recorded = emitted + lost + dropped by the skip + pending.
     config: Config = attempt.config  # type: ignore[attr-defined]
@@ -278,15 +366,29 @@ def test_tuples_dropped_from_a_state_by_a_skip_are_facts(dies_at: Step, attempt:
     assert never_seen == (group if dies_at is Step.AFTER_FIRST_OUTPUT else set())
     assert losses.lost == ({} if never_seen else {"both": to_ranges(group)})
 
-    dropped = dict(zip(*losses.skipped["both"].rows.to_pydict().values(), strict=True)) if losses.skipped else {}
-    assert (set(dropped) == {FIRST + 1}) is not bool(never_seen), "what waited was passed on in windows that stay"
-    emitted = by_arrival(query("select arrived_at from o", o=root / "both")["arrived_at"].to_pylist())
-    waiting = Counter(row["window_id"] for row in last_state(config, second.plan)["both"] if row["window_id"])
+    dropped = (
+        dict(zip(*losses.skipped["both"].rows.to_pydict().values(), strict=True))
+        if losses.skipped
+        else {}
+    )
+    assert (set(dropped) == {FIRST + 1}) is not bool(never_seen), (
+        "what waited was passed on in windows that stay"
+    )
+    emitted = by_arrival(
+        query("select arrived_at from o", o=root / "both")["arrived_at"].to_pylist()
+    )
+    waiting = Counter(
+        row["window_id"] for row in last_state(config, second.plan)["both"] if row["window_id"]
+    )
     sql = f"select window_id from e where window_id <= {LAST}"
     recorded = query(sql, e=Table.open(config.stream_table("events")))["window_id"].to_pylist()
     wanted, found = Counter(recorded), emitted + waiting + Counter(dropped)
-    assert {w: wanted[w] for w in wanted if w not in group} == {w: found[w] for w in found if w not in group}
-    assert any(f"both dropped {sum(dropped.values())} tuples of windows" in line for line in said) is bool(dropped)
+    assert {w: wanted[w] for w in wanted if w not in group} == {
+        w: found[w] for w in found if w not in group
+    }
+    assert any(
+        f"both dropped {sum(dropped.values())} tuples of windows" in line for line in said
+    ) is bool(dropped)
 
 
 def by_arrival(times: list[datetime]) -> Counter[int]:

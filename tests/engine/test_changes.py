@@ -22,9 +22,17 @@ def rows(config: Config, replay: str) -> list[dict[str, Any]]:
     return query(SQL, o=config.replay_root(replay) / "totals").to_pylist()
 
 
-def test_window_has_the_property_value_of_its_start_when_recomputed(attempt: Callable[..., Attempt]) -> None:
+def test_window_has_the_property_value_of_its_start_when_recomputed(
+    attempt: Callable[..., Attempt],
+) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
-    set_property(config, attempt("changing", "one").plan.replay_id, "weighed.factor", 2, from_window=FIRST + 7)
+    set_property(
+        config,
+        attempt("changing", "one").plan.replay_id,
+        "weighed.factor",
+        2,
+        from_window=FIRST + 7,
+    )
     with pytest.raises(Crash):
         attempt("changing", "one", (Step.AFTER_FIRST_OUTPUT, 4)).run()
     made = set_property(config, "one", "weighed.factor", 3)

@@ -19,7 +19,9 @@ FIRST = 3
 
 class Rows:
     def __init__(self, windows: Ids, values: dict[int, float]) -> None:
-        self._rows = pa.table({"window_id": windows, "share": [values[window] for window in windows.tolist()]})
+        self._rows = pa.table(
+            {"window_id": windows, "share": [values[window] for window in windows.tolist()]}
+        )
 
     def toArrow(self) -> pa.Table:  # noqa: N802  (pyspark's name)
         return self._rows
@@ -30,8 +32,15 @@ def facts(*digests: Digest) -> WindowFacts:
     return WindowFacts.of(pa.table(columns, schema=DIGESTS_SCHEMA), DIGESTS_SCHEMA)
 
 
-def compare(before: list[Digest], now: list[Digest], off: dict[int, float], tolerance: float = 0.1) -> list[list[int]]:
-    """Compares windows whose floats are off by so much; returns which windows' rows were read, one list a time."""
+def compare(
+    before: list[Digest],
+    now: list[Digest],
+    off: dict[int, float],
+    tolerance: float = 0.1,
+) -> list[list[int]]:
+    """Compares windows whose floats are off by so much; returns which windows' rows were read, one
+    list a time.
+    """
     read: list[list[int]] = []
 
     def rows(windows: Ids) -> Any:
@@ -64,7 +73,10 @@ def test_only_windows_that_differ_in_floats_alone_are_read_in_small_batches(
     ],
 )
 def test_first_window_that_differs_is_named_and_no_later_one_is_read(
-    now: list[Digest], off: dict[int, float], named: int, reads: list[list[int]]
+    now: list[Digest],
+    off: dict[int, float],
+    named: int,
+    reads: list[list[int]],
 ) -> None:
     # Rules: R70, R85
     read: list[list[int]] = []
@@ -72,7 +84,10 @@ def test_first_window_that_differs_is_named_and_no_later_one_is_read(
     def rows(windows: Ids) -> Any:
         read.append(windows.tolist())
         zeros = dict.fromkeys(windows.tolist(), 0.0)
-        return Rows(windows, zeros), Rows(windows, zeros | {w: v for w, v in off.items() if w in zeros})
+        return Rows(windows, zeros), Rows(
+            windows,
+            zeros | {w: v for w, v in off.items() if w in zeros},
+        )
 
     output = RecomputedOutput("out", facts(*[(1, "d", "x")] * 3), facts(*now), rows, 0.1)
     with pytest.raises(NotDeterministicError, match=f'output "out" of window {named} differs'):

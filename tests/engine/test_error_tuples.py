@@ -1,4 +1,6 @@
-"""Error tuples of real attempts: stored, counted, published, listed, and never twice (docs/rules/decisions.md X14)."""
+"""Error tuples of real attempts: stored, counted, published, listed, and never twice
+(docs/rules/decisions.md X14).
+"""
 
 from __future__ import annotations
 
@@ -46,15 +48,23 @@ def emitted(config: Config) -> Counter[tuple]:
     sql = 'select window_id, key, x, "offset" from e where x % 2 <> 0'
     rows = query(sql, e=Table.open(config.stream_table("events"))).to_pylist()
     return Counter(
-        (row["window_id"], row["key"], row["x"], "emitted" if row["key"] == "a" else "bad_type",
-         f"{row['x']} is odd", str(row["offset"]))
+        (
+            row["window_id"],
+            row["key"],
+            row["x"],
+            "emitted" if row["key"] == "a" else "bad_type",
+            f"{row['x']} is odd",
+            str(row["offset"]),
+        )
         for row in rows
-    )  # fmt: skip
+    )
 
 
 def listed(config: Config, plan: Plan, window: int | None = None) -> Counter[tuple]:
     rows = read_errors(config, plan, PORT, window, 10_000).rows.to_pylist()
-    assert all((row["_rw_replay"], row["_rw_window"]) == (plan.replay_id, row["window_id"]) for row in rows)
+    assert all(
+        (row["_rw_replay"], row["_rw_window"]) == (plan.replay_id, row["window_id"]) for row in rows
+    )
     names = ("window_id", "key", "x", "_rw_reason", "_rw_detail", "_rw_position")
     return Counter(tuple(row[name] for name in names) for row in rows)
 
@@ -77,7 +87,10 @@ def test_error_tuples_keep_the_promise_of_their_mode(mode: str, attempt: Attempt
     assert lost == (set(range(FIRST + 8, FIRST + 16)) if mode == "at_most_once" else set())
     wanted = Counter({row: count for row, count in emitted(config).items() if row[0] not in lost})
     assert listed(config, last.plan) == wanted
-    sql = f"select window_id, tuples from f where direction = 'error' and port = '{PORT}' and not lost"
+    sql = (
+        f"select window_id, tuples from f where direction = 'error' and port = '{PORT}' and not "
+        "lost"
+    )
     facts = query(sql, f=config.replay_root("one") / FACTS)
     assert dict(zip(*facts.to_pydict().values(), strict=True)) == {
         w: sum(count for row, count in wanted.items() if row[0] == w)
@@ -86,17 +99,27 @@ def test_error_tuples_keep_the_promise_of_their_mode(mode: str, attempt: Attempt
     }
 
 
-def test_error_tuples_are_published_undone_and_listed_after_a_purge(attempt: Attempts, spark: SparkSession) -> None:
+def test_error_tuples_are_published_undone_and_listed_after_a_purge(
+    attempt: Attempts,
+    spark: SparkSession,
+) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     said: list[str] = []
     run = attempt("rejects", "one", group_windows=WINDOWS, say=said.append)
     run.run()
     ledger, wanted = Ledger.open(config.ledger_url), emitted(config)
     ledger.attempts.end("one", run.epoch, AttemptEnd.DONE)
-    assert [t.tuples for t in ledger.counts.totals("one") if t.direction == "error"] == [wanted.total()]
+    assert [t.tuples for t in ledger.counts.totals("one") if t.direction == "error"] == [
+        wanted.total()
+    ]
     assert any(f"error port {PORT}: {wanted.total()} tuples" in line for line in said)
     sources = Sources.open(config.replay_root("one"), "even", config.quarantine_table)
-    report = build_report(run.plan, run.plan.outputs[0], sources, suite_for(config.expectations, None).measures)
+    report = build_report(
+        run.plan,
+        run.plan.outputs[0],
+        sources,
+        suite_for(config.expectations, None).measures,
+    )
     assert sum(report["error_tuples"].to_pylist()) == wanted.total()
 
     publish(config, "one", accept="a test")
@@ -112,25 +135,36 @@ def test_error_tuples_are_published_undone_and_listed_after_a_purge(attempt: Att
 
 
 def test_unlisted_reason_is_rejected_and_nothing_is_committed(
-    attempt: Attempts, monkeypatch: pytest.MonkeyPatch
+    attempt: Attempts,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Rules: O68
     monkeypatch.setenv("SPLIT_REASON", "no idea")
     with pytest.raises(InputError, match='reason "no idea", which is not in the list'):
         attempt("rejects", "one", group_windows=WINDOWS).run()
     config: Config = attempt.config  # type: ignore[attr-defined]
-    assert query("select count(*) as n from o", o=config.replay_root("one") / "even")["n"][0].as_py() == 0
+    assert (
+        query("select count(*) as n from o", o=config.replay_root("one") / "even")["n"][0].as_py()
+        == 0
+    )
 
 
 @pytest.mark.parametrize("allowed", [0, 1, None])
-def test_window_with_more_error_tuples_than_allowed_ends_the_replay(allowed: int | None, attempt: Attempts) -> None:
+def test_window_with_more_error_tuples_than_allowed_ends_the_replay(
+    allowed: int | None,
+    attempt: Attempts,
+) -> None:
     # Rules: O71
     config: Config = attempt.config  # type: ignore[attr-defined]
     counts = Counter(row[0] for row in emitted(config).elements())
-    limited = config.model_copy(update={"replay": config.replay.model_copy(update={"errors_max": allowed})})
+    limited = config.model_copy(
+        update={"replay": config.replay.model_copy(update={"errors_max": allowed})}
+    )
     plan = create_replay(limited, request(application="rejects", replay_id="planned"))
     assert plan.errors_max == allowed
-    digests = {PORT: WindowFacts.of(pa.table([list(counts), list(counts.values())], schema=COUNTS_SCHEMA))}
+    digests = {
+        PORT: WindowFacts.of(pa.table([list(counts), list(counts.values())], schema=COUNTS_SCHEMA))
+    }
     if allowed is None or max(counts.values()) <= allowed:
         check_error_counts(plan, digests)
         check_error_counts(plan.model_copy(update={"errors_max": max(counts.values())}), digests)
@@ -141,19 +175,31 @@ def test_window_with_more_error_tuples_than_allowed_ends_the_replay(allowed: int
     first = min(window for window, count in counts.items() if count > allowed)
     run = attempt("rejects", "one", group_windows=24)
     run.plan = run.plan.model_copy(update={"errors_max": allowed})
-    with pytest.raises(InputError, match=f'window {first} has {counts[first]} error tuples on port "{PORT}"'):
+    with pytest.raises(
+        InputError,
+        match=f'window {first} has {counts[first]} error tuples on port "{PORT}"',
+    ):
         run.run()
-    facts = query("select count(*) as n from f where direction <> 'in'", f=config.replay_root("one") / FACTS)
+    facts = query(
+        "select count(*) as n from f where direction <> 'in'",
+        f=config.replay_root("one") / FACTS,
+    )
     assert facts["n"][0].as_py() == 0
 
 
-def test_columns_with_dots_and_backticks_are_written_and_published(attempt: Attempts, spark: SparkSession) -> None:
+def test_columns_with_dots_and_backticks_are_written_and_published(
+    attempt: Attempts,
+    spark: SparkSession,
+) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     attempt("odd_names", "one", group_windows=24).run()
     Ledger.open(config.ledger_url).attempts.end("one", 1, AttemptEnd.DONE)
     publish(config, "one", accept="a test")
     even, odd = (
-        query('select "a.`key`" as key, "x`" as x from t', t=config.stream_table(f"odd_names.{name}"))
+        query(
+            'select "a.`key`" as key, "x`" as x from t',
+            t=config.stream_table(f"odd_names.{name}"),
+        )
         for name in ("even", "rename.odd")
     )
     wanted = query("select key, x from e", e=config.stream_table("events")).to_pylist()
@@ -164,7 +210,9 @@ def test_columns_with_dots_and_backticks_are_written_and_published(attempt: Atte
 
 @pytest.mark.long
 def test_certificates_compare_error_tables_like_outputs(
-    attempt: Attempts, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    attempt: Attempts,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     for name, reason in (("one", "bad_type"), ("two", "bad_type"), ("three", "late")):

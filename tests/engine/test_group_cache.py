@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TASKS, EACH = 3, 200_000
-SCHEMAS = {"out": pa.schema([("x", pa.int64())]), "none": pa.schema([("arrived_at", pa.timestamp("us", "UTC"))])}
+SCHEMAS = {
+    "out": pa.schema([("x", pa.int64())]),
+    "none": pa.schema([("arrived_at", pa.timestamp("us", "UTC"))]),
+}
 CONTEXT = OperatorContext(Grid(1_000_000, 500), WindowRange(7, 8))
 
 
@@ -31,14 +34,20 @@ def numbers(spark: SparkSession, sink: PartSink) -> DataFrame:
         windows = [7 + number % 2 for number in range(len(ids))]
         half = len(ids) // 2
         yield from sink(
-            ("out", pa.table({"window_id": windows[part : part + half], "x": ids.slice(part, half)}))
+            (
+                "out",
+                pa.table({"window_id": windows[part : part + half], "x": ids.slice(part, half)}),
+            )
             for part in (0, half)
         )
 
     return spark.range(0, TASKS * EACH, 1, TASKS).mapInArrow(run, spark_schema(WRITTEN))
 
 
-def test_tasks_write_every_row_once_to_files_that_the_output_adopts(spark: SparkSession, tmp_path: Path) -> None:
+def test_tasks_write_every_row_once_to_files_that_the_output_adopts(
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
     root, asked = location(tmp_path), []
 
     def make(sink: PartSink) -> DataFrame:
@@ -50,7 +59,9 @@ def test_tasks_write_every_row_once_to_files_that_the_output_adopts(spark: Spark
     assert context.parts is not None
     found = context.parts(SCHEMAS, make)
     assert context.parts(SCHEMAS, make)["out"] is found["out"] and len(asked) == 1
-    assert once.files_of("adds", "out", found["out"].where("x > 1")) is None, "not what was written any more"
+    assert once.files_of("adds", "out", found["out"].where("x > 1")) is None, (
+        "not what was written any more"
+    )
 
     written = once.files_of("adds", "out", found["out"])
     assert written is not None
@@ -59,8 +70,12 @@ def test_tasks_write_every_row_once_to_files_that_the_output_adopts(spark: Spark
     rows = pq.read_table(take_over(written, target).uri, partitioning=None)
     assert rows.schema.names == ["window_id", "attempt", "offset", "arrived_at", "x"]
     assert sorted(rows["x"].to_pylist()) == list(range(TASKS * EACH))
-    assert len(set(rows["offset"].to_pylist())) == rows.num_rows and set(rows["attempt"].to_pylist()) == {3}
-    starts = {(row["window_id"], row["arrived_at"].timestamp()) for row in rows.slice(0, 10).to_pylist()}
+    assert len(set(rows["offset"].to_pylist())) == rows.num_rows and set(
+        rows["attempt"].to_pylist()
+    ) == {3}
+    starts = {
+        (row["window_id"], row["arrived_at"].timestamp()) for row in rows.slice(0, 10).to_pylist()
+    }
     assert starts == {(7, 7000.5), (8, 8000.5)}
     assert found["none"].columns == ["window_id", "arrived_at"] and not found["none"].count()
     once.clear()
@@ -74,6 +89,8 @@ def test_files_that_no_task_reports_are_not_adopted(spark: SparkSession, tmp_pat
         list(sink([("out", stray)]))
         return numbers(spark, sink)
 
-    parts = GroupCache(spark, location(tmp_path), 1, lambda frame: frame).context("adds", CONTEXT).parts
+    parts = (
+        GroupCache(spark, location(tmp_path), 1, lambda frame: frame).context("adds", CONTEXT).parts
+    )
     assert parts is not None
     assert parts(SCHEMAS, make)["out"].count() == TASKS * EACH

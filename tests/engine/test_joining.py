@@ -1,4 +1,6 @@
-"""Small staged files that are joined when the last group is committed: rows, seals and readers stay as they were."""
+"""Small staged files that are joined when the last group is committed: rows, seals and readers stay
+as they were.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,14 @@ LARGE = 64_000_000
 FEW = 4
 
 
-def staged(folder: Path, groups: list[tuple[int, list[int]]], keys: list[str] | None = None) -> FencedTable:
-    """Returns a staged table, fenced by attempt 9, with a file for each group: its attempt, and its rows' windows."""
+def staged(
+    folder: Path,
+    groups: list[tuple[int, list[int]]],
+    keys: list[str] | None = None,
+) -> FencedTable:
+    """Returns a staged table, fenced by attempt 9, with a file for each group: its attempt, and its
+    rows' windows.
+    """
     create_table(FolderLocation(folder), COLUMNS)
     table = Table.open(str(folder))
     for number, (attempt, windows) in enumerate(groups, 1):
@@ -90,7 +98,10 @@ def test_rows_of_a_joined_file_are_sorted_by_the_columns_of_the_output(tmp_path:
 
 @pytest.mark.parametrize(("by", "opened"), [((), (1, FILES_MIN)), (("key",), (FILES_MIN, 1))])
 def test_readers_skip_row_groups_of_a_joined_file(
-    by: tuple[str, ...], opened: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    by: tuple[str, ...],
+    opened: tuple[int, int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(new_files, "ROW_GROUP", FILES_MIN)
     groups = [(n, [f"{key:03}" for key in range(FILES_MIN)]) for n in range(FILES_MIN)]
@@ -111,7 +122,10 @@ def test_windows_of_several_attempts_are_not_joined(tmp_path: Path) -> None:
     fenced = staged(tmp_path, [*first, *twice, *later])
     table = Table.open(fenced.path)
     runs = bounds(runs_to_join(table, LARGE))
-    assert runs == [[(n, n) for n in range(FILES_MIN)], [(100 + n, 100 + n) for n in range(FILES_MIN)]]
+    assert runs == [
+        [(n, n) for n in range(FILES_MIN)],
+        [(100 + n, 100 + n) for n in range(FILES_MIN)],
+    ]
     join_files(fenced, "9-99", LARGE)
     assert len(Table.open(fenced.path).files()) == 4
 
@@ -179,11 +193,16 @@ def test_concurrent_commit_cancels_the_join_and_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.jvm
 def test_replay_with_joined_files_is_read_certified_undone_and_purged_like_any_other(
-    attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch
+    attempt: Callable[..., Attempt],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(joining, "FILES_MIN", FEW)
     config: Config = attempt.config  # type: ignore[attr-defined]
-    replay_options: dict[str, Any] = {"group_windows": 1, "last": FIRST + 2 * FEW - 1, "mode": "at_least_once"}
+    replay_options: dict[str, Any] = {
+        "group_windows": 1,
+        "last": FIRST + 2 * FEW - 1,
+        "mode": "at_least_once",
+    }
     whole = attempt("totals", "whole", **replay_options | {"group_windows": 99})
     whole.run()
     with pytest.raises(Crash):
@@ -195,7 +214,9 @@ def test_replay_with_joined_files_is_read_certified_undone_and_purged_like_any_o
     for output in last.plan.outputs:
         table = Table.open(root / output.name)
         assert len(table.files()) < 2 * FEW - 3, "small files were not joined"
-        assert len(table.single_values("attempt")) == len(table.files()), "a file has rows of several attempts"
+        assert len(table.single_values("attempt")) == len(table.files()), (
+            "a file has rows of several attempts"
+        )
     rows = [raw(config, last.plan, output.name) for output in last.plan.outputs]
     ledger = Ledger.open(config.ledger_url)
     for done in (whole, last):

@@ -22,5 +22,7 @@ def test_smaller_key_sample_is_a_subset_of_a_larger_one(spark: SparkSession) -> 
     }
     assert kept[0.0001] <= kept[0.05] < kept[0.5] < kept[1.0] == set(range(1_000))
     assert 20 < len(kept[0.05]) < 90 and 400 < len(kept[0.5]) < 600
-    assert {int(row.name) for row in of_sample(as_text, ["name"], 0.05).distinct().collect()} == kept[0.05]
+    assert {
+        int(row.name) for row in of_sample(as_text, ["name"], 0.05).distinct().collect()
+    } == kept[0.05]
     assert of_sample(keys, ["key"], 0.05).count() == 2 * len(kept[0.05])

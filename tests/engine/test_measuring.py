@@ -1,4 +1,6 @@
-"""A replay stores its measures with its seals: as the gate would take them, whatever happened to its attempts."""
+"""A replay stores its measures with its seals: as the gate would take them, whatever happened to
+its attempts.
+"""
 
 from __future__ import annotations
 
@@ -48,15 +50,20 @@ def set_suite(config: Config, measures: dict[str, Any]) -> None:
     folder = config.expectations / "suites"
     folder.mkdir(parents=True, exist_ok=True)
     check = {
-        "type": "expect_column_values_to_not_be_null", "kwargs": {"column": "total"}, "severity": "critical",
-        "meta": {"check": "total-known"}, "description": "Every window has a total.",
-    }  # fmt: skip
+        "type": "expect_column_values_to_not_be_null",
+        "kwargs": {"column": "total"},
+        "severity": "critical",
+        "meta": {"check": "total-known"},
+        "description": "Every window has a total.",
+    }
     suite = {"name": "shares", "expectations": [check], "meta": {"measures": measures}}
     (folder / "shares.json").write_text(canonical(suite))
 
 
 def report(config: Config, attempt: Attempt, *, stored: bool, output: int = 0) -> WindowReport:
-    """Returns the window report of an output, from the facts as they are or without what they store."""
+    """Returns the window report of an output, from the facts as they are or without what they
+    store.
+    """
     root, found = config.replay_root(attempt.plan.replay_id), attempt.plan.outputs[output]
     sources = Sources.open(root, found.name, config.quarantine_table)
     if not stored:
@@ -78,7 +85,10 @@ def report(config: Config, attempt: Attempt, *, stored: bool, output: int = 0) -
     ],
 )  # fmt: skip
 def test_stored_measures_equal_those_of_the_gate_after_a_crash_too(
-    attempt: Attempts, project: Config, mode: str, step: Step
+    attempt: Attempts,
+    project: Config,
+    mode: str,
+    step: Step,
 ) -> None:
     # Rules: R52
     with pytest.raises(Crash):
@@ -86,14 +96,21 @@ def test_stored_measures_equal_those_of_the_gate_after_a_crash_too(
     run = attempt("measured", "one", mode=mode, last=LAST)
     run.run()
     for output in (0, 1):
-        taken, measured = (report(project, run, stored=stored, output=output) for stored in (True, False))
+        taken, measured = (
+            report(project, run, stored=stored, output=output) for stored in (True, False)
+        )
         assert taken.table.equals(measured.table), "what is stored differs from what is there"
         assert measured.stored == ()
         assert (taken.remark, measured.remark) == ("", "")
         if output == 0:
             assert set(taken.stored) == STORED.keys() - {"share"}
-            assert set(taken.measured) == set(LEFT), "what Spark may understand otherwise, or for the price of a pass"
-    facts = query("select port, direction, lost, tuples, measures from f", f=project.replay_root("one") / FACTS)
+            assert set(taken.measured) == set(LEFT), (
+                "what Spark may understand otherwise, or for the price of a pass"
+            )
+    facts = query(
+        "select port, direction, lost, tuples, measures from f",
+        f=project.replay_root("one") / FACTS,
+    )
     for row in facts.to_pylist():
         has_some = row["direction"] == "out" and not row["lost"] and row["tuples"] > 0
         assert (row["measures"] is not None) == has_some, row
@@ -105,7 +122,10 @@ def test_nan_and_null_measures_are_stored_unchanged(attempt: Attempts, project: 
     rows = query("select * from o", o=project.replay_root("one") / "shares").to_pandas()
     root, output = project.replay_root("one"), run.plan.outputs[0]
     digests = {one.name: one.digest(output.columns) for one in suite_of(project, output).measures}
-    sql = "select window_id, measures from f where port = 'shares' and direction = 'out' and tuples > 0"
+    sql = (
+        "select window_id, measures from f where port = 'shares' and direction = 'out' and "
+        "tuples > 0"
+    )
     for row in query(sql, f=root / FACTS).to_pylist():
         cells = {cell["measure"]: cell for cell in row["measures"]}
         window = rows[rows["window_id"] == row["window_id"]]
@@ -117,14 +137,17 @@ def test_nan_and_null_measures_are_stored_unchanged(attempt: Attempts, project: 
 
 @pytest.mark.long
 def test_measure_that_spark_cannot_compute_is_reported_and_does_not_end_the_replay(
-    attempt: Attempts, project: Config
+    attempt: Attempts,
+    project: Config,
 ) -> None:
     set_suite(project, STORED | {"huge": "sum(total * 9000000000000000000)"})
     said: list[str] = []
     run = attempt("measured", "one", last=LAST, say=said.append)
     run.run()
     assert [line for line in said if "left to the gate" in line]
-    stored = query("select count(measures) as n from f", f=project.replay_root("one") / FACTS)["n"][0].as_py()
+    stored = query("select count(measures) as n from f", f=project.replay_root("one") / FACTS)["n"][
+        0
+    ].as_py()
     assert stored == 0
     set_suite(project, STORED)
     assert set(report(project, run, stored=True).measured) == STORED.keys() - {"share"}

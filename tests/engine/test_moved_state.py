@@ -1,4 +1,6 @@
-"""A state folder that is moved: everything in it goes on, since nothing in it names the place where it was."""
+"""A state folder that is moved: everything in it goes on, since nothing in it names the place where
+it was.
+"""
 
 from __future__ import annotations
 
@@ -40,22 +42,34 @@ _CREATED_AT = re.compile(rb'"location":"[^"]*"')
 
 @pytest.fixture
 def before(attempt: Callable[..., Attempt], spark: SparkSession) -> Config:
-    """A project with a published half, a replay of the other half that was killed, and two that were only planned."""
+    """A project with a published half, a replay of the other half that was killed, and two that
+    were only planned.
+    """
     config: Config = attempt.config  # type: ignore[attr-defined]
     finish(config, spark, attempt, "first", last=HALF - 1)
     with pytest.raises(Crash):
         attempt("totals", "killed", (Step.AFTER_FACTS, 2), first=HALF).run()
-    starts = {"from_other": {"first": HALF, "state_from": "first"}, "warmed_up": {"first": HALF + 6}}
+    starts = {
+        "from_other": {"first": HALF, "state_from": "first"},
+        "warmed_up": {"first": HALF + 6},
+    }
     plans = {
         name: create_replay(config, ReplayRequest("totals", replay_id=name, **replay_options))  # type: ignore[arg-type]
         for name, replay_options in starts.items()
     }
-    assert {name: plan.start.source for name, plan in plans.items()} == {"from_other": "replay", "warmed_up": "warm_up"}
+    assert {name: plan.start.source for name, plan in plans.items()} == {
+        "from_other": "replay",
+        "warmed_up": "warm_up",
+    }
     return config
 
 
 def finish(
-    config: Config, spark: SparkSession, attempt: Callable[..., Attempt], name: str, **replay_options: int
+    config: Config,
+    spark: SparkSession,
+    attempt: Callable[..., Attempt],
+    name: str,
+    **replay_options: int,
 ) -> None:
     made = attempt("totals", name, **replay_options)
     made.run()
@@ -71,16 +85,23 @@ def moved(config: Config) -> Config:
 
 
 def naming(config: Config, place: Path) -> list[Path]:
-    """Returns the files of a state folder that name a place; scratch of processes does not count."""
+    """Returns the files of a state folder that name a place; scratch of processes does not
+    count.
+    """
     parts = [part for part in config.state.iterdir() if part.name not in ("tmp", "scratch")]
     files = [path for part in parts for path in (part, *part.rglob("*")) if path.is_file()]
     assert len(files) > 50
-    return [path for path in files if str(place).encode() in _CREATED_AT.sub(b"", path.read_bytes())]
+    return [
+        path for path in files if str(place).encode() in _CREATED_AT.sub(b"", path.read_bytes())
+    ]
 
 
 @pytest.mark.long
 def test_replay_continues_in_a_moved_state_folder(
-    before: Config, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, run: Command
+    before: Config,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Command,
 ) -> None:
     config = moved(before)
     job = jobs_here(spark)
@@ -90,7 +111,9 @@ def test_replay_continues_in_a_moved_state_folder(
         assert job(submission, lambda line: None).facts["windows"] > 0
     ledger = Ledger.open(config.ledger_url)
     assert certify(config, "killed", "from_other").verdict == "equal"
-    assert all(len(layer.values) for layer in read_layers(config, ledger.replays.get("killed").read_plan()))
+    assert all(
+        len(layer.values) for layer in read_layers(config, ledger.replays.get("killed").read_plan())
+    )
     monkeypatch.setenv("REWINDOW_CONFIG", str(config.file))
     for words in (("list", "totals"), ("status", "killed"), ("why", "totals", HALF), ("streams",)):
         assert run(*words)[0] == 0, words
@@ -100,7 +123,10 @@ def test_replay_continues_in_a_moved_state_folder(
     assert certify(config, "published", "from_other").verdict == "equal"
     undo(config, "killed")
     assert ledger.replays.get("killed").state is ReplayState.UNDONE
-    assert {entry.replay_id for entry in purge(config, timedelta(0), delete=True).deleted} >= {"first", "killed"}
+    assert {entry.replay_id for entry in purge(config, timedelta(0), delete=True).deleted} >= {
+        "first",
+        "killed",
+    }
     new = create_replay(config, ReplayRequest("totals", first=HALF))
     assert new.start.source == "published"
 

@@ -1,4 +1,6 @@
-"""What a commit group does with each port: which are written, which are counted, which cost nothing."""
+"""What a commit group does with each port: which are written, which are counted, which cost
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ SCHEMA = pa.schema([("n", pa.int64())])
 
 class Reporting(FrameOperator):
     inputs = {"in": InputPort(SCHEMA)}
-    outputs = {"out": OutputPort(SCHEMA), "rest": OutputPort(SCHEMA), "counts": OutputPort(SCHEMA, report=True)}
+    outputs = {
+        "out": OutputPort(SCHEMA),
+        "rest": OutputPort(SCHEMA),
+        "counts": OutputPort(SCHEMA, report=True),
+    }
     state_reads_outputs = False
     state_schema = SCHEMA
 
@@ -23,7 +29,9 @@ class Stateless(Reporting):
 
 
 @pytest.mark.parametrize("operator", [Reporting(), Stateless()])
-def test_unread_report_is_not_computed_but_other_unread_tuples_are_counted(operator: FrameOperator) -> None:
+def test_unread_report_is_not_computed_but_other_unread_tuples_are_counted(
+    operator: FrameOperator,
+) -> None:
     # Rules: O16
     app = Application("reports", window="1 s")
     node = app.add("op", operator, **{"in": app.input("numbers")})  # type: ignore[arg-type]

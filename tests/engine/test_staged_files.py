@@ -1,4 +1,6 @@
-"""Staged files as they could be published: where each tuple lies, what the log says of a file, whose rows it holds."""
+"""Staged files as they could be published: where each tuple lies, what the log says of a file,
+whose rows it holds.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ OUTPUTS = {"stamped": STAMPED, "seen": pa.schema([("key", pa.string()), ("seen",
 
 
 def check_rows(plan: Plan, table: Table, own_arrival: bool) -> None:
-    """Every tuple of a window has another offset, and without an arrival time of its own the start of its window.
+    """Every tuple of a window has another offset, and without an arrival time of its own the start
+    of its window.
 
     Every file has the checksum that was noted when it was written.
     """
@@ -50,9 +53,13 @@ def check_rows(plan: Plan, table: Table, own_arrival: bool) -> None:
         assert (file.last or 0) - (file.first or 0) < GROUP, "rows of two groups in one file"
         assert rows["offset"].null_count == 0
         if not own_arrival:
-            starts = [to_datetime(plan.grid.start_us(window)) for window in rows["window_id"].to_pylist()]
+            starts = [
+                to_datetime(plan.grid.start_us(window)) for window in rows["window_id"].to_pylist()
+            ]
             assert rows["arrived_at"].to_pylist() == starts
-    every = pa.concat_tables(table.read(file, ["window_id", "attempt", "offset"]) for file in table.files())
+    every = pa.concat_tables(
+        table.read(file, ["window_id", "attempt", "offset"]) for file in table.files()
+    )
     assert max(Counter(zip(*every.to_pydict().values(), strict=True)).values()) == 1
 
 
@@ -66,11 +73,15 @@ def check_statistics(table: Table) -> None:
         for name in table.schema.names:
             assert entry[f"null_count.{name}"] == rows[name].null_count, name
             bounds = pc.min_max(rows[name]).as_py()
-            assert (entry[f"min.{name}"], entry[f"max.{name}"]) == (bounds["min"], bounds["max"]), name
+            assert (entry[f"min.{name}"], entry[f"max.{name}"]) == (bounds["min"], bounds["max"]), (
+                name
+            )
 
 
 @pytest.mark.jvm
-def test_staged_files_are_published_unchanged_even_after_a_recomputation(attempt: Callable[..., Attempt]) -> None:
+def test_staged_files_are_published_unchanged_even_after_a_recomputation(
+    attempt: Callable[..., Attempt],
+) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     replay_options: dict[str, Any] = {"last": LAST, "mode": "at_least_once"}
     with pytest.raises(Crash):
@@ -90,16 +101,23 @@ def test_staged_files_are_published_unchanged_even_after_a_recomputation(attempt
         check_rows(again.plan, table, output == "stamped")
         check_statistics(table)
         seal = staged_seals(Table.open(root / FACTS), output, again.plan.range).to_pylist()[0]
-        assert seal["digest"].startswith(schema_hash(spark_schema(events))), "something else was digested"
+        assert seal["digest"].startswith(schema_hash(spark_schema(events))), (
+            "something else was digested"
+        )
     seen = Table.open(root / "seen")
-    assert set(seen.read(seen.files()[0], ["seen"])["seen"].to_pylist()) == {"window_id,key,x,arrived_at"}
+    assert set(seen.read(seen.files()[0], ["seen"])["seen"].to_pylist()) == {
+        "window_id,key,x,arrived_at"
+    }
     state = stored.load(Table.open(root / CHECKPOINTS), len(again.plan.range)).states["witness"]
     assert state["seen"].to_pylist() == ["window_id,key,seen"]
     assert certify(config, "one", "two").verdict == EQUAL
 
 
 def test_engine_columns_are_separated_from_the_columns_of_the_output(tmp_path: Path) -> None:
-    stamped, plain = create_staged(tmp_path / "stamped", STAMPED), create_staged(tmp_path / "plain", EVENTS)
+    stamped, plain = (
+        create_staged(tmp_path / "stamped", STAMPED),
+        create_staged(tmp_path / "plain", EVENTS),
+    )
     assert bookkeeping(stamped) == {"window_id", "attempt", "offset"}
     assert event_columns(stamped) == STAMPED
     assert bookkeeping(plain) == {"window_id", "attempt", "offset", "arrived_at"}
@@ -107,7 +125,8 @@ def test_engine_columns_are_separated_from_the_columns_of_the_output(tmp_path: P
 
 
 def test_output_with_sorted_by_has_sorted_rows_in_each_file(
-    attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch
+    attempt: Callable[..., Attempt],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     sizes: dict[str, int | None] = {}
@@ -124,9 +143,12 @@ def test_output_with_sorted_by_has_sorted_rows_in_each_file(
     assert by_key
     for rows in by_key:
         places = list(zip(rows["key"].to_pylist(), rows["window_id"].to_pylist(), strict=True))
-        assert places == sorted(places) and rows["window_id"].to_pylist() != sorted(rows["window_id"].to_pylist())
+        assert places == sorted(places) and rows["window_id"].to_pylist() != sorted(
+            rows["window_id"].to_pylist()
+        )
     sql = "select window_id, tuples, digest from f where port = '{}' order by window_id"
     one, other = (
-        query(sql.format(port), f=Table.open(root / "facts")).to_pylist() for port in ("by_key", "as_they_come")
+        query(sql.format(port), f=Table.open(root / "facts")).to_pylist()
+        for port in ("by_key", "as_they_come")
     )
     assert one == other

@@ -1,4 +1,6 @@
-"""States in files: the same states and promises as in cells, and nothing that no checkpoint names stays."""
+"""States in files: the same states and promises as in cells, and nothing that no checkpoint names
+stays.
+"""
 
 from __future__ import annotations
 
@@ -45,23 +47,39 @@ def node_of(schema: Any, key: tuple[str, ...] = KEY, buckets: int = 4) -> Any:
 
 @pytest.mark.parametrize("key", [KEY, ()])
 def test_state_has_the_same_rows_and_digest_in_either_form(
-    key: tuple[str, ...], spark: SparkSession, tmp_path: Path
+    key: tuple[str, ...],
+    spark: SparkSession,
+    tmp_path: Path,
 ) -> None:
     # Rules: X48
     rows = random_frame(random.Random(5), list(VALUES), 200)
     frame, inline = spark.createDataFrame(rows), InlineStates(spark)
     kept = inline.save(node_of(rows.schema), frame, "")
     want = stored.frame_digest(kept)
-    by_spark = [FileStates(spark, tmp_path).save(node_of(rows.schema, key, n), frame, f"s{n}") for n in (1, 4)]
+    by_spark = [
+        FileStates(spark, tmp_path).save(node_of(rows.schema, key, n), frame, f"s{n}")
+        for n in (1, 4)
+    ]
     by_python = write_rows(kept, tmp_path, "p", key, 8)
     for state in (*by_spark, by_python):
         state.check()
         assert (state.digest, stored.frame_digest(read_rows(state))) == (want, want)
         assert (
-            stored.frame_digest(inline.save(node_of(rows.schema), FileStates(spark, tmp_path).load(state), "")) == want
+            stored.frame_digest(
+                inline.save(node_of(rows.schema), FileStates(spark, tmp_path).load(state), "")
+            )
+            == want
         )
-    assert len(by_spark[1].files) == 4 and {file.bucket for file in by_spark[1].files} == {0, 1, 2, 3}
-    sizes = {file.bucket: (file.rows, file.hashes) for file in write_rows(kept, tmp_path, "q", key, 4).files}
+    assert len(by_spark[1].files) == 4 and {file.bucket for file in by_spark[1].files} == {
+        0,
+        1,
+        2,
+        3,
+    }
+    sizes = {
+        file.bucket: (file.rows, file.hashes)
+        for file in write_rows(kept, tmp_path, "q", key, 4).files
+    }
     assert {file.bucket: (file.rows, file.hashes) for file in by_spark[1].files} == sizes
 
 
@@ -76,35 +94,68 @@ def test_form_of_a_state_follows_its_size(spark: SparkSession, tmp_path: Path) -
     assert not any(tmp_path.glob("1-2/*"))
     for is_small in (True, False):
         outgrown = strict.save(node, frame, small, f"1-3{is_small}", is_small=is_small)
-        assert isinstance(outgrown, StateFiles) and outgrown.digest == stored.frame_digest(in_memory)
-    assert states.save(node, frame, outgrown, "1-4", is_small=True).equals(read_rows(states.save(
-        node, frame, outgrown, "1-5", is_small=True)))  # fmt: skip
-    assert SizedStates(spark, tmp_path, 0).save(node, frame.limit(0), outgrown, "1-6", is_small=True).num_rows == 0
+        assert isinstance(outgrown, StateFiles) and outgrown.digest == stored.frame_digest(
+            in_memory
+        )
+    assert states.save(node, frame, outgrown, "1-4", is_small=True).equals(
+        read_rows(states.save(node, frame, outgrown, "1-5", is_small=True))
+    )
+    assert (
+        SizedStates(spark, tmp_path, 0)
+        .save(node, frame.limit(0), outgrown, "1-6", is_small=True)
+        .num_rows
+        == 0
+    )
 
 
 def test_missing_column_of_a_state_is_named(spark: SparkSession, tmp_path: Path) -> None:
     rows = random_frame(random.Random(7), ["text", "long"])
     with pytest.raises(InputError, match='state of operator "keeps" lacks the column "long"'):
-        FileStates(spark, tmp_path).save(node_of(rows.schema), spark.createDataFrame(rows).drop("long"), "x")
+        FileStates(spark, tmp_path).save(
+            node_of(rows.schema),
+            spark.createDataFrame(rows).drop("long"),
+            "x",
+        )
 
 
 @pytest.mark.long
 def test_incremental_state_equals_a_state_written_whole(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(store, "CHANGES_SHARE", 2.5)  # Small files are mostly footers.
-    rng, schema = random.Random(8), pa.schema([("text", pa.string()), ("long", pa.int64()), ("value", pa.float64())])
+    rng, schema = (
+        random.Random(8),
+        pa.schema([("text", pa.string()), ("long", pa.int64()), ("value", pa.float64())]),
+    )
     node, states = node_of(schema), SizedStates(spark, tmp_path, 0)
     kept: dict[tuple, float] = {(text, n): float(n) for text in ("a", "b", None) for n in range(40)}
-    state = states.save(node, spark.createDataFrame(table_of(kept, schema)), schema.empty_table(), "0", is_small=False)
+    state = states.save(
+        node,
+        spark.createDataFrame(table_of(kept, schema)),
+        schema.empty_table(),
+        "0",
+        is_small=False,
+    )
     steps = []
     for step in range(1, 9):
-        keys = [(rng.choice(["a", "b", None, "new"]), rng.randrange(60)) for _ in range(6 + 4 * (step == 5))]
+        keys = [
+            (rng.choice(["a", "b", None, "new"]), rng.randrange(60))
+            for _ in range(6 + 4 * (step == 5))
+        ]
         values = {key: rng.choice([None, 0.5, 1.5, 2.5]) for key in keys}
         rows = table_of({key: value or 0.0 for key, value in values.items()}, schema)
         gone = pa.array([value is None for value in values.values()])
         changes = spark.createDataFrame(rows.append_column("_rw_gone", gone))
-        state = states.save_changes(node, changes, state, f"{step}", is_small=False, tuples=len(keys))
+        state = states.save_changes(
+            node,
+            changes,
+            state,
+            f"{step}",
+            is_small=False,
+            tuples=len(keys),
+        )
         kept |= {key: value for key, value in values.items() if value is not None}
         kept = {key: value for key, value in kept.items() if values.get(key, value) is not None}
         assert isinstance(state, StateFiles)
@@ -114,45 +165,108 @@ def test_incremental_state_equals_a_state_written_whole(
         read = InlineStates(spark).save(node, states.load(state), "")
         assert (state.rows, state.digest) == (len(kept), want)
         assert {stored.frame_digest(read), stored.frame_digest(read_rows(state))} == {want}
-    assert 0 in steps and max(steps) >= 2, f"the base was never kept, or never written anew: {steps}"
-    row = stored.encode(1, 1, {"keeps": state}, {"keeps": 1}, stored.Provenance("", "", 1)).to_pylist()[0]
+    assert 0 in steps and max(steps) >= 2, (
+        f"the base was never kept, or never written anew: {steps}"
+    )
+    row = stored.encode(
+        1,
+        1,
+        {"keeps": state},
+        {"keeps": 1},
+        stored.Provenance("", "", 1),
+    ).to_pylist()[0]
     again = StateFiles.from_json(row["files"], tmp_path, schema, row["rows"])
     assert again == state
 
 
-def test_large_group_or_an_emptied_state_ends_the_incremental_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_large_group_or_an_emptied_state_ends_the_incremental_files(
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
     schema = pa.schema([("text", pa.string()), ("long", pa.int64())])
     node, states = node_of(schema), SizedStates(spark, tmp_path, 0)
     rows = pa.table({"text": ["a", "b"], "long": [1, 2]}, schema=schema)
     base = states.save(node, spark.createDataFrame(rows), schema.empty_table(), "0", is_small=False)
     all_gone = spark.createDataFrame(rows.append_column("_rw_gone", pa.array([True, True])))
     for place, tuples in (("1", 100), ("2", 1)):
-        assert states.save_changes(node, all_gone, base, place, is_small=False, tuples=tuples).num_rows == 0
+        assert (
+            states.save_changes(node, all_gone, base, place, is_small=False, tuples=tuples).num_rows
+            == 0
+        )
     assert not list(tmp_path.glob("[12]/keeps/*"))
-    same = states.save_changes(node, spark.createDataFrame(rows), base, "3", is_small=False, tuples=100)
+    same = states.save_changes(
+        node,
+        spark.createDataFrame(rows),
+        base,
+        "3",
+        is_small=False,
+        tuples=100,
+    )
     assert same.steps == 0 and same.digest == base.digest
 
 
 @pytest.mark.parametrize("is_small", [True, False])
 def test_large_group_replaces_all_rows_of_its_keys_and_keeps_other_keys(
-    is_small: bool, spark: SparkSession, tmp_path: Path
+    is_small: bool,
+    spark: SparkSession,
+    tmp_path: Path,
 ) -> None:
     schema = pa.schema([("text", pa.string()), ("long", pa.int64()), ("value", pa.float64())])
     node, states = node_of(schema), SizedStates(spark, tmp_path, 10_000 if is_small else 0)
-    there = [("a", 1, 1.0), ("a", 1, 2.0), ("a", 2, 3.0), ("b", 1, 4.0), ("b", 1, 4.0), (None, 1, 5.0)]
+    there = [
+        ("a", 1, 1.0),
+        ("a", 1, 2.0),
+        ("a", 2, 3.0),
+        ("b", 1, 4.0),
+        ("b", 1, 4.0),
+        (None, 1, 5.0),
+    ]
     before = pa.table(list(zip(*there, strict=True)), schema=schema)
-    base = before if is_small else states.save(node, spark.createDataFrame(before), before, "0", is_small=False)
-    new = [("a", 1, 6.0, None), ("a", 2, 3.0, True), (None, 1, 7.0, False), (None, 1, 8.0, False), ("c", 1, 9.0, None)]
-    changes = pa.table(list(zip(*new, strict=True)), schema=pa.schema([*schema, ("_rw_gone", pa.bool_())]))
-    after = states.save_changes(node, spark.createDataFrame(changes), base, "1", is_small=is_small, tuples=100)
-    want = [("a", 1, 6.0), ("b", 1, 4.0), ("b", 1, 4.0), (None, 1, 7.0), (None, 1, 8.0), ("c", 1, 9.0)]
+    base = (
+        before
+        if is_small
+        else states.save(node, spark.createDataFrame(before), before, "0", is_small=False)
+    )
+    new = [
+        ("a", 1, 6.0, None),
+        ("a", 2, 3.0, True),
+        (None, 1, 7.0, False),
+        (None, 1, 8.0, False),
+        ("c", 1, 9.0, None),
+    ]
+    changes = pa.table(
+        list(zip(*new, strict=True)),
+        schema=pa.schema([*schema, ("_rw_gone", pa.bool_())]),
+    )
+    after = states.save_changes(
+        node,
+        spark.createDataFrame(changes),
+        base,
+        "1",
+        is_small=is_small,
+        tuples=100,
+    )
+    want = [
+        ("a", 1, 6.0),
+        ("b", 1, 4.0),
+        ("b", 1, 4.0),
+        (None, 1, 7.0),
+        (None, 1, 8.0),
+        ("c", 1, 9.0),
+    ]
     found = [tuple(row.values()) for row in read_rows(after).to_pylist()]
-    assert sorted(found, key=repr) == sorted(want, key=repr) and isinstance(after, StateFiles) is not is_small
+    assert (
+        sorted(found, key=repr) == sorted(want, key=repr)
+        and isinstance(after, StateFiles) is not is_small
+    )
 
 
 def table_of(kept: dict[tuple, float], schema: pa.Schema) -> pa.Table:
     rows = [(*key, value) for key, value in kept.items()]
-    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+    return pa.Table.from_pylist(
+        [dict(zip(schema.names, row, strict=True)) for row in rows],
+        schema=schema,
+    )
 
 
 def state_folder(config: Config, replay_id: str) -> Path:
@@ -173,9 +287,15 @@ def named_and_there(config: Config, replay_id: str) -> tuple[set[str], set[str]]
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["exactly_once", *_in_the_matrix("at_least_once", "at_most_once")])
-@pytest.mark.parametrize("application", [pytest.param("totals", marks=pytest.mark.exhaustive), "tallies"])
+@pytest.mark.parametrize(
+    "application",
+    [pytest.param("totals", marks=pytest.mark.exhaustive), "tallies"],
+)
 def test_every_mode_keeps_its_promise_with_states_in_files(
-    application: str, mode: str, attempt: Callable[..., Attempt], monkeypatch: pytest.MonkeyPatch
+    application: str,
+    mode: str,
+    attempt: Callable[..., Attempt],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(store, "CHANGES_SHARE", 1000)
     config: Config = attempt.config  # type: ignore[attr-defined]
@@ -194,7 +314,9 @@ def test_every_mode_keeps_its_promise_with_states_in_files(
     assert named == there and named
     if mode != "at_most_once":
         digests = [
-            stored.state_digest(stored.rows_at(Table.open(config.replay_root(name) / CHECKPOINTS), last.plan.last))
+            stored.state_digest(
+                stored.rows_at(Table.open(config.replay_root(name) / CHECKPOINTS), last.plan.last)
+            )
             for name in ("one", "whole")
         ]
         assert digests[0] == digests[1], "one digest, whatever the form"
@@ -212,12 +334,18 @@ def flip(path: Path) -> None:
 
 
 def _each_damage_once() -> list[Any]:
-    """Returns every mode with every damage: one by `make test`, one a mode with the matrix, all by `make test-all`."""
+    """Returns every mode with every damage: one by `make test`, one a mode with the matrix, all by
+    `make test-all`.
+    """
     modes, damages = ("exactly_once", "at_least_once", "at_most_once"), (Path.unlink, cut, flip)
     chosen = dict(zip(modes, damages, strict=True))
     matrix = {mode: () if mode == modes[0] else pytest.mark.recovery_matrix for mode in modes}
     return [
-        pytest.param(mode, damage, marks=matrix[mode] if chosen[mode] is damage else pytest.mark.exhaustive)
+        pytest.param(
+            mode,
+            damage,
+            marks=matrix[mode] if chosen[mode] is damage else pytest.mark.exhaustive,
+        )
         for mode in modes
         for damage in damages
     ]
@@ -226,7 +354,9 @@ def _each_damage_once() -> list[Any]:
 @pytest.mark.long
 @pytest.mark.parametrize(("mode", "damage"), _each_damage_once())
 def test_damaged_bucket_makes_recovery_use_an_older_checkpoint(
-    mode: str, damage: Callable[[Path], None], attempt: Callable[..., Attempt]
+    mode: str,
+    damage: Callable[[Path], None],
+    attempt: Callable[..., Attempt],
 ) -> None:
     # Rules: R25
     config: Config = attempt.config  # type: ignore[attr-defined]
@@ -235,7 +365,10 @@ def test_damaged_bucket_makes_recovery_use_an_older_checkpoint(
     whole.run()
     with pytest.raises(Crash):
         attempt("totals", "one", (Step.STARTED, 5), **replay_options).run()
-    newest = stored.load(table := Table.open(config.replay_root("one") / CHECKPOINTS), stored.marks(table)[-1])
+    newest = stored.load(
+        table := Table.open(config.replay_root("one") / CHECKPOINTS),
+        stored.marks(table)[-1],
+    )
     state = newest.states["totals"]
     assert isinstance(state, StateFiles)
     damage(state.folder / state.files[0].path)
@@ -250,10 +383,19 @@ def test_damaged_bucket_makes_recovery_use_an_older_checkpoint(
 
 
 @pytest.mark.long
-def test_replay_from_the_state_of_another_replay_links_its_files(attempt: Callable[..., Attempt]) -> None:
+def test_replay_from_the_state_of_another_replay_links_its_files(
+    attempt: Callable[..., Attempt],
+) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     attempt("totals", "first", first=FIRST, last=FIRST + 8, **IN_FILES).run()
-    second = attempt("totals", "second", first=FIRST + 9, last=FIRST + 23, state_from="first", **IN_FILES)
+    second = attempt(
+        "totals",
+        "second",
+        first=FIRST + 9,
+        last=FIRST + 23,
+        state_from="first",
+        **IN_FILES,
+    )
     for path in state_folder(config, "first").rglob("*.parquet"):
         path.unlink()
     second.run()

@@ -40,7 +40,9 @@ def test_takeover_fences_before_it_reads_the_checkpoints(mode: Mode) -> None:
         return log
 
     MemoryLog(world, ROOT / CHECKPOINTS, lambda: None).commit_arrow(
-        START, app_id=app_id("simulated", CHECKPOINTS), version=0
+        START,
+        app_id=app_id("simulated", CHECKPOINTS),
+        version=0,
     )
     taken = take_over(make_plan(mode), APP, ROOT, 1, lambda line: None, open_table)
     fences = [step for step in done if step.startswith("fence")]

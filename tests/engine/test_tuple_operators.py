@@ -27,7 +27,9 @@ def rows(config: Config, replay: str, output: str) -> list[tuple[object, ...]]:
     return list(zip(*(found[name].to_pylist() for name in found.column_names), strict=True))
 
 
-def test_tuple_by_tuple_results_equal_frame_results_in_any_grouping(attempt: Callable[..., Attempt]) -> None:
+def test_tuple_by_tuple_results_equal_frame_results_in_any_grouping(
+    attempt: Callable[..., Attempt],
+) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     attempt("totals", "frames", group_windows=WINDOWS).run()
     attempt("tuple_totals", "one", group_windows=WINDOWS).run()
@@ -42,22 +44,40 @@ MATRIX = pytest.mark.recovery_matrix
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "mode", ["at_most_once", pytest.param("exactly_once", marks=MATRIX), pytest.param("at_least_once", marks=MATRIX)]
+    "mode",
+    [
+        "at_most_once",
+        pytest.param("exactly_once", marks=MATRIX),
+        pytest.param("at_least_once", marks=MATRIX),
+    ],
 )
-def test_every_mode_keeps_its_promise_through_two_crashes(mode: str, attempt: Callable[..., Attempt]) -> None:
+def test_every_mode_keeps_its_promise_through_two_crashes(
+    mode: str,
+    attempt: Callable[..., Attempt],
+) -> None:
     config: Config = attempt.config  # type: ignore[attr-defined]
     whole = attempt("tuple_totals", "whole", group_windows=WINDOWS)
     whole.run()
     for dies_at in ((Step.AFTER_FIRST_OUTPUT, 3), (Step.AFTER_FACTS, 2)):
         with pytest.raises(Crash):
-            attempt("tuple_totals", "one", dies_at, mode=mode, group_windows=4, inline_state_bytes=0).run()
+            attempt(
+                "tuple_totals",
+                "one",
+                dies_at,
+                mode=mode,
+                group_windows=4,
+                inline_state_bytes=0,
+            ).run()
     last = attempt("tuple_totals", "one", mode=mode, group_windows=4, inline_state_bytes=0)
     last.run()
     check_promise(config, last.plan, whole.plan)
 
 
 def test_error_names_callback_window_tuple_and_source_line(attempt: Callable[..., Attempt]) -> None:
-    with pytest.raises(RewindowError, match=r'operator "totals" failed: .*ZeroDivisionError') as error:
+    with pytest.raises(
+        RewindowError,
+        match=r'operator "totals" failed: .*ZeroDivisionError',
+    ) as error:
         attempt("tuple_failing", "one", group_windows=WINDOWS).run()
     text = str(error.value)
     assert "in process of port events of Failing, window 1003, at the tuple events(key='" in text
@@ -72,7 +92,9 @@ def test_windows_without_a_tuple_are_opened_and_closed_too(attempt: Callable[...
 
 
 def test_operators_receive_checkpoint_callbacks_and_output_is_independent_of_groups(
-    attempt: Callable[..., Attempt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    attempt: Callable[..., Attempt],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Rules: W18, W24, X8, X42
     config: Config = attempt.config  # type: ignore[attr-defined]
@@ -86,18 +108,30 @@ def test_operators_receive_checkpoint_callbacks_and_output_is_independent_of_gro
     marks = [window for window in range(FIRST, FIRST + WINDOWS) if (window + 1) % 8 == 0]
     ends = list(range(FIRST + 4, FIRST + WINDOWS - 1, 5))
     said = notes.read_text().splitlines()
-    assert [line for line in said if line.startswith("before")] == [f"before {window}" for window in marks]
+    assert [line for line in said if line.startswith("before")] == [
+        f"before {window}" for window in marks
+    ]
     for what in ("checkpointed", "committed"):
-        assert [line for line in said if line.startswith(what)] == [f"{what} {window}" for window in ends]
+        assert [line for line in said if line.startswith(what)] == [
+            f"{what} {window}" for window in ends
+        ]
     assert "ed " not in (tmp_path / "whole").read_text()
     sql = "select window_id, count from o order by window_id"
-    one, many = (query(sql, o=config.replay_root(name) / "out").to_pylist() for name in ("whole", "cut"))
-    assert one == many and [row["window_id"] % 4 for row in one] == [3] * len(one) and len(one) >= WINDOWS // 4
+    one, many = (
+        query(sql, o=config.replay_root(name) / "out").to_pylist() for name in ("whole", "cut")
+    )
+    assert (
+        one == many
+        and [row["window_id"] % 4 for row in one] == [3] * len(one)
+        and len(one) >= WINDOWS // 4
+    )
 
 
 @pytest.mark.long
 def test_application_windows_with_lost_windows_are_partial(
-    attempt: Callable[..., Attempt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    attempt: Callable[..., Attempt],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Rules: R20, X8
     config: Config = attempt.config  # type: ignore[attr-defined]
@@ -108,7 +142,12 @@ def test_application_windows_with_lost_windows_are_partial(
     last = attempt("tuple_callbacks", "one", **how)
     last.run()
     root = config.replay_root("one")
-    losses = losses_of(last.plan, Table.open(root / FACTS), Table.open(root / CHECKPOINTS), last.plan.range)
+    losses = losses_of(
+        last.plan,
+        Table.open(root / FACTS),
+        Table.open(root / CHECKPOINTS),
+        last.plan.range,
+    )
     assert losses.lacking[0].last == FIRST + 5
     found = query("select window_id, partial from o order by window_id", o=root / "out").to_pylist()
     assert [row["window_id"] for row in found if row["partial"]] == [FIRST + 7]

@@ -23,7 +23,9 @@ class CrashError(Exception):
 
 
 def run(world: World, mode: Mode, dies_after: int | None = None) -> list[str]:
-    """Runs an attempt, in groups of three windows, of a replay whose state is warmed up; returns what it said."""
+    """Runs an attempt, in groups of three windows, of a replay whose state is warmed up; returns
+    what it said.
+    """
     world.epoch += 1
     epoch = world.epoch
     said: list[str] = []
@@ -35,10 +37,16 @@ def run(world: World, mode: Mode, dies_after: int | None = None) -> list[str]:
             raise CrashError
 
     Attempt(
-        plan, APP, ROOT, MemoryLedger(lambda: None), epoch,  # type: ignore[arg-type]
+        plan,
+        APP,
+        ROOT,
+        MemoryLedger(lambda: None),
+        epoch,  # type: ignore[arg-type]
         lambda tables: MemoryEngine(world, epoch, lambda: None, tables),
-        say=said.append, crash=crash, open_table=lambda path: MemoryLog(world, Path(path), lambda: None),
-    ).run()  # fmt: skip
+        say=said.append,
+        crash=crash,
+        open_table=lambda path: MemoryLog(world, Path(path), lambda: None),
+    ).run()
     return said
 
 
@@ -50,7 +58,9 @@ def test_killed_warm_up_resumes_after_its_last_group(mode: Mode) -> None:
             run(world, mode, dies_after)
     said = run(world, mode)
     assert "warm-up goes on after window -1" in said[0]
-    assert [world.computed[window] for window in (*WARM_UP, *range(1, WINDOWS + 1))] == [1] * (len(WARM_UP) + WINDOWS)
+    assert [world.computed[window] for window in (*WARM_UP, *range(1, WINDOWS + 1))] == [1] * (
+        len(WARM_UP) + WINDOWS
+    )
     want = [sum(range(WARM_UP[0], window + 1)) for window in range(1, WINDOWS + 1)]
     for name in OUTPUTS:
         assert [value for _, _, value in sorted(world.rows(name))] == want

@@ -14,11 +14,21 @@ from rewindow.facts import checksums
 from rewindow.facts.checksums import line_checksums
 
 LINE = pa.schema(
-    [("id", pa.int64()), ("text", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("end", pa.string())]
+    [
+        ("id", pa.int64()),
+        ("text", pa.string()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("end", pa.string()),
+    ]
 )
 TEXTS = st.none() | st.text(max_size=9)
 ROWS = st.lists(
-    st.tuples(st.integers(-(2**40), 2**40), TEXTS, st.integers(0, 3), st.sampled_from([None, "", "a", "bc"]))
+    st.tuples(
+        st.integers(-(2**40), 2**40),
+        TEXTS,
+        st.integers(0, 3),
+        st.sampled_from([None, "", "a", "bc"]),
+    )
 )
 
 
@@ -28,10 +38,19 @@ def zlib_checksums(rows: list[tuple[Any, ...]]) -> list[int]:
 
 
 @given(ROWS, st.integers(1, 5))
-def test_line_checksums_equal_zlib_checksums_whatever_the_batches(rows: list[tuple[Any, ...]], batch: int) -> None:
-    columns = [pa.array(column, pa.int64()) for column in ([row[0] for row in rows], [row[2] for row in rows])]
+def test_line_checksums_equal_zlib_checksums_whatever_the_batches(
+    rows: list[tuple[Any, ...]],
+    batch: int,
+) -> None:
+    columns = [
+        pa.array(column, pa.int64())
+        for column in ([row[0] for row in rows], [row[2] for row in rows])
+    ]
     texts = [pa.array([row[place] for row in rows], pa.string()) for place in (1, 3)]
-    table = pa.table([columns[0], texts[0], columns[1].cast(LINE.field("at").type), texts[1]], schema=LINE)
+    table = pa.table(
+        [columns[0], texts[0], columns[1].cast(LINE.field("at").type), texts[1]],
+        schema=LINE,
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checksums, "_BATCH", batch)
         assert line_checksums(table, ["at", "end"]).to_pylist() == zlib_checksums(rows)

@@ -1,4 +1,6 @@
-"""The fact rows of a group: which windows get one, what it says, and that a million windows are columns."""
+"""The fact rows of a group: which windows get one, what it says, and that a million windows are
+columns.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,10 @@ def test_input_facts_have_a_row_for_every_new_window(facts: GroupFacts) -> None:
     facts.add_dropped("split.rest", WindowFacts.empty(), lost=True)
     found = rows_of(facts, "window_id", "direction", "port", "tuples", "attempt", "lost", "digest")
     assert found == [
-        *[(window, "in", "clicks", tuples, 3, False, None) for window, tuples in ((11, 1), (12, 0), (13, 0), (14, 2))],
+        *[
+            (window, "in", "clicks", tuples, 3, False, None)
+            for window, tuples in ((11, 1), (12, 0), (13, 0), (14, 2))
+        ],
         *[(window, "dropped", "split.rest", 0, 3, True, None) for window in range(11, 15)],
     ]
     assert set(rows_of(facts, "group_first", "group_last", "began_at")) == {(10, 14, BEGAN)}
@@ -55,13 +60,26 @@ def test_input_facts_have_a_row_for_every_new_window(facts: GroupFacts) -> None:
 
 def test_seal_names_its_attempt_and_unsealed_windows_have_no_row(facts: GroupFacts) -> None:
     # Rules: R15
-    facts.add_output(OUT, seals(*((w, w, f"d{w}", "f" if w == 12 else None, w - 10) for w in (13, 12, 10))))
+    facts.add_output(
+        OUT,
+        seals(*((w, w, f"d{w}", "f" if w == 12 else None, w - 10) for w in (13, 12, 10))),
+    )
     facts.add_lost(OUT, WindowRange(9, 11))
-    found = rows_of(facts, "window_id", "direction", "tuples", "digest", "float_digest", "attempt", "lost")
+    found = rows_of(
+        facts,
+        "window_id",
+        "direction",
+        "tuples",
+        "digest",
+        "float_digest",
+        "attempt",
+        "lost",
+    )
     assert found == [
-        (12, "out", 12, "d12", "f", 2, False), (13, "out", 13, "d13", None, 3, False),
+        (12, "out", 12, "d12", "f", 2, False),
+        (13, "out", 13, "d13", None, 3, False),
         (11, "out", 0, None, None, 3, True),
-    ]  # fmt: skip
+    ]
 
 
 def test_losses_of_a_skip_may_be_before_the_group(facts: GroupFacts) -> None:

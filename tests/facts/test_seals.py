@@ -1,4 +1,6 @@
-"""Seals and data files: every change of a seal is seen, an end is no window, files are noted once."""
+"""Seals and data files: every change of a seal is seen, an end is no window, files are noted
+once.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,17 @@ def data(tmp_path: Location) -> Table:
     path = tmp_path / "s"
     create_stream(path, TUPLES, {"width_ms": 1000, "origin_ms": 0})
     table = Table.open(path)
-    table.commit_arrow(pa.table([[7, 7, 9], [0, 1, 0], ["a", "b", "c"]], schema=TUPLES), app_id="r", version=1)
-    found = {"window_id": [7, 8, 9], "tuples": [2, 0, 1], "digest": ["x", "y", "z"], "float_digest": [None, "", "f"]}
+    table.commit_arrow(
+        pa.table([[7, 7, 9], [0, 1, 0], ["a", "b", "c"]], schema=TUPLES),
+        app_id="r",
+        version=1,
+    )
+    found = {
+        "window_id": [7, 8, 9],
+        "tuples": [2, 0, 1],
+        "digest": ["x", "y", "z"],
+        "float_digest": [None, "", "f"],
+    }
     rows = seal_rows(pa.table(found), table, columns_text(TUPLES))
     Table.open(path.with_name("s.windows")).commit_arrow(rows, app_id="r", version=1)
     return table
@@ -45,12 +56,18 @@ def windows(data: Table) -> Table:
 
 
 @pytest.mark.parametrize("name", [name for name in WINDOWS_SCHEMA.names if name != "window_id"])
-def test_checksum_detects_a_change_of_any_column_of_a_seal(windows: Table, data: Table, name: str) -> None:
+def test_checksum_detects_a_change_of_any_column_of_a_seal(
+    windows: Table,
+    data: Table,
+    name: str,
+) -> None:
     rows = read_seals(windows, table_id=data.id)
     column = rows[name]
     if pa.types.is_string(column.type):
         other = pc.if_else(
-            pc.equal(pc.fill_null(column, "?"), ""), pa.scalar(None, pa.string()), pa.scalar("", pa.string())
+            pc.equal(pc.fill_null(column, "?"), ""),
+            pa.scalar(None, pa.string()),
+            pa.scalar("", pa.string()),
         )
     elif pa.types.is_timestamp(column.type):
         other = pa.array([1, 2, 3], column.type)
@@ -65,7 +82,9 @@ def test_checksum_detects_a_change_of_any_column_of_a_seal(windows: Table, data:
 def test_seal_with_exchanged_values_is_damaged(windows: Table) -> None:
     rows = read_seals(windows)
     names = {"digest": "float_digest", "float_digest": "digest"}
-    swapped = rows.rename_columns([names.get(name, name) for name in rows.column_names]).select(rows.column_names)
+    swapped = rows.rename_columns([names.get(name, name) for name in rows.column_names]).select(
+        rows.column_names
+    )
     with pytest.raises(TableError, match="3 of 3|is damaged"):
         check_seals(swapped, windows)
 
@@ -98,9 +117,15 @@ def test_files_are_noted_once_with_size_and_checksum(data: Table) -> None:
 
 
 def test_sealed_windows_equal_the_seals_for_any_number_of_parts(
-    windows: Table, data: Table, monkeypatch: pytest.MonkeyPatch
+    windows: Table,
+    data: Table,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    earlier = seal_rows(pa.table({"window_id": [3, 5], "tuples": [4, 4], "digest": ["u", "v"]}), data, "{}")
+    earlier = seal_rows(
+        pa.table({"window_id": [3, 5], "tuples": [4, 4], "digest": ["u", "v"]}),
+        data,
+        "{}",
+    )
     windows.commit_arrow(earlier, app_id="r", version=2)
     seals = Table.open(windows.path)
     for size in (1, 2, 100_000):
@@ -110,7 +135,11 @@ def test_sealed_windows_equal_the_seals_for_any_number_of_parts(
         with pytest.raises(TableError, match="speak of another table"):
             sealed_windows(seals, WindowRange(4, 8), table_id="another")
     assert sealed_windows(seals, WindowRange(20, 30))[0].tolist() == []
-    damaged = read_seals(seals).slice(0, 1).set_column(1, WINDOWS_SCHEMA.field("tuples"), pa.array([9], pa.int64()))
+    damaged = (
+        read_seals(seals)
+        .slice(0, 1)
+        .set_column(1, WINDOWS_SCHEMA.field("tuples"), pa.array([9], pa.int64()))
+    )
     assert damaged.schema.names[1] == "tuples"
     seals.commit_arrow(damaged, app_id="r", version=3)
     with pytest.raises(TableError, match="seal of window 3 .* is damaged"):

@@ -22,10 +22,14 @@ def windows_of(mask: object) -> list[int]:
 def test_undisturbed_replay_has_no_redone_lost_repeated_or_affected_windows(config: Config) -> None:
     counts = counted(replays.undisturbed(config)).summary()
     assert (counts.windows, counts.tuples) == (20, 15 * 2 + 20 * 2)
-    assert not any((counts.redone, counts.lost, counts.repeated, counts.repeated_tuples, counts.affected))
+    assert not any(
+        (counts.redone, counts.lost, counts.repeated, counts.repeated_tuples, counts.affected)
+    )
 
 
-def test_redone_windows_have_rows_of_one_attempt_and_a_checkpoint_of_a_later_one(config: Config) -> None:
+def test_redone_windows_have_rows_of_one_attempt_and_a_checkpoint_of_a_later_one(
+    config: Config,
+) -> None:
     found = counted(replays.killed_exactly_once(config))
     assert windows_of(found.redone) == [105, 106, 107, 108, 109]
     assert found.summary().repeated == 0 and found.resumed_after == {2: 104}
@@ -35,7 +39,9 @@ def test_repeated_rows_are_rows_that_readers_ignore(config: Config) -> None:
     found = counted(replays.killed_at_least_once(config))
     counts = found.summary()
     assert windows_of(found.outputs["ranks"].repeated) == [105, 106, 107, 108, 109]
-    assert windows_of(found.outputs["delays"].repeated) == [105, 106, 107, 109], "window 108 has no delays"
+    assert windows_of(found.outputs["delays"].repeated) == [105, 106, 107, 109], (
+        "window 108 has no delays"
+    )
     assert (counts.repeated, counts.repeated_tuples, counts.lost) == (5, 5 * 2 + 4 * 2, 0)
     assert counts.tuples == counted(replays.undisturbed(config)).summary().tuples
 
@@ -47,10 +53,19 @@ def test_lost_and_affected_windows_are_those_of_the_facts(config: Config) -> Non
     assert windows_of(found.outputs["delays"].lost) == []
     assert windows_of(found.affected("ranks")) == list(range(110, 120))
     assert windows_of(found.affected("delays")) == []
-    assert (counts.lost, counts.affected, counts.repeated, counts.redone, counts.windows) == (5, 10, 0, 0, 20)
+    assert (counts.lost, counts.affected, counts.repeated, counts.redone, counts.windows) == (
+        5,
+        10,
+        0,
+        0,
+        20,
+    )
 
 
-@pytest.mark.parametrize("name", ["undisturbed", "killed_exactly_once", "killed_at_least_once", "killed_at_most_once"])
+@pytest.mark.parametrize(
+    "name",
+    ["undisturbed", "killed_exactly_once", "killed_at_least_once", "killed_at_most_once"],
+)
 def test_window_runs_cover_every_window_once_in_order(config: Config, name: str) -> None:
     found = counted(getattr(replays, name)(config))
     for output in found.outputs:
@@ -61,5 +76,7 @@ def test_window_runs_cover_every_window_once_in_order(config: Config, name: str)
 def test_window_run_ends_where_outcome_or_attempt_changes(config: Config) -> None:
     parts: tuple[WindowRun, ...] = counted(replays.killed_at_most_once(config)).stretches("ranks")
     assert [(part.windows.first, part.kind, part.attempt) for part in parts] == [
-        (100, "committed", 1), (105, "lost", 0), (110, "affected", 2),
-    ]  # fmt: skip
+        (100, "committed", 1),
+        (105, "lost", 0),
+        (110, "affected", 2),
+    ]

@@ -1,4 +1,6 @@
-"""Tuples whose event time cannot be: the verdicts of `lateness`, counted, and without effect on anything else."""
+"""Tuples whose event time cannot be: the verdicts of `lateness`, counted, and without effect on
+anything else.
+"""
 
 from __future__ import annotations
 
@@ -35,17 +37,26 @@ def bad_ones(root: Path, rows: Rows, **more: str) -> Config:
 
 def test_unusable_tuples_are_counted_by_key_and_reason(tmp_path: Path) -> None:
     report = gaps(bad_ones(tmp_path, [*GOOD, *BAD]), "s")
-    assert [(one.keys, one.reason, one.times_too_small, one.tuples, one.of) for one in report.unusable] == [
-        ("k=b", "bad_type", 1000, 2, 2), ("k=a", "far_future", None, 1, 9), ("k=c", "bad_type", 1_000_000, 1, 2),
-    ]  # fmt: skip
+    assert [
+        (one.keys, one.reason, one.times_too_small, one.tuples, one.of) for one in report.unusable
+    ] == [
+        ("k=b", "bad_type", 1000, 2, 2),
+        ("k=a", "far_future", None, 1, 9),
+        ("k=c", "bad_type", 1_000_000, 1, 2),
+    ]
     assert describe_unusable(report.unusable, 2) == (
-        "4 tuples have timestamps that cannot be, left out of gaps, lag and lateness in event time: "
+        "4 tuples have timestamps that cannot be, left out of gaps, lag and lateness in event "
+        "time: "
         "k=b all 2 a thousand times too small; k=a 1 of 9 more than a day ahead of their arrival; "
         "1 keys and reasons more"
     )
     assert json.loads(report.to_json())["unusable"][0] == {
-        "key": "k=b", "reason": "bad_type", "times_too_small": 1000, "tuples": 2, "of": 2,
-    }  # fmt: skip
+        "key": "k=b",
+        "reason": "bad_type",
+        "times_too_small": 1000,
+        "tuples": 2,
+        "of": 2,
+    }
     assert describe_unusable([], 5) == ""
 
 
@@ -59,7 +70,9 @@ def test_gaps_and_lags_ignore_unusable_tuples(tmp_path: Path) -> None:
     def places(event: object) -> list[tuple[str, str, int, int]]:
         return [(gap.keys, gap.kind, gap.from_us, gap.to_us) for gap in event.gaps]  # type: ignore[attr-defined]
 
-    assert places(found) == places(wanted) and ("k=b", "never_started") in [gap[:2] for gap in places(found)]
+    assert places(found) == places(wanted) and ("k=b", "never_started") in [
+        gap[:2] for gap in places(found)
+    ]
     rows, clean = StreamRows.open(one, "s", {}), StreamRows.open(other, "s", {})
     assert lag_over_time(rows, WINDOWS, GRID) == lag_over_time(clean, WINDOWS, GRID)
     assert lateness_by_key(rows, WINDOWS) == lateness_by_key(clean, WINDOWS)
@@ -76,10 +89,14 @@ def test_timestamp_checks_equal_those_of_lateness_for_any_timestamp(tmp_path: Pa
     random, rows, wanted = Random(4), [], 0
     for _ in range(500):
         at, factor = BEGIN + random.randrange(100), random.choice((1, 1000, 1_000_000))
-        place = at * 1_000_000 // factor + random.choice((-1, 1)) * (DAY * 1_000_000 // factor + random.randint(-1, 1))
+        place = at * 1_000_000 // factor + random.choice((-1, 1)) * (
+            DAY * 1_000_000 // factor + random.randint(-1, 1)
+        )
         rows.append(("a", float(at), place / 1_000_000, 1.0))
         place = int(place / 1_000_000 * 1_000_000)
-        near = [abs(place - at * 1_000_000 // by) <= DAY * 1_000_000 // by for by in (1000, 1_000_000)]
+        near = [
+            abs(place - at * 1_000_000 // by) <= DAY * 1_000_000 // by for by in (1000, 1_000_000)
+        ]
         long_ago = place < (at - 366 * DAY) * 1_000_000
         wanted += place > (at + DAY) * 1_000_000 or (long_ago and any(near))
     found = unusable_tuples(StreamRows.open(recorded(tmp_path, rows, FIRST), "s", {}), WINDOWS)  # type: ignore[arg-type]
@@ -88,10 +105,13 @@ def test_timestamp_checks_equal_those_of_lateness_for_any_timestamp(tmp_path: Pa
 
 @pytest.mark.parametrize("keys", [["k"], []])
 def test_tuples_of_the_requested_range_and_keys_are_checked_with_and_without_keys(
-    tmp_path: Path, keys: list[str]
+    tmp_path: Path,
+    keys: list[str],
 ) -> None:
     config = recorded(tmp_path, [*GOOD, *BAD], FIRST, cadence="10 s", keys=keys)
     assert sum(one.tuples for one in gaps(config, "s").unusable) == 4
-    assert [one.tuples for one in gaps(config, "s", first=FIRST + 4, last=FIRST + 9).unusable] == [1]
+    assert [one.tuples for one in gaps(config, "s", first=FIRST + 4, last=FIRST + 9).unusable] == [
+        1
+    ]
     if keys:
         assert [one.keys for one in gaps(config, "s", keys={"k": "c"}).unusable] == ["k=c"]

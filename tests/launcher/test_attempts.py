@@ -9,7 +9,14 @@ import subprocess
 import psutil
 import pytest
 
-from rewindow.errors import FencedError, InputError, OverlapError, ResourceError, RewindowError, TableError
+from rewindow.errors import (
+    FencedError,
+    InputError,
+    OverlapError,
+    ResourceError,
+    RewindowError,
+    TableError,
+)
 from rewindow.launcher import Outcome, Submission, attempts, begin_attempt, known_replay, note_kill
 from rewindow.launcher.processes import end_process_group
 from rewindow.ledger import Ledger
@@ -29,14 +36,19 @@ from tests.recovery.project import Project
 
 def test_attempt_that_cannot_start_acquires_no_lease_and_no_epoch(project: Project) -> None:
     create_replay(project.config, request(replay_id="one"))
-    config = project.config.model_copy(update={"spark": project.config.spark.model_copy(update={"jars": "/nowhere"})})
+    config = project.config.model_copy(
+        update={"spark": project.config.spark.model_copy(update={"jars": "/nowhere"})}
+    )
     with pytest.raises(ResourceError, match="jars"):
         begin_attempt(config, "one")
     ledger = Ledger.open(config.ledger_url)
     assert (ledger.replays.get("one").epoch, ledger.attempts.last("one")) == (0, None)
 
 
-def test_job_uses_the_master_of_its_launcher(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_uses_the_master_of_its_launcher(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     create_replay(project.config, request(replay_id="one"))
     spark = project.config.spark.model_copy(update={"master": "spark://somewhere:7077"})
     config = project.config.model_copy(update={"spark": spark})
@@ -62,7 +74,14 @@ def test_job_frozen_in_a_write_does_not_block_the_next_attempt(project: Project)
     ledger = Ledger.open(project.config.ledger_url)
     assert begin_attempt(project.config, "one") is not None and ledger.database.place.file
     with writer(ledger.database.place.file) as job:
-        ledger.attempts.begin("one", 1, socket.gethostname(), job.pid, job.pid, process_identity(job.pid))
+        ledger.attempts.begin(
+            "one",
+            1,
+            socket.gethostname(),
+            job.pid,
+            job.pid,
+            process_identity(job.pid),
+        )
         stop_in_a_write(job)
         assert begin_attempt(project.config, "one") is not None
         assert not psutil.pid_exists(job.pid)
@@ -70,7 +89,8 @@ def test_job_frozen_in_a_write_does_not_block_the_next_attempt(project: Project)
 
 
 def test_launcher_of_a_superseded_job_starts_no_other_attempt_and_keeps_the_new_leases(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     create_replay(project.config, request(replay_id="one"))
     ledger = Ledger.open(project.config.ledger_url)
@@ -78,7 +98,14 @@ def test_launcher_of_a_superseded_job_starts_no_other_attempt_and_keeps_the_new_
     assert submission is not None
     noticed = []
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as job:
-        ledger.attempts.begin("one", 1, socket.gethostname(), job.pid, job.pid, process_identity(job.pid))
+        ledger.attempts.begin(
+            "one",
+            1,
+            socket.gethostname(),
+            job.pid,
+            job.pid,
+            process_identity(job.pid),
+        )
 
         def end_and_notice(*group: float, **replay_options: bool) -> None:
             end_process_group(*group, **replay_options)  # type: ignore[arg-type]
@@ -105,12 +132,18 @@ def test_replay_stops_after_too_many_failures_unless_again_is_given(project: Pro
     assert begin_attempt(project.config, "one", again=True) is not None
 
 
-def test_full_disk_is_rejected_before_anything_runs(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_rejected_before_anything_runs(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     create_replay(project.config, request(replay_id="one"))
     monkeypatch.setattr(LocalLocation, "free_bytes", lambda place: 1)
     with pytest.raises(ResourceError, match="no disk space") as caught:
         begin_attempt(project.config, "one")
-    assert caught.value.retryable and Ledger.open(project.config.ledger_url).replays.get("one").epoch == 0
+    assert (
+        caught.value.retryable
+        and Ledger.open(project.config.ledger_url).replays.get("one").epoch == 0
+    )
 
 
 def _ended(project: Project, epoch: int, exit_code: int, message: str = "gone") -> None:
@@ -144,7 +177,10 @@ def test_ledger_older_than_the_tables_is_rejected_and_nothing_changes(project: P
     Ledger.open(config.ledger_url).attempts.next_epoch("one")
     for name in (FACTS, CHECKPOINTS):
         fence(config.replay_root("one") / name, app_id("one", name), 3)
-    with pytest.raises(TableError, match="knows of attempts up to 1, the tables hold attempt 3") as error:
+    with pytest.raises(
+        TableError,
+        match="knows of attempts up to 1, the tables hold attempt 3",
+    ) as error:
         begin_attempt(config, "one")
     assert "rewindow ledger rebuild" in error.value.hint and not error.value.retryable
     assert Ledger.open(config.ledger_url).replays.get("one").epoch == 1
@@ -161,7 +197,10 @@ def test_ledger_with_another_plan_than_the_tables_is_rejected(project: Project) 
         shutil.rmtree(file) if file.is_dir() else file.unlink()
     for file in config.state.glob("other-*"):
         file.rename(file.with_name(file.name.removeprefix("other-")))
-    with pytest.raises(TableError, match='tables of replay "one" hold another plan than the ledger'):
+    with pytest.raises(
+        TableError,
+        match='tables of replay "one" hold another plan than the ledger',
+    ):
         begin_attempt(config, "one")
 
 
@@ -170,7 +209,10 @@ def test_replay_with_a_lost_ledger_is_reported_and_can_be_rebuilt(project: Proje
     create_replay(config, request(replay_id="one"))
     for file in config.state.glob("ledger.sqlite*"):
         shutil.rmtree(file) if file.is_dir() else file.unlink()
-    with pytest.raises(InputError, match='replay "one" is not in the ledger, though its tables are there') as error:
+    with pytest.raises(
+        InputError,
+        match='replay "one" is not in the ledger, though its tables are there',
+    ) as error:
         begin_attempt(config, "one")
     assert "rewindow ledger rebuild" in error.value.hint
     rebuild_ledger(config)
@@ -198,7 +240,10 @@ def test_replay_that_lost_commits_is_reopened(project: Project, state: str) -> N
     again = begin_attempt(config, "one")
     assert again is not None and again.epoch == 2
     assert 'lost since it had ended: table "facts" holds 0 of 24 windows' in again.expected
-    assert ledger.replays.get("one").state == "failed" and "lost commits" in ledger.replays.get("one").message
+    assert (
+        ledger.replays.get("one").state == "failed"
+        and "lost commits" in ledger.replays.get("one").message
+    )
 
 
 def _commit_to_its_end(config: Config, plan: Plan) -> None:

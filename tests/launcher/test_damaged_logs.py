@@ -1,4 +1,6 @@
-"""Logs of staged tables that have lost commits: publish and resume name what is gone and what to do. No JVM."""
+"""Logs of staged tables that have lost commits: publish and resume name what is gone and what to
+do. No JVM.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,17 @@ Act = Callable[[Config, StagedReplay], None]
 
 
 @pytest.mark.parametrize("act", [publishing, resuming])
-def test_rows_that_at_most_once_sealed_and_lost_are_not_its_own_losses(config: Config, act: Act) -> None:
+def test_rows_that_at_most_once_sealed_and_lost_are_not_its_own_losses(
+    config: Config,
+    act: Act,
+) -> None:
     replay = staged(config, Mode.AT_MOST_ONCE)
     max((replay.root / "ranks" / "_delta_log").glob("*.json")).unlink()
     with pytest.raises(TableError) as error:
         act(config, replay)
-    assert error.value.primary.startswith('table "ranks" of replay "r" has lost its newest commits: windows [108, 111]')
+    assert error.value.primary.startswith(
+        'table "ranks" of replay "r" has lost its newest commits: windows [108, 111]'
+    )
     assert "back from a copy" in error.value.hint
     assert "rewindow abandon r" in error.value.hint
     assert Ledger.open(config.ledger_url).replays.get("r").state == "checked"
@@ -61,14 +68,20 @@ def test_windows_listed_as_lost_by_at_most_once_are_published_as_lost(config: Co
 @pytest.mark.parametrize("table", ["ranks", "checkpoints"])
 @pytest.mark.parametrize("mode", [Mode.EXACTLY_ONCE, Mode.AT_MOST_ONCE])
 def test_missing_commit_between_others_is_reported_and_not_recomputed(
-    config: Config, mode: Mode, table: str, act: Act
+    config: Config,
+    mode: Mode,
+    table: str,
+    act: Act,
 ) -> None:
     replay = staged(config, mode)
     file = replay.root / table / "_delta_log" / f"{2:020}.json"
     file.unlink()
     with pytest.raises(TableError) as error:
         act(config, replay)
-    assert error.value.primary == f'log of table "{table}" lacks version 2, though later ones are there'
+    assert (
+        error.value.primary
+        == f'log of table "{table}" lacks version 2, though later ones are there'
+    )
     assert file.name in error.value.detail
     assert "rewindow abandon r" in error.value.hint
 
@@ -84,5 +97,8 @@ def test_commit_covered_by_a_delta_checkpoint_is_not_missing(config: Config, act
 def test_every_table_with_a_gap_in_its_log_is_reported(config: Config) -> None:
     replay = staged(config, Mode.EXACTLY_ONCE)
     (replay.root / "ranks" / "_delta_log" / f"{1:020}.json").unlink()
-    with pytest.raises(TableError, match='log of table "ranks" lacks version 1, though later ones are there'):
+    with pytest.raises(
+        TableError,
+        match='log of table "ranks" lacks version 1, though later ones are there',
+    ):
         Table.open(replay.root / "ranks")

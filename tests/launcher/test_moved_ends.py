@@ -1,4 +1,6 @@
-"""What was published with another end of a stream than it has now: marked, proposed, put right; no JVM (X21, X34)."""
+"""What was published with another end of a stream than it has now: marked, proposed, put right; no
+JVM (X21, X34).
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,14 @@ config = test_find.config
 
 
 def move_end(config: Config, last: int | None) -> None:
-    """Ends `flights` with a window, or takes its end back, as a recording does: what is stale is entered first."""
+    """Ends `flights` with a window, or takes its end back, as a recording does: what is stale is
+    entered first.
+    """
     mark_end(Ledger.open(config.ledger_url), "flights", last)
-    table, data = Table.open(config.windows_table("flights")), Table.open(config.stream_table("flights"))
+    table, data = (
+        Table.open(config.windows_table("flights")),
+        Table.open(config.stream_table("flights")),
+    )
     if last is None:
         table.delta.delete("end_window is not null")
     else:
@@ -27,7 +34,10 @@ def move_end(config: Config, last: int | None) -> None:
 
 
 def stale(config: Config) -> list[tuple[str, int, int]]:
-    return [(row.table_name, row.first, row.last) for row in Ledger.open(config.ledger_url).stale.ranges()]
+    return [
+        (row.table_name, row.first, row.last)
+        for row in Ledger.open(config.ledger_url).stale.ranges()
+    ]
 
 
 def test_end_declared_later_makes_its_window_stale_until_repaired(config: Config) -> None:
@@ -45,7 +55,14 @@ def test_end_declared_later_makes_its_window_stale_until_repaired(config: Config
     assert proposed(found) == [("app", 119, 119)]
     words = "the end of flights is window 119, and was none when replay two read it"
     assert found.steps[0].reasons == (words,)
-    published(config, "three", 119, 119, ended=119, start=StartState(source="published", window=118))
+    published(
+        config,
+        "three",
+        119,
+        119,
+        ended=119,
+        start=StartState(source="published", window=118),
+    )
     assert proposed(find_repairs(config)) == []
 
 
@@ -58,7 +75,9 @@ def test_revoked_end_makes_the_windows_from_the_end_on_stale(config: Config) -> 
     assert stale(config) == [("app.delays", 113, 119), ("app.ranks", 112, 119)]
     found = find_repairs(config)
     assert proposed(found) == [("app", 112, 119)]
-    assert found.steps[0].reasons == ("the end of flights is none, and was window 112 when replay one read it",)
+    assert found.steps[0].reasons == (
+        "the end of flights is none, and was window 112 when replay one read it",
+    )
     published(config, "two", 112, 119, start=StartState(source="published", window=111))
     assert (stale(config), proposed(find_repairs(config))) == ([], [])
 
@@ -91,7 +110,9 @@ def test_stale_mark_without_a_cause_is_removed_by_one_replay(config: Config) -> 
     assert (stale(config), proposed(find_repairs(config))) == ([], [])
 
 
-def test_windows_covered_by_a_newer_publication_are_not_stale_after_a_moved_end(config: Config) -> None:
+def test_windows_covered_by_a_newer_publication_are_not_stale_after_a_moved_end(
+    config: Config,
+) -> None:
     # Rules: X34
     published(config, "one", 100, 112, ended=112)
     published(config, "two", 100, 118)

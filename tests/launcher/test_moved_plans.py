@@ -22,7 +22,9 @@ def moved(config: Config) -> Config:
     return Config.load(config.file, state=there)
 
 
-def test_paths_of_a_plan_are_relative_to_the_state_folder_in_tables_and_ledger(project: Project) -> None:
+def test_paths_of_a_plan_are_relative_to_the_state_folder_in_tables_and_ledger(
+    project: Project,
+) -> None:
     plan = create_replay(project.config, request(replay_id="one"))
     assert plan.inputs[0].path == "streams/events"
     ledger = Ledger.open(project.config.ledger_url)

@@ -1,4 +1,6 @@
-"""Process groups of attempts: ended when they are the ones that are meant, whatever the clock did."""
+"""Process groups of attempts: ended when they are the ones that are meant, whatever the clock
+did.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,18 @@ from rewindow.processes.identity import boot_id, process_identity
 
 @pytest.fixture
 def group() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
         yield process
         process.kill()
 
 
 def test_process_group_is_ended_after_a_clock_step(
-    group: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+    group: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # A clock step shifts every wall-clock start time, but not boot id and ticks.
     leader = process_identity(group.pid)
@@ -33,9 +40,15 @@ def test_process_group_is_ended_after_a_clock_step(
 
 
 @pytest.mark.parametrize("other", ["another boot", "another process"])
-def test_process_group_with_a_reused_pid_is_not_killed(group: subprocess.Popen[bytes], other: str) -> None:
+def test_process_group_with_a_reused_pid_is_not_killed(
+    group: subprocess.Popen[bytes],
+    other: str,
+) -> None:
     boot, _, ticks = process_identity(group.pid).partition("/")
-    end_process_group(group.pid, f"x{boot}/{ticks}" if other == "another boot" else f"{boot}/{int(ticks) - 1}")
+    end_process_group(
+        group.pid,
+        f"x{boot}/{ticks}" if other == "another boot" else f"{boot}/{int(ticks) - 1}",
+    )
     assert group.poll() is None
 
 

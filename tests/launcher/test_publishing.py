@@ -1,4 +1,6 @@
-"""Publishing as a verb: in the caller's process, without a JVM; a job only where a table needs Spark, or in a drill."""
+"""Publishing as a verb: in the caller's process, without a JVM; a job only where a table needs
+Spark, or in a drill.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ def stage(config: Config) -> None:
 
 
 def test_publish_and_undo_start_no_process_and_notify_the_listener(
-    config: Config, monkeypatch: pytest.MonkeyPatch
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def never(*given: object) -> Outcome:
         raise AssertionError("a job was begun")
@@ -50,11 +53,14 @@ def test_publish_and_undo_start_no_process_and_notify_the_listener(
 
 
 def test_table_that_needs_spark_is_published_by_a_job_with_all_settings(
-    config: Config, monkeypatch: pytest.MonkeyPatch
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage(config)
     verbs.publish(config, "one")
-    Table.open(config.stream_table("app.ranks")).delta.alter.add_constraint({"known": "window_id > 0"})
+    Table.open(config.stream_table("app.ranks")).delta.alter.add_constraint(
+        {"known": "window_id > 0"}
+    )
     begun: list[Submission] = []
 
     def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
@@ -66,13 +72,21 @@ def test_table_that_needs_spark_is_published_by_a_job_with_all_settings(
     with pytest.raises(RewindowError, match="no Spark here"):
         verbs.undo(config, "one", listener=Lines(said.append))
     assert 'table "app.ranks" has a constraint: starting Spark' in said
-    assert begun[0].command[0] == sys.executable and begun[0].command[2:] == ["--replay", "one", "--undo"]
+    assert begun[0].command[0] == sys.executable and begun[0].command[2:] == [
+        "--replay",
+        "one",
+        "--undo",
+    ]
     ledger = Ledger.open(config.ledger_url)
-    assert ledger.publications.unfinished() == [] and ledger.replays.get("one").state is ReplayState.PUBLISHED
+    assert (
+        ledger.publications.unfinished() == []
+        and ledger.replays.get("one").state is ReplayState.PUBLISHED
+    )
 
 
 def test_job_has_the_settings_of_its_caller_including_those_in_no_file(
-    config: Config, monkeypatch: pytest.MonkeyPatch
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     conf = {"spark.yarn.queue": "nightly", "spark.sql.partitionBy": "x"}
     spark = config.spark.model_copy(update={"conf": conf, "master": "yarn"})

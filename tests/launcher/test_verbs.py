@@ -1,4 +1,6 @@
-"""The verbs as functions of the package: loaded when asked for, and each once on a real replay, in one session."""
+"""The verbs as functions of the package: loaded when asked for, and each once on a real replay, in
+one session.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,28 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LAST = FIRST + WINDOWS - 1
-HEAVY = ("pyspark", "delta", "deltalake", "airflow", "great_expectations", "sqlalchemy", "duckdb", "pydantic")
+HEAVY = (
+    "pyspark",
+    "delta",
+    "deltalake",
+    "airflow",
+    "great_expectations",
+    "sqlalchemy",
+    "duckdb",
+    "pydantic",
+)
 
 
 def loaded(code: str, *libraries: str) -> set[str]:
     code += f"; import sys; print(*[name for name in {libraries!r} if name in sys.modules])"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return set(done.stdout.split())
 
 
@@ -62,15 +79,25 @@ def test_results_survive_the_round_trip_through_the_outcome_file() -> None:
     recorded = RecordResult("clicks", first=5, last=7, recorded=3, warnings=["x"])
     assert RecordResult.from_json(recorded.to_json()) == recorded
     published = PublicationResult(
-        3, "publish", "one", "app", 1, 2, already=False, versions={"app.out": 4}, stale=[("app.out", 3, 4)],
+        3,
+        "publish",
+        "one",
+        "app",
+        1,
+        2,
+        already=False,
+        versions={"app.out": 4},
+        stale=[("app.out", 3, 4)],
         replay_next=(3, 4),
-    )  # fmt: skip
+    )
     values = published.to_json() | {"stale": [["app.out", 3, 4]], "replay_next": [3, 4]}
     assert PublicationResult.from_json(values) == published
 
 
 def test_python_api_covers_the_whole_life_of_a_replay(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(loop, "run", jobs_here(spark))
     config = make_project(tmp_path).config
@@ -79,13 +106,21 @@ def test_python_api_covers_the_whole_life_of_a_replay(
     assert (draft.plan.range.first, draft.plan.range.last) == (FIRST, LAST)
     assert rewindow.list_replays(config) == []
 
-    replay = rewindow.replay(config, "totals", replay_id="one", group_windows=20, listener=rewindow.Lines(lines.append))
+    replay = rewindow.replay(
+        config,
+        "totals",
+        replay_id="one",
+        group_windows=20,
+        listener=rewindow.Lines(lines.append),
+    )
     assert (replay.replay_id, replay.state, replay.epoch) == ("one", ReplayState.ENDED, 1)
     assert lines[0] == f"replay one: {WINDOWS} windows [{FIRST}, {LAST}], exactly once"
     assert rewindow.resume(config, "one").epoch is None
 
     assert rewindow.status(config, "one").row.mark == WINDOWS
-    assert [row.replay_id for row in rewindow.list_replays(config, "totals", state="ended")] == ["one"]
+    assert [row.replay_id for row in rewindow.list_replays(config, "totals", state="ended")] == [
+        "one"
+    ]
     assert rewindow.why(config, "totals", str(FIRST + 1)).replay == "one"
     assert rewindow.list_errors(config, "one") == []
     assert rewindow.gaps(config, "events").to_dict()["first"] == FIRST
@@ -95,7 +130,9 @@ def test_python_api_covers_the_whole_life_of_a_replay(
     assert rewindow.check(config, "one").verdict == "passed"
     published = rewindow.publish(config, "one")
     assert (published.kind, published.first, published.last) == ("publish", FIRST, LAST)
-    assert set(rewindow.read_published(config, "totals")) == {output.name for output in draft.plan.outputs}
+    assert set(rewindow.read_published(config, "totals")) == {
+        output.name for output in draft.plan.outputs
+    }
     assert rewindow.undo(config, "one").kind == "undo"
     assert rewindow.purge(config, timedelta(0)).bytes > 0
     assert (config.replay_root("one") / "checkpoints").exists(), "a dry run deletes nothing"
@@ -103,11 +140,17 @@ def test_python_api_covers_the_whole_life_of_a_replay(
 
 
 def test_function_in_the_readme_replays_checks_and_publishes(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(loop, "run", jobs_here(spark))
     config = make_project(tmp_path).config
-    [block] = [block.content for block in blocks("README.md", "python") if "import rewindow\n" in block.content]
+    [block] = [
+        block.content
+        for block in blocks("README.md", "python")
+        if "import rewindow\n" in block.content
+    ]
     namespace: dict[str, Any] = {}
     monkeypatch.chdir(tmp_path)
     exec(block, namespace)

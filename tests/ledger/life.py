@@ -24,8 +24,22 @@ def new_schema(server: str) -> str:
     return f"{server}&options=-csearch_path%3Dtest_{uuid.uuid4().hex[:12]}"
 
 
-def plan(ledger: Ledger, replay_id: str, first: int = 100, last: int = 199, mode: str = "exactly_once") -> Replay:
-    return ledger.replays.create(replay_id, "app", first, last, mode, {"replay_id": replay_id}, "v1")
+def plan(
+    ledger: Ledger,
+    replay_id: str,
+    first: int = 100,
+    last: int = 199,
+    mode: str = "exactly_once",
+) -> Replay:
+    return ledger.replays.create(
+        replay_id,
+        "app",
+        first,
+        last,
+        mode,
+        {"replay_id": replay_id},
+        "v1",
+    )
 
 
 def run_to_end(ledger: Ledger, replay_id: str, passed: bool = True) -> None:
@@ -42,7 +56,9 @@ def begin(ledger: Ledger, replay_id: str) -> int:
 
 
 def results(jobs: list[Future[Any]]) -> list[Any]:
-    """Returns what the workers returned; a worker's own failure comes before that of those who waited for it."""
+    """Returns what the workers returned; a worker's own failure comes before that of those who
+    waited for it.
+    """
     failures = [error for error in (job.exception() for job in jobs) if error is not None]
     for failure in sorted(failures, key=lambda error: "did not come" in str(error)):
         raise failure
@@ -53,12 +69,19 @@ def results(jobs: list[Future[Any]]) -> list[Any]:
 def writer(file: Path) -> Iterator[subprocess.Popen[str]]:
     """Gives a process, in a group of its own, that is to write to a ledger's file."""
     code = (
-        "import sqlite3, sys; sys.stdin.readline(); ledger = sqlite3.connect(sys.argv[1], isolation_level=None); "
+        "import sqlite3, sys; sys.stdin.readline(); ledger = sqlite3.connect(sys.argv[1], "
+        "isolation_level=None); "
         "ledger.execute('BEGIN IMMEDIATE'); print('mine', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(file)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as process:
+    with subprocess.Popen(
+        command,
+        stdin=pipe,
+        stdout=pipe,
+        text=True,
+        start_new_session=True,
+    ) as process:
         try:
             yield process
         finally:
@@ -77,4 +100,6 @@ def newest_over(ledger: Ledger, table: str, first: int, last: int) -> Publicatio
     """Returns the newest publication that stands in a table over any window of a range."""
     standing = effective_publications(ledger.publications.newest(table_name=table, limit=1_000_000))
     asked = WindowRange(first, last)
-    return next((act for act in standing if act.closed_at is not None and act.range.overlap(asked)), None)
+    return next(
+        (act for act in standing if act.closed_at is not None and act.range.overlap(asked)), None
+    )

@@ -23,7 +23,10 @@ def test_overlap_error_names_holder_range_state_and_next_steps(ledger: Ledger) -
         ledger.leases.acquire("second", ["app.out"], 199, 250)
     assert caught.value.holder == "first" and caught.value.retryable
     text = str(caught.value)
-    assert 'windows [199, 250] of table "app.out" overlap [100, 199], which replay "first" holds' in text
+    assert (
+        'windows [199, 250] of table "app.out" overlap [100, 199], which replay "first" holds'
+        in text
+    )
     assert "It is running" in text and "rewindow abandon first" in text
     assert [lease.replay_id for lease in ledger.leases.held()] == ["first", "first"]
 
@@ -44,8 +47,10 @@ def test_disjoint_ranges_and_other_tables_do_not_overlap(ledger: Ledger) -> None
     ledger.leases.acquire("b", ["app.out"], 200, 299)
     ledger.leases.acquire("c", ["app.other"], 100, 299)
     assert [(lease.table_name, lease.replay_id) for lease in ledger.leases.held()] == [
-        ("app.other", "c"), ("app.out", "a"), ("app.out", "b"),
-    ]  # fmt: skip
+        ("app.other", "c"),
+        ("app.out", "a"),
+        ("app.out", "b"),
+    ]
 
 
 def test_lease_covers_all_tables_or_none(ledger: Ledger) -> None:
@@ -98,7 +103,9 @@ def test_publishing_leases_the_windows_until_it_is_closed(ledger: Ledger) -> Non
 
 
 def test_exactly_one_of_concurrent_overlapping_leases_is_granted(
-    ledger: Ledger, url: str, workers: ProcessPoolExecutor
+    ledger: Ledger,
+    url: str,
+    workers: ProcessPoolExecutor,
 ) -> None:
     rounds = 30
     numbers = random.Random(7)

@@ -1,4 +1,6 @@
-"""Opening a ledger: made once, upgraded once, quick afterwards; failures in words without secrets."""
+"""Opening a ledger: made once, upgraded once, quick afterwards; failures in words without
+secrets.
+"""
 
 from __future__ import annotations
 
@@ -60,12 +62,19 @@ import sys
 from rewindow.ledger import Ledger
 Ledger.open({new_url!r}).replays.newest()
 print([name for name in {heavy!r} if name in sys.modules])"""
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert found.stdout.strip() == "[]", found.stderr
 
 
 def test_processes_that_open_a_new_ledger_concurrently_all_succeed(
-    request: pytest.FixtureRequest, workers: ProcessPoolExecutor, tmp_path: Path
+    request: pytest.FixtureRequest,
+    workers: ProcessPoolExecutor,
+    tmp_path: Path,
 ) -> None:
     server = request.getfixturevalue("postgresql")
     urls = [f"sqlite:///{tmp_path / str(number) / 'ledger.sqlite'}" for number in range(6)]
@@ -79,26 +88,41 @@ def test_newer_ledger_is_rejected(new_url: str) -> None:
     with ledger.database.writing() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     for make in (True, False):
-        with pytest.raises(InputError, match=f"is at version 9999, this Rewindow knows up to {VERSION}"):
+        with pytest.raises(
+            InputError,
+            match=f"is at version 9999, this Rewindow knows up to {VERSION}",
+        ):
             Ledger.open(new_url, make=make)
 
 
 @pytest.mark.parametrize("make", [True, False])
-def test_ledger_of_an_unknown_version_is_rejected_unchanged_and_can_be_restored(new_url: str, make: bool) -> None:
+def test_ledger_of_an_unknown_version_is_rejected_unchanged_and_can_be_restored(
+    new_url: str,
+    make: bool,
+) -> None:
     ledger = Ledger.open(new_url)
     with ledger.database.writing() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '0004'"))
-    with pytest.raises(InputError, match="is at version 0004, which this Rewindow cannot upgrade") as caught:
+    with pytest.raises(
+        InputError,
+        match="is at version 0004, which this Rewindow cannot upgrade",
+    ) as caught:
         Ledger.open(new_url, make=make)
     assert "rewindow ledger rebuild" in caught.value.hint
     with ledger.database.reading() as connection:
-        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == "0004"
+        assert (
+            connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
+            == "0004"
+        )
 
 
 def test_tables_are_created_in_a_separate_schema(postgresql: str) -> None:
     ledger = Ledger.open(postgresql)
     with ledger.database.reading() as connection:
-        query = "SELECT DISTINCT table_schema FROM information_schema.tables WHERE table_name = 'replays'"
+        query = (
+            "SELECT DISTINCT table_schema FROM information_schema.tables WHERE table_name = "
+            "'replays'"
+        )
         assert "rewindow" in connection.execute(text(query)).scalars().all()
         in_public = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'"
         assert connection.execute(text(in_public)).scalar_one() == 0
@@ -106,7 +130,10 @@ def test_tables_are_created_in_a_separate_schema(postgresql: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["postgresql://me:s3cret@127.0.0.1:1/rewindow", "postgresql://me@127.0.0.1:1/rewindow?password=s3cret"],
+    [
+        "postgresql://me:s3cret@127.0.0.1:1/rewindow",
+        "postgresql://me@127.0.0.1:1/rewindow?password=s3cret",
+    ],
 )
 def test_unreachable_server_is_named_without_its_password(url: str) -> None:
     with pytest.raises(LedgerError) as caught:
@@ -123,7 +150,9 @@ def test_unknown_driver_setting_is_a_user_error() -> None:
     assert "s3cret" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_missing_driver_is_reported_with_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_driver_is_reported_with_the_extra_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     for kind in ("postgresql", "postgresql+psycopg2"):
         with pytest.raises(InputError, match="psycopg") as caught:
@@ -142,7 +171,8 @@ def test_missing_right_to_create_a_schema_is_reported(postgresql: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["not a url s3cret", "mysql://me:s3cret@host/x", "sqlite://", "postgres://a:s3cret@b/c"]
+    "url",
+    ["not a url s3cret", "mysql://me:s3cret@host/x", "sqlite://", "postgres://a:s3cret@b/c"],
 )
 def test_unsupported_url_is_rejected_without_showing_it(url: str) -> None:
     with pytest.raises(InputError) as caught:
@@ -156,13 +186,19 @@ def test_damaged_file_error_names_ledger_rebuild(tmp_path: Path) -> None:
         Ledger.open(f"sqlite:///{tmp_path / 'ledger.sqlite'}").replays.newest()
 
 
-def test_process_stopped_in_a_write_is_named(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_stopped_in_a_write_is_named(
+    sqlite_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # Its lock blocks every write, but the file is not damaged.
     monkeypatch.setattr(connection, "_WAIT_SECONDS", 0.1)
     ledger = Ledger.open(sqlite_url)
     with writer(Path(sqlite_url.removeprefix("sqlite:///"))) as process:
         stop_in_a_write(process)
-        with pytest.raises(LedgerError, match=rf"locked; open in process {process.pid} \(stopped\)") as caught:
+        with pytest.raises(
+            LedgerError,
+            match=rf"locked; open in process {process.pid} \(stopped\)",
+        ) as caught:
             ledger.leases.release("r")
     assert caught.value.retryable and "rebuild" not in caught.value.hint
     ledger.leases.release("r")
@@ -194,7 +230,10 @@ def test_connections_are_closed_with_their_ledger(sqlite_url: str) -> None:
     file = Path(sqlite_url.removeprefix("sqlite:///"))
 
     def handles() -> int:
-        return sum(os.path.realpath(f"/proc/self/fd/{fd}") == str(file) for fd in os.listdir("/proc/self/fd"))
+        return sum(
+            os.path.realpath(f"/proc/self/fd/{fd}") == str(file)
+            for fd in os.listdir("/proc/self/fd")
+        )
 
     for _ in range(5):
         Ledger.open(sqlite_url).replays.newest()

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 
-from rewindow.ledger.publication_details import PublicationDetails, PutBack, StaleWindows, StartedFrom
+from rewindow.ledger.publication_details import (
+    PublicationDetails,
+    PutBack,
+    StaleWindows,
+    StartedFrom,
+)
 from rewindow.windows import WindowRange
 
 STORED = {
@@ -32,14 +37,27 @@ def test_stored_details_of_an_open_publication_or_undo_are_read() -> None:
     assert details.states == {99: "digest-99", 199: "digest-199"}
     assert details.state_lacks == (WindowRange(120, 121),)
     assert details.stale == (StaleWindows("app.out", WindowRange(200, 209)),)
-    undo = {"application": "app", "put_back": {"app.out": [[100, 199, 4]], "app.none": []}, "stale": [], "stateful": []}
+    undo = {
+        "application": "app",
+        "put_back": {"app.out": [[100, 199, 4]], "app.none": []},
+        "stale": [],
+        "stateful": [],
+    }
     pieces = PublicationDetails.from_json(undo).put_back
     assert pieces == {"app.out": (PutBack(WindowRange(100, 199), 4),), "app.none": ()}
     assert PublicationDetails.from_json({}) == PublicationDetails()
 
 
 def test_written_details_equal_the_stored_format() -> None:
-    assert PublicationDetails.from_json(STORED).to_json() == {name: value for name, value in STORED.items() if value}
-    details = PublicationDetails("app", put_back={"app.out": (PutBack(WindowRange(100, 199), 4),), "app.none": ()})
-    assert details.to_json() == {"application": "app", "put_back": {"app.out": [[100, 199, 4]], "app.none": []}}
+    assert PublicationDetails.from_json(STORED).to_json() == {
+        name: value for name, value in STORED.items() if value
+    }
+    details = PublicationDetails(
+        "app",
+        put_back={"app.out": (PutBack(WindowRange(100, 199), 4),), "app.none": ()},
+    )
+    assert details.to_json() == {
+        "application": "app",
+        "put_back": {"app.out": [[100, 199, 4]], "app.none": []},
+    }
     assert PublicationDetails.from_json(json.loads(json.dumps(details.to_json()))) == details

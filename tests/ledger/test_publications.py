@@ -1,4 +1,6 @@
-"""Publications: numbers that rise, one publisher a table, and the same end wherever a publisher was killed."""
+"""Publications: numbers that rise, one publisher a table, and the same end wherever a publisher was
+killed.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,17 @@ from tests.ledger.workers import (
     undo,
 )
 
-STEPS = ["locked", "leased", "opened", "committed 0", "marked 0", "committed 1", "marked 1", "stale", "closed"]
+STEPS = [
+    "locked",
+    "leased",
+    "opened",
+    "committed 0",
+    "marked 0",
+    "committed 1",
+    "marked 1",
+    "stale",
+    "closed",
+]
 STEPS += ["unlocked"]
 
 
@@ -46,22 +58,35 @@ def nothing(step: str) -> None:
     pass
 
 
-def test_publication_writes_its_number_to_each_table_and_releases_the_lease(ledger: Ledger, tables: FakeTables) -> None:
+def test_publication_writes_its_number_to_each_table_and_releases_the_lease(
+    ledger: Ledger,
+    tables: FakeTables,
+) -> None:
     checked(ledger, "r")
     publish(ledger, tables, "r", nothing)
     (publication,) = ledger.publications.newest("r")
     assert [(t.name, t.version_before, t.version_after, t.done) for t in publication.tables] == [
-        ("app.out", 0, 1, True), ("app.checkpoints", 0, 1, True),
-    ]  # fmt: skip
+        ("app.out", 0, 1, True),
+        ("app.checkpoints", 0, 1, True),
+    ]
     assert publication.closed_at is not None and publication.kind == "publish"
     assert tables.versions("app.out")[-1]["metadata"] == {
-        "publication": 1, "replay": "r", "kind": "publish", "first": 100, "last": 199, "undoes": None,
-        "details": {"application": "r"}, "versions_before": {"app.out": 0, "app.checkpoints": 0},
-    }  # fmt: skip
+        "publication": 1,
+        "replay": "r",
+        "kind": "publish",
+        "first": 100,
+        "last": 199,
+        "undoes": None,
+        "details": {"application": "r"},
+        "versions_before": {"app.out": 0, "app.checkpoints": 0},
+    }
     assert ledger.replays.get("r").state is ReplayState.PUBLISHED and ledger.leases.held() == []
 
 
-def test_undo_restores_the_previous_versions_under_a_new_number(ledger: Ledger, tables: FakeTables) -> None:
+def test_undo_restores_the_previous_versions_under_a_new_number(
+    ledger: Ledger,
+    tables: FakeTables,
+) -> None:
     checked(ledger, "a", "b")
     publish(ledger, tables, "a", nothing)
     publish(ledger, tables, "b", nothing)
@@ -69,9 +94,13 @@ def test_undo_restores_the_previous_versions_under_a_new_number(ledger: Ledger, 
     assert [v["content"] for v in tables.versions("app.out")] == ["nothing", "a", "b", "a"]
     newest = newest_over(ledger, "app.out", 150, 150)
     assert newest is not None and newest.replay_id == "a"
-    assert [(p.number, p.kind, p.undoes) for p in ledger.publications.newest(application="app")] == [
-        (3, "undo", 2), (2, "publish", None), (1, "publish", None),
-    ]  # fmt: skip
+    assert [
+        (p.number, p.kind, p.undoes) for p in ledger.publications.newest(application="app")
+    ] == [
+        (3, "undo", 2),
+        (2, "publish", None),
+        (1, "publish", None),
+    ]
     assert ledger.replays.get("b").state is ReplayState.UNDONE
     publish(ledger, tables, "b", nothing)
     assert ledger.replays.get("b").state is ReplayState.PUBLISHED
@@ -92,7 +121,9 @@ def test_undo_reverts_every_publication_of_the_replay(ledger: Ledger, tables: Fa
     assert [act.number for act in effective_publications(ledger.publications.newest())] == [6]
 
 
-def test_withdrawal_cancels_an_open_publication_or_undo_and_keeps_the_replay(ledger: Ledger) -> None:
+def test_withdrawal_cancels_an_open_publication_or_undo_and_keeps_the_replay(
+    ledger: Ledger,
+) -> None:
     checked(ledger, "r")
     tables = {"app.out": 0, "app.x": 0}
     first = ledger.publications.open("r", tables, 100, 199)
@@ -100,7 +131,11 @@ def test_withdrawal_cancels_an_open_publication_or_undo_and_keeps_the_replay(led
     with pytest.raises(InputError, match="to take it back add --withdraw"):
         ledger.publications.withdraw(first.number, "no")
     withdrawal = ledger.publications.open_withdrawal(first.number, "damaged", {"app.out": 1})
-    assert (withdrawal.kind, withdrawal.undoes, withdrawal.details.reason) == ("withdraw", 1, "damaged")
+    assert (withdrawal.kind, withdrawal.undoes, withdrawal.details.reason) == (
+        "withdraw",
+        1,
+        "damaged",
+    )
     assert ledger.publications.unfinished() == [withdrawal]
     with pytest.raises(InputError, match="is closed and cannot be withdrawn"):
         ledger.publications.open_withdrawal(first.number, "again", {"app.out": 1})
@@ -119,11 +154,16 @@ def test_withdrawal_cancels_an_open_publication_or_undo_and_keeps_the_replay(led
     back = ledger.publications.open_withdrawal(undo.number, "versions are gone", {"app.out": 3})
     ledger.publications.mark_done(back.number, "app.out", 4)
     ledger.publications.close(back.number)
-    assert [act.number for act in effective_publications(ledger.publications.newest())] == [second.number]
+    assert [act.number for act in effective_publications(ledger.publications.newest())] == [
+        second.number
+    ]
     assert ledger.replays.get("r").state is ReplayState.PUBLISHED
 
 
-def test_undo_is_rejected_under_a_later_publication_over_the_same_windows(ledger: Ledger, tables: FakeTables) -> None:
+def test_undo_is_rejected_under_a_later_publication_over_the_same_windows(
+    ledger: Ledger,
+    tables: FakeTables,
+) -> None:
     checked(ledger, "old")
     checked(ledger, "beside", first=200, last=210)
     checked(ledger, "over", first=190, last=195)
@@ -144,11 +184,15 @@ def test_undo_is_rejected_under_a_later_publication_over_the_same_windows(ledger
 def test_reopening_returns_the_recorded_number_and_versions(ledger: Ledger) -> None:
     checked(ledger, "r")
     first = ledger.publications.open("r", {"app.out": 7}, 100, 199, PublicationDetails("one"))
-    assert ledger.publications.open("r", {"app.out": 8}, 100, 199, PublicationDetails("two")) == first
+    assert (
+        ledger.publications.open("r", {"app.out": 8}, 100, 199, PublicationDetails("two")) == first
+    )
     assert ledger.publications.unfinished() == [first]
 
 
-def test_no_number_is_assigned_while_a_publication_of_a_shared_table_is_open(ledger: Ledger) -> None:
+def test_no_number_is_assigned_while_a_publication_of_a_shared_table_is_open(
+    ledger: Ledger,
+) -> None:
     checked(ledger, "a", "b")
     ledger.publications.open("a", {"app.out": 0, "app.x": 0}, 100, 199)
     with pytest.raises(OverlapError, match='publication 1 of replay "a" is open') as caught:
@@ -169,7 +213,10 @@ def test_blocked_publication_is_withdrawn_unless_it_has_a_commit(ledger: Ledger)
     ledger.publications.open("r", {"app.out": 0, "app.x": 0}, 100, 199)
     ledger.publications.withdraw(1, "app.x was dropped")
     assert ledger.publications.get(1).withdrawn == "app.x was dropped"
-    assert newest_over(ledger, "app.out", 100, 199) is None and ledger.replays.get("r").state is ReplayState.CHECKED
+    assert (
+        newest_over(ledger, "app.out", 100, 199) is None
+        and ledger.replays.get("r").state is ReplayState.CHECKED
+    )
     second = ledger.publications.open("r", {"app.out": 0, "app.x": 0}, 100, 199)
     ledger.publications.mark_done(second.number, "app.out", 1)
     with pytest.raises(InputError, match='publication 2 has been committed to table "app.out"'):
@@ -180,19 +227,29 @@ def test_blocked_publication_is_withdrawn_unless_it_has_a_commit(ledger: Ledger)
 
 @pytest.mark.parametrize(("act", "step"), list(itertools.product(("publish", "undo"), STEPS)))
 def test_publisher_killed_at_any_step_is_rolled_forward_once_in_every_table(
-    ledger: Ledger, url: str, tables: FakeTables, act: str, step: str
+    ledger: Ledger,
+    url: str,
+    tables: FakeTables,
+    act: str,
+    step: str,
 ) -> None:
     checked(ledger, "old", "r")
     publish(ledger, tables, "old", nothing)
     if act == "undo":
         publish(ledger, tables, "r", nothing)
     context = multiprocessing.get_context("forkserver")
-    killed = context.Process(target=act_until_killed, args=(act, url, str(tables.folder), "r", step), daemon=True)
+    killed = context.Process(
+        target=act_until_killed,
+        args=(act, url, str(tables.folder), "r", step),
+        daemon=True,
+    )
     killed.start()
     killed.join(60)
     assert killed.exitcode == -9
     with ledger.publications.publishing(TABLES) as unfinished:
-        assert len(unfinished) == (STEPS.index("opened") <= STEPS.index(step) < STEPS.index("closed"))
+        assert len(unfinished) == (
+            STEPS.index("opened") <= STEPS.index(step) < STEPS.index("closed")
+        )
         for publication in unfinished:
             finish(ledger, tables, publication, nothing)
     begun = STEPS.index(step) >= STEPS.index("opened")
@@ -202,18 +259,25 @@ def test_publisher_killed_at_any_step_is_rolled_forward_once_in_every_table(
         assert [v["content"] for v in versions] == (expected if begun else expected[:-1]), name
         assert [v["txn"] for v in versions] == list(range(len(versions))), name
     state = {"publish": ReplayState.PUBLISHED, "undo": ReplayState.UNDONE}[act]
-    assert ledger.publications.unfinished() == [] and (ledger.replays.get("r").state is state) == begun
+    assert (
+        ledger.publications.unfinished() == [] and (ledger.replays.get("r").state is state) == begun
+    )
     assert all(lease.replay_id == "r" and step == "leased" for lease in ledger.leases.held())
     ACTS[act](ledger, tables, "r", nothing)
     assert tables.versions("app.out")[-1]["content"] == expected[-1] and ledger.leases.held() == []
 
 
 def test_exactly_one_of_concurrently_opened_publications_is_recorded(
-    ledger: Ledger, url: str, workers: ProcessPoolExecutor
+    ledger: Ledger,
+    url: str,
+    workers: ProcessPoolExecutor,
 ) -> None:
     rounds = 20
     checked(ledger, *(f"w{worker}" for worker in range(WORKERS)))
-    jobs = [workers.submit(open_publications_at_once, url, f"w{worker}", rounds) for worker in range(WORKERS)]
+    jobs = [
+        workers.submit(open_publications_at_once, url, f"w{worker}", rounds)
+        for worker in range(WORKERS)
+    ]
     numbers = []
     for of_round in zip(*results(jobs), strict=True):
         given = [number for number in of_round if number is not None]
@@ -223,10 +287,16 @@ def test_exactly_one_of_concurrently_opened_publications_is_recorded(
 
 
 def test_concurrent_publishers_commit_in_increasing_order(
-    ledger: Ledger, url: str, tables: FakeTables, workers: ProcessPoolExecutor
+    ledger: Ledger,
+    url: str,
+    tables: FakeTables,
+    workers: ProcessPoolExecutor,
 ) -> None:
     checked(ledger, *(f"w{worker}" for worker in range(WORKERS)))
-    jobs = [workers.submit(publish_often, url, f"w{worker}", str(tables.folder), 3) for worker in range(WORKERS)]
+    jobs = [
+        workers.submit(publish_often, url, f"w{worker}", str(tables.folder), 3)
+        for worker in range(WORKERS)
+    ]
     assert results(jobs) == [3] * WORKERS
     for name in TABLES:
         assert [v["txn"] for v in tables.versions(name)] == list(range(3 * WORKERS + 1)), name

@@ -28,7 +28,9 @@ OUT, SAVED = "app.out", "app.checkpoints"
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A state folder with a life: replays in every state that tables know, one undone, one half published."""
+    """A state folder with a life: replays in every state that tables know, one undone, one half
+    published.
+    """
     config = Config(state=tmp_path_factory.mktemp("lived"))
     ledger = Ledger.open(config.ledger_url)
     for name in (OUT, SAVED):
@@ -64,8 +66,13 @@ def config(lived: Path, tmp_path: Path) -> Config:
 
 def make(ledger: Ledger, config: Config, replay_id: str, mode: str) -> None:
     plan = {
-        "replay_id": replay_id, "application": "app", "first": 100, "last": 199, "mode": mode, "code_version": "v1",
-    }  # fmt: skip
+        "replay_id": replay_id,
+        "application": "app",
+        "first": 100,
+        "last": 199,
+        "mode": mode,
+        "code_version": "v1",
+    }
     root = config.replay_root(replay_id)
     create_staging(root, {"out": pa.schema([("x", pa.int64())])}, json.dumps(plan))
     ledger.replays.create(replay_id, "app", 100, 199, mode, plan, "v1")
@@ -80,7 +87,11 @@ def run(ledger: Ledger, config: Config, replay_id: str, to: int) -> None:
             fence(root / name, app_id(replay_id, name), epoch)
         write_facts(Table.open(root / FACTS), epoch, first, 99 + mark, 3, replay_id)
         for name in ("out", CHECKPOINTS):
-            Table.open(root / name).commit_files([], app_id=app_id(replay_id, name), version=(epoch << 40) | mark)
+            Table.open(root / name).commit_files(
+                [],
+                app_id=app_id(replay_id, name),
+                version=(epoch << 40) | mark,
+            )
     if to == 100:
         ledger.attempts.end(replay_id, epoch, "done")
 
@@ -99,12 +110,20 @@ def publish(ledger: Ledger, config: Config, replay_id: str, details: Publication
     ledger.publications.close(publication.number)
 
 
-def commit(ledger: Ledger, config: Config, publication: Publication, names: tuple[str, ...]) -> None:
+def commit(
+    ledger: Ledger,
+    config: Config,
+    publication: Publication,
+    names: tuple[str, ...],
+) -> None:
     for name in names:
         table = Table.open(config.state / "streams" / name)
         frame = pa.table({"window_id": [publication.first], "x": [publication.number]}, ROW)
         table.commit_arrow(
-            frame, app_id=publish_app_id(name), version=publication.number, metadata=publication.commit_metadata()
+            frame,
+            app_id=publish_app_id(name),
+            version=publication.number,
+            metadata=publication.commit_metadata(),
         )
         ledger.publications.mark_done(publication.number, name, table.version)
 
@@ -122,11 +141,19 @@ def lost(config: Config) -> Ledger:
     return Ledger.open(f"sqlite:///{config.state / 'lost'}")
 
 
-def test_rebuild_restores_replays_with_plans_marks_and_epochs(after: Ledger, config: Config) -> None:
+def test_rebuild_restores_replays_with_plans_marks_and_epochs(
+    after: Ledger,
+    config: Config,
+) -> None:
     now = {row.replay_id: row for row in after.replays.newest()}
     for was in lost(config).replays.newest():
         row = now[was.replay_id]
-        assert (row.plan, row.first, row.last, row.mode) == (was.plan, was.first, was.last, was.mode)
+        assert (row.plan, row.first, row.last, row.mode) == (
+            was.plan,
+            was.first,
+            was.last,
+            was.mode,
+        )
         assert row.epoch == was.epoch
     states = {name: row.state for name, row in now.items()}
     assert states == {
@@ -136,10 +163,19 @@ def test_rebuild_restores_replays_with_plans_marks_and_epochs(after: Ledger, con
         "c": ReplayState.FAILED,
         "planned": ReplayState.PLANNED,
     }
-    assert {name: row.mark for name, row in now.items()} == {"a": 100, "b": 100, "open": 100, "c": 40, "planned": 0}
+    assert {name: row.mark for name, row in now.items()} == {
+        "a": 100,
+        "b": 100,
+        "open": 100,
+        "c": 40,
+        "planned": 0,
+    }
 
 
-def test_next_epoch_after_a_rebuild_is_above_every_epoch_in_the_tables(after: Ledger, config: Config) -> None:
+def test_next_epoch_after_a_rebuild_is_above_every_epoch_in_the_tables(
+    after: Ledger,
+    config: Config,
+) -> None:
     epoch = after.attempts.next_epoch("c")
     assert epoch == 3 and after.attempts.since_checkpoint("c") == 0
     fence(config.replay_root("c") / "out", app_id("c", "out"), epoch)
@@ -148,13 +184,26 @@ def test_next_epoch_after_a_rebuild_is_above_every_epoch_in_the_tables(after: Le
 def test_rebuild_restores_index_and_attempts_from_the_facts(after: Ledger, config: Config) -> None:
     totals = [(total.port, total.windows, total.tuples) for total in after.counts.totals("a")]
     assert totals == [("s", 100, 300), ("o", 100, 300)] and after.counts.is_whole("a")
-    assert [(a.epoch, a.mark, a.outcome) for a in after.attempts.of("a")] == [(1, 20, "lost"), (2, 100, "done")]
+    assert [(a.epoch, a.mark, a.outcome) for a in after.attempts.of("a")] == [
+        (1, 20, "lost"),
+        (2, 100, "done"),
+    ]
 
 
 def test_rebuild_restores_publications_with_their_numbers(after: Ledger, config: Config) -> None:
     def told(ledger: Ledger) -> list[object]:
         return [
-            (p.number, p.replay_id, p.kind, p.first, p.last, p.undoes, p.details, p.tables, p.closed_at is None)
+            (
+                p.number,
+                p.replay_id,
+                p.kind,
+                p.first,
+                p.last,
+                p.undoes,
+                p.details,
+                p.tables,
+                p.closed_at is None,
+            )
             for p in ledger.publications.newest()
         ]
 
@@ -177,14 +226,22 @@ def test_rebuild_restores_a_withdrawal_and_the_publication_it_cancelled(config: 
     (config.state / "ledger.sqlite").unlink()
     rebuild_ledger(config)
     after = Ledger.open(config.ledger_url)
-    assert (after.publications.get(4).withdrawn, after.publications.get(5).kind) == ("its source is gone", "withdraw")
-    assert after.publications.unfinished() == [] and after.replays.get("open").state is ReplayState.ENDED
+    assert (after.publications.get(4).withdrawn, after.publications.get(5).kind) == (
+        "its source is gone",
+        "withdraw",
+    )
+    assert (
+        after.publications.unfinished() == []
+        and after.replays.get("open").state is ReplayState.ENDED
+    )
     newest = newest_over(after, OUT, 100, 199)
     assert newest is not None and newest.number == 1
 
 
 def test_rebuild_restores_stale_ranges_from_the_newest_publication(after: Ledger) -> None:
-    assert [(s.table_name, s.first, s.last, s.since) for s in after.stale.ranges("app")] == [(OUT, 210, 220, 4)]
+    assert [(s.table_name, s.first, s.last, s.since) for s in after.stale.ranges("app")] == [
+        (OUT, 210, 220, 4)
+    ]
 
 
 def test_ledger_with_replays_is_not_rebuilt(config: Config) -> None:

@@ -16,18 +16,36 @@ from tests.ledger.life import WORKERS, begin, plan, results, run_to_end
 from tests.ledger.workers import create_at_once
 
 
-def test_create_returns_the_existing_replay_for_an_equal_plan(ledger: Ledger, replay: Replay) -> None:
+def test_create_returns_the_existing_replay_for_an_equal_plan(
+    ledger: Ledger,
+    replay: Replay,
+) -> None:
     epoch = begin(ledger, "r")
     again = plan(ledger, "r")
-    assert (again.state, again.epoch, again.created_at) == (ReplayState.RUNNING, epoch, replay.created_at)
+    assert (again.state, again.epoch, again.created_at) == (
+        ReplayState.RUNNING,
+        epoch,
+        replay.created_at,
+    )
 
 
-def test_create_rejects_another_plan_and_names_the_difference(ledger: Ledger, replay: Replay) -> None:
+def test_create_rejects_another_plan_and_names_the_difference(
+    ledger: Ledger,
+    replay: Replay,
+) -> None:
     with pytest.raises(InputError, match="last is 199 there and 198 now"):
         plan(ledger, "r", last=198)
     differences = 'plan.replay_id is "r" there and "s" now; plan.groups is null there and 7 now'
     with pytest.raises(InputError, match=differences) as caught:
-        ledger.replays.create("r", "app", 100, 199, "exactly_once", {"groups": 7, "replay_id": "s"}, "v1")
+        ledger.replays.create(
+            "r",
+            "app",
+            100,
+            199,
+            "exactly_once",
+            {"groups": 7, "replay_id": "s"},
+            "v1",
+        )
     assert caught.value.exit_code == 2
 
 
@@ -37,18 +55,26 @@ def test_create_rejects_an_empty_range(ledger: Ledger) -> None:
 
 
 def test_create_by_concurrent_processes_keeps_exactly_one_plan(
-    ledger: Ledger, url: str, workers: ProcessPoolExecutor
+    ledger: Ledger,
+    url: str,
+    workers: ProcessPoolExecutor,
 ) -> None:
     rounds = 12
     jobs = [
-        workers.submit(create_at_once, url, [{"from": worker % (1 + number % 2)} for number in range(rounds)])
+        workers.submit(
+            create_at_once,
+            url,
+            [{"from": worker % (1 + number % 2)} for number in range(rounds)],
+        )
         for worker in range(WORKERS)
     ]
     taken = [sum(outcome) for outcome in zip(*results(jobs), strict=True)]
     assert taken == [WORKERS, WORKERS // 2] * (rounds // 2)
 
 
-def test_replays_are_listed_newest_first_and_filtered_by_application_and_state(ledger: Ledger) -> None:
+def test_replays_are_listed_newest_first_and_filtered_by_application_and_state(
+    ledger: Ledger,
+) -> None:
     for name in ("a", "b", "c"):
         plan(ledger, name)
     ledger.replays.create("other", "other_app", 1, 2, "at_least_once", {}, "v1")
@@ -56,7 +82,8 @@ def test_replays_are_listed_newest_first_and_filtered_by_application_and_state(l
     assert [row.replay_id for row in ledger.replays.newest("app")] == ["c", "b", "a"]
     assert [row.replay_id for row in ledger.replays.newest(state="running")] == ["b"]
     assert [
-        row.replay_id for row in ledger.replays.newest(state=[ReplayState.PLANNED, ReplayState.RUNNING], limit=2)
+        row.replay_id
+        for row in ledger.replays.newest(state=[ReplayState.PLANNED, ReplayState.RUNNING], limit=2)
     ] == [
         "other",
         "c",
@@ -121,7 +148,10 @@ def test_state_allows_exactly_the_listed_actions(sqlite_url: str, state: ReplayS
     REACH[state](plain)
     plain.close()
     for name, act in ACTS.items():
-        shutil.copyfile(sqlite_url.removeprefix("sqlite:///"), f"{sqlite_url}.{name}".removeprefix("sqlite:///"))
+        shutil.copyfile(
+            sqlite_url.removeprefix("sqlite:///"),
+            f"{sqlite_url}.{name}".removeprefix("sqlite:///"),
+        )
         ledger = Ledger.open(f"{sqlite_url}.{name}")
         assert ledger.replays.get("r").state is state
         try:
@@ -132,16 +162,26 @@ def test_state_allows_exactly_the_listed_actions(sqlite_url: str, state: ReplayS
     assert allowed == ALLOWED[state]
 
 
-def test_failed_gate_revokes_the_right_to_publish_until_accepted(ledger: Ledger, replay: Replay) -> None:
+def test_failed_gate_revokes_the_right_to_publish_until_accepted(
+    ledger: Ledger,
+    replay: Replay,
+) -> None:
     run_to_end(ledger, "r")
     ledger.checks.record("r", "failed", "/results/2", {"failed": 3}, epoch=1)
     assert ledger.replays.get("r").state is ReplayState.ENDED
     ledger.checks.accept("r", "late flights are known", "me")
     assert ledger.replays.get("r").state is ReplayState.CHECKED
     newest, oldest = ledger.checks.newest("r")
-    assert (newest.verdict, newest.results, newest.summary, newest.epoch) == ("failed", "/results/2", {"failed": 3}, 1)
+    assert (newest.verdict, newest.results, newest.summary, newest.epoch) == (
+        "failed",
+        "/results/2",
+        {"failed": 3},
+        1,
+    )
     assert oldest.verdict == "passed"
-    assert [(row.reason, row.who) for row in ledger.checks.acceptances("r")] == [("late flights are known", "me")]
+    assert [(row.reason, row.who) for row in ledger.checks.acceptances("r")] == [
+        ("late flights are known", "me")
+    ]
     with pytest.raises(InputError, match="needs a reason") as caught:
         ledger.checks.accept("r", "  ", "me")
     assert 'rewindow publish r --accept "' in caught.value.hint
@@ -167,7 +207,15 @@ def test_abandon_waits_for_an_open_publication(ledger: Ledger, replay: Replay) -
 
 def test_plan_is_read_unchanged_or_rejected_by_name(ledger: Ledger) -> None:
     made = whole_plan("whole")
-    ledger.replays.create("whole", "app", 100, 119, "exactly_once", made.model_dump(mode="json"), "v1")
+    ledger.replays.create(
+        "whole",
+        "app",
+        100,
+        119,
+        "exactly_once",
+        made.model_dump(mode="json"),
+        "v1",
+    )
     assert ledger.replays.get("whole").read_plan() == made
     newer = {**made.model_dump(mode="json"), "of_a_later_version": 1}
     ledger.replays.create("newer", "app", 100, 119, "exactly_once", newer, "v1")
@@ -178,7 +226,17 @@ def test_plan_is_read_unchanged_or_rejected_by_name(ledger: Ledger) -> None:
 
 def whole_plan(replay_id: str) -> Plan:
     return Plan(
-        replay_id=replay_id, application="app", code_version="v1", configuration_digest="c", first=100, last=119,
-        width_ms=3_600_000, origin_ms=0, mode=Mode.EXACTLY_ONCE, checkpoint_windows=5, inputs=[], outputs=[],
+        replay_id=replay_id,
+        application="app",
+        code_version="v1",
+        configuration_digest="c",
+        first=100,
+        last=119,
+        width_ms=3_600_000,
+        origin_ms=0,
+        mode=Mode.EXACTLY_ONCE,
+        checkpoint_windows=5,
+        inputs=[],
+        outputs=[],
         start=StartState(source="initial"),
-    )  # fmt: skip
+    )

@@ -43,7 +43,9 @@ def open_at_once(urls: list[str]) -> list[bool]:
 
 
 def create_at_once(url: str, plans: list[dict[str, int]]) -> list[bool]:
-    """Creates replays under the same ids as the other workers; returns whether each was taken as equal."""
+    """Creates replays under the same ids as the other workers; returns whether each was taken as
+    equal.
+    """
     ledger = Ledger.open(url)
     outcome = []
     for number, plan in enumerate(plans):
@@ -63,7 +65,9 @@ def take_epochs(url: str, replay_id: str, count: int) -> list[int]:
 
 
 def report_until_fenced(url: str, replay_id: str, rounds: int) -> list[int]:
-    """Takes an epoch and reports progress until another worker takes a newer one; returns the epochs it had."""
+    """Takes an epoch and reports progress until another worker takes a newer one; returns the
+    epochs it had.
+    """
     ledger = Ledger.open(url)
     epochs = []
     for _ in range(rounds):
@@ -78,7 +82,9 @@ def report_until_fenced(url: str, replay_id: str, rounds: int) -> list[int]:
 
 
 def acquire_at_once(url: str, replay_id: str, ranges: list[tuple[int, int]]) -> list[str | None]:
-    """Asks for a lease on each range of one table; returns the holder that stood in the way, None when granted."""
+    """Asks for a lease on each range of one table; returns the holder that stood in the way, None
+    when granted.
+    """
     ledger = Ledger.open(url)
     holders: list[str | None] = []
     for number, (first, last) in enumerate(ranges):
@@ -92,20 +98,26 @@ def acquire_at_once(url: str, replay_id: str, ranges: list[tuple[int, int]]) -> 
 
 
 def open_publications_at_once(url: str, replay_id: str, rounds: int) -> list[int | None]:
-    """Opens a publication of one table per round; returns its number, None when another one was open."""
+    """Opens a publication of one table per round; returns its number, None when another one was
+    open.
+    """
     ledger = Ledger.open(url)
     numbers: list[int | None] = []
     for number in range(rounds):
         together()
         try:
-            numbers.append(ledger.publications.open(replay_id, {f"table{number}": 1}, 100, 199).number)
+            numbers.append(
+                ledger.publications.open(replay_id, {f"table{number}": 1}, 100, 199).number
+            )
         except OverlapError:
             numbers.append(None)
     return numbers
 
 
 def publish_often(url: str, replay_id: str, store: str, rounds: int) -> int:
-    """Publishes the replay again and again, against other workers on the same tables; returns how often it was."""
+    """Publishes the replay again and again, against other workers on the same tables; returns how
+    often it was.
+    """
     ledger, tables = Ledger.open(url), FakeTables(Path(store))
     done = 0
     while done < rounds:
@@ -132,7 +144,9 @@ def act_until_killed(act: str, url: str, store: str, replay_id: str, step: str) 
 
 
 class FakeTables:
-    """Published tables as files: the transaction id and content of each version, as Delta would keep them."""
+    """Published tables as files: the transaction id and content of each version, as Delta would
+    keep them.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -140,12 +154,18 @@ class FakeTables:
     def versions(self, name: str) -> list[dict[str, Any]]:
         """Returns every version of a table, oldest first; version 0 is empty."""
         file = self.folder / f"{name}.json"
-        return json.loads(file.read_text()) if file.exists() else [{"txn": 0, "content": "nothing", "metadata": {}}]
+        return (
+            json.loads(file.read_text())
+            if file.exists()
+            else [{"txn": 0, "content": "nothing", "metadata": {}}]
+        )
 
     def commit(self, name: str, publication: Publication, content: str) -> None:
         """Adds a version with the publication's transaction id; refuses one that is not newer."""
         versions = self.versions(name)
-        assert versions[-1]["txn"] < publication.number, f"{publish_app_id(name)} went back to {publication.number}"
+        assert versions[-1]["txn"] < publication.number, (
+            f"{publish_app_id(name)} went back to {publication.number}"
+        )
         metadata = publication.commit_metadata()
         versions.append({"txn": publication.number, "content": content, "metadata": metadata})
         new = self.folder / f"{name}.{os.getpid()}"
@@ -153,7 +173,12 @@ class FakeTables:
         new.rename(self.folder / f"{name}.json")
 
 
-def publish(ledger: Ledger, tables: FakeTables, replay_id: str, crash: Callable[[str], None]) -> None:
+def publish(
+    ledger: Ledger,
+    tables: FakeTables,
+    replay_id: str,
+    crash: Callable[[str], None],
+) -> None:
     with ledger.publications.publishing(TABLES) as unfinished:
         crash("locked")
         for publication in unfinished:
@@ -163,7 +188,13 @@ def publish(ledger: Ledger, tables: FakeTables, replay_id: str, crash: Callable[
         crash("leased")
         before: dict[str, int | None] = {name: len(tables.versions(name)) - 1 for name in TABLES}
         details = PublicationDetails(replay_id)
-        publication = ledger.publications.open(replay_id, before, replay.first, replay.last, details)
+        publication = ledger.publications.open(
+            replay_id,
+            before,
+            replay.first,
+            replay.last,
+            details,
+        )
         crash("opened")
         finish(ledger, tables, publication, crash)
     crash("unlocked")
@@ -191,13 +222,22 @@ def undo(ledger: Ledger, tables: FakeTables, replay_id: str, crash: Callable[[st
 ACTS = {"publish": publish, "undo": undo}
 
 
-def finish(ledger: Ledger, tables: FakeTables, publication: Publication, crash: Callable[[str], None]) -> None:
+def finish(
+    ledger: Ledger,
+    tables: FakeTables,
+    publication: Publication,
+    crash: Callable[[str], None],
+) -> None:
     n = publication.number
     for index, table in enumerate(publication.tables):
         if table.done:
             continue
         if tables.versions(table.name)[-1]["txn"] < n:
-            tables.commit(table.name, publication, _content(ledger, tables, publication, table.name))
+            tables.commit(
+                table.name,
+                publication,
+                _content(ledger, tables, publication, table.name),
+            )
         crash(f"committed {index}")
         assert tables.versions(table.name)[-1]["txn"] == n
         ledger.publications.mark_done(n, table.name, len(tables.versions(table.name)) - 1)

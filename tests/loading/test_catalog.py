@@ -1,4 +1,6 @@
-"""Applications by name: what they may import, and the fingerprints that checkpoints are bound to."""
+"""Applications by name: what they may import, and the fingerprints that checkpoints are bound
+to.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,24 @@ class Pass({bases}):
 app = Application("{name}", window="1 hour")
 app.output("out", app.add("pass", Pass(), a=app.input("s")), key=["x"])
 """
-BASE = "from rewindow.application import FrameOperator\n\nclass Base(FrameOperator):\n    limit: int = {limit}\n"
+BASE = (
+    "from rewindow.application import FrameOperator\n\nclass Base(FrameOperator):\n    limit: "
+    "int = {limit}\n"
+)
 
 
 def write(
-    folder: Path, name: str = "one", *, imports: str = "", bases: str = "FrameOperator", property: str = ""
+    folder: Path,
+    name: str = "one",
+    *,
+    imports: str = "",
+    bases: str = "FrameOperator",
+    property: str = "",
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.py").write_text(APPLICATION.format(name=name, imports=imports, bases=bases, property=property))
+    (folder / f"{name}.py").write_text(
+        APPLICATION.format(name=name, imports=imports, bases=bases, property=property)
+    )
 
 
 def load(folder: Path, name: str = "one") -> LoadedApplication:
@@ -52,7 +64,13 @@ def fingerprints(folder: Path, hash_seed: int) -> str:
     )
     environment = os.environ | {"PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code, str(folder)]
-    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        command,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
 
 
 def test_fingerprints_do_not_depend_on_the_order_of_sets(tmp_path: Path) -> None:
@@ -63,7 +81,11 @@ def test_fingerprints_do_not_depend_on_the_order_of_sets(tmp_path: Path) -> None
         (tmp_path / name / "clean.py").write_text(f"NAME = '{name}'\n")
     words = "frozenset({'one', 'two', 'three', 'four', 'five'})"
     imports = "\n".join(f"import {name}.clean" for name in names)
-    write(tmp_path, imports=imports, property=f"words: list[frozenset[str] | set[int]] = [{words}, {{1, 2}}]")
+    write(
+        tmp_path,
+        imports=imports,
+        property=f"words: list[frozenset[str] | set[int]] = [{words}, {{1, 2}}]",
+    )
     assert len({fingerprints(tmp_path, seed) for seed in range(3)}) == 1
 
 
@@ -71,12 +93,19 @@ def test_change_of_a_base_class_is_a_code_change(tmp_path: Path) -> None:
     # Rules: W65
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "operators_of_others.py").write_text(BASE.format(limit=1))
-    imports = f"import sys\nsys.path.insert(0, '{tmp_path}/lib')\nfrom operators_of_others import Base"
+    imports = (
+        f"import sys\nsys.path.insert(0, '{tmp_path}/lib')\nfrom operators_of_others import Base"
+    )
     write(tmp_path / "applications", imports=imports, bases="Base")
     before = fingerprints(tmp_path / "applications", 0)
-    (tmp_path / "lib" / "operators_of_others.py").write_text(BASE.format(limit=1) + "CHANGED = True\n")
+    (tmp_path / "lib" / "operators_of_others.py").write_text(
+        BASE.format(limit=1) + "CHANGED = True\n"
+    )
     after = fingerprints(tmp_path / "applications", 0)
-    assert [part == other for part, other in zip(before.split(), after.split(), strict=True)] == [False, True]
+    assert [part == other for part, other in zip(before.split(), after.split(), strict=True)] == [
+        False,
+        True,
+    ]
 
 
 def test_imported_helper_module_is_part_of_the_code(tmp_path: Path) -> None:
@@ -101,7 +130,11 @@ def test_imported_package_of_helpers_is_part_of_the_code(tmp_path: Path) -> None
     deep.mkdir(parents=True)
     (deep / "limits.py").write_text("LIMIT = 1\n")
     (deep / "unused.py").write_text("")
-    write(tmp_path, imports="from operators.clean.limits import LIMIT", property="limit: int = LIMIT")
+    write(
+        tmp_path,
+        imports="from operators.clean.limits import LIMIT",
+        property="limit: int = LIMIT",
+    )
     first = load(tmp_path)
     (deep / "unused.py").write_text("CHANGED = True\n")
     assert load(tmp_path).code_version == first.code_version
@@ -111,7 +144,12 @@ def test_imported_package_of_helpers_is_part_of_the_code(tmp_path: Path) -> None
 
 def test_helper_modules_with_the_same_name_are_loaded_per_application(tmp_path: Path) -> None:
     for limit, name in enumerate(("one", "two")):
-        write(tmp_path / name, name, imports="from _measures import LIMIT", property="limit: int = LIMIT")
+        write(
+            tmp_path / name,
+            name,
+            imports="from _measures import LIMIT",
+            property="limit: int = LIMIT",
+        )
         (tmp_path / name / "_measures.py").write_text(f"LIMIT = {limit}\n")
     alone = load(tmp_path / "one").code_version
     assert load(tmp_path / "two", "two").app.nodes["pass"].operator.limit == 1  # type: ignore[attr-defined]
@@ -127,14 +165,24 @@ def test_application_named_like_a_module_does_not_shadow_it(tmp_path: Path) -> N
 
 def test_unserializable_property_is_reported_with_its_operator(tmp_path: Path) -> None:
     write(tmp_path, property="schema_: pa.Schema = X")
-    with pytest.raises(InputError, match='operator "pass" has a property that cannot be written as JSON'):
+    with pytest.raises(
+        InputError,
+        match='operator "pass" has a property that cannot be written as JSON',
+    ):
         _ = load(tmp_path).configuration_digest
 
 
 def test_wrong_property_does_not_prevent_loading_an_application(tmp_path: Path) -> None:
     # Rules: O60
-    write(tmp_path, "beat", imports="from rewindow.operators.heartbeat.operator import Heartbeat", bases="Heartbeat")
+    write(
+        tmp_path,
+        "beat",
+        imports="from rewindow.operators.heartbeat.operator import Heartbeat",
+        bases="Heartbeat",
+    )
     source = (tmp_path / "beat.py").read_text()
-    (tmp_path / "beat.py").write_text(source.replace("Pass()", "Pass(interval=60, event_at='at', columns='abc')"))
+    (tmp_path / "beat.py").write_text(
+        source.replace("Pass()", "Pass(interval=60, event_at='at', columns='abc')")
+    )
     with pytest.raises(ValidationFailed, match="columns = 'abc'"):
         validate(load(tmp_path, "beat").app)

@@ -34,10 +34,12 @@ def double(value: int) -> int:
 '''
 NO_ROWS = {
     "application/__init__.py": "re-exports",
-    "application/module.py": "part of the application's graph, which the configuration digest covers",
+    "application/module.py": "part of the application's graph, which the configuration digest "
+    "covers",
     "application/modes.py": "which windows come again, never what is in them",
     "application/violations.py": "messages",
-    "settings/config.py": "settings; they reach rows as properties, which are in the configuration digest",
+    "settings/config.py": "settings; they reach rows as properties, which are in the configuration "
+    "digest",
     "engine/attempt.py": "the commit protocol",
     "engine/committed.py": "comparison of repeated windows with committed ones",
     "engine/computation.py": "protocols and plain values",
@@ -87,7 +89,11 @@ def version() -> str:
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Returns a copy of the package's Python files, which code versions are computed from."""
     copy = tmp_path / "rewindow"
-    shutil.copytree(PACKAGE, copy, ignore=lambda folder, names: [n for n in names if Path(n).suffix not in (".py", "")])
+    shutil.copytree(
+        PACKAGE,
+        copy,
+        ignore=lambda folder, names: [n for n in names if Path(n).suffix not in (".py", "")],
+    )
     monkeypatch.setattr(code_versions, "PACKAGE", copy)
     return copy
 
@@ -102,10 +108,17 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("At most this long.", "The longest time."),
         ("Returns twice the value.", "Returns the value,\n    twice."),
         ("\n\n\ndef", "\n\n# Twice is enough.\n\ndef"),
-        ("from rewindow.windows import Grid", "from rewindow.recovery.plan import (  # moved\n    Grid,\n)"),
+        (
+            "from rewindow.windows import Grid",
+            "from rewindow.recovery.plan import (  # moved\n    Grid,\n)",
+        ),
     ],
 )
-def test_code_version_ignores_words_blank_lines_and_import_paths(tmp_path: Path, old: str, new: str) -> None:
+def test_code_version_ignores_words_blank_lines_and_import_paths(
+    tmp_path: Path,
+    old: str,
+    new: str,
+) -> None:
     # Rules: W65
     write(tmp_path, imports="from _limits import LIMIT")
     (tmp_path / "_limits.py").write_text(SOURCE)
@@ -151,7 +164,12 @@ def test_code_version_changes_with_every_module_that_decides_rows(package: Path)
 def test_code_version_ignores_modules_that_decide_no_rows(package: Path) -> None:
     # Rules: W65
     before = version()
-    for name in ("loading/catalog.py", "loading/code_versions.py", "publication/publish.py", "cli.py"):
+    for name in (
+        "loading/catalog.py",
+        "loading/code_versions.py",
+        "publication/publish.py",
+        "cli.py",
+    ):
         (package / name).write_text("CHANGED = True\n")
     assert version() == before
 
@@ -174,14 +192,19 @@ def test_module_that_leaves_the_listed_folders_is_an_error(package: Path) -> Non
 def test_every_import_of_a_listed_module_is_listed_or_decides_no_rows() -> None:
     listed = {path.relative_to(PACKAGE).as_posix() for path in library_files()}
     folders = tuple(f"{entry}/" for entry in DECIDES_ROWS if not entry.endswith(".py"))
-    imported = {name for path in library_files() for name in imports(path) if not name.startswith(folders)}
+    imported = {
+        name for path in library_files() for name in imports(path) if not name.startswith(folders)
+    }
     assert imported - listed == set(NO_ROWS)
 
 
 def imports(path: Path) -> Iterator[str]:
     """Yields the modules of Rewindow that a module imports, as paths below the package."""
     for node in ast.walk(ast.parse(path.read_text())):
-        if not isinstance(node, ast.ImportFrom) or (node.module or "").partition(".")[0] != "rewindow":
+        if (
+            not isinstance(node, ast.ImportFrom)
+            or (node.module or "").partition(".")[0] != "rewindow"
+        ):
             continue
         module = PACKAGE.parent.joinpath(*(node.module or "").split("."))
         for alias in node.names:

@@ -1,4 +1,6 @@
-"""The lint of operator code: clocks, chance and sets are named with their line, what is sound is not."""
+"""The lint of operator code: clocks, chance and sets are named with their line, what is sound is
+not.
+"""
 
 from __future__ import annotations
 
@@ -33,21 +35,34 @@ def said(folder: Path, line: str) -> list[str]:
         ("now = clock.time()", "clock.time()", "clock"),
         ("row = frame.withColumn('at', F.current_timestamp())", "F.current_timestamp()", "clock"),
         ("row = frame.withColumn('at', expr('x + now()'))", "now() in SQL", "clock"),
-        ("row = frame.selectExpr('current_timestamp as at')", "current_timestamp() in SQL", "clock"),
+        (
+            "row = frame.selectExpr('current_timestamp as at')",
+            "current_timestamp() in SQL",
+            "clock",
+        ),
         ("x = random.random()", "random.random()", "random_number"),
         ("x = random.Random()", "random.Random()", "random_number"),
         ("x = np.random.default_rng()", "np.random.default_rng()", "random_number"),
         ("x = uuid.uuid4()", "uuid.uuid4()", "random_number"),
         ("x = chance(7)", "chance()", "random_number"),
         ("x = hash('text')", "hash()", "random_number"),
-        ("x = F.monotonically_increasing_id()", "F.monotonically_increasing_id()", "divides the rows"),
+        (
+            "x = F.monotonically_increasing_id()",
+            "F.monotonically_increasing_id()",
+            "divides the rows",
+        ),
         ("for x in {'a', 'b'}: pass", "a loop", "sorted()"),
         ("x = [y for y in set(names)]", "a loop", "sorted()"),
         ("x = ','.join(set(names))", "join()", "sorted()"),
         ("x = list({y for y in names})", "list()", "sorted()"),
     ],
 )
-def test_nondeterministic_calls_are_reported_with_their_line(tmp_path: Path, line: str, code: str, word: str) -> None:
+def test_nondeterministic_calls_are_reported_with_their_line(
+    tmp_path: Path,
+    line: str,
+    code: str,
+    word: str,
+) -> None:
     # Rules: R86
     [text] = said(tmp_path, line)
     assert text.startswith(f"app.py:{HEAD.count(chr(10)) + 1}: {code} ") and word in text

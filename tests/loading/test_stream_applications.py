@@ -1,4 +1,6 @@
-"""Applications that settings of streams make, `filled_<stream>` and `windows_<stream>`; what is said of wrong ones."""
+"""Applications that settings of streams make, `filled_<stream>` and `windows_<stream>`; what is
+said of wrong ones.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,18 @@ from rewindow.storage import create_table
 from tests.quality.staging import PROJECT
 
 TIME = pa.timestamp("us", tz="UTC")
-BOOKKEEPING = [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME), ("origin", pa.string())]
-PAYLOAD = [("Hour", TIME), ("temp", pa.float64()), ("sky", pa.string()), ("m", pa.map_(pa.string(), pa.int64()))]
+BOOKKEEPING = [
+    ("window_id", pa.int64()),
+    ("offset", pa.int64()),
+    ("arrived_at", TIME),
+    ("origin", pa.string()),
+]
+PAYLOAD = [
+    ("Hour", TIME),
+    ("temp", pa.float64()),
+    ("sky", pa.string()),
+    ("m", pa.map_(pa.string(), pa.int64())),
+]
 SCHEMA = pa.schema([*BOOKKEEPING, *PAYLOAD])
 FILL = {"columns": {"temp": {"method": "linear", "max_gap": "6 h"}, "sky": "forward"}}
 
@@ -33,21 +45,37 @@ FILL = {"columns": {"temp": {"method": "linear", "max_gap": "6 h"}, "sky": "forw
 def stream(**settings: Any) -> StreamConfig:
     """Returns settings of a stream of hourly reports, some of them exchanged."""
     given = {
-        "source": "x.csv", "arrived_at": "Hour", "event_at": "Hour", "keys": ["origin"], "interval": "1 h",
-        "width": "1 h", "fill": FILL,
-    }  # fmt: skip
+        "source": "x.csv",
+        "arrived_at": "Hour",
+        "event_at": "Hour",
+        "keys": ["origin"],
+        "interval": "1 h",
+        "width": "1 h",
+        "fill": FILL,
+    }
     return StreamConfig(**{**given, **settings})
 
 
 def test_settings_section_creates_a_valid_application(tmp_path: Path) -> None:
-    config = Config(state=tmp_path, expectations=PROJECT, applications=[tmp_path], streams={"weather": stream()})
+    config = Config(
+        state=tmp_path,
+        expectations=PROJECT,
+        applications=[tmp_path],
+        streams={"weather": stream()},
+    )
     recorded = {"weather": create_table(config.stream_table("weather"), SCHEMA)}
     assert application_names(config) == ["filled_weather", "heartbeat_weather"]
     app = load_application(config, "filled_weather").app
     validate(app, recorded={"weather": SCHEMA})
     assert [str(flaw) for flaw in suite_flaws(config, app, recorded)] == []
-    assert app.outputs["filled"].suite == "filled" and [str(one) for one in app.errors()] == ["fill.errors"]
-    for more, step_us in (({}, 3600), ({"cadence": "30 min"}, 1800), ({"fill": {"step": "10 min"}}, 600)):
+    assert app.outputs["filled"].suite == "filled" and [str(one) for one in app.errors()] == [
+        "fill.errors"
+    ]
+    for more, step_us in (
+        ({}, 3600),
+        ({"cadence": "30 min"}, 1800),
+        ({"fill": {"step": "10 min"}}, 600),
+    ):
         operator = filled_application("weather", stream(**more), SCHEMA).nodes["fill"].operator
         assert isinstance(operator, FillGaps) and operator.rules().step_us == step_us * 1_000_000
 
@@ -67,7 +95,10 @@ def test_suite_expects_filled_nulls_only_with_the_setting(tmp_path: Path) -> Non
     # Rules: G27
     fill = {"columns": {"temp": {"method": "forward", "treat_null_as_missing": True}}}
     config = Config(
-        state=tmp_path, expectations=PROJECT, applications=[tmp_path], streams={"weather": stream(fill=fill)}
+        state=tmp_path,
+        expectations=PROJECT,
+        applications=[tmp_path],
+        streams={"weather": stream(fill=fill)},
     )
     recorded = {"weather": create_table(config.stream_table("weather"), SCHEMA)}
     app = load_application(config, "filled_weather").app
@@ -79,13 +110,21 @@ def test_suite_expects_filled_nulls_only_with_the_setting(tmp_path: Path) -> Non
 
 def test_properties_fixed_by_stream_settings_can_only_be_changed_there(tmp_path: Path) -> None:
     # Rules: O28
-    config = Config(state=tmp_path, expectations=PROJECT, applications=[tmp_path], streams={"weather": stream()})
+    config = Config(
+        state=tmp_path,
+        expectations=PROJECT,
+        applications=[tmp_path],
+        streams={"weather": stream()},
+    )
     create_table(config.stream_table("weather"), SCHEMA)
     given = overrides_from({"heartbeat.interval": "2 h", "heartbeat.arrived_at": "Hour"}, OPTION)
     app = load_application(config, "heartbeat_weather", given=given).app
     assert [one.path for one in app.given] == ["heartbeat.arrived_at"]
     found = [str(one) for one in find_violations(app) if one.rule == "O28"]
-    assert len(found) == 1 and "change it in [streams.NAME] of rewindow.toml (interval = '2 h')" in found[0]
+    assert (
+        len(found) == 1
+        and "change it in [streams.NAME] of rewindow.toml (interval = '2 h')" in found[0]
+    )
 
 
 def test_opening_hours_are_those_of_the_section(tmp_path: Path) -> None:
@@ -103,7 +142,11 @@ def test_opening_hours_are_those_of_the_section(tmp_path: Path) -> None:
     operator = app.nodes["fill"].operator
     assert isinstance(operator, FillGaps) and app.outputs["filled"].suite is None
     found = operator.rules().grid
-    assert isinstance(found, HoursGrid) and found.weekdays == (0, 1, 2, 3, 4) and found.step_us == 1_800_000_000
+    assert (
+        isinstance(found, HoursGrid)
+        and found.weekdays == (0, 1, 2, 3, 4)
+        and found.step_us == 1_800_000_000
+    )
     assert [str(day) for day in found.closed] == ["2013-12-25", "2014-01-01"]
     with pytest.raises(InputError, match='step "1 h" does not fit hours "09:30-16:00"') as caught:
         filled_application("weather", stream(fill={**fill, "step": "1 h"}), SCHEMA)
@@ -113,7 +156,9 @@ def test_opening_hours_are_those_of_the_section(tmp_path: Path) -> None:
 def test_look_back_is_passed_to_the_operator_and_must_be_positive() -> None:
     # Rules: G35, G36
     for more, look_back_us in (({}, None), ({"look_back": "2 h"}, 7_200_000_000)):
-        operator = filled_application("weather", stream(fill=FILL | more), SCHEMA).nodes["fill"].operator
+        operator = (
+            filled_application("weather", stream(fill=FILL | more), SCHEMA).nodes["fill"].operator
+        )
         assert isinstance(operator, FillGaps) and operator.rules().look_back_us == look_back_us
     with pytest.raises(ValidationError, match="look_back"):
         stream(fill=FILL | {"look_back": 0})
@@ -132,16 +177,29 @@ def test_bounds_and_expected_keys_are_passed_to_the_operator() -> None:
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown method": (
         {"fill": {"columns": {"temp": "lineal"}}},
-        'cannot be filled: method "lineal" of column temp is unknown. Did you mean "linear"? There are: null, constant',
+        'cannot be filled: method "lineal" of column temp is unknown. Did you mean "linear"? There '
+        "are: null, constant",
     ),
-    "a line through text": ({"fill": {"columns": {"sky": "linear"}}}, 'column "sky" is string, which has no line'),
-    "an absent column": ({"fill": {"columns": {"wind": "forward"}}}, "frame has no column wind. There are: "),
+    "a line through text": (
+        {"fill": {"columns": {"sky": "linear"}}},
+        'column "sky" is string, which has no line',
+    ),
+    "an absent column": (
+        {"fill": {"columns": {"wind": "forward"}}},
+        "frame has no column wind. There are: ",
+    ),
     "an unknown bound": (
         {"fill": {"columns": {"temp": {"method": "forward", "max_age": "1 h"}}}},
         'columns.temp.max_age is unknown. Did you mean "max_carry"? Known are method, value',
     ),
-    "a number as method": ({"fill": {"columns": {"temp": 5}}}, "columns.temp is 5, it must be a table of settings"),
-    "an end before the begin": ({"fill": {"from": "2014-01-01", "to": "2013-01-01"}}, "empty or reversed"),
+    "a number as method": (
+        {"fill": {"columns": {"temp": 5}}},
+        "columns.temp is 5, it must be a table of settings",
+    ),
+    "an end before the begin": (
+        {"fill": {"from": "2014-01-01", "to": "2013-01-01"}},
+        "empty or reversed",
+    ),
     "a time that is none": ({"fill": {"from": "soon"}}, '"soon"'),
     "no step": ({"interval": None}, 'stream "weather" has no fill.step'),
     "no event timestamp": ({"event_at": None}, 'stream "weather" has no event_at'),
@@ -157,7 +215,11 @@ def test_wrong_setting_of_filling_is_an_error_with_the_allowed_values(case: str)
     assert message in str(caught.value) and "[streams.weather" in caught.value.hint
 
 
-WINDOWS = {"length": "6 h", "lag": "30 min", "aggregates": {"reports": "count(*)", "warmest": "max(temp)"}}
+WINDOWS = {
+    "length": "6 h",
+    "lag": "30 min",
+    "aggregates": {"reports": "count(*)", "warmest": "max(temp)"},
+}
 
 
 def test_windows_section_creates_a_valid_application(tmp_path: Path) -> None:
@@ -171,61 +233,121 @@ def test_windows_section_creates_a_valid_application(tmp_path: Path) -> None:
     assert "late-by-adds-up" in str(late) and "not-empty" not in str(late)
     validate(app, recorded={"weather": SCHEMA})
     assert [str(flaw) for flaw in suite_flaws(config, app, recorded)] == []
-    assert list(app.outputs) == ["fired", "late"] and [str(one) for one in app.errors()] == ["aggregate.errors"]
+    assert list(app.outputs) == ["fired", "late"] and [str(one) for one in app.errors()] == [
+        "aggregate.errors"
+    ]
     assert app.outputs["fired"].key == ()
     operator = app.nodes["aggregate"].operator
     assert isinstance(operator, AggregateWindows)
-    assert (operator.length, operator.slide, operator.lag) == ("21600000000 us", None, "1800000000 us")
-    keyless = windows_application("weather", stream(windows=WINDOWS | {"allowed_lateness": "1 h"}, keys=[]), SCHEMA)
+    assert (operator.length, operator.slide, operator.lag) == (
+        "21600000000 us",
+        None,
+        "1800000000 us",
+    )
+    keyless = windows_application(
+        "weather",
+        stream(windows=WINDOWS | {"allowed_lateness": "1 h"}, keys=[]),
+        SCHEMA,
+    )
     assert keyless.outputs["fired"].key == ("window_begin_us", "pane", "kind")
     again = WINDOWS | {"allowed_lateness": "1 h", "late": "2 h", "late_tuples": 5}
-    corrected = windows_application("weather", stream(windows=again), SCHEMA).nodes["aggregate"].operator
-    assert isinstance(corrected, AggregateWindows) and (corrected.late, corrected.late_tuples) == ("7200000000 us", 5)
-    visits = windows_application("weather", stream(windows={"gap": "2 h"}), SCHEMA).nodes["aggregate"].operator
-    assert isinstance(visits, AggregateWindows) and (visits.gap, visits.gap_inclusive) == ("7200000000 us", False)
+    corrected = (
+        windows_application("weather", stream(windows=again), SCHEMA).nodes["aggregate"].operator
+    )
+    assert isinstance(corrected, AggregateWindows) and (corrected.late, corrected.late_tuples) == (
+        "7200000000 us",
+        5,
+    )
+    visits = (
+        windows_application("weather", stream(windows={"gap": "2 h"}), SCHEMA)
+        .nodes["aggregate"]
+        .operator
+    )
+    assert isinstance(visits, AggregateWindows) and (visits.gap, visits.gap_inclusive) == (
+        "7200000000 us",
+        False,
+    )
     for section in (again | {"only_updated_panes": True}, {"gap": "2 h", "gap_inclusive": True}):
-        asked = windows_application("weather", stream(windows=section), SCHEMA).nodes["aggregate"].operator
+        asked = (
+            windows_application("weather", stream(windows=section), SCHEMA)
+            .nodes["aggregate"]
+            .operator
+        )
         assert isinstance(asked, AggregateWindows)
-        assert (asked.only_updated_panes, asked.gap_inclusive) == ("late" in section, "gap" in section)
-    for size, slide, key in (("100 tuples", "10  tuples", ("pane", "kind")), ("global", None, ("pane", "kind"))):
+        assert (asked.only_updated_panes, asked.gap_inclusive) == (
+            "late" in section,
+            "gap" in section,
+        )
+    for size, slide, key in (
+        ("100 tuples", "10  tuples", ("pane", "kind")),
+        ("global", None, ("pane", "kind")),
+    ):
         given = stream(windows={"length": size, "slide": slide}, keys=[])
         made = windows_application("weather", given, SCHEMA)
         sized = made.nodes["aggregate"].operator
         assert isinstance(sized, AggregateWindows) and not sized.wrong_properties()
         assert (sized.length, made.outputs["fired"].key) == (size, key)
-    counted = windows_application("weather", stream(windows={"length": "1 h"}), SCHEMA).nodes["aggregate"].operator
+    counted = (
+        windows_application("weather", stream(windows={"length": "1 h"}), SCHEMA)
+        .nodes["aggregate"]
+        .operator
+    )
     assert isinstance(counted, AggregateWindows) and counted.aggregates == {"tuples": "count(*)"}
 
 
 WRONG_WINDOWS: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown aggregate": (
         {"windows": WINDOWS | {"aggregates": {"t": "mode(temp)"}}},
-        'cannot have windows: aggregate "t" is "mode(temp)": write one of avg, count, max, min, sum over a column',
+        'cannot have windows: aggregate "t" is "mode(temp)": write one of avg, count, max, min, '
+        "sum over a column",
     ),
     "an absent column": (
         {"windows": WINDOWS | {"aggregates": {"t": "sum(wind)"}}},
         "column wind is not in the stream's",
     ),
-    "a sum of text": ({"windows": WINDOWS | {"aggregates": {"t": "sum(sky)"}}}, 'needs numbers, "sky" is string'),
-    "a name that is a key": ({"windows": WINDOWS | {"aggregates": {"Origin": "count(*)"}}}, "column Origin would come"),
+    "a sum of text": (
+        {"windows": WINDOWS | {"aggregates": {"t": "sum(sky)"}}},
+        'needs numbers, "sky" is string',
+    ),
+    "a name that is a key": (
+        {"windows": WINDOWS | {"aggregates": {"Origin": "count(*)"}}},
+        "column Origin would come",
+    ),
     "a slide beyond the length": (
         {"windows": WINDOWS | {"slide": "7 h"}},
-        "slide 25200 s is longer than length 21600 s: tuples between two windows would be in none\n",
+        "slide 25200 s is longer than length 21600 s: tuples between two windows would be in "
+        "none\n",
     ),
     "a slide of another kind": (
         {"windows": {"length": "100 tuples", "slide": "1 h"}},
-        "length and slide are of two kinds: both count tuples, or both are durations\n  Hint: Change",
+        "length and slide are of two kinds: both count tuples, or both are durations\n  Hint: "
+        "Change",
     ),
-    "no event timestamp": ({"windows": WINDOWS, "event_at": None}, 'stream "weather" has no event_at'),
+    "no event timestamp": (
+        {"windows": WINDOWS, "event_at": None},
+        'stream "weather" has no event_at',
+    ),
     "no section": ({"windows": None}, 'stream "weather" has no windows'),
     "late triggers without late tuples": (
         {"windows": WINDOWS | {"late_tuples": 5}},
         "these let none in: set allowed_lateness",
     ),
-    "neither length nor gap": ({"windows": {"lag": "1 s"}}, "windows have neither a length nor a gap"),
-    "updated panes that fire once": ({"windows": WINDOWS | {"only_updated_panes": True}}, "which fire once"),
-    "an inclusive gap without one": ({"windows": WINDOWS | {"gap_inclusive": True}}, "gap_inclusive is for sessions"),
-    "sessions with a length": ({"windows": WINDOWS | {"gap": "1 h"}}, "sessions, which gap makes, have no length"),
+    "neither length nor gap": (
+        {"windows": {"lag": "1 s"}},
+        "windows have neither a length nor a gap",
+    ),
+    "updated panes that fire once": (
+        {"windows": WINDOWS | {"only_updated_panes": True}},
+        "which fire once",
+    ),
+    "an inclusive gap without one": (
+        {"windows": WINDOWS | {"gap_inclusive": True}},
+        "gap_inclusive is for sessions",
+    ),
+    "sessions with a length": (
+        {"windows": WINDOWS | {"gap": "1 h"}},
+        "sessions, which gap makes, have no length",
+    ),
 }
 
 
@@ -247,14 +369,21 @@ def test_wrong_windows_section_is_an_error_with_a_hint(case: str) -> None:
         ('length = "ten tuples"', 'duration "ten tuples" cannot be read'),
         ('length = "1 h"\nlag = "-1 s"', "it is -1 s; it must be zero or more"),
         ('length = "1 h"\naccumulation = "all"', "streams.s.windows.accumulation"),
-        ('length = "1 h"\nlater = 1', "Known in [streams.s.windows]: length, slide, aggregates, lag"),
+        (
+            'length = "1 h"\nlater = 1',
+            "Known in [streams.s.windows]: length, slide, aggregates, lag",
+        ),
     ],
 )
 def test_wrong_value_in_a_windows_section_is_named_with_the_allowed_values(
-    tmp_path: Path, line: str, words: str
+    tmp_path: Path,
+    line: str,
+    words: str,
 ) -> None:
     path = tmp_path / "rewindow.toml"
-    path.write_text(f'[streams.s]\nsource = "x.csv"\narrived_at = "at"\n[streams.s.windows]\n{line}\n')
+    path.write_text(
+        f'[streams.s]\nsource = "x.csv"\narrived_at = "at"\n[streams.s.windows]\n{line}\n'
+    )
     with pytest.raises(InputError) as caught:
         Config.load(path)
     assert words in f"{caught.value.primary} {caught.value.hint}"
@@ -262,7 +391,9 @@ def test_wrong_value_in_a_windows_section_is_named_with_the_allowed_values(
 
 def test_unknown_setting_of_the_section_is_reported_with_the_known_ones(tmp_path: Path) -> None:
     path = tmp_path / "rewindow.toml"
-    path.write_text('[streams.s]\nsource = "x.csv"\narrived_at = "at"\n[streams.s.fill]\nsteps = "1 h"\n')
+    path.write_text(
+        '[streams.s]\nsource = "x.csv"\narrived_at = "at"\n[streams.s.fill]\nsteps = "1 h"\n'
+    )
     with pytest.raises(InputError) as caught:
         Config.load(path)
     assert caught.value.primary == 'setting "streams.s.fill.steps" is unknown'

@@ -1,4 +1,6 @@
-"""What is wrong with a suite is found before a replay starts, all at once, and without Great Expectations."""
+"""What is wrong with a suite is found before a replay starts, all at once, and without Great
+Expectations.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ NO_PLUGIN = "class ExpectEvenNumbers(object):\n    pass\n"
 def settings(tmp_path: Path) -> Config:
     shutil.copytree(PROJECT, tmp_path / "expectations")
     config = Config.load(PROJECT.parent / "rewindow.toml")
-    return config.model_copy(update={"expectations": tmp_path / "expectations", "state": tmp_path / "state"})
+    return config.model_copy(
+        update={"expectations": tmp_path / "expectations", "state": tmp_path / "state"}
+    )
 
 
 def flaws(config: Config) -> list[str]:
@@ -38,8 +42,12 @@ def flaws(config: Config) -> list[str]:
 
 
 def _recorded(config: Config) -> dict[str, Table]:
-    schemas = {name: pa.parquet.read_schema(DATA / f"{name}.parquet") for name in ("flights", "weather")}
-    return {name: create_table(config.stream_table(name), schema) for name, schema in schemas.items()}
+    schemas = {
+        name: pa.parquet.read_schema(DATA / f"{name}.parquet") for name in ("flights", "weather")
+    }
+    return {
+        name: create_table(config.stream_table(name), schema) for name, schema in schemas.items()
+    }
 
 
 def edit(config: Config, name: str, change: Edit) -> None:
@@ -68,17 +76,26 @@ def test_shipped_suites_have_no_flaw(settings: Config) -> None:
             expect(type="expect_column_pair_values_to_be_eqal"),
             'an unknown type, perhaps "expect_column_pair_values_to_be_',
         ),
-        (expect(kwargs={"column_A": "fligths", "column_B": "tuples_in"}), 'nor a measure, perhaps "flights" is meant'),
+        (
+            expect(kwargs={"column_A": "fligths", "column_B": "tuples_in"}),
+            'nor a measure, perhaps "flights" is meant',
+        ),
         (
             expect(kwargs={"column": "flights", "max_value": {"$PARAMETER": "window"}}),
             'nobody gives, perhaps "windows"',
         ),
         (expect(severity="fatal"), 'has severity "fatal"'),
-        (measure("flights", "sum(fligths)"), 'measure "flights" of suite "delays" cannot be computed'),
+        (
+            measure("flights", "sum(fligths)"),
+            'measure "flights" of suite "delays" cannot be computed',
+        ),
         (measure("flights", "sum(flights"), "ParserError"),
         (measure("flights", "sum({fligths})"), 'names the value "fligths", which nobody has given'),
         (measure("more", {"sql": "select 1 as value from output"}, "row_measures"), "window_id"),
-        (measure("more", {"sql": "select 1", "inputs": ["fights"]}, "row_measures"), "inputs are flights, weather"),
+        (
+            measure("more", {"sql": "select 1", "inputs": ["fights"]}, "row_measures"),
+            "inputs are flights, weather",
+        ),
     ],
 )
 def test_flaw_of_a_suite_is_reported(settings: Config, change: Edit, words: str) -> None:
@@ -92,7 +109,12 @@ def test_flaws_of_all_suites_are_reported_together(settings: Config) -> None:
     edit(settings, "ranks", measure("carriers", "count(distinct carriers)"))
     edit(settings, "ranks", expect(type="expect_nothing"))
     edit(settings, "hourly_weather", lambda suite: suite.update(name="hourly"))
-    assert [found.partition(":")[0] for found in flaws(settings)] == ["delays", "hourly_weather", "ranks", "ranks"]
+    assert [found.partition(":")[0] for found in flaws(settings)] == [
+        "delays",
+        "hourly_weather",
+        "ranks",
+        "ranks",
+    ]
 
 
 def test_class_of_a_plugin_is_recognized_without_importing_it(settings: Config) -> None:
@@ -108,9 +130,12 @@ def test_class_of_a_plugin_is_recognized_without_importing_it(settings: Config) 
 
 def test_expectation_types_equal_those_registered_by_the_library() -> None:
     code = (
-        "import great_expectations; from great_expectations.expectations.registry import list_registered_expectation_"
-        "implementations as known; from rewindow.loading.suite_flaws import _library_types as ours; import sys;"
-        "missing = {name for name in known() if name.startswith('expect_')} - ours(); sys.exit(str(missing or ''))"
+        "import great_expectations; from great_expectations.expectations.registry import "
+        "list_registered_expectation_"
+        "implementations as known; from rewindow.loading.suite_flaws import _library_types as "
+        "ours; import sys;"
+        "missing = {name for name in known() if name.startswith('expect_')} - ours(); "
+        "sys.exit(str(missing or ''))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.strip().splitlines()[-1:] in ([], [""]), done.stderr
@@ -118,9 +143,19 @@ def test_expectation_types_equal_those_registered_by_the_library() -> None:
 
 def test_suite_of_heartbeats_fits_streams_with_any_columns(settings: Config) -> None:
     time = pa.timestamp("us", tz="UTC")
-    odd = [("Sent At", time), ("in", pa.struct([("a", pa.int64())])), ("m", pa.map_(pa.string(), pa.int64()))]
+    odd = [
+        ("Sent At", time),
+        ("in", pa.struct([("a", pa.int64())])),
+        ("m", pa.map_(pa.string(), pa.int64())),
+    ]
     schema = pa.schema(
-        [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", time), *odd, ("l", pa.list_(pa.float64()))]
+        [
+            ("window_id", pa.int64()),
+            ("offset", pa.int64()),
+            ("arrived_at", time),
+            *odd,
+            ("l", pa.list_(pa.float64())),
+        ]
     )
     stream = settings.stream("weather").model_copy(update={"event_at": "Sent At", "keys": []})
     app = heartbeat_application("Raw.clicks", stream, schema)

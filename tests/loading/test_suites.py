@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from rewindow.errors import GateError
-from rewindow.loading.suites import EVERY_OUTPUT, canonical, check_id, read_suite, suite_for, with_ids
+from rewindow.loading.suites import (
+    EVERY_OUTPUT,
+    canonical,
+    check_id,
+    read_suite,
+    suite_for,
+    with_ids,
+)
 from tests.quality.staging import PROJECT, expectation
 
 FILES = sorted((PROJECT / "suites").glob("*.json"))
@@ -19,7 +26,9 @@ GOOD = expectation("no-loss", "expect_column_values_to_be_in_set", column="lost"
 def write(folder: Path, name: str, suite: Any) -> Path:
     """Writes a suite file and returns the expectations folder."""
     (folder / "suites").mkdir(exist_ok=True)
-    (folder / "suites" / f"{name}.json").write_text(suite if isinstance(suite, str) else json.dumps(suite))
+    (folder / "suites" / f"{name}.json").write_text(
+        suite if isinstance(suite, str) else json.dumps(suite)
+    )
     return folder
 
 
@@ -62,7 +71,10 @@ def test_project_suite_overrides_the_shipped_suite_of_the_same_name(tmp_path: Pa
 def test_missing_ids_are_generated_for_a_hand_written_suite(tmp_path: Path) -> None:
     read = read_suite(write(tmp_path, "mine", {"name": "mine", "expectations": [GOOD]}), "mine")
     assert list(read.checks) == [check_id("mine", "no-loss")]
-    assert with_ids({"name": "mine", "expectations": [GOOD]})["expectations"][0]["id"] == check_id("mine", "no-loss")
+    assert with_ids({"name": "mine", "expectations": [GOOD]})["expectations"][0]["id"] == check_id(
+        "mine",
+        "no-loss",
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,15 +86,27 @@ def test_missing_ids_are_generated_for_a_hand_written_suite(tmp_path: Path) -> N
         ({"name": "other", "expectations": [GOOD]}, 'holds a suite of the name "other"'),
         ({"name": "mine", "expectations": []}, 'suite "mine" checks nothing'),
         ({"name": "mine", "expectations": [{**GOOD, "meta": {}}]}, "has no slug in meta.check"),
-        ({"name": "mine", "expectations": [{**GOOD, "meta": {"check": "No Loss"}}]}, 'found "No Loss"'),
+        (
+            {"name": "mine", "expectations": [{**GOOD, "meta": {"check": "No Loss"}}]},
+            'found "No Loss"',
+        ),
         (
             {"name": "mine", "expectations": [{**GOOD, "description": ""}]},
             'check "no-loss" of suite "mine" has no desc',
         ),
-        ({"name": "mine", "expectations": [{**GOOD, "severity": "fatal"}]}, 'severity "fatal", allowed are critical'),
+        (
+            {"name": "mine", "expectations": [{**GOOD, "severity": "fatal"}]},
+            'severity "fatal", allowed are critical',
+        ),
         ({"name": "mine", "expectations": [GOOD, GOOD]}, 'check "no-loss" is twice'),
-        ({"name": "mine", "expectations": [GOOD], "meta": {"measures": {"a b": "1"}}}, 'measure "a b"'),
-        ({"name": "mine", "expectations": [GOOD], "meta": {"measures": {"a": {}}}}, 'measure "a" .* has no SQL'),
+        (
+            {"name": "mine", "expectations": [GOOD], "meta": {"measures": {"a b": "1"}}},
+            'measure "a b"',
+        ),
+        (
+            {"name": "mine", "expectations": [GOOD], "meta": {"measures": {"a": {}}}},
+            'measure "a" .* has no SQL',
+        ),
         (rows_measured(windows="all"), 'needs "one" or "several" as "windows", not "all"'),
         (rows_measured(inputs="flights"), 'needs a list of streams as "inputs"'),
         (rows_measured(input=["flights"]), 'unknown key "input"'),

@@ -1,4 +1,6 @@
-"""What every kind of place keeps to. A second implementation is one more entry of `KINDS`: a root of its own."""
+"""What every kind of place keeps to. A second implementation is one more entry of `KINDS`: a root
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ def test_location_is_a_value(root: Location) -> None:
     place = root / "streams" / "clicks"
     assert place == root / "streams/clicks" and len({place, root / "streams/clicks"}) == 1
     assert sorted([root / "b", root / "a"]) == [root / "a", root / "b"]
-    assert (place.name, place.parent, place.with_name("x.y")) == ("clicks", root / "streams", root / "streams/x.y")
+    assert (place.name, place.parent, place.with_name("x.y")) == (
+        "clicks",
+        root / "streams",
+        root / "streams/x.y",
+    )
     assert (root / "a.b.csv").stem == "a.b" and str(place) == place.uri
     with pytest.raises(AttributeError):
         place.uri = "other"  # type: ignore[misc]
@@ -64,7 +70,12 @@ def test_writing_replaces_the_file_and_leaves_no_temporary_files(root: Location)
     assert file.read_text() == "second \N{SNOWMAN}" and list(root.files()) == [file]
     with file.open() as stream:
         assert stream.read(6) == b"second"
-    assert (file.is_file(), file.is_dir(), file.parent.is_dir(), file.parent.is_file()) == (True, False, True, False)
+    assert (file.is_file(), file.is_dir(), file.parent.is_dir(), file.parent.is_file()) == (
+        True,
+        False,
+        True,
+        False,
+    )
 
 
 def test_missing_file_is_listed_empty_read_as_error_and_deleted_silently(root: Location) -> None:
@@ -94,7 +105,9 @@ def test_only_the_first_put_is_stored(root: Location) -> None:
 
 
 def put_all(folder: Location, racer: int) -> list[int]:
-    """Tries every key and returns those that it won; what another has put is there whole as soon as one has lost."""
+    """Tries every key and returns those that it won; what another has put is there whole as soon as
+    one has lost.
+    """
     return [key for key in range(KEYS) if _put(folder / f"{key}.json", racer)]
 
 
@@ -110,10 +123,15 @@ def _put(file: Location, racer: int) -> bool:
 
 def test_exactly_one_of_concurrent_puts_stores_each_file(root: Location) -> None:
     with ProcessPoolExecutor(RACERS, get_context("spawn")) as pool:
-        won = [job.result() for job in [pool.submit(put_all, root / "race", racer) for racer in range(RACERS)]]
+        won = [
+            job.result()
+            for job in [pool.submit(put_all, root / "race", racer) for racer in range(RACERS)]
+        ]
     assert sorted(key for keys in won for key in keys) == list(range(KEYS))
     for racer, keys in enumerate(won):
-        assert {(root / "race" / f"{key}.json").read_text() for key in keys} <= {f"{racer}" * LENGTH}
+        assert {(root / "race" / f"{key}.json").read_text() for key in keys} <= {
+            f"{racer}" * LENGTH
+        }
 
 
 def test_copy_outlives_its_source_and_overwrites_nothing(root: Location) -> None:
@@ -153,7 +171,8 @@ def test_modification_time_can_be_set_to_the_millisecond(root: Location) -> None
 
 
 @pytest.mark.parametrize(
-    "url", ["s3://bucket/state", "gs://bucket/state", "abfss://c@a.dfs.core.windows.net/x", "file:///x"]
+    "url",
+    ["s3://bucket/state", "gs://bucket/state", "abfss://c@a.dfs.core.windows.net/x", "file:///x"],
 )
 def test_unknown_store_is_rejected_by_name(url: str) -> None:
     # It would otherwise be taken for a folder of that name.
@@ -171,7 +190,8 @@ def test_deletion_that_died_is_completed_by_the_next_one(tmp_path: Path) -> None
 
 
 def test_failed_write_keeps_the_old_content_and_leaves_no_temporary_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = LocalLocation(str(tmp_path))
     (folder / "file").write("old")
@@ -186,6 +206,10 @@ def test_failed_write_keeps_the_old_content_and_leaves_no_temporary_file(
     assert (folder / "file").read_text() == "old" and list(folder.files()) == [folder / "file"]
 
 
-@given(st.lists(st.sampled_from(["/", "//", ".", "..", "a", "b.c", ".d", "e."]), max_size=8).map("".join))
+@given(
+    st.lists(st.sampled_from(["/", "//", ".", "..", "a", "b.c", ".d", "e."]), max_size=8).map(
+        "".join
+    )
+)
 def test_path_is_normalized(text: str) -> None:
     assert LocalLocation(text).uri == str(PurePosixPath(text))

@@ -35,7 +35,10 @@ def column(name: str, values: list[Any], kind: str = "csv") -> Column:
         ([None, None], "STRING"),
     ],
 )
-def test_inferred_type_is_the_narrowest_that_fits_all_texts(values: list[str | None], kind: str) -> None:
+def test_inferred_type_is_the_narrowest_that_fits_all_texts(
+    values: list[str | None],
+    kind: str,
+) -> None:
     assert column("x", values).kind == kind
 
 
@@ -89,17 +92,29 @@ def test_ambiguous_day_and_month_order_is_reported() -> None:
 def test_day_and_month_order_is_chosen_by_the_shorter_time_span() -> None:
     # With day and month exchanged, two consecutive days are a month apart.
     found = column("at", ["05/04/2026 06:00:00", "05/05/2026 06:00:00"])
-    assert found.instant == "try_to_timestamp(at, 'M/d/yyyy H:m:s')" and "could be d/M/yyyy" in found.why
+    assert (
+        found.instant == "try_to_timestamp(at, 'M/d/yyyy H:m:s')"
+        and "could be d/M/yyyy" in found.why
+    )
 
 
 def test_unrecordable_column_names_are_replaced() -> None:
     sample = Sample("x", "csv", {name: ["1"] for name in ("Room Name", "offset", "a", "A", "7")})
-    assert [c.event for c in describe_columns(sample)] == ["room_name", "source_offset", "a", "A_2", "column_7"]
+    assert [c.event for c in describe_columns(sample)] == [
+        "room_name",
+        "source_offset",
+        "a",
+        "A_2",
+        "column_7",
+    ]
 
 
 def test_json_values_have_their_common_type() -> None:
     rows = [{"type": "view", "tags": ["a"]}, {"type": None, "n": 1}, None]
-    assert column("event", rows, "json").kind == "STRUCT<`type`: STRING, `tags`: ARRAY<STRING>, `n`: BIGINT>"
+    assert (
+        column("event", rows, "json").kind
+        == "STRUCT<`type`: STRING, `tags`: ARRAY<STRING>, `n`: BIGINT>"
+    )
     assert column("x", [1, "a"], "json").kind == "STRING"
     assert column("x", [1, 2.5], "json").kind == "DOUBLE"
     assert column("x", [True, None], "json").kind == "BOOLEAN"
@@ -127,13 +142,22 @@ def test_few_malformed_texts_change_no_type(usual: str, malformed: str, kind: st
 
 def test_date_column_and_time_column_form_a_timestamp() -> None:
     for days, instant in (
-        (["2026-03-01", "2026-03-02"], "try_cast(concat(cast(date as string), ' ', `Clock Time`) as timestamp)"),
+        (
+            ["2026-03-01", "2026-03-02"],
+            "try_cast(concat(cast(date as string), ' ', `Clock Time`) as timestamp)",
+        ),
         (
             ["3/1/2026", "3/22/2026"],
             "try_to_timestamp(concat(cast(date as string), ' ', `Clock Time`), 'M/d/yyyy H:m')",
         ),
     ):
-        columns = describe_columns(Sample("x", "csv", {"date": days, "Clock Time": ["10:00", "9:30"], "n": ["1", "2"]}))
+        columns = describe_columns(
+            Sample("x", "csv", {"date": days, "Clock Time": ["10:00", "9:30"], "n": ["1", "2"]})
+        )
         [both] = combined_times(columns)
-        assert (both.instant, both.name, both.event) == (instant, "date + Clock Time", "date_clock_time")
+        assert (both.instant, both.name, both.event) == (
+            instant,
+            "date + Clock Time",
+            "date_clock_time",
+        )
         assert both.times[0] == MOMENT * 10**6

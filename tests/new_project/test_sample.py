@@ -53,7 +53,12 @@ def test_folder_is_sampled_by_its_first_file(tmp_path: Path) -> None:
         ("a.xlsx", "what\n", "does not tell its format"),
     ],
 )
-def test_unreadable_source_is_reported_with_a_hint(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_unreadable_source_is_reported_with_a_hint(
+    tmp_path: Path,
+    name: str,
+    text: str,
+    message: str,
+) -> None:
     file = tmp_path / name
     file.write_text(text)
     with pytest.raises(InputError, match=message) as caught:
@@ -71,15 +76,25 @@ def test_rows_of_another_shape_are_counted_and_left_out(tmp_path: Path) -> None:
     file.write_text("a,b\n1,2\n\n3\n4,5,6\n7,8\n")
     sample = read_sample(file)
     assert (sample.rows, sample.misshapen, sample.whole) == (2, 2, True)
-    assert sample.numbers == [2, 5], "as a recording counts them: the header is row 1, empty lines are none"
+    assert sample.numbers == [2, 5], (
+        "as a recording counts them: the header is row 1, empty lines are none"
+    )
 
 
 @pytest.mark.parametrize(
     ("encoding", "named"),
     [("utf-8-sig", None), ("utf-16", "utf-16"), ("cp1252", "cp1252"), ("latin-1", "latin-1")],
 )
-def test_encoding_is_detected_from_the_bytes(tmp_path: Path, encoding: str, named: str | None) -> None:
-    text = "\u00e9t\u00e9,n\nna\u00efve,1\n" if encoding == "latin-1" else "\u00e9t\u00e9,n\n\u201cna\u00efve\u201d,1\n"
+def test_encoding_is_detected_from_the_bytes(
+    tmp_path: Path,
+    encoding: str,
+    named: str | None,
+) -> None:
+    text = (
+        "\u00e9t\u00e9,n\nna\u00efve,1\n"
+        if encoding == "latin-1"
+        else "\u00e9t\u00e9,n\n\u201cna\u00efve\u201d,1\n"
+    )
     (tmp_path / "a.csv").write_bytes(text.encode(encoding))
     sample = read_sample(tmp_path / "a.csv")
     assert (next(iter(sample.values)), sample.settings.get("encoding")) == ("\u00e9t\u00e9", named)
@@ -89,7 +104,10 @@ def test_decimal_commas_become_a_setting_unless_points_occur_too(tmp_path: Path)
     file = tmp_path / "a.csv"
     file.write_text("price;n\n1.234,50;1\n-7,25;2\n")
     sample = read_sample(file)
-    assert (sample.values["price"], sample.settings) == (["1234.50", "-7.25"], {"delimiter": ";", "decimal": ","})
+    assert (sample.values["price"], sample.settings) == (
+        ["1234.50", "-7.25"],
+        {"delimiter": ";", "decimal": ","},
+    )
     file.write_text("price;n\n1.234,50;1.5\n-7,25;2.5\n")
     assert "decimal" not in read_sample(file).settings
 

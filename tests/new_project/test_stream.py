@@ -40,7 +40,9 @@ def test_title_line_above_the_header_is_reported() -> None:
     sample = Sample("/x/clicks.csv", "csv", {"Report": [None]}, misshapen=20)
     with pytest.raises(InputError) as caught:
         propose_stream(sample, Path("clicks.csv"))
-    assert "20 of 21 rows have not the columns of line 1, which may be a title." in caught.value.detail
+    assert (
+        "20 of 21 rows have not the columns of line 1, which may be a title." in caught.value.detail
+    )
     assert caught.value.hint == "Remove the lines above the names of the columns."
 
 
@@ -50,10 +52,19 @@ def test_event_time_is_another_time_that_is_rarely_later_than_the_arrival() -> N
     assert (both.arrival.name, both.event_at.name) == ("received_at", "sent_at")
     assert "not later than the arrival in 20 of 20 rows" in both.why["event_at"]
     assert changed(both, event_at="eta").event_at.name == "eta"
-    for name, values in (("version", ["1.2.10"]), ("date_of_birth", ["1990-05-01"]), ("day", ["2026-03-01"])):
-        assert proposed(received_at=received, **{name: values * 20}).event_at.name == "received_at", name
+    for name, values in (
+        ("version", ["1.2.10"]),
+        ("date_of_birth", ["1990-05-01"]),
+        ("day", ["2026-03-01"]),
+    ):
+        assert (
+            proposed(received_at=received, **{name: values * 20}).event_at.name == "received_at"
+        ), name
     assert proposed(at=sent).event_at.name == "at"
-    with pytest.raises(InputError, match='column "n" is not in the source\n  Hint: Columns that are times: rec'):
+    with pytest.raises(
+        InputError,
+        match='column "n" is not in the source\n  Hint: Columns that are times: rec',
+    ):
         changed(both, event_at="n")
 
 
@@ -61,14 +72,22 @@ def test_ambiguous_date_order_and_time_zone_can_be_chosen() -> None:
     stream = proposed(at=["05/04/2026 06:00", "05/05/2026 06:00", "05/06/2026 06:00"])
     assert (stream.patterns, stream.zones[0]) == (["M/d/yyyy H:m", "d/M/yyyy H:m"], "UTC")
     other = changed(stream, pattern="d/M/yyyy H:m", zone="Europe/Berlin")
-    assert (other.arrival.pattern, other.event_at.pattern, other.zone) == ("d/M/yyyy H:m",) * 2 + ("Europe/Berlin",)
+    assert (other.arrival.pattern, other.event_at.pattern, other.zone) == ("d/M/yyyy H:m",) * 2 + (
+        "Europe/Berlin",
+    )
     assert (
         other.columns[0] is other.arrival
         and changed(other, pattern="M/d/yyyy H:m").arrival.times == stream.arrival.times
     )
-    with pytest.raises(InputError, match="cannot be read as yyyy\n  Hint: It can as: M/d/yyyy H:m, d/M/yyyy H:m."):
+    with pytest.raises(
+        InputError,
+        match="cannot be read as yyyy\n  Hint: It can as: M/d/yyyy H:m, d/M/yyyy H:m.",
+    ):
         changed(stream, pattern="yyyy")
-    with pytest.raises(InputError, match='zone "Europe/Berlim" is unknown\n  Hint: Did you mean "Europe/Berlin"'):
+    with pytest.raises(
+        InputError,
+        match='zone "Europe/Berlim" is unknown\n  Hint: Did you mean "Europe/Berlin"',
+    ):
         changed(stream, zone="Europe/Berlim")
     assert proposed(at=times(3, timedelta(seconds=1))).zones == []
 
@@ -83,15 +102,24 @@ def test_source_without_a_time_proposes_nothing_and_lists_the_examined_columns()
 def test_key_is_a_repeating_column_without_nulls() -> None:
     stamps = times(12, timedelta(seconds=1))
     pages, numbers = ["a", "b", "c"] * 4, [str(n) for n in range(12)]
-    assert (found := proposed(at=stamps, id=numbers, page=pages).key) is not None and found.name == "page"
+    assert (
+        found := proposed(at=stamps, id=numbers, page=pages).key
+    ) is not None and found.name == "page"
     assert proposed(at=stamps, page=[None, *pages[1:]]).key is None
     assert proposed(at=stamps, page=["a"] * 12).key is None
 
 
 def test_identifier_number_is_not_summed() -> None:
-    ships = {"ship": ["a", "b"] * 6, "mmsi": ["244", "245"] * 6, "cargo": [str(n) for n in range(12)]}
+    ships = {
+        "ship": ["a", "b"] * 6,
+        "mmsi": ["244", "245"] * 6,
+        "cargo": [str(n) for n in range(12)],
+    }
     stream = proposed(at=times(12, timedelta(seconds=1)), **ships)
-    assert (stream.key and stream.key.name, [column.name for column in stream.measures]) == ("ship", ["cargo"])
+    assert (stream.key and stream.key.name, [column.name for column in stream.measures]) == (
+        "ship",
+        ["cargo"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +134,9 @@ def test_identifier_number_is_not_summed() -> None:
     ],
 )
 def test_width_is_the_shortest_usual_duration_with_ten_tuples_per_window(
-    rows: int, step: timedelta, width: str
+    rows: int,
+    step: timedelta,
+    width: str,
 ) -> None:
     assert proposed(at=times(rows, step)).width == width
 
@@ -117,9 +147,18 @@ def test_silence_is_ten_times_the_usual_interval_of_a_key() -> None:
 
 
 def test_answer_changes_the_proposals_that_depend_on_it() -> None:
-    stream = proposed(at=times(100, timedelta(seconds=1)), seen=times(100, timedelta(hours=1)), page=["a", "b"] * 50)
+    stream = proposed(
+        at=times(100, timedelta(seconds=1)),
+        seen=times(100, timedelta(hours=1)),
+        page=["a", "b"] * 50,
+    )
     other = changed(stream, name="visits", arrival="seen", key="")
-    assert (other.application, other.arrival.name, other.key, other.width) == ("count_visits", "seen", None, "1 day")
+    assert (other.application, other.arrival.name, other.key, other.width) == (
+        "count_visits",
+        "seen",
+        None,
+        "1 day",
+    )
     assert changed(stream, width="7 seconds").width == "7 seconds"
     for wrong, message in (
         ({"arrival": "page"}, 'column "page" is not a time'),
@@ -129,7 +168,8 @@ def test_answer_changes_the_proposals_that_depend_on_it() -> None:
         ({"name": "a b"}, "not allowed"),
         (
             {"key": "pagee"},
-            'not in the source\n  Hint: Did you mean "page"\\? Columns that can be the key: page; or',
+            'not in the source\n  Hint: Did you mean "page"\\? Columns that can be the key: page; '
+            "or",
         ),
         ({"key": "seen"}, 'column "seen" cannot be the key: it is a time'),
     ):

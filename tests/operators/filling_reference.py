@@ -1,7 +1,8 @@
-"""Gap filling point by point, written from the rules (docs/rules/heartbeat.md sections 9 and 10), to judge ours.
+"""Gap filling point by point, written from the rules (docs/rules/heartbeat.md sections 9 and 10),
+to judge ours.
 
-It asks of every grid point whether a row is there, and looks along the rows for the sources of one that is not. Nothing
-here is shared with the library.
+It asks of every grid point whether a row is there, and looks along the rows for the sources of one
+that is not. Nothing here is shared with the library.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ class Row(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A made row: timestamp, how many rows it stands for, whether its gap is open, value and method of each column."""
+    """A made row: timestamp, how many rows it stands for, whether its gap is open, value and method
+    of each column.
+    """
 
     ts: int
     rows: int
@@ -28,7 +31,9 @@ class Made(NamedTuple):
 
 @dataclass(frozen=True)
 class Method:
-    """How a column is filled from the column `source` of rows; durations in the unit of timestamps."""
+    """How a column is filled from the column `source` of rows; durations in the unit of
+    timestamps.
+    """
 
     name: str
     source: str
@@ -79,7 +84,13 @@ def fill(
     return made
 
 
-def _seen(rows: Sequence[Row], step: int, ends: tuple[int, int], begin: int, look_back: int | None) -> list[Row]:
+def _seen(
+    rows: Sequence[Row],
+    step: int,
+    ends: tuple[int, int],
+    begin: int,
+    look_back: int | None,
+) -> list[Row]:
     """Returns the rows of the range in order, and those up to `look_back` before it (inclusive)."""
     seen = [row for row in rows if row.ts // step <= ends[1]]
     if look_back is None:
@@ -115,7 +126,12 @@ def fill_nulls(
 
 
 def _chosen(
-    method: Method, ts: int, rows: list[Row], step: int, ends: tuple[int, int], look_back: int | None
+    method: Method,
+    ts: int,
+    rows: list[Row],
+    step: int,
+    ends: tuple[int, int],
+    look_back: int | None,
 ) -> tuple[Any, str]:
     """Returns value and method at a time, where rows without a usable value are none."""
     first_of: dict[int, Row] = {}
@@ -127,7 +143,15 @@ def _chosen(
     end = after[0].ts // step if after else ends[1] + 1
     seasons = [row for row in first_of.values() if method.uses(row) and _near(row, ts, look_back)]
     previous, following = before[-1] if before else None, after[0] if after else None
-    return _value(method, ts, (end - begin) * step, _near(previous, ts, look_back), following, seasons, step)
+    return _value(
+        method,
+        ts,
+        (end - begin) * step,
+        _near(previous, ts, look_back),
+        following,
+        seasons,
+        step,
+    )
 
 
 def _of_gap(
@@ -169,7 +193,13 @@ def _of_gap(
 
 
 def _value(
-    method: Method, ts: int, length: int, previous: Row | None, following: Row | None, rows: list[Row], step: int
+    method: Method,
+    ts: int,
+    length: int,
+    previous: Row | None,
+    following: Row | None,
+    rows: list[Row],
+    step: int,
 ) -> tuple[Any, str]:
     if method.max_gap is not None and length > method.max_gap:
         return None, "none"
@@ -183,7 +213,8 @@ def _value(
                 return getattr(found[0], method.source), "seasonal"
         name = method.fallback
     sources = {
-        "forward": [previous], "previous_of": [previous], "backward": [following], "linear": [previous, following],
+        "forward": [previous], "previous_of": [previous], "backward": [following],
+        "linear": [previous, following],
         "nearest": [_nearest(ts, previous, following)],
     }.get(name, [])  # fmt: skip
     known = [row for row in sources if row is not None]

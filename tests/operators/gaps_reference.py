@@ -1,4 +1,6 @@
-"""What is missing from a recording, one row and one grid point at a time; slow, and short enough to be read."""
+"""What is missing from a recording, one row and one grid point at a time; slow, and short enough to
+be read.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A tuple: its window and place in it, arrival, event time (None: it has none), key and one value."""
+    """A tuple: its window and place in it, arrival, event time (None: it has none), key and one
+    value.
+    """
 
     window: int
     place: int
@@ -20,7 +24,9 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Expectation:
-    """What is expected, as in the settings; times and durations in microseconds, factor in tenths."""
+    """What is expected, as in the settings; times and durations in microseconds, factor in
+    tenths.
+    """
 
     cadence: int
     begin: int
@@ -56,7 +62,9 @@ class Total(NamedTuple):
 
 
 def report(rows: Sequence[Row], rules: Expectation) -> tuple[list[Found], list[Total]]:
-    points = [g for g in range(-500, 500) if rules.begin <= rules.origin + g * rules.cadence < rules.end]
+    points = [
+        g for g in range(-500, 500) if rules.begin <= rules.origin + g * rules.cadence < rules.end
+    ]
     end = rules.origin + (points[-1] + 1) * rules.cadence if points else rules.end
     known = {row.key for row in rows if row.t is not None and row.t < end} if points else set()
     found: list[Found] = []
@@ -71,7 +79,9 @@ def report(rows: Sequence[Row], rules: Expectation) -> tuple[list[Found], list[T
         here = len(points) - missing - tolerated
         is_expected = key in rules.keys if rules.keys else None
         totals.append(Total(key, None, is_expected, len(points), here, None, missing, tolerated))
-        totals.append(Total(key, "v", is_expected, len(points), present, here - present, missing, tolerated))
+        totals.append(
+            Total(key, "v", is_expected, len(points), present, here - present, missing, tolerated)
+        )
     for key in {row.key for row in rows}:
         found += [Found(key, *gap) for gap in lulls([row for row in rows if row.key == key], rules)]
     return found, totals
@@ -93,14 +103,25 @@ def stretches(points: Sequence[int], wanted: set[int]) -> list[list[int]]:
     return runs
 
 
-def missing_rows(own: Sequence[Row], points: Sequence[int], rules: Expectation, end: int) -> tuple[list, int]:
+def missing_rows(
+    own: Sequence[Row],
+    points: Sequence[int],
+    rules: Expectation,
+    end: int,
+) -> tuple[list, int]:
     """Returns the gaps, and how many points the factor bears."""
     at = {point(row, rules) for row in own}
     gaps, tolerated = [], 0
     for run in stretches(points, set(points) - at):
         before = [row for row in own if point(row, rules) < run[0]]
-        after = sorted((row.t or 0, row.window, row.place) for row in own if point(row, rules) > run[-1])
-        last = max(row.t or 0 for row in before) if before else rules.origin + points[0] * rules.cadence - 1
+        after = sorted(
+            (row.t or 0, row.window, row.place) for row in own if point(row, rules) > run[-1]
+        )
+        last = (
+            max(row.t or 0 for row in before)
+            if before
+            else rules.origin + points[0] * rules.cadence - 1
+        )
         apart = (after[0][0] if after else end) - last
         never = not before and not after
         if apart * 10 <= rules.factor_tenths * rules.cadence and not never:
@@ -112,14 +133,20 @@ def missing_rows(own: Sequence[Row], points: Sequence[int], rules: Expectation, 
     return gaps, tolerated
 
 
-def recorded_nulls(own: Sequence[Row], points: Sequence[int], rules: Expectation) -> tuple[list, int]:
+def recorded_nulls(
+    own: Sequence[Row],
+    points: Sequence[int],
+    rules: Expectation,
+) -> tuple[list, int]:
     """Returns the stretches whose rows have no value, and how many points have one."""
     at = {point(row, rules) for row in own}
     valued = {point(row, rules) for row in own if row.value is not None}
     gaps = []
     for run in stretches(points, at - valued):
         after = sorted(
-            (row.t, row.window, row.place) for row in own if point(row, rules) == run[-1] + 1 and row.value is not None
+            (row.t, row.window, row.place)
+            for row in own
+            if point(row, rules) == run[-1] + 1 and row.value is not None
         )
         closed = f"{after[0][1]}:{after[0][2]}" if after else None
         gaps.append(("v", "recorded_nulls", *bounds(run, points, rules), closed))
@@ -127,13 +154,17 @@ def recorded_nulls(own: Sequence[Row], points: Sequence[int], rules: Expectation
 
 
 def late_repaired(own: Sequence[Row], points: Sequence[int], rules: Expectation) -> list:
-    """Returns the stretches whose rows all came in a later window than the one in which their point ends."""
+    """Returns the stretches whose rows all came in a later window than the one in which their point
+    ends.
+    """
     ends = {g: (rules.origin + (g + 1) * rules.cadence - 1) // rules.window for g in points}
     at = {point(row, rules) for row in own}
     gaps = []
     in_time = [row for row in own if row.window <= ends.get(point(row, rules), -(10**9))]
     for run in stretches(points, at - {point(row, rules) for row in in_time}):
-        after = sorted((row.t, row.window, row.place) for row in in_time if point(row, rules) == run[-1] + 1)
+        after = sorted(
+            (row.t, row.window, row.place) for row in in_time if point(row, rules) == run[-1] + 1
+        )
         closed = f"{after[0][1]}:{after[0][2]}" if after else None
         gaps.append((None, "late_repaired", *bounds(run, points, rules), closed))
     return gaps
@@ -150,11 +181,32 @@ def lulls(own: Sequence[Row], rules: Expectation) -> list:
         if until - row[0] > rules.lull and until > rules.begin:
             missing = sum(1 for n in range(1, 1000) if row[0] + n * rules.lull < until)
             closed = f"{following[1]}:{following[2]}" if following else None
-            gaps.append((None, "lull", row[0], until, missing, row[0] < rules.begin, following is None, closed))
+            gaps.append(
+                (
+                    None,
+                    "lull",
+                    row[0],
+                    until,
+                    missing,
+                    row[0] < rules.begin,
+                    following is None,
+                    closed,
+                )
+            )
     return gaps
 
 
-def bounds(run: Sequence[int], points: Sequence[int], rules: Expectation) -> tuple[int, int, int, bool, bool]:
+def bounds(
+    run: Sequence[int],
+    points: Sequence[int],
+    rules: Expectation,
+) -> tuple[int, int, int, bool, bool]:
     """Returns begin, end, missing points, and whether the run touches the bounds."""
     begin = rules.origin + run[0] * rules.cadence
-    return begin, begin + len(run) * rules.cadence, len(run), run[0] == points[0], run[-1] == points[-1]
+    return (
+        begin,
+        begin + len(run) * rules.cadence,
+        len(run),
+        run[0] == points[0],
+        run[-1] == points[-1],
+    )

@@ -1,4 +1,6 @@
-"""Generated cases for the Heartbeat, and how many of them are run in one Spark job: one clock, so one key, for each."""
+"""Generated cases for the Heartbeat, and how many of them are run in one Spark job: one clock, so
+one key, for each.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 UNIT_US = 250
-"""Times are mostly multiples of this, so that borders, ties and multiples of the interval are often met."""
+"""Times are mostly multiples of this, so that borders, ties and multiples of the interval are often
+met."""
 WINDOW_US = 1_000
 WINDOWS = 40
 MS = Grid(1)
@@ -29,7 +32,9 @@ Case = list[Arrival]
 
 
 def _make_case(random: Random, length_max: int) -> Case:
-    """Returns a recording with equal, null, negative and out-of-order timestamps, ties of arrivals, silences, jumps."""
+    """Returns a recording with equal, null, negative and out-of-order timestamps, ties of arrivals,
+    silences, jumps.
+    """
     case: Case = []
     at_us, ts_us = 0, random.randint(-40, 20) * UNIT_US
     for offset in range(random.randint(1, length_max)):
@@ -37,7 +42,11 @@ def _make_case(random: Random, length_max: int) -> Case:
         gap = random.choice([0, 1, 2, 3, random.randint(0, 24)])
         at_us = min(at_us + (gap * UNIT_US + jitter if gap else 0), WINDOW_US * WINDOWS - 1)
         follows = random.random() < 0.6
-        ts_us = ts_us + random.randint(0, 8) * UNIT_US + jitter if follows else random.randint(-40, 60) * UNIT_US
+        ts_us = (
+            ts_us + random.randint(0, 8) * UNIT_US + jitter
+            if follows
+            else random.randint(-40, 60) * UNIT_US
+        )
         case.append(Arrival(at_us, None if random.random() < 0.1 else ts_us, offset))
     return case
 
@@ -72,9 +81,12 @@ readings = st.builds(
     tie=st.sampled_from(["timer_first", "tuple_first"]),
     max_timers=st.sampled_from([1, 2, 5, 1_000_000]),
     on_too_many=st.just("summary"),
-    speed=st.sampled_from([Fraction(1), Fraction(2), Fraction(5, 2), Fraction(1, 4), Fraction(100)]),
+    speed=st.sampled_from(
+        [Fraction(1), Fraction(2), Fraction(5, 2), Fraction(1, 4), Fraction(100)]
+    ),
 )
-"""Every reading of section 3 that leaves the slack alone, with playback speeds and a limit on timers."""
+"""Every reading of section 3 that leaves the slack alone, with playback speeds and a limit on
+timers."""
 
 varying_slack = st.builds(
     replace,
@@ -112,23 +124,35 @@ def assert_same(found: list[list[Emitted]], wanted: list[list[Emitted]], cases: 
     differing = [key for key in range(len(cases)) if found[key] != wanted[key]]
     if differing:
         key = min(differing, key=lambda key: len(cases[key]))
-        rows = [f"{len(differing)} of {len(cases)} recordings differ; the shortest:", *map(str, cases[key])]
+        rows = [
+            f"{len(differing)} of {len(cases)} recordings differ; the shortest:",
+            *map(str, cases[key]),
+        ]
         rows += ["wanted:", *map(str, wanted[key]), "found:", *map(str, found[key])]
         raise AssertionError("\n".join(rows))
 
 
 def to_frame(spark: SparkSession, cases: list[Case], grid: Grid | None = None) -> DataFrame:
-    """Returns all cases as one frame: `case`, `arrived_at`, `ts`, `offset`, and on a grid the window id.
+    """Returns all cases as one frame: `case`, `arrived_at`, `ts`, `offset`, and on a grid the
+    window id.
 
     The key of the first is null.
     """
     rows = [
-        (key or None, one.at_us, one.ts_us, one.offset, f"{key}/{one.offset}", (grid or MS).window(one.at_us))
+        (
+            key or None,
+            one.at_us,
+            one.ts_us,
+            one.offset,
+            f"{key}/{one.offset}",
+            (grid or MS).window(one.at_us),
+        )
         for key, case in enumerate(cases)
         for one in case
     ]
     frame = spark.createDataFrame(
-        rows, "case INT, arrived_at BIGINT, ts BIGINT, offset BIGINT, payload STRING, window_id BIGINT"
+        rows,
+        "case INT, arrived_at BIGINT, ts BIGINT, offset BIGINT, payload STRING, window_id BIGINT",
     )
     return frame if grid else frame.drop("window_id")
 
@@ -139,11 +163,21 @@ def emitted_by_case(tuples: DataFrame, count: int, grid: Grid = MS) -> list[list
     for row in tuples.fillna({"case": 0}).orderBy("case", "_rw_emission").collect():
         if row["_rw_is_timer"]:
             assert row["payload"] is None, "a timer has no field but its timestamp (H2)"
-            timer = Emitted(row["_rw_cause"], row["arrived_at"], row["ts"], row["offset"], row["_rw_timer_count"])
+            timer = Emitted(
+                row["_rw_cause"],
+                row["arrived_at"],
+                row["ts"],
+                row["offset"],
+                row["_rw_timer_count"],
+            )
             found[row["case"]].append(timer)
         else:
             assert row["payload"] == f"{row['case']}/{row['offset']}", "data pass unchanged (H1)"
-            found[row["case"]].append(Emitted("data", row["arrived_at"], row["ts"], row["offset"], None))
+            found[row["case"]].append(
+                Emitted("data", row["arrived_at"], row["ts"], row["offset"], None)
+            )
         if "window_id" in tuples.columns:
-            assert row["window_id"] == grid.window(row["arrived_at"]), "a tuple's window holds its emission (H56)"
+            assert row["window_id"] == grid.window(row["arrived_at"]), (
+                "a tuple's window holds its emission (H56)"
+            )
     return [found[key] for key in range(count)]

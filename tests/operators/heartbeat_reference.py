@@ -1,7 +1,8 @@
-"""The Heartbeat event by event, written from its rules (docs/rules/heartbeat.md section 1), to judge our form.
+"""The Heartbeat event by event, written from its rules (docs/rules/heartbeat.md section 1), to
+judge our form.
 
-It walks through arrivals as a machine would: before each one, the timers that are due; then what the tuple brings.
-Nothing here is shared with the library.
+It walks through arrivals as a machine would: before each one, the timers that are due; then what
+the tuple brings. Nothing here is shared with the library.
 """
 
 from __future__ import annotations
@@ -68,13 +69,19 @@ class Clock:
         """Returns the instant at which the next timer times out, None without a clock."""
         if self.arrived_us is None or self.ts_us is None or self.index is None:
             return None
-        wait = Fraction((self.index + 1) * self.rules.interval_us - self.ts_us + self.wait_us) / self.rules.speed
+        wait = (
+            Fraction((self.index + 1) * self.rules.interval_us - self.ts_us + self.wait_us)
+            / self.rules.speed
+        )
         return self.arrived_us - ((-wait.numerator) // wait.denominator)
 
     def scheduled_us(self, index: int) -> Fraction:
         # Rules: H6
         assert self.arrived_us is not None and self.ts_us is not None
-        return self.arrived_us + Fraction(index * self.rules.interval_us - self.ts_us) / self.rules.speed
+        return (
+            self.arrived_us
+            + Fraction(index * self.rules.interval_us - self.ts_us) / self.rules.speed
+        )
 
     def run_to(self, end_us: int, included: bool) -> list[Emitted]:
         """Returns the timeout timers due up to an instant (H7)."""
@@ -87,7 +94,9 @@ class Clock:
                 raise TooManyTimers
             if self.in_silence <= self.rules.max_timers + 1:
                 count = 1 if self.in_silence <= self.rules.max_timers else None
-                emitted.append(Emitted("timeout", due, self.index * self.rules.interval_us, None, count))
+                emitted.append(
+                    Emitted("timeout", due, self.index * self.rules.interval_us, None, count)
+                )
         return emitted
 
     def take(self, tuple_: Arrival) -> list[Emitted]:
@@ -96,7 +105,11 @@ class Clock:
         ts_us, rules = tuple_.ts_us, self.rules
         if ts_us is None or (self.ts_us is not None and ts_us < self.ts_us):
             return [data]
-        if self.ts_us is not None and rules.max_jump_us is not None and ts_us > self.ts_us + rules.max_jump_us:
+        if (
+            self.ts_us is not None
+            and rules.max_jump_us is not None
+            and ts_us > self.ts_us + rules.max_jump_us
+        ):
             return [data._replace(kind="refused")]
         before, after = self._cross(tuple_, ts_us)
         self._resynchronise(tuple_.at_us, ts_us)
@@ -104,7 +117,11 @@ class Clock:
 
     def _cross(self, tuple_: Arrival, ts_us: int) -> tuple[list[Emitted], list[Emitted]]:
         """Returns the crossing timers before and after a clock tuple (H5)."""
-        rules, own, interval_us = self.rules, ts_us // self.rules.interval_us, self.rules.interval_us
+        rules, own, interval_us = (
+            self.rules,
+            ts_us // self.rules.interval_us,
+            self.rules.interval_us,
+        )
         if self.arrived_us is None:
             brings_own = self.rules.first_on_multiple == "timer" and ts_us % interval_us == 0
             first = own - 1 if brings_own else own
@@ -129,7 +146,9 @@ class Clock:
         return before, after
 
     def _resynchronise(self, at_us: int, ts_us: int) -> None:
-        """Moves the clock to a tuple; the slack of the silence that begins now is chosen here (H8, H31, H37)."""
+        """Moves the clock to a tuple; the slack of the silence that begins now is chosen here (H8,
+        H31, H37).
+        """
         assert self.index is not None
         rules, own = self.rules, ts_us // self.rules.interval_us
         timed_out = self.in_silence > 0
@@ -140,10 +159,21 @@ class Clock:
             self.wait_us = 0
         elif rules.slack_restart == "arrival" and in_slack and own <= self.index:
             self.wait_us = max(0, rules.slack_us - (next_us - ts_us))
-        self.arrived_us, self.ts_us, self.index, self.in_silence = at_us, ts_us, max(self.index, own), 0
+        self.arrived_us, self.ts_us, self.index, self.in_silence = (
+            at_us,
+            ts_us,
+            max(self.index, own),
+            0,
+        )
 
 
-def emit(arrivals: list[Arrival], rules: Rules, end_us: int, *, included: bool = True) -> list[Emitted]:
+def emit(
+    arrivals: list[Arrival],
+    rules: Rules,
+    end_us: int,
+    *,
+    included: bool = True,
+) -> list[Emitted]:
     """Returns the whole output of a Heartbeat, in emission order."""
     clock, emitted = Clock(replace(rules)), []
     for tuple_ in sorted(arrivals, key=lambda one: one.offset):

@@ -1,6 +1,8 @@
-"""Opening hours by a look at every five minutes, and filling of their points one by one, to judge ours (G3).
+"""Opening hours by a look at every five minutes, and filling of their points one by one, to judge
+ours (G3).
 
-Nothing here is shared with the library. All openings, steps and changes of clocks lie at multiples of five minutes.
+Nothing here is shared with the library. All openings, steps and changes of clocks lie at multiples
+of five minutes.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class Clock:
 
 
 def walk(hours: Hours, begin: int, end: int) -> Clock:
-    """Looks at the local clock every five minutes of [begin, end), which begins between the close and the opening."""
+    """Looks at the local clock every five minutes of [begin, end), which begins between the close
+    and the opening.
+    """
     starts: list[int] = []
     ends: list[int] = []
     lies_in: dict[int, int] = {}
@@ -79,9 +83,11 @@ class Row(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A gap: column (None: whole rows), kind, begin, end, missing, length, the bounds that it touches, what closed it.
+    """A gap: column (None: whole rows), kind, begin, end, missing, length, the bounds that it
+    touches, what closed it.
 
-    Begin and end are seconds, and so is the length, in which only hours count. `closed_by` is a timestamp.
+    Begin and end are seconds, and so is the length, in which only hours count. `closed_by` is a
+    timestamp.
     """
 
     column: str | None
@@ -113,8 +119,12 @@ class Bounds:
 
 
 def fill(rows: Sequence[Row], clock: Clock, bounds: Bounds, step: int) -> list[Made]:
-    """Returns the made rows of a key, with the columns backward, forward (max_carry), linear (max_gap), seasonal."""
-    inside = sorted((row for row in rows if clock.point(row.ts) is not None), key=lambda row: row.ts)
+    """Returns the made rows of a key, with the columns backward, forward (max_carry), linear
+    (max_gap), seasonal.
+    """
+    inside = sorted(
+        (row for row in rows if clock.point(row.ts) is not None), key=lambda row: row.ts
+    )
     there = {clock.point(row.ts) for row in inside}
     made: list[Made] = []
     gap: list[int] = []
@@ -145,12 +155,21 @@ def fill(rows: Sequence[Row], clock: Clock, bounds: Bounds, step: int) -> list[M
 def _season(rows: Sequence[Row], clock: Clock, ts: int) -> float | None:
     """Returns the first value in the point in which a time lies."""
     point = clock.point(ts)
-    there = sorted((row.ts, row.a) for row in rows if point is not None and clock.point(row.ts) == point)
+    there = sorted(
+        (row.ts, row.a) for row in rows if point is not None and clock.point(row.ts) == point
+    )
     return there[0][1] if there else None
 
 
-def gaps(rows: Sequence[Row], clock: Clock, first: int, step: int, factor: float) -> tuple[list[Found], list[int]]:
-    """Returns the gaps of a key from a point on, and how many points are present, null, missing and tolerated.
+def gaps(
+    rows: Sequence[Row],
+    clock: Clock,
+    first: int,
+    step: int,
+    factor: float,
+) -> tuple[list[Found], list[int]]:
+    """Returns the gaps of a key from a point on, and how many points are present, null, missing and
+    tolerated.
 
     A value below 10 is null. The clock may have points before the first one.
     """
@@ -172,8 +191,14 @@ def gaps(rows: Sequence[Row], clock: Clock, first: int, step: int, factor: float
         found.append(_found(None, kind, run, clock, first, step, after[0].ts if after else None))
         missing += len(run)
     for run in _runs(points, inside - valued):
-        behind = [row.ts for row, point in zip(rows, at, strict=True) if point == run[-1] + 1 and row.a >= 10]
-        found.append(_found("a", "recorded_nulls", run, clock, first, step, behind[0] if behind else None))
+        behind = [
+            row.ts
+            for row, point in zip(rows, at, strict=True)
+            if point == run[-1] + 1 and row.a >= 10
+        ]
+        found.append(
+            _found("a", "recorded_nulls", run, clock, first, step, behind[0] if behind else None)
+        )
     return found, [len(values), len(inside - values), missing, tolerated]
 
 
@@ -195,7 +220,27 @@ def _opened(row: Row, clock: Clock, step: int) -> float:
 
 
 def _found(
-    column: str | None, kind: str, run: list[int], clock: Clock, first: int, step: int, closed_by: int | None
+    column: str | None,
+    kind: str,
+    run: list[int],
+    clock: Clock,
+    first: int,
+    step: int,
+    closed_by: int | None,
 ) -> Found:
-    begin, end, is_last = clock.starts[run[0]], clock.ends[run[-1]], run[-1] == len(clock.starts) - 1
-    return Found(column, kind, begin, end, len(run), len(run) * step, run[0] == first, is_last, closed_by)
+    begin, end, is_last = (
+        clock.starts[run[0]],
+        clock.ends[run[-1]],
+        run[-1] == len(clock.starts) - 1,
+    )
+    return Found(
+        column,
+        kind,
+        begin,
+        end,
+        len(run),
+        len(run) * step,
+        run[0] == first,
+        is_last,
+        closed_by,
+    )

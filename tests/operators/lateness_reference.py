@@ -1,6 +1,8 @@
-"""Lateness tuple by tuple and tick by tick, written from the rules (docs/rules/event_time.md section 1), to judge ours.
+"""Lateness tuple by tuple and tick by tick, written from the rules (docs/rules/event_time.md
+section 1), to judge ours.
 
-It walks along the arrival clock as a machine would, through every tick. Nothing here is shared with the library.
+It walks along the arrival clock as a machine would, through every tick. Nothing here is shared with
+the library.
 """
 
 from __future__ import annotations
@@ -37,19 +39,28 @@ class Rules:
 
 
 def classify(
-    case: Sequence[Arrival], rules: Rules, start_us: int, end_us: int
+    case: Sequence[Arrival],
+    rules: Rules,
+    start_us: int,
+    end_us: int,
 ) -> tuple[list[Classified], list[tuple[int, int]]]:
-    """Returns the outcome of each tuple, in the order given, and the ticks that raise the watermark with its value."""
+    """Returns the outcome of each tuple, in the order given, and the ticks that raise the watermark
+    with its value.
+    """
     outcomes: dict[int, Classified] = {}
     raised: list[tuple[int, int]] = []
     largest: list[int | None] = [None] * rules.streams
     first_tick = -(-start_us // rules.interval_us) * rules.interval_us
     last_sent: list[int | None] = [None] * rules.streams
     watermark: int | None = None
-    waiting = sorted(range(len(case)), key=lambda number: (case[number].at_us, case[number].ts_us or 0))
+    waiting = sorted(
+        range(len(case)),
+        key=lambda number: (case[number].at_us, case[number].ts_us or 0),
+    )
     for tick_us in range(first_tick, end_us + rules.interval_us, rules.interval_us):
         while waiting and (
-            case[waiting[0]].at_us < tick_us or (case[waiting[0]].at_us == tick_us and not rules.tick_first)
+            case[waiting[0]].at_us < tick_us
+            or (case[waiting[0]].at_us == tick_us and not rules.tick_first)
         ):
             number = waiting.pop(0)
             stream, at_us, ts_us = case[number]
@@ -70,16 +81,26 @@ def classify(
             largest[stream] = ts_us if known is None else max(known, ts_us)
             last_sent[stream] = at_us
         proposal = _proposal(rules, tick_us, first_tick, largest, last_sent)
-        if tick_us < end_us and proposal is not None and (watermark is None or proposal > watermark):
+        if (
+            tick_us < end_us
+            and proposal is not None
+            and (watermark is None or proposal > watermark)
+        ):
             watermark = proposal
             raised.append((tick_us, watermark))
     return [outcomes[number] for number in range(len(case))], raised
 
 
 def _proposal(
-    rules: Rules, tick_us: int, first_tick: int, largest: list[int | None], last_sent: list[int | None]
+    rules: Rules,
+    tick_us: int,
+    first_tick: int,
+    largest: list[int | None],
+    last_sent: list[int | None],
 ) -> int | None:
-    """Returns the smallest of what the streams that are not idle have shown, less the lag; None while one waits."""
+    """Returns the smallest of what the streams that are not idle have shown, less the lag; None
+    while one waits.
+    """
     shown = []
     for stream in range(rules.streams):
         timeout = rules.timeouts_us[stream]

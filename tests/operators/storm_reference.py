@@ -1,6 +1,8 @@
-"""Storm's windows, written from the rules of docs/rules/event_time.md section 1, to judge ours; milliseconds.
+"""Storm's windows, written from the rules of docs/rules/event_time.md section 1, to judge ours;
+milliseconds.
 
-It walks through every tick, and looks at the whole list of tuples each time. Nothing here is shared with the library.
+It walks through every tick, and looks at the whole list of tuples each time. Nothing here is shared
+with the library.
 """
 
 from __future__ import annotations
@@ -57,7 +59,11 @@ class _Walk:
     def candidate(self) -> int:
         largest = []
         for stream in range(self.storm.streams):
-            sent = [self.ts(n) for n in self.order if self.case[n].stream == stream and self.case[n].ts is not None]
+            sent = [
+                self.ts(n)
+                for n in self.order
+                if self.case[n].stream == stream and self.case[n].ts is not None
+            ]
             if not sent:
                 return -self.storm.lag
             largest.append(max(sent))
@@ -137,9 +143,14 @@ class _Walk:
 
 
 def storm_machine(case: Sequence[Tuple], storm: Storm, end: int) -> tuple[list[Member], list[str]]:
-    """Returns the members of windows (window, end, tick, tuple, role), and the outcome of each tuple."""
+    """Returns the members of windows (window, end, tick, tuple, role), and the outcome of each
+    tuple.
+    """
     walk = _Walk(case, storm)
-    waiting = sorted(range(len(case)), key=lambda number: (case[number].at, case[number].stream, number))
+    waiting = sorted(
+        range(len(case)),
+        key=lambda number: (case[number].at, case[number].stream, number),
+    )
     for tick in range(storm.interval, end, storm.interval):
         while waiting and case[waiting[0]].at < tick + (not storm.tick_first):
             walk.accept(waiting.pop(0))
@@ -152,14 +163,25 @@ def storm_machine(case: Sequence[Tuple], storm: Storm, end: int) -> tuple[list[M
     for number, status in enumerate(walk.status):
         if status in ("queued", "gone"):
             unseen = "lost_tie" if number in walk.ties else "hidden_by_scan"
-            status = "on_time" if number in walk.shown else "pending" if status == "queued" else unseen
+            status = (
+                "on_time" if number in walk.shown else "pending" if status == "queued" else unseen
+            )
         outcomes.append(status)
     return walk.members, outcomes
 
 
-def storm_by_arrival(case: Sequence[Tuple], storm: Storm, end: int) -> tuple[list[Member], list[str]]:
-    """Returns the same without timestamps (E16), from a look at every millisecond, and at all tuples in each."""
-    order = sorted(range(len(case)), key=lambda number: (case[number].at, case[number].stream, number))
+def storm_by_arrival(
+    case: Sequence[Tuple],
+    storm: Storm,
+    end: int,
+) -> tuple[list[Member], list[str]]:
+    """Returns the same without timestamps (E16), from a look at every millisecond, and at all
+    tuples in each.
+    """
+    order = sorted(
+        range(len(case)),
+        key=lambda number: (case[number].at, case[number].stream, number),
+    )
     windows: list[tuple[int, int, list[int], list[int]]] = []
     for now in range(end):
         if storm.slide_tuples:
@@ -178,18 +200,28 @@ def storm_by_arrival(case: Sequence[Tuple], storm: Storm, end: int) -> tuple[lis
             continue
         before = windows[place - 1][3] if place else []
         number = len({member[0] for member in members})
-        members += [(number, until, fired_at, one, "again" if one in before else "new") for one in shown]
+        members += [
+            (number, until, fired_at, one, "again" if one in before else "new") for one in shown
+        ]
         members += [(number, until, fired_at, one, "expired") for one in set(old) - expired_before]
         expired_before |= set(old)
     in_one = {one for *_, shown in windows for one in shown}
     gone = {one for _, _, old, _ in windows for one in old}
     return members, [
-        "on_time" if one in in_one else "between_windows" if one in gone else "pending" for one in range(len(case))
+        "on_time" if one in in_one else "between_windows" if one in gone else "pending"
+        for one in range(len(case))
     ]
 
 
-def _parted(case: Sequence[Tuple], seen: list[int], storm: Storm, until: int) -> tuple[list[int], list[int]]:
-    """Returns which of the tuples that a bolt has seen are too old at an instant, and which are in the window."""
+def _parted(
+    case: Sequence[Tuple],
+    seen: list[int],
+    storm: Storm,
+    until: int,
+) -> tuple[list[int], list[int]]:
+    """Returns which of the tuples that a bolt has seen are too old at an instant, and which are in
+    the window.
+    """
     if storm.length_tuples:
         return seen[: -storm.length_tuples], seen[-storm.length_tuples :]
     return (

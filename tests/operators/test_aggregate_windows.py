@@ -1,4 +1,6 @@
-"""AggregateWindows: the function in groups of windows, with the types of Spark; in an application; what is wrong."""
+"""AggregateWindows: the function in groups of windows, with the types of Spark; in an application;
+what is wrong.
+"""
 
 from __future__ import annotations
 
@@ -39,16 +41,27 @@ COLUMNS = pa.schema([
 ])  # fmt: skip
 WINDOWS, WIDTH_US = 6, 1_000
 AGGREGATES = {
-    "tuples": "count(*)", "most": "max(number)", "least": "min(price)", "mean": "avg(number)", "spent": "sum(price)",
+    "tuples": "count(*)",
+    "most": "max(number)",
+    "least": "min(price)",
+    "mean": "avg(number)",
+    "spent": "sum(price)",
     "cost": "avg(price)",
-}  # fmt: skip
+}
 
 
 def operator(**properties: Any) -> AggregateWindows:
     given = {
-        "columns": COLUMNS, "event_at": "ts", "lag": "500 us", "watermark_interval": "250 us", "max_ahead": "5 ms",
-        "length": "1 ms", "slide": "500 us", "aggregates": AGGREGATES, "keys": ("key",),
-    }  # fmt: skip
+        "columns": COLUMNS,
+        "event_at": "ts",
+        "lag": "500 us",
+        "watermark_interval": "250 us",
+        "max_ahead": "5 ms",
+        "length": "1 ms",
+        "slide": "500 us",
+        "aggregates": AGGREGATES,
+        "keys": ("key",),
+    }
     return AggregateWindows(**{**given, **properties})
 
 
@@ -56,27 +69,40 @@ def tuples(spark: SparkSession, seed: int, first: int, last: int) -> DataFrame:
     """Returns the tuples of some windows, with ties, silences, late, null and far timestamps."""
     random = Random(seed)
     rows = []
-    for number, at in enumerate(sorted(random.randrange(WINDOWS * WIDTH_US // 125) * 125 for _ in range(60))):
+    for number, at in enumerate(
+        sorted(random.randrange(WINDOWS * WIDTH_US // 125) * 125 for _ in range(60))
+    ):
         ts = random.choice([at, at - 300, at - random.randrange(3_000), at + 400, at + 6_000, None])
         key = random.choice(["a", "b", None])
         rows.append((at // WIDTH_US, number, at, ts, key, number))
     rows = [row for row in rows if first <= row[0] <= last]
     kind = "window_id bigint, offset bigint, arrived_at bigint, ts bigint, key string, number int"
-    return spark.createDataFrame(rows, kind).withColumn("price", F.expr("cast(number / 4 as decimal(9, 2))"))
+    return spark.createDataFrame(rows, kind).withColumn(
+        "price",
+        F.expr("cast(number / 4 as decimal(9, 2))"),
+    )
 
 
 SHAPES: dict[str, tuple[AnyWindows, list[int]]] = {
     "sliding": (EventWindows(length="1 ms", slide="500 us"), [0, 2, 6]),
     "again": (
         EventWindows(
-            length="1 ms", slide="500 us", early="375 us", early_tuples=3, allowed_lateness="1 ms", late_tuples=2
+            length="1 ms",
+            slide="500 us",
+            early="375 us",
+            early_tuples=3,
+            allowed_lateness="1 ms",
+            late_tuples=2,
         ),
         [0, 3, 6],
     ),
     "sessions": (SessionWindows(gap="300 us"), [0, 2, 6]),
     "changed sessions": (SessionWindows(gap="300 us", allowed_lateness="2 ms"), [0, 2, 3, 6]),
     "tuples": (CountWindows(length=4, slide=2), [0, 2, 6]),
-    "global": (GlobalWindow(early="1500 us", accumulation="accumulating", only_updated_panes=True), [0, 3, 6]),
+    "global": (
+        GlobalWindow(early="1500 us", accumulation="accumulating", only_updated_panes=True),
+        [0, 3, 6],
+    ),
 }
 """Windows, and where the range is cut into groups."""
 
@@ -106,27 +132,44 @@ def properties_of(windows: AnyWindows) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("shape", "ends"),
     [
-        (shape, ends) if shape == "sliding" and ends else pytest.param(shape, ends, marks=pytest.mark.long)
+        (shape, ends)
+        if shape == "sliding" and ends
+        else pytest.param(shape, ends, marks=pytest.mark.long)
         for shape in SHAPES
         for ends in (True, False)
     ],
 )
-def test_windows_fire_like_the_function_in_any_grouping(spark: SparkSession, shape: str, ends: bool) -> None:
+def test_windows_fire_like_the_function_in_any_grouping(
+    spark: SparkSession,
+    shape: str,
+    ends: bool,
+) -> None:
     # Rules: E35, E45, E37, E41, E43, E46, E49, E61, X29, X34
     # Pending tuples at a group's end are the state; the end of the recording fires them.
     windows, cuts = SHAPES[shape]
     time = EventTime(
-        streams={"stream": StreamTime(event_at="ts", max_ahead="5 ms")}, lag="500 us", watermark_interval="250 us"
+        streams={"stream": StreamTime(event_at="ts", max_ahead="5 ms")},
+        lag="500 us",
+        watermark_interval="250 us",
     )
     aggregates = {name: tuple(text[:-1].split("(")) for name, text in AGGREGATES.items()}
-    classified = lateness({"stream": tuples(spark, 7, 0, 5)}, time, start_us=0, end_us=WINDOWS * WIDTH_US)
+    classified = lateness(
+        {"stream": tuples(spark, 7, 0, 5)},
+        time,
+        start_us=0,
+        end_us=WINDOWS * WIDTH_US,
+    )
     ended_us = WINDOWS * WIDTH_US - 1 if ends else None
     whole = event_windows(classified, windows, aggregates, keys=["key"], ended_us=ended_us).fired  # type: ignore[arg-type]
     window = (F.col("fired_us") / WIDTH_US).cast("bigint").alias("window_id")
     rows = whole.select(window, "*").toArrow().to_pylist()
     assert len(rows) > 5
-    assert shape != "changed sessions" or {"late", "on_time", "retraction"} == {row["kind"] for row in rows}
-    assert shape != "again" or {"early", "late", "on_time", "retraction"} <= {row["kind"] for row in rows}
+    assert shape != "changed sessions" or {"late", "on_time", "retraction"} == {
+        row["kind"] for row in rows
+    }
+    assert shape != "again" or {"early", "late", "on_time", "retraction"} <= {
+        row["kind"] for row in rows
+    }
     operated = operator(**properties_of(windows))
     assert operated.wrong_properties() == []
     state, found, late = to_frame(spark, operated.initial_state()), list[str](), 0
@@ -135,7 +178,11 @@ def test_windows_fire_like_the_function_in_any_grouping(spark: SparkSession, sha
         kept = Kept()
         at_end = {"windows": WINDOWS - 1} if ends else {}
         context = OperatorContext(
-            Grid(1), WindowRange(first, end - 1), operator="app.windows", materialize=kept, ends=at_end
+            Grid(1),
+            WindowRange(first, end - 1),
+            operator="app.windows",
+            materialize=kept,
+            ends=at_end,
         )
         inputs = {"stream": tuples(spark, 7, first, end - 1)}
         ports = operated.transform(inputs, state, context)
@@ -146,7 +193,11 @@ def test_windows_fire_like_the_function_in_any_grouping(spark: SparkSession, sha
         if shape == "sliding":
             counted = conform(ports["counts"], operated.output_ports()["counts"].schema, "counts")
             counts += counted.toArrow().to_pylist()
-        after = to_arrow(operated.next_state(inputs, {}, state, context), operated.state_columns(), "state")
+        after = to_arrow(
+            operated.next_state(inputs, {}, state, context),
+            operated.state_columns(),
+            "state",
+        )
         state = to_frame(spark, after)
     assert sorted(found) == sorted(map(repr, rows)), f"windows cut at {cuts}"
     assert not ends or state.where("_rw_part = 'pane'").isEmpty()
@@ -155,11 +206,15 @@ def test_windows_fire_like_the_function_in_any_grouping(spark: SparkSession, sha
 
 
 def assert_balance(counts: list[dict[str, Any]], tuples: int) -> None:
-    """What waited and came in a window of a key is what left and what waits before its next one (E40, X37)."""
+    """What waited and came in a window of a key is what left and what waits before its next one
+    (E40, X37).
+    """
     assert sum(row["tuples"] for row in counts if row["outcome"] == "input") == tuples
     windows: dict[tuple[str, int], Counter[str]] = {}
     for row in counts:
-        windows.setdefault((str(row["key"]), row["window_id"]), Counter())[row["outcome"]] += row["tuples"]
+        windows.setdefault((str(row["key"]), row["window_id"]), Counter())[row["outcome"]] += row[
+            "tuples"
+        ]
     waiting: Counter[str] = Counter()
     for (key, _), found in sorted(windows.items()):
         assert found["pending_before"] == waiting[key]
@@ -174,13 +229,21 @@ def test_aggregate_windows_operator_is_valid_and_declares_its_types_without_spar
     app.output("balance", windows["counts"], key=["outcome"])
     validate(app, recorded={"clicks": COLUMNS})
     kinds = {field.name: str(field.type) for field in operator().output_ports()["fired"].schema}
-    assert (kinds["mean"], kinds["cost"], kinds["spent"]) == ("double", "decimal128(13, 6)", "decimal128(19, 2)")
+    assert (kinds["mean"], kinds["cost"], kinds["spent"]) == (
+        "double",
+        "decimal128(13, 6)",
+        "decimal128(19, 2)",
+    )
 
 
 def test_key_column_with_a_reserved_name_is_rejected_only_for_counts() -> None:
     columns = COLUMNS.append(pa.field("outcome", pa.string()))
     app = Application("clicks", window="1 s")
-    windows = app.add("windows", operator(columns=columns, keys=("outcome",)), stream=app.input("clicks"))
+    windows = app.add(
+        "windows",
+        operator(columns=columns, keys=("outcome",)),
+        stream=app.input("clicks"),
+    )
     app.output("by_time", windows["fired"], key=["window_begin_us"])
     validate(app, recorded={"clicks": columns})
     app.output("balance", windows["counts"], key=["tuples"])
@@ -196,23 +259,38 @@ SESSION = {"length": None, "slide": None, "gap": "1 s"}
     [
         ({"slide": "2 ms"}, "slide 0.002 s is longer than length 0.001 s"),
         ({"aggregates": {}}, "windows have no aggregate"),
-        ({"aggregates": {"x": "median(price)"}}, 'aggregate "x" is "median\\(price\\)": write one of avg, count'),
+        (
+            {"aggregates": {"x": "median(price)"}},
+            'aggregate "x" is "median\\(price\\)": write one of avg, count',
+        ),
         ({"aggregates": {"x": "sum(cost)"}}, "column cost is not in the stream's columns"),
         ({"aggregates": {"x": "sum(key)"}}, 'sum\\(key\\) needs numbers, "key" is string'),
         ({"aggregates": {"kind": "count(*)"}}, "column kind would come twice"),
         ({"keys": ("user",)}, "column user is not in the stream's columns"),
         ({"gap": "1 s"}, "sessions, which gap makes, have no length, slide"),
-        ({**SESSION, "only_updated_panes": True}, "sessions, which gap makes, have no only_updated_panes"),
+        (
+            {**SESSION, "only_updated_panes": True},
+            "sessions, which gap makes, have no only_updated_panes",
+        ),
         ({**SESSION, "early": "1 s"}, "sessions, which gap makes, have no early"),
         ({**SESSION, "accumulation": "discarding"}, "have no other accumulation than retracting"),
-        ({"length": "3 tuples", "slide": "1 tuple", "early": "1 s"}, "windows of so many tuples have no early"),
+        (
+            {"length": "3 tuples", "slide": "1 tuple", "early": "1 s"},
+            "windows of so many tuples have no early",
+        ),
         ({"length": "0 tuples", "slide": None}, "0 tuples are out of range"),
         ({"length": "3 tuples"}, "length and slide are of two kinds"),
         ({"length": "global"}, "the global window has no slide"),
         ({"length": None}, "windows have neither a length nor a gap"),
         ({"early": "0 s"}, "early is 0"),
-        ({"late_tuples": 2}, "late and late_tuples say when windows show late tuples, and these let none in"),
-        ({"length": "global", "slide": None, "late_tuples": 2}, "the global window has no late and no late_tuples"),
+        (
+            {"late_tuples": 2},
+            "late and late_tuples say when windows show late tuples, and these let none in",
+        ),
+        (
+            {"length": "global", "slide": None, "late_tuples": 2},
+            "the global window has no late and no late_tuples",
+        ),
         ({"length": None, "slide": None, "gap": "1 s", "late_tuples": 2}, "have no late_tuples"),
     ],
 )

@@ -1,4 +1,6 @@
-"""Fired rows as one row for each window, against a reference that takes them one by one, and the tuples themselves."""
+"""Fired rows as one row for each window, against a reference that takes them one by one, and the
+tuples themselves.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +31,40 @@ ADDED = {name: call for name, call in MERGING.items() if call[0] != "avg"}
 RowKey = tuple[int | None, int | None, int | None]
 
 
-def current(case: Case, shown: Sequence[Shown], gap_us: int | None, accumulation: str) -> dict[RowKey, set[int]]:
-    """Returns by begin, end and key the tuples of what stands when all rows are taken in their order."""
+def current(
+    case: Case,
+    shown: Sequence[Shown],
+    gap_us: int | None,
+    accumulation: str,
+) -> dict[RowKey, set[int]]:
+    """Returns by begin, end and key the tuples of what stands when all rows are taken in their
+    order.
+    """
     held: dict[RowKey, set[int]] = {}
     for row in shown:
-        end_us = None if gap_us is None else max(case[number].ts_us or 0 for number in row.tuples) + gap_us
+        end_us = (
+            None
+            if gap_us is None
+            else max(case[number].ts_us or 0 for number in row.tuples) + gap_us
+        )
         place = (row.begin_us, end_us, row.key)
         if row.kind == "retraction":
             assert held.pop(place) == set(row.tuples)
         else:
-            held[place] = set(row.tuples) | (held.get(place, set()) if accumulation == "discarding" else set())
+            held[place] = set(row.tuples) | (
+                held.get(place, set()) if accumulation == "discarding" else set()
+            )
     return held
 
 
-def accepted(case: Case, outcomes: Sequence[Classified], again: Again) -> dict[tuple[int | None, int | None], set[int]]:
-    """Returns by begin and key the tuples of each window that is not a session, straight from the recording."""
+def accepted(
+    case: Case,
+    outcomes: Sequence[Classified],
+    again: Again,
+) -> dict[tuple[int | None, int | None], set[int]]:
+    """Returns by begin and key the tuples of each window that is not a session, straight from the
+    recording.
+    """
     held: dict[tuple[int | None, int | None], set[int]] = {}
     for number, (one, (outcome, watermark)) in enumerate(zip(case, outcomes, strict=True)):
         ts_us = one.ts_us
@@ -55,7 +76,11 @@ def accepted(case: Case, outcomes: Sequence[Classified], again: Again) -> dict[t
         if again.length_us is not None:
             last = ts_us // again.slide_us
             around = range(last - again.length_us // again.slide_us - 1, last + 1)
-            begins = [at * again.slide_us for at in around if ts_us < at * again.slide_us + again.length_us]
+            begins = [
+                at * again.slide_us
+                for at in around
+                if ts_us < at * again.slide_us + again.length_us
+            ]
         for begin in begins:
             held.setdefault((begin, key_of(number)), set()).add(number)
     return held
@@ -89,17 +114,41 @@ def test_current_windows_equal_those_of_a_naive_reader(spark: SparkSession, shap
     rules, ends, inclusive = make_rules(random), random.random() < 0.7, random.random() < 0.3
     again, gap_us = make_again(random, rules), None
     if shape == "sessions":
-        gap_us, allowed_us = random.choice([1, 2, 5, 9]) * UNIT_US, random.choice([2, 10, 30, 100]) * UNIT_US
-        again = Again(gap_us, gap_us, allowed_us, None, None, "retracting", rules.interval_us, rules.tick_first)
-        sessions = SessionWindows(gap=gap_us / S, gap_inclusive=inclusive, allowed_lateness=allowed_us / S)
+        gap_us, allowed_us = (
+            random.choice([1, 2, 5, 9]) * UNIT_US,
+            random.choice([2, 10, 30, 100]) * UNIT_US,
+        )
+        again = Again(
+            gap_us,
+            gap_us,
+            allowed_us,
+            None,
+            None,
+            "retracting",
+            rules.interval_us,
+            rules.tick_first,
+        )
+        sessions = SessionWindows(
+            gap=gap_us / S,
+            gap_inclusive=inclusive,
+            allowed_lateness=allowed_us / S,
+        )
     windows = windows_of(again) if gap_us is None else sessions
     cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
     results, _ = in_pieces(spark, cases, rules, windows, random, ends)
-    fired = reduce(lambda one, other: one.unionByName(other), [one.fired for one in results]).localCheckpoint()
+    fired = reduce(
+        lambda one, other: one.unionByName(other),
+        [one.fired for one in results],
+    ).localCheckpoint()
 
     def merged(rows: DataFrame) -> DataFrame:
         kind: Any = again.accumulation
-        return current_windows(rows, KEYS, accumulation=kind, aggregates=MERGING if kind != "discarding" else ADDED)
+        return current_windows(
+            rows,
+            KEYS,
+            accumulation=kind,
+            aggregates=MERGING if kind != "discarding" else ADDED,
+        )
 
     doubled = fired.unionByName(fired.where("pmod(hash(case, pane), 2) = 0"))
     once = merged(doubled).localCheckpoint()
@@ -112,14 +161,28 @@ def test_current_windows_equal_those_of_a_naive_reader(spark: SparkSession, shap
             shown = fire_again(case, keys, orders, outcomes, raised, again, END_US, ends)
             in_order = shown
         else:
-            shown, _ = fire_sessions_again(case, keys, outcomes, raised, again, inclusive, END_US, ends)
+            shown, _ = fire_sessions_again(
+                case,
+                keys,
+                outcomes,
+                raised,
+                again,
+                inclusive,
+                END_US,
+                ends,
+            )
             in_order = sorted(shown, key=lambda row: (row.at_us, row.kind != "retraction"))
         held = current(case, in_order, gap_us, again.accumulation)
-        wanted = sorted(((begin, key, *folded(one)) for (begin, _, key), one in held.items()), key=str)
+        wanted = sorted(
+            ((begin, key, *folded(one)) for (begin, _, key), one in held.items()), key=str
+        )
         told = f"seed {seed}\n{rules}\n{again}\n{case}\nticks {raised}\nends {ends}"
         assert found.get(number, []) == wanted, told
         if ends and gap_us is None:
-            whole = ((begin, key, *folded(one)) for (begin, key), one in accepted(case, outcomes, again).items())
+            whole = (
+                (begin, key, *folded(one))
+                for (begin, key), one in accepted(case, outcomes, again).items()
+            )
             assert wanted == sorted(whole, key=str), told
     assert in_a_row(merged(once)) == in_a_row(once), f"seed {seed}: merged again"
     first = merged(fired.where(f"fired_us < {END_US // 2}"))
@@ -127,12 +190,17 @@ def test_current_windows_equal_those_of_a_naive_reader(spark: SparkSession, shap
     assert in_a_row(merged(later)) == in_a_row(once), f"seed {seed}: merged with later rows"
 
 
-FIRED = "key STRING, window_begin_us BIGINT, window_end_us BIGINT, pane INT, kind STRING, fired_us BIGINT"
+FIRED = (
+    "key STRING, window_begin_us BIGINT, window_end_us BIGINT, pane INT, kind STRING, "
+    "fired_us BIGINT"
+)
 PUBLISHED = [
-    (7, "a", 0, 10, 0, "early", 5, 1), (8, "a", 0, 10, 0, "retraction", 10, 1), (8, "a", 0, 10, 1, "on_time", 10, 3),
+    (7, "a", 0, 10, 0, "early", 5, 1), (8, "a", 0, 10, 0, "retraction", 10, 1),
+    (8, "a", 0, 10, 1, "on_time", 10, 3),
     (9, None, 0, 10, 0, "on_time", 10, 4), (9, "a", 10, 20, 0, "on_time", 20, 5),
     # The session [20, 30) has become [18, 30).
-    (9, "a", 20, 30, 0, "on_time", 30, 6), (9, "a", 20, 30, 0, "retraction", 40, 6), (9, "a", 18, 30, 0, "late", 40, 7),
+    (9, "a", 20, 30, 0, "on_time", 30, 6), (9, "a", 20, 30, 0, "retraction", 40, 6),
+    (9, "a", 18, 30, 0, "late", 40, 7),
 ]  # fmt: skip
 
 
@@ -154,14 +222,22 @@ def test_window_is_its_newest_row_unless_retracted(spark: SparkSession) -> None:
 def test_panes_of_discarding_windows_are_merged(spark: SparkSession) -> None:
     # Rules: E49, E59
     panes = [(0, "early", 5, 1, 9), (1, "on_time", 10, 2, 7), (2, "late", 20, 4, 8)]
-    fired = spark.createDataFrame([("a", 0, 10, *pane) for pane in panes], f"{FIRED}, n INT, most INT")
+    fired = spark.createDataFrame(
+        [("a", 0, 10, *pane) for pane in panes],
+        f"{FIRED}, n INT, most INT",
+    )
     fired = fired.withColumn("sum", F.expr("CAST(n AS DECIMAL(9, 2))"))
     for aggregates in (
         {"n": ("count", "*"), "most": ("max", "n"), "sum": ("sum", "n")},
         {"n": "count(*)", "most": "MAX(n)", "sum": "sum(n)"},
     ):
         given: Any = aggregates
-        merged = current_windows(fired.unionByName(fired), ["key"], accumulation="discarding", aggregates=given)
+        merged = current_windows(
+            fired.unionByName(fired),
+            ["key"],
+            accumulation="discarding",
+            aggregates=given,
+        )
         assert merged.schema.simpleString() == fired.schema.simpleString()
         assert [tuple(row) for row in merged.collect()] == [("a", 0, 10, 2, "late", 20, 7, 9, 7)]
 
@@ -171,14 +247,33 @@ def test_panes_of_discarding_windows_are_merged(spark: SparkSession) -> None:
     [
         (["town"], {}, "fired rows have no column town"),
         (["kay"], {}, 'fired rows have no column kay\n.*"key"'),
-        (["key"], {"accumulation": "all"}, 'accumulation is "all"\n.*discarding, accumulating, retracting'),
-        (["key"], {"accumulation": "discarding"}, "nothing says how\n.*Pass the aggregates of the windows"),
-        (["key"], {"accumulation": "discarding", "aggregates": {"m": "avg(n)"}}, 'aggregate "m" is avg, which cannot'),
-        (["key"], {"accumulation": "discarding", "aggregates": {"m": "sum(n)"}}, "fired rows have no column m"),
+        (
+            ["key"],
+            {"accumulation": "all"},
+            'accumulation is "all"\n.*discarding, accumulating, retracting',
+        ),
+        (
+            ["key"],
+            {"accumulation": "discarding"},
+            "nothing says how\n.*Pass the aggregates of the windows",
+        ),
+        (
+            ["key"],
+            {"accumulation": "discarding", "aggregates": {"m": "avg(n)"}},
+            'aggregate "m" is avg, which cannot',
+        ),
+        (
+            ["key"],
+            {"accumulation": "discarding", "aggregates": {"m": "sum(n)"}},
+            "fired rows have no column m",
+        ),
     ],
 )
 def test_unmergeable_windows_are_rejected_before_anything_runs(
-    spark: SparkSession, keys: list[str], more: dict[str, Any], words: str
+    spark: SparkSession,
+    keys: list[str],
+    more: dict[str, Any],
+    words: str,
 ) -> None:
     with pytest.raises(InputError, match=words):
         current_windows(published(spark), keys, **more)
@@ -192,10 +287,17 @@ def test_indistinguishable_rows_fail_the_query(spark: SparkSession) -> None:
     rows = rows.where("kind <> 'retraction'")
     with pytest.raises(PySparkException, match='no retraction takes back.*"window_begin_us":0'):
         current_windows(rows, ["key"]).collect()
-    kept = current_windows(rows, ["key"], accumulation="accumulating").where("key = 'a' AND window_begin_us = 0")
+    kept = current_windows(rows, ["key"], accumulation="accumulating").where(
+        "key = 'a' AND window_begin_us = 0"
+    )
     assert [row["n"] for row in kept.collect()] == [3]
     added = current_windows(rows, ["key"], accumulation="discarding", aggregates={"n": "sum(n)"})
     assert [row["n"] for row in added.where("key = 'a' AND window_begin_us = 0").collect()] == [4]
     twice = added.unionByName(rows.drop("window_id"))
     with pytest.raises(PySparkException, match="pane differ"):
-        current_windows(twice, ["key"], accumulation="discarding", aggregates={"n": "sum(n)"}).collect()
+        current_windows(
+            twice,
+            ["key"],
+            accumulation="discarding",
+            aggregates={"n": "sum(n)"},
+        ).collect()

@@ -1,4 +1,6 @@
-"""FillGaps where columns choose their sources, against the reference of one pass, in any grouping of windows."""
+"""FillGaps where columns choose their sources, against the reference of one pass, in any grouping
+of windows.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,16 @@ from rewindow.operators import FillGaps
 from rewindow.spark.frames import conform, to_arrow, to_frame
 from rewindow.windows import Grid, WindowRange
 from tests.operators.filling_reference import Row, fill, fill_nulls
-from tests.operators.test_fill_operator import AHEAD, BOUNDS, CLOSING, WIDTH, WINDOWS, Tuple, make_case, moving
+from tests.operators.test_fill_operator import (
+    AHEAD,
+    BOUNDS,
+    CLOSING,
+    WIDTH,
+    WINDOWS,
+    Tuple,
+    make_case,
+    moving,
+)
 from tests.operators.test_filling import BEGIN, END, STEP, S
 from tests.operators.test_filling_sources import is_close, method_of
 
@@ -31,23 +42,36 @@ GIVEN: dict[str, dict[str, Any]] = {
     "same": {"method": "constant", "value": 7.5, "treat_null_as_missing": True},
     "before": {"method": "forward", "max_carry": 70, "treat_null_as_missing": True},
     "again": {
-        "method": "seasonal", "periods": (50, 100), "fallback": "forward", "treat_null_as_missing": True,
+        "method": "seasonal", "periods": (50, 100), "fallback": "forward",
+        "treat_null_as_missing": True,
     },
     "kept": {"method": "forward"},
     "sane": {"method": "forward", "min_value": 50, "max_value": 3200, "max_carry": 200},
-    "both": {"method": "forward", "min_value": 50, "max_value": 3200, "treat_null_as_missing": True},
+    "both": {
+        "method": "forward", "min_value": 50, "max_value": 3200, "treat_null_as_missing": True,
+    },
 }  # fmt: skip
 METHODS = {name: method_of(given) for name, given in GIVEN.items()}
-COLUMNS = pa.schema([
-    ("arrived_at", pa.int64()), ("case", pa.int32()), ("ts", pa.int64()), *((name, pa.float64()) for name in GIVEN),
-])  # fmt: skip
+COLUMNS = pa.schema(
+    [
+        ("arrived_at", pa.int64()),
+        ("case", pa.int32()),
+        ("ts", pa.int64()),
+        *((name, pa.float64()) for name in GIVEN),
+    ]
+)
 
 
 def operator(**properties: Any) -> FillGaps:
     given = {
-        "columns": COLUMNS, "event_at": "ts", "unit": "s", "step": STEP, "keys": ("case",), "fill": GIVEN,
+        "columns": COLUMNS,
+        "event_at": "ts",
+        "unit": "s",
+        "step": STEP,
+        "keys": ("case",),
+        "fill": GIVEN,
         "max_ahead": AHEAD,
-    }  # fmt: skip
+    }
     return FillGaps(**{**given, **properties})
 
 
@@ -59,7 +83,10 @@ def frame_of(spark: SparkSession, cases: dict[int, list[Tuple]], windows: Window
         if one.at // WIDTH in windows
     ]
     kinds = ", ".join(f"{name} double" for name in GIVEN)
-    return spark.createDataFrame(rows, f"window_id bigint, arrived_at bigint, case int, ts bigint, {kinds}")
+    return spark.createDataFrame(
+        rows,
+        f"window_id bigint, arrived_at bigint, case int, ts bigint, {kinds}",
+    )
 
 
 def counted(case: list[Tuple], *, bounded: bool) -> tuple[list[Row], int, int]:
@@ -76,9 +103,14 @@ def counted(case: list[Tuple], *, bounded: bool) -> tuple[list[Row], int, int]:
 
 
 def run(
-    spark: SparkSession, fills: FillGaps, cases: dict[int, list[Tuple]], cuts: list[int]
+    spark: SparkSession,
+    fills: FillGaps,
+    cases: dict[int, list[Tuple]],
+    cuts: list[int],
 ) -> tuple[dict[int, dict[int, Any]], dict[int, dict[tuple[int, int], Any]]]:
-    """Returns values and methods of made rows, and of recorded nulls by arrival and number of the column."""
+    """Returns values and methods of made rows, and of recorded nulls by arrival and number of the
+    column.
+    """
     made: dict[int, dict[int, Any]] = {case: {} for case in cases}
     nulls: dict[int, dict[tuple[int, int], Any]] = {case: {} for case in cases}
     times_of = {case: {one.ts for one in tuples} for case, tuples in cases.items()}
@@ -87,14 +119,23 @@ def run(
         context = OperatorContext(Grid(WIDTH * 1000), WindowRange(first, end - 1))
         stream = frame_of(spark, cases, context.windows)
         out = conform(
-            fills.transform({"stream": stream}, state, context)["out"], fills.output_ports()["out"].schema, ""
+            fills.transform({"stream": stream}, state, context)["out"],
+            fills.output_ports()["out"].schema,
+            "",
         )
-        for row in out.withColumn("methods", F.from_json("_rw_methods", "map<string,string>")).collect():
+        for row in out.withColumn(
+            "methods",
+            F.from_json("_rw_methods", "map<string,string>"),
+        ).collect():
             methods, sources = row["methods"] or {}, json.loads(row["_rw_sources"] or "{}")
             for name, word in methods.items():
                 value = row[name] if row["_rw_is_made"] else row[f"_rw_filled_{name}"]
-                assert value is None or (sources.get(name) is None) == (word == "constant"), f"{name}: {row}"
-                assert all(time // S in times_of[row["case"]] for time in sources.get(name) or ()), f"{name}: {row}"
+                assert value is None or (sources.get(name) is None) == (word == "constant"), (
+                    f"{name}: {row}"
+                )
+                assert all(
+                    time // S in times_of[row["case"]] for time in sources.get(name) or ()
+                ), f"{name}: {row}"
             if row["_rw_is_made"]:
                 assert row["ts"] not in made[row["case"]], "no row is made twice"
                 made[row["case"]][row["ts"]] = [(row[name], methods[name]) for name in GIVEN]
@@ -113,7 +154,12 @@ def run(
     [pytest.param(True, [0, 3, 8], marks=pytest.mark.long), (False, [0, 2, 5, 8])],
     ids=str,
 )
-def test_sources_are_chosen_across_window_borders(spark: SparkSession, *, bounded: bool, cuts: list[int]) -> None:
+def test_sources_are_chosen_across_window_borders(
+    spark: SparkSession,
+    *,
+    bounded: bool,
+    cuts: list[int],
+) -> None:
     # Rules: G34, G35, G27
     assert cuts[-1] == WINDOWS
     random = Random(8)
@@ -123,27 +169,44 @@ def test_sources_are_chosen_across_window_borders(spark: SparkSession, *, bounde
     for case, tuples in cases.items():
         rows, begin, end = counted(tuples, bounded=bounded)
         listed = list(METHODS.values())
-        wanted = {one.ts: one.values for one in fill(rows, listed, STEP, begin, end)} if rows or bounded else {}
+        wanted = (
+            {one.ts: one.values for one in fill(rows, listed, STEP, begin, end)}
+            if rows or bounded
+            else {}
+        )
         expected = fill_nulls(rows, listed, STEP, begin, end)
-        assert sorted(made[case]) == sorted(wanted) and sorted(nulls[case]) == sorted(expected), sorted(tuples)
+        assert sorted(made[case]) == sorted(wanted) and sorted(nulls[case]) == sorted(expected), (
+            sorted(tuples)
+        )
         for ts, values in wanted.items():
             for name, one, want in zip(GIVEN, made[case][ts], values, strict=True):
                 assert is_close(one, want), f"{name} at {ts} of {sorted(tuples)}: {one}, not {want}"
         for place, want in expected.items():
             one = nulls[case][place]
-            assert is_close(one, want), f"{list(GIVEN)[place[1]]} at {place[0]} of {sorted(tuples)}: {one}, not {want}"
+            assert is_close(one, want), (
+                f"{list(GIVEN)[place[1]]} at {place[0]} of {sorted(tuples)}: {one}, not {want}"
+            )
     assert sum(map(len, nulls.values())) > CASES
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"method": "linear"}, "column before has linear, which needs later rows, but a recorded null is emitted"),
+        (
+            {"method": "linear"},
+            "column before has linear, which needs later rows, but a recorded null is emitted",
+        ),
         ({"method": "forward", "max_gap": 5}, "column before has max_gap, which needs later rows"),
-        ({"method": "seasonal", "periods": [50], "fallback": "nearest"}, "column before has nearest"),
+        (
+            {"method": "seasonal", "periods": [50], "fallback": "nearest"},
+            "column before has nearest",
+        ),
     ],
 )
-def test_null_filling_that_needs_later_rows_is_reported_at_launch(given: dict[str, Any], words: str) -> None:
+def test_null_filling_that_needs_later_rows_is_reported_at_launch(
+    given: dict[str, Any],
+    words: str,
+) -> None:
     # Rules: G27, O53
     fills = operator(fill={"before": {**given, "treat_null_as_missing": True}})
     app = Application("readings", window="1 min")
@@ -163,7 +226,11 @@ def test_out_of_bounds_values_are_reported_and_gaps_close_without_them(spark: Sp
         columns=pa.schema([*list(COLUMNS)[:3], ("sane", pa.float64()), ("level", pa.float64())]),
         fill={**bounded_columns, "level": {**bounded_columns["level"], "max_value": 100}},
     )
-    rows = [(0, 5 * S, 0, 5, 7.0, 7.0), (0, 35 * S, 0, 35, 500.0, 500.0), (0, 55 * S, 0, 55, 9.0, 9.0)]
+    rows = [
+        (0, 5 * S, 0, 5, 7.0, 7.0),
+        (0, 35 * S, 0, 35, 500.0, 500.0),
+        (0, 55 * S, 0, 55, 9.0, 9.0),
+    ]
     names = "window_id bigint, arrived_at bigint, case int, ts bigint, sane double, level double"
     context = OperatorContext(Grid(WIDTH * 1000), WindowRange(0, 0))
     ports = fills.transform({"stream": spark.createDataFrame(rows, names)}, None, context)

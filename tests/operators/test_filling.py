@@ -1,4 +1,6 @@
-"""Gap filling against a reference that asks point by point; what it leaves alone; settings that cannot be."""
+"""Gap filling against a reference that asks point by point; what it leaves alone; settings that
+cannot be.
+"""
 
 from __future__ import annotations
 
@@ -40,34 +42,61 @@ GIVEN: dict[str, Any] = {
     "near_line": {"method": "linear", "max_carry": 30},
     "level": {"method": "linear", "max_carry": 70, "extrapolate": True},
     "other": {"method": "previous_of", "column": "b"},
-    "again": {"method": "seasonal", "periods": ["50 s", "100 s"], "fallback": "nearest", "max_carry": 50},
+    "again": {
+        "method": "seasonal",
+        "periods": ["50 s", "100 s"],
+        "fallback": "nearest",
+        "max_carry": 50,
+    },
 }
 
 
 def settings(**more: Any) -> FillSettings:
-    """Returns the settings of these tests: seconds as whole numbers, two keys, a column for each method."""
+    """Returns the settings of these tests: seconds as whole numbers, two keys, a column for each
+    method.
+    """
     given = {
-        "event_at": "ts", "unit": "s", "step": STEP, "from_time": BEGIN * S, "to_time": END * S, "columns": GIVEN,
+        "event_at": "ts",
+        "unit": "s",
+        "step": STEP,
+        "from_time": BEGIN * S,
+        "to_time": END * S,
+        "columns": GIVEN,
         "keys": ["case", "key"],
-    }  # fmt: skip
+    }
     return FillSettings(**{**given, **more})
 
 
 def make_rows(random: Random) -> list[Row]:
-    """Returns rows of a key: on and off the grid, some twice in a point, some outside, with nulls."""
+    """Returns rows of a key: on and off the grid, some twice in a point, some outside, with
+    nulls.
+    """
     times = random.sample(range(-20, 330), random.choice([0, 1, 2, 5, 9, 25]))
-    return [Row(ts, random.choice([None, float(ts), 2.5 * ts]), random.choice([None, ts])) for ts in times]
+    return [
+        Row(ts, random.choice([None, float(ts), 2.5 * ts]), random.choice([None, ts]))
+        for ts in times
+    ]
 
 
 def frame_of(spark: SparkSession, cases: dict[tuple[int, str], list[Row]]) -> DataFrame:
     """Returns the rows of all cases: columns of one source hold the same value."""
     columns = ", ".join(f"{name} {'bigint' if name == 'other' else 'double'}" for name in METHODS)
     rows = [
-        (case, key, row.ts, row.a, row.b, *(getattr(row, method.source) for method in METHODS.values()))
+        (
+            case,
+            key,
+            row.ts,
+            row.a,
+            row.b,
+            *(getattr(row, method.source) for method in METHODS.values()),
+        )
         for (case, key), listed in cases.items()
         for row in listed
     ]
-    return spark.createDataFrame(rows, f"case int, key string, ts bigint, a double, b bigint, {columns}")
+    return spark.createDataFrame(
+        rows,
+        f"case int, key string, ts bigint, a double, b bigint, {columns}",
+    )
 
 
 def make_cases(seed: int) -> dict[tuple[int, str], list[Row]]:
@@ -85,17 +114,30 @@ def made_of(filled: DataFrame) -> dict[tuple[int, str], list[Made]]:
 
 
 def is_explained(
-    method: Method, ts: int, value: float | None, word: str, times: list[int] | None, recorded: dict[int, Row]
+    method: Method,
+    ts: int,
+    value: float | None,
+    word: str,
+    times: list[int] | None,
+    recorded: dict[int, Row],
 ) -> bool:
-    """Returns whether a value is what the rows give that are named as its sources, by their timestamps."""
+    """Returns whether a value is what the rows give that are named as its sources, by their
+    timestamps.
+    """
     if times is None:
         return value is None or word == "constant"
-    if word in ("none", "expired", "null", "constant") or not set(times) <= {at * S for at in recorded}:
+    if word in ("none", "expired", "null", "constant") or not set(times) <= {
+        at * S for at in recorded
+    }:
         return False
     rows, at = [recorded[time // S] for time in times], ts * S
     found = [getattr(row, method.source) for row in rows]
     is_before, is_behind = word in ("forward", "previous_of", "seasonal"), word == "backward"
-    if (is_before and times[0] >= at) or (is_behind and times[0] <= at) or (method.fills_nulls and None in found):
+    if (
+        (is_before and times[0] >= at)
+        or (is_behind and times[0] <= at)
+        or (method.fills_nulls and None in found)
+    ):
         return False
     if len(times) == 1:
         given = found[0]
@@ -110,7 +152,11 @@ def is_same(one: Made, other: Made) -> bool:
     pairs = zip(one.values, other.values, strict=True)
     close = all(
         mine == want
-        or (None not in (mine[0], want[0]) and math.isclose(mine[0], want[0], abs_tol=1e-9) and mine[1] == want[1])
+        or (
+            None not in (mine[0], want[0])
+            and math.isclose(mine[0], want[0], abs_tol=1e-9)
+            and mine[1] == want[1]
+        )
         for mine, want in pairs
     )
     return close and one[:3] == other[:3]
@@ -127,7 +173,9 @@ def test_filling_equals_the_reference(spark: SparkSession, max_rows: int) -> Non
         recorded = {one.ts: one for one in cases[row["case"], row["key"]]}
         for name, method in METHODS.items():
             about = row[name], row["_rw_methods"][name], row["_rw_sources"][name]
-            assert is_explained(method, row["ts"], *about, recorded), f"{name} of {row}: {sorted(recorded)}"
+            assert is_explained(method, row["ts"], *about, recorded), (
+                f"{name} of {row}: {sorted(recorded)}"
+            )
     for place, rows in cases.items():
         wanted = fill(rows, list(METHODS.values()), STEP, BEGIN, END, max_rows)
         mine = found.get(place, [])
@@ -140,14 +188,21 @@ def test_filling_equals_the_reference(spark: SparkSession, max_rows: int) -> Non
 def test_filling_keeps_recorded_rows_and_is_idempotent(spark: SparkSession) -> None:
     # Rules: G40, X24, G26, G43, G44
     frame = frame_of(spark, dict(list(make_cases(3).items())[:40]))
-    odd = [(None, "x", 100, 1.0, 1), (0, None, 100, 1.0, 1), (0, "x", None, 1.0, 1), (0, "x", 9_999, 1.0, 1)]
+    odd = [
+        (None, "x", 100, 1.0, 1),
+        (0, None, 100, 1.0, 1),
+        (0, "x", None, 1.0, 1),
+        (0, "x", 9_999, 1.0, 1),
+    ]
     more = spark.createDataFrame(odd, "case int, key string, ts bigint, a double, b bigint")
     frame = frame.unionByName(more, allowMissingColumns=True)
     once = fill_gaps(frame, settings())
     recorded = once.where("not _rw_is_made")
     assert recorded.drop(*PROVENANCE).exceptAll(frame).count() == 0
     assert recorded.count() == frame.count()
-    assert once.where("_rw_is_made and (case is null or key is null)").count() == 0, "a null key is never filled (G6)"
+    assert once.where("_rw_is_made and (case is null or key is null)").count() == 0, (
+        "a null key is never filled (G6)"
+    )
     made = once.where("_rw_is_made")
     assert made.count() > 100 and once.where("_rw_is_made and _rw_gap_id is null").count() == 0
     columns = [name for name in once.columns if name not in ("_rw_methods", "_rw_sources")]
@@ -166,14 +221,26 @@ def test_row_with_a_null_fill_marker_is_a_recorded_row(spark: SparkSession) -> N
     assert sorted(map(tuple, found)) == [(0, 1, False), (10, 1, True), (20, 2, False)]
 
 
-def test_source_among_rows_of_one_instant_does_not_depend_on_their_order(spark: SparkSession) -> None:
+def test_source_among_rows_of_one_instant_does_not_depend_on_their_order(
+    spark: SparkSession,
+) -> None:
     # Rules: G38
     rows = [(0, key, n, n) for key in range(40) for n in range(8)]
-    given = {"event_at": "ts", "unit": "s", "step": 10, "from_time": 0, "to_time": 20 * S, "keys": ["key"]}
+    given = {
+        "event_at": "ts",
+        "unit": "s",
+        "step": 10,
+        "from_time": 0,
+        "to_time": 20 * S,
+        "keys": ["key"],
+    }
     columns = {"season": {"method": "seasonal", "periods": [10]}, "before": "forward"}
     found = []
     for listed in (rows, rows[::-1]):
-        frame = spark.createDataFrame(listed, "ts bigint, key int, season int, before int").coalesce(1)
+        frame = spark.createDataFrame(
+            listed,
+            "ts bigint, key int, season int, before int",
+        ).coalesce(1)
         made = fill_gaps(frame, FillSettings(**given, columns=columns)).where("_rw_is_made")
         found.append(sorted(map(tuple, made.select("key", "season", "before").collect())))
     assert len(found[0]) == 40 and found[0] == found[1]
@@ -181,21 +248,34 @@ def test_source_among_rows_of_one_instant_does_not_depend_on_their_order(spark: 
 
 def test_timestamps_are_interpolated_on_their_grid(spark: SparkSession) -> None:
     # Rules: G39
-    rows = [(datetime(2024, 1, 1, 0, 20, tzinfo=UTC), 10), (datetime(2024, 1, 1, 3, 0, tzinfo=UTC), 15)]
+    rows = [
+        (datetime(2024, 1, 1, 0, 20, tzinfo=UTC), 10),
+        (datetime(2024, 1, 1, 3, 0, tzinfo=UTC), 15),
+    ]
     frame = spark.createDataFrame(rows, "at timestamp, people int")
     filled = fill_gaps(
         frame,
-        FillSettings(event_at="at", step="1 h", from_time="2024-01-01", to_time="2024-01-01T05:00Z",
-                     columns={"people": "linear"}),
-    )  # fmt: skip
+        FillSettings(
+            event_at="at",
+            step="1 h",
+            from_time="2024-01-01",
+            to_time="2024-01-01T05:00Z",
+            columns={"people": "linear"},
+        ),
+    )
     found = filled.where("_rw_is_made").selectExpr(
-        "date_format(at, 'HH:mm')", "people", "_rw_before_us", "_rw_after_us is null", "_rw_gap_is_open"
+        "date_format(at, 'HH:mm')",
+        "people",
+        "_rw_before_us",
+        "_rw_after_us is null",
+        "_rw_gap_is_open",
     )
     first = int(rows[0][0].timestamp() * S)
     assert sorted(tuple(row) for row in found.collect()) == [
-        ("01:00", 11, first, False, False), ("02:00", 13, first, False, False),
+        ("01:00", 11, first, False, False),
+        ("02:00", 13, first, False, False),
         ("04:00", None, int(rows[1][0].timestamp() * S), True, True),
-    ]  # fmt: skip
+    ]
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -204,12 +284,18 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         'method "lineal" of column a is unknown. Did you mean "linear"',
     ),
     "no step": ({"step": 0}, "step is 0, it must be above 0"),
-    "a negative bound": ({"columns": {"a": {"method": "forward", "max_gap": -1}}}, "duration -1 is out of range"),
+    "a negative bound": (
+        {"columns": {"a": {"method": "forward", "max_gap": -1}}},
+        "duration -1 is out of range",
+    ),
     "a range that is reversed": ({"from_time": 9, "to_time": 8}, "time range is empty or reversed"),
     "a grid that is too fine": ({"step": "1 us", "to_time": "2100-01-01"}, "is too fine"),
     "a key of another length": ({"expected_keys": [["x"]]}, "is not a value for each of the keys"),
     "a null as key": ({"expected_keys": [[1, None]]}, "is not a value for each of the keys"),
-    "a key as column": ({"columns": {"key": "forward"}}, "column key is the event timestamp or a key"),
+    "a key as column": (
+        {"columns": {"key": "forward"}},
+        "column key is the event timestamp or a key",
+    ),
     "what a method needs": ({"columns": {"a": "constant"}}, "method constant needs value"),
     "what it does not need": (
         {"columns": {"a": {"method": "forward", "value": 1}}},
@@ -221,13 +307,17 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an unknown bound": (
         {"columns": {"a": {"method": "forward", "max_age": "1 h"}}},
-        'columns.a.max_age is unknown. Did you mean "max_carry"? Known are method, value, column, periods, fallback',
+        'columns.a.max_age is unknown. Did you mean "max_carry"? Known are method, value, column, '
+        "periods, fallback",
     ),
     "an unknown fallback": (
         {"columns": {"a": {"method": "seasonal", "periods": [1], "fallback": "magic"}}},
         'columns.a.fallback is "magic". Allowed are null, forward, backward, nearest, linear',
     ),
-    "a number as method": ({"columns": {"a": 5}}, "columns.a is 5, it must be a table of settings. Known are method"),
+    "a number as method": (
+        {"columns": {"a": 5}},
+        "columns.a is 5, it must be a table of settings. Known are method",
+    ),
     "a bound that is no duration": (
         {"columns": {"a": {"method": "forward", "max_gap": "soon"}}},
         'columns.a.max_gap: duration "soon" cannot be read',
@@ -237,8 +327,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         'method "expression" of column a is unknown. There are: null, constant',
     ),
     "an unknown unit": ({"unit": "min"}, 'unit is "min". Allowed are us, ms, s'),
-    "a removed setting": ({"time": "causal"}, 'time is unknown. Did you mean "to_time"? Known are zone, hours'),
-    "a period of nothing": ({"columns": {"a": {"method": "seasonal", "periods": [0]}}}, "a period is 0"),
+    "a removed setting": (
+        {"time": "causal"},
+        'time is unknown. Did you mean "to_time"? Known are zone, hours',
+    ),
+    "a period of nothing": (
+        {"columns": {"a": {"method": "seasonal", "periods": [0]}}},
+        "a period is 0",
+    ),
 }
 
 
@@ -253,17 +349,32 @@ def test_wrong_settings_are_rejected_at_once(case: str) -> None:
 
 
 def test_columns_of_a_wrong_type_are_rejected_before_anything_runs(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([(1, "x", 5, "text")], "case int, key string, ts bigint, word string")
+    frame = spark.createDataFrame(
+        [(1, "x", 5, "text")],
+        "case int, key string, ts bigint, word string",
+    )
     for replay_options, message in (
         ({"columns": {"gone": "null"}}, "frame has no column gone. There are: case, key, ts, word"),
-        ({"columns": {"word": "linear"}}, 'column "word" is string, which has no line between two values'),
-        ({"columns": {"word": {"method": "previous_of", "column": "ts"}}}, 'column "word" is string, "ts" is bigint'),
-        ({"columns": {}, "event_at": "word"}, 'timestamp "word" is string, not a timestamp or a whole number'),
+        (
+            {"columns": {"word": "linear"}},
+            'column "word" is string, which has no line between two values',
+        ),
+        (
+            {"columns": {"word": {"method": "previous_of", "column": "ts"}}},
+            'column "word" is string, "ts" is bigint',
+        ),
+        (
+            {"columns": {}, "event_at": "word"},
+            'timestamp "word" is string, not a timestamp or a whole number',
+        ),
     ):
         with pytest.raises(InputError) as caught:
             fill_gaps(frame, settings(**replay_options))
         assert message in str(caught.value)
-    with pytest.raises(InputError, match="column _rw_Next has a name that filling needs for itself"):
+    with pytest.raises(
+        InputError,
+        match="column _rw_Next has a name that filling needs for itself",
+    ):
         fill_gaps(frame.withColumnRenamed("word", "_rw_Next"), settings(columns={}))
 
 
@@ -271,8 +382,18 @@ def test_grid_finer_than_the_timestamp_type_is_rejected(spark: SparkSession) -> 
     # Rules: G2
     frame = spark.createDataFrame([(1, 1.0)], "ts bigint, a double")
     for grid in ({"step": "0.5 s"}, {"step": 1, "origin": 250_000}):
-        settings = FillSettings(event_at="ts", unit="s", from_time=0, to_time=10 * S, columns={"a": "forward"}, **grid)
-        with pytest.raises(InputError, match="counts whole s: not every point of the grid can be written"):
+        settings = FillSettings(
+            event_at="ts",
+            unit="s",
+            from_time=0,
+            to_time=10 * S,
+            columns={"a": "forward"},
+            **grid,
+        )
+        with pytest.raises(
+            InputError,
+            match="counts whole s: not every point of the grid can be written",
+        ):
             fill_gaps(frame, settings)
 
 
@@ -281,17 +402,34 @@ def test_grid_finer_than_the_timestamp_type_is_rejected(spark: SparkSession) -> 
     [
         ("decimal(30,5)", ["1234567890123456789012345.12345", "1234567890123456789012345.12348"],
          ["1234567890123456789012345.12346", "1234567890123456789012345.12347"]),
-        ("bigint", ["9007199254740993", "9007199254740999"], ["9007199254740995", "9007199254740997"]),
-        ("decimal(38,0)", ["-12345678901234567890123456789012345678", "-12345678901234567890123456789012345672"],
+        ("bigint", ["9007199254740993", "9007199254740999"],
+         ["9007199254740995", "9007199254740997"]),
+        ("decimal(38,0)",
+         ["-12345678901234567890123456789012345678", "-12345678901234567890123456789012345672"],
          ["-12345678901234567890123456789012345676", "-12345678901234567890123456789012345674"]),
     ],
 )  # fmt: skip
 def test_interpolation_between_large_numbers_loses_no_digit(
-    spark: SparkSession, kind: str, ends: list[str], between: list[str]
+    spark: SparkSession,
+    kind: str,
+    ends: list[str],
+    between: list[str],
 ) -> None:
     # Rules: G22
     frame = spark.createDataFrame([(0, ends[0]), (30, ends[1])], "ts bigint, text string")
     frame = frame.selectExpr("ts", f"cast(text as {kind}) as a")
-    settings = FillSettings(event_at="ts", unit="s", step=10, from_time=0, to_time=40 * S, columns={"a": "linear"})
-    made = fill_gaps(frame, settings).where("_rw_is_made").orderBy("ts").selectExpr("cast(a as string) as a")
+    settings = FillSettings(
+        event_at="ts",
+        unit="s",
+        step=10,
+        from_time=0,
+        to_time=40 * S,
+        columns={"a": "linear"},
+    )
+    made = (
+        fill_gaps(frame, settings)
+        .where("_rw_is_made")
+        .orderBy("ts")
+        .selectExpr("cast(a as string) as a")
+    )
     assert [row["a"] for row in made.collect()] == between

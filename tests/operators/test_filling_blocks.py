@@ -1,4 +1,6 @@
-"""Gap filling in blocks of grid points beside each other: the same as in one order, and no task has all rows."""
+"""Gap filling in blocks of grid points beside each other: the same as in one order, and no task has
+all rows.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,12 @@ COLUMNS: dict[str, Any] = {
     "before": {"method": "forward", "max_carry": 45},
     "whole": {"method": "linear", "treat_null_as_missing": True},
     "sane": {"method": "nearest", "min_value": 0, "max_value": 700},
-    "again": {"method": "seasonal", "periods": [50, 100], "fallback": "backward", "treat_null_as_missing": True},
+    "again": {
+        "method": "seasonal",
+        "periods": [50, 100],
+        "fallback": "backward",
+        "treat_null_as_missing": True,
+    },
 }
 
 
@@ -48,7 +55,9 @@ def random_cases(spark: SparkSession, name: str) -> tuple[DataFrame, FillSetting
 
 @pytest.mark.parametrize("name", ["methods", "choosing"])
 def test_filling_in_blocks_equals_filling_whole_keys(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
 ) -> None:
     # Rules: G38
     frame, settings = random_cases(spark, name)
@@ -62,7 +71,9 @@ def test_filling_in_blocks_equals_filling_whole_keys(
 
 
 def one_source(spark: SparkSession) -> DataFrame:
-    """Returns rows of one source: some of one instant, outside, without a time or a value; silences of many blocks."""
+    """Returns rows of one source: some of one instant, outside, without a time or a value; silences
+    of many blocks.
+    """
     random, rows = Random(4), []
     for ts in [*range(-40, 900, 7), *range(2_000, 2_300, 13), 2_900]:
         for _ in range(random.choice([0, 1, 1, 1, 3])):
@@ -75,17 +86,26 @@ def one_source(spark: SparkSession) -> DataFrame:
 
 def settings_of(**more: Any) -> FillSettings:
     given = {
-        "event_at": "ts", "unit": "s", "step": 10, "from_time": 55 * S, "to_time": 3_005 * S, "max_rows": 40,
+        "event_at": "ts",
+        "unit": "s",
+        "step": 10,
+        "from_time": 55 * S,
+        "to_time": 3_005 * S,
+        "max_rows": 40,
         "columns": COLUMNS,
-    }  # fmt: skip
+    }
     return FillSettings(**{**given, **more})
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"zone": "UTC", "hours": "00:00-00:20", "step": 20, "look_back": 120}], ids=["steps", "hours"]
+    "more",
+    [{}, {"zone": "UTC", "hours": "00:00-00:20", "step": 20, "look_back": 120}],
+    ids=["steps", "hours"],
 )
 def test_filling_one_key_in_blocks_equals_one_pass(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    more: dict[str, Any],
 ) -> None:
     # Rules: G5, G8, G16, G27, G38
     frame, found = one_source(spark), []
@@ -96,7 +116,10 @@ def test_filling_one_key_in_blocks_equals_one_pass(
     assert found[0] == found[1] and len(found[0]) > frame.count()
 
 
-def test_no_task_receives_all_rows_of_one_key(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_task_receives_all_rows_of_one_key(
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(function, "COSTLY", 1)
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
@@ -118,25 +141,53 @@ def test_no_task_receives_all_rows_of_one_key(spark: SparkSession, monkeypatch: 
     ],
 )
 def test_fewer_keys_than_cores_are_split_into_blocks(
-    spark: SparkSession, keys: list[str], expected: list[list[int]], cost: int, *, is_cut: bool
+    spark: SparkSession,
+    keys: list[str],
+    expected: list[list[int]],
+    cost: int,
+    *,
+    is_cut: bool,
 ) -> None:
     frame = spark.createDataFrame([(1, 2)], "ts bigint, _rw_point bigint")
-    given = {"event_at": "at", "step": 1, "from_time": 0, "to_time": 9 * S, "keys": keys, "expected_keys": expected}
-    assert (blocks.BLOCK in blocks.with_blocks(frame, FillSettings(**given), cost=cost).columns) == is_cut
+    given = {
+        "event_at": "at",
+        "step": 1,
+        "from_time": 0,
+        "to_time": 9 * S,
+        "keys": keys,
+        "expected_keys": expected,
+    }
+    assert (
+        blocks.BLOCK in blocks.with_blocks(frame, FillSettings(**given), cost=cost).columns
+    ) == is_cut
 
 
 @pytest.mark.parametrize("cost", [1, 4], ids=["blocks", "one order"])
 def test_recorded_rows_of_a_nondeterministic_frame_are_all_kept(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, cost: int
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    cost: int,
 ) -> None:
     # Rules: G40
     monkeypatch.setattr(function, "COSTLY", cost)
-    flip = F.udf(lambda at: None if os.urandom(1)[0] % 2 else float(at), "double").asNondeterministic()
+    flip = F.udf(
+        lambda at: None if os.urandom(1)[0] % 2 else float(at),
+        "double",
+    ).asNondeterministic()
     frame = spark.range(2_000).select((F.col("id") * 10).alias("ts")).withColumn("v", flip("ts"))
     columns = {"v": {"method": "linear", "treat_null_as_missing": True}}
-    settings = FillSettings(event_at="ts", unit="s", step=10, from_time=0, to_time=15_000 * S, columns=columns)
+    settings = FillSettings(
+        event_at="ts",
+        unit="s",
+        step=10,
+        from_time=0,
+        to_time=15_000 * S,
+        columns=columns,
+    )
     recorded = fill_gaps(frame, settings).where("not _rw_is_made")
-    assert sorted(row["ts"] for row in recorded.select("ts").collect()) == list(range(0, 20_000, 10))
+    assert sorted(row["ts"] for row in recorded.select("ts").collect()) == list(
+        range(0, 20_000, 10)
+    )
 
 
 def test_look_back_does_not_increase_the_number_of_blocks(spark: SparkSession) -> None:
@@ -144,5 +195,9 @@ def test_look_back_does_not_increase_the_number_of_blocks(spark: SparkSession) -
     frame = spark.range(-86_400 * 365, 86_400, 1_000).selectExpr("id AS _rw_point")
     given: dict[str, Any] = {"event_at": "at", "step": 1, "from_time": 0, "to_time": 86_400 * S}
     settings = FillSettings(**given, look_back="365 days")
-    found = blocks.with_blocks(frame, settings).selectExpr("max(_rw_block) - min(_rw_block) AS apart").head()
+    found = (
+        blocks.with_blocks(frame, settings)
+        .selectExpr("max(_rw_block) - min(_rw_block) AS apart")
+        .head()
+    )
     assert found is not None and blocks.BLOCKS - 2 <= found["apart"] <= blocks.BLOCKS

@@ -1,4 +1,6 @@
-"""Columns that choose their sources: recorded nulls, values beyond bounds; against a reference that asks one by one."""
+"""Columns that choose their sources: recorded nulls, values beyond bounds; against a reference that
+asks one by one.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ GIVEN: dict[str, dict[str, Any]] = {
     "sane": {"method": "linear", "min_value": 0, "max_value": 700, "max_gap": 120},
     "low": {"method": "nearest", "max_value": 200.5, "treat_null_as_missing": True},
     "high": {"method": "backward", "min_value": 100, "max_carry": 100},
-    "guarded": {"method": "seasonal", "periods": (50, 100), "fallback": "forward", "max_value": 700},
+    "guarded": {
+        "method": "seasonal", "periods": (50, 100), "fallback": "forward", "max_value": 700,
+    },
 }  # fmt: skip
 
 
@@ -49,22 +53,34 @@ METHODS = {name: method_of(given) for name, given in GIVEN.items()}
 
 def settings(**more: Any) -> FillSettings:
     given = {
-        "event_at": "ts", "unit": "s", "step": STEP, "from_time": BEGIN * S, "to_time": END * S, "columns": GIVEN,
+        "event_at": "ts",
+        "unit": "s",
+        "step": STEP,
+        "from_time": BEGIN * S,
+        "to_time": END * S,
+        "columns": GIVEN,
         "keys": ["case"],
-    }  # fmt: skip
+    }
     return FillSettings(**{**given, **more})
 
 
 def make_rows(random: Random) -> list[Row]:
     """Returns rows of a key, many of them without a value, some with one that cannot be."""
     times = random.sample(range(-20, 330), random.choice([0, 1, 2, 5, 9, 25]))
-    return [Row(ts, random.choice([None, None, float(ts), 2.5 * ts, 5000.0 + ts]), 0) for ts in times]
+    return [
+        Row(ts, random.choice([None, None, float(ts), 2.5 * ts, 5000.0 + ts]), 0) for ts in times
+    ]
 
 
 def frame_of(spark: SparkSession, cases: list[list[Row]]) -> DataFrame:
     """Returns the rows of all cases, the same value in each column."""
-    rows = [(case, row.ts, *[row.a] * len(GIVEN)) for case, listed in enumerate(cases) for row in listed]
-    return spark.createDataFrame(rows, f"case int, ts bigint, {', '.join(f'{name} double' for name in GIVEN)}")
+    rows = [
+        (case, row.ts, *[row.a] * len(GIVEN)) for case, listed in enumerate(cases) for row in listed
+    ]
+    return spark.createDataFrame(
+        rows,
+        f"case int, ts bigint, {', '.join(f'{name} double' for name in GIVEN)}",
+    )
 
 
 def is_close(found: tuple[Any, str], wanted: tuple[Any, str]) -> bool:
@@ -85,7 +101,10 @@ def test_values_come_from_usable_rows_as_in_the_reference(spark: SparkSession) -
     for row in filled.where("_rw_is_made or _rw_methods is not null").collect():
         methods, recorded = row["_rw_methods"], {one.ts: one for one in cases[row["case"]]}
         for name, word in methods.items():
-            value, times = row[name if row["_rw_is_made"] else f"_rw_filled_{name}"], row["_rw_sources"][name]
+            value, times = (
+                row[name if row["_rw_is_made"] else f"_rw_filled_{name}"],
+                row["_rw_sources"][name],
+            )
             about = f"{name} of {row}: {recorded}"
             assert is_explained(METHODS[name], row["ts"], value, word, times, recorded), about
         if row["_rw_is_made"]:
@@ -96,18 +115,28 @@ def test_values_come_from_usable_rows_as_in_the_reference(spark: SparkSession) -
                 assert row[name] is None, "the null stays (G40)"
                 nulls[row["case"]][row["ts"], number] = row[f"_rw_filled_{name}"], methods[name]
     for case, rows in enumerate(cases):
-        wanted = {one.ts: one.values for one in fill(rows, list(METHODS.values()), STEP, BEGIN, END)}
+        wanted = {
+            one.ts: one.values for one in fill(rows, list(METHODS.values()), STEP, BEGIN, END)
+        }
         expected = fill_nulls(rows, list(METHODS.values()), STEP, BEGIN, END)
-        assert sorted(found[case]) == sorted(wanted) and sorted(nulls[case]) == sorted(expected), sorted(rows)
+        assert sorted(found[case]) == sorted(wanted) and sorted(nulls[case]) == sorted(expected), (
+            sorted(rows)
+        )
         for ts, values in wanted.items():
             for name, one, want in zip(GIVEN, found[case][ts], values, strict=True):
                 assert is_close(one, want), f"{name} at {ts} of {sorted(rows)}: {one}, not {want}"
         for place, want in expected.items():
             one = nulls[case][place]
-            assert is_close(one, want), f"{list(GIVEN)[place[1]]} at {place[0]} of {sorted(rows)}: {one}, not {want}"
+            assert is_close(one, want), (
+                f"{list(GIVEN)[place[1]]} at {place[0]} of {sorted(rows)}: {one}, not {want}"
+            )
     assert sum(map(len, nulls)) > CASES
     beyond = filled.where("array_contains(_rw_outliers, 'sane')").count()
-    assert beyond == sum(row.a is not None and not 0 <= row.a <= 700 for rows in cases for row in rows) > CASES
+    assert (
+        beyond
+        == sum(row.a is not None and not 0 <= row.a <= 700 for rows in cases for row in rows)
+        > CASES
+    )
     recorded = filled.where("not _rw_is_made").select(frame.columns)
     assert recorded.exceptAll(frame).count() == 0 and recorded.count() == frame.count()
 
@@ -115,11 +144,17 @@ def test_values_come_from_usable_rows_as_in_the_reference(spark: SparkSession) -
 @pytest.mark.long
 def test_filling_again_recomputes_filled_nulls(spark: SparkSession) -> None:
     # Rules: G43, G44
-    frame = frame_of(spark, [[Row(20, 1.0, 0), Row(41, None, 0), Row(70, None, 0), Row(90, 4.0, 0)]])
+    frame = frame_of(
+        spark,
+        [[Row(20, 1.0, 0), Row(41, None, 0), Row(70, None, 0), Row(90, 4.0, 0)]],
+    )
     once = fill_gaps(frame, settings()).localCheckpoint()
     again = fill_gaps(once, settings()).localCheckpoint()
     columns = [name for name in once.columns if name not in ("_rw_methods", "_rw_sources")]
-    assert again.columns == once.columns and again.select(columns).exceptAll(once.select(columns)).count() == 0
+    assert (
+        again.columns == once.columns
+        and again.select(columns).exceptAll(once.select(columns)).count() == 0
+    )
     assert again.count() == once.count()
 
 
@@ -131,13 +166,27 @@ def test_columns_and_keys_may_be_called_previous_and_next_with_recorded_nulls_an
     frame = spark.createDataFrame(rows, "ts bigint, a double, previous double, next int")
     columns = {"a": {"method": "linear", "treat_null_as_missing": True}}
     given = FillSettings(
-        event_at="ts", unit="s", step=10, from_time=0, to_time=40 * S, columns=columns, look_back="1 hour",
+        event_at="ts",
+        unit="s",
+        step=10,
+        from_time=0,
+        to_time=40 * S,
+        columns=columns,
+        look_back="1 hour",
         keys=["next"],
-    )  # fmt: skip
-    found = fill_gaps(frame, given).orderBy("ts").select("ts", "a", "previous", "_rw_filled_a").collect()
+    )
+    found = (
+        fill_gaps(frame, given)
+        .orderBy("ts")
+        .select("ts", "a", "previous", "_rw_filled_a")
+        .collect()
+    )
     assert [tuple(row) for row in found] == [
-        (0, 1.0, 2.0, None), (10, None, 3.0, 2.0), (20, 3.0, None, None), (30, 4.0, 5.0, None),
-    ]  # fmt: skip
+        (0, 1.0, 2.0, None),
+        (10, None, 3.0, 2.0),
+        (20, 3.0, None, None),
+        (30, 4.0, 5.0, None),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -145,9 +194,13 @@ def test_columns_and_keys_may_be_called_previous_and_next_with_recorded_nulls_an
     [
         (
             {"method": "previous_of", "column": "b", "treat_null_as_missing": True},
-            "treat_null_as_missing is for constant, forward, backward, nearest, linear, seasonal, not for previous_of",
+            "treat_null_as_missing is for constant, forward, backward, nearest, linear, seasonal, "
+            "not for previous_of",
         ),
-        ({"method": "constant", "value": 1, "min_value": 0}, "for forward, backward, nearest, linear, seasonal, not"),
+        (
+            {"method": "constant", "value": 1, "min_value": 0},
+            "for forward, backward, nearest, linear, seasonal, not",
+        ),
         ({"method": "forward", "min_value": 2, "max_value": 1}, "min_value 2 is above max_value 1"),
         ({"method": "forward", "min_value": "inf"}, "min_value"),
     ],
@@ -158,12 +211,19 @@ def test_method_without_source_selection_is_rejected(given: dict[str, Any], word
     assert words in str(caught.value)
 
 
-def test_nan_is_not_a_source_of_a_bounded_column_and_text_has_no_bounds(spark: SparkSession) -> None:
+def test_nan_is_not_a_source_of_a_bounded_column_and_text_has_no_bounds(
+    spark: SparkSession,
+) -> None:
     # For Spark, NaN is above every number.
-    frame = spark.createDataFrame([(10, 3.0, "x"), (20, math.nan, "y")], "ts bigint, a double, word string")
+    frame = spark.createDataFrame(
+        [(10, 3.0, "x"), (20, math.nan, "y")],
+        "ts bigint, a double, word string",
+    )
     given = {"keys": [], "from_time": 10 * S, "to_time": 40 * S}
     bounded_columns = {"a": {"method": "forward", "min_value": 0}}
-    rows = fill_gaps(frame, settings(**given, columns=bounded_columns)).where("_rw_is_made").collect()
+    rows = (
+        fill_gaps(frame, settings(**given, columns=bounded_columns)).where("_rw_is_made").collect()
+    )
     assert [(row["ts"], row["a"]) for row in rows] == [(30, 3.0)]
     with pytest.raises(InputError) as caught:
         fill_gaps(frame, settings(**given, columns={"word": {"method": "forward", "min_value": 0}}))
@@ -174,7 +234,10 @@ def test_null_between_values_of_the_same_instant_gets_one_of_them(spark: SparkSe
     # Rules: G22, G27
     rows = [(20, None), *((20, float(value)) for value in range(30)), (40, 99.0)]
     given = {"event_at": "ts", "unit": "s", "step": 10, "from_time": 0, "to_time": 50_000_000}
-    filling = FillSettings(**given, columns={"a": {"method": "linear", "treat_null_as_missing": True}})
+    filling = FillSettings(
+        **given,
+        columns={"a": {"method": "linear", "treat_null_as_missing": True}},
+    )
     filled = fill_gaps(spark.createDataFrame(rows, "ts bigint, a double"), filling)
     found = filled.where("ts = 20 AND a IS NULL").select("_rw_filled_a").collect()
     assert len(found) == 1 and found[0][0] in range(30)

@@ -1,4 +1,6 @@
-"""Which tick fires a window, looked up where ticks are few, held against a loop over all ticks (E3, E28)."""
+"""Which tick fires a window, looked up where ticks are few, held against a loop over all ticks (E3,
+E28).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ def test_window_end_is_reached_by_the_first_tick_at_or_above_it(spark: SparkSess
         before = [None, *(value for _, value in raised[:-1])] if raised else []
         rows = [(at, value, known) for (at, value), known in zip(raised, before, strict=True)]
         ticks = spark.createDataFrame(rows, "tick_us BIGINT, watermark_us BIGINT, before_us BIGINT")
-        near = [value + random.randint(-2, 2) * step for _, value in raised] + [-20_000, watermark, 10**9]
+        near = [value + random.randint(-2, 2) * step for _, value in raised] + [
+            -20_000,
+            watermark,
+            10**9,
+        ]
         ends = sorted({value - (value - phase) % step for value in near})
         found = spark.createDataFrame([(end,) for end in ends], "_end_us BIGINT")
         wanted = {end: next((at for at, value in raised if value >= end), None) for end in ends}

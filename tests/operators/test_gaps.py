@@ -1,4 +1,6 @@
-"""Gaps of a frame against a reference that goes row by row and point by point; all random recordings in one job."""
+"""Gaps of a frame against a reference that goes row by row and point by point; all random
+recordings in one job.
+"""
 
 from __future__ import annotations
 
@@ -19,44 +21,76 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000
 CASES, RULES = 300, 1
-SCHEMA = "case INT, window_id BIGINT, offset BIGINT, arrived_us BIGINT, at BIGINT, `k.1` STRING, v DOUBLE"
+SCHEMA = (
+    "case INT, window_id BIGINT, offset BIGINT, arrived_us BIGINT, at BIGINT, `k.1` STRING, "
+    "v DOUBLE"
+)
 
 
 def make_rules(random: Random) -> Expectation:
-    """Returns what is expected; ranges lie around zero, and on no border of the grid as often as on one."""
+    """Returns what is expected; ranges lie around zero, and on no border of the grid as often as on
+    one.
+    """
     cadence = random.choice([1, 2, 3]) * SECOND
     begin = random.randint(-8, 6) * SECOND + random.choice([0, 0, 1, 500_000])
     return Expectation(
-        cadence, begin, begin + random.randint(1, 24) * SECOND, random.choice([0, 0, 300_000, -7 * SECOND]),
-        random.choice([10, 10, 15, 25]), random.choice([1, 2, 4]) * SECOND, random.choice([(), ("a", "z")]),
+        cadence,
+        begin,
+        begin + random.randint(1, 24) * SECOND,
+        random.choice([0, 0, 300_000, -7 * SECOND]),
+        random.choice([10, 10, 15, 25]),
+        random.choice([1, 2, 4]) * SECOND,
+        random.choice([(), ("a", "z")]),
         5 * SECOND,
-    )  # fmt: skip
+    )
 
 
 def make_case(random: Random) -> list[Row]:
-    """Returns a recording with ties, null keys, times and values, late and far rows, and a clock that steps back."""
+    """Returns a recording with ties, null keys, times and values, late and far rows, and a clock
+    that steps back.
+    """
     rows, at = [], random.randint(-10, 4) * SECOND
     for place in range(random.choice([0, 1, 3, 12, 30])):
         at += random.choice([0, 0, 1, 1, 2, 3, 9, -2]) * SECOND // random.choice([1, 1, 2])
         late, early = at - random.randint(0, 6) * SECOND, at + random.choice([1, 400_000])
         t = random.choice([at, at, at, late, early, 10**15, None])
-        rows.append(Row(at // (5 * SECOND), place, at, t, random.choice("aaab") if place % 7 else None,
-                        random.choice([None, 1.0, 2.0])))  # fmt: skip
+        rows.append(
+            Row(
+                at // (5 * SECOND),
+                place,
+                at,
+                t,
+                random.choice("aaab") if place % 7 else None,
+                random.choice([None, 1.0, 2.0]),
+            )
+        )
     random.shuffle(rows)
     return rows
 
 
 def settings_of(rules: Expectation, cases: int) -> GapSettings:
     return GapSettings(
-        event_at="at", cadence=rules.cadence / SECOND, from_time=rules.begin, to_time=rules.end, keys=["case", "k.1"],
-        columns=["v"], expected_keys=[(case, key) for case in range(cases) for key in rules.keys],
-        factor=rules.factor_tenths / 10, origin=rules.origin, arrived_at="arrived_us", lull=rules.lull / SECOND,
+        event_at="at",
+        cadence=rules.cadence / SECOND,
+        from_time=rules.begin,
+        to_time=rules.end,
+        keys=["case", "k.1"],
+        columns=["v"],
+        expected_keys=[(case, key) for case in range(cases) for key in rules.keys],
+        factor=rules.factor_tenths / 10,
+        origin=rules.origin,
+        arrived_at="arrived_us",
+        lull=rules.lull / SECOND,
         window=rules.window / SECOND,
-    )  # fmt: skip
+    )
 
 
 def frame_of(spark: SparkSession, cases: list[list[Row]]) -> DataFrame:
-    rows = [(n, r.window, r.place, r.at, r.t, r.key, r.value) for n, case in enumerate(cases) for r in case]
+    rows = [
+        (n, r.window, r.place, r.at, r.t, r.key, r.value)
+        for n, case in enumerate(cases)
+        for r in case
+    ]
     return spark.createDataFrame(rows, SCHEMA)
 
 
@@ -65,13 +99,28 @@ def us(moment: Any) -> int:
 
 
 def gaps_of(frame: DataFrame) -> dict[tuple[int, int], list[Found]]:
-    """Returns the gaps of each set of rules and case; also that lengths and ids are as they should be."""
+    """Returns the gaps of each set of rules and case; also that lengths and ids are as they should
+    be.
+    """
     found: dict[tuple[int, int], list[Found]] = {}
     ids = set()
-    for row in frame.selectExpr("*", "unix_micros(`from`) as f", "unix_micros(`to`) as u").collect():
+    for row in frame.selectExpr(
+        "*",
+        "unix_micros(`from`) as f",
+        "unix_micros(`to`) as u",
+    ).collect():
         assert row["length_us"] == row["u"] - row["f"]
-        gap = Found(row["k.1"], row["column"], row["kind"], row["f"], row["u"], row["missing"], row["open_left"],
-                    row["open_right"], row["closed_by"])  # fmt: skip
+        gap = Found(
+            row["k.1"],
+            row["column"],
+            row["kind"],
+            row["f"],
+            row["u"],
+            row["missing"],
+            row["open_left"],
+            row["open_right"],
+            row["closed_by"],
+        )
         found.setdefault((row["rules"], row["case"]), []).append(gap)
         ids.add((row["rules"], row["gap_id"]))
     assert len(ids) == sum(map(len, found.values())), "each gap has an id of its own"
@@ -126,16 +175,23 @@ def test_gaps_equal_a_naive_row_scan(spark: SparkSession, seed: int) -> None:
             expected_gaps, expected_totals = report(rows, each)
             for number in (place, place + RULES):
                 assert ordered(gaps.get((number, case), [])) == ordered(expected_gaps), (each, rows)
-                assert ordered(totals.get((number, case), [])) == ordered(expected_totals), (each, rows)
+                assert ordered(totals.get((number, case), [])) == ordered(expected_totals), (
+                    each,
+                    rows,
+                )
             kinds |= {gap.kind for gap in expected_gaps}
     assert kinds == set(KINDS)
 
 
 def hourly(spark: SparkSession) -> DataFrame:
-    """Returns three days of one station, one row an hour, with a hole on the second day and a null on the third."""
+    """Returns three days of one station, one row an hour, with a hole on the second day and a null
+    on the third.
+    """
     rows = [(h, "JFK", None if h == 60 else 1.0) for h in range(72) if not 30 <= h < 35]
     return spark.createDataFrame(rows, "hour INT, origin STRING, temp DOUBLE").selectExpr(
-        "timestamp_seconds(hour * 3600) AS at", "origin", "temp"
+        "timestamp_seconds(hour * 3600) AS at",
+        "origin",
+        "temp",
     )
 
 
@@ -145,18 +201,38 @@ def test_gap_report_equals_the_documented_one(spark: SparkSession) -> None:
     cadence = learn_cadence(frame, "at", ["origin"])
     assert (cadence.cadence_us, cadence.found, cadence.steps) == (3600 * SECOND, 65, 66)
     settings = GapSettings(
-        event_at="at", cadence=cadence.cadence_us / SECOND, from_time="1970-01-01", to_time="1970-01-04",
-        keys=["origin"], columns=["temp"], expected_keys=[["JFK"]],
-    )  # fmt: skip
+        event_at="at",
+        cadence=cadence.cadence_us / SECOND,
+        from_time="1970-01-01",
+        to_time="1970-01-04",
+        keys=["origin"],
+        columns=["temp"],
+        expected_keys=[["JFK"]],
+    )
     result = gap_report(frame, settings)
-    gaps = result.gaps.selectExpr("origin", "column", "kind", "unix_micros(`from`)", "missing", "closed_by").collect()
+    gaps = result.gaps.selectExpr(
+        "origin",
+        "column",
+        "kind",
+        "unix_micros(`from`)",
+        "missing",
+        "closed_by",
+    ).collect()
     assert sorted(map(tuple, gaps), key=repr) == [
         ("JFK", "temp", "recorded_nulls", 60 * 3600 * SECOND, 1, None),
         ("JFK", None, "missing_rows", 30 * 3600 * SECOND, 5, None),
     ]
     ids = {row["kind"]: row["gap_id"] for row in result.gaps.collect()}
     hour = 3600 * SECOND
-    alike = Gap("missing_rows", None, 30 * hour, 35 * hour, 5, {"origin": "JFK"}, since_us=30 * hour)
+    alike = Gap(
+        "missing_rows",
+        None,
+        30 * hour,
+        35 * hour,
+        5,
+        {"origin": "JFK"},
+        since_us=30 * hour,
+    )
     assert ids["missing_rows"] == alike.gap_id, "as in the report of a recorded stream"
     totals = result.completeness.where("column is null").collect()
     assert [(row["expected"], row["present"], row["missing"]) for row in totals] == [(72, 67, 5)]
@@ -176,20 +252,42 @@ def test_gap_report_equals_the_documented_one(spark: SparkSession) -> None:
         ({"expected_keys": [[None]]}, "is not a value for each of the keys"),
         ({"columns": ["origin"]}, "is a key already"),
         ({"window": 0}, "must be above 0"),
-        ({"window": "1 h", "zone": "UTC", "hours": "09:00-17:00"}, "window is for cadences without hours"),
+        (
+            {"window": "1 h", "zone": "UTC", "hours": "09:00-17:00"},
+            "window is for cadences without hours",
+        ),
     ],
 )
-def test_invalid_settings_are_rejected_by_name_before_anything_runs(change: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_rejected_by_name_before_anything_runs(
+    change: dict[str, Any],
+    words: str,
+) -> None:
     # Rules: G2, G4, X24
-    given = {"event_at": "at", "cadence": "1 h", "from_time": "1970-01-01", "to_time": "1970-01-04", "keys": ["origin"]}
+    given = {
+        "event_at": "at",
+        "cadence": "1 h",
+        "from_time": "1970-01-01",
+        "to_time": "1970-01-04",
+        "keys": ["origin"],
+    }
     with pytest.raises(InputError, match=words):
         GapSettings(**given | change)
 
 
 def test_frame_without_keys_is_one_key_even_when_empty(spark: SparkSession) -> None:
-    settings = GapSettings(event_at="at", cadence="1 d", from_time=0, to_time="1970-01-04", columns=["temp"])
-    full, empty = (gap_report(frame, settings) for frame in (hourly(spark), hourly(spark).where("temp > 5")))
-    assert full.gaps.count() == 0 and [row["kind"] for row in empty.gaps.collect()] == ["never_started"]
+    settings = GapSettings(
+        event_at="at",
+        cadence="1 d",
+        from_time=0,
+        to_time="1970-01-04",
+        columns=["temp"],
+    )
+    full, empty = (
+        gap_report(frame, settings) for frame in (hourly(spark), hourly(spark).where("temp > 5"))
+    )
+    assert full.gaps.count() == 0 and [row["kind"] for row in empty.gaps.collect()] == [
+        "never_started"
+    ]
     assert {row["missing"] for row in empty.completeness.collect()} == {3}
 
 

@@ -34,7 +34,9 @@ def days(zone: str) -> Iterator[tuple[date, datetime]]:
 
 
 def starts(step: str, zone: str) -> list[datetime]:
-    """Returns where steps begin: days, every second Monday from the first one of 1970 on, or firsts of months."""
+    """Returns where steps begin: days, every second Monday from the first one of 1970 on, or firsts
+    of months.
+    """
     every = list(days(zone))
     if "month" in step:
         return [at for day, at in every if day.day == 1]
@@ -44,29 +46,51 @@ def starts(step: str, zone: str) -> list[datetime]:
 
 
 @pytest.mark.parametrize(("step", "zone"), GRIDS)
-def test_calendar_steps_equal_those_of_the_calendar(spark: SparkSession, step: str, zone: str) -> None:
+def test_calendar_steps_equal_those_of_the_calendar(
+    spark: SparkSession,
+    step: str,
+    zone: str,
+) -> None:
     # The year contains both changes of the clocks.
     random, grid = Random(7), starts(step, zone)
     known = sorted({FROM + (TO - FROM) * random.random() for _ in range(len(grid) // 2)})
     frame = spark.createDataFrame([(at, 1.0) for at in known], "at timestamp, x double")
     settings = FillSettings(
-        event_at="at", step=step, zone=zone, from_time=FROM.isoformat(), to_time=TO.isoformat(),
+        event_at="at",
+        step=step,
+        zone=zone,
+        from_time=FROM.isoformat(),
+        to_time=TO.isoformat(),
         columns={"x": {"method": "forward", "max_gap": "2 days"}},
-    )  # fmt: skip
-    made = fill_gaps(frame, settings).where("_rw_is_made").selectExpr("unix_micros(at) as us").collect()
+    )
+    made = (
+        fill_gaps(frame, settings)
+        .where("_rw_is_made")
+        .selectExpr("unix_micros(at) as us")
+        .collect()
+    )
     wanted = [
         begin
         for begin, end in pairwise(grid)
-        if begin >= FROM and end <= grid[-1] and begin < TO and not any(begin <= at < end for at in known)
+        if begin >= FROM
+        and end <= grid[-1]
+        and begin < TO
+        and not any(begin <= at < end for at in known)
     ]
-    assert sorted(datetime.fromtimestamp(row.us / 1e6, UTC) for row in made) == wanted and len(wanted) > 5
+    assert (
+        sorted(datetime.fromtimestamp(row.us / 1e6, UTC) for row in made) == wanted
+        and len(wanted) > 5
+    )
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"step": "1 month"}, 'step "1 month" needs a zone'),
-        ({"step": "1 h", "zone": "UTC"}, 'step "1 h" has a zone, so it must be days, weeks or months'),
+        (
+            {"step": "1 h", "zone": "UTC"},
+            'step "1 h" has a zone, so it must be days, weeks or months',
+        ),
         ({"step": "0 days", "zone": "UTC"}, "must be days, weeks or months"),
         ({"step": "1 day", "zone": "Europe/Wien"}, 'zone "Europe/Wien" is unknown.'),
     ],

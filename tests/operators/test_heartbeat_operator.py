@@ -1,4 +1,6 @@
-"""The Heartbeat as an operator: what it passes on of a stream's columns (docs/rules/heartbeat.md H1, H2, H19)."""
+"""The Heartbeat as an operator: what it passes on of a stream's columns (docs/rules/heartbeat.md
+H1, H2, H19).
+"""
 
 from __future__ import annotations
 
@@ -34,19 +36,46 @@ COLUMNS = pa.schema(
 
 
 @pytest.mark.parametrize("order_by", [("seq",), ("arrived_at", "seq")])
-def test_timers_have_only_timestamp_keys_and_arrival(spark: SparkSession, order_by: tuple[str, ...]) -> None:
+def test_timers_have_only_timestamp_keys_and_arrival(
+    spark: SparkSession,
+    order_by: tuple[str, ...],
+) -> None:
     # Rules: H2
-    beat = Heartbeat(interval=60, slack=10, event_at="at", order_by=order_by, key_by=("who",), columns=COLUMNS)
+    beat = Heartbeat(
+        interval=60,
+        slack=10,
+        event_at="at",
+        order_by=order_by,
+        key_by=("who",),
+        columns=COLUMNS,
+    )
     given = [(30, 30, 1, "a"), (65, 61, 3, "a"), (65, 40, 2, "a")]
     rows = [
-        {"window_id": 0, "offset": 9, "arrived_at": at * SECOND_US, "at": ts * SECOND_US, "seq": seq, "who": who}
+        {
+            "window_id": 0,
+            "offset": 9,
+            "arrived_at": at * SECOND_US,
+            "at": ts * SECOND_US,
+            "seq": seq,
+            "who": who,
+        }
         for at, ts, seq, who in given
     ]
     schema = pa.schema([("window_id", pa.int64()), *COLUMNS])
     frame = to_frame(spark, pa.Table.from_pylist([row | {"value": 1.5} for row in rows], schema))
-    context, state = OperatorContext(Grid(120_000), WindowRange(0, 0)), to_frame(spark, beat.initial_state())
+    context, state = (
+        OperatorContext(Grid(120_000), WindowRange(0, 0)),
+        to_frame(spark, beat.initial_state()),
+    )
     out = beat.transform({"stream": frame}, state, context)["out"].orderBy("_rw_emission")
-    shown = out.selectExpr("unix_seconds(arrived_at)", "at DIV 1000000", "seq", "who", "value", "_rw_cause")
+    shown = out.selectExpr(
+        "unix_seconds(arrived_at)",
+        "at DIV 1000000",
+        "seq",
+        "who",
+        "value",
+        "_rw_cause",
+    )
     assert [tuple(row) for row in shown.collect()] == [
         (30, 30, 1, "a", 1.5, None),
         (65, 40, 2, "a", 1.5, None),
@@ -55,7 +84,9 @@ def test_timers_have_only_timestamp_keys_and_arrival(spark: SparkSession, order_
     ]
 
 
-def test_heartbeat_rejects_columns_that_differ_from_its_own_only_by_case(spark: SparkSession) -> None:
+def test_heartbeat_rejects_columns_that_differ_from_its_own_only_by_case(
+    spark: SparkSession,
+) -> None:
     # Rules: H19
     beat = Heartbeat(interval=60, event_at="at", columns=COLUMNS)
     assert beat.wrong_properties() == []
@@ -69,17 +100,38 @@ def test_heartbeat_rejects_columns_that_differ_from_its_own_only_by_case(spark: 
 @pytest.mark.parametrize("name", ["Offset", "Window_ID", "attempt", "Attempt"])
 def test_heartbeat_rejects_columns_reserved_for_tables(name: str) -> None:
     # Rules: O13
-    beat = Heartbeat(interval=60, event_at="at", columns=COLUMNS.append(pa.field(name, pa.string())))
-    assert f"column {name} has a name that tables of a replay need" in beat.wrong_properties()[0].message
-    beat = Heartbeat(interval=60, event_at="at", columns=COLUMNS.append(pa.field("Value", pa.string())))
+    beat = Heartbeat(
+        interval=60,
+        event_at="at",
+        columns=COLUMNS.append(pa.field(name, pa.string())),
+    )
+    assert (
+        f"column {name} has a name that tables of a replay need"
+        in beat.wrong_properties()[0].message
+    )
+    beat = Heartbeat(
+        interval=60,
+        event_at="at",
+        columns=COLUMNS.append(pa.field("Value", pa.string())),
+    )
     assert "columns value and Value are one to a table" in beat.wrong_properties()[0].message
 
 
 @pytest.mark.parametrize("cuts", [[0, 5], [0, 2, 3, 5], [0, 1, 4, 5]])
-def test_ended_recording_has_its_last_timer_at_its_end_and_none_later(spark: SparkSession, cuts: list[int]) -> None:
+def test_ended_recording_has_its_last_timer_at_its_end_and_none_later(
+    spark: SparkSession,
+    cuts: list[int],
+) -> None:
     # Rules: H13, X23, H56
     beat = Heartbeat(interval=60, slack=0, event_at="at", order_by=("seq",), columns=COLUMNS)
-    row = {"window_id": 0, "offset": 0, "arrived_at": 30 * SECOND_US, "at": 30 * SECOND_US, "seq": 1, "who": "a"}
+    row = {
+        "window_id": 0,
+        "offset": 0,
+        "arrived_at": 30 * SECOND_US,
+        "at": 30 * SECOND_US,
+        "seq": 1,
+        "who": "a",
+    }
     schema = pa.schema([("window_id", pa.int64()), *COLUMNS])
 
     def timers(ends: dict[str, int]) -> list[tuple[int, int, int]]:
@@ -87,17 +139,37 @@ def test_ended_recording_has_its_last_timer_at_its_end_and_none_later(spark: Spa
         for first, end in pairwise(cuts):
             rows = [row | {"value": 1.5}] if first == 0 else []
             inputs = {"stream": to_frame(spark, pa.Table.from_pylist(rows, schema))}
-            context = OperatorContext(Grid(120_000), WindowRange(first, end - 1), operator="app.beat", ends=ends)
-            out = conform(beat.transform(inputs, state, context)["out"], beat.output_ports()["out"].schema, "out")
-            shown = out.where("_rw_is_timer").selectExpr("window_id", "unix_micros(arrived_at)", "at div 1000000")
+            context = OperatorContext(
+                Grid(120_000),
+                WindowRange(first, end - 1),
+                operator="app.beat",
+                ends=ends,
+            )
+            out = conform(
+                beat.transform(inputs, state, context)["out"],
+                beat.output_ports()["out"].schema,
+                "out",
+            )
+            shown = out.where("_rw_is_timer").selectExpr(
+                "window_id",
+                "unix_micros(arrived_at)",
+                "at div 1000000",
+            )
             found += sorted(map(tuple, shown.collect()))
-            state = to_frame(spark, to_arrow(beat.next_state(inputs, {}, state, context), beat.state_columns(), "s"))
+            state = to_frame(
+                spark,
+                to_arrow(beat.next_state(inputs, {}, state, context), beat.state_columns(), "s"),
+            )
         return found
 
     assert timers({"beat": 2}) == [
-        (0, 60 * SECOND_US, 60), (1, 120 * SECOND_US, 120), (1, 180 * SECOND_US, 180),
-        (2, 240 * SECOND_US, 240), (2, 300 * SECOND_US, 300), (2, 360 * SECOND_US - 1, 360),
-    ]  # fmt: skip
+        (0, 60 * SECOND_US, 60),
+        (1, 120 * SECOND_US, 120),
+        (1, 180 * SECOND_US, 180),
+        (2, 240 * SECOND_US, 240),
+        (2, 300 * SECOND_US, 300),
+        (2, 360 * SECOND_US - 1, 360),
+    ]
     assert timers({}) == [(at // 120, at * SECOND_US, at) for at in range(60, 600, 60)]
 
 
@@ -107,10 +179,29 @@ def test_each_heartbeat_of_an_application_has_separate_clocks(spark: SparkSessio
         app = Application("beats", window="2 min")
         for every in intervals:
             beat = Heartbeat(interval=every, event_at="at", order_by=("seq",), columns=COLUMNS)
-            app.output(f"every_{every}", app.add(f"beat_{every}", beat, stream=app.input("clicks")), key=["seq"])
-        click = {"arrived_at": to_datetime(30 * SECOND_US), "at": 30 * SECOND_US, "seq": 1, "who": "a", "value": 1.5}
-        run = run_application(app, {"clicks": {0: [click]}}, windows=(0, 2), group_windows=[1, 2], spark=spark)
+            app.output(
+                f"every_{every}",
+                app.add(f"beat_{every}", beat, stream=app.input("clicks")),
+                key=["seq"],
+            )
+        click = {
+            "arrived_at": to_datetime(30 * SECOND_US),
+            "at": 30 * SECOND_US,
+            "seq": 1,
+            "who": "a",
+            "value": 1.5,
+        }
+        run = run_application(
+            app,
+            {"clicks": {0: [click]}},
+            windows=(0, 2),
+            group_windows=[1, 2],
+            spark=spark,
+        )
         place = 1 + beat.output_ports()["out"].schema.names.index("at")
-        return {every: sorted(row[place] // SECOND_US for row in run[f"every_{every}"]) for every in intervals}
+        return {
+            every: sorted(row[place] // SECOND_US for row in run[f"every_{every}"])
+            for every in intervals
+        }
 
     assert times(60, 90) == {60: [30, 60, 120, 180, 240, 300], 90: [30, 90, 180, 270]}

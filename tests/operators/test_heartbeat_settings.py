@@ -19,7 +19,8 @@ TOO_FINE = "The Tuple Output Interval you entered is too fine-grained to be guar
 
 
 @pytest.mark.parametrize(
-    "interval", [0, "0", "0.0", -1, None, "abc", "", "inf", "-inf", "nan", float("nan"), True, [1]]
+    "interval",
+    [0, "0", "0.0", -1, None, "abc", "", "inf", "-inf", "nan", float("nan"), True, [1]],
 )
 def test_interval_at_or_below_zero_is_rejected(interval: object) -> None:
     # Rules: H20
@@ -46,7 +47,10 @@ def test_interval_is_read_exactly_as_written(interval: object, us: int) -> None:
         assert HeartbeatSettings(interval=interval, event_at="at").interval_us == us
 
 
-@pytest.mark.parametrize(("given", "text"), [({"interval": ".009"}, TOO_FINE), ({"slack": "0.001"}, "10 ms")])
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [({"interval": ".009"}, TOO_FINE), ({"slack": "0.001"}, "10 ms")],
+)
 def test_fine_times_are_accepted_with_a_warning(given: dict[str, Any], text: str) -> None:
     # Rules: H21, H24, H42, H43
     with pytest.warns(UserWarning, match=text):
@@ -58,7 +62,12 @@ def test_old_name_of_no_slack_after_timeouts_is_rejected_with_the_new_one() -> N
     with pytest.raises(InputError, match='"not" is called "none" now'):
         HeartbeatSettings(interval=1, event_at="at", slack_after_timeout="not")
     app = Application("old", window="5 seconds")
-    beat = Heartbeat(interval=1, event_at="at", columns=pa.schema(COLUMNS), slack_after_timeout="not")
+    beat = Heartbeat(
+        interval=1,
+        event_at="at",
+        columns=pa.schema(COLUMNS),
+        slack_after_timeout="not",
+    )
     app.output("out", app.add("beat", beat, stream=app.input("s", pa.schema(COLUMNS))), key=["at"])
     with pytest.raises(ValidationFailed, match='"not" is called "none" now'):
         validate(app)
@@ -80,11 +89,15 @@ def test_invalid_slack_is_rejected_with_name_and_value(slack: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"interval": "1e400"}, {"interval": 10**12}, {"slack": "1e30"}, {"max_jump": "1e16"}]
+    "given",
+    [{"interval": "1e400"}, {"interval": 10**12}, {"slack": "1e30"}, {"max_jump": "1e16"}],
 )
 def test_times_beyond_a_century_are_rejected(given: dict[str, Any]) -> None:
     # No sum of times exceeds 64 bits.
-    with pytest.raises(InputError, match=rf"{next(iter(given))} of .* s is out of range, it may be 100 years at most"):
+    with pytest.raises(
+        InputError,
+        match=rf"{next(iter(given))} of .* s is out of range, it may be 100 years at most",
+    ):
         HeartbeatSettings(**({"interval": 1, "event_at": "at"} | given))
     with pytest.raises(InputError, match=r"duration .* is out of range"):
         parse_duration("1e999999999 days")
@@ -93,7 +106,10 @@ def test_times_beyond_a_century_are_rejected(given: dict[str, Any]) -> None:
 def test_times_may_be_expressions_of_parameters() -> None:
     # Rules: H25
     settings = HeartbeatSettings(
-        interval="${minutes} * 60", slack="(${minutes} + 1) / 2", event_at="at", parameters={"minutes": "2"}
+        interval="${minutes} * 60",
+        slack="(${minutes} + 1) / 2",
+        event_at="at",
+        parameters={"minutes": "2"},
     )
     assert (settings.interval_us, settings.slack_us) == (120_000_000, 1_500_000)
 
@@ -111,7 +127,10 @@ def test_times_must_be_whole_microseconds(given: dict[str, Any]) -> None:
         HeartbeatSettings(event_at="at", **given)
 
 
-@pytest.mark.parametrize("given", [{"speed": 0}, {"speed": -1}, {"max_timers": 0}, {"crossing": "some"}, {"end": "x"}])
+@pytest.mark.parametrize(
+    "given",
+    [{"speed": 0}, {"speed": -1}, {"max_timers": 0}, {"crossing": "some"}, {"end": "x"}],
+)
 def test_other_invalid_settings_are_rejected(given: dict[str, Any]) -> None:
     # Rules: H14
     with pytest.raises(InputError):
@@ -122,26 +141,47 @@ def test_operator_reports_wrong_properties_at_launch() -> None:
     # Rules: O53
     columns = pa.schema([("offset", pa.int64()), ("arrived_at", pa.int64()), ("at", pa.int64())])
     app = Application("clicks", window="1 s")
-    beat = app.add("beat", Heartbeat(interval=0, event_at="at", columns=columns), stream=app.input("clicks"))
+    beat = app.add(
+        "beat",
+        Heartbeat(interval=0, event_at="at", columns=columns),
+        stream=app.input("clicks"),
+    )
     app.output("filled", beat, key=["_rw_emission"])
     with pytest.raises(ValidationFailed) as caught:
         validate(app)
     assert "beat: " + NOT_POSITIVE in str(caught.value)
 
 
-COLUMNS = [("offset", pa.int64()), ("arrived_at", pa.timestamp("us", "UTC")), ("at", pa.int64()), ("x", pa.string())]
+COLUMNS = [
+    ("offset", pa.int64()),
+    ("arrived_at", pa.timestamp("us", "UTC")),
+    ("at", pa.int64()),
+    ("x", pa.string()),
+]
 
 
 @pytest.mark.parametrize(
     ("given", "columns", "text"),
     [
-        ({"event_at": "when"}, COLUMNS, "column when is not in the stream's columns: offset, arrived_at, at, x"),
+        (
+            {"event_at": "when"},
+            COLUMNS,
+            "column when is not in the stream's columns: offset, arrived_at, at, x",
+        ),
         ({"key_by": ["who"]}, COLUMNS, "column who is not in the stream's columns"),
         ({}, COLUMNS[1:], "column offset is not in the stream's columns: arrived_at, at, x"),
         ({"order_by": ["line"]}, COLUMNS, "column line is not in the stream's columns"),
-        ({"event_at": "x"}, COLUMNS, "column x is string, it must be a timestamp, or int64 as microseconds"),
+        (
+            {"event_at": "x"},
+            COLUMNS,
+            "column x is string, it must be a timestamp, or int64 as microseconds",
+        ),
         ({}, [*COLUMNS[:2], ("at", pa.int32())], "column at is int32, it must be a timestamp"),
-        ({}, [COLUMNS[0], ("arrived_at", pa.date32()), COLUMNS[2]], "column arrived_at is date32[day]"),
+        (
+            {},
+            [COLUMNS[0], ("arrived_at", pa.date32()), COLUMNS[2]],
+            "column arrived_at is date32[day]",
+        ),
         (
             {},
             [*COLUMNS, ("_rw_cause", pa.string())],
@@ -154,8 +194,14 @@ COLUMNS = [("offset", pa.int64()), ("arrived_at", pa.timestamp("us", "UTC")), ("
         ),
     ],
 )
-def test_operator_rejects_unsuitable_columns_at_launch(given: dict[str, Any], columns: list[Any], text: str) -> None:
-    operator = Heartbeat(**({"interval": 1, "event_at": "at", "columns": pa.schema(columns)} | given))
+def test_operator_rejects_unsuitable_columns_at_launch(
+    given: dict[str, Any],
+    columns: list[Any],
+    text: str,
+) -> None:
+    operator = Heartbeat(
+        **({"interval": 1, "event_at": "at", "columns": pa.schema(columns)} | given)
+    )
     assert [wrong.message[: len(text)] for wrong in operator.wrong_properties()] == [text]
 
 
@@ -173,19 +219,32 @@ def test_operator_accepts_columns_changed_together_with_their_timestamp() -> Non
 def test_operator_reports_all_column_errors_together() -> None:
     # Rules: O60
     operator = Heartbeat(
-        interval=1, event_at="x", columns=pa.schema([COLUMNS[1], COLUMNS[3], ("_rw_emission", pa.int64())])
+        interval=1,
+        event_at="x",
+        columns=pa.schema([COLUMNS[1], COLUMNS[3], ("_rw_emission", pa.int64())]),
     )
     message = operator.wrong_properties()[0].message
-    assert [part in message for part in ("column offset", "column x is string", "column _rw_emission")] == [True] * 3
+    assert [
+        part in message for part in ("column offset", "column x is string", "column _rw_emission")
+    ] == [True] * 3
 
 
 def test_operator_checks_its_upstream_stream() -> None:
     # Rules: O13, H19
     schema = pa.schema(COLUMNS)
     app = Application("clicks", window="1 s")
-    beat = app.add("beat", Heartbeat(interval=1, event_at="at", columns=schema), stream=app.input("clicks"))
+    beat = app.add(
+        "beat",
+        Heartbeat(interval=1, event_at="at", columns=schema),
+        stream=app.input("clicks"),
+    )
     app.output("filled", beat, key=["_rw_emission"])
-    validate(app, recorded={"clicks": pa.schema([("window_id", pa.int64()), *COLUMNS, ("_rw_cause", pa.string())])})
+    validate(
+        app,
+        recorded={
+            "clicks": pa.schema([("window_id", pa.int64()), *COLUMNS, ("_rw_cause", pa.string())])
+        },
+    )
     with pytest.raises(ValidationFailed) as caught:
         validate(app, recorded={"clicks": pa.schema([COLUMNS[1], ("at", pa.string())])})
     assert [(row.rule, row.value) for row in caught.value.violations] == [
@@ -195,7 +254,10 @@ def test_operator_checks_its_upstream_stream() -> None:
     ]
     again = Heartbeat(interval=1, event_at="at", columns=beat.operator.output_ports()["out"].schema)
     app.output("twice", app.add("again", again, stream=beat), key=["_rw_emission"])
-    with pytest.raises(ValidationFailed, match=r"again: .*column _rw_is_timer is one that the Heartbeat adds: rename"):
+    with pytest.raises(
+        ValidationFailed,
+        match=r"again: .*column _rw_is_timer is one that the Heartbeat adds: rename",
+    ):
         validate(app)
 
 

@@ -1,4 +1,6 @@
-"""Opening hours: their points and filling inside of them, against a look at every five minutes (G3)."""
+"""Opening hours: their points and filling inside of them, against a look at every five minutes
+(G3).
+"""
 
 from __future__ import annotations
 
@@ -28,18 +30,30 @@ if TYPE_CHECKING:
 S, DAY, WIDTH, CASES = 1_000_000, 86_400, 6 * 3600, 25
 CHANGES = {
     "America/New_York": ["2024-03-10", "2024-11-03"], "Europe/Vienna": ["2024-03-31", "2024-10-27"],
-    "America/Sao_Paulo": ["2018-02-18", "2018-11-04"], "Australia/Lord_Howe": ["2024-04-07", "2024-10-06"],
+    "America/Sao_Paulo": ["2018-02-18", "2018-11-04"],
+    "Australia/Lord_Howe": ["2024-04-07", "2024-10-06"],
     "America/Havana": ["2024-03-10", "2024-11-03"], "Africa/Cairo": ["2024-04-26", "2024-11-01"],
     "Pacific/Apia": ["2011-12-30"], "Asia/Kolkata": ["2024-01-01"],
 }  # fmt: skip
-"""Days on which clocks are changed; Lord Howe's by half an hour, Sao Paulo's and Havana's at midnight."""
-MARKET = Hours("America/New_York", 570, 960, (0, 1, 2, 3, 4), (date(2024, 3, 12), date(2024, 11, 1)), 1800)
+"""Days on which clocks are changed; Lord Howe's by half an hour, Sao Paulo's and Havana's at
+midnight."""
+MARKET = Hours(
+    "America/New_York",
+    570,
+    960,
+    (0, 1, 2, 3, 4),
+    (date(2024, 3, 12), date(2024, 11, 1)),
+    1800,
+)
 GIVEN = [
     (MARKET, "2024-03-10"),
     (MARKET, "2024-11-03"),
     (Hours("America/New_York", 0, 1440, tuple(range(7)), (), 3600), "2024-11-03"),
     (Hours("Australia/Lord_Howe", 30, 1410, tuple(range(7)), (), 3600), "2024-10-06"),
-    (Hours("America/Sao_Paulo", 0, 1440, (0, 1, 2, 3, 6), (date(2018, 11, 5),), 1800), "2018-11-04"),
+    (
+        Hours("America/Sao_Paulo", 0, 1440, (0, 1, 2, 3, 6), (date(2018, 11, 5),), 1800),
+        "2018-11-04",
+    ),
     (Hours("Europe/Vienna", 60, 300, (4, 5, 6), (), 7200), "2024-03-31"),
 ]
 """Hours, and a day on which clocks are changed."""
@@ -50,23 +64,40 @@ def second(day: date) -> int:
 
 
 def settings_of(hours: Hours) -> dict[str, Any]:
-    opens, closes = (f"{minute // 60:02}:{minute % 60:02}" for minute in (hours.opens, hours.closes))
+    opens, closes = (
+        f"{minute // 60:02}:{minute % 60:02}" for minute in (hours.opens, hours.closes)
+    )
     return {
-        "zone": hours.zone, "hours": f"{opens}-{closes}", "weekdays": [DAYS[day] for day in hours.weekdays],
-        "closed": [str(day) for day in hours.closed], "step": hours.step,
-    }  # fmt: skip
+        "zone": hours.zone,
+        "hours": f"{opens}-{closes}",
+        "weekdays": [DAYS[day] for day in hours.weekdays],
+        "closed": [str(day) for day in hours.closed],
+        "step": hours.step,
+    }
 
 
 def make_hours(random: Random) -> tuple[Hours, int]:
-    """Returns hours and the second in which a day begins (UTC) near which their clocks are changed."""
+    """Returns hours and the second in which a day begins (UTC) near which their clocks are
+    changed.
+    """
     zone = random.choice([*CHANGES])
     change = date.fromisoformat(random.choice(CHANGES[zone]))
     step = random.choice([5, 15, 30, 45, 60, 90, 120, 240]) * 60
     count = random.choice([DAY // step, random.randint(1, DAY // step)])
     opens = random.randint(0, (DAY - count * step) // 300) * 5
     weekdays = tuple(sorted(random.sample(range(7), random.choice([4, 6, 7, 7]))))
-    closed = [change + timedelta(days=day) for day in random.sample(range(-4, 5), random.choice([0, 0, 1, 2]))]
-    return Hours(zone, opens, opens + count * step // 60, weekdays, tuple(sorted(closed)), step), second(change)
+    closed = [
+        change + timedelta(days=day)
+        for day in random.sample(range(-4, 5), random.choice([0, 0, 1, 2]))
+    ]
+    return Hours(
+        zone,
+        opens,
+        opens + count * step // 60,
+        weekdays,
+        tuple(sorted(closed)),
+        step,
+    ), second(change)
 
 
 def test_points_follow_the_local_clock_across_dst_changes_and_closing_hours() -> None:
@@ -75,7 +106,12 @@ def test_points_follow_the_local_clock_across_dst_changes_and_closing_hours() ->
         hours, change = make_hours(random)
         clock = walk(hours, change - 9 * DAY, change + 4 * DAY)
         grid = hours_grid(
-            hours.step * S, hours.zone, hours.opens * 60 * S, hours.closes * 60 * S, hours.weekdays, hours.closed
+            hours.step * S,
+            hours.zone,
+            hours.opens * 60 * S,
+            hours.closes * 60 * S,
+            hours.weekdays,
+            hours.closed,
         )
         since = grid.first(change * S) - sum(start < change for start in clock.starts)
         for number, (start, end) in enumerate(zip(clock.starts, clock.ends, strict=True)):
@@ -83,7 +119,10 @@ def test_points_follow_the_local_clock_across_dst_changes_and_closing_hours() ->
                 continue
             places = [grid.first(start * S + more) - since for more in (0, 1)]
             assert places == [number, number + 1], (hours, datetime.fromtimestamp(start, UTC))
-            assert grid.end_us(number + since) == end * S, (hours, datetime.fromtimestamp(start, UTC))
+            assert grid.end_us(number + since) == end * S, (
+                hours,
+                datetime.fromtimestamp(start, UTC),
+            )
             lengths.add((end - start) / hours.step)
     assert min(lengths) < 1 < max(lengths), "changes of clocks make steps shorter and longer"
 
@@ -92,11 +131,17 @@ def make_rows(random: Random, clock: Clock, begin: int, end: int) -> list[Row]:
     """Returns rows of a key inside of the hours, outside of them, some later than they could."""
     count = random.choice([0, 1, 2, 5, 12, 40])
     places = random.sample(range(len(clock.starts)), min(count, len(clock.starts)))
-    times = {clock.starts[place] + random.choice([0, 0, 60, clock.ends[place] - clock.starts[place] - 1])
-             for place in places}  # fmt: skip
-    times |= {clock.ends[place] for place in places[:2]} | set(random.sample(range(begin, end), min(count, 4)))
+    times = {
+        clock.starts[place] + random.choice([0, 0, 60, clock.ends[place] - clock.starts[place] - 1])
+        for place in places
+    }
+    times |= {clock.ends[place] for place in places[:2]} | set(
+        random.sample(range(begin, end), min(count, 4))
+    )
     delays = (0, 0, 1, 900, 5000, 40_000)
-    return [Row(ts + random.choice(delays), ts, float(random.randrange(100))) for ts in sorted(times)]
+    return [
+        Row(ts + random.choice(delays), ts, float(random.randrange(100))) for ts in sorted(times)
+    ]
 
 
 def cases_of(number: int) -> tuple[Hours, Clock, list[list[Row]], int, int]:
@@ -108,7 +153,13 @@ def cases_of(number: int) -> tuple[Hours, Clock, list[list[Row]], int, int]:
     lies_in = {tick: place - first for tick, place in seen.lies_in.items() if place >= first}
     clock = Clock(seen.starts[first:], lies_in, seen.ends[first:])
     random = Random(number)
-    return hours, clock, [make_rows(random, clock, begin - DAY, end + DAY) for _ in range(CASES)], begin, end
+    return (
+        hours,
+        clock,
+        [make_rows(random, clock, begin - DAY, end + DAY) for _ in range(CASES)],
+        begin,
+        end,
+    )
 
 
 def bounds_of(hours: Hours) -> Bounds:
@@ -121,10 +172,11 @@ NAMES = ("back", "before", "line", "season")
 def columns_of(hours: Hours) -> dict[str, Any]:
     bounds = bounds_of(hours)
     return {
-        "back": {"method": "backward"}, "before": {"method": "forward", "max_carry": bounds.max_carry},
+        "back": {"method": "backward"},
+        "before": {"method": "forward", "max_carry": bounds.max_carry},
         "line": {"method": "linear", "max_gap": bounds.max_gap},
         "season": {"method": "seasonal", "periods": [bounds.period]},
-    }  # fmt: skip
+    }
 
 
 def frame_of(spark: SparkSession, cases: list[list[Row]]) -> DataFrame:
@@ -134,7 +186,10 @@ def frame_of(spark: SparkSession, cases: list[list[Row]]) -> DataFrame:
         for row in listed
     ]
     kinds = ", ".join(f"{name} double" for name in NAMES)
-    return spark.createDataFrame(rows, f"window_id bigint, arrived_at bigint, case int, ts bigint, {kinds}")
+    return spark.createDataFrame(
+        rows,
+        f"window_id bigint, arrived_at bigint, case int, ts bigint, {kinds}",
+    )
 
 
 def united(frames: list[DataFrame]) -> DataFrame:
@@ -146,12 +201,16 @@ def made_of(rows: list[Any]) -> dict[tuple[int, int], list[Made]]:
     found: dict[tuple[int, int], list[Made]] = {}
     for row in rows:
         values = tuple(row[name] for name in NAMES)
-        found.setdefault((row["grid"], row["case"]), []).append(Made(row["ts"], row["_rw_gap_is_open"], values))
+        found.setdefault((row["grid"], row["case"]), []).append(
+            Made(row["ts"], row["_rw_gap_is_open"], values)
+        )
     return {place: sorted(made, key=lambda one: one.ts) for place, made in found.items()}
 
 
 def wanted_of(hours: Hours, clock: Clock, rows: list[Row]) -> list[Made]:
-    """Returns the rows that the reference makes; a key without a row inside of the hours is not known."""
+    """Returns the rows that the reference makes; a key without a row inside of the hours is not
+    known.
+    """
     if all(clock.point(row.ts) is None for row in rows):
         return []
     return fill(rows, clock, bounds_of(hours), hours.step)
@@ -161,22 +220,36 @@ def is_same(mine: list[Made], wanted: list[Made]) -> bool:
     """Returns whether rows are the same but for the last digits of a line."""
 
     def close(one: float | None, other: float | None) -> bool:
-        return one == other or (one is not None and other is not None and math.isclose(one, other, abs_tol=1e-9))
+        return one == other or (
+            one is not None and other is not None and math.isclose(one, other, abs_tol=1e-9)
+        )
 
     return [one[:2] for one in mine] == [want[:2] for want in wanted] and all(
         all(map(close, one.values, want.values)) for one, want in zip(mine, wanted, strict=True)
     )
 
 
-@pytest.mark.parametrize("numbers", [[1, 4], pytest.param([0, 2, 3, 5], marks=pytest.mark.long)], ids=str)
-def test_filling_in_opening_hours_equals_the_reference(spark: SparkSession, numbers: list[int]) -> None:
+@pytest.mark.parametrize(
+    "numbers",
+    [[1, 4], pytest.param([0, 2, 3, 5], marks=pytest.mark.long)],
+    ids=str,
+)
+def test_filling_in_opening_hours_equals_the_reference(
+    spark: SparkSession,
+    numbers: list[int],
+) -> None:
     # Rules: G3, G5, G8, G29
     given, frames = [cases_of(number) for number in numbers], []
     for hours, _, cases, begin, end in given:
         settings = FillSettings(
-            event_at="ts", unit="s", from_time=begin * S, to_time=end * S, keys=["case"],
-            columns=columns_of(hours), **settings_of(hours),
-        )  # fmt: skip
+            event_at="ts",
+            unit="s",
+            from_time=begin * S,
+            to_time=end * S,
+            keys=["case"],
+            columns=columns_of(hours),
+            **settings_of(hours),
+        )
         frames.append(fill_gaps(frame_of(spark, cases), settings))
     rows = united(frames).drop("_rw_methods", "_rw_sources").collect()
     found = made_of([row for row in rows if row["_rw_is_made"]])
@@ -189,7 +262,10 @@ def test_filling_in_opening_hours_equals_the_reference(spark: SparkSession, numb
     assert total > 1_500 * len(numbers)
     kept = sorted((row["grid"], row["case"], row["ts"]) for row in rows if not row["_rw_is_made"])
     assert kept == sorted(
-        (n, case, row.ts) for n, one in enumerate(given) for case, listed in enumerate(one[2]) for row in listed
+        (n, case, row.ts)
+        for n, one in enumerate(given)
+        for case, listed in enumerate(one[2])
+        for row in listed
     )
 
 
@@ -200,7 +276,9 @@ def run(spark: SparkSession, fills: FillGaps, frame: DataFrame, cuts: list[int])
         context = OperatorContext(Grid(WIDTH * 1000), WindowRange(first, end - 1))
         stream = frame.where(f"window_id >= {first} and window_id < {end}")
         out = conform(
-            fills.transform({"stream": stream}, state, context)["out"], fills.output_ports()["out"].schema, "o"
+            fills.transform({"stream": stream}, state, context)["out"],
+            fills.output_ports()["out"].schema,
+            "o",
         )
         rows += out.where("_rw_is_made").withColumn("grid", F.lit(0)).collect()
         after = fills.next_state({"stream": stream}, {}, state, context)
@@ -213,13 +291,24 @@ def test_filling_in_groups_of_windows_equals_one_pass(spark: SparkSession) -> No
     hours, clock, cases, begin, end = cases_of(0)
     # Rows that come in order close every gap behind them.
     cases = [[row._replace(at=row.ts) for row in listed] for listed in cases]
-    schema = pa.schema([
-        ("arrived_at", pa.int64()), ("case", pa.int32()), ("ts", pa.int64()), *((name, pa.float64()) for name in NAMES),
-    ])  # fmt: skip
+    schema = pa.schema(
+        [
+            ("arrived_at", pa.int64()),
+            ("case", pa.int32()),
+            ("ts", pa.int64()),
+            *((name, pa.float64()) for name in NAMES),
+        ]
+    )
     fills = FillGaps(
-        columns=schema, event_at="ts", unit="s", keys=("case",), fill=columns_of(hours), from_time=begin * S,
-        to_time=end * S, **settings_of(hours) | {"closed": hours.closed},
-    )  # fmt: skip
+        columns=schema,
+        event_at="ts",
+        unit="s",
+        keys=("case",),
+        fill=columns_of(hours),
+        from_time=begin * S,
+        to_time=end * S,
+        **settings_of(hours) | {"closed": hours.closed},
+    )
     first, last = (begin - DAY) // WIDTH, (end + 3 * DAY) // WIDTH
     cuts = [first, first + 9, first + 17, first + 18, last]
     found, total = made_of(run(spark, fills, frame_of(spark, cases), cuts)), 0
@@ -234,13 +323,18 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"zone": None}, 'hours "09:30-16:00" need a zone: on whose clock they are'),
     ({"hours": None}, "weekdays are for hours alone"),
     ({"hours": None, "weekdays": ()}, "closed days are for hours alone"),
-    ({"hours": "16:00-09:30"}, 'hours "16:00-09:30" end before they begin. They are those of one day'),
-    ({"hours": "9 to 5"}, 'hours "9 to 5" cannot be read. Write them as in "09:30-16:00", within 00:00-24:00'),
+    ({"hours": "16:00-09:30"}, 'hours "16:00-09:30" end before they begin. They are those of one '
+                               'day'),
+    ({"hours": "9 to 5"}, 'hours "9 to 5" cannot be read. Write them as in "09:30-16:00", within '
+                          '00:00-24:00'),
     ({"hours": "09:30-24:30"}, "cannot be read"),
-    ({"weekdays": "mon-fry"}, 'weekday "mon-fry" is unknown. Did you mean "fri"? There are: mon, tue, wed, thu, fri'),
-    ({"zone": "America/NewYork"}, 'zone "America/NewYork" is unknown. Did you mean "America/New_York"'),
+    ({"weekdays": "mon-fry"}, 'weekday "mon-fry" is unknown. Did you mean "fri"? There are: mon, '
+                              'tue, wed, thu, fri'),
+    ({"zone": "America/NewYork"}, 'zone "America/NewYork" is unknown. Did you mean '
+                                  '"America/New_York"'),
     ({"closed": ["2024-02-30"]}, 'closed day "2024-02-30" is no date. Write it as in "2024-12-25"'),
-    ({"step": "1 hour"}, 'step "1 hour" does not fit hours "09:30-16:00", 390 min must be a whole number of steps. '
+    ({"step": "1 hour"}, 'step "1 hour" does not fit hours "09:30-16:00", 390 min must be a whole '
+                         'number of steps. '
      "Of whole minutes there are: 1, 2, 3, 5, 6, 10, 13, 15, 26, 30"),
     ({"step": 0}, "step is 0, it must be above 0"),
     ({"origin": 5}, "origin is for steps without hours"),
@@ -251,9 +345,15 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_wrong_hours_are_rejected_at_once(change: dict[str, Any], words: str) -> None:
     # Rules: G3
     given = {
-        "event_at": "at", "step": "15 min", "zone": "America/New_York", "hours": "09:30-16:00", "weekdays": "mon-fri",
-        "closed": ["2024-12-25"], "from_time": 0, "to_time": 10,
-    }  # fmt: skip
+        "event_at": "at",
+        "step": "15 min",
+        "zone": "America/New_York",
+        "hours": "09:30-16:00",
+        "weekdays": "mon-fri",
+        "closed": ["2024-12-25"],
+        "from_time": 0,
+        "to_time": 10,
+    }
     with pytest.raises(InputError) as error:
         FillSettings(**{**given, **change})
     assert words in str(error.value)
@@ -261,10 +361,22 @@ def test_wrong_hours_are_rejected_at_once(change: dict[str, Any], words: str) ->
 
 @pytest.mark.parametrize(
     ("given", "days"),
-    [("mon-fri", [0, 1, 2, 3, 4]), ("sun-thu", [0, 1, 2, 3, 6]), ("Sat, mon", [0, 5]), (["fri", "mon-tue"], [0, 1, 4]),
-     ((), [])],
-)  # fmt: skip
+    [
+        ("mon-fri", [0, 1, 2, 3, 4]),
+        ("sun-thu", [0, 1, 2, 3, 6]),
+        ("Sat, mon", [0, 5]),
+        (["fri", "mon-tue"], [0, 1, 4]),
+        ((), []),
+    ],
+)
 def test_weekday_ranges_wrap_around_the_week(given: Any, days: list[int]) -> None:
-    settings = FillSettings(event_at="at", step=60, zone="UTC", hours="00:00-24:00", weekdays=given, from_time=0,
-                            to_time=10)  # fmt: skip
+    settings = FillSettings(
+        event_at="at",
+        step=60,
+        zone="UTC",
+        hours="00:00-24:00",
+        weekdays=given,
+        from_time=0,
+        to_time=10,
+    )
     assert list(settings.weekdays) == days

@@ -1,4 +1,6 @@
-"""The report of gaps inside of opening hours, of frames and of recorded streams, against a look at every point (G3)."""
+"""The report of gaps inside of opening hours, of frames and of recorded streams, against a look at
+every point (G3).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ Case = tuple[Hours, float, Clock, int, list[list[Row]], int, int]
 
 
 def case_of(number: int) -> Case:
-    """Returns hours, factor, their clock with points before the range, its first point, keys' rows, begin and end."""
+    """Returns hours, factor, their clock with points before the range, its first point, keys' rows,
+    begin and end.
+    """
     hours, change = GIVEN[number][0], second(date.fromisoformat(GIVEN[number][1]))
     begin, end = change - 3 * DAY - 1234, change + 5 * DAY + 4321
     clock = walk(hours, begin - 9 * DAY, end)
@@ -41,7 +45,10 @@ def case_of(number: int) -> Case:
 
 def plain(hours: Hours) -> dict[str, Any]:
     given = settings_of(hours)
-    return {**{name: given[name] for name in ("zone", "hours", "weekdays", "closed")}, "cadence": hours.step}
+    return {
+        **{name: given[name] for name in ("zone", "hours", "weekdays", "closed")},
+        "cadence": hours.step,
+    }
 
 
 def wanted(one: Case) -> tuple[dict[int, list[Found]], dict[int, list[int]]]:
@@ -61,13 +68,27 @@ def ordered(found: list[Found]) -> list[Found]:
 def of_stream(root: Path, one: Case) -> EventGaps:
     """Returns the report of a recorded stream, windows of a second; the factor is 1."""
     hours, _, _, _, cases, begin, end = one
-    rows = [(begin, row.ts, row.ts * S, case, row.a if row.a >= 10 else None)
-            for case, listed in enumerate(cases) for row in listed]  # fmt: skip
+    rows = [
+        (begin, row.ts, row.ts * S, case, row.a if row.a >= 10 else None)
+        for case, listed in enumerate(cases)
+        for row in listed
+    ]
     kinds = [pa.int64(), pa.int64(), pa.int64(), pa.int64(), pa.float64()]
-    columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
+    columns = [
+        pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)
+    ]
     write_deltalake(str(root), pa.table(columns, names=["window_id", "offset", "at", "case", "a"]))
     given = plain(hours)
-    stream = StreamRows("s", Table.open(location(root)), ["case"], {}, "at", given.pop("cadence") * S, (), given)
+    stream = StreamRows(
+        "s",
+        Table.open(location(root)),
+        ["case"],
+        {},
+        "at",
+        given.pop("cadence") * S,
+        (),
+        given,
+    )
     report = event_gaps(stream, WindowRange(begin, end - 1), Grid(1000), None, ["a"])
     assert report is not None
     return report
@@ -85,14 +106,26 @@ def test_gaps_of_a_recorded_stream_equal_the_reference(tmp_path: Path) -> None:
         for gap in report.gaps:
             closed = None if gap.closed_by == "open" else int(gap.closed_by.split(":")[1])
             mine[int(gap.key["case"])].append(
-                Found(gap.column or None, gap.kind, gap.from_us // S, gap.to_us // S, gap.count, gap.length_us // S,
-                      gap.open_left, gap.open_right, closed)
-            )  # fmt: skip
+                Found(
+                    gap.column or None,
+                    gap.kind,
+                    gap.from_us // S,
+                    gap.to_us // S,
+                    gap.count,
+                    gap.length_us // S,
+                    gap.open_left,
+                    gap.open_right,
+                    closed,
+                )
+            )
         for case, listed in found.items():
             assert ordered(mine[case]) == ordered(listed), (hours, one[4][case])
             total += len(listed)
-        totals = {int(row.key["case"]): [row.present, row.nulls, row.missing, row.tolerated]
-                  for row in report.completeness if row.column}  # fmt: skip
+        totals = {
+            int(row.key["case"]): [row.present, row.nulls, row.missing, row.tolerated]
+            for row in report.completeness
+            if row.column
+        }
         assert totals == counts
     assert total > 500
 
@@ -102,11 +135,25 @@ def test_gaps_of_a_frame_equal_the_reference(spark: SparkSession, tmp_path: Path
     # Rules: G3, G8, G9, G16 to G18, G38
     given, reports = [case_of(number) for number in range(len(GIVEN))], []
     for number, (hours, factor, _, _, cases, begin, end) in enumerate(given):
-        rows = [(case, row.ts, row.ts, row.at, row.a if row.a >= 10 else None)
-                for case, listed in enumerate(cases) for row in listed]  # fmt: skip
-        frame = spark.createDataFrame(rows, "case int, at bigint, offset bigint, window_id bigint, a double")
-        settings = GapSettings(event_at="at", unit="s", from_time=begin * S, to_time=end * S, keys=["case"],
-                               columns=["a"], factor=factor, **plain(hours))  # fmt: skip
+        rows = [
+            (case, row.ts, row.ts, row.at, row.a if row.a >= 10 else None)
+            for case, listed in enumerate(cases)
+            for row in listed
+        ]
+        frame = spark.createDataFrame(
+            rows,
+            "case int, at bigint, offset bigint, window_id bigint, a double",
+        )
+        settings = GapSettings(
+            event_at="at",
+            unit="s",
+            from_time=begin * S,
+            to_time=end * S,
+            keys=["case"],
+            columns=["a"],
+            factor=factor,
+            **plain(hours),
+        )
         state = None
         if number % 2:
             state = gap_report(frame.where("offset % 3 = 0"), settings).state
@@ -114,12 +161,23 @@ def test_gaps_of_a_frame_equal_the_reference(spark: SparkSession, tmp_path: Path
         reports.append(gap_report(frame, settings, state=state))
     mine: dict[tuple[int, int], list[Found]] = {}
     ids: dict[tuple[Any, ...], str] = {}
-    for row in united([one.gaps for one in reports]).selectExpr(
-        "*", "unix_micros(`from`) as f", "unix_micros(`to`) as u"
-    ).collect():  # fmt: skip
+    for row in (
+        united([one.gaps for one in reports])
+        .selectExpr("*", "unix_micros(`from`) as f", "unix_micros(`to`) as u")
+        .collect()
+    ):
         closed = None if row["closed_by"] is None else int(row["closed_by"].split(":")[1])
-        gap = Found(row["column"], row["kind"], row["f"] // S, row["u"] // S, row["missing"], row["length_us"] // S,
-                    row["open_left"], row["open_right"], closed)  # fmt: skip
+        gap = Found(
+            row["column"],
+            row["kind"],
+            row["f"] // S,
+            row["u"] // S,
+            row["missing"],
+            row["length_us"] // S,
+            row["open_left"],
+            row["open_right"],
+            closed,
+        )
         mine.setdefault((row["grid"], row["case"]), []).append(gap)
         ids[row["grid"], row["case"], gap.column or "", gap.begin] = row["gap_id"]
     counted = {}
@@ -142,12 +200,18 @@ def test_opening_intervals_of_a_range_are_cut_at_its_bounds() -> None:
     for number in range(len(GIVEN)):
         hours, _, clock, first, _, begin, end = case_of(number)
         grid = hours_grid(
-            hours.step * S, hours.zone, hours.opens * 60 * S, hours.closes * 60 * S, hours.weekdays, hours.closed
+            hours.step * S,
+            hours.zone,
+            hours.opens * 60 * S,
+            hours.closes * 60 * S,
+            hours.weekdays,
+            hours.closed,
         )
         found = [*grid.openings(begin * S, end * S)]
         steps = [*zip(clock.starts, clock.ends, strict=True)][first:]
         assert (
-            sum(until - since for since, until in found) == sum(min(until, end) - since for since, until in steps) * S
+            sum(until - since for since, until in found)
+            == sum(min(until, end) - since for since, until in steps) * S
         )
         assert all(one[1] <= other[0] for one, other in pairwise(found))
         assert {since // S for since, _ in found} <= {since for since, _ in steps}
@@ -158,15 +222,26 @@ def test_opening_intervals_of_a_range_are_cut_at_its_bounds() -> None:
     [
         ({"hours": None, "weekdays": (), "closed": ()}, "zone is for hours alone"),
         ({"zone": None}, 'hours "09:30-16:00" need a zone'),
-        ({"cadence": "1 hour"}, 'cadence "1 h" does not fit hours "09:30-16:00", 390 min must be a whole number'),
+        (
+            {"cadence": "1 hour"},
+            'cadence "1 h" does not fit hours "09:30-16:00", 390 min must be a whole number',
+        ),
         ({"origin": 7}, "origin is for cadences without hours"),
         ({"weekdays": "monday"}, 'weekday "monday" is unknown. Did you mean "mon"'),
     ],
 )
 def test_wrong_hours_of_a_report_are_rejected_at_once(change: dict[str, Any], words: str) -> None:
     # Rules: G3
-    given = {"event_at": "at", "cadence": "15 min", "zone": "America/New_York", "hours": "09:30-16:00",
-             "weekdays": "mon-fri", "closed": ["2024-12-25"], "from_time": 0, "to_time": 10}  # fmt: skip
+    given = {
+        "event_at": "at",
+        "cadence": "15 min",
+        "zone": "America/New_York",
+        "hours": "09:30-16:00",
+        "weekdays": "mon-fri",
+        "closed": ["2024-12-25"],
+        "from_time": 0,
+        "to_time": 10,
+    }
     with pytest.raises(InputError) as error:
         GapSettings(**{**given, **change})
     assert words in str(error.value)

@@ -1,4 +1,6 @@
-"""Streams that are silent: when they no longer hold the watermark back, and what that makes late (E47, E48, X28)."""
+"""Streams that are silent: when they no longer hold the watermark back, and what that makes late
+(E47, E48, X28).
+"""
 
 from __future__ import annotations
 
@@ -29,28 +31,43 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("cut_us", [8_700_000, pytest.param(9_000_000, marks=pytest.mark.long)])
-def test_resumed_stream_is_idle_until_its_next_tick_after_a_cut(spark: SparkSession, cut_us: int) -> None:
+def test_resumed_stream_is_idle_until_its_next_tick_after_a_cut(
+    spark: SparkSession,
+    cut_us: int,
+) -> None:
     # Rules: E42, E47
     arrivals = [(0, 1.0, 100), (1, 2.0, 50), (0, 8.5, 60), (0, 8.8, 70)]
-    rows = [(0, number, stream, int(at * 1e6), ts * 10**6) for number, (stream, at, ts) in enumerate(arrivals)]
-    frame = spark.createDataFrame(rows, "case INT, number INT, stream INT, arrived_at BIGINT, ts BIGINT")
+    rows = [
+        (0, number, stream, int(at * 1e6), ts * 10**6)
+        for number, (stream, at, ts) in enumerate(arrivals)
+    ]
+    frame = spark.createDataFrame(
+        rows,
+        "case INT, number INT, stream INT, arrived_at BIGINT, ts BIGINT",
+    )
     stream = StreamTime(event_at="ts", idle_timeout="5 s", max_ahead=None)
     time, state, results = EventTime(streams={"s0": stream, "s1": stream}), None, []
     for first_us, end_us in pairwise([0, cut_us, 20_000_000]):
         piece = frame.where(f"arrived_at >= {first_us} AND arrived_at < {end_us}")
-        frames = {f"s{number}": piece.where(f"stream = {number}").drop("stream") for number in (0, 1)}
+        frames = {
+            f"s{number}": piece.where(f"stream = {number}").drop("stream") for number in (0, 1)
+        }
         results.append(lateness(frames, time, state=state, start_us=0, end_us=end_us))
         assert results[-1].state is not None
         state = results[-1].state.localCheckpoint()
     assert {place[1]: one for place, one in outcomes(results).items()} == {
-        0: Classified("on_time", None), 1: Classified("on_time", None),
-        2: Classified("on_time", 50_000_000), 3: Classified("on_time", 50_000_000),
-    }  # fmt: skip
+        0: Classified("on_time", None),
+        1: Classified("on_time", None),
+        2: Classified("on_time", 50_000_000),
+        3: Classified("on_time", 50_000_000),
+    }
     ticks = [tuple(row) for result in results for row in result.ticks.collect()]
     assert sorted(ticks) == [(2_000_000, 50_000_000, None), (9_000_000, 100_000_000, 50_000_000)]
 
 
-def test_stream_that_has_sent_is_silent_since_its_last_tuple_even_before_the_first_tick(spark: SparkSession) -> None:
+def test_stream_that_has_sent_is_silent_since_its_last_tuple_even_before_the_first_tick(
+    spark: SparkSession,
+) -> None:
     # Rules: E47, X28
     stream = StreamTime(event_at="ts", idle_timeout="1 s", max_ahead=None)
     time = EventTime(streams={"s0": stream, "s1": stream}, watermark_interval="10 s")
@@ -72,11 +89,24 @@ def test_tuples_made_late_only_by_an_idle_timeout_are_reported(spark: SparkSessi
     known = {"timeouts_us": (2 * UNIT_US, 5 * UNIT_US), "aheads_us": (None, None), "jumps_us": ()}
     rules = replace(make_rules(random), streams=2, **known)  # type: ignore[arg-type]
     cases = [make_case(random, rules.streams) for _ in range(CASES // 4)]
-    found = late_by_idleness(frames_of(spark, cases, rules), settings_of(rules), start_us=0, recording_keys=("case",))
+    found = late_by_idleness(
+        frames_of(spark, cases, rules),
+        settings_of(rules),
+        start_us=0,
+        recording_keys=("case",),
+    )
     mine = {(row["case"], row["number"]) for frame in found.values() for row in frame.collect()}
     patient, wanted = replace(rules, timeouts_us=(None, None)), set()
     for key, case in enumerate(cases):
-        pairs = zip(classify(case, rules, 0, END_US)[0], classify(case, patient, 0, END_US)[0], strict=True)
-        wanted |= {(key, number) for number, (one, other) in enumerate(pairs) if one.outcome == "late" != other.outcome}
+        pairs = zip(
+            classify(case, rules, 0, END_US)[0],
+            classify(case, patient, 0, END_US)[0],
+            strict=True,
+        )
+        wanted |= {
+            (key, number)
+            for number, (one, other) in enumerate(pairs)
+            if one.outcome == "late" != other.outcome
+        }
     assert mine == wanted and wanted, f"seed {seed}\n{rules}"
     assert list(found["s0"].columns)[-4:] == list(ADDED)

@@ -1,4 +1,6 @@
-"""Lateness against a reference that goes tuple by tuple and tick by tick, negative timestamps too (X27)."""
+"""Lateness against a reference that goes tuple by tuple and tick by tick, negative timestamps too
+(X27).
+"""
 
 from __future__ import annotations
 
@@ -38,20 +40,29 @@ def make_rules(random: Random) -> Rules:
         interval_us=random.choice([1, 2, 4, 7]) * UNIT_US,
         lag_us=random.choice([0, 0, 1, 3, 20]) * UNIT_US,
         timeouts_us=tuple(
-            random.choice([0, 2, 5, 9]) * UNIT_US if idles and random.random() < 0.7 else None for _ in range(streams)
+            random.choice([0, 2, 5, 9]) * UNIT_US if idles and random.random() < 0.7 else None
+            for _ in range(streams)
         ),
         aheads_us=tuple(random.choice([None, None, 8 * UNIT_US]) for _ in range(streams)),
         tick_first=random.random() < 0.3,
-        jumps_us=tuple(random.choice([None, 0, 3, 10]) for _ in range(streams)) if random.random() < 0.4 else (),
+        jumps_us=tuple(random.choice([None, 0, 3, 10]) for _ in range(streams))
+        if random.random() < 0.4
+        else (),
     )
 
 
 def make_case(random: Random, streams: int) -> Case:
-    """Returns a recording with ties, silences, and equal, null, negative, late and far timestamps."""
+    """Returns a recording with ties, silences, and equal, null, negative, late and far
+    timestamps.
+    """
     case, at_us = [], random.choice([0, 0, 3_000])
     for _ in range(random.randint(0, 25)):
         at_us = min(
-            at_us + random.choice([0, 0, 1, 2, 3, random.randint(0, 20)]) * UNIT_US // random.choice([1, 2]), END_US - 1
+            at_us
+            + random.choice([0, 0, 1, 2, 3, random.randint(0, 20)])
+            * UNIT_US
+            // random.choice([1, 2]),
+            END_US - 1,
         )
         near = at_us - random.randint(-2, 8) * UNIT_US
         far = random.randint(-60, 120) * UNIT_US
@@ -70,11 +81,21 @@ def settings_of(rules: Rules) -> EventTime:
             max_jump=None if jump is None else jump / S,
         )
         for number, (timeout, ahead, jump) in enumerate(
-            zip(rules.timeouts_us, rules.aheads_us, rules.jumps_us or [None] * rules.streams, strict=True)
+            zip(
+                rules.timeouts_us,
+                rules.aheads_us,
+                rules.jumps_us or [None] * rules.streams,
+                strict=True,
+            )
         )
     }
     tie = "tick_first" if rules.tick_first else "tuple_first"
-    return EventTime(streams=streams, lag=rules.lag_us / S, watermark_interval=rules.interval_us / S, tie=tie)
+    return EventTime(
+        streams=streams,
+        lag=rules.lag_us / S,
+        watermark_interval=rules.interval_us / S,
+        tie=tie,
+    )
 
 
 def frames_of(spark: SparkSession, cases: Sequence[Case], rules: Rules) -> dict[str, DataFrame]:
@@ -84,8 +105,14 @@ def frames_of(spark: SparkSession, cases: Sequence[Case], rules: Rules) -> dict[
         for key, case in enumerate(cases)
         for number, one in enumerate(case)
     ]
-    frame = spark.createDataFrame(rows, "case INT, number INT, stream INT, arrived_at BIGINT, ts BIGINT").cache()
-    return {f"s{number}": frame.where(f"stream = {number}").drop("stream") for number in range(rules.streams)}
+    frame = spark.createDataFrame(
+        rows,
+        "case INT, number INT, stream INT, arrived_at BIGINT, ts BIGINT",
+    ).cache()
+    return {
+        f"s{number}": frame.where(f"stream = {number}").drop("stream")
+        for number in range(rules.streams)
+    }
 
 
 def outcomes(results: Sequence[Lateness]) -> dict[tuple[int, int], Classified]:
@@ -94,58 +121,104 @@ def outcomes(results: Sequence[Lateness]) -> dict[tuple[int, int], Classified]:
     for result in results:
         streams = [frame.select(*columns) for frame in result.tuples.values()]
         rows += reduce(lambda one, other: one.unionByName(other), streams).collect()
-    assert len(rows) == len({(row["case"], row["number"]) for row in rows}), "each tuple has one outcome (E39)"
-    return {(row["case"], row["number"]): Classified(row["_rw_outcome"], row["_rw_watermark_us"]) for row in rows}
+    assert len(rows) == len({(row["case"], row["number"]) for row in rows}), (
+        "each tuple has one outcome (E39)"
+    )
+    return {
+        (row["case"], row["number"]): Classified(row["_rw_outcome"], row["_rw_watermark_us"])
+        for row in rows
+    }
 
 
 def raised(results: Sequence[Lateness], cases: int) -> list[list[tuple[int, int]]]:
     """Returns by case the ticks that raised the watermark before the end."""
     found: list[list[tuple[int, int]]] = [[] for _ in range(cases)]
-    for row in (row for result in results for row in result.ticks.where(f"tick_us < {END_US}").collect()):
+    for row in (
+        row for result in results for row in result.ticks.where(f"tick_us < {END_US}").collect()
+    ):
         found[row["case"]].append((row["tick_us"], row["watermark_us"]))
     return [sorted(ticks) for ticks in found]
 
 
-def assert_same(results: Sequence[Lateness], cases: Sequence[Case], rules: Rules, seed: int) -> None:
+def assert_same(
+    results: Sequence[Lateness],
+    cases: Sequence[Case],
+    rules: Rules,
+    seed: int,
+) -> None:
     """Shows the shortest recording whose tuples or ticks differ from the reference."""
     found, ticks = outcomes(results), raised(results, len(cases))
     wrong = []
     for key, case in enumerate(cases):
         wanted, wanted_ticks = classify(case, rules, 0, END_US)
         mine = [found[key, number] for number in range(len(case))]
-        # The library makes ticks only for recordings with tuples: what nothing was sent for is not asked.
+        # The library makes ticks only for recordings with tuples: what nothing was sent for is not
+        # asked.
         if mine != wanted or (case and ticks[key] != wanted_ticks):
             wrong.append((case, wanted, mine, wanted_ticks, ticks[key]))
     if wrong:
         case, wanted, mine, wanted_ticks, own_ticks = min(wrong, key=lambda one: len(one[0]))
-        rows = [f"{one}: wanted {want}, found {got}" for one, want, got in zip(case, wanted, mine, strict=True)]
-        text = [f"{len(wrong)} of {len(cases)} recordings differ (seed {seed}, {rules}); the shortest:", *rows]
-        raise AssertionError("\n".join([*text, f"ticks wanted {wanted_ticks}", f"ticks found {own_ticks}"]))
+        rows = [
+            f"{one}: wanted {want}, found {got}"
+            for one, want, got in zip(case, wanted, mine, strict=True)
+        ]
+        text = [
+            f"{len(wrong)} of {len(cases)} recordings differ (seed {seed}, {rules}); the shortest:",
+            *rows,
+        ]
+        raise AssertionError(
+            "\n".join([*text, f"ticks wanted {wanted_ticks}", f"ticks found {own_ticks}"])
+        )
 
 
 def new_seed() -> int:
-    """Returns another seed in each run; with one batch of recordings a run, Hypothesis would always begin with 0."""
+    """Returns another seed in each run; with one batch of recordings a run, Hypothesis would always
+    begin with 0.
+    """
     return getrandbits(32)
 
 
-def test_lateness_equals_a_state_machine(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lateness_equals_a_state_machine(
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # Rules: E1 to E4, E15, E23 to E26, E47, E50
     seed = new_seed()
     random = Random(seed)
     rules = make_rules(random)
     cases = [make_case(random, rules.streams) for _ in range(CASES)]
     monkeypatch.setattr(marks, "BLOCK", random.choice([3, 10, 4_096]))
-    result = lateness(frames_of(spark, cases, rules), settings_of(rules), start_us=0, recording_keys=("case",))
+    result = lateness(
+        frames_of(spark, cases, rules),
+        settings_of(rules),
+        start_us=0,
+        recording_keys=("case",),
+    )
     assert_same([result], cases, rules, seed)
-    longest = [max(cases, key=len)]  # Of one recording, known to have few ticks, they lie in no blocks.
-    alone = lateness(frames_of(spark, longest, rules), settings_of(rules), start_us=0, end_us=END_US)
+    longest = [
+        max(cases, key=len)
+    ]  # Of one recording, known to have few ticks, they lie in no blocks.
+    alone = lateness(
+        frames_of(spark, longest, rules),
+        settings_of(rules),
+        start_us=0,
+        end_us=END_US,
+    )
     # Where tuples may jump, finding those has blocks of its own.
     assert rules.jumps_us or "_block" not in alone.ticks._jdf.queryExecution().analyzed().toString()
-    assert_same([replace(alone, ticks=alone.ticks.withColumn("case", F.lit(0)))], longest, rules, seed)
+    assert_same(
+        [replace(alone, ticks=alone.ticks.withColumn("case", F.lit(0)))],
+        longest,
+        rules,
+        seed,
+    )
 
 
 @pytest.mark.long
-def test_lateness_is_independent_of_the_grouping(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lateness_is_independent_of_the_grouping(
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # Rules: E41, E42, E46, X35
     seed = new_seed()
     random = Random(seed)
@@ -153,7 +226,9 @@ def test_lateness_is_independent_of_the_grouping(spark: SparkSession, monkeypatc
     rules = make_rules(random)
     cases = [make_case(random, rules.streams) for _ in range(CASES)]
     frames = frames_of(spark, cases, rules)
-    cuts = sorted({0, END_US, *(random.randrange(1, END_US, 125) for _ in range(random.choice([1, 1, 2])))})
+    cuts = sorted(
+        {0, END_US, *(random.randrange(1, END_US, 125) for _ in range(random.choice([1, 1, 2])))}
+    )
     results: list[Lateness] = []
 
     def materialize(_: str, make: Callable[[], DataFrame]) -> DataFrame:
@@ -161,10 +236,20 @@ def test_lateness_is_independent_of_the_grouping(spark: SparkSession, monkeypatc
 
     for first_us, end_us in pairwise(cuts):
         part = {
-            name: frame.where(f"arrived_at >= {first_us} AND arrived_at < {end_us}") for name, frame in frames.items()
+            name: frame.where(f"arrived_at >= {first_us} AND arrived_at < {end_us}")
+            for name, frame in frames.items()
         }
-        state = results[-1].state.localCheckpoint() if results and results[-1].state is not None else None
-        about: dict[str, Any] = {"start_us": 0, "end_us": end_us, "apart": ("case",), "once": materialize}
+        state = (
+            results[-1].state.localCheckpoint()
+            if results and results[-1].state is not None
+            else None
+        )
+        about: dict[str, Any] = {
+            "start_us": 0,
+            "end_us": end_us,
+            "apart": ("case",),
+            "once": materialize,
+        }
         results.append(lateness(part, settings_of(rules), state=state, **about))
     assert_same(results, cases, rules, seed)
 
@@ -174,7 +259,10 @@ def test_single_pass_timestamp_check_equals_a_loop(seed: int) -> None:
     # Rules: E50
     random = Random(seed)
     jump, highest = random.choice([0, 1, 5]), random.randint(-5, 5)
-    values = [random.randint(-20, 20) + random.choice([0, 0, number // 3]) for number in range(random.randint(0, 60))]
+    values = [
+        random.randint(-20, 20) + random.choice([0, 0, number // 3])
+        for number in range(random.randint(0, 60))
+    ]
     wanted, known = [], highest
     for value in values:
         wanted.append(value > known + jump)
@@ -194,15 +282,26 @@ def test_tuple_far_ahead_makes_no_other_tuple_late(spark: SparkSession) -> None:
         ("b", 1, 999), ("b", 2, 1_000), ("b", 3, 1_011),
     ]  # fmt: skip
     frame = spark.createDataFrame(
-        [(k, at * 10**6, ts * 10**6) for k, at, ts in rows], "k STRING, arrived_at BIGINT, ts BIGINT"
+        [(k, at * 10**6, ts * 10**6) for k, at, ts in rows],
+        "k STRING, arrived_at BIGINT, ts BIGINT",
     )
     stream = StreamTime(event_at="ts", max_ahead=None, max_jump=10)
     classified = lateness({"s": frame}, EventTime(streams={"s": stream}), recording_keys=("k",))
-    found = {(row["k"], row["ts"] // 10**6): row["_rw_outcome"] for row in classified.tuples["s"].collect()}
+    found = {
+        (row["k"], row["ts"] // 10**6): row["_rw_outcome"]
+        for row in classified.tuples["s"].collect()
+    }
     assert found == {
-        ("a", 10): "on_time", ("a", 999): "jump", ("a", 20): "on_time", ("a", 21): "on_time", ("a", 500): "jump",
-        ("a", 15): "late", ("b", 999): "on_time", ("b", 1_000): "on_time", ("b", 1_011): "jump",
-    }  # fmt: skip
+        ("a", 10): "on_time",
+        ("a", 999): "jump",
+        ("a", 20): "on_time",
+        ("a", 21): "on_time",
+        ("a", 500): "jump",
+        ("a", 15): "late",
+        ("b", 999): "on_time",
+        ("b", 1_000): "on_time",
+        ("b", 1_011): "jump",
+    }
     assert classified.errors["s"].count() == 3
 
 
@@ -211,7 +310,10 @@ def test_ticks_that_do_not_raise_the_watermark_are_not_created(spark: SparkSessi
     year = 366 * 86_400 * 10**6
     rows = [(number * year // 5, number * year // 5 - 3) for number in range(6)]
     frame = spark.createDataFrame(rows, "arrived_at BIGINT, ts BIGINT")
-    time = EventTime(streams={"s": StreamTime(event_at="ts", max_ahead=None)}, watermark_interval="1 s")
+    time = EventTime(
+        streams={"s": StreamTime(event_at="ts", max_ahead=None)},
+        watermark_interval="1 s",
+    )
     classified = lateness({"s": frame}, time, start_us=0, end_us=year + 10**6)
     assert classified.ticks.count() == len(rows)
     assert classified.tuples["s"].where("_rw_watermark_us IS NOT NULL").count() == len(rows) - 1
@@ -221,20 +323,30 @@ def test_first_tick_of_a_piece_uses_the_carried_watermark(spark: SparkSession) -
     # Rules: E41, E42
     second = 10**6
     end_us = marks.BLOCK * second
-    rows = [(end_us - second, end_us - second), (end_us, 10 * second), (end_us + 2 * second, end_us)]
+    rows = [
+        (end_us - second, end_us - second),
+        (end_us, 10 * second),
+        (end_us + 2 * second, end_us),
+    ]
     frame = spark.createDataFrame(rows, "arrived_at BIGINT, ts BIGINT")
     time = EventTime(streams={"s": StreamTime(event_at="ts")}, lag="5 s", watermark_interval="1 s")
     before = lateness({"s": frame.where(f"arrived_at < {end_us}")}, time, start_us=0, end_us=end_us)
     # Where the end of the piece is not known, ticks may be many, and lie in blocks.
     after = lateness({"s": frame.where(f"arrived_at >= {end_us}")}, time, state=before.state)
-    found = after.tuples["s"].orderBy("arrived_at").select("_rw_outcome", "_rw_watermark_us").collect()
-    assert [tuple(row) for row in found] == [("late", end_us - 6 * second), ("on_time", end_us - 6 * second)]
+    found = (
+        after.tuples["s"].orderBy("arrived_at").select("_rw_outcome", "_rw_watermark_us").collect()
+    )
+    assert [tuple(row) for row in found] == [
+        ("late", end_us - 6 * second),
+        ("on_time", end_us - 6 * second),
+    ]
 
 
 def one_stream(spark: SparkSession, **more: Any) -> DataFrame:
     """Returns two tuples with timestamps of every kind."""
     return spark.sql("""
-        SELECT timestamp_micros(at) AS arrived_at, at AS us, at div 1000 AS ms, timestamp_micros(at) AS stamp,
+        SELECT timestamp_micros(at) AS arrived_at, at AS us, at div 1000 AS ms,
+            timestamp_micros(at) AS stamp,
                CAST(at AS STRING) AS text, at / 1.0 AS number
         FROM VALUES (1000000), (2000000) AS rows(at)""")
 
@@ -248,7 +360,11 @@ def test_lateness_matches_the_worked_example(spark: SparkSession) -> None:
         "to_timestamp(concat('1970-01-01 ', ts)) AS ts",
         "at",
     )
-    time = EventTime(streams={"s": StreamTime(event_at="ts", max_ahead=None)}, lag=5, watermark_interval=1)
+    time = EventTime(
+        streams={"s": StreamTime(event_at="ts", max_ahead=None)},
+        lag=5,
+        watermark_interval=1,
+    )
     classified = lateness({"s": frame}, time).tuples["s"]
     assert {row["at"]: row["_rw_outcome"] for row in classified.collect()} == {
         5.0: "on_time",
@@ -271,7 +387,9 @@ def test_lateness_reads_timestamps_integers_and_expressions_equally(spark: Spark
     streams = {str(number): StreamTime(**way) for number, way in enumerate(ways)}
     classified = lateness(dict.fromkeys(streams, frame), EventTime(streams=streams)).tuples.values()
     rows = reduce(lambda one, other: one.unionByName(other), classified).collect()
-    assert sorted(row["_rw_event_us"] for row in rows) == [1_000_000] * len(ways) + [2_000_000] * len(ways)
+    assert sorted(row["_rw_event_us"] for row in rows) == [1_000_000] * len(ways) + [
+        2_000_000
+    ] * len(ways)
 
 
 def test_number_in_a_wrong_unit_does_not_silence_a_stream(spark: SparkSession) -> None:
@@ -280,48 +398,80 @@ def test_number_in_a_wrong_unit_does_not_silence_a_stream(spark: SparkSession) -
     frame = spark.createDataFrame(rows, "arrived LONG, ts LONG")
     frame = frame.selectExpr("timestamp_seconds(arrived) AS arrived_at", "ts")
     streams = {unit: StreamTime(event_at="ts", unit=unit) for unit in ("s", "us")}
-    classified = lateness(dict.fromkeys(streams, frame), EventTime(streams=streams, watermark_interval="1 s"))
+    classified = lateness(
+        dict.fromkeys(streams, frame),
+        EventTime(streams=streams, watermark_interval="1 s"),
+    )
     rows = classified.tuples["s"].unionByName(classified.tuples["us"]).collect()
     wanted = ["on_time", "far_future", "far_future", "late", "late", "on_time"]
     for part in (rows[:6], rows[6:]):
-        assert [row["_rw_outcome"] for row in sorted(part, key=lambda row: row["arrived_at"])] == wanted
+        assert [
+            row["_rw_outcome"] for row in sorted(part, key=lambda row: row["arrived_at"])
+        ] == wanted
 
 
 def test_seconds_read_as_milliseconds_are_error_tuples_with_a_hint(spark: SparkSession) -> None:
     # Rules: E50
     at = 1_700_000_000
-    rows = [("ms", at * 1_000), ("s", at - 5), ("us", at * 1_000_000), ("old", (at - 40_000_000) * 1_000), ("zero", 0)]
+    rows = [
+        ("ms", at * 1_000),
+        ("s", at - 5),
+        ("us", at * 1_000_000),
+        ("old", (at - 40_000_000) * 1_000),
+        ("zero", 0),
+    ]
     frame = spark.createDataFrame(rows, "name STRING, ts LONG")
     frame = frame.withColumn(
-        "arrived_at", F.timestamp_seconds(F.lit(at) + F.when(F.col("name") == "ms", 0).otherwise(9))
+        "arrived_at",
+        F.timestamp_seconds(F.lit(at) + F.when(F.col("name") == "ms", 0).otherwise(9)),
     )
     wanted = {"ms": "on_time", "s": "bad_type", "us": "far_future", "old": "late", "zero": "late"}
     for unit, factor in (("ms", 1), ("us", 1_000)):
-        scaled = frame.withColumn("ts", F.when(F.col("name") == "us", F.col("ts")).otherwise(F.col("ts") * factor))
+        scaled = frame.withColumn(
+            "ts",
+            F.when(F.col("name") == "us", F.col("ts")).otherwise(F.col("ts") * factor),
+        )
         if unit == "us":
-            scaled = scaled.withColumn("ts", F.when(F.col("name") == "s", at).otherwise(F.col("ts")))
-        time = EventTime(streams={"s": StreamTime(event_at="ts", unit=unit)}, watermark_interval="1 s")
+            scaled = scaled.withColumn(
+                "ts",
+                F.when(F.col("name") == "s", at).otherwise(F.col("ts")),
+            )
+        time = EventTime(
+            streams={"s": StreamTime(event_at="ts", unit=unit)},
+            watermark_interval="1 s",
+        )
         classified = lateness({"s": scaled.where("name <> 'us'") if unit == "us" else scaled}, time)
         found = {row["name"]: row["_rw_outcome"] for row in classified.tuples["s"].collect()}
         assert found == {name: outcome for name, outcome in wanted.items() if name in found}
         arrived_us = F.unix_micros("arrived_at")
         why = {
             row["name"]: row["why"]
-            for row in classified.errors["s"].withColumn("why", refused_because(arrived_us)).collect()
+            for row in classified.errors["s"]
+            .withColumn("why", refused_because(arrived_us))
+            .collect()
         }
         times = "thousand" if unit == "ms" else "million"
         assert f"; a {times} times as much would be close to it: is the unit right?" in why["s"]
         assert unit == "us" or "; a thousand times less would be close" in why["us"]
-    believed = EventTime(streams={"s": StreamTime(event_at="ts", unit="ms", max_ahead=None)}, watermark_interval="1 s")
+    believed = EventTime(
+        streams={"s": StreamTime(event_at="ts", unit="ms", max_ahead=None)},
+        watermark_interval="1 s",
+    )
     assert lateness({"s": frame}, believed).errors["s"].count() == 0
 
 
 @pytest.mark.parametrize(
     ("event_at", "words"),
-    [("text", "is string, not a timestamp"), ("number", "not a timestamp"), ("nothing", "neither a column nor")],
+    [
+        ("text", "is string, not a timestamp"),
+        ("number", "not a timestamp"),
+        ("nothing", "neither a column nor"),
+    ],
 )
 def test_lateness_rejects_an_unreadable_timestamp_before_anything_runs(
-    spark: SparkSession, event_at: str, words: str
+    spark: SparkSession,
+    event_at: str,
+    words: str,
 ) -> None:
     # Rules: E22
     with pytest.raises(InputError, match=words):
@@ -331,7 +481,12 @@ def test_lateness_rejects_an_unreadable_timestamp_before_anything_runs(
 def test_lateness_rejects_undeclared_streams(spark: SparkSession) -> None:
     # Rules: E24, X28
     frame = one_stream(spark)
-    time = EventTime(streams={"a": StreamTime(event_at="us"), "b": StreamTime(event_at="us", idle_timeout="1 min")})
+    time = EventTime(
+        streams={
+            "a": StreamTime(event_at="us"),
+            "b": StreamTime(event_at="us", idle_timeout="1 min"),
+        }
+    )
     with pytest.raises(InputError, match="streams a are given, declared are a, b"):
         lateness({"a": frame}, time)
     with pytest.raises(InputError, match="start of the recording"):
@@ -367,7 +522,10 @@ def test_counts_by_outcome_add_up_and_name_the_largest_delay(spark: SparkSession
         ({"watermark_interval": 0}, "must be above 0"),
         ({"streams": {}}, r"streams is \{\}, it must have at least 1 item"),
         ({"streams": {"s": {}}}, "stream s: event_at is missing"),
-        ({"streams": {"s": 5}}, "streams.s is 5, it must be a table of settings. Known are event_at, unit"),
+        (
+            {"streams": {"s": 5}},
+            "streams.s is 5, it must be a table of settings. Known are event_at, unit",
+        ),
         ({"lagg": 1}, 'lagg is unknown. Did you mean "lag"'),
         ({"delay": 1}, 'delay is unknown. Did you mean "lag"'),
     ],
@@ -376,19 +534,30 @@ def test_event_time_rejects_wrong_settings_by_name(wrong: dict[str, Any], words:
     # Rules: E18, E21
     with pytest.raises(InputError, match=words):
         EventTime(**({"streams": {"s": StreamTime(event_at="ts")}} | wrong))
-    assert EventTime(streams={"s": StreamTime(event_at="ts")}, lag="2147483647 ms").lag_us == 2_147_483_647_000
+    assert (
+        EventTime(streams={"s": StreamTime(event_at="ts")}, lag="2147483647 ms").lag_us
+        == 2_147_483_647_000
+    )
     with pytest.raises(InputError, match='unit is "min". Allowed are us, ms, s'):
         StreamTime(event_at="ts", unit="min")
-    with pytest.raises(InputError, match=r'"never" cannot be read\. Write a number and a unit') as caught:
+    with pytest.raises(
+        InputError,
+        match=r'"never" cannot be read\. Write a number and a unit',
+    ) as caught:
         StreamTime(event_at="ts", max_ahead="never")
     assert caught.value.hint == "max_ahead=None turns it off."
 
 
 def test_counts_accept_columns_of_any_name_except_reserved_ones(spark: SparkSession) -> None:
     # Rules: E40
-    frame = spark.createDataFrame([(1, 1, "x", "y")], "arrived_at BIGINT, ts BIGINT, `a.b` STRING, outcome STRING")
+    frame = spark.createDataFrame(
+        [(1, 1, "x", "y")],
+        "arrived_at BIGINT, ts BIGINT, `a.b` STRING, outcome STRING",
+    )
     classified = lateness({"s": frame}, EventTime(streams={"s": StreamTime(event_at="ts")}))
-    assert [tuple(row) for row in classified.counts("a.b").collect()] == [("s", "x", "on_time", 1, None)]
+    assert [tuple(row) for row in classified.counts("a.b").collect()] == [
+        ("s", "x", "on_time", 1, None)
+    ]
     for name, words in (
         ("outcome", "one that counts have themselves"),
         ("c", 'stream "s" has no column c to count by'),

@@ -1,4 +1,6 @@
-"""Sources before the range, up to `look_back` (G35, G36): function and operator against the references."""
+"""Sources before the range, up to `look_back` (G35, G36): function and operator against the
+references.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,17 @@ BEGIN, BACK, CASES = 105, 100, 300
 
 
 @pytest.mark.parametrize("look_back", [BACK, 137])
-def test_rows_before_the_range_are_sources_up_to_look_back(spark: SparkSession, look_back: int) -> None:
+def test_rows_before_the_range_are_sources_up_to_look_back(
+    spark: SparkSession,
+    look_back: int,
+) -> None:
     random = Random(look_back)
     cases = {(case, "x"): plain.make_rows(random) for case in range(CASES)}
-    settings = plain.settings(from_time=BEGIN * S, look_back=look_back, expected_keys=[list(key) for key in cases])
+    settings = plain.settings(
+        from_time=BEGIN * S,
+        look_back=look_back,
+        expected_keys=[list(key) for key in cases],
+    )
     frame = plain.frame_of(spark, cases)
     filled = fill_gaps(frame, settings)
     found = plain.made_of(filled)
@@ -47,7 +56,11 @@ def test_columns_that_choose_their_sources_look_back_too(spark: SparkSession) ->
     # Rules: G4, G27
     random = Random(11)
     cases = [sources.make_rows(random) for _ in range(CASES)]
-    given = {"from_time": BEGIN * S, "look_back": BACK, "expected_keys": [[case] for case in range(CASES)]}
+    given = {
+        "from_time": BEGIN * S,
+        "look_back": BACK,
+        "expected_keys": [[case] for case in range(CASES)],
+    }
     filled = fill_gaps(sources.frame_of(spark, cases), sources.settings(**given))
     made: list[dict[int, Any]] = [{} for _ in cases]
     nulls: list[dict[tuple[int, int], Any]] = [{} for _ in cases]
@@ -63,35 +76,58 @@ def test_columns_that_choose_their_sources_look_back_too(spark: SparkSession) ->
         every = list(sources.METHODS.values())
         wanted = {one.ts: one.values for one in fill(rows, every, STEP, BEGIN, END, look_back=BACK)}
         expected = fill_nulls(rows, every, STEP, BEGIN, END, look_back=BACK)
-        assert sorted(made[case]) == sorted(wanted) and sorted(nulls[case]) == sorted(expected), sorted(rows)
-        pairs = [(made[case][ts][n], value) for ts, values in wanted.items() for n, value in enumerate(values)]
+        assert sorted(made[case]) == sorted(wanted) and sorted(nulls[case]) == sorted(expected), (
+            sorted(rows)
+        )
+        pairs = [
+            (made[case][ts][n], value)
+            for ts, values in wanted.items()
+            for n, value in enumerate(values)
+        ]
         pairs += [(nulls[case][place], value) for place, value in expected.items()]
         assert all(sources.is_close(one, want) for one, want in pairs), f"{sorted(rows)}: {pairs}"
 
 
-@pytest.mark.parametrize("cuts", [[0, 2, 8], pytest.param([0, 1, 3, 8], marks=pytest.mark.long)], ids=str)
-def test_filling_in_groups_of_windows_looks_back_into_its_state(spark: SparkSession, cuts: list[int]) -> None:
+@pytest.mark.parametrize(
+    "cuts",
+    [[0, 2, 8], pytest.param([0, 1, 3, 8], marks=pytest.mark.long)],
+    ids=str,
+)
+def test_filling_in_groups_of_windows_looks_back_into_its_state(
+    spark: SparkSession,
+    cuts: list[int],
+) -> None:
     # Rules: G34 to G36, G38
     random = Random(23)
     cases = {case: carried.make_case(random) for case in range(150)}
     fills = carried.operator(
-        from_time=BEGIN * S, to_time=END * S, look_back=BACK, expected_keys=tuple((case,) for case in cases)
+        from_time=BEGIN * S,
+        to_time=END * S,
+        look_back=BACK,
+        expected_keys=tuple((case,) for case in cases),
     )
     found, _ = carried.run(spark, fills, cases, cuts)
     looked = 0
     for case, tuples in cases.items():
         inside = [one for one in tuples if one.ts is not None and BEGIN - BACK <= one.ts < 310]
-        counted = carried.moving([one for one in inside if one.at // carried.WIDTH <= carried.CLOSING])
+        counted = carried.moving(
+            [one for one in inside if one.at // carried.WIDTH <= carried.CLOSING]
+        )
         rows = [Row(one.ts, one.a, one.b) for one in counted if one.ts is not None]
         wanted = fill(rows, list(carried.METHODS.values()), STEP, BEGIN, END, look_back=BACK)
         closers = sorted((one.ts, one.at // carried.WIDTH) for one in counted if one.ts is not None)
         placed = sorted(
-            (next((window for ts, window in closers if ts > row.ts), carried.CLOSING), row) for row in wanted
+            (next((window for ts, window in closers if ts > row.ts), carried.CLOSING), row)
+            for row in wanted
         )
         mine = found.get(case, [])
-        assert [(window, row.ts) for window, row in mine] == [(window, row.ts) for window, row in placed], f"{case}"
+        assert [(window, row.ts) for window, row in mine] == [
+            (window, row.ts) for window, row in placed
+        ], f"{case}"
         for (_, one), (_, want) in zip(mine, placed, strict=True):
-            assert is_same(one, want), f"case {case}: {sorted(tuples, key=repr)}\nwanted {want}\nfound  {one}"
+            assert is_same(one, want), (
+                f"case {case}: {sorted(tuples, key=repr)}\nwanted {want}\nfound  {one}"
+            )
         looked += any(row.ts < BEGIN for row in rows) and bool(wanted)
     assert looked > 50
 
@@ -102,12 +138,26 @@ def lacking(rows: list[tuple[int, float]], spark: SparkSession) -> DataFrame:
 
 def test_look_back_is_inclusive_and_older_sources_yield_null(spark: SparkSession) -> None:
     # Rules: G35, G36
-    given = {"event_at": "ts", "unit": "s", "step": 10, "from_time": 100 * S, "to_time": 130 * S, "look_back": 30}
+    given = {
+        "event_at": "ts",
+        "unit": "s",
+        "step": 10,
+        "from_time": 100 * S,
+        "to_time": 130 * S,
+        "look_back": 30,
+    }
     settings = FillSettings(**given, columns={"a": "forward"})
-    made = fill_gaps(lacking([(80, 1.0), (5, 9.0)], spark), settings).where("_rw_is_made").orderBy("ts").collect()
+    made = (
+        fill_gaps(lacking([(80, 1.0), (5, 9.0)], spark), settings)
+        .where("_rw_is_made")
+        .orderBy("ts")
+        .collect()
+    )
     assert [(row["ts"], row["a"]) for row in made] == [(100, 1.0), (110, 1.0), (120, None)]
     assert [row["_rw_methods"]["a"] for row in made] == ["forward"] * 3
-    assert not fill_gaps(lacking([(69, 1.0)], spark), settings).where("_rw_is_made").count(), "nobody knows the key"
+    assert not fill_gaps(lacking([(69, 1.0)], spark), settings).where("_rw_is_made").count(), (
+        "nobody knows the key"
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,7 +172,10 @@ def test_look_back_is_inclusive_and_older_sources_yield_null(spark: SparkSession
         ),
     ],
 )
-def test_invalid_look_back_is_rejected_by_function_and_operator(given: dict[str, Any], words: str) -> None:
+def test_invalid_look_back_is_rejected_by_function_and_operator(
+    given: dict[str, Any],
+    words: str,
+) -> None:
     with pytest.raises(InputError) as caught:
         plain.settings(**given)
     assert words in str(caught.value)

@@ -20,10 +20,17 @@ if TYPE_CHECKING:
 
 
 def timers_one_by_one(grid: Grid, window: int, interval_us: int) -> list[tuple[int, int, int]]:
-    """Returns (window, microseconds, index) of a window's timers, looked for one microsecond after the other."""
+    """Returns (window, microseconds, index) of a window's timers, looked for one microsecond after
+    the other.
+    """
     start_us = grid.start_us(window)
-    first_us = next(t_us for t_us in range(start_us, start_us + interval_us) if t_us % interval_us == 0)
-    return [(window, t_us, t_us // interval_us) for t_us in range(first_us, grid.end_us(window), interval_us)]
+    first_us = next(
+        t_us for t_us in range(start_us, start_us + interval_us) if t_us % interval_us == 0
+    )
+    return [
+        (window, t_us, t_us // interval_us)
+        for t_us in range(first_us, grid.end_us(window), interval_us)
+    ]
 
 
 def rows_of(frame: DataFrame) -> list[tuple[int, ...]]:
@@ -32,7 +39,10 @@ def rows_of(frame: DataFrame) -> list[tuple[int, ...]]:
 
 
 @settings(
-    max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate],
 )
 @given(
     grid=st.builds(Grid, st.integers(1, 4), st.integers(-9, 9)),
@@ -42,15 +52,29 @@ def rows_of(frame: DataFrame) -> list[tuple[int, ...]]:
     cut=st.integers(1, 7),
 )
 def test_metronome_ticks_at_every_multiple_in_any_grouping_of_windows(
-    spark: SparkSession, grid: Grid, interval_us: int, first: int, count: int, cut: int
+    spark: SparkSession,
+    grid: Grid,
+    interval_us: int,
+    first: int,
+    count: int,
+    cut: int,
 ) -> None:
     # Rules: H18, H56
     last = first + count - 1
-    wanted = [row for window in range(first, last + 1) for row in timers_one_by_one(grid, window, interval_us)]
-    assert rows_of(metronome(spark, OperatorContext(grid, WindowRange(first, last)), interval_us)) == wanted
+    wanted = [
+        row
+        for window in range(first, last + 1)
+        for row in timers_one_by_one(grid, window, interval_us)
+    ]
+    assert (
+        rows_of(metronome(spark, OperatorContext(grid, WindowRange(first, last)), interval_us))
+        == wanted
+    )
     if cut < count:
         parts = [WindowRange(first, first + cut - 1), WindowRange(first + cut, last)]
-        ticks = [rows_of(metronome(spark, OperatorContext(grid, part), interval_us)) for part in parts]
+        ticks = [
+            rows_of(metronome(spark, OperatorContext(grid, part), interval_us)) for part in parts
+        ]
         assert ticks[0] + ticks[1] == wanted
 
 
@@ -58,9 +82,22 @@ def test_metronome_ticks_in_empty_windows_and_ignores_tuples(spark: SparkSession
     ticks = Metronome(interval="${minutes} * 60", parameters={"minutes": "20"})
     hours = OperatorContext(Grid(3_600_000), WindowRange(100, 101))
     unreadable = spark.range(5).selectExpr("raise_error('read') AS window_id")
-    found = conform(ticks.transform({"stream": unreadable}, None, hours), ticks.output_ports()["out"].schema, "out")
-    minutes = [(row.window_id, row.at.minute, row.timer_index) for row in found.orderBy("at").collect()]
-    assert minutes == [(100, 0, 300), (100, 20, 301), (100, 40, 302), (101, 0, 303), (101, 20, 304), (101, 40, 305)]
+    found = conform(
+        ticks.transform({"stream": unreadable}, None, hours),
+        ticks.output_ports()["out"].schema,
+        "out",
+    )
+    minutes = [
+        (row.window_id, row.at.minute, row.timer_index) for row in found.orderBy("at").collect()
+    ]
+    assert minutes == [
+        (100, 0, 300),
+        (100, 20, 301),
+        (100, 40, 302),
+        (101, 0, 303),
+        (101, 20, 304),
+        (101, 40, 305),
+    ]
 
 
 def test_metronome_validates_its_interval_like_the_heartbeat() -> None:
@@ -68,13 +105,21 @@ def test_metronome_validates_its_interval_like_the_heartbeat() -> None:
     app = Application("clicks", window="1 s")
     clicks = app.input("clicks")
     for name, interval in (("fine", "0.009"), ("minutes", "1 minute")):
-        app.output(f"{name}_ticks", app.add(name, Metronome(interval=interval), stream=clicks), key=["timer_index"])
+        app.output(
+            f"{name}_ticks",
+            app.add(name, Metronome(interval=interval), stream=clicks),
+            key=["timer_index"],
+        )
     validate(app)
     assert app.warnings() == [f"fine: {TOO_FINE}"]
 
     wrong = {"zero": 0, "text": "often", "tiny": "0.0000001", "unknown": "${x}"}
     for name, period in wrong.items():
-        app.output(f"{name}_ticks", app.add(name, Metronome(interval=period), stream=clicks), key=["timer_index"])
+        app.output(
+            f"{name}_ticks",
+            app.add(name, Metronome(interval=period), stream=clicks),
+            key=["timer_index"],
+        )
     with pytest.raises(ValidationFailed) as caught:
         validate(app)
     told = str(caught.value)

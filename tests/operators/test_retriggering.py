@@ -1,4 +1,6 @@
-"""Windows that fire more than once against a reference that goes tuple by tuple and instant by instant."""
+"""Windows that fire more than once against a reference that goes tuple by tuple and instant by
+instant.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,16 @@ from tests.operators.test_event_windows import (
     order_of,
     value_of,
 )
-from tests.operators.test_lateness import END_US, UNIT_US, Case, S, frames_of, make_case, make_rules, new_seed
+from tests.operators.test_lateness import (
+    END_US,
+    UNIT_US,
+    Case,
+    S,
+    frames_of,
+    make_case,
+    make_rules,
+    new_seed,
+)
 from tests.operators.test_lateness import settings_of as time_of
 from tests.operators.tuple_accounting_reference import first_fired, tuple_accounting
 from tests.operators.windows_reference import Again, Shown, fire, fire_again, fire_sessions_again
@@ -45,7 +56,9 @@ RECORDINGS = 120
 
 
 def make_again(random: Random, rules: Rules) -> Again:
-    """Returns windows with allowed lateness, early instants, early multiples, or several of them; or the global one."""
+    """Returns windows with allowed lateness, early instants, early multiples, or several of them;
+    or the global one.
+    """
     length, slide = random.choice([(4, 4), (8, 8), (8, 2), (7, 3), (9, 6), (None, 1)])
     allowed = random.choice([0, 2, 10, 100]) * UNIT_US
     early = random.choice([None, 1, 3, 8])
@@ -96,11 +109,21 @@ def wanted(row: Shown, length_us: int | None) -> tuple[Any, ...]:
     return (row.begin_us, end_us, row.pane, row.kind, row.at_us, row.key, *folded)
 
 
-def last_of(outcomes: Sequence[Classified], again: Again, fired: list[str], ends: bool) -> list[str]:
-    """Returns what became of each tuple at last; only the end lets tuples leave the global window."""
+def last_of(
+    outcomes: Sequence[Classified],
+    again: Again,
+    fired: list[str],
+    ends: bool,
+) -> list[str]:
+    """Returns what became of each tuple at last; only the end lets tuples leave the global
+    window.
+    """
     if again.length_us is not None:
         return fired
-    return ["pending_after" if one.outcome == "on_time" and not ends else one.outcome for one in outcomes]
+    return [
+        "pending_after" if one.outcome == "on_time" and not ends else one.outcome
+        for one in outcomes
+    ]
 
 
 def in_pieces(
@@ -112,13 +135,25 @@ def in_pieces(
     ends: bool,
     aggregates: dict[str, tuple[str, str]] = MERGING,
 ) -> tuple[list[Windows], list[int]]:
-    """Returns the windows of each piece, each with the state of the one before, and where the pieces are cut.
+    """Returns the windows of each piece, each with the state of the one before, and where the
+    pieces are cut.
 
     They may be cut anywhere, so each instant is a streaming window.
     """
-    frames = {name: frame.select("*", *map_expr(KEYED)) for name, frame in frames_of(spark, cases, rules).items()}
-    frames = {name: frame.withColumn("window_id", frame["arrived_at"]) for name, frame in frames.items()}
-    classified = lateness(frames, time_of(rules), start_us=0, end_us=END_US, recording_keys=("case",))
+    frames = {
+        name: frame.select("*", *map_expr(KEYED))
+        for name, frame in frames_of(spark, cases, rules).items()
+    }
+    frames = {
+        name: frame.withColumn("window_id", frame["arrived_at"]) for name, frame in frames.items()
+    }
+    classified = lateness(
+        frames,
+        time_of(rules),
+        start_us=0,
+        end_us=END_US,
+        recording_keys=("case",),
+    )
     tuples = {name: frame.localCheckpoint() for name, frame in classified.tuples.items()}
     ticks = classified.ticks.localCheckpoint()
     results: list[Windows] = []
@@ -133,7 +168,11 @@ def in_pieces(
             ticks=ticks.where(f"tick_us >= {begin_us} AND tick_us < {end_us}"),
             clock=replace(classified.clock, end_us=end_us),
         )
-        state = results[-1].state.localCheckpoint() if results and results[-1].state is not None else None
+        state = (
+            results[-1].state.localCheckpoint()
+            if results and results[-1].state is not None
+            else None
+        )
         ended_us = END_US if ends and end_us == END_US else None
         more: dict[str, Any] = {"state": state, "ended_us": ended_us, "apart": ("case",)}
         results.append(event_windows(piece, windows, aggregates, keys=["key"], **more))
@@ -149,7 +188,11 @@ def test_windows_fire_again_like_a_state_machine(spark: SparkSession) -> None:
     again = make_again(random, rules)
     cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
     results, cuts = in_pieces(spark, cases, rules, windows_of(again), random, ends)
-    found, counts, of_windows = found_in(results, merging=True), counted(results), balances(results, width_us=1)
+    found, counts, of_windows = (
+        found_in(results, merging=True),
+        counted(results),
+        balances(results, width_us=1),
+    )
     for number, case in enumerate(cases):
         outcomes, raised = classify(case, rules, 0, END_US)
         keys = [key_of(one) for one in range(len(case))]
@@ -167,7 +210,14 @@ def test_windows_fire_again_like_a_state_machine(spark: SparkSession) -> None:
         first = first_fired((one.tick_us, one.tuples) for one in on_time)
         if again.length_us is None:
             first = dict.fromkeys(first, END_US) if ends else {}
-        assert of_windows.get(number, {}) == tuple_accounting(case, keys, outcomes, last, first, width_us=1), told
+        assert of_windows.get(number, {}) == tuple_accounting(
+            case,
+            keys,
+            outcomes,
+            last,
+            first,
+            width_us=1,
+        ), told
 
 
 @pytest.mark.long
@@ -176,58 +226,150 @@ def test_late_tuples_change_sessions_like_a_state_machine(spark: SparkSession) -
     seed = new_seed()
     random = Random(seed)
     rules, ends, inclusive = make_rules(random), random.random() < 0.5, random.random() < 0.3
-    gap_us, allowed_us = random.choice([1, 2, 5, 9]) * UNIT_US, random.choice([2, 10, 30, 100]) * UNIT_US
-    again = Again(gap_us, gap_us, allowed_us, None, None, "retracting", rules.interval_us, rules.tick_first)
-    sessions = SessionWindows(gap=gap_us / S, gap_inclusive=inclusive, allowed_lateness=allowed_us / S)
+    gap_us, allowed_us = (
+        random.choice([1, 2, 5, 9]) * UNIT_US,
+        random.choice([2, 10, 30, 100]) * UNIT_US,
+    )
+    again = Again(
+        gap_us,
+        gap_us,
+        allowed_us,
+        None,
+        None,
+        "retracting",
+        rules.interval_us,
+        rules.tick_first,
+    )
+    sessions = SessionWindows(
+        gap=gap_us / S,
+        gap_inclusive=inclusive,
+        allowed_lateness=allowed_us / S,
+    )
     cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
     results, cuts = in_pieces(spark, cases, rules, sessions, random, ends)
-    found, counts, of_windows = found_in(results, merging=True), counted(results), balances(results, width_us=1)
+    found, counts, of_windows = (
+        found_in(results, merging=True),
+        counted(results),
+        balances(results, width_us=1),
+    )
     for number, case in enumerate(cases):
         outcomes, raised = classify(case, rules, 0, END_US)
         keys = [key_of(one) for one in range(len(case))]
-        shown, last = fire_sessions_again(case, keys, outcomes, raised, again, inclusive, END_US, ends)
-        lengths = [max(case[one].ts_us or 0 for one in row.tuples) - (row.begin_us or 0) + gap_us for row in shown]
-        rows = sorted((wanted(row, length) for row, length in zip(shown, lengths, strict=True)), key=str)
+        shown, last = fire_sessions_again(
+            case,
+            keys,
+            outcomes,
+            raised,
+            again,
+            inclusive,
+            END_US,
+            ends,
+        )
+        lengths = [
+            max(case[one].ts_us or 0 for one in row.tuples) - (row.begin_us or 0) + gap_us
+            for row in shown
+        ]
+        rows = sorted(
+            (wanted(row, length) for row, length in zip(shown, lengths, strict=True)), key=str
+        )
         mine = sorted(found.get(number, []), key=str)
         told = f"seed {seed}\n{rules}\n{sessions}\n{case}\nticks {raised}\ncuts {cuts}, ends {ends}"
         assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
         check_balance(counts, number, case, last, told, groups=len(results))
         first = first_fired((row.at_us, row.tuples) for row in shown if row.kind != "retraction")
-        assert of_windows.get(number, {}) == tuple_accounting(case, keys, outcomes, last, first, width_us=1), told
+        assert of_windows.get(number, {}) == tuple_accounting(
+            case,
+            keys,
+            outcomes,
+            last,
+            first,
+            width_us=1,
+        ), told
 
 
 TIME = EventTime(streams={"clicks": StreamTime(event_at="at")}, watermark_interval="10 s")
-LATE_WINDOW = [(1, 1), (2, 9), (12, 15), (21, 3), (22, 12), (33, 5), (34, 4), (36, 6), (41, 25), (45, 8), (75, 40)]
+LATE_WINDOW = [
+    (1, 1),
+    (2, 9),
+    (12, 15),
+    (21, 3),
+    (22, 12),
+    (33, 5),
+    (34, 4),
+    (36, 6),
+    (41, 25),
+    (45, 8),
+    (75, 40),
+]
 """Arrivals and timestamps in seconds; of those of the window [0, 10) the first two come on time."""
 
 
 @pytest.mark.parametrize(
     ("late", "cut", "shows"),
     [
-        # The third tuple waits; the tick at 40 sees the fifth one make up a multiple of 5, and shows the sixth too.
+        # The third tuple waits; the tick at 40 sees the fifth one make up a multiple of 5, and
+        # shows the sixth too.
         ({"late_tuples": 5}, 100, [(20, "on_time", 2), (40, "late", 6), (50, "late", 7)]),
-        # The instant at 35 shows five, which were a multiple; the tick at 40 has none to show, and 6 is no multiple.
-        ({"late_tuples": 5, "late": "35 s"}, 100, [(20, "on_time", 2), (35, "late", 5), (50, "late", 7)]),
+        # The instant at 35 shows five, which were a multiple; the tick at 40 has none to show, and
+        # 6 is no multiple.
+        (
+            {"late_tuples": 5, "late": "35 s"},
+            100,
+            [(20, "on_time", 2), (35, "late", 5), (50, "late", 7)],
+        ),
         # The watermark passes the end by what is allowed at 50, before another multiple or instant.
-        pytest.param({"late_tuples": 99}, 34, [(20, "on_time", 2), (50, "late", 7)], marks=pytest.mark.long),
-        pytest.param({"late": "99 s"}, 60, [(20, "on_time", 2), (50, "late", 7)], marks=pytest.mark.long),
         pytest.param(
-            {"late_tuples": 5}, 36, [(20, "on_time", 2), (40, "late", 6), (50, "late", 7)], marks=pytest.mark.long
+            {"late_tuples": 99},
+            34,
+            [(20, "on_time", 2), (50, "late", 7)],
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            {"late": "99 s"},
+            60,
+            [(20, "on_time", 2), (50, "late", 7)],
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            {"late_tuples": 5},
+            36,
+            [(20, "on_time", 2), (40, "late", 6), (50, "late", 7)],
+            marks=pytest.mark.long,
         ),
     ],
 )
 def test_late_tuples_retrigger_by_count_and_at_removal(
-    spark: SparkSession, late: dict[str, Any], cut: int, shows: list[tuple[int, str, int]]
+    spark: SparkSession,
+    late: dict[str, Any],
+    cut: int,
+    shows: list[tuple[int, str, int]],
 ) -> None:
     # Rules: E41, E53, E57, E58
     rows = spark.createDataFrame(LATE_WINDOW, "arrived INT, at INT")
-    clicks = rows.selectExpr("timestamp_seconds(arrived) AS arrived_at", "timestamp_seconds(at) AS at")
-    windows = EventWindows(length="10 s", slide="10 s", allowed_lateness="15 s", accumulation="accumulating", **late)
+    clicks = rows.selectExpr(
+        "timestamp_seconds(arrived) AS arrived_at",
+        "timestamp_seconds(at) AS at",
+    )
+    windows = EventWindows(
+        length="10 s",
+        slide="10 s",
+        allowed_lateness="15 s",
+        accumulation="accumulating",
+        **late,
+    )
     shown: list[tuple[int, str, int]] = []
     before = state = None
     for first, end in pairwise(sorted({0, cut, 100})):
-        part = clicks.where(f"arrived_at >= timestamp_seconds({first}) AND arrived_at < timestamp_seconds({end})")
-        classified = lateness({"clicks": part}, TIME, state=before, start_us=0, end_us=end * 1_000_000)
+        part = clicks.where(
+            f"arrived_at >= timestamp_seconds({first}) AND arrived_at < timestamp_seconds({end})"
+        )
+        classified = lateness(
+            {"clicks": part},
+            TIME,
+            state=before,
+            start_us=0,
+            end_us=end * 1_000_000,
+        )
         result = event_windows(classified, windows, {"n": ("count", "*")}, state=state)
         assert classified.state is not None and result.state is not None
         before, state = classified.state.localCheckpoint(), result.state.localCheckpoint()
@@ -237,27 +379,48 @@ def test_late_tuples_retrigger_by_count_and_at_removal(
 
 
 @pytest.mark.parametrize("cut", [pytest.param(100, marks=pytest.mark.long), 23])
-def test_late_tuples_at_a_gap_border_stay_in_separate_sessions(spark: SparkSession, cut: int) -> None:
+def test_late_tuples_at_a_gap_border_stay_in_separate_sessions(
+    spark: SparkSession,
+    cut: int,
+) -> None:
     # Rules: E41, E67, E69
     arrivals = [(1, 1), (12, 30), (21, 3), (22, 20)]
     rows = spark.createDataFrame(arrivals, "arrived INT, at INT")
-    clicks = rows.selectExpr("timestamp_seconds(arrived) AS arrived_at", "timestamp_seconds(at) AS at")
+    clicks = rows.selectExpr(
+        "timestamp_seconds(arrived) AS arrived_at",
+        "timestamp_seconds(at) AS at",
+    )
     sessions = SessionWindows(gap="5 s", allowed_lateness="60 s")
     shown: list[tuple[int, int, str, int]] = []
     before = state = None
     for first, end in pairwise(sorted({0, cut, 100})):
-        part = clicks.where(f"arrived_at >= timestamp_seconds({first}) AND arrived_at < timestamp_seconds({end})")
-        classified = lateness({"clicks": part}, TIME, state=before, start_us=0, end_us=end * 1_000_000)
+        part = clicks.where(
+            f"arrived_at >= timestamp_seconds({first}) AND arrived_at < timestamp_seconds({end})"
+        )
+        classified = lateness(
+            {"clicks": part},
+            TIME,
+            state=before,
+            start_us=0,
+            end_us=end * 1_000_000,
+        )
         result = event_windows(classified, sessions, {"n": ("count", "*")}, state=state)
         assert classified.state is not None and result.state is not None
         before, state = classified.state.localCheckpoint(), result.state.localCheckpoint()
         columns = "window_begin_us DIV 1000000", "fired_us DIV 1000000", "kind", "n"
         shown += [tuple(row) for row in result.fired.selectExpr(*columns).collect()]
-    assert sorted(shown) == [(1, 20, "on_time", 1), (1, 30, "late", 2), (1, 30, "retraction", 1), (20, 30, "late", 1)]
+    assert sorted(shown) == [
+        (1, 20, "on_time", 1),
+        (1, 30, "late", 2),
+        (1, 30, "retraction", 1),
+        (20, 30, "late", 1),
+    ]
 
 
 def only_updates(rows: list[Shown], accumulation: str) -> list[tuple[Any, ...]]:
-    """Returns what of the rows is another value than was shown last, numbered anew, and what each takes back (E62)."""
+    """Returns what of the rows is another value than was shown last, numbered anew, and what each
+    takes back (E62).
+    """
     found: list[tuple[Any, ...]] = []
     last: dict[tuple[Any, ...], list[Any]] = {}
     for row in sorted((row for row in rows if row.kind != "retraction"), key=lambda row: row.pane):
@@ -268,7 +431,9 @@ def only_updates(rows: list[Shown], accumulation: str) -> list[tuple[Any, ...]]:
         if before and before[-1] == shown:
             continue
         if before and accumulation == "retracting":
-            found.append((row.begin_us, len(before) - 1, "retraction", row.at_us, row.key, *before[-1]))
+            found.append(
+                (row.begin_us, len(before) - 1, "retraction", row.at_us, row.key, *before[-1])
+            )
         found.append((row.begin_us, len(before), row.kind, row.at_us, row.key, *shown))
         before.append(shown)
     return found
@@ -281,7 +446,9 @@ def test_unchanged_firings_can_be_omitted(spark: SparkSession) -> None:
     random = Random(seed)
     rules, ends = make_rules(random), random.random() < 0.5
     again = replace(
-        make_again(random, rules), early_us=UNIT_US, accumulation=random.choice(["accumulating", "retracting"])
+        make_again(random, rules),
+        early_us=UNIT_US,
+        accumulation=random.choice(["accumulating", "retracting"]),
     )
     cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
     windows = windows_of(again).model_copy(update={"only_updated_panes": True})

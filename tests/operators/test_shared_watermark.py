@@ -1,4 +1,6 @@
-"""Operators over several streams with one watermark, against the reference of lateness, however cut into groups."""
+"""Operators over several streams with one watermark, against the reference of lateness, however cut
+into groups.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ from tests.operators.windows_reference import fire
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-COLUMNS = pa.schema([("arrived_at", pa.int64()), ("ts", pa.int64()), ("key", pa.string()), ("number", pa.int64())])
+COLUMNS = pa.schema(
+    [("arrived_at", pa.int64()), ("ts", pa.int64()), ("key", pa.string()), ("number", pa.int64())]
+)
 WIDTH_US = 1_000
 WINDOWS = END_US // WIDTH_US
 Rows = list[tuple[str | None, ...]]
@@ -42,9 +46,12 @@ def make_shared(random: Random) -> Rules:
     rules = make_rules(random)
     streams, timeout = random.choice([2, 3]), random.choice([None, 2, 9])
     return replace(
-        rules, streams=streams, timeouts_us=(None if timeout is None else timeout * UNIT_US,) * streams,
-        aheads_us=(rules.aheads_us[0],) * streams, jumps_us=rules.jumps_us[:1] * streams,
-    )  # fmt: skip
+        rules,
+        streams=streams,
+        timeouts_us=(None if timeout is None else timeout * UNIT_US,) * streams,
+        aheads_us=(rules.aheads_us[0],) * streams,
+        jumps_us=rules.jumps_us[:1] * streams,
+    )
 
 
 def properties_of(rules: Rules) -> dict[str, Any]:
@@ -52,11 +59,16 @@ def properties_of(rules: Rules) -> dict[str, Any]:
         return None if value_us is None else value_us / S
 
     return {
-        "columns": COLUMNS, "streams": tuple(f"s{number}" for number in range(rules.streams)), "event_at": "ts",
-        "lag": rules.lag_us / S, "watermark_interval": rules.interval_us / S, "max_ahead": duration(rules.aheads_us[0]),
-        "max_jump": duration((rules.jumps_us or (None,))[0]), "idle_timeout": duration(rules.timeouts_us[0]),
+        "columns": COLUMNS,
+        "streams": tuple(f"s{number}" for number in range(rules.streams)),
+        "event_at": "ts",
+        "lag": rules.lag_us / S,
+        "watermark_interval": rules.interval_us / S,
+        "max_ahead": duration(rules.aheads_us[0]),
+        "max_jump": duration((rules.jumps_us or (None,))[0]),
+        "idle_timeout": duration(rules.timeouts_us[0]),
         "tie": "tick_first" if rules.tick_first else "tuple_first",
-    }  # fmt: skip
+    }
 
 
 def key_of(number: int) -> str | None:
@@ -69,7 +81,10 @@ def frame_of(spark: SparkSession, case: Case) -> DataFrame:
         (one.stream, one.at_us // WIDTH_US, number, one.at_us, one.ts_us, key_of(number), number)
         for number, one in enumerate(case)
     ]
-    kind = "stream INT, window_id BIGINT, offset BIGINT, arrived_at BIGINT, ts BIGINT, key STRING, number BIGINT"
+    kind = (
+        "stream INT, window_id BIGINT, offset BIGINT, arrived_at BIGINT, ts BIGINT, key "
+        "STRING, number BIGINT"
+    )
     return spark.createDataFrame(rows, kind).coalesce(1).cache()
 
 
@@ -78,8 +93,16 @@ def cuts_of(random: Random) -> list[int]:
     return [0, *sorted(random.sample(range(1, WINDOWS), random.randrange(3))), WINDOWS]
 
 
-def run(spark: SparkSession, operator: FrameOperator, case: Case, cuts: list[int], ends: bool = False) -> Found:
-    """Returns as text what is emitted by port, sorted; windows between cuts come one group after the other."""
+def run(
+    spark: SparkSession,
+    operator: FrameOperator,
+    case: Case,
+    cuts: list[int],
+    ends: bool = False,
+) -> Found:
+    """Returns as text what is emitted by port, sorted; windows between cuts come one group after
+    the other.
+    """
     tuples, found, columns = frame_of(spark, case), Found(), operator.state_columns()
     assert columns is not None and operator.wrong_properties() == []
     state = to_frame(spark, operator.initial_state())
@@ -92,13 +115,19 @@ def run(spark: SparkSession, operator: FrameOperator, case: Case, cuts: list[int
             ends={"op": WINDOWS - 1} if ends else {},
         )
         own = tuples.where(f"window_id >= {first} AND window_id < {end}")
-        inputs = {port: own.where(f"stream = {port[1:]}").drop("stream") for port in operator.input_ports()}
+        inputs = {
+            port: own.where(f"stream = {port[1:]}").drop("stream")
+            for port in operator.input_ports()
+        }
         ports = operator.transform(inputs, state, context)
         assert isinstance(ports, dict)
         of_ports = [_as_text(port, operator, frame) for port, frame in ports.items()]
         for port, values in reduce(lambda one, other: one.union(other), of_ports).collect():
             found.setdefault(port, []).append(tuple(values))
-        state = to_frame(spark, to_arrow(operator.next_state(inputs, {}, state, context), columns, "state"))
+        state = to_frame(
+            spark,
+            to_arrow(operator.next_state(inputs, {}, state, context), columns, "state"),
+        )
     return {port: sorted(rows, key=repr) for port, rows in found.items()}
 
 
@@ -115,7 +144,9 @@ def expected(case: Case, rules: Rules) -> Found:
     found: dict[str, list[tuple[Any, ...]]] = {}
     counts: Counter[tuple[Any, ...]] = Counter()
     most: dict[tuple[Any, ...], int] = {}
-    for number, ((stream, at, ts), (outcome, watermark)) in enumerate(zip(case, outcomes, strict=True)):
+    for number, ((stream, at, ts), (outcome, watermark)) in enumerate(
+        zip(case, outcomes, strict=True)
+    ):
         place = (at // WIDTH_US, f"s{stream}", key_of(number), outcome)
         counts[place] += 1
         row: tuple[Any, ...] = (at // WIDTH_US, f"s{stream}", at, ts, key_of(number), number)
@@ -130,7 +161,9 @@ def expected(case: Case, rules: Rules) -> Found:
 
 
 def as_text(rows: Sequence[tuple[Any, ...]]) -> Rows:
-    return sorted((tuple(None if value is None else str(value) for value in row) for row in rows), key=repr)
+    return sorted(
+        (tuple(None if value is None else str(value) for value in row) for row in rows), key=repr
+    )
 
 
 @pytest.mark.long
@@ -154,30 +187,59 @@ def test_windows_of_several_streams_balance_in_each_streaming_window(spark: Spar
     length, slide = (many * UNIT_US for many in random.choice([(4, 4), (8, 2), (7, 3), (20, 20)]))
     case, cuts = make_case(random, rules.streams), cuts_of(random)
     operator = AggregateWindows(
-        **properties_of(rules), length=length / S, slide=slide / S, keys=("key",), aggregates={"n": "count(*)"}
+        **properties_of(rules),
+        length=length / S,
+        slide=slide / S,
+        keys=("key",),
+        aggregates={"n": "count(*)"},
     )
     found = run(spark, operator, case, cuts, ends)
     outcomes, ticks = classify(case, rules, 0, END_US)
     keys = [key_of(number) for number in range(len(case))]
     fired, last = fire(case, keys, outcomes, ticks, length, slide, END_US - 1 if ends else None)
-    told = f"seed {seed}\n{rules}\n{case}\nlength {length}, slide {slide}, cut at {cuts}, ends {ends}"
+    told = (
+        f"seed {seed}\n{rules}\n{case}\nlength {length}, slide {slide}, cut at {cuts}, ends {ends}"
+    )
     wanted = [
-        (one.tick_us // WIDTH_US, one.key, one.begin_us, one.end_us, 0, "on_time", one.tick_us, len(one.tuples))
+        (
+            one.tick_us // WIDTH_US,
+            one.key,
+            one.begin_us,
+            one.end_us,
+            0,
+            "on_time",
+            one.tick_us,
+            len(one.tuples),
+        )
         for one in fired
     ]
     assert found.get("fired", []) == as_text(wanted), told
     first = first_fired((one.tick_us, one.tuples) for one in fired)
     counts = tuple_accounting(case, keys, outcomes, last, first, WIDTH_US)
-    assert found.get("counts", []) == as_text([(*place, *many) for place, many in counts.items()]), told
+    assert found.get("counts", []) == as_text(
+        [(*place, *many) for place, many in counts.items()]
+    ), told
 
 
-def test_stream_that_never_sends_is_idle_from_the_first_tick_of_the_recording(spark: SparkSession) -> None:
+def test_stream_that_never_sends_is_idle_from_the_first_tick_of_the_recording(
+    spark: SparkSession,
+) -> None:
     # Rules: E47, X28
     case = [Arrival(0, at_us, at_us - 100) for at_us in range(0, END_US, 500)]
-    properties = {"columns": COLUMNS, "streams": ("s0", "s1"), "event_at": "ts", "watermark_interval": "1 ms"}
+    properties = {
+        "columns": COLUMNS,
+        "streams": ("s0", "s1"),
+        "event_at": "ts",
+        "watermark_interval": "1 ms",
+    }
     split, tuples = SplitLate(**properties, idle_timeout="2500 us"), frame_of(spark, case)
-    inputs = {"s0": tuples.where("stream = 0").drop("stream"), "s1": tuples.where("stream = 1").drop("stream")}
-    first, then = (OperatorContext(Grid(1), WindowRange(*windows)) for windows in ((0, 1), (2, WINDOWS - 1)))
+    inputs = {
+        "s0": tuples.where("stream = 0").drop("stream"),
+        "s1": tuples.where("stream = 1").drop("stream"),
+    }
+    first, then = (
+        OperatorContext(Grid(1), WindowRange(*windows)) for windows in ((0, 1), (2, WINDOWS - 1))
+    )
     own = {port: frame.where("window_id < 2") for port, frame in inputs.items()}
     after = split.next_state(own, {}, to_frame(spark, split.initial_state()), first)
     state = to_frame(spark, to_arrow(after, split.state_columns(), "state"))
@@ -188,7 +250,13 @@ def test_stream_that_never_sends_is_idle_from_the_first_tick_of_the_recording(sp
 
 OPERATORS: list[Callable[..., Any]] = [
     partial(SplitLate, columns=COLUMNS, event_at="ts"),
-    partial(AggregateWindows, columns=COLUMNS, event_at="ts", length="1 s", aggregates={"n": "count(*)"}),
+    partial(
+        AggregateWindows,
+        columns=COLUMNS,
+        event_at="ts",
+        length="1 s",
+        aggregates={"n": "count(*)"},
+    ),
 ]
 
 
@@ -196,7 +264,12 @@ OPERATORS: list[Callable[..., Any]] = [
 def test_streams_are_input_ports_and_tuples_name_their_stream(make: Callable[..., Any]) -> None:
     # Rules: E24
     app = Application("both", window="1 s")
-    classified = app.add("classified", make(streams=("left", "right")), left=app.input("a"), right=app.input("b"))
+    classified = app.add(
+        "classified",
+        make(streams=("left", "right")),
+        left=app.input("a"),
+        right=app.input("b"),
+    )
     app.output("late", classified["late"], key=["stream", "number"])
     validate(app, recorded={"a": COLUMNS, "b": COLUMNS})
     one, several = make().output_ports(), make(streams=("left", "right")).output_ports()
@@ -211,19 +284,32 @@ def test_streams_are_input_ports_and_tuples_name_their_stream(make: Callable[...
     ("properties", "words"),
     [
         ({"streams": ("left",)}, "streams are left: there must be two or more, all different"),
-        ({"streams": ("left", "right", "left")}, "streams are left, right, left: there must be two or more"),
+        (
+            {"streams": ("left", "right", "left")},
+            "streams are left, right, left: there must be two or more",
+        ),
         ({"streams": ("left", "the right")}, 'input port name "the right" is not allowed'),
-        ({"streams": ("left", "mode")}, '"mode" cannot be an input port: `app.add` takes it for something else'),
+        (
+            {"streams": ("left", "mode")},
+            '"mode" cannot be an input port: `app.add` takes it for something else',
+        ),
         ({"streams": ("left", "right"), "idle_timeout": "soon"}, 'duration "soon" cannot be read'),
         ({"idle_timeout": "1 s"}, "idle_timeout needs several streams"),
         (
-            {"streams": ("left", "right"), "columns": COLUMNS.append(pa.field("Stream", pa.string()))},
+            {
+                "streams": ("left", "right"),
+                "columns": COLUMNS.append(pa.field("Stream", pa.string())),
+            },
             "column stream would come twice",
         ),
     ],
 )
 @pytest.mark.parametrize("make", OPERATORS)
-def test_wrong_streams_are_reported_at_launch(make: Callable[..., Any], properties: dict[str, Any], words: str) -> None:
+def test_wrong_streams_are_reported_at_launch(
+    make: Callable[..., Any],
+    properties: dict[str, Any],
+    words: str,
+) -> None:
     # Rules: O53
     app = Application("both", window="1 s")
     ends = {"left": app.input("a"), "right": app.input("b")}

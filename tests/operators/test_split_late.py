@@ -1,4 +1,6 @@
-"""SplitLate against the reference of lateness, in any grouping of windows; in an application; wrong properties."""
+"""SplitLate against the reference of lateness, in any grouping of windows; in an application; wrong
+properties.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ from rewindow.application.validation import validate
 from rewindow.engine.ports import ports_to_count
 from rewindow.errors import ValidationFailed
 from rewindow.loading.catalog import load_application
-from rewindow.operators import EventTime, EventWindows, SplitLate, StreamTime, event_windows, lateness
+from rewindow.operators import (
+    EventTime,
+    EventWindows,
+    SplitLate,
+    StreamTime,
+    event_windows,
+    lateness,
+)
 from rewindow.operators.heartbeat.function import heartbeat
 from rewindow.operators.heartbeat.settings import HeartbeatSettings
 from rewindow.settings.config import Config
@@ -30,7 +39,9 @@ from tests.operators.lateness_reference import Arrival, Rules, classify
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-COLUMNS = pa.schema([("arrived_at", pa.int64()), ("ts", pa.int64()), ("key", pa.string()), ("number", pa.int64())])
+COLUMNS = pa.schema(
+    [("arrived_at", pa.int64()), ("ts", pa.int64()), ("key", pa.string()), ("number", pa.int64())]
+)
 WINDOWS, WIDTH_US, LAG_US, TICK_US, AHEAD_US = 6, 1_000, 500, 250, 5_000
 RULES = Rules(1, TICK_US, LAG_US, (None,), (AHEAD_US,))
 Found = dict[str, list[tuple[Any, ...]]]
@@ -38,17 +49,27 @@ Found = dict[str, list[tuple[Any, ...]]]
 
 def operator(**properties: Any) -> SplitLate:
     given = {
-        "columns": COLUMNS, "event_at": "ts", "lag": "500 us", "watermark_interval": "250 us", "max_ahead": "5 ms",
+        "columns": COLUMNS,
+        "event_at": "ts",
+        "lag": "500 us",
+        "watermark_interval": "250 us",
+        "max_ahead": "5 ms",
         "key_by": ("key",),
-    }  # fmt: skip
+    }
     return SplitLate(**{**given, **properties})
 
 
 def make_case(random: Random) -> list[Arrival]:
-    """Returns a recording in order of arrival, with ties, silences, late, null and far timestamps."""
+    """Returns a recording in order of arrival, with ties, silences, late, null and far
+    timestamps.
+    """
     arrivals = sorted(random.randrange(WINDOWS * WIDTH_US // 125) * 125 for _ in range(60))
     return [
-        Arrival(0, at, random.choice([at, at - 300, at - random.randrange(3_000), at + 400, at + 6_000, None]))
+        Arrival(
+            0,
+            at,
+            random.choice([at, at - 300, at - random.randrange(3_000), at + 400, at + 6_000, None]),
+        )
         for at in arrivals
     ]
 
@@ -59,12 +80,16 @@ def frame_of(spark: SparkSession, case: list[Arrival], first: int, last: int) ->
         for number, (_, at, ts) in enumerate(case)
         if first <= at // WIDTH_US <= last
     ]
-    kind = "window_id bigint, offset bigint, arrived_at bigint, ts bigint, key string, number bigint"
+    kind = (
+        "window_id bigint, offset bigint, arrived_at bigint, ts bigint, key string, number bigint"
+    )
     return spark.createDataFrame(rows, kind)
 
 
 def run(spark: SparkSession, case: list[Arrival], cuts: list[int]) -> Found:
-    """Returns as text what is emitted by port, sorted; windows between cuts come one group after the other."""
+    """Returns as text what is emitted by port, sorted; windows between cuts come one group after
+    the other.
+    """
     split, found = operator(), Found()
     state = to_frame(spark, split.initial_state())
     for first, end in pairwise(cuts):
@@ -74,7 +99,11 @@ def run(spark: SparkSession, case: list[Arrival], cuts: list[int]) -> Found:
         of_ports = [as_text(port, split, frame) for port, frame in ports.items()]
         for port, values in reduce(lambda one, other: one.union(other), of_ports).collect():
             found.setdefault(port, []).append(tuple(values))
-        after = to_arrow(split.next_state(inputs, {}, state, context), split.state_columns(), "state")
+        after = to_arrow(
+            split.next_state(inputs, {}, state, context),
+            split.state_columns(),
+            "state",
+        )
         state = to_frame(spark, after)
     return {port: sorted(rows, key=repr) for port, rows in found.items()}
 
@@ -127,7 +156,10 @@ def test_tick_in_lost_windows_is_applied_in_the_next_window(spark: SparkSession)
     # Rules: R14, W17
     split = operator()
     known = {"stream": "stream", "until_us": 2_000, "ahead_us": 1_990, "arrived_us": 1_990}
-    state = to_frame(spark, pa.Table.from_pylist([{**known, "watermark_us": 500}], split.state_columns()))
+    state = to_frame(
+        spark,
+        pa.Table.from_pylist([{**known, "watermark_us": 500}], split.state_columns()),
+    )
     context = OperatorContext(Grid(1), WindowRange(4, 5))
     ports = split.transform({"stream": frame_of(spark, [], 4, 5)}, state, context)
     assert [tuple(row) for row in ports["ticks"].collect()] == [(4, 2_000, 1_490)]
@@ -135,11 +167,19 @@ def test_tick_in_lost_windows_is_applied_in_the_next_window(spark: SparkSession)
 
 def test_group_without_tuples_has_no_tuple_without_an_arrival(spark: SparkSession) -> None:
     split = operator()
-    known = {"stream": "stream", "until_us": 2_000, "ahead_us": 1_990, "arrived_us": 1_990, "watermark_us": 500}
+    known = {
+        "stream": "stream",
+        "until_us": 2_000,
+        "ahead_us": 1_990,
+        "arrived_us": 1_990,
+        "watermark_us": 500,
+    }
     state = to_frame(spark, pa.Table.from_pylist([known], split.state_columns()))
     nothing = empty_frame(spark, spark_schema(pa.schema([("window_id", pa.int64()), *COLUMNS])))
     ports = split.transform({"stream": nothing}, state, OperatorContext(Grid(1), WindowRange(2, 3)))
-    rows = reduce(lambda one, other: one.union(other), (as_text(port, split, ports[port]) for port in ports))
+    rows = reduce(
+        lambda one, other: one.union(other), (as_text(port, split, ports[port]) for port in ports)
+    )
     assert [tuple(row) for row in rows.collect()] == [("ticks", ["2", "2000", "1490"])]
 
 
@@ -149,11 +189,19 @@ def test_heartbeat_closes_windows_during_silence(spark: SparkSession) -> None:
     # A timer moves the watermark, and no aggregate counts it.
     frame = spark.createDataFrame([(1_000_000, "a"), (2_000_000, "a")], "at bigint, key string")
     frame = frame.withColumn("arrived_at", F.col("at")).withColumn("offset", F.col("at"))
-    beats = heartbeat(frame, HeartbeatSettings(interval=10, event_at="at", key_by=("key",)), end_us=45_000_000).tuples
+    beats = heartbeat(
+        frame,
+        HeartbeatSettings(interval=10, event_at="at", key_by=("key",)),
+        end_us=45_000_000,
+    ).tuples
     time = EventTime(streams={"s": StreamTime(event_at="at")}, watermark_interval="1 s")
     for tuples, fired, timers in ((frame, [], 0), (beats, [(0, 10_000_000, 2)], 4)):
         classified = lateness({"s": tuples}, time, end_us=45_000_000)
-        windows = event_windows(classified, EventWindows(length="10 s", slide="10 s"), {"n": ("count", "*")})
+        windows = event_windows(
+            classified,
+            EventWindows(length="10 s", slide="10 s"),
+            {"n": ("count", "*")},
+        )
         found = windows.fired.select("window_begin_us", "window_end_us", "n").collect()
         assert [tuple(row) for row in found] == fired
         counts = {row["outcome"]: row["tuples"] for row in windows.counts().collect()}
@@ -169,7 +217,9 @@ def test_late_tuples_and_error_tuples_are_stored_even_when_unread() -> None:
     app.output("counts", split["counts"], key=["key", "outcome"])
     validate(app, recorded={"clicks": COLUMNS})
     assert [error.name for error in app.errors().values()] == ["split.errors"]
-    assert {str(port) for port in ports_to_count(app)} == {"split.on_time", "split.ticks"}, "counted, and never written"
+    assert {str(port) for port in ports_to_count(app)} == {"split.on_time", "split.ticks"}, (
+        "counted, and never written"
+    )
     alone = Application("clicks", window="1 s")
     node = alone.add("split", operator(), stream=alone.input("clicks"))
     alone.output("on_time", node["on_time"], key=["number"])
@@ -184,8 +234,9 @@ def test_flights_example_is_valid() -> None:
     flights = needed.append(pa.field("offset", pa.int64()))
     validate(app, recorded={"flights": flights})
     assert {name: output.suite for name, output in app.outputs.items()} == {
-        "late_flights": "late_flights", "lateness": "lateness",
-    }  # fmt: skip
+        "late_flights": "late_flights",
+        "lateness": "lateness",
+    }
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

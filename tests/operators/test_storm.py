@@ -1,4 +1,6 @@
-"""The fidelity mode storm against a reference that goes tuple by tuple; its surprises, one by one."""
+"""The fidelity mode storm against a reference that goes tuple by tuple; its surprises, one by
+one.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rewindow.errors import InputError
-from rewindow.operators import CountWindows, EventTime, EventWindows, StormWindows, StreamTime, storm_windows
+from rewindow.operators import (
+    CountWindows,
+    EventTime,
+    EventWindows,
+    StormWindows,
+    StreamTime,
+    storm_windows,
+)
 from rewindow.operators.storm.machine import StormMachine, StormRules
 from tests.operators.storm_reference import Member, Storm, Tuple, storm_by_arrival, storm_machine
 from tests.operators.test_lateness import new_seed
@@ -24,9 +33,15 @@ def make_storm(random: Random) -> Storm:
     length, length_tuples = random.choice([(4, 0), (10, 0), (7, 0), (0, 3), (0, 1), (0, 6)])
     slide, slide_tuples = random.choice([(4, 0), (2, 0), (3, 0), (0, 1), (0, 3)])
     return Storm(
-        random.randint(1, 3), random.choice([1, 2, 5]), random.choice([0, 0, 1, 3, 12]), length, length_tuples,
-        slide, slide_tuples, random.random() < 0.3,
-    )  # fmt: skip
+        random.randint(1, 3),
+        random.choice([1, 2, 5]),
+        random.choice([0, 0, 1, 3, 12]),
+        length,
+        length_tuples,
+        slide,
+        slide_tuples,
+        random.random() < 0.3,
+    )
 
 
 def make_case(random: Random, streams: int) -> list[Tuple]:
@@ -42,38 +57,73 @@ def make_case(random: Random, streams: int) -> list[Tuple]:
 def settings_of(storm: Storm) -> tuple[EventTime, StormWindows]:
     time = EventTime(
         streams={f"s{number}": StreamTime(event_at="ts") for number in range(storm.streams)},
-        lag=storm.lag / 1_000, watermark_interval=storm.interval / 1_000,
+        lag=storm.lag / 1_000,
+        watermark_interval=storm.interval / 1_000,
         tie="tick_first" if storm.tick_first else "tuple_first",
-    )  # fmt: skip
+    )
     return time, StormWindows(
-        length=storm.length / 1_000 if storm.length else None, length_tuples=storm.length_tuples or None,
-        slide=storm.slide / 1_000 if storm.slide else None, slide_tuples=storm.slide_tuples or None,
-    )  # fmt: skip
+        length=storm.length / 1_000 if storm.length else None,
+        length_tuples=storm.length_tuples or None,
+        slide=storm.slide / 1_000 if storm.slide else None,
+        slide_tuples=storm.slide_tuples or None,
+    )
 
 
 def frames_of(spark: SparkSession, cases: list[list[Tuple]], streams: int) -> dict[str, DataFrame]:
-    """Returns a frame per stream; timestamps lie some microseconds behind their millisecond (E17)."""
+    """Returns a frame per stream; timestamps lie some microseconds behind their millisecond
+    (E17).
+    """
     rows = [
-        (key, number, one.stream, one.at * 1_000, None if one.ts is None else one.ts * 1_000 + number % 1_000)
+        (
+            key,
+            number,
+            one.stream,
+            one.at * 1_000,
+            None if one.ts is None else one.ts * 1_000 + number % 1_000,
+        )
         for key, case in enumerate(cases)
         for number, one in enumerate(case)
     ]
-    frame = spark.createDataFrame(rows, "case INT, number INT, stream_no INT, arrived_at BIGINT, ts BIGINT").cache()
-    return {f"s{number}": frame.where(f"stream_no = {number}").drop("stream_no") for number in range(streams)}
+    frame = spark.createDataFrame(
+        rows,
+        "case INT, number INT, stream_no INT, arrived_at BIGINT, ts BIGINT",
+    ).cache()
+    return {
+        f"s{number}": frame.where(f"stream_no = {number}").drop("stream_no")
+        for number in range(streams)
+    }
 
 
-def assert_storm(spark: SparkSession, random: Random, storm: Storm, seed: int, *, by_arrival: bool) -> None:
+def assert_storm(
+    spark: SparkSession,
+    random: Random,
+    storm: Storm,
+    seed: int,
+    *,
+    by_arrival: bool,
+) -> None:
     """Fails unless members, roles and outcomes of random recordings are those of the reference."""
     time, windows = settings_of(storm)
     reference = storm_by_arrival if by_arrival else storm_machine
     cases = [make_case(random, storm.streams) for _ in range(RECORDINGS)]
     result = storm_windows(
-        frames_of(spark, cases, storm.streams), None if by_arrival else time, windows, {"sum": ("sum", "number")},
-        keys=["number"], end_us=END * 1_000, recording_keys=["case"],
-    )  # fmt: skip
+        frames_of(spark, cases, storm.streams),
+        None if by_arrival else time,
+        windows,
+        {"sum": ("sum", "number")},
+        keys=["number"],
+        end_us=END * 1_000,
+        recording_keys=["case"],
+    )
     members: dict[int, list[Member]] = {}
     for row in result.members.collect():
-        place = (row["pane"], row["window_end_us"] // 1_000, row["fired_us"] // 1_000, row["number"], row["role"])
+        place = (
+            row["pane"],
+            row["window_end_us"] // 1_000,
+            row["fired_us"] // 1_000,
+            row["number"],
+            row["role"],
+        )
         members.setdefault(row["case"], []).append(place)
     outcomes = {(row["case"], row["number"]): row["outcome"] for row in result.outcomes.collect()}
     for key, case in enumerate(cases):
@@ -92,31 +142,54 @@ def test_storm_windows_equal_a_state_machine(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    "windows", [(10, 0, 4, 0), (3, 0, 4, 0), (10, 0, 0, 2), (0, 3, 4, 0), (0, 3, 0, 2)], ids=lambda given: f"{given}"
+    "windows",
+    [(10, 0, 4, 0), (3, 0, 4, 0), (10, 0, 0, 2), (0, 3, 4, 0), (0, 3, 0, 2)],
+    ids=lambda given: f"{given}",
 )
-def test_storm_uses_arrival_without_timestamps(spark: SparkSession, windows: tuple[int, int, int, int]) -> None:
+def test_storm_uses_arrival_without_timestamps(
+    spark: SparkSession,
+    windows: tuple[int, int, int, int],
+) -> None:
     # Rules: E16
     seed = new_seed()
-    assert_storm(spark, Random(seed), Storm(2, 1, 0, *windows, tick_first=False), seed, by_arrival=True)
+    assert_storm(
+        spark,
+        Random(seed),
+        Storm(2, 1, 0, *windows, tick_first=False),
+        seed,
+        by_arrival=True,
+    )
 
 
-def test_recording_without_timestamps_ends_with_the_tick_after_its_last_tuple(spark: SparkSession) -> None:
+def test_recording_without_timestamps_ends_with_the_tick_after_its_last_tuple(
+    spark: SparkSession,
+) -> None:
     # Rules: E16
     rows = [(at * 1_000,) for at in (2, 9, 10, 16, 20)]
     clicks = {"clicks": spark.createDataFrame(rows, "arrived_at BIGINT")}
 
     def fired(length_ms: int, end_us: int | None) -> list[tuple[int, int]]:
         windows = StormWindows(length=f"{length_ms} ms", slide="10 ms")
-        found = storm_windows(clicks, None, windows, {"tuples": ("count", "*")}, end_us=end_us).fired
+        found = storm_windows(
+            clicks,
+            None,
+            windows,
+            {"tuples": ("count", "*")},
+            end_us=end_us,
+        ).fired
         return sorted((row["fired_us"] // 1_000, row["tuples"]) for row in found.collect())
 
     assert fired(10, None) == [(10, 2), (20, 2), (30, 1)]
     assert fired(20, None) == [(10, 2), (20, 4), (30, 3)] and fired(20, 60_000)[3:] == [(40, 1)]
-    assert fired(5, None) == [(10, 2), (20, 1)], "all at the first tick, then what came in the last 5 ms"
+    assert fired(5, None) == [(10, 2), (20, 1)], (
+        "all at the first tick, then what came in the last 5 ms"
+    )
 
 
 def machine(**rules: Any) -> StormMachine:
-    return StormMachine(StormRules(**{"streams": 1, "lag_ms": 0, "length_ms": 10, "slide_ms": 10, **rules}))
+    return StormMachine(
+        StormRules(**{"streams": 1, "lag_ms": 0, "length_ms": 10, "slide_ms": 10, **rules})
+    )
 
 
 def ends(storm: StormMachine) -> list[tuple[int, int]]:
@@ -151,7 +224,13 @@ def test_windows_include_their_end_and_are_not_flushed() -> None:
     for number, ts in enumerate((1, 10, 11, 95, 101)):
         storm.take(number, 0, ts)
     assert ends(storm) == [(10, 0), (10, 1), (20, 2)]
-    assert dict(storm.finish()) == {0: "on_time", 1: "on_time", 2: "on_time", 3: "pending", 4: "pending"}
+    assert dict(storm.finish()) == {
+        0: "on_time",
+        1: "on_time",
+        2: "on_time",
+        3: "pending",
+        4: "pending",
+    }
 
 
 def test_window_with_only_a_length_slides_by_a_tuple_in_storm_and_tumbles_elsewhere() -> None:

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from rewindow.errors import InputError
-from rewindow.operators.event_time_windows.settings import CountWindows, EventWindows, GlobalWindow, SessionWindows
+from rewindow.operators.event_time_windows.settings import (
+    CountWindows,
+    EventWindows,
+    GlobalWindow,
+    SessionWindows,
+)
 
 
 @pytest.mark.parametrize(
@@ -15,7 +20,10 @@ from rewindow.operators.event_time_windows.settings import CountWindows, EventWi
     [
         ({"length": 0}, "above 0"),
         ({"slide": "0 s"}, "above 0"),
-        ({"slide": "11 s"}, "longer than length 10 s.*\n  Hint: sampling=True says that this is meant"),
+        (
+            {"slide": "11 s"},
+            "longer than length 10 s.*\n  Hint: sampling=True says that this is meant",
+        ),
         ({"slide": "1 us"}, "more than 10000 times"),
         ({"size": 1}, "size is unknown. .*Known are allowed_lateness, early"),
         ({"allowed_lateness": "-1 s"}, "out of range|cannot be read"),
@@ -25,7 +33,10 @@ from rewindow.operators.event_time_windows.settings import CountWindows, EventWi
         ({"late": "1 s"}, "these let none in: set allowed_lateness"),
         ({"accumulation": "all"}, 'accumulation is "all". Allowed are discarding, accumulating'),
         ({"only_updated_panes": True}, "which fire once"),
-        ({"only_updated_panes": True, "early": "1 s", "accumulation": "discarding"}, "which have nothing to compare"),
+        (
+            {"only_updated_panes": True, "early": "1 s", "accumulation": "discarding"},
+            "which have nothing to compare",
+        ),
         ({"slide": "11 s", "sampling": True, "early": "1 s"}, "neither allowed_lateness nor early"),
         ({"length": "-1 s"}, "out of range|cannot be read"),
     ],
@@ -39,10 +50,16 @@ def test_event_windows_reject_wrong_settings(wrong: dict[str, Any], words: str) 
         SessionWindows(gap=0)
     with pytest.raises(InputError, match="the global window has no late and no late_tuples"):
         GlobalWindow(late_tuples=2)
-    for counts, words in (((0,), "from 1 to"), ((3, 4), "longer than length"), ((100_000, 1), "more than 10000 times")):
+    for counts, words in (
+        ((0,), "from 1 to"),
+        ((3, 4), "longer than length"),
+        ((100_000, 1), "more than 10000 times"),
+    ):
         with pytest.raises(InputError, match=words):
             CountWindows(**dict(zip(("length", "slide"), counts, strict=False)))
     assert CountWindows(length=5).slide == 5
     with pytest.raises(InputError) as caught:
         CountWindows(length=0)
-    assert caught.value.primary.count("0 tuples are out of range") == 1, "length and slide are told together"
+    assert caught.value.primary.count("0 tuples are out of range") == 1, (
+        "length and slide are told together"
+    )

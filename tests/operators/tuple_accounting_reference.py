@@ -1,4 +1,6 @@
-"""What became of tuples in each streaming window, counted one by one from the rules E40 and X37, to judge ours."""
+"""What became of tuples in each streaming window, counted one by one from the rules E40 and X37, to
+judge ours.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ WAITS = ("on_time", "pending_after")
 
 
 def first_fired(firings: Iterable[tuple[int, Iterable[int]]]) -> dict[int, int]:
-    """Returns of each tuple in a firing the instant of the first, from instants and the tuples that they show."""
+    """Returns of each tuple in a firing the instant of the first, from instants and the tuples that
+    they show.
+    """
     first: dict[int, int] = {}
     for at_us, numbers in firings:
         for number in numbers:
@@ -39,7 +43,11 @@ def tuple_accounting(
     for of_key in {(one.stream, key) for one, key in zip(case, keys, strict=True)}:
         own = [number for number, one in enumerate(case) if (one.stream, keys[number]) == of_key]
         came = {number: case[number].at_us // width_us for number in own}
-        fired = {number: first[number] // width_us for number in own if number in first and last[number] in WAITS}
+        fired = {
+            number: first[number] // width_us
+            for number in own
+            if number in first and last[number] in WAITS
+        }
         for window in {*came.values(), *fired.values()}:
             outcomes: dict[str, list[int]] = {}
             for number in own:
@@ -54,7 +62,11 @@ def tuple_accounting(
                 outcomes.setdefault("pending_before", []).extend([number] * waited)
                 outcomes.setdefault("pending_after", []).extend([number] * still)
             for outcome, numbers in outcomes.items():
-                delays = [_delay(case[number], classified[number]) for number in numbers if outcome == "late"]
+                delays = [
+                    _delay(case[number], classified[number])
+                    for number in numbers
+                    if outcome == "late"
+                ]
                 if numbers:
                     place = (window, f"s{of_key[0]}", of_key[1], outcome)
                     found[place] = (len(numbers), max(delays) if delays else None)

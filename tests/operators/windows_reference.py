@@ -1,6 +1,7 @@
 """Windows over event time, tuple by tuple and tick by tick, written from the rules, to judge ours.
 
-Nothing here is shared with the library; which tuples are on time, and the ticks, come from the reference of lateness.
+Nothing here is shared with the library; which tuples are on time, and the ticks, come from the
+reference of lateness.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def fire(
         ts_us = case[number].ts_us
         assert ts_us is not None
         begins = [
-            begin for begin in _multiples(slide_us, ts_us - length_us, ts_us) if begin <= ts_us < begin + length_us
+            begin
+            for begin in _multiples(slide_us, ts_us - length_us, ts_us)
+            if begin <= ts_us < begin + length_us
         ]
         outcomes[number] = "pending_after" if begins else "between_windows"
         for begin in begins:
@@ -69,7 +72,9 @@ def fire_sessions(
     tick_first: bool,
     ended_us: int | None,
 ) -> tuple[list[Fired], list[str]]:
-    """Returns the fired sessions, and what became of each tuple; tuples come one by one, sessions grow and merge."""
+    """Returns the fired sessions, and what became of each tuple; tuples come one by one, sessions
+    grow and merge.
+    """
     opened: list[tuple[int, int, Key, list[int]]] = []
     outcomes = ["pending_after" if one.outcome == "on_time" else one.outcome for one in classified]
     fired: list[Fired] = []
@@ -117,7 +122,14 @@ def fire_counted(
     """
     outcomes = ["pending_after" if one.outcome == "on_time" else one.outcome for one in classified]
     waiting = [number for number, one in enumerate(classified) if one.outcome == "on_time"]
-    waiting.sort(key=lambda number: (case[number].ts_us, case[number].at_us, case[number].stream, orders[number]))
+    waiting.sort(
+        key=lambda number: (
+            case[number].ts_us,
+            case[number].at_us,
+            case[number].stream,
+            orders[number],
+        )
+    )
     queues: dict[Key, list[int]] = {}
     fired: list[tuple[int, Fired]] = []
 
@@ -148,7 +160,9 @@ def fire_counted(
 
 
 class Shown(NamedTuple):
-    """What a window shows: begin, key, number and kind of the firing, when, and the numbers of its tuples."""
+    """What a window shows: begin, key, number and kind of the firing, when, and the numbers of its
+    tuples.
+    """
 
     begin_us: int | None
     key: Key
@@ -160,7 +174,9 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True)
 class Again:
-    """How windows fire more than once, in microseconds; without a length there is one window, the global one."""
+    """How windows fire more than once, in microseconds; without a length there is one window, the
+    global one.
+    """
 
     length_us: int | None
     slide_us: int
@@ -177,8 +193,8 @@ class Again:
 
 @dataclass
 class Open:
-    """A window: tuples that it has shown and not yet, late ones apart, and whether these make up a multiple; how often
-    it has shown, what it showed last.
+    """A window: tuples that it has shown and not yet, late ones apart, and whether these make up a
+    multiple; how often it has shown, what it showed last.
     """
 
     shown: list[int] = field(default_factory=list)
@@ -205,7 +221,8 @@ def fire_again(
     end_us: int,
     has_ended: bool,
 ) -> list[Shown]:
-    """Returns all that windows show, walking along the arrival clock; a window shows once at an instant.
+    """Returns all that windows show, walking along the arrival clock; a window shows once at an
+    instant.
 
     Args:
         orders: by which tuples of one arrival and stream are ordered.
@@ -219,7 +236,10 @@ def fire_again(
     if again.late_us is None and again.late_tuples is None:
         late = every
     arrivals = {one.at_us for one in case}
-    waiting = sorted(range(len(case)), key=lambda number: (case[number].at_us, case[number].stream, orders[number]))
+    waiting = sorted(
+        range(len(case)),
+        key=lambda number: (case[number].at_us, case[number].stream, orders[number]),
+    )
     watermark: int | None = None
     for at_us in [*sorted(early | every | late | arrivals), *([end_us] if has_ended else [])]:
         if not again.tick_first:
@@ -234,7 +254,11 @@ def fire_again(
             if is_over and not window.has_fired and window.was_ever_on_time:
                 window.has_fired = True
                 is_early = again.early_us is not None or again.early_tuples is not None
-                if window.new or window.showing or (is_early and again.accumulation != "discarding"):
+                if (
+                    window.new
+                    or window.showing
+                    or (is_early and again.accumulation != "discarding")
+                ):
                     _show(window, "on_time")
             elif window.new and at_us in early and not window.has_fired:
                 _show(window, "early")
@@ -294,7 +318,9 @@ def _show(window: Open, kind: str) -> None:
 
 def _write(rows: list[Shown], window: Open, place: PaneKey, at_us: int, again: Again) -> None:
     if again.accumulation == "retracting" and window.panes:
-        rows.append(Shown(*place, window.panes - 1, "retraction", at_us, tuple(sorted(window.shown))))
+        rows.append(
+            Shown(*place, window.panes - 1, "retraction", at_us, tuple(sorted(window.shown)))
+        )
     every = window.showing if again.accumulation == "discarding" else window.shown + window.showing
     rows.append(Shown(*place, window.panes, window.kind, at_us, tuple(sorted(every))))
     window.shown, window.showing, window.panes = window.shown + window.showing, [], window.panes + 1
@@ -311,7 +337,9 @@ def fire_sessions_again(
     end_us: int,
     has_ended: bool,
 ) -> tuple[list[Shown], list[str]]:
-    """Returns all that sessions show, and what became of each tuple; of `again` the length is the gap."""
+    """Returns all that sessions show, and what became of each tuple; of `again` the length is the
+    gap.
+    """
     gap_us, raised = again.length_us or 0, dict(ticks)
     rows: list[Shown] = []
     outcomes = ["pending_after" if one.outcome == "on_time" else one.outcome for one in classified]
@@ -335,10 +363,16 @@ def fire_sessions_again(
                 if one[2] != keys[number] or far > gap_us or (far == gap_us and not inclusive):
                     rest.append(one)
                     continue
-                first_us, last_us, numbers = min(first_us, one[0]), max(last_us, one[1]), numbers + one[3]
+                first_us, last_us, numbers = (
+                    min(first_us, one[0]),
+                    max(last_us, one[1]),
+                    numbers + one[3],
+                )
                 if one[4]:
                     pane = panes[one[0], one[2]] - 1
-                    rows.append(Shown(one[0], one[2], pane, "retraction", at_us, tuple(sorted(one[3]))))
+                    rows.append(
+                        Shown(one[0], one[2], pane, "retraction", at_us, tuple(sorted(one[3])))
+                    )
             opened = [*rest, (first_us, last_us, keys[number], numbers, False)]
         for place, one in enumerate(opened):
             passes_us = one[1] + gap_us + inclusive

@@ -1,4 +1,6 @@
-"""Replays that were killed once, one for each mode, as the engine leaves them: groups of five windows, [100, 119]."""
+"""Replays that were killed once, one for each mode, as the engine leaves them: groups of five
+windows, [100, 119].
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def undisturbed(config: Config, replay_id: str = "calm") -> StagedReplay:
 
 
 def killed_exactly_once(config: Config, replay_id: str = "once") -> StagedReplay:
-    """Returns a replay whose first attempt died in its second group, between the outputs and the checkpoint."""
+    """Returns a replay whose first attempt died in its second group, between the outputs and the
+    checkpoint.
+    """
     replay = StagedReplay(config, replay_id, FIRST, LAST)
     _group(replay, 100, epoch=1)
     replay.group(105, 109, rows_of(range(105, 110)), epoch=1)
@@ -29,7 +33,9 @@ def killed_exactly_once(config: Config, replay_id: str = "once") -> StagedReplay
 
 
 def killed_at_least_once(config: Config, replay_id: str = "twice") -> StagedReplay:
-    """Returns a replay whose first attempt died before the second group's checkpoint, so that it is there twice."""
+    """Returns a replay whose first attempt died before the second group's checkpoint, so that it is
+    there twice.
+    """
     replay = StagedReplay(config, replay_id, FIRST, LAST, mode=Mode.AT_LEAST_ONCE)
     _group(replay, 100, epoch=1)
     replay.group(105, 109, rows_of(range(105, 110)), epoch=1)

@@ -9,13 +9,24 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewindow.pages.calendar import COLUMNS_MAX, LEVELS, cell_values, draw_calendar, place_windows, thresholds
+from rewindow.pages.calendar import (
+    COLUMNS_MAX,
+    LEVELS,
+    cell_values,
+    draw_calendar,
+    place_windows,
+    thresholds,
+)
 from rewindow.pages.replay_report import Layer
 from rewindow.windows import Grid, WindowRange
 
-widths_ms = st.sampled_from([100, 250, 500, 1_000, 5_000, 60_000, 600_000, 3_600_000, 86_400_000, 7_000])
+widths_ms = st.sampled_from(
+    [100, 250, 500, 1_000, 5_000, 60_000, 600_000, 3_600_000, 86_400_000, 7_000]
+)
 ranges = st.builds(
-    lambda first, length: WindowRange(first, first + length - 1), st.integers(0, 10**7), st.integers(1, 5_000)
+    lambda first, length: WindowRange(first, first + length - 1),
+    st.integers(0, 10**7),
+    st.integers(1, 5_000),
 )
 
 
@@ -24,7 +35,10 @@ def layer(values: list[float | None], total: bool = True) -> Layer:
 
 
 @given(widths_ms, ranges)
-def test_every_window_has_a_cell_in_order_in_a_bounded_number_of_columns(width_ms: int, windows: WindowRange) -> None:
+def test_every_window_has_a_cell_in_order_in_a_bounded_number_of_columns(
+    width_ms: int,
+    windows: WindowRange,
+) -> None:
     cells = place_windows(Grid(width_ms), windows)
     assert len(cells.place) == len(windows)
     assert (np.diff(cells.place) >= 0).all()
@@ -33,7 +47,10 @@ def test_every_window_has_a_cell_in_order_in_a_bounded_number_of_columns(width_m
 
 
 @given(ranges, st.data())
-def test_totals_are_preserved_when_windows_share_cells(windows: WindowRange, data: st.DataObject) -> None:
+def test_totals_are_preserved_when_windows_share_cells(
+    windows: WindowRange,
+    data: st.DataObject,
+) -> None:
     width_ms = data.draw(widths_ms)
     values = [float(window % 7) if window % 5 else None for window in windows]
     cells = place_windows(Grid(width_ms), windows)

@@ -1,4 +1,6 @@
-"""The picture of what filling has made: every row of the stream around a gap is in it, and its numbers below."""
+"""The picture of what filling has made: every row of the stream around a gap is in it, and its
+numbers below.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,28 @@ from tests.pages.test_page import read
 WINDOWS = WindowRange(0, 9)
 BOOKKEEPING = [("window_id", pa.int64()), ("at", TIME), ("v", pa.float64()), ("word", pa.string())]
 TEXT = [("k", pa.string()), ("_rw_gap_id", pa.string()), ("_rw_methods", pa.string())]
-NUMBERS = [("_rw_made_rows", pa.int64()), ("_rw_before_us", pa.int64()), ("_rw_after_us", pa.int64())]
+NUMBERS = [
+    ("_rw_made_rows", pa.int64()),
+    ("_rw_before_us", pa.int64()),
+    ("_rw_after_us", pa.int64()),
+]
 SCHEMA = pa.schema([*BOOKKEEPING, ("_rw_is_made", pa.bool_()), *TEXT, *NUMBERS])
 METHODS = {"v": "linear", "word": "forward"}
 Recorded = list[tuple[str | None, float, float | None, float | None]]
 
 
 def filled(root: Path, rows: list[dict[str, Any]]) -> Config:
-    """Returns settings with a stream "s" and what filling has made of it, a row every ten seconds."""
-    tuples: Recorded = [(row["k"], row["at"], row["at"], row["v"]) for row in rows if "_rw_gap_id" not in row]
+    """Returns settings with a stream "s" and what filling has made of it, a row every ten
+    seconds.
+    """
+    tuples: Recorded = [
+        (row["k"], row["at"], row["at"], row["v"]) for row in rows if "_rw_gap_id" not in row
+    ]
     config = recorded(root, tuples, cadence="10 s", fill=FillConfig(columns=METHODS))
     table = create_table(config.stream_table("filled_s.filled"), SCHEMA)
-    full = [{"_rw_is_made": "_rw_gap_id" in row, **row, "at": int(row["at"] * SECOND)} for row in rows]
+    full = [
+        {"_rw_is_made": "_rw_gap_id" in row, **row, "at": int(row["at"] * SECOND)} for row in rows
+    ]
     columns = [pa.array([row.get(field.name) for row in full]).cast(field.type) for field in SCHEMA]
     write_deltalake(table.delta, pa.table(columns, schema=SCHEMA), mode="append")
     return config
@@ -50,12 +62,19 @@ def made(at: int, v: float | None, method: str, gap: str = "g1", count: int = 1)
     methods = json.dumps({"v": method, "word": "forward"})
     before, after = 10 * SECOND, 40 * SECOND
     return row(
-        at, v, _rw_gap_id=gap, _rw_methods=methods, _rw_made_rows=count, _rw_before_us=before, _rw_after_us=after
+        at,
+        v,
+        _rw_gap_id=gap,
+        _rw_methods=methods,
+        _rw_made_rows=count,
+        _rw_before_us=before,
+        _rw_after_us=after,
     )
 
 
 ROWS = [
-    row(0, 1.0), row(10, 2.0), made(20, 3.0, "linear"), made(30, 4.0, "linear"), row(40, 5.0), row(50, None),
+    row(0, 1.0), row(10, 2.0), made(20, 3.0, "linear"), made(30, 4.0, "linear"), row(40, 5.0),
+    row(50, None),
     made(60, None, "none", "g2", 3), row(90, 3.0),
 ]  # fmt: skip
 
@@ -64,22 +83,33 @@ def test_recorded_filled_and_missing_values_are_drawn_differently(tmp_path: Path
     found = filled_stream(filled(tmp_path, ROWS), "s", WINDOWS)
     assert found is not None and found.columns == ["v"] and found.gap_count == 2
     assert [(gap.from_us, gap.last_us, gap.missing) for gap in found.gaps] == [
-        (20 * SECOND, 30 * SECOND, 2), (60 * SECOND, 60 * SECOND, 3),
-    ]  # fmt: skip
+        (20 * SECOND, 30 * SECOND, 2),
+        (60 * SECOND, 60 * SECOND, 3),
+    ]
     assert found.counts == {
-        ("v", "linear"): 2, ("v", "none"): 3, ("v", "recorded"): 4, ("v", "recorded null"): 1,
-        ("word", "forward"): 5, ("word", "recorded"): 5,
-    }  # fmt: skip
+        ("v", "linear"): 2,
+        ("v", "none"): 3,
+        ("v", "recorded"): 4,
+        ("v", "recorded null"): 1,
+        ("word", "forward"): 5,
+        ("word", "recorded"): 5,
+    }
     [(_, [first]), (_, [second])] = draw_plots(found)
     step = WIDTH / 10
     dots = [(x, y, is_made) for x, y, is_made, _ in first.dots]
     assert dots == [
-        (0, HEIGHT, False), (step, HEIGHT * 0.75, False), (2 * step, HEIGHT / 2, True), (3 * step, HEIGHT / 4, True),
-        (4 * step, 0, False), (9 * step, HEIGHT / 2, False),
-    ]  # fmt: skip
+        (0, HEIGHT, False),
+        (step, HEIGHT * 0.75, False),
+        (2 * step, HEIGHT / 2, True),
+        (3 * step, HEIGHT / 4, True),
+        (4 * step, 0, False),
+        (9 * step, HEIGHT / 2, False),
+    ]
     assert [(x, wide) for x, wide, _ in first.missing] == [(5 * step, step), (6 * step, 3 * step)]
     assert (first.gap, second.gap) == ((2 * step, 2 * step), (6 * step, 3 * step))
-    assert first.line.count("M") == 2 and first.line.count("L") == 4, "broken where there is no value"
+    assert first.line.count("M") == 2 and first.line.count("L") == 4, (
+        "broken where there is no value"
+    )
     assert [words for _, words in first.ticks] == ["1", "5"]
 
 
@@ -88,30 +118,43 @@ def test_filled_null_counts_for_its_method(tmp_path: Path) -> None:
     nulls = [row(50, None), row(60, None, _rw_methods=json.dumps({"v": "forward"}))]
     found = filled_stream(filled(tmp_path, [row(0, 1.0), *nulls]), "s", WINDOWS)
     assert found is not None and found.counts == {
-        ("v", "forward"): 1, ("v", "recorded"): 1, ("v", "recorded null"): 1, ("word", "recorded"): 3,
-    }  # fmt: skip
+        ("v", "forward"): 1,
+        ("v", "recorded"): 1,
+        ("v", "recorded null"): 1,
+        ("word", "recorded"): 3,
+    }
 
 
 def test_filled_row_without_a_value_does_not_count_for_its_method(tmp_path: Path) -> None:
     rows = [
-        row(0, None), made(10, None, "forward"), made(20, 1.0, "forward", count=3), made(30, None, "forward", count=4),
+        row(0, None), made(10, None, "forward"), made(20, 1.0, "forward", count=3),
+        made(30, None, "forward", count=4),
         made(40, None, "none", count=5), made(50, None, "expired", count=6), made(60, None, "null"),
     ]  # fmt: skip
     rows[2]["word"] = None
     config = filled(tmp_path, rows)
     found = filled_stream(config, "s", WINDOWS)
     assert found is not None and found.counts == {
-        ("v", "expired"): 6, ("v", "forward"): 3, ("v", "forward without a value"): 5, ("v", "none"): 5,
-        ("v", "null"): 1, ("v", "recorded null"): 1,
-        ("word", "forward"): 17, ("word", "forward without a value"): 3, ("word", "recorded"): 1,
-    }  # fmt: skip
+        ("v", "expired"): 6,
+        ("v", "forward"): 3,
+        ("v", "forward without a value"): 5,
+        ("v", "none"): 5,
+        ("v", "null"): 1,
+        ("v", "recorded null"): 1,
+        ("word", "forward"): 17,
+        ("word", "forward without a value"): 3,
+        ("word", "recorded"): 1,
+    }
     assert "<td>forward without a value</td>" in draw_time_page(config, "s")
-    config = config.model_copy(update={"streams": {WEATHER: config.stream("s")}, "state": config.state})
+    config = config.model_copy(
+        update={"streams": {WEATHER: config.stream("s")}, "state": config.state}
+    )
     renamed = config.stream_table(f"filled_{WEATHER}.filled")
     shutil.copytree(str(config.stream_table("filled_s.filled")), str(renamed))
     assert made_values(config, WINDOWS)[0] == (
         "filled with values, v: 0 recorded, 6 left without one, too far from a report, 3 forward, "
-        "5 forward without a value, 5 left without one, as their gap is too long, 1 null, 1 recorded null"
+        "5 forward without a value, 5 left without one, as their gap is too long, 1 null, 1 "
+        "recorded null"
     )
 
 
@@ -122,7 +165,9 @@ def test_stream_page_shows_the_filled_plot_and_its_table(tmp_path: Path) -> None
     assert not found.wrong and not found.open and not found.addresses
     assert "Recorded, made and missing values" in html and "<a>" not in html.replace("<a ", "")
     assert html.count('class="v-made"') == 2 * 2 and html.count("made for 3") == 2
-    plain = config.model_copy(update={"streams": {"s": config.stream("s").model_copy(update={"fill": None})}})
+    plain = config.model_copy(
+        update={"streams": {"s": config.stream("s").model_copy(update={"fill": None})}}
+    )
     assert "Recorded, made" not in draw_time_page(plain, "s")
 
 
@@ -134,12 +179,20 @@ def test_gaps_with_most_filled_values_are_shown_first(tmp_path: Path) -> None:
 
 
 def test_gaps_without_surrounding_values_are_shown_last(tmp_path: Path) -> None:
-    lone = [{**made(2000 + 10 * n, None, "none", f"x{n}", 99), "window_id": 9} for n in range(GAPS_MAX)]
-    rows = [row(0, 1.0), *(made(10 * n, None, "none", f"g{n}", 2) for n in range(1, GAPS_MAX + 2)), *lone]
+    lone = [
+        {**made(2000 + 10 * n, None, "none", f"x{n}", 99), "window_id": 9} for n in range(GAPS_MAX)
+    ]
+    rows = [
+        row(0, 1.0),
+        *(made(10 * n, None, "none", f"g{n}", 2) for n in range(1, GAPS_MAX + 2)),
+        *lone,
+    ]
     config = filled(tmp_path, rows)
     found = filled_stream(config, "s", WINDOWS)
     assert found is not None and found.gap_count == 2 * GAPS_MAX + 1
-    assert [gap.missing for gap in found.gaps] == [2] * GAPS_MAX and all(gap.has_values for gap in found.gaps)
+    assert [gap.missing for gap in found.gaps] == [2] * GAPS_MAX and all(
+        gap.has_values for gap in found.gaps
+    )
     [(_, [plot]), *_] = draw_plots(found)
     assert (plot.begin_us, plot.end_us) == (10 * SECOND, 30 * SECOND)
     html = draw_time_page(config, "s")

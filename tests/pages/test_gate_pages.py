@@ -1,4 +1,6 @@
-"""What people read: pages without a network, an index over time, results outside the repository, old ones deleted."""
+"""What people read: pages without a network, an index over time, results outside the repository,
+old ones deleted.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,11 @@ def test_page_of_a_million_windows_stays_small(staged: StagedReplay) -> None:
     plan = staged.write().plan
     result = judge(staged.config, plan)
     wide = plan.model_copy(update={"last": plan.first + 999_999})
-    sources = Sources.open(staged.config.replay_root(plan.replay_id), "made", staged.config.quarantine_table)
+    sources = Sources.open(
+        staged.config.replay_root(plan.replay_id),
+        "made",
+        staged.config.quarantine_table,
+    )
     report = build_report(wide, plan.outputs[0], sources, ())
     assert report.num_rows == 1_000_000
     verdict = dataclasses.replace(result.outputs[0], windows=1_000_000, table=report, sections=())
@@ -139,11 +145,22 @@ def test_results_of_a_replay_that_was_checked_again_are_kept(tmp_path: Path) -> 
 
 def test_text_of_a_stream_cannot_run_in_a_page(tmp_path: Path) -> None:
     # Data Docs alone would not escape it.
-    evil = "<img src=x onerror=alert(1)><script>alert(2)</script><a href='javascript:alert(3)' onclick=alert(4)>x</a>"
+    evil = (
+        "<img src=x onerror=alert(1)><script>alert(2)</script><a href='javascript:alert(3)' "
+        "onclick=alert(4)>x</a>"
+    )
     staged = StagedReplay(tmp_path)
     staged.add_suite(
         "mine",
-        {**expectation("text", "expect_column_values_to_be_in_set", column="o", value_set=[evil]), "description": evil},
+        {
+            **expectation(
+                "text",
+                "expect_column_values_to_be_in_set",
+                column="o",
+                value_set=[evil],
+            ),
+            "description": evil,
+        },
         measures={"o": "min(origin)"},
     )
     for row in staged.rows:
@@ -152,7 +169,11 @@ def test_text_of_a_stream_cannot_run_in_a_page(tmp_path: Path) -> None:
     found = Tags()
     found.feed(html)
     assert not found.names & {"script", "img"}
-    assert not [pair for pair in found.attributes if pair[0].startswith("on") or "javascript:" in (pair[1] or "")]
+    assert not [
+        pair
+        for pair in found.attributes
+        if pair[0].startswith("on") or "javascript:" in (pair[1] or "")
+    ]
     assert "alert(1)" in html, "the text itself is shown"
 
 
@@ -178,7 +199,11 @@ def test_runs_are_newest_first_with_their_failing_windows(tmp_path: Path) -> Non
     found = runs(staged.config)
     assert len(found) == 2
     assert found[0].checked_at > found[1].checked_at
-    assert (found[0].verdict, found[0].failed, found[0].warned) == ("failed", ("no-null-keys",), ("no-repeats",))
+    assert (found[0].verdict, found[0].failed, found[0].warned) == (
+        "failed",
+        ("no-null-keys",),
+        ("no-repeats",),
+    )
     assert found[0].failing == (WindowRange(102, 102),)
 
 
@@ -187,7 +212,8 @@ def test_findings_keep_every_check_of_every_run(tmp_path: Path) -> None:
     checks = len(judge(staged.config, staged.plan).outputs[0].checks)
     judge(staged.config, staged.plan)
     rows = query(
-        "select count(*) as n, count(distinct run_id) as runs from f", f=findings_table(staged.config)
+        "select count(*) as n, count(distinct run_id) as runs from f",
+        f=findings_table(staged.config),
     ).to_pylist()
     assert rows == [{"n": 2 * checks, "runs": 2}]
 
@@ -198,7 +224,12 @@ def test_check_leaves_the_expectations_folder_unchanged(staged: StagedReplay) ->
     subprocess.run([*git, "init", "-q"], check=True)
     subprocess.run([*git, "add", "-A"], check=True)
     judge(staged.config, staged.write().plan)
-    changed = subprocess.run([*git, "status", "--porcelain"], check=True, capture_output=True, text=True).stdout
+    changed = subprocess.run(
+        [*git, "status", "--porcelain"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     assert [line for line in changed.splitlines() if not line.startswith("A ")] == []
 
 

@@ -19,7 +19,9 @@ PAGE_BYTES_MAX = 2_000_000
 
 
 class Balance(HTMLParser):
-    """Notes which elements are closed in another order than they were opened in, and every address."""
+    """Notes which elements are closed in another order than they were opened in, and every
+    address.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +30,11 @@ class Balance(HTMLParser):
         self.addresses: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "data", "action", "srcset")]
+        self.addresses += [
+            value or ""
+            for name, value in attrs
+            if name in ("src", "href", "data", "action", "srcset")
+        ]
         if tag not in VOID:
             self.open.append(tag)
 
@@ -51,16 +57,29 @@ def read(html: str) -> Balance:
 @pytest.fixture(scope="module")
 def html() -> str:
     told = page(killed("exactly_once"), killed("at_least_once"), killed("at_most_once"))
-    count = OperatorDescription(name="count", kind="<Count>", feeds={"clicks": "web.clicks"}, stateful=True)
+    count = OperatorDescription(
+        name="count",
+        kind="<Count>",
+        feeds={"clicks": "web.clicks"},
+        stateful=True,
+    )
     graph = GraphDescription(
-        application="app", window="1 hour", streams=["web.clicks"], operators=[count], outputs={"counts": "count.out"}
+        application="app",
+        window="1 hour",
+        streams=["web.clicks"],
+        operators=[count],
+        outputs={"counts": "count.out"},
     )
     return render_page(replace(told, graph=graph))
 
 
 def test_page_shows_the_graph_of_the_application(html: str) -> None:
     # Rules: O1
-    for title in ("count: &lt;Count&gt;, with state", "web.clicks to count.clicks", "count.out to output counts"):
+    for title in (
+        "count: &lt;Count&gt;, with state",
+        "web.clicks to count.clicks",
+        "count.out to output counts",
+    ):
         assert f"<title>{title}</title>" in html
 
 
@@ -98,7 +117,14 @@ def test_page_escapes_user_text() -> None:
 
 
 def test_page_of_a_replay_without_any_results_is_complete() -> None:
-    bare = killed(attempts=(), kills=(), gate=None, comparison=None, outputs={"delays": ()}, checkpoints=())
+    bare = killed(
+        attempts=(),
+        kills=(),
+        gate=None,
+        comparison=None,
+        outputs={"delays": ()},
+        checkpoints=(),
+    )
     html = render_page(page(bare, layers=(), acts=(), chapters=(), facts=()))
     assert not read(html).wrong
     assert "None" not in html and "not judged" in html

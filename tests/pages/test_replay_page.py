@@ -15,7 +15,10 @@ from rewindow.windows import WindowRange
 from tests.pages import replays
 
 
-def test_replay_page_is_written_with_its_certificate(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_page_is_written_with_its_certificate(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(replay_page, "read_layers", lambda config, plan: ())
     replays.undisturbed(config)
     replays.killed_at_most_once(config)
@@ -36,5 +39,8 @@ def test_report_contains_guarantees_checkpoints_and_state(config: Config) -> Non
     replay = replays.killed_exactly_once(config)
     report = read_report(config, "once")
     assert report.checkpoints == (104, 109, 114, 119) and report.state == "checked"
-    assert set(report.guarantees) == {"delays", "ranks"} and Plan.model_validate(replay.plan).range == report.windows
+    assert (
+        set(report.guarantees) == {"delays", "ranks"}
+        and Plan.model_validate(replay.plan).range == report.windows
+    )
     assert read_acts(config, "app", WindowRange(100, 119)) == ()

@@ -19,7 +19,9 @@ def test_plan_names_only_the_replays_that_hold_its_windows(project: Project) -> 
     ledger.leases.acquire("other", ["totals.sums", "elsewhere.out"], FIRST, FIRST + 4)
     names = [output.name for output in plan.outputs]
     assert "sums" in names
-    assert blockers(project.config, plan) == [f'replay "other" holds totals.sums [{FIRST}, {FIRST + 4}]']
+    assert blockers(project.config, plan) == [
+        f'replay "other" holds totals.sums [{FIRST}, {FIRST + 4}]'
+    ]
 
 
 def test_plan_names_only_stale_windows_after_its_range(project: Project) -> None:

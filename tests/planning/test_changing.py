@@ -1,4 +1,6 @@
-"""A property that is changed while its replay runs: what is refused, what is noted (X10, O26, O27). No JVM."""
+"""A property that is changed while its replay runs: what is refused, what is noted (X10, O26, O27).
+No JVM.
+"""
 
 from __future__ import annotations
 
@@ -29,35 +31,79 @@ def test_property_change_is_recorded_with_its_window_and_user(project: Project, 
     assert [one.from_window for one in made] == [FIRST, FIRST + 5, FIRST + 9]
     assert [one.value for one in made] == [3, 5, 7] and all(one.by for one in made)
     assert Ledger.open(project.config.ledger_url).replays.get("one").read_plan().changes == made
-    again = create_replay(project.config, ReplayRequest("changing", replay_id="again", changes_from="one"))
+    again = create_replay(
+        project.config,
+        ReplayRequest("changing", replay_id="again", changes_from="one"),
+    )
     assert again.changes == made and again.configuration_digest == plan.configuration_digest
     assert (again.options or [])[-2:] == ["--changes-from", "one"]
 
 
-def test_tables_and_ledger_have_the_same_plan_after_a_property_change(project: Project, plan: Plan) -> None:
+def test_tables_and_ledger_have_the_same_plan_after_a_property_change(
+    project: Project,
+    plan: Plan,
+) -> None:
     set_property(project.config, "one", "weighed.factor", 3)
     ledger = Ledger.open(project.config.ledger_url)
     noted = ledger.replays.get("one").read_plan()
     assert noted.changes and not plan.changes
     assert check_tables(project.config, ledger, noted)
-    assert create_replay(project.config, ReplayRequest("changing", replay_id="one")).replay_id == "one"
+    assert (
+        create_replay(project.config, ReplayRequest("changing", replay_id="one")).replay_id == "one"
+    )
 
 
 @pytest.mark.parametrize(
     ("path", "value", "window", "kind", "words"),
     [
-        ("weighd.factor", "3", None, InputError, 'no operator has the name "weighd" Hint: Did you mean "weighed"'),
+        (
+            "weighd.factor",
+            "3",
+            None,
+            InputError,
+            'no operator has the name "weighd" Hint: Did you mean "weighed"',
+        ),
         ("factor", "3", None, InputError, "does not say of which operator"),
-        ("weighed.facto", "3", None, InputError, 'has no such property Hint: Did you mean "factor"'),
-        ("weighed.start", "3", None, InputError, "while a replay runs Detail: Changeable of Weighed: factor."),
-        ("weighed.factor", "0", None, InputError, '"weighed.factor" cannot be \'0\': it must be greater than'),
+        (
+            "weighed.facto",
+            "3",
+            None,
+            InputError,
+            'has no such property Hint: Did you mean "factor"',
+        ),
+        (
+            "weighed.start",
+            "3",
+            None,
+            InputError,
+            "while a replay runs Detail: Changeable of Weighed: factor.",
+        ),
+        (
+            "weighed.factor",
+            "0",
+            None,
+            InputError,
+            "\"weighed.factor\" cannot be '0': it must be greater than",
+        ),
         ("weighed.factor", "many", None, InputError, "cannot be 'many'"),
-        ("weighed.factor", "3", FIRST + 4, InputError, f"window {FIRST + 4} was begun with the value"),
+        (
+            "weighed.factor",
+            "3",
+            FIRST + 4,
+            InputError,
+            f"window {FIRST + 4} was begun with the value",
+        ),
         ("weighed.factor", "3", LAST + 1, RangeError, f"window {LAST + 1} is not of the replay"),
     ],
-)  # fmt: skip
+)
 def test_invalid_property_change_is_rejected_and_changes_nothing(
-    project: Project, plan: Plan, path: str, value: str, window: int | None, kind: type[RewindowError], words: str
+    project: Project,
+    plan: Plan,
+    path: str,
+    value: str,
+    window: int | None,
+    kind: type[RewindowError],
+    words: str,
 ) -> None:
     log = change_log(project.config, plan)
     log.begin(FIRST, FIRST + 4)

@@ -21,6 +21,9 @@ def test_common_range_covers_windows_that_every_input_has_completed() -> None:
     # An ended input does not delay the others.
     assert common_range({"a": stream(3, 9), "b": stream(1, 12)}) == WindowRange(3, 9)
     assert common_range({"a": stream(3, 9, end=9), "b": stream(1, 12)}) == WindowRange(3, 12)
-    assert common_range({"a": stream(3, 9, end=9), "b": stream(1, 12, end=12)}) == WindowRange(3, 12)
+    assert common_range({"a": stream(3, 9, end=9), "b": stream(1, 12, end=12)}) == WindowRange(
+        3,
+        12,
+    )
     with pytest.raises(RangeError, match="no sealed window in common"):
         common_range({"a": stream(3, 9), "b": stream(10, 12)})

@@ -30,7 +30,11 @@ def stored_plan(project: Project, replay_id: str) -> Plan:
     return Plan.model_validate_json(table.properties["rewindow.plan"])
 
 
-def planned_and_killed(project: Project, monkeypatch: pytest.MonkeyPatch, **replay_options: object) -> None:
+def planned_and_killed(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    **replay_options: object,
+) -> None:
     """Plans a replay, and dies between its tables and its row in the ledger."""
     with monkeypatch.context() as patch:
         patch.setattr(Replays, "create", die)
@@ -39,7 +43,8 @@ def planned_and_killed(project: Project, monkeypatch: pytest.MonkeyPatch, **repl
 
 
 def test_planner_that_dies_before_the_ledger_leaves_the_plan_to_the_next(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     planned_and_killed(project, monkeypatch, last=FIRST + 5)
     before = stored_plan(project, "one")
@@ -49,14 +54,23 @@ def test_planner_that_dies_before_the_ledger_leaves_the_plan_to_the_next(
     assert Ledger.open(project.config.ledger_url).replays.get("one").read_plan() == plan
 
 
-def test_leftover_tables_reject_a_request_for_another_range(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftover_tables_reject_a_request_for_another_range(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     planned_and_killed(project, monkeypatch, last=FIRST + 5)
-    with pytest.raises(InputError, match=f"there already with last {FIRST + 5}, asked for was {FIRST + 7}"):
+    with pytest.raises(
+        InputError,
+        match=f"there already with last {FIRST + 5}, asked for was {FIRST + 7}",
+    ):
         create_replay(project.config, request(replay_id="one", last=FIRST + 7))
     assert Ledger.open(project.config.ledger_url).replays.find("one") is None
 
 
-def test_planner_that_dies_among_its_tables_leaves_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planner_that_dies_among_its_tables_leaves_nothing(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("rewindow.planning.creation._start_rows", die)
         with pytest.raises(Killed):

@@ -1,4 +1,6 @@
-"""How long a replay will take, from what earlier ones of its application took; and why groups are cut."""
+"""How long a replay will take, from what earlier ones of its application took; and why groups are
+cut.
+"""
 
 from __future__ import annotations
 
@@ -17,50 +19,88 @@ from tests.planning.options import request
 from tests.recovery.project import FIRST, WINDOWS, Project
 
 
-def run(project: Project, replay_id: str, runs: Sequence[Sequence[tuple[int, float]]], tuples: int = 2) -> Ledger:
+def run(
+    project: Project,
+    replay_id: str,
+    runs: Sequence[Sequence[tuple[int, float]]],
+    tuples: int = 2,
+) -> Ledger:
     """Enters runs of a planned replay into the ledger, each as (mark, seconds) of its groups."""
     plan = project.plan(replay_id, "exactly_once")
     ledger = Ledger.open(project.config.ledger_url)
     done = 0
     for groups in runs:
         epoch = ledger.attempts.next_epoch(replay_id)
-        ledger.attempts.begin(replay_id, epoch, host="h", pid=1, process_group=1, process_identity="boot/0")
+        ledger.attempts.begin(
+            replay_id,
+            epoch,
+            host="h",
+            pid=1,
+            process_group=1,
+            process_identity="boot/0",
+        )
         for mark, seconds in groups:
             first, last = plan.window_of(done + 1), plan.window_of(mark)
             ports = [PortCount("in", "events", first, last, tuples * (mark - done), False)]
-            ledger.attempts.report_progress(replay_id, epoch, mark, mark, {"compute": seconds}, ports)
+            ledger.attempts.report_progress(
+                replay_id,
+                epoch,
+                mark,
+                mark,
+                {"compute": seconds},
+                ports,
+            )
             done = mark
-        ledger.attempts.end(replay_id, epoch, AttemptEnd.DONE if done == WINDOWS else AttemptEnd.KILLED, "")
+        ledger.attempts.end(
+            replay_id,
+            epoch,
+            AttemptEnd.DONE if done == WINDOWS else AttemptEnd.KILLED,
+            "",
+        )
     return ledger
 
 
 def test_plan_without_an_earlier_replay_has_no_estimate(project: Project) -> None:
     project.plan("planned", "exactly_once")
     draft = draft_plan(project.config, request())
-    assert (draft.seconds, draft.basis) == (None, "no earlier replay of this application has committed anything")
+    assert (draft.seconds, draft.basis) == (
+        None,
+        "no earlier replay of this application has committed anything",
+    )
 
 
 def test_estimate_from_one_replay_of_one_group_scales_with_its_windows(project: Project) -> None:
     ledger = run(project, "one", [[(WINDOWS, 60.0)]])
     found = experience_of(ledger, "totals")
     assert found is not None
-    assert (found.windows, found.tuples, found.seconds, found.replays) == (WINDOWS, 2 * WINDOWS, 60.0, ("one",))
+    assert (found.windows, found.tuples, found.seconds, found.replays) == (
+        WINDOWS,
+        2 * WINDOWS,
+        60.0,
+        ("one",),
+    )
     assert found.predict(WINDOWS // 2) == pytest.approx(30 + found.start_seconds)
     assert found.predict(WINDOWS // 2, 4 * WINDOWS) == pytest.approx(120 + found.start_seconds)
     draft = draft_plan(project.config, request())
     assert draft.seconds is not None and draft.seconds >= 60
-    assert draft.basis.startswith(f"from 1 replay: {WINDOWS} windows and {2 * WINDOWS} tuples in 60 s")
+    assert draft.basis.startswith(
+        f"from 1 replay: {WINDOWS} windows and {2 * WINDOWS} tuples in 60 s"
+    )
     assert "the last one, " in draft.basis
 
 
-def test_estimate_adds_up_replays_and_ignores_the_first_group_after_a_crash(project: Project) -> None:
+def test_estimate_adds_up_replays_and_ignores_the_first_group_after_a_crash(
+    project: Project,
+) -> None:
     # The first window of that group is not known, so its time counts only as a start.
     run(project, "one", [[(6, 6.0), (12, 6.0)], [(18, 50.0), (WINDOWS, 12.0)]])
     ledger = run(project, "two", [[(WINDOWS, 12.0)]])
     found = experience_of(ledger, "totals")
     assert found is not None
     assert (found.windows, found.seconds) == (12 + 6 + WINDOWS, 36.0)
-    assert set(found.replays) == {"one", "two"} and str(found).startswith("from 2 replays: 42 windows")
+    assert set(found.replays) == {"one", "two"} and str(found).startswith(
+        "from 2 replays: 42 windows"
+    )
 
 
 def test_estimated_start_is_the_shortest_of_all_attempts(project: Project) -> None:
@@ -70,7 +110,9 @@ def test_estimated_start_is_the_shortest_of_all_attempts(project: Project) -> No
         [group] = ledger.attempts.timings(replay_id)
         with ledger.attempts.writing() as connection:
             began = group.reported_at - timedelta(seconds=60 + start)
-            connection.execute(update(attempts).where(attempts.c.replay_id == replay_id).values(began_at=began))
+            connection.execute(
+                update(attempts).where(attempts.c.replay_id == replay_id).values(began_at=began)
+            )
     found = experience_of(ledger, "totals")
     assert found is not None and found.start_seconds == pytest.approx(7)
     assert "in 120 s, and 7 s to start" in str(found)
@@ -79,26 +121,39 @@ def test_estimated_start_is_the_shortest_of_all_attempts(project: Project) -> No
 @pytest.mark.parametrize(
     ("wishes", "words"),
     [
-        ({"mode": "at_least_once", "group_windows": 300}, "groups of 300 windows are cut to 6: at least once makes"),
+        (
+            {"mode": "at_least_once", "group_windows": 300},
+            "groups of 300 windows are cut to 6: at least once makes",
+        ),
         ({"mode": "at_least_once", "group_windows": 300, "checkpoint_windows": 300}, None),
         ({"mode": "at_least_once", "group_windows": 6}, None),
         ({"mode": "exactly_once", "group_windows": 300}, None),
     ],
 )
 def test_plan_explains_why_a_group_size_is_cut(
-    project: Project, replay_options: dict[str, object], words: str | None
+    project: Project,
+    replay_options: dict[str, object],
+    words: str | None,
 ) -> None:
     warnings = [
-        text for text in draft_plan(project.config, request(**replay_options)).plan.warnings if "are cut" in text
+        text
+        for text in draft_plan(project.config, request(**replay_options)).plan.warnings
+        if "are cut" in text
     ]
     assert bool(warnings) == (words is not None)
-    assert words is None or (warnings[0].startswith(words) and "--checkpoint-windows" in warnings[0])
+    assert words is None or (
+        warnings[0].startswith(words) and "--checkpoint-windows" in warnings[0]
+    )
 
 
 def test_plan_reports_when_the_loss_limit_cuts_the_configured_group_size(project: Project) -> None:
     # A size that the request names is rejected instead.
-    config = project.config.model_copy(update={"replay": ReplayConfig(group_windows=12, loss_windows_max=4)})
+    config = project.config.model_copy(
+        update={"replay": ReplayConfig(group_windows=12, loss_windows_max=4)}
+    )
     plan = draft_plan(config, request(mode="at_most_once")).plan
     [text] = [text for text in plan.warnings if "are cut" in text]
-    assert text.startswith("groups of 12 windows are cut to 4") and "replay.loss_windows_max" in text
+    assert (
+        text.startswith("groups of 12 windows are cut to 4") and "replay.loss_windows_max" in text
+    )
     assert plan.loss_windows_max == 4 and plan.first == FIRST

@@ -13,7 +13,12 @@ from tests.recovery.project import WINDOWS, Project
 
 def groups_of(plan: Plan) -> list[int]:
     """Returns the sizes of the commit groups of a replay of which every group takes no time."""
-    sizer = GroupSizer(plan.group_windows, plan.group_seconds, len(plan.range), plan.group_windows_max)
+    sizer = GroupSizer(
+        plan.group_windows,
+        plan.group_seconds,
+        len(plan.range),
+        plan.group_windows_max,
+    )
     schedule = CheckpointSchedule(plan.checkpoint_windows)
     first, found = plan.first, []
     while first <= plan.last:
@@ -26,7 +31,9 @@ def groups_of(plan: Plan) -> list[int]:
 
 @pytest.mark.parametrize("mode", [MODES["exactly_once"], MODES["at_most_once"]])
 def test_short_replay_has_several_groups_unless_few_windows_or_a_fixed_size(
-    project: Project, monkeypatch: pytest.MonkeyPatch, mode: Mode
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: Mode,
 ) -> None:
     config, replay_options = project.config, {"mode": mode.name, "checkpoint_windows": 10**6}
     assert groups_of(draft_plan(config, request(**replay_options)).plan) == [WINDOWS]
@@ -34,8 +41,15 @@ def test_short_replay_has_several_groups_unless_few_windows_or_a_fixed_size(
     plan = draft_plan(config, request(**replay_options)).plan
     assert groups_of(plan) == [6, 6, 6, 6]
     assert plan.loss_windows_max == (6 if mode.may_lose else 0)
-    assert groups_of(draft_plan(config, request(**replay_options, group_windows=20)).plan) == [20, 4]
-    bounded = config.model_copy(update={"replay": config.replay.model_copy(update={"loss_windows_max": 5})})
-    assert draft_plan(bounded, request(**replay_options)).plan.group_windows_max == (5 if mode.may_lose else 6)
+    assert groups_of(draft_plan(config, request(**replay_options, group_windows=20)).plan) == [
+        20,
+        4,
+    ]
+    bounded = config.model_copy(
+        update={"replay": config.replay.model_copy(update={"loss_windows_max": 5})}
+    )
+    assert draft_plan(bounded, request(**replay_options)).plan.group_windows_max == (
+        5 if mode.may_lose else 6
+    )
     monkeypatch.setattr(planner, "SHORT_TUPLES_MAX", 10)
     assert draft_plan(config, request(**replay_options)).plan.group_windows_max is None

@@ -1,4 +1,6 @@
-"""The inputs of a plan: formats, seals, table ids and data files that are not what was recorded are named."""
+"""The inputs of a plan: formats, seals, table ids and data files that are not what was recorded are
+named.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,19 @@ LAST = FIRST + WINDOWS - 1
 
 
 @pytest.mark.parametrize("of", [draft_plan, unpublished], ids=["plan", "unpublished"])
-def test_width_changed_after_the_recording_is_rejected(project: Project, of: Callable[..., object]) -> None:
+def test_width_changed_after_the_recording_is_rejected(
+    project: Project,
+    of: Callable[..., object],
+) -> None:
     # Rules: W15
     config, width_us = project.config, 3_600_000_000
     asked = request() if of is draft_plan else "totals"
     stream = StreamConfig(source="events.csv", arrived_at="at", width=f"{2 * width_us} us")
     changed = config.model_copy(update={"streams": {"events": stream}})
-    with pytest.raises(InputError, match='width of stream "events" is 2 h, it was recorded with 1 h') as caught:
+    with pytest.raises(
+        InputError,
+        match='width of stream "events" is 2 h, it was recorded with 1 h',
+    ) as caught:
         of(changed, asked)
     assert "rewindow record events --start-over" in caught.value.hint
     same = stream.model_copy(update={"width_us": width_us})
@@ -52,7 +60,11 @@ def test_width_changed_after_the_recording_is_rejected(project: Project, of: Cal
         ("counts.totals", "Publish it first: rewindow replay counts"),
     ],
 )
-def test_unrecorded_input_is_rejected_with_the_next_step(project: Project, stream: str, hint: str) -> None:
+def test_unrecorded_input_is_rejected_with_the_next_step(
+    project: Project,
+    stream: str,
+    hint: str,
+) -> None:
     known = StreamConfig(source="clicks.csv", arrived_at="at")
     config = project.config.model_copy(update={"streams": {"clicks": known}})
     with pytest.raises(InputError, match=f'stream "{stream}" is not recorded') as caught:
@@ -61,19 +73,36 @@ def test_unrecorded_input_is_rejected_with_the_next_step(project: Project, strea
 
 
 @pytest.mark.parametrize("name", ["stream_table", "windows_table"])
-@pytest.mark.parametrize(("number", "words"), [("1", "move all tables of stream events away"), ("99", "newer one")])
-def test_stream_of_another_format_is_rejected_by_name(project: Project, name: str, number: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [("1", "move all tables of stream events away"), ("99", "newer one")],
+)
+def test_stream_of_another_format_is_rejected_by_name(
+    project: Project,
+    name: str,
+    number: str,
+    words: str,
+) -> None:
     table = Table.open(getattr(project.config, name)("events"))
     table.set_properties({PROPERTY: number})
-    with pytest.raises(TableError, match=f'table "{table.path.name}" has format {number}') as raised:
+    with pytest.raises(
+        TableError,
+        match=f'table "{table.path.name}" has format {number}',
+    ) as raised:
         draft_plan(project.config, request())
     assert words in raised.value.hint
 
 
 @pytest.mark.parametrize("table", [CHECKPOINTS, FACTS])
-@pytest.mark.parametrize(("number", "words"), [("2", "rewindow abandon other"), ("99", "newer one")])
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [("2", "rewindow abandon other"), ("99", "newer one")],
+)
 def test_replay_of_another_format_is_rejected_with_a_hint_to_abandon_it(
-    project: Project, table: str, number: str, words: str
+    project: Project,
+    table: str,
+    number: str,
+    words: str,
 ) -> None:
     create_replay(project.config, request(replay_id="other"))
     Table.open(project.config.replay_root("other") / table).set_properties({PROPERTY: number})
@@ -104,11 +133,18 @@ def test_seals_of_another_table_are_rejected(project: Project) -> None:
 def test_windows_after_the_end_of_a_stream_are_sealed_and_empty(project: Project) -> None:
     # Rules: W36, X21
     config = project.config
-    data, windows = Table.open(config.stream_table("events")), Table.open(config.windows_table("events"))
+    data, windows = (
+        Table.open(config.stream_table("events")),
+        Table.open(config.windows_table("events")),
+    )
     windows.commit_arrow(end_row(data, LAST), app_id="record", version=2)
     assert draft_plan(config, request()).plan.last == LAST
     plan = draft_plan(config, request(last=LAST + 40)).plan
-    assert (plan.last, plan.inputs[0].missing, plan.inputs[0].tuples) == (LAST + 40, [], project_tuples(config))
+    assert (plan.last, plan.inputs[0].missing, plan.inputs[0].tuples) == (
+        LAST + 40,
+        [],
+        project_tuples(config),
+    )
 
 
 def project_tuples(config: Config) -> int:
@@ -120,27 +156,40 @@ def test_plan_pins_the_table_of_each_input_and_an_attempt_rejects_another(projec
     plan = create_replay(project.config, request(replay_id="one"))
     assert plan.inputs[0].table_id == Table.open(path).id
     _record_again(project.config, "events")
-    with pytest.raises(TableError, match='stream "events" is another table than the one that the replay was planned'):
+    with pytest.raises(
+        TableError,
+        match='stream "events" is another table than the one that the replay was planned',
+    ):
         begin_attempt(project.config, "one")
 
 
 @pytest.mark.parametrize(
-    ("state_from", "words"), [(None, "the published state at window"), ("one", "the state of replay .one.")]
+    ("state_from", "words"),
+    [(None, "the published state at window"), ("one", "the state of replay .one.")],
 )
-def test_start_state_of_another_table_is_rejected(project: Project, state_from: str | None, words: str) -> None:
+def test_start_state_of_another_table_is_rejected(
+    project: Project,
+    state_from: str | None,
+    words: str,
+) -> None:
     config = project.config
     plan = create_replay(config, request(replay_id="one"))
     made = stored.Provenance.of(plan, 1)
     before = LAST - 3
     totals = pa.schema([("key", pa.string()), ("total", pa.int64())]).empty_table()
     states = stored.encode(before, WINDOWS - 3, {"totals": totals}, {"totals": 1}, made)
-    create_table(config.checkpoints_table("totals"), stored.SCHEMA, format_property(TableKind.STATES)).append(states)
+    create_table(
+        config.checkpoints_table("totals"),
+        stored.SCHEMA,
+        format_property(TableKind.STATES),
+    ).append(states)
     Table.open(config.replay_root("one") / CHECKPOINTS).append(states)
     replay_options = request(first=before + 1, state_from=state_from)
     assert draft_plan(config, replay_options).plan.start.window == before
     _record_again(config, "events")
     with pytest.raises(
-        CheckpointError, match=f'{words}.* was computed from another table of stream "events"'
+        CheckpointError,
+        match=f'{words}.* was computed from another table of stream "events"',
     ) as raised:
         draft_plan(config, replay_options)
     assert plan.inputs[0].table_id in raised.value.detail
@@ -161,7 +210,8 @@ def test_input_file_of_another_size_is_reported_by_the_plan(project: Project) ->
     with Path(file.path).open("ab") as stream:
         stream.write(b"!")
     with pytest.raises(
-        TableError, match=rf'of stream "events" has {file.size + 1:,} bytes, recorded were {file.size:,}'
+        TableError,
+        match=rf'of stream "events" has {file.size + 1:,} bytes, recorded were {file.size:,}',
     ):
         draft_plan(project.config, request())
     Path(file.path).unlink()
@@ -170,10 +220,14 @@ def test_input_file_of_another_size_is_reported_by_the_plan(project: Project) ->
 
 
 @pytest.mark.parametrize(
-    ("wish", "setting", "verified"), [(None, True, True), (None, False, False), (True, False, True)]
+    ("wish", "setting", "verified"),
+    [(None, True, True), (None, False, False), (True, False, True)],
 )
 def test_plan_stores_whether_checksums_are_compared(
-    project: Project, wish: bool | None, setting: bool, verified: bool
+    project: Project,
+    wish: bool | None,
+    setting: bool,
+    verified: bool,
 ) -> None:
     config = project.config
     config.__dict__["replay"] = config.replay.model_copy(update={"verify_inputs": setting})

@@ -1,4 +1,6 @@
-"""A start state that another version of an operator has saved, made into one of this version. No JVM."""
+"""A start state that another version of an operator has saved, made into one of this version. No
+JVM.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ AT = FIRST + 4
 
 
 def changed(project: Project, body: str, inline_bytes: int = 1 << 20) -> Config:
-    """A checkpoint of the old version at a window, and settings in which the operator is of the new one."""
+    """A checkpoint of the old version at a window, and settings in which the operator is of the new
+    one.
+    """
     plan = create_replay(project.config, request(replay_id="one"))
     rows = pa.table({"key": ["a", "b"], "total": pa.array([3, 5], pa.int64())})
     saved = stored.encode(AT, 5, {"totals": rows}, {"totals": 1}, stored.Provenance.of(plan, 1))
@@ -48,15 +52,25 @@ WISHES = {"first": AT + 1, "state_from": "one", "allow_other_code": True}
 
 
 @pytest.mark.parametrize("inline_bytes", [0, 1 << 20])
-def test_operator_migrates_a_start_state_of_another_version(project: Project, inline_bytes: int) -> None:
+def test_operator_migrates_a_start_state_of_another_version(
+    project: Project,
+    inline_bytes: int,
+) -> None:
     added = 'return rows.append_column("since", pa.array([version] * rows.num_rows, pa.int32()))'
     config = changed(project, added, inline_bytes)
     plan = create_replay(config, request(replay_id="two", **WISHES))
     table = Table.open(config.replay_root("two") / CHECKPOINTS)
     state = stored.load(table, 0).states["totals"]
-    assert sorted(map(tuple, (row.values() for row in read_rows(state).to_pylist()))) == [("a", 3, 1), ("b", 5, 1)]
+    assert sorted(map(tuple, (row.values() for row in read_rows(state).to_pylist()))) == [
+        ("a", 3, 1),
+        ("b", 5, 1),
+    ]
     [row] = stored.rows_at(table, AT).to_pylist()
-    assert (row["schema_version"], bool(row["files"]), plan.start.window) == (2, not inline_bytes, AT)
+    assert (row["schema_version"], bool(row["files"]), plan.start.window) == (
+        2,
+        not inline_bytes,
+        AT,
+    )
     [size] = state_sizes(table, 0)
     assert (size.operator, size.rows) == ("totals", 2) and size.bytes > 100
     old = stored.load(Table.open(config.replay_root("one") / CHECKPOINTS), 5).states["totals"]
@@ -72,7 +86,9 @@ def test_operator_migrates_a_start_state_of_another_version(project: Project, in
     ],
 )
 def test_failed_state_migration_is_rejected_at_planning_and_creates_nothing(
-    project: Project, body: str, words: str
+    project: Project,
+    body: str,
+    words: str,
 ) -> None:
     # Rules: W65, X49
     with pytest.raises(CheckpointError, match=words):

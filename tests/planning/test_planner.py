@@ -36,7 +36,9 @@ def test_plan_pins_inputs_and_names_guarantees_and_start_state(project: Project)
 
 @pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
 def test_checkpoint_marks_that_cut_a_range_into_many_groups_are_reported(
-    project: Project, monkeypatch: pytest.MonkeyPatch, mode: str
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
 ) -> None:
     assert not draft_plan(project.config, request(mode=mode, checkpoint_windows=1)).plan.warnings
     monkeypatch.setattr(planner, "MARKS_MANY", WINDOWS - 1)
@@ -45,11 +47,17 @@ def test_checkpoint_marks_that_cut_a_range_into_many_groups_are_reported(
     assert not draft_plan(project.config, request(mode=mode, checkpoint_windows=2)).plan.warnings
 
 
-def test_checkpoint_windows_ignored_by_exactly_once_are_reported(project: Project, tmp_path: Path) -> None:
+def test_checkpoint_windows_ignored_by_exactly_once_are_reported(
+    project: Project,
+    tmp_path: Path,
+) -> None:
     # Rules: W51, O61, X5
     assert not draft_plan(project.config, request()).plan.warnings
     (warning,) = draft_plan(project.config, request(checkpoint_windows=1)).plan.warnings
-    assert "of this replay have no effect" in warning and "exactly once makes a checkpoint after every group" in warning
+    assert (
+        "of this replay have no effect" in warning
+        and "exactly once makes a checkpoint after every group" in warning
+    )
     source = (project.config.applications[0] / "totals.py").read_text()
     (tmp_path / "own").mkdir()
     own = source.replace("RunningTotal(), sums", "RunningTotal(), checkpoint_windows=7, sums")
@@ -60,26 +68,38 @@ def test_checkpoint_windows_ignored_by_exactly_once_are_reported(project: Projec
     assert not draft_plan(config, request(mode="at_least_once")).plan.warnings
 
 
-def test_application_windows_that_a_checkpoint_may_cut_are_reported(project: Project, tmp_path: Path) -> None:
+def test_application_windows_that_a_checkpoint_may_cut_are_reported(
+    project: Project,
+    tmp_path: Path,
+) -> None:
     # Rules: W48, W49, W50
     source = (project.config.applications[0] / "totals.py").read_text()
     for waits, said in ((7, True), (8, False)):
         given = f"RunningTotal(), application_windows=4, checkpoint_windows={waits}, sums"
-        folder = tmp_path / str(waits)  # Python would take one file, rewritten within a second, for the same code.
+        folder = tmp_path / str(
+            waits
+        )  # Python would take one file, rewritten within a second, for the same code.
         folder.mkdir()
         config = project.config.model_copy(update={"applications": [folder]})
         (folder / "totals.py").write_text(source.replace("RunningTotal(), sums", given))
         warnings = draft_plan(config, request(mode="at_least_once")).plan.warnings
         assert any("may fall inside its application windows" in text for text in warnings) == said
-        assert not any("application windows" in text for text in draft_plan(config, request()).plan.warnings)
+        assert not any(
+            "application windows" in text for text in draft_plan(config, request()).plan.warnings
+        )
 
 
-def test_another_mode_is_planned_by_its_name(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_mode_is_planned_by_its_name(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     mode = Mode("saved_at_marks", "every window once, saved at marks")
     monkeypatch.setitem(MODES, mode.name, mode)
     plan = draft_plan(project.config, request(mode="saved at marks", checkpoint_windows=2)).plan
     assert plan.mode is mode and {output.guarantee for output in plan.outputs} == {mode.promise}
-    assert plan.loss_windows_max == 0 and not [text for text in plan.warnings if "have no effect" in text]
+    assert plan.loss_windows_max == 0 and not [
+        text for text in plan.warnings if "have no effect" in text
+    ]
 
 
 def test_dry_run_of_a_plan_creates_nothing(project: Project) -> None:
@@ -90,13 +110,21 @@ def test_dry_run_of_a_plan_creates_nothing(project: Project) -> None:
 def test_planning_starts_no_jvm(project: Project) -> None:
     # It runs in a separate process, because other tests have Spark sessions in this one.
     code = (
-        "import sys, pyspark; from rewindow.settings.config import Config; from rewindow.planning import *;"
+        "import sys, pyspark; from rewindow.settings.config import Config; from rewindow.planning "
+        "import *;"
         "from pathlib import Path;"
         "draft_plan(Config.load(Path(sys.argv[1])), ReplayRequest('totals'));"
         "sys.exit(pyspark.SparkContext._gateway is not None)"
     )
     settings = project.config.root / "rewindow.toml"
-    assert subprocess.run([sys.executable, "-c", code, str(settings)], check=False, cwd=ROOT).returncode == 0
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code, str(settings)],
+            check=False,
+            cwd=ROOT,
+        ).returncode
+        == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +137,11 @@ def test_planning_starts_no_jvm(project: Project) -> None:
         ({"from_time": "1970-02-13"}, RangeError, f"from {LAST + 9} on is after what is sealed"),
         ({"first": LAST + 10}, RangeError, f"from {LAST + 10} on is after what is sealed"),
         ({"last": FIRST - 1}, RangeError, f"up to {FIRST - 1} is before what is sealed"),
-        ({"first": LAST, "last": FIRST}, RangeError, f"Exchange the two ends: --first {FIRST} --last {LAST}"),
+        (
+            {"first": LAST, "last": FIRST},
+            RangeError,
+            f"Exchange the two ends: --first {FIRST} --last {LAST}",
+        ),
         (
             {"from_time": "1970-02-12T10:00Z", "to_time": "1970-02-12"},
             RangeError,
@@ -128,31 +160,44 @@ def test_planning_starts_no_jvm(project: Project) -> None:
         ({"group_windows": 0}, InputError, "at least 1 is needed"),
         ({"checkpoint_windows": 0}, InputError, "checkpoint distance of 0 windows is out of range"),
         ({"first": FIRST + 1, "state_from": "nosuch"}, InputError, "nosuch"),
-        ({"first": FIRST + 1, "state_from": "x", "initial_state": True}, InputError, "exclude each other"),
+        (
+            {"first": FIRST + 1, "state_from": "x", "initial_state": True},
+            InputError,
+            "exclude each other",
+        ),
         ({"parameters": {"a": "b"}}, InputError, "takes no parameters"),
     ],
 )
 def test_invalid_request_is_rejected_and_creates_nothing(
-    project: Project, replay_options: dict, error: type, words: str
+    project: Project,
+    replay_options: dict,
+    error: type,
+    words: str,
 ) -> None:
     with pytest.raises(error, match=words):
         create_replay(project.config, request(**replay_options))
     assert not (project.config.state / "replays").exists()
 
 
-def test_missing_windows_are_replayed_only_when_allowed_and_recorded_in_the_plan(project: Project) -> None:
+def test_missing_windows_are_replayed_only_when_allowed_and_recorded_in_the_plan(
+    project: Project,
+) -> None:
     plan = draft_plan(project.config, request(last=LAST + 2, allow_missing=True)).plan
     assert plan.inputs[0].missing == [(LAST + 1, LAST + 2)]
 
 
 def test_missing_windows_are_computed_without_enumerating_the_range(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(windows: WindowRange) -> None:
         raise AssertionError(f"{windows} is walked through")
 
     monkeypatch.setattr(WindowRange, "__iter__", refuse)
-    plan = draft_plan(project.config, request(first=5, last=FIRST + 19_000_000, allow_missing=True)).plan
+    plan = draft_plan(
+        project.config,
+        request(first=5, last=FIRST + 19_000_000, allow_missing=True),
+    ).plan
     assert plan.inputs[0].missing == [(5, FIRST - 1), (LAST + 1, FIRST + 19_000_000)]
 
 
@@ -167,7 +212,10 @@ def test_missing_windows_of_a_warm_up_are_not_treated_as_empty(project: Project)
     plan = draft_plan(project.config, request(**replay_options, allow_missing=True)).plan
     assert plan.start.source == "warm_up" and not plan.inputs[0].missing
     assert any("the warm-up goes over 3 missing windows" in warning for warning in plan.warnings)
-    assert not draft_plan(project.config, request(**replay_options, initial_state=True)).plan.warnings
+    assert not draft_plan(
+        project.config,
+        request(**replay_options, initial_state=True),
+    ).plan.warnings
 
 
 def test_later_range_without_a_checkpoint_warms_up_from_the_first_window(project: Project) -> None:
@@ -180,12 +228,23 @@ def test_same_request_under_the_same_id_returns_the_same_replay(project: Project
     assert create_replay(project.config, request(replay_id="one")) == first
     with pytest.raises(InputError, match="there already with mode"):
         create_replay(project.config, request(replay_id="one", mode="at_most_once"))
-    begin, end = (datetime.fromtimestamp(window * 3600, UTC).isoformat() for window in (FIRST, LAST + 1))
-    assert create_replay(project.config, request(replay_id="one", from_time=begin, to_time=end)) == first
+    begin, end = (
+        datetime.fromtimestamp(window * 3600, UTC).isoformat() for window in (FIRST, LAST + 1)
+    )
+    assert (
+        create_replay(project.config, request(replay_id="one", from_time=begin, to_time=end))
+        == first
+    )
     create_replay(project.config, request(replay_id="later", first=FIRST + 6))
-    with pytest.raises(InputError, match="already with start state from warm_up, asked for was the initial state"):
+    with pytest.raises(
+        InputError,
+        match="already with start state from warm_up, asked for was the initial state",
+    ):
         create_replay(project.config, request(replay_id="later", initial_state=True))
-    with pytest.raises(InputError, match="already with start state from warm_up, asked for was that of one"):
+    with pytest.raises(
+        InputError,
+        match="already with start state from warm_up, asked for was that of one",
+    ):
         create_replay(project.config, request(replay_id="later", state_from="one"))
     for wish in ({"from_time": end}, {"group_windows": 5}, {"checkpoint_windows": 7}):
         with pytest.raises(InputError, match="is there already with"):
@@ -214,7 +273,8 @@ def build(shown="no"):
     app = Application("beats", window="1 hour")
     beat = Heartbeat(interval=600, event_at="arrived_at", key_by=("key",), columns=COLUMNS)
     node = app.add("beat", beat, stream=app.input("events"))
-    both = Merge(columns=beat.output_ports()["out"].schema, event_at="arrived_at", order_by=("_rw_emission",))
+    both = Merge(columns=beat.output_ports()["out"].schema, event_at="arrived_at",
+        order_by=("_rw_emission",))
     app.output("both", app.add("both", both, left=node, right=node), key=["_rw_emission"])
     if shown == "yes":
         app.output("beat", node, key=["_rw_emission"])
@@ -222,7 +282,9 @@ def build(shown="no"):
 """
 
 
-def test_heartbeat_that_cannot_remember_its_timers_after_a_loss_causes_a_warning(project: Project) -> None:
+def test_heartbeat_that_cannot_remember_its_timers_after_a_loss_causes_a_warning(
+    project: Project,
+) -> None:
     # Rules: H58, X30
     # Only at most once loses windows, and only an output remembers their timers.
     folder = project.config.root / "applications"
@@ -231,9 +293,14 @@ def test_heartbeat_that_cannot_remember_its_timers_after_a_loss_causes_a_warning
     config = project.config.model_copy(update={"applications": [folder]})
 
     def warnings(mode: str, shown: str) -> list[str]:
-        return draft_plan(config, request(application="beats", mode=mode, parameters={"shown": shown})).plan.warnings
+        return draft_plan(
+            config,
+            request(application="beats", mode=mode, parameters={"shown": shown}),
+        ).plan.warnings
 
-    assert [text for text in warnings("at_most_once", "no") if "beat: its tuples are no output" in text]
+    assert [
+        text for text in warnings("at_most_once", "no") if "beat: its tuples are no output" in text
+    ]
     assert not [text for text in warnings("at_most_once", "yes") if "come twice" in text]
     assert not [text for text in warnings("exactly_once", "no") if "come twice" in text]
 
@@ -267,9 +334,15 @@ def test_all_tables_exist_before_the_first_attempt(project: Project) -> None:
 def test_stream_of_another_grid_is_rejected(project: Project) -> None:
     # Rules: W15
     _reseal(project, {**FORMAT, "rewindow.width_ms": "60000", "rewindow.origin_ms": "0"})
-    with pytest.raises(InputError, match='has windows of 1 min, application "totals" has windows of 1 h\n') as caught:
+    with pytest.raises(
+        InputError,
+        match='has windows of 1 min, application "totals" has windows of 1 h\n',
+    ) as caught:
         draft_plan(project.config, request())
-    assert 'window="1 min"' in caught.value.hint and "rewindow record events --start-over" in caught.value.hint
+    assert (
+        'window="1 min"' in caught.value.hint
+        and "rewindow record events --start-over" in caught.value.hint
+    )
 
 
 def test_table_without_a_stored_grid_is_rejected(project: Project) -> None:
@@ -286,7 +359,10 @@ def test_stream_of_the_wrong_types_is_rejected_with_column_and_types(project: Pr
     with pytest.raises(ValidationFailed, match='stream "events" has key .*, and the port asks for'):
         draft_plan(project.config, request())
     _reseal(project, {**FORMAT, "rewindow.width_ms": "60000", "rewindow.origin_ms": "0"})
-    with pytest.raises(ValidationFailed, match="(?s)2 things are wrong.*the stream has windows of 1 min"):
+    with pytest.raises(
+        ValidationFailed,
+        match="(?s)2 things are wrong.*the stream has windows of 1 min",
+    ):
         draft_plan(project.config, request())
 
 
@@ -308,8 +384,16 @@ def test_start_state_of_other_code_is_rejected_unless_allowed(project: Project) 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('app.add("totals"', 'app.add("renamed"', "has the states of totals, the application needs renamed"),
-        ("state_schema: ClassVar = TOTALS", "state_schema: ClassVar = EVENTS", "key string, x int64"),
+        (
+            'app.add("totals"',
+            'app.add("renamed"',
+            "has the states of totals, the application needs renamed",
+        ),
+        (
+            "state_schema: ClassVar = TOTALS",
+            "state_schema: ClassVar = EVENTS",
+            "key string, x int64",
+        ),
         (
             "state_schema: ClassVar = TOTALS",
             "state_schema: ClassVar = TOTALS; state_version = 2",
@@ -317,7 +401,12 @@ def test_start_state_of_other_code_is_rejected_unless_allowed(project: Project) 
         ),
     ],
 )
-def test_incompatible_start_state_is_always_rejected(project: Project, old: str, new: str, words: str) -> None:
+def test_incompatible_start_state_is_always_rejected(
+    project: Project,
+    old: str,
+    new: str,
+    words: str,
+) -> None:
     # Rules: W65
     create_replay(project.config, request(replay_id="one"))
     source = (project.config.applications[0] / "totals.py").read_text()
@@ -335,7 +424,9 @@ def _reseal(project: Project, properties: dict[str, str]) -> None:
     schema, rows = Table.open(path).schema, Table.open(path)
     import pyarrow.parquet as pq
 
-    kept = pa.concat_tables([pq.read_table(file.path, partitioning=None) for file in rows.files()]).cast(schema)
+    kept = pa.concat_tables(
+        [pq.read_table(file.path, partitioning=None) for file in rows.files()]
+    ).cast(schema)
     shutil.rmtree(path)
     create_table(path, schema, properties).commit_arrow(kept, app_id="record", version=1)
 
@@ -347,11 +438,14 @@ def test_plan_names_the_largest_loss_of_a_crash_and_a_setting_limits_it(project:
     assert draft_plan(config, request(**wish)).plan.loss_windows_max == 6
     assert draft_plan(config, request(**wish, group_windows=2)).plan.loss_windows_max == 2
     assert draft_plan(config, request()).plan.loss_windows_max == 0
-    bounded = config.model_copy(update={"replay": config.replay.model_copy(update={"loss_windows_max": 4})})
+    bounded = config.model_copy(
+        update={"replay": config.replay.model_copy(update={"loss_windows_max": 4})}
+    )
     plan = draft_plan(bounded, request(**wish)).plan
     assert (plan.loss_windows_max, plan.unseen_windows_max) == (4, 6)
     assert {output.name: output.guarantee for output in plan.outputs}["totals"] == (
-        "at most once: nothing repeated; an attempt that dies loses at most 4 windows of an output, listed; "
+        "at most once: nothing repeated; an attempt that dies loses at most 4 windows of an "
+        "output, listed; "
         "its state then lacks at most 6 windows, and later windows are affected"
     )
     with pytest.raises(InputError, match="at most 4 are allowed in at most once"):
@@ -363,7 +457,9 @@ def test_plan_over_a_published_stream_names_its_expiry(project: Project) -> None
     seals = Table.open(project.config.windows_table("events"))
     _reseal(project, {**seals.properties, "rewindow.application": "clicks"})
     path = project.config.stream_table("events")
-    DeltaTable(str(path)).alter.set_table_properties({"delta.logRetentionDuration": "interval 5 days"})
+    DeltaTable(str(path)).alter.set_table_properties(
+        {"delta.logRetentionDuration": "interval 5 days"}
+    )
     table = Table.open(path)
     committed = datetime.fromtimestamp(table.delta.history(1)[0]["timestamp"] / 1000, UTC)
     (warning,) = draft_plan(project.config, request()).plan.warnings
@@ -371,13 +467,17 @@ def test_plan_over_a_published_stream_names_its_expiry(project: Project) -> None
     assert f"keep version {table.version}" in warning
 
 
-def test_flaws_of_suites_are_reported_with_all_other_violations(project: Project, tmp_path: Path) -> None:
+def test_flaws_of_suites_are_reported_with_all_other_violations(
+    project: Project,
+    tmp_path: Path,
+) -> None:
     # Rules: O60
     source = (project.config.applications[0] / "totals.py").read_text()
     own = tmp_path / "own"
     own.mkdir()
     flawed = source.replace('key=["', 'suite="not_there", key=["').replace(
-        "RunningTotal(), sums", "RunningTotal(), summs"
+        "RunningTotal(), sums",
+        "RunningTotal(), summs",
     )
     (own / "totals.py").write_text(flawed)
     config = project.config.model_copy(update={"applications": [own]})

@@ -1,4 +1,6 @@
-"""Properties from outside in a plan: kept for every attempt, asked for again, and the same however settings change."""
+"""Properties from outside in a plan: kept for every attempt, asked for again, and the same however
+settings change.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,10 @@ def tuned(project: Project, tmp_path: Path) -> Config:
 def settle(project: Project, folder: Path, setting: str) -> Config:
     (folder / "own").mkdir(exist_ok=True)
     (folder / "own" / "totals.py").write_text(TUNED)
-    text = f'state = "{project.config.state}"\n[applications]\nfolders = ["own"]\n[applications.totals]\n'
+    text = (
+        f'state = "{project.config.state}"\n[applications]\nfolders = '
+        '["own"]\n[applications.totals]\n'
+    )
     text += f"checkpoint_windows = 9\n[applications.totals.operators.sums]\n{setting}\n"
     (folder / "own.toml").write_text(text)
     return Config.load(folder / "own.toml")
@@ -57,7 +62,9 @@ def values(plan: Plan) -> dict[str, object]:
 
 
 def test_plan_keeps_overridden_properties_and_resumes_with_them(
-    project: Project, tmp_path: Path, tuned: Config
+    project: Project,
+    tmp_path: Path,
+    tuned: Config,
 ) -> None:
     # Rules: O28, W65
     plan = create_replay(tuned, request(replay_id="one", properties={"sums.keys": '["a"]'}))
@@ -72,23 +79,40 @@ def test_plan_keeps_overridden_properties_and_resumes_with_them(
 
 
 def test_sort_columns_of_an_output_can_be_overridden_in_the_settings(
-    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    project: Project,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     # Rules: O28, O13
-    config = settle(project, tmp_path, "[applications.totals.outputs.sums]\nsorted_by = ['key', 'window_id']")
+    config = settle(
+        project,
+        tmp_path,
+        "[applications.totals.outputs.sums]\nsorted_by = ['key', 'window_id']",
+    )
     draft = draft_plan(config, request())
     (output,) = draft.plan.outputs
     assert output.sorted_by == ["key", "window_id"]
     assert values(draft.plan)["outputs.sums.sorted_by"] == ["key", "window_id"]
     show(draft)
-    assert "sums: each file is sorted by key, window_id" in " ".join(capsys.readouterr().out.split())
+    assert "sums: each file is sorted by key, window_id" in " ".join(
+        capsys.readouterr().out.split()
+    )
     known = Plan.model_validate(draft.plan.model_dump(mode="json"))
     again = settle(project, tmp_path, "[applications.totals.outputs.sums]\nsorted_by = []")
-    assert load_application(again, "totals", {}, known.given).app.outputs["sums"].sorted_by == ("key", "window_id")
+    assert load_application(again, "totals", {}, known.given).app.outputs["sums"].sorted_by == (
+        "key",
+        "window_id",
+    )
     assert load_application(again, "totals", {}).app.outputs["sums"].sorted_by == ()
-    for wrong, said in (("sums]\nsorted_by = ['kee']", "sorted_by is not"), ("sum]\nsorted_by = []", "no output has")):
+    for wrong, said in (
+        ("sums]\nsorted_by = ['kee']", "sorted_by is not"),
+        ("sum]\nsorted_by = []", "no output has"),
+    ):
         with pytest.raises(ValidationFailed, match=said):
-            draft_plan(settle(project, tmp_path, f"[applications.totals.outputs.{wrong}"), request())
+            draft_plan(
+                settle(project, tmp_path, f"[applications.totals.outputs.{wrong}"),
+                request(),
+            )
 
 
 def test_other_property_value_under_the_same_id_is_rejected(tuned: Config) -> None:
@@ -98,7 +122,11 @@ def test_other_property_value_under_the_same_id_is_rejected(tuned: Config) -> No
         create_replay(tuned, request(replay_id="one", properties={"sums.keys": '["b"]'}))
 
 
-def test_repair_keeps_overridden_properties(project: Project, tmp_path: Path, tuned: Config) -> None:
+def test_repair_keeps_overridden_properties(
+    project: Project,
+    tmp_path: Path,
+    tuned: Config,
+) -> None:
     # Rules: O28
     plan = draft_plan(tuned, request(properties={"sums.keys": '["a"]'})).plan
     stretch = PublishedStretch(plan.range, plan)
@@ -111,6 +139,9 @@ def test_repair_keeps_overridden_properties(project: Project, tmp_path: Path, tu
 
 def test_wrong_property_value_is_rejected_before_anything_is_created(tuned: Config) -> None:
     # Rules: O53
-    with pytest.raises(ValidationFailed, match=r"greater than or equal to 1 \(least = '0', from --set\)"):
+    with pytest.raises(
+        ValidationFailed,
+        match=r"greater than or equal to 1 \(least = '0', from --set\)",
+    ):
         create_replay(tuned, request(properties={"sums.least": "0"}))
     assert not (tuned.state / "replays").exists()

@@ -21,18 +21,27 @@ def test_existing_id_is_rejected_with_a_hint_that_depends_on_its_state(project: 
     Ledger.open(project.config.ledger_url).replays.abandon("one", "no use")
     with pytest.raises(InputError) as taken:
         create_replay(project.config, request(replay_id="one", mode="at_least_once"))
-    assert taken.value.hint == "It is abandoned (rewindow status one). Give the new replay another --id."
+    assert (
+        taken.value.hint
+        == "It is abandoned (rewindow status one). Give the new replay another --id."
+    )
 
 
 def test_plan_command_contains_exactly_the_given_options(project: Project) -> None:
     plain = draft_plan(project.config, request()).plan
     assert plain.command == f"rewindow replay totals --first {FIRST} --last {LAST}"
     replay_options = {
-        "mode": "at_least_once", "checkpoint_windows": 5, "group_windows": 2, "initial_state": True, "reason": "a bug",
-        "allow_missing": True, "verify_inputs": False,
-    }  # fmt: skip
+        "mode": "at_least_once",
+        "checkpoint_windows": 5,
+        "group_windows": 2,
+        "initial_state": True,
+        "reason": "a bug",
+        "allow_missing": True,
+        "verify_inputs": False,
+    }
     plan = draft_plan(project.config, request(**replay_options)).plan
     assert plan.command == (
-        f"rewindow replay totals --first {FIRST} --last {LAST} --mode at_least_once --group-windows 2 "
+        f"rewindow replay totals --first {FIRST} --last {LAST} --mode at_least_once "
+        "--group-windows 2 "
         "--checkpoint-windows 5 --reason 'a bug' --allow-missing --initial-state --no-verify-inputs"
     )

@@ -29,13 +29,23 @@ BASE = FIRST + 9
 
 @pytest.fixture
 def config(project: Project) -> Config:
-    """Settings of a project in which a replay of the first ten windows is published, its checkpoint with it."""
+    """Settings of a project in which a replay of the first ten windows is published, its checkpoint
+    with it.
+    """
     config = project.config
     loaded = load_application(config, "totals", {})
     states = {"totals": loaded.app.nodes["totals"].operator.initial_state()}
     made = stored.Provenance(loaded.code_version, loaded.configuration_digest, 1)
-    table = create_table(config.checkpoints_table("totals"), stored.SCHEMA, format_property(TableKind.STATES))
-    table.commit_arrow(stored.encode(BASE, 10, states, {"totals": 1}, made), app_id="publication", version=1)
+    table = create_table(
+        config.checkpoints_table("totals"),
+        stored.SCHEMA,
+        format_property(TableKind.STATES),
+    )
+    table.commit_arrow(
+        stored.encode(BASE, 10, states, {"totals": 1}, made),
+        app_id="publication",
+        version=1,
+    )
     return config
 
 
@@ -54,7 +64,9 @@ def published(config: Config, lacks: list[list[int]]) -> Ledger:
 
 
 def lacking(config: Config) -> None:
-    """Windows 1004 and 1005 never reached the published state; what it lacked later than the checkpoint counts not."""
+    """Windows 1004 and 1005 never reached the published state; what it lacked later than the
+    checkpoint counts not.
+    """
     published(config, [[FIRST + 4, FIRST + 5], [BASE + 3, BASE + 4]])
 
 
@@ -71,7 +83,12 @@ def stale(config: Config) -> None:
 )
 @pytest.mark.parametrize("later", [0, 3], ids=["from the checkpoint", "after a warm-up from it"])
 def test_flawed_start_state_is_rejected_and_the_hint_names_the_range_to_replay(
-    config: Config, flaw: Callable[[Config], None], field: str, windows: tuple[int, int], words: str, later: int
+    config: Config,
+    flaw: Callable[[Config], None],
+    field: str,
+    windows: tuple[int, int],
+    words: str,
+    later: int,
 ) -> None:
     flaw(config)
     wish = request(first=BASE + 1 + later, replay_id="next")
@@ -90,8 +107,13 @@ def test_allowed_flaw_is_stored_and_affects_every_later_window(config: Config, b
     if by == "setting":
         allowed = config.replay.model_copy(update={"allow_affected": True})
         config = config.model_copy(update={"replay": allowed})
-    plan = create_replay(config, request(first=BASE + 1, replay_id="next", allow_affected=by == "flag"))
-    assert any("every window with state upstream is affected" in warning for warning in plan.warnings)
+    plan = create_replay(
+        config,
+        request(first=BASE + 1, replay_id="next", allow_affected=by == "flag"),
+    )
+    assert any(
+        "every window with state upstream is affected" in warning for warning in plan.warnings
+    )
     losses = losses_of(plan, Table.open(config.replay_root("next") / FACTS), None, plan.range)
     assert losses.affected_first == {"totals": BASE + 1}
     assert [(part.first, part.last) for part in losses.lacking] == [(FIRST + 4, FIRST + 5)]
@@ -112,7 +134,10 @@ def test_intact_start_states_are_accepted(config: Config) -> None:
     assert (draft.refusal, draft.plan.start.affects, draft.plan.warnings) == (None, False, [])
 
 
-def test_state_of_another_replay_carries_its_losses(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_of_another_replay_carries_its_losses(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lacking(config)
     create_replay(config, request(first=BASE + 1, replay_id="next", allow_affected=True))
     draft = draft_plan(config, request(first=BASE + 1, state_from="next"))
@@ -120,7 +145,10 @@ def test_state_of_another_replay_carries_its_losses(config: Config, monkeypatch:
     assert draft.refusal is not None
 
 
-def test_plan_shows_the_flaw_before_it_fails(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_shows_the_flaw_before_it_fails(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from rewindow.cli import app
 
     lacking(config)
@@ -128,5 +156,8 @@ def test_plan_shows_the_flaw_before_it_fails(config: Config, monkeypatch: pytest
     shown = CliRunner().invoke(app, ["plan", "totals", "--first", str(BASE + 1)])
     assert "every window with state upstream is affected" in shown.output.replace("\n", " ")
     assert isinstance(shown.exception, CheckpointError)
-    allowed = CliRunner().invoke(app, ["plan", "totals", "--first", str(BASE + 1), "--allow-affected"])
+    allowed = CliRunner().invoke(
+        app,
+        ["plan", "totals", "--first", str(BASE + 1), "--allow-affected"],
+    )
     assert allowed.exit_code == 0

@@ -18,7 +18,14 @@ from tests.recovery.project import FIRST, WINDOWS, Project
 LAST = FIRST + WINDOWS - 1
 
 
-def publish(project: Project, first: int, last: int, *, close: bool = True, undo: bool = False) -> None:
+def publish(
+    project: Project,
+    first: int,
+    last: int,
+    *,
+    close: bool = True,
+    undo: bool = False,
+) -> None:
     """Enters a publication of the totals in the ledger, as if its tables were committed."""
     ledger, replay_id = Ledger.open(project.config.ledger_url), f"r-{first}-{last}"
     project.plan(replay_id, "exactly_once", first=first, last=last, initial_state=True)
@@ -31,7 +38,10 @@ def publish(project: Project, first: int, last: int, *, close: bool = True, undo
             ledger.publications.mark_done(number, name, 1)
         ledger.publications.close(number)
         if undo:
-            acts, undo = [ledger.publications.open_undo(number, dict.fromkeys(names, 1)).number], False
+            acts, undo = (
+                [ledger.publications.open_undo(number, dict.fromkeys(names, 1)).number],
+                False,
+            )
 
 
 def test_everything_sealed_is_unpublished_before_the_first_publication(project: Project) -> None:
@@ -72,7 +82,9 @@ def test_missing_windows_are_not_unpublished(project: Project) -> None:
 def test_ended_stream_is_unpublished_only_up_to_its_last_window(project: Project) -> None:
     # Rules: X21
     config = project.config
-    Table.open(config.windows_table("events")).append(end_row(Table.open(config.stream_table("events")), LAST))
+    Table.open(config.windows_table("events")).append(
+        end_row(Table.open(config.stream_table("events")), LAST)
+    )
     publish(project, FIRST, LAST)
     assert unpublished(config, "totals") is None
 
@@ -80,7 +92,10 @@ def test_ended_stream_is_unpublished_only_up_to_its_last_window(project: Project
 def test_range_difference_equals_a_naive_set_difference() -> None:
     @given(st.lists(st.tuples(st.integers(-3, 30), st.integers(0, 8)), max_size=8))
     def check(parts: list[tuple[int, int]]) -> None:
-        whole, taken = WindowRange(0, 24), [WindowRange(first, first + more) for first, more in parts]
+        whole, taken = (
+            WindowRange(0, 24),
+            [WindowRange(first, first + more) for first, more in parts],
+        )
         left = without(whole, taken)
         assert [window for part in left for window in part] == sorted(set(whole).difference(*taken))
         assert left == sorted(left)

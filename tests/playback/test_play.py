@@ -27,7 +27,9 @@ from rewindow.settings.config import Config
 from tests.recovery.project import make_stream
 
 TIME = pa.timestamp("us", "UTC")
-STREAM = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME), ("key", pa.string())])
+STREAM = pa.schema(
+    [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME), ("key", pa.string())]
+)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -60,15 +62,24 @@ class Reader:
 
 
 def record(root: Path, arrivals: list[float], lacking: int | None = None) -> Config:
-    """Records the stream `s`: a tuple for each arrival in seconds, windows of ten seconds, sealed but for `lacking`."""
-    config, rows, counts = Config(state=root), [], dict.fromkeys(range(int(max(arrivals)) // 10 + 1), 0)
+    """Records the stream `s`: a tuple for each arrival in seconds, windows of ten seconds, sealed
+    but for `lacking`.
+    """
+    config, rows, counts = (
+        Config(state=root),
+        [],
+        dict.fromkeys(range(int(max(arrivals)) // 10 + 1), 0),
+    )
     for n, second in enumerate(arrivals):
         window = int(second) // 10
         rows.append((window, counts[window], EPOCH + timedelta(seconds=second), f"k{n}"))
         counts[window] += 1
     if lacking is not None:
         del counts[lacking]
-    tuples = pa.Table.from_pylist([dict(zip(STREAM.names, row, strict=True)) for row in rows], schema=STREAM)
+    tuples = pa.Table.from_pylist(
+        [dict(zip(STREAM.names, row, strict=True)) for row in rows],
+        schema=STREAM,
+    )
     make_stream(config, "s", tuples, counts, width_ms=10_000)
     return config
 
@@ -81,7 +92,10 @@ def played(config: Config, clock: Clock, **replay_options: Any) -> list[tuple[fl
 
 
 @pytest.mark.parametrize("speed", [0.5, 1.0, 10.0, 3600.0])
-def test_tuple_is_sent_when_its_arrival_is_due_at_the_given_speed(tmp_path: Path, speed: float) -> None:
+def test_tuple_is_sent_when_its_arrival_is_due_at_the_given_speed(
+    tmp_path: Path,
+    speed: float,
+) -> None:
     # Rules: H14, H51
     arrivals = [3.0, 3.0, 4.5, 27.0, 27.25, 61.0]
     config = record(tmp_path, arrivals)
@@ -102,7 +116,10 @@ def test_line_contains_the_whole_tuple_with_its_position(tmp_path: Path) -> None
     reader = Reader(clock)
     play(record(tmp_path, [12.5]), "s", reader, clock=clock)
     assert reader.got == [
-        (0.0, {"window_id": 1, "offset": 0, "arrived_at": "1970-01-01T00:00:12.500000Z", "key": "k0"})
+        (
+            0.0,
+            {"window_id": 1, "offset": 0, "arrived_at": "1970-01-01T00:00:12.500000Z", "key": "k0"},
+        )
     ]
 
 
@@ -110,7 +127,10 @@ def test_delays_do_not_accumulate(tmp_path: Path) -> None:
     config, clock = record(tmp_path, [float(n) for n in range(50)]), Clock(late=0.02)
     reader = Reader(clock)
     report = play(config, "s", reader, clock=clock)
-    assert [moment for moment, _ in reader.got] == [0.0, *(round(n + 0.02, 6) for n in range(1, 50))]
+    assert [moment for moment, _ in reader.got] == [
+        0.0,
+        *(round(n + 0.02, 6) for n in range(1, 50)),
+    ]
     assert report.delay_s is not None
     assert report.delay_s["largest"] == 0.02
     assert report.delay_s["median"] == pytest.approx(0.02, rel=0.03)
@@ -119,20 +139,31 @@ def test_delays_do_not_accumulate(tmp_path: Path) -> None:
 def test_decreasing_arrival_is_due_with_the_previous_tuple(tmp_path: Path) -> None:
     tuples = pa.Table.from_pydict(
         {
-            "window_id": [0, 1, 1], "offset": [0, 0, 1], "key": ["k0", "k1", "k2"],
+            "window_id": [0, 1, 1],
+            "offset": [0, 0, 1],
+            "key": ["k0", "k1", "k2"],
             "arrived_at": [EPOCH + timedelta(seconds=second) for second in (9.0, 8.0, 12.0)],
         },
-        schema=pa.schema([STREAM.field(name) for name in ("window_id", "offset", "key", "arrived_at")]),
-    )  # fmt: skip
+        schema=pa.schema(
+            [STREAM.field(name) for name in ("window_id", "offset", "key", "arrived_at")]
+        ),
+    )
     config = Config(state=tmp_path)
     make_stream(config, "s", tuples.select(STREAM.names), {0: 1, 1: 2}, width_ms=10_000)
     reader = Reader(clock := Clock())
     report = play(config, "s", reader, clock=clock)
-    assert [(moment, row["key"]) for moment, row in reader.got] == [(0.0, "k0"), (0.0, "k1"), (3.0, "k2")]
+    assert [(moment, row["key"]) for moment, row in reader.got] == [
+        (0.0, "k0"),
+        (0.0, "k1"),
+        (3.0, "k2"),
+    ]
     assert report.delay_s == {"median": 0.0, "p99": 0.0, "largest": 0.0}
 
 
-def test_stream_read_in_parts_is_sent_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_read_in_parts_is_sent_as_one(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     config = record(tmp_path, [n * 0.7 for n in range(100)] + [200.0])
     whole = played(config, Clock(), speed=7)
     monkeypatch.setattr("rewindow.playback.player.PART_TUPLES", 5)
@@ -145,7 +176,10 @@ def test_range_of_windows_or_times_is_played_from_its_first_tuple(tmp_path: Path
     config = record(tmp_path, [3.0, 14.0, 29.0, 33.0])
     wanted = [(0.0, "k1"), (15.0, "k2")]
     assert played(config, Clock(), first=1, last=2) == wanted
-    assert played(config, Clock(), from_time="1970-01-01T00:00:10Z", to_time="1970-01-01T00:00:30Z") == wanted
+    assert (
+        played(config, Clock(), from_time="1970-01-01T00:00:10Z", to_time="1970-01-01T00:00:30Z")
+        == wanted
+    )
 
 
 def test_unsealed_windows_are_reported_and_not_sent(tmp_path: Path) -> None:
@@ -173,14 +207,25 @@ def test_lost_tuples_are_detected_by_window(tmp_path: Path) -> None:
         ({"speed": float("inf")}, InputError, "speed inf is out of range"),
         ({"speed": float("nan")}, InputError, "speed nan is out of range"),
         ({"first": 2, "last": 1}, RangeError, "window range is empty: first 2 is after last 1"),
-        ({"first": 7}, RangeError, r"window range from 7 to 2 .* is beside what is sealed, \[0, 2\]"),
-        ({"from_time": "1970-01-01T00:00:20Z", "to_time": "1970-01-01T00:00:10Z"}, RangeError, "is reversed"),
+        (
+            {"first": 7},
+            RangeError,
+            r"window range from 7 to 2 .* is beside what is sealed, \[0, 2\]",
+        ),
+        (
+            {"from_time": "1970-01-01T00:00:20Z", "to_time": "1970-01-01T00:00:10Z"},
+            RangeError,
+            "is reversed",
+        ),
         ({"from_time": "yesterday"}, InputError, 'time "yesterday" cannot be read'),
         ({"first": 1, "last": 1}, RangeError, r"no window of \[1, 1\] .* is sealed"),
     ],
 )
 def test_unplayable_stream_is_rejected_before_anything_is_sent(
-    tmp_path: Path, replay_options: dict[str, Any], kind: type[Exception], words: str
+    tmp_path: Path,
+    replay_options: dict[str, Any],
+    kind: type[Exception],
+    words: str,
 ) -> None:
     with pytest.raises(kind, match=words):
         played(record(tmp_path, [3.0, 14.0, 29.0], lacking=1), Clock(), **replay_options)
@@ -190,15 +235,28 @@ def test_unknown_streams_are_rejected_with_the_existing_ones(tmp_path: Path) -> 
     with pytest.raises(InputError, match='stream "nothing" is unknown'):
         play(Config(state=tmp_path), "nothing", lambda data: None)
     config = record(tmp_path, [3.0])
-    make_stream(config, "app.totals", pa.Table.from_pylist([], schema=STREAM), {0: 0}, width_ms=10_000)
+    make_stream(
+        config,
+        "app.totals",
+        pa.Table.from_pylist([], schema=STREAM),
+        {0: 0},
+        width_ms=10_000,
+    )
     with pytest.raises(InputError, match='"app.total" is unknown') as found:
         play(config, "app.total", lambda data: None)
-    assert found.value.hint == 'Did you mean "app.totals"? Recorded or published are: app.totals, s.'
+    assert (
+        found.value.hint == 'Did you mean "app.totals"? Recorded or published are: app.totals, s.'
+    )
 
 
-def test_disconnected_reader_ends_the_playback_with_the_window_to_resume_from(tmp_path: Path) -> None:
+def test_disconnected_reader_ends_the_playback_with_the_window_to_resume_from(
+    tmp_path: Path,
+) -> None:
     config, clock = record(tmp_path, [3.0, 14.0, 29.0]), Clock()
-    with pytest.raises(Interrupted, match="ended after 2 tuples, in window 2: the reader has gone") as found:
+    with pytest.raises(
+        Interrupted,
+        match="ended after 2 tuples, in window 2: the reader has gone",
+    ) as found:
         play(config, "s", Reader(clock, until=2), clock=clock)
     assert found.value.hint.startswith("rewindow play s --first 2 --last 2 ")
 
@@ -212,7 +270,10 @@ def test_report_counts_only_lines_that_the_reader_received_whole(tmp_path: Path)
         taken.extend(lines[:2])
         raise ReaderGone(len(b"".join(lines[:2])) + 5)
 
-    with pytest.raises(PlaybackStopped, match="ended after 2 tuples, in window 0: the reader has gone") as found:
+    with pytest.raises(
+        PlaybackStopped,
+        match="ended after 2 tuples, in window 0: the reader has gone",
+    ) as found:
         play(config, "s", head, speed=None, clock=Clock())
     assert len(taken) == 2 and found.value.by_reader
     report = found.value.report.to_dict()
@@ -227,9 +288,16 @@ def test_interrupt_reports_the_tuples_sent_until_then(tmp_path: Path) -> None:
             super().wait_until(moment)
 
     clock = Stopped()
-    with pytest.raises(PlaybackStopped, match="ended after 2 tuples, in window 2: it was stopped") as found:
+    with pytest.raises(
+        PlaybackStopped,
+        match="ended after 2 tuples, in window 2: it was stopped",
+    ) as found:
         play(record(tmp_path, [3.0, 14.0, 29.0]), "s", Reader(clock), clock=clock)
-    assert (found.value.report.tuples, found.value.report.is_complete, found.value.by_reader) == (2, False, False)
+    assert (found.value.report.tuples, found.value.report.is_complete, found.value.by_reader) == (
+        2,
+        False,
+        False,
+    )
 
 
 def test_closed_pipe_reports_how_much_was_read() -> None:
@@ -279,7 +347,10 @@ def test_invalid_and_occupied_ports_are_rejected() -> None:
         pass
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
-        with pytest.raises(ResourceError, match=f"port {taken} of 127.0.0.1 cannot be listened on"), on_port(taken):
+        with (
+            pytest.raises(ResourceError, match=f"port {taken} of 127.0.0.1 cannot be listened on"),
+            on_port(taken),
+        ):
             pass
 
 
@@ -292,13 +363,24 @@ def test_values_without_a_json_type_are_exact_text() -> None:
         }
     )  # fmt: skip
     assert json.loads(json_lines(rows)[0]) == {
-        "sum": "1.10", "raw": "AP8=", "many": [1.5, "Infinity"], "inside": {"x": "NaN", "y": None}, "day": "2013-01-01",
-        "at": "1970-01-01T00:00:00.000000Z", "hour": "00:00:00.000000",
-    }  # fmt: skip
+        "sum": "1.10",
+        "raw": "AP8=",
+        "many": [1.5, "Infinity"],
+        "inside": {"x": "NaN", "y": None},
+        "day": "2013-01-01",
+        "at": "1970-01-01T00:00:00.000000Z",
+        "hour": "00:00:00.000000",
+    }
 
 
-@given(st.lists(st.floats(0, 1e4), min_size=1, max_size=200), st.sampled_from([0.5, 0.9, 0.99, 1.0]))
-def test_delay_percentiles_equal_those_of_all_tuples_within_a_bin(seconds: list[float], share: float) -> None:
+@given(
+    st.lists(st.floats(0, 1e4), min_size=1, max_size=200),
+    st.sampled_from([0.5, 0.9, 0.99, 1.0]),
+)
+def test_delay_percentiles_equal_those_of_all_tuples_within_a_bin(
+    seconds: list[float],
+    share: float,
+) -> None:
     delays = Delays()
     delays.add(np.array(seconds[:3]))
     if seconds[3:]:

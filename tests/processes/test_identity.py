@@ -16,7 +16,10 @@ JOB = """
     print(launcher.is_gone(), flush=True)
     """
 JVM = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
-LAUNCHER = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1], sys.argv[2]], check=True)"
+LAUNCHER = (
+    "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1], "
+    "sys.argv[2]], check=True)"
+)
 
 
 def test_job_detects_that_its_launcher_was_killed() -> None:
@@ -26,7 +29,11 @@ def test_job_detects_that_its_launcher_was_killed() -> None:
     assert launcher.stdin is not None and launcher.stdout is not None
     assert launcher.stdout.readline() == f"{launcher.pid} False\n"
     launcher.kill()
-    os.waitid(os.P_PID, launcher.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is still to be waited for
+    os.waitid(
+        os.P_PID,
+        launcher.pid,
+        os.WEXITED | os.WNOWAIT,
+    )  # it has ended, and is still to be waited for
     launcher.stdin.write("\n")
     launcher.stdin.flush()
     told = launcher.stdout.readline()

@@ -1,4 +1,6 @@
-"""Processes that must not outlive their parent: all that hold a pipe are gone when its end is read."""
+"""Processes that must not outlive their parent: all that hold a pipe are gone when its end is
+read.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ ASKED = """
     from rewindow.processes.parent_death import dies_with_parent
     child = "import os, signal, sys; os.write(int(sys.argv[1]), b'r'); signal.pause()"
     command, pipe = [sys.executable, "-c", child, sys.argv[1]], [int(sys.argv[1])]
-    subprocess.Popen(command, pass_fds=pipe, start_new_session=True, preexec_fn=dies_with_parent()).wait()
+    subprocess.Popen(command, pass_fds=pipe, start_new_session=True,
+        preexec_fn=dies_with_parent()).wait()
     """
 WATCHED = """
     import os, signal, subprocess, sys
@@ -33,7 +36,11 @@ WATCHED = """
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel is asked on Linux only")
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("program", [ASKED, WATCHED], ids=["started by us", "started by another program"])
+@pytest.mark.parametrize(
+    "program",
+    [ASKED, WATCHED],
+    ids=["started by us", "started by another program"],
+)
 def test_process_ends_with_its_killed_parent(program: str) -> None:
     read, write = os.pipe()
     command = [sys.executable, "-c", textwrap.dedent(program), str(write)]

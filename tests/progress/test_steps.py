@@ -1,4 +1,6 @@
-"""How far a verb is: told of what takes long, with what is left, by whatever is done at the moment."""
+"""How far a verb is: told of what takes long, with what is left, by whatever is done at the
+moment.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,9 @@ def test_items_pass_unchanged_without_a_listener() -> None:
 
 def test_line_listener_receives_text() -> None:
     said: list[str] = []
-    Lines(said.append).line(StepProgress("reading", 1_500_000, 3_000_000, "bytes", 4.0, None).line())
+    Lines(said.append).line(
+        StepProgress("reading", 1_500_000, 3_000_000, "bytes", 4.0, None).line()
+    )
     Lines(said.append).line("another line")
     assert said == ["reading, 2/3 MB, 4 s", "another line"]
 
@@ -100,14 +104,20 @@ def test_publish_and_undo_report_their_progress(config: Config, told: list[str])
     assert told == []
     run_action(PublicationAction.PUBLISH, config, "fix", lambda line: None)
     found = steps(told)
-    assert found[0] == "comparing staged files 0/0 MB" and "app.ranks: linking files 0/1 files" in found
+    assert (
+        found[0] == "comparing staged files 0/0 MB"
+        and "app.ranks: linking files 0/1 files" in found
+    )
     assert "app.ranks: reading its files 0/0 MB" in found
     told.clear()
     run_action(PublicationAction.UNDO, config, "fix", lambda line: None)
     assert "app.ranks: linking files 0/1 files" in steps(told)
 
 
-def test_gate_reports_its_steps_and_the_number_of_checked_outputs(tmp_path: Path, told: list[str]) -> None:
+def test_gate_reports_its_steps_and_the_number_of_checked_outputs(
+    tmp_path: Path,
+    told: list[str],
+) -> None:
     staged = StagedReplay(tmp_path)
     ended(staged)
     assert check(staged.config, staged.replay_id).verdict == "passed"

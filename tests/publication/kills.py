@@ -1,4 +1,6 @@
-"""A state folder in which a fix is about to be published or undone, copied for every kill; and what must come of it."""
+"""A state folder in which a fix is about to be published or undone, copied for every kill; and what
+must come of it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ _CHANGING = ("data_version", "sealed_at", "checksum")
 
 @dataclass
 class Scene:
-    """A state folder with replay "r0" of windows 100 to 107 published, "r1" after it, and "fix" over r0.
+    """A state folder with replay "r0" of windows 100 to 107 published, "r1" after it, and "fix"
+    over r0.
 
     Attributes:
         take_back: whether "fix" is published already and the act is its undo.
@@ -51,8 +54,16 @@ class Scene:
         return (undo if self.take_back else publish)(self.config, "fix", spark=spark)
 
     def start(self, crash: str = "", writer: str = "") -> subprocess.Popen[str]:
-        """Starts the job in a process of its own, to be killed at a step, with another writer before each commit."""
-        return start_job(self.config, "fix", *(["--undo"] if self.take_back else []), crash=crash, writer=writer)
+        """Starts the job in a process of its own, to be killed at a step, with another writer
+        before each commit.
+        """
+        return start_job(
+            self.config,
+            "fix",
+            *(["--undo"] if self.take_back else []),
+            crash=crash,
+            writer=writer,
+        )
 
     def kill_at(self, crash: str, writer: str = "") -> None:
         """Runs the job until it kills its own process group at a step."""
@@ -61,7 +72,8 @@ class Scene:
         assert process.returncode == -signal.SIGKILL, output
 
     def contents(self, *but: str) -> dict[str, list[str]]:
-        """Returns what the published tables hold, but for times, version numbers and the columns `but`.
+        """Returns what the published tables hold, but for times, version numbers and the columns
+        `but`.
 
         Rows of another writer are left out.
         """
@@ -69,7 +81,9 @@ class Scene:
         for name in TABLES:
             known = f"select * from t where window_id is null or window_id < {WRITERS_FIRST}"
             rows = query(known, t=Table.open(self.config.stream_table(name)))
-            kept = rows.select([column for column in rows.column_names if column not in {*_CHANGING, *but}])
+            kept = rows.select(
+                [column for column in rows.column_names if column not in {*_CHANGING, *but}]
+            )
             found[name] = sorted(map(repr, kept.to_pylist()))
         return found
 
@@ -80,7 +94,9 @@ class Scene:
 
     def numbers(self) -> dict[str, list[int]]:
         """Returns the publication numbers that each table's log has taken, one for each commit."""
-        return {name: _numbers(self.config.stream_table(name), publish_app_id(name)) for name in TABLES}
+        return {
+            name: _numbers(self.config.stream_table(name), publish_app_id(name)) for name in TABLES
+        }
 
     def standing(self) -> dict[str, Any]:
         ledger = Ledger.open(self.config.ledger_url)
@@ -93,31 +109,57 @@ class Scene:
         }
 
     def _holds(self, publication: Publication) -> bool:
-        """Returns whether the versions that the ledger gives for a publication are those that brought it."""
+        """Returns whether the versions that the ledger gives for a publication are those that
+        brought it.
+        """
         return all(
-            Table.open(self.config.stream_table(table.name), table.version_after).txn(publish_app_id(table.name))
+            Table.open(self.config.stream_table(table.name), table.version_after).txn(
+                publish_app_id(table.name)
+            )
             == publication.number
             for table in publication.tables
         )
 
 
-def start_job(config: Config, replay_id: str, *flags: str, crash: str = "", writer: str = "") -> subprocess.Popen[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("REWINDOW_")}
+def start_job(
+    config: Config,
+    replay_id: str,
+    *flags: str,
+    crash: str = "",
+    writer: str = "",
+) -> subprocess.Popen[str]:
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("REWINDOW_")
+    }
     environment |= {"REWINDOW_CONFIG": str(config.file), "PYTHONPATH": str(PROJECT)}
     environment |= {"REWINDOW_CRASH": crash} if crash else {}
     before = ["-m", "tests.publication.writers", writer] if writer else []
-    command = [sys.executable, *before, str(PROJECT / "jobs" / "publish.py"), "--replay", replay_id, *flags]
+    command = [
+        sys.executable,
+        *before,
+        str(PROJECT / "jobs" / "publish.py"),
+        "--replay",
+        replay_id,
+        *flags,
+    ]
     return subprocess.Popen(
-        command, env=environment, start_new_session=True, text=True, cwd=PROJECT,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        command,
+        env=environment,
+        start_new_session=True,
+        text=True,
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def settings(folder: Path) -> Config:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "rewindow.toml"
     jars = PROJECT / ".rewindow" / "jars"
-    file.write_text(f'state = "{folder / "state"}"\n[spark]\njars = "{jars}"\n{small_frames_toml()}')
+    file.write_text(
+        f'state = "{folder / "state"}"\n[spark]\njars = "{jars}"\n{small_frames_toml()}'
+    )
     return Config.load(file)
 
 
@@ -129,11 +171,23 @@ def build(folder: Path) -> tuple[Scene, Scene]:
     rows = stored.rows_at(Table.open(config.checkpoints_table("app")), 107)
     path = config.checkpoints_table("app")
     start = StartState(
-        source="published", window=107, taken_from="streams/app.checkpoints", version=Table.open(path).version,
+        source="published",
+        window=107,
+        taken_from="streams/app.checkpoints",
+        version=Table.open(path).version,
         digest=stored.state_digest(rows),
-    )  # fmt: skip
+    )
     state = stored.decode(rows.to_pylist()[0], Path())
-    simple(config, "r1", 108, 109, publishable=True, outputs=("ranks",), start=start, start_state=state)
+    simple(
+        config,
+        "r1",
+        108,
+        109,
+        publishable=True,
+        outputs=("ranks",),
+        start=start,
+        start_state=state,
+    )
     publish(config, "r1")
     simple(config, "fix", 100, 107, plus=7, publishable=True, outputs=("ranks",))
     before = Scene(config, take_back=False)

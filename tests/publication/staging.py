@@ -1,6 +1,8 @@
-"""Replays made by hand, as the engine would leave them: staged outputs, facts, checkpoints, and a row in the ledger.
+"""Replays made by hand, as the engine would leave them: staged outputs, facts, checkpoints, and a
+row in the ledger.
 
-The engine's own replays are used where real processes are tested; here every table says exactly what a test wants.
+The engine's own replays are used where real processes are tested; here every table says exactly
+what a test wants.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, st
 from rewindow.windows import to_datetime
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
-DELAYS = pa.schema([("origin", pa.string()), ("flights", pa.int64()), ("delay", pa.decimal128(12, 2))])
+DELAYS = pa.schema(
+    [("origin", pa.string()), ("flights", pa.int64()), ("delay", pa.decimal128(12, 2))]
+)
 RANKS = pa.schema([("carrier", pa.string()), ("minutes", pa.int64()), ("share", pa.float64())])
 OUTPUTS = {"delays": DELAYS, "ranks": RANKS}
 KEYS = {"delays": ["origin"], "ranks": ["carrier"]}
@@ -48,7 +52,10 @@ def python_digests(output: str, schema: pa.Schema, rows: list[Row]) -> tuple[str
     exact = [column.name for column in schema if column.name not in floats]
 
     def total(names: list[str]) -> str:
-        hashes = (hashlib.sha256(repr([row[name] for name in names]).encode()).digest()[:8] for row in rows)
+        hashes = (
+            hashlib.sha256(repr([row[name] for name in names]).encode()).digest()[:8]
+            for row in rows
+        )
         return f"{sum(int.from_bytes(part, 'big') for part in hashes) % 2**64:016x}"
 
     return total(exact), total(floats) if floats else None
@@ -61,7 +68,8 @@ class StagedReplay:
     Attributes:
         inputs: streams that it reads, each with the version of its seals.
         ended: the last window of these streams, where they have ended.
-        linkable: its files can be published as they are; otherwise they do not show of which attempt their rows are.
+        linkable: its files can be published as they are; otherwise they do not show of which
+            attempt their rows are.
         noted: its files have checksums; the log that has them may be lost.
     """
 
@@ -86,53 +94,109 @@ class StagedReplay:
 
     def __post_init__(self) -> None:
         self.root = self.config.replay_root(self.replay_id)
-        create_staging(self.root, {name: OUTPUTS[name] for name in self.outputs}, self.plan.model_dump_json())
+        create_staging(
+            self.root,
+            {name: OUTPUTS[name] for name in self.outputs},
+            self.plan.model_dump_json(),
+        )
         self.facts: list[Row] = []
-        self.save(self.first - 1, 0, self.start_state if self.start_state is not None else state_of(0))
+        self.save(
+            self.first - 1,
+            0,
+            self.start_state if self.start_state is not None else state_of(0),
+        )
 
     @property
     def plan(self) -> Plan:
         outputs = [
             OutputPlan(
-                name=name, operator=f"{name}_operator", port="out", key=KEYS[name], suite=None,
-                columns=[(column.name, str(column.type)) for column in schema], stateful=STATEFUL[name],
-                guarantee=guarantee(self.mode, stateful=STATEFUL[name], lost=5, unseen=5), tolerance=self.tolerance,
+                name=name,
+                operator=f"{name}_operator",
+                port="out",
+                key=KEYS[name],
+                suite=None,
+                columns=[(column.name, str(column.type)) for column in schema],
+                stateful=STATEFUL[name],
+                guarantee=guarantee(self.mode, stateful=STATEFUL[name], lost=5, unseen=5),
+                tolerance=self.tolerance,
             )
             for name, schema in OUTPUTS.items()
             if name in self.outputs
-        ]  # fmt: skip
+        ]
         inputs = [
-            {"stream": stream, "path": stream, "version": self.input_version, "windows_version": version,
-             "tuples": 1, "bytes": 1, "end": self.ended}
+            {
+                "stream": stream,
+                "path": stream,
+                "version": self.input_version,
+                "windows_version": version,
+                "tuples": 1,
+                "bytes": 1,
+                "end": self.ended,
+            }
             for stream, version in self.inputs
-        ]  # fmt: skip
+        ]
         return Plan(
-            replay_id=self.replay_id, application=self.application, code_version=self.code_version,
-            configuration_digest="settings-1", first=self.first, last=self.last, width_ms=HOUR_MS, origin_ms=0,
-            mode=self.mode, checkpoint_windows=5, inputs=inputs, outputs=outputs, start=self.start,
+            replay_id=self.replay_id,
+            application=self.application,
+            code_version=self.code_version,
+            configuration_digest="settings-1",
+            first=self.first,
+            last=self.last,
+            width_ms=HOUR_MS,
+            origin_ms=0,
+            mode=self.mode,
+            checkpoint_windows=5,
+            inputs=inputs,
+            outputs=outputs,
+            start=self.start,
             parameters=self.parameters,
-        )  # fmt: skip
+        )
 
     def group(
-        self, first: int, last: int, rows: dict[str, dict[int, list[Row]]], epoch: int = 1, *,
-        seal: bool = True, state: pa.Table | None = None,
-    ) -> StagedReplay:  # fmt: skip
-        """Commits rows per output and window, seals them, and saves a checkpoint at the group's end if given."""
+        self,
+        first: int,
+        last: int,
+        rows: dict[str, dict[int, list[Row]]],
+        epoch: int = 1,
+        *,
+        seal: bool = True,
+        state: pa.Table | None = None,
+    ) -> StagedReplay:
+        """Commits rows per output and window, seals them, and saves a checkpoint at the group's end
+        if given.
+        """
         for output in self.outputs:
             by_window = rows.get(output)
             if by_window is None:
                 continue
             self.write(output, first, last, by_window, epoch)
             if seal:
-                self.seal(output, {window: by_window.get(window, []) for window in range(first, last + 1)}, epoch)
+                self.seal(
+                    output,
+                    {window: by_window.get(window, []) for window in range(first, last + 1)},
+                    epoch,
+                )
         if state is not None:
             self.save(last, epoch, state)
         return self
 
-    def write(self, output: str, first: int, last: int, by_window: dict[int, list[Row]], epoch: int) -> None:
+    def write(
+        self,
+        output: str,
+        first: int,
+        last: int,
+        by_window: dict[int, list[Row]],
+        epoch: int,
+    ) -> None:
         """Commits rows of an output without sealing them."""
         flat = [
-            {"arrived_at": start, **row, "window_id": window, "attempt": epoch, "offset": (window << 33) + place}
+            {
+                "arrived_at": start,
+                **row,
+                "window_id": window,
+                "attempt": epoch,
+                "offset": (window << 33) + place,
+            }
             for window, rows in by_window.items()
             if first <= window <= last
             for start in [to_datetime(self.plan.grid.start_us(window))]
@@ -171,7 +235,11 @@ class StagedReplay:
         """Gives the seals the digests that the engine would take."""
         for fact in self.facts:
             if not fact["lost"]:
-                fact["digest"], fact["float_digest"] = engine_digests(fact["port"], OUTPUTS[fact["port"]], fact["rows"])
+                fact["digest"], fact["float_digest"] = engine_digests(
+                    fact["port"],
+                    OUTPUTS[fact["port"]],
+                    fact["rows"],
+                )
         return self
 
     def end(self, *, epoch: int = 1, checked: bool = True, ledger: bool = True) -> StagedReplay:
@@ -185,35 +253,71 @@ class StagedReplay:
         book = Ledger.open(self.config.ledger_url)
         plan = self.plan
         book.replays.create(
-            plan.replay_id, plan.application, plan.first, plan.last, plan.mode.name, plan.model_dump(mode="json"),
+            plan.replay_id,
+            plan.application,
+            plan.first,
+            plan.last,
+            plan.mode.name,
+            plan.model_dump(mode="json"),
             plan.code_version,
-        )  # fmt: skip
+        )
         epoch = book.attempts.next_epoch(plan.replay_id)
-        book.attempts.begin(plan.replay_id, epoch, host="test", pid=0, process_group=0, process_identity="boot/0")
+        book.attempts.begin(
+            plan.replay_id,
+            epoch,
+            host="test",
+            pid=0,
+            process_group=0,
+            process_identity="boot/0",
+        )
         book.attempts.end(plan.replay_id, epoch, AttemptEnd.DONE, "")
         if checked:
             book.checks.record(plan.replay_id, "passed", tables=staged_contents(self.root))
 
     def _fact(
-        self, window: int, direction: str, port: str, tuples: int, digest: str | None, float_digest: str | None,
-        epoch: int, *, lost: bool,
-    ) -> None:  # fmt: skip
+        self,
+        window: int,
+        direction: str,
+        port: str,
+        tuples: int,
+        digest: str | None,
+        float_digest: str | None,
+        epoch: int,
+        *,
+        lost: bool,
+    ) -> None:
         self.facts.append(
-            {"window_id": window, "direction": direction, "port": port, "tuples": tuples, "digest": digest,
-             "float_digest": float_digest, "attempt": epoch, "lost": lost, "group_first": window, "group_last": window,
-             "began_at": BEGAN, "ended_at": BEGAN}
-        )  # fmt: skip
+            {
+                "window_id": window,
+                "direction": direction,
+                "port": port,
+                "tuples": tuples,
+                "digest": digest,
+                "float_digest": float_digest,
+                "attempt": epoch,
+                "lost": lost,
+                "group_first": window,
+                "group_last": window,
+                "began_at": BEGAN,
+                "ended_at": BEGAN,
+            }
+        )
 
     def _commit(self, name: str, frame: pa.Table, epoch: int, window: int) -> None:
         version = Position(epoch, max(0, self.plan.mark_of(window))).version
-        Table.open(self.root / name).commit_arrow(frame, app_id=app_id(self.replay_id, name), version=version)
+        Table.open(self.root / name).commit_arrow(
+            frame,
+            app_id=app_id(self.replay_id, name),
+            version=version,
+        )
 
 
 def engine_digests(output: str, schema: pa.Schema, rows: list[Row]) -> tuple[str, str | None]:
     if not rows:
         return empty_digests(spark_schema(schema))
     frame = pa.Table.from_pylist(
-        [{**row, "window_id": 0} for row in rows], pa.schema([("window_id", pa.int64()), *schema])
+        [{**row, "window_id": 0} for row in rows],
+        pa.schema([("window_id", pa.int64()), *schema]),
     )
     (found,) = arrow_digests(frame, schema).to_pylist()
     return found["digest"], found["float_digest"]
@@ -233,17 +337,30 @@ def rows_of(windows: Iterable[int], plus: int = 0) -> dict[str, dict[int, list[R
         "delays": {
             w: []
             if w % 4 == 0
-            else [{"origin": o, "flights": w + n + plus, "delay": Decimal(w) / 4} for n, o in enumerate(("EWR", "JFK"))]
+            else [
+                {"origin": o, "flights": w + n + plus, "delay": Decimal(w) / 4}
+                for n, o in enumerate(("EWR", "JFK"))
+            ]
             for w in listed
         },
         "ranks": {
-            w: [{"carrier": c, "minutes": w * 10 + n + plus, "share": (w + n) / 7} for n, c in enumerate(("AA", "UA"))]
+            w: [
+                {"carrier": c, "minutes": w * 10 + n + plus, "share": (w + n) / 7}
+                for n, c in enumerate(("AA", "UA"))
+            ]
             for w in listed
         },
     }
 
 
-def simple(config: Config, replay_id: str, first: int, last: int, plus: int = 0, **fields: Any) -> StagedReplay:
+def simple(
+    config: Config,
+    replay_id: str,
+    first: int,
+    last: int,
+    plus: int = 0,
+    **fields: Any,
+) -> StagedReplay:
     """Returns an ended, checked replay of one group."""
     checked, ledger, publishable = (
         fields.pop("checked", True),
@@ -258,11 +375,16 @@ def simple(config: Config, replay_id: str, first: int, last: int, plus: int = 0,
 
 
 def lossy_and_full(config: Config) -> None:
-    """Stages FULL, and LOSSY, which lacks three rows of ranks and the windows 118 and 119 of delays."""
+    """Stages FULL, and LOSSY, which lacks three rows of ranks and the windows 118 and 119 of
+    delays.
+    """
     rows = rows_of(range(100, 120))
     simple(config, "FULL", 100, 119)
     lossy = StagedReplay(config, "LOSSY", 100, 119)
-    ranks = {window: rows["ranks"][window][1:] if window < 103 else rows["ranks"][window] for window in rows["ranks"]}
+    ranks = {
+        window: rows["ranks"][window][1:] if window < 103 else rows["ranks"][window]
+        for window in rows["ranks"]
+    }
     lossy.group(100, 119, {"ranks": ranks}, state=state_of(0))
     lossy.group(100, 117, {"delays": rows["delays"]})
     lossy.end(ledger=False)

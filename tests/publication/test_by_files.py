@@ -1,4 +1,6 @@
-"""Published ranges replaced by files: what is cut, what others commit meanwhile, and what needs Spark."""
+"""Published ranges replaced by files: what is cut, what others commit meanwhile, and what needs
+Spark.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,17 @@ def stage(config: Config, replay_id: str, first: int, last: int, plus: int = 0) 
 
 
 def rows(config: Config, name: str = STREAM) -> list[str]:
-    return sorted(map(repr, query("select * from t", t=Table.open(config.stream_table(name))).to_pylist()))
+    return sorted(
+        map(repr, query("select * from t", t=Table.open(config.stream_table(name))).to_pylist())
+    )
 
 
 def windows(config: Config) -> dict[int, int]:
     """Returns window to the sum of its minutes."""
-    found = query("select window_id as w, sum(minutes) as m from t group by 1", t=config.stream_table(STREAM))
+    found = query(
+        "select window_id as w, sum(minutes) as m from t group by 1",
+        t=config.stream_table(STREAM),
+    )
     return dict(sorted(zip(found["w"].to_pylist(), found["m"].to_pylist(), strict=True)))
 
 
@@ -98,7 +105,8 @@ def test_undo_links_restored_files_without_writing_rows(config: Config) -> None:
 
 
 def test_log_has_file_statistics_and_each_commit_names_its_publication(
-    config: Config, monkeypatch: pytest.MonkeyPatch
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(staged_output, "TUPLES_PER_FILE", 4)
     simple(config, "one", 100, 103, publishable=True, outputs=("ranks",), linkable=False)
@@ -108,14 +116,26 @@ def test_log_has_file_statistics_and_each_commit_names_its_publication(
     found = json.loads(first["stats"])
     assert found["numRecords"] == 4
     assert found["minValues"] == {
-        "window_id": 100, "offset": 0, "arrived_at": "1970-01-05T04:00:00.000000Z", "carrier": "AA", "minutes": 1000,
-    }  # fmt: skip
-    assert found["maxValues"]["window_id"] == 101 and json.loads(second["stats"])["minValues"]["window_id"] == 102
+        "window_id": 100,
+        "offset": 0,
+        "arrived_at": "1970-01-05T04:00:00.000000Z",
+        "carrier": "AA",
+        "minutes": 1000,
+    }
+    assert (
+        found["maxValues"]["window_id"] == 101
+        and json.loads(second["stats"])["minValues"]["window_id"] == 102
+    )
     assert found["nullCount"]["share"] == 0
     (told,) = [
-        one["commitInfo"] for one in actions(config, STREAM, result.versions[STREAM] or 0) if "commitInfo" in one
+        one["commitInfo"]
+        for one in actions(config, STREAM, result.versions[STREAM] or 0)
+        if "commitInfo" in one
     ]
-    assert told["isBlindAppend"] is False and json.loads(told["userMetadata"])["publication"] == result.number
+    assert (
+        told["isBlindAppend"] is False
+        and json.loads(told["userMetadata"])["publication"] == result.number
+    )
 
 
 def append(table: DeltaTable) -> None:
@@ -135,13 +155,20 @@ def compact(table: DeltaTable) -> None:
     DeltaTable(table.table_uri).optimize.compact()
 
 
-OTHERS: dict[str, Callable[[DeltaTable], None]] = {"append": append, "delete": delete, "OPTIMIZE": compact}
+OTHERS: dict[str, Callable[[DeltaTable], None]] = {
+    "append": append,
+    "delete": delete,
+    "OPTIMIZE": compact,
+}
 
 
 @pytest.mark.parametrize("when", ["before it is read", "before the commit"])
 @pytest.mark.parametrize("other", OTHERS)
 def test_concurrent_commits_are_neither_lost_nor_duplicated(
-    other: str, when: str, config: Config, monkeypatch: pytest.MonkeyPatch
+    other: str,
+    when: str,
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage(config, "one", 100, 109)
     publish(config, "one")
@@ -198,7 +225,8 @@ def test_concurrent_publishers_of_neighbouring_ranges_wait_for_each_other(config
 
 
 def test_full_disk_leaves_no_files_and_the_next_publisher_finishes(
-    config: Config, monkeypatch: pytest.MonkeyPatch
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, first in (("one", 100), ("two", 105)):
         stage(config, name, first, first + 4)
@@ -213,7 +241,10 @@ def test_full_disk_leaves_no_files_and_the_next_publisher_finishes(
 
     with monkeypatch.context() as patch:
         patch.setattr(new_files.pq, "write_table", full)
-        with pytest.raises(ResourceError, match=f'table "{STREAM}" cannot be written: no space left'):
+        with pytest.raises(
+            ResourceError,
+            match=f'table "{STREAM}" cannot be written: no space left',
+        ):
             publish(config, "fix")
     assert windows(config) == expected(100, 109)
     assert list(config.stream_table(STREAM).glob("publication-3/*")) == []
@@ -221,7 +252,10 @@ def test_full_disk_leaves_no_files_and_the_next_publisher_finishes(
     assert windows(config) == expected(100, 109) | expected(103, 106, 5)
 
 
-def test_files_are_copied_where_they_cannot_be_linked(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_copied_where_they_cannot_be_linked(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stage(config, "one", 100, 104)
     stage(config, "fix", 100, 104, plus=5)
     publish(config, "one")
@@ -262,7 +296,10 @@ def test_file_removed_before_the_publication_is_closed_is_linked_again(config: C
     assert windows(config) == expected(100, 104)
 
 
-def test_vacuum_keeps_an_old_file_that_an_undo_is_restoring(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vacuum_keeps_an_old_file_that_an_undo_is_restoring(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # Its bytes are older than the retention, and no version names the link yet.
     stage(config, "one", 100, 104)
     stage(config, "fix", 100, 104, plus=5)
@@ -274,7 +311,14 @@ def test_vacuum_keeps_an_old_file_that_an_undo_is_restoring(config: Config, monk
 
     def vacuum(change: by_files.Replacement) -> None:
         delta = Table.open(change.table.path).delta
-        taken.append(delta.vacuum(retention_hours=1, dry_run=False, enforce_retention_duration=False, full=True))
+        taken.append(
+            delta.vacuum(
+                retention_hours=1,
+                dry_run=False,
+                enforce_retention_duration=False,
+                full=True,
+            )
+        )
         commit(change)
 
     monkeypatch.setattr(by_files.Replacement, "commit", vacuum)
@@ -283,7 +327,9 @@ def test_vacuum_keeps_an_old_file_that_an_undo_is_restoring(config: Config, monk
     assert windows(config) == expected(100, 104)
 
 
-def test_rows_survive_a_vacuum_of_every_version_and_undo_names_deleted_files(config: Config) -> None:
+def test_rows_survive_a_vacuum_of_every_version_and_undo_names_deleted_files(
+    config: Config,
+) -> None:
     stage(config, "one", 100, 104)
     stage(config, "fix", 100, 104, plus=5)
     publish(config, "one")
@@ -294,12 +340,18 @@ def test_rows_survive_a_vacuum_of_every_version_and_undo_names_deleted_files(con
     assert windows(config) == expected(100, 104)
     publish(config, "fix")
     assert windows(config) == expected(100, 104, 5)
-    Table.open(table.path).delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    Table.open(table.path).delta.vacuum(
+        retention_hours=0,
+        dry_run=False,
+        enforce_retention_duration=False,
+    )
     with pytest.raises(TableError, match="is no longer there"):
         undo(config, "fix")
 
 
-def test_table_that_needs_spark_is_rejected_without_spark_before_anything_starts(config: Config) -> None:
+def test_table_that_needs_spark_is_rejected_without_spark_before_anything_starts(
+    config: Config,
+) -> None:
     stage(config, "one", 100, 104)
     publish(config, "one")
     stage(config, "fix", 102, 104, plus=5)
@@ -313,11 +365,16 @@ def test_table_that_needs_spark_is_rejected_without_spark_before_anything_starts
 
 
 @pytest.mark.long
-def test_tables_changed_by_other_writers_are_published_and_undone_by_spark(spark: SparkSession, config: Config) -> None:
+def test_tables_changed_by_other_writers_are_published_and_undone_by_spark(
+    spark: SparkSession,
+    config: Config,
+) -> None:
     stage(config, "one", 100, 104)
     publish(config, "one")
     path = config.stream_table(STREAM)
-    spark.sql(f"alter table delta.`{path}` set tblproperties ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(
+        f"alter table delta.`{path}` set tblproperties ('delta.enableDeletionVectors' = 'true')"
+    )
     spark.sql(f"delete from delta.`{path}` where window_id = 103 and carrier = 'AA'")
     there = expected(100, 104) | {103: 1031}
     stage(config, "fix", 102, 104, plus=5)
@@ -345,13 +402,23 @@ NEEDS_SPARK = {
 
 
 @pytest.mark.parametrize("setting", NEEDS_SPARK)
-def test_table_features_unsupported_by_delta_rs_need_spark(setting: str, spark: SparkSession, tmp_path: Path) -> None:
-    spark.sql(f"create table delta.`{tmp_path}` (window_id bigint) using delta tblproperties ('{setting}')")
+def test_table_features_unsupported_by_delta_rs_need_spark(
+    setting: str,
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    spark.sql(
+        f"create table delta.`{tmp_path}` (window_id bigint) using delta tblproperties "
+        f"('{setting}')"
+    )
     assert NEEDS_SPARK[setting] in reason_for_spark(Table.open(tmp_path), list)
 
 
 def test_partitions_and_generated_columns_need_spark(spark: SparkSession, tmp_path: Path) -> None:
-    spark.sql(f"create table delta.`{tmp_path / 'p'}` (window_id bigint, day int) using delta partitioned by (day)")
+    spark.sql(
+        f"create table delta.`{tmp_path / 'p'}` (window_id bigint, day int) using delta "
+        "partitioned by (day)"
+    )
     assert "is partitioned" in reason_for_spark(Table.open(tmp_path / "p"), list)
     write_deltalake(tmp_path / "plain", pa.table({"window_id": [1]}))
     assert reason_for_spark(Table.open(tmp_path / "plain"), list) == ""

@@ -1,4 +1,6 @@
-"""What a publication takes of a replay: of each window the newest sealed attempt, of each state the newest. No JVM."""
+"""What a publication takes of a replay: of each window the newest sealed attempt, of each state the
+newest. No JVM.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ RANGE = WindowRange(100, 105)
 
 @pytest.fixture
 def repeated(config: Config) -> StagedReplay:
-    """Windows 100 to 105, of which a second attempt has computed 103 to 105 again, with other rows and states.
+    """Windows 100 to 105, of which a second attempt has computed 103 to 105 again, with other rows
+    and states.
 
     A third attempt was killed before it sealed what it had written.
     """
@@ -43,18 +46,29 @@ def repeated(config: Config) -> StagedReplay:
     return replay.end(epoch=3)
 
 
-def test_newest_sealed_attempt_of_a_window_is_published(config: Config, repeated: StagedReplay) -> None:
+def test_newest_sealed_attempt_of_a_window_is_published(
+    config: Config,
+    repeated: StagedReplay,
+) -> None:
     facts = Table.open(repeated.root / "facts")
     seals = staged_seals(facts, "ranks", RANGE).to_pylist()
     assert [(seal["window_id"], seal["attempt"], seal["tuples"]) for seal in seals] == [
-        (100, 1, 2), (101, 1, 2), (102, 1, 2), (103, 2, 2), (104, 2, 1), (105, 2, 2),
-    ]  # fmt: skip
+        (100, 1, 2),
+        (101, 1, 2),
+        (102, 1, 2),
+        (103, 2, 2),
+        (104, 2, 1),
+        (105, 2, 2),
+    ]
     wanted = {(fact["window_id"], fact["attempt"]): fact["digest"] for fact in repeated.facts}
-    assert [seal["digest"] for seal in seals] == [wanted[seal["window_id"], seal["attempt"]] for seal in seals]
+    assert [seal["digest"] for seal in seals] == [
+        wanted[seal["window_id"], seal["attempt"]] for seal in seals
+    ]
 
 
 def test_seals_of_a_million_windows_are_read_once_without_join_or_sort(
-    repeated: StagedReplay, monkeypatch: pytest.MonkeyPatch
+    repeated: StagedReplay,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[str] = []
 
@@ -68,7 +82,10 @@ def test_seals_of_a_million_windows_are_read_once_without_join_or_sort(
     assert not {"join", "order", "distinct"} & set(asked[0].lower().split())
 
 
-def test_certificate_compares_the_newest_sealed_attempt_too(config: Config, repeated: StagedReplay) -> None:
+def test_certificate_compares_the_newest_sealed_attempt_too(
+    config: Config,
+    repeated: StagedReplay,
+) -> None:
     seals = staged_snapshot(config, "r").output_seals("ranks")
     published = staged_seals(Table.open(repeated.root / "facts"), "ranks", RANGE)
     assert seals["digest"].to_pylist() == published["digest"].to_pylist()
@@ -80,7 +97,9 @@ def test_newest_state_after_a_window_is_published(config: Config, repeated: Stag
     assert stored.decode(row, Path()).equals(state_of(3))
     states = saved_states(table)
     assert sorted(states) == [99, 102, 105]
-    assert states[105] == stored.state_digest(checkpoint_rows(config, repeated.plan, table.version, [105]))
+    assert states[105] == stored.state_digest(
+        checkpoint_rows(config, repeated.plan, table.version, [105])
+    )
 
 
 def test_outdated_publication_commits_nothing(config: Config) -> None:
@@ -90,7 +109,10 @@ def test_outdated_publication_commits_nothing(config: Config) -> None:
     table = open_published(config, "app.ranks")
     table.commit_files([], app_id=publish_app_id("app.ranks"), version=late.number + 1)
     done: list[str] = []
-    with pytest.raises(FencedError, match='table "app.ranks" already holds publication 2, 1 is out of date'):
+    with pytest.raises(
+        FencedError,
+        match='table "app.ranks" already holds publication 2, 1 is out of date',
+    ):
         commit_once(config, "app.ranks", late, lambda: done.append("committed"))
     assert done == [] and open_published(config, "app.ranks").version == table.version
 
@@ -99,6 +121,11 @@ def test_undo_horizon_defaults_to_the_retention_of_delta(config: Config) -> None
     path = config.stream_table("app.ranks")
     table = create_table(path, stored.SCHEMA)
     assert retention_days(table) == 7.0
-    assert (undo_horizon(config, "app").days, undo_horizon(config, "app").short) == (7.0, {"app.ranks": 7.0})
-    table.delta.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 60 days"})
+    assert (undo_horizon(config, "app").days, undo_horizon(config, "app").short) == (
+        7.0,
+        {"app.ranks": 7.0},
+    )
+    table.delta.alter.set_table_properties(
+        {"delta.deletedFileRetentionDuration": "interval 60 days"}
+    )
     assert retention_days(Table.open(path)) == 30.0

@@ -43,8 +43,16 @@ def table(config: Config) -> Path:
     path = config.stream_table("app.x")
     for first in (100, 105):
         windows = pa.array(range(first, first + 5), pa.int64())
-        write_deltalake(path, pa.table({"window_id": windows, "x": ["some text"] * 5}), mode="append")
-        write_deltalake(config.stream_table("app.x.windows"), pa.table({"window_id": windows}), mode="append")
+        write_deltalake(
+            path,
+            pa.table({"window_id": windows, "x": ["some text"] * 5}),
+            mode="append",
+        )
+        write_deltalake(
+            config.stream_table("app.x.windows"),
+            pa.table({"window_id": windows}),
+            mode="append",
+        )
     return path
 
 
@@ -58,21 +66,33 @@ def file_of(path: Path, window: int) -> Path:
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_damaged_file_is_reported_with_its_windows_only_when_needed(
-    config: Config, table: Path, damage: Callable[[Path], None]
+    config: Config,
+    table: Path,
+    damage: Callable[[Path], None],
 ) -> None:
     assert find_damage(Table.open(table), "app.x", RANGE) == []
     file = file_of(table, 107)
     damage(file)
     assert find_damage(Table.open(table), "app.x", WindowRange(100, 104)) == []
     (found,) = find_damage(Table.open(table), "app.x", RANGE)
-    assert (found.table, found.file, found.windows) == ("app.x", file, WindowRange(105, 109)) and found.why
+    assert (found.table, found.file, found.windows) == (
+        "app.x",
+        file,
+        WindowRange(105, 109),
+    ) and found.why
     text = str(damaged_error([found], "rewindow undo r"))
-    assert f'file "{file.name}" of table "app.x" is damaged: windows 105 to 109 cannot be read' in text
+    assert (
+        f'file "{file.name}" of table "app.x" is damaged: windows 105 to 109 cannot be read' in text
+    )
     assert "rewindow undo r --leave-out-damaged" in text
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_damaged_file_is_left_out_and_kept(config: Config, table: Path, damage: Callable[[Path], None]) -> None:
+def test_damaged_file_is_left_out_and_kept(
+    config: Config,
+    table: Path,
+    damage: Callable[[Path], None],
+) -> None:
     windows = pa.array([104, 105], pa.int64())
     write_deltalake(table, pa.table({"window_id": windows, "x": ["more", "text"]}), mode="append")
     file = file_of(table, 107)
@@ -93,7 +113,8 @@ def test_missing_file_outside_the_range_stays_in_the_log(config: Config, table: 
 
 
 def test_intact_windows_are_restored_and_published_alongside_damaged_ones_on_request(
-    config: Config, monkeypatch: pytest.MonkeyPatch
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(staged_output, "TUPLES_PER_FILE", 4)
     simple(config, "r0", 100, 107, publishable=True, outputs=("ranks",), linkable=False)
@@ -102,10 +123,17 @@ def test_intact_windows_are_restored_and_published_alongside_damaged_ones_on_req
     path, seals = config.stream_table("app.ranks"), config.windows_table("app.ranks")
     publish(config, "r0")
     damaged = file_of(path, 103)
-    (held,) = [(file.first or 0, file.last or 0) for file in Table.open(path).files() if file.path == str(damaged)]
+    (held,) = [
+        (file.first or 0, file.last or 0)
+        for file in Table.open(path).files()
+        if file.path == str(damaged)
+    ]
     publish(config, "fix")
     cut(damaged)
-    with pytest.raises(TableError, match=f'of table "app.ranks" is damaged: windows {held[0]} to {held[1]}'):
+    with pytest.raises(
+        TableError,
+        match=f'of table "app.ranks" is damaged: windows {held[0]} to {held[1]}',
+    ):
         undo(config, "fix")
     ledger = Ledger.open(config.ledger_url)
     assert ledger.publications.unfinished() == [] and ledger.leases.held() == []
@@ -119,4 +147,6 @@ def test_intact_windows_are_restored_and_published_alongside_damaged_ones_on_req
         publish(config, "next")
     assert ledger.publications.unfinished() == []
     publish(config, "next", leave_out_damaged=True)
-    assert {106, 107} <= set(windows_of(seals)) and windows_of(seals) == sorted(set(windows_of(path)))
+    assert {106, 107} <= set(windows_of(seals)) and windows_of(seals) == sorted(
+        set(windows_of(path))
+    )

@@ -1,4 +1,6 @@
-"""Taking back: after any sequence of acts a table shows the newest publications that stand, and below them what was."""
+"""Taking back: after any sequence of acts a table shows the newest publications that stand, and
+below them what was.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,12 @@ from rewindow.windows import WindowRange
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 WINDOWS = range(12)
 DETAILS = PublicationDetails()
-RANGES = {"a": WindowRange(0, 11), "b": WindowRange(3, 7), "c": WindowRange(5, 9), "d": WindowRange(0, 4)}
+RANGES = {
+    "a": WindowRange(0, 11),
+    "b": WindowRange(3, 7),
+    "c": WindowRange(5, 9),
+    "d": WindowRange(0, 4),
+}
 
 
 @dataclass
@@ -36,15 +43,21 @@ class Table:
         """Takes a replay back, as far as nothing later covers it."""
         mine = [act for act in effective_publications(self.acts) if act.replay_id == replay]
         if not mine or any(
-            act.number > mine[-1].number and act.range.overlap(mine[-1].range) for act in self.effective
+            act.number > mine[-1].number and act.range.overlap(mine[-1].range)
+            for act in self.effective
         ):
             return
-        left = [act.number for act in effective_publications([act for act in self.acts if act.replay_id != replay])]
+        left = [
+            act.number
+            for act in effective_publications([act for act in self.acts if act.replay_id != replay])
+        ]
         pieces = versions_without(self.acts, "t", mine[-1], left)
         shown = dict(self.versions[-1])
         for piece in pieces:
             shown |= {window: self.versions[piece.version][window] for window in piece.windows}
-        assert sorted(window for piece in pieces for window in piece.windows) == list(mine[-1].range)
+        assert sorted(window for piece in pieces for window in piece.windows) == list(
+            mine[-1].range
+        )
         self.acts.append(self._act(replay, "undo", mine[-1].number))
         self.versions.append(shown)
 
@@ -71,11 +84,16 @@ class Table:
         )
 
 
-STEPS = st.lists(st.tuples(st.sampled_from(["publish", "undo"]), st.sampled_from(sorted(RANGES))), max_size=14)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["publish", "undo"]), st.sampled_from(sorted(RANGES))),
+    max_size=14,
+)
 
 
 @given(STEPS)
-def test_table_shows_the_newest_publication_that_was_not_undone(steps: list[tuple[str, str]]) -> None:
+def test_table_shows_the_newest_publication_that_was_not_undone(
+    steps: list[tuple[str, str]],
+) -> None:
     table = Table()
     for verb, replay in steps:
         getattr(table, verb)(replay)

@@ -67,7 +67,9 @@ def test_publication_in_a_joined_file_can_be_undone_in_any_order(config: Config)
     order = sorted(DAYS)
     random.Random(7).shuffle(order)
     for name in order:
-        assert minutes(config) == {window: total for part in shown.values() for window, total in part.items()}
+        assert minutes(config) == {
+            window: total for part in shown.values() for window, total in part.items()
+        }
         undo(config, name)
         del shown[name]
     assert minutes(config) == {}
@@ -100,12 +102,15 @@ def test_damaged_neighbour_is_not_joined(config: Config) -> None:
     ],
 )
 def test_files_are_joined_when_none_of_them_dominates_and_the_size_limit_is_kept(
-    sizes: list[int], joined: list[int]
+    sizes: list[int],
+    joined: list[int],
 ) -> None:
     assert [file.first for file in joining._longest(files(*sizes))] == joined
 
 
-def test_year_of_daily_publications_is_few_files_with_few_rewrites_per_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_year_of_daily_publications_is_few_files_with_few_rewrites_per_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.undo()
     day, there, rewritten, most = 500_000, list[DataFile](), 0, 0
     for number in range(365):

@@ -1,7 +1,9 @@
-"""Publish and undo killed by SIGKILL at every step: whoever comes next brings them to their one end (R96).
+"""Publish and undo killed by SIGKILL at every step: whoever comes next brings them to their one end
+(R96).
 
-Each kill is a real process of its own. After it the act is repeated, and everything is compared with an act that
-nobody disturbed: rows, seals, checkpoints, one commit a table, ledger, leases, stale ranges.
+Each kill is a real process of its own. After it the act is repeated, and everything is compared
+with an act that nobody disturbed: rows, seals, checkpoints, one commit a table, ledger, leases,
+stale ranges.
 """
 
 from __future__ import annotations
@@ -33,12 +35,21 @@ if TYPE_CHECKING:
 STEPS = [
     PublishStep.PREPARED,
     PublishStep.OPENED,
-    *(f"{step}:{n}" for n in (1, 2, 3) for step in (PublishStep.TABLE_COMMITTED, PublishStep.TABLE_MARKED)),
+    *(
+        f"{step}:{n}"
+        for n in (1, 2, 3)
+        for step in (PublishStep.TABLE_COMMITTED, PublishStep.TABLE_MARKED)
+    ),
     PublishStep.SETTLED,
     PublishStep.CLOSED,
 ]
 QUICK = [("publish", "table_committed:1"), ("undo", "table_marked:2")]
-MATRIX = [(act, str(step)) for act in ("publish", "undo") for step in STEPS if (act, str(step)) not in QUICK]
+MATRIX = [
+    (act, str(step))
+    for act in ("publish", "undo")
+    for step in STEPS
+    if (act, str(step)) not in QUICK
+]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +73,9 @@ def check_as_if_undisturbed(scene: Scene, golden: Scene, *but: str) -> None:
 
 
 def recover(act: str, step: str, scenes: dict[str, Scene], folder: Path) -> None:
-    """Kills an act at a step, repeats it, and checks the end; and once more, which changes nothing."""
+    """Kills an act at a step, repeats it, and checks the end; and once more, which changes
+    nothing.
+    """
     scene = scenes[act].copy(folder)
     scene.kill_at(step)
     scene.act()
@@ -71,24 +84,40 @@ def recover(act: str, step: str, scenes: dict[str, Scene], folder: Path) -> None
     check_as_if_undisturbed(scene, scenes[f"{act}, undisturbed"])
 
 
-def test_undisturbed_actions_produce_the_expected_result_of_the_kill_tests(scenes: dict[str, Scene]) -> None:
+def test_undisturbed_actions_produce_the_expected_result_of_the_kill_tests(
+    scenes: dict[str, Scene],
+) -> None:
     published, undone = scenes["publish, undisturbed"], scenes["undo, undisturbed"]
     assert published.contents() != scenes["publish"].contents() == undone.contents()
-    assert published.standing()["stale"] == [("app.ranks", 108, 109)] and undone.standing()["stale"] == []
-    assert (published.standing()["state"], undone.standing()["state"]) == (ReplayState.PUBLISHED, ReplayState.UNDONE)
+    assert (
+        published.standing()["stale"] == [("app.ranks", 108, 109)]
+        and undone.standing()["stale"] == []
+    )
+    assert (published.standing()["state"], undone.standing()["state"]) == (
+        ReplayState.PUBLISHED,
+        ReplayState.UNDONE,
+    )
     assert published.numbers() == {name: [1, 2, 3] for name in TABLES}
     assert undone.numbers() == {name: [1, 2, 3, 4] for name in TABLES}
 
 
 @pytest.mark.parametrize(("act", "step"), QUICK)
-def test_killed_action_is_rolled_forward(act: str, step: str, scenes: dict[str, Scene], tmp_path: Path) -> None:
+def test_killed_action_is_rolled_forward(
+    act: str,
+    step: str,
+    scenes: dict[str, Scene],
+    tmp_path: Path,
+) -> None:
     recover(act, step, scenes, tmp_path)
 
 
 @pytest.mark.recovery_matrix
 @pytest.mark.parametrize(("act", "step"), MATRIX)
 def test_action_killed_at_any_step_is_rolled_forward(
-    act: str, step: str, scenes: dict[str, Scene], tmp_path: Path
+    act: str,
+    step: str,
+    scenes: dict[str, Scene],
+    tmp_path: Path,
 ) -> None:
     recover(act, step, scenes, tmp_path)
 
@@ -114,7 +143,11 @@ def test_two_kills_in_a_row_are_rolled_forward(scenes: dict[str, Scene], tmp_pat
     ],
 )
 def test_killed_action_is_rolled_forward_alongside_another_writer(
-    act: str, step: str, writer: str, scenes: dict[str, Scene], tmp_path: Path
+    act: str,
+    step: str,
+    writer: str,
+    scenes: dict[str, Scene],
+    tmp_path: Path,
 ) -> None:
     scene = scenes[act].copy(tmp_path)
     scene.kill_at(step, writer)
@@ -146,7 +179,10 @@ def test_two_publishers_of_neighbouring_ranges_can_start_together(tmp_path: Path
 
 
 @pytest.mark.recovery_matrix
-def test_another_publisher_rolls_a_killed_one_forward_first(scenes: dict[str, Scene], tmp_path: Path) -> None:
+def test_another_publisher_rolls_a_killed_one_forward_first(
+    scenes: dict[str, Scene],
+    tmp_path: Path,
+) -> None:
     scene = scenes["publish"].copy(tmp_path)
     before = read_published(scene.config, "app")
     scene.kill_at("table_committed:2")
@@ -158,34 +194,48 @@ def test_another_publisher_rolls_a_killed_one_forward_first(scenes: dict[str, Sc
 
 @pytest.mark.recovery_matrix
 def test_jvm_that_outlives_its_publisher_is_ended_first(
-    scenes: dict[str, Scene], tmp_path: Path, spark: SparkSession
+    scenes: dict[str, Scene],
+    tmp_path: Path,
+    spark: SparkSession,
 ) -> None:
     scene = scenes["publish"].copy(tmp_path)
     table = scene.config.stream_table("app.ranks")
-    Table.open(table).delta.alter.add_constraint({"known": "window_id >= 0"})  # Needs Spark from now on.
+    Table.open(table).delta.alter.add_constraint(
+        {"known": "window_id >= 0"}
+    )  # Needs Spark from now on.
     before = set(table.glob("*.parquet"))
     process = scene.start()
     while set(table.glob("*.parquet")) == before and process.poll() is None:
         time.sleep(0.002)  # Nothing announces the first file of a Spark job.
-    jvms = [child for child in psutil.Process(process.pid).children(recursive=True) if child.name() == "java"]
+    jvms = [
+        child
+        for child in psutil.Process(process.pid).children(recursive=True)
+        if child.name() == "java"
+    ]
     for jvm in jvms:
         jvm.suspend()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     try:
         scene.act(spark)
-        assert jvms and not [jvm for jvm in jvms if jvm.is_running() and jvm.status() != psutil.STATUS_ZOMBIE]
+        assert jvms and not [
+            jvm for jvm in jvms if jvm.is_running() and jvm.status() != psutil.STATUS_ZOMBIE
+        ]
     finally:
         for jvm in jvms:
             with suppress(psutil.NoSuchProcess):
                 jvm.kill()
         process.stdout.close()
-    # Spark numbers the tuples anew; the undisturbed scene has linked files, with the offsets of their writing (X51).
+    # Spark numbers the tuples anew; the undisturbed scene has linked files, with the offsets of
+    # their writing (X51).
     check_as_if_undisturbed(scene, scenes["publish, undisturbed"], "offset")
 
 
 @pytest.mark.recovery_matrix
-def test_stopped_publisher_keeps_its_lock_until_it_ends(scenes: dict[str, Scene], tmp_path: Path) -> None:
+def test_stopped_publisher_keeps_its_lock_until_it_ends(
+    scenes: dict[str, Scene],
+    tmp_path: Path,
+) -> None:
     scene = scenes["publish"].copy(tmp_path)
     process = scene.start()
     ledger = Ledger.open(scene.config.ledger_url)

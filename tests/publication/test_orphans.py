@@ -1,4 +1,6 @@
-"""What a publisher leaves behind: in a process that lives on nothing, and never a JVM that is not its own."""
+"""What a publisher leaves behind: in a process that lives on nothing, and never a JVM that is not
+its own.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_failed_publisher_does_not_block_others(config: Config) -> None:
 
 
 def test_only_the_jvm_of_the_session_is_recorded(
-    spark: SparkSession, config: Config, other_java: subprocess.Popen[bytes]
+    spark: SparkSession,
+    config: Config,
+    other_java: subprocess.Popen[bytes],
 ) -> None:
     # Other Java processes, such as a database, must not be ended.
     with exclusive_publisher(config, "app", spark):
@@ -69,7 +73,8 @@ def test_jvm_started_by_another_process_is_not_recorded(config: Config) -> None:
 
 
 def test_java_process_of_a_dead_publisher_is_ended_only_if_it_was_recorded(
-    config: Config, other_java: subprocess.Popen[bytes]
+    config: Config,
+    other_java: subprocess.Popen[bytes],
 ) -> None:
     gone = subprocess.Popen(["/bin/true"])
     gone.wait()

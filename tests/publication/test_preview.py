@@ -1,4 +1,6 @@
-"""What publishing would do: the way of each table, rows, files and room; nothing is changed by asking."""
+"""What publishing would do: the way of each table, rows, files and room; nothing is changed by
+asking.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from rewindow.application import Mode
 from rewindow.errors import GateError, InputError, ResourceError, TableError
 from rewindow.ledger import Ledger
 from rewindow.location.local import LocalLocation
-from rewindow.publication.preview import PublicationPreview, ShownWindows, TablePreview, Way, reasons_for_spark
+from rewindow.publication.preview import (
+    PublicationPreview,
+    ShownWindows,
+    TablePreview,
+    Way,
+    reasons_for_spark,
+)
 from rewindow.publication.publish import expected_publication, publish
 from rewindow.publication.undo import undo
 from rewindow.publication.undo_preview import expected_undo
@@ -62,8 +70,17 @@ def test_preview_changes_nothing_and_equals_the_publication(config: Config) -> N
     fix = stage(config, "fix", 105, 112, plus=3)
     before = contents(config.state.local())
     table = expected(config, "one")
-    assert contents(config.state.local()) == before and Ledger.open(config.ledger_url).publications.newest() == []
-    assert (table.table, table.way, table.rows, table.files, table.rows_written) == (STREAM, Way.LINKS, 20, 1, 0)
+    assert (
+        contents(config.state.local()) == before
+        and Ledger.open(config.ledger_url).publications.newest() == []
+    )
+    assert (table.table, table.way, table.rows, table.files, table.rows_written) == (
+        STREAM,
+        Way.LINKS,
+        20,
+        1,
+        0,
+    )
     assert (table.files_cut, table.files_removed, table.bytes_written) == (0, 0, 0)
     publish(config, "one")
     table = expected(config, "fix")
@@ -78,7 +95,10 @@ def test_preview_of_a_published_replay_reports_that_it_is_published(config: Conf
     stage(config, "one", 100, 104)
     number = publish(config, "one").number
     found = expected_publication(config, "one")
-    assert not isinstance(found, PublicationPreview) and (found.already, found.number) == (True, number)
+    assert not isinstance(found, PublicationPreview) and (found.already, found.number) == (
+        True,
+        number,
+    )
 
 
 def test_preview_rejects_the_same_replays_as_publish(config: Config) -> None:
@@ -103,7 +123,8 @@ def test_linked_files_need_no_disk_space(config: Config, monkeypatch: pytest.Mon
 
 
 def test_rewritten_rows_need_disk_space_where_the_published_tables_are(
-    config: Config, monkeypatch: pytest.MonkeyPatch
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     replay = StagedReplay(config, "twice", 100, 109, mode=Mode.AT_LEAST_ONCE, outputs=("ranks",))
     replay.group(100, 109, rows_of(range(100, 110)), 1, state=state_of(1))
@@ -113,8 +134,15 @@ def test_rewritten_rows_need_disk_space_where_the_published_tables_are(
     assert (table.files, table.rows, table.rows_written) == (1, 20, 10) and table.bytes_written > 0
     streams = config.stream_table(STREAM).parent
     streams.make_folder()
-    monkeypatch.setattr(LocalLocation, "free_bytes", lambda place: table.bytes_written - (place == streams))
-    with pytest.raises(ResourceError, match=r"publishing needs about .* of disk space, .* are free"):
+    monkeypatch.setattr(
+        LocalLocation,
+        "free_bytes",
+        lambda place: table.bytes_written - (place == streams),
+    )
+    with pytest.raises(
+        ResourceError,
+        match=r"publishing needs about .* of disk space, .* are free",
+    ):
         publish(config, "twice")
     assert Ledger.open(config.ledger_url).publications.newest() == []
     monkeypatch.setattr(LocalLocation, "free_bytes", lambda place: table.bytes_written)
@@ -124,19 +152,29 @@ def test_rewritten_rows_need_disk_space_where_the_published_tables_are(
 def test_preview_reports_copies_where_links_are_impossible(config: Config, no_links: None) -> None:
     replay = stage(config, "one", 100, 104)
     table = expected(config, "one")
-    assert table.way is Way.COPIES and table.bytes_written == table.bytes and "links cannot be made" in table.why
+    assert (
+        table.way is Way.COPIES
+        and table.bytes_written == table.bytes
+        and "links cannot be made" in table.why
+    )
     said: list[str] = []
     publish(config, "one", say=said.append)
-    assert f"{STREAM}: 1 files linked, 1 of them copied, as they lie on another file system, 0 rows written" in said
+    assert (
+        f"{STREAM}: 1 files linked, 1 of them copied, as they lie on another file system, 0 rows "
+        "written" in said
+    )
     (file,) = Table.open(config.stream_table(STREAM)).files()
     (source,) = Table.open(replay.root / "ranks").files()
     assert Path(file.path).read_bytes() == Path(source.path).read_bytes() and not os.path.samefile(
-        file.path, source.path
+        file.path,
+        source.path,
     )
 
 
 def test_disk_that_fills_during_copies_leaves_no_partial_files(
-    config: Config, no_links: None, monkeypatch: pytest.MonkeyPatch
+    config: Config,
+    no_links: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage(config, "one", 100, 104)
 
@@ -147,16 +185,24 @@ def test_disk_that_fills_during_copies_leaves_no_partial_files(
 
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "copyfile", fill)
-        with pytest.raises(ResourceError, match=f'table "{STREAM}" cannot be written: no space left on device'):
+        with pytest.raises(
+            ResourceError,
+            match=f'table "{STREAM}" cannot be written: no space left on device',
+        ):
             publish(config, "one")
     table = config.stream_table(STREAM).local()
-    assert [path for path in table.rglob("*") if path.suffix == ".parquet" or "linked" in path.name] == []
+    assert [
+        path for path in table.rglob("*") if path.suffix == ".parquet" or "linked" in path.name
+    ] == []
     publish(config, "one")
-    assert query("select count(*) as n from t", t=config.stream_table(STREAM))["n"].to_pylist() == [10]
+    assert query("select count(*) as n from t", t=config.stream_table(STREAM))["n"].to_pylist() == [
+        10
+    ]
 
 
 def test_disk_that_fills_during_links_leaves_no_partial_publication(
-    config: Config, monkeypatch: pytest.MonkeyPatch
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # A link needs a directory entry, and there is no space for the second one.
     replay = StagedReplay(config, "one", 100, 109, outputs=("ranks",))
@@ -174,11 +220,16 @@ def test_disk_that_fills_during_links_leaves_no_partial_publication(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "link", fill)
-        with pytest.raises(ResourceError, match=f'table "{STREAM}" cannot be written: no space left on device'):
+        with pytest.raises(
+            ResourceError,
+            match=f'table "{STREAM}" cannot be written: no space left on device',
+        ):
             publish(config, "one")
     assert Table.open(config.stream_table(STREAM)).files() == [] and len(linked) == 1
     publish(config, "one")
-    assert query("select count(*) as n from t", t=config.stream_table(STREAM))["n"].to_pylist() == [20]
+    assert query("select count(*) as n from t", t=config.stream_table(STREAM))["n"].to_pylist() == [
+        20
+    ]
 
 
 def test_preview_and_plan_report_a_slow_publication(config: Config) -> None:
@@ -188,7 +239,10 @@ def test_preview_and_plan_report_a_slow_publication(config: Config) -> None:
     stage(config, "fix", 100, 104, plus=3)
     Table.open(config.stream_table(STREAM)).delta.alter.add_constraint({"positive": "minutes > 0"})
     table = expected(config, "fix")
-    assert (table.way, table.rows_written) == (Way.SPARK, 10) and table.why == f'table "{STREAM}" has a constraint'
+    assert (table.way, table.rows_written) == (
+        Way.SPARK,
+        10,
+    ) and table.why == f'table "{STREAM}" has a constraint'
     assert reasons_for_spark(config, plan) == [f'table "{STREAM}" has a constraint']
 
 
@@ -208,13 +262,20 @@ def test_undo_preview_changes_nothing_and_equals_the_undo(config: Config) -> Non
     for name in ("one", "two", "fix"):
         publish(config, name)
     found, table = expected_of_undo(config, "fix")
-    assert found.shows == (ShownWindows(105, 109, "one"), ShownWindows(110, 111, "two"), ShownWindows(112, 113, None))
+    assert found.shows == (
+        ShownWindows(105, 109, "one"),
+        ShownWindows(110, 111, "two"),
+        ShownWindows(112, 113, None),
+    )
     assert (table.way, table.rows, table.files, table.rows_written) == (Way.LINKS, 14, 1, 10)
     assert (table.files_cut, table.files_removed) == (0, 1)
     said: list[str] = []
     undo(config, "fix", say=said.append)
     assert f"{STREAM}: 1 files linked, 10 rows written" in said
-    rows = query("select count(*) as n from t where window_id >= 105", t=config.stream_table(STREAM))
+    rows = query(
+        "select count(*) as n from t where window_id >= 105",
+        t=config.stream_table(STREAM),
+    )
     assert rows["n"].to_pylist() == [table.rows]
     again = expected_undo(config, "fix")
     assert not isinstance(again, PublicationPreview) and (again.already, again.number) == (True, 4)
@@ -228,7 +289,9 @@ def test_preview_of_a_started_undo_shows_the_remaining_steps(config: Config) -> 
             undo(config, "one", crash=die_at(step))
         found = expected_undo(config, "one")
         assert isinstance(found, PublicationPreview) and found.unfinished == (2,)
-        assert [table.table for table in found.tables] == left and found.shows == (ShownWindows(100, 104, None),)
+        assert [table.table for table in found.tables] == left and found.shows == (
+            ShownWindows(100, 104, None),
+        )
 
 
 class Died(Exception):
@@ -270,4 +333,8 @@ def test_undo_preview_reports_a_slow_undo(config: Config) -> None:
     publish(config, "two")
     Table.open(config.stream_table(STREAM)).delta.alter.add_constraint({"positive": "minutes > 0"})
     _, table = expected_of_undo(config, "one")
-    assert (table.way, table.rows, table.why) == (Way.SPARK, 0, f'table "{STREAM}" has a constraint')
+    assert (table.way, table.rows, table.why) == (
+        Way.SPARK,
+        0,
+        f'table "{STREAM}" has a constraint',
+    )

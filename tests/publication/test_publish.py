@@ -42,17 +42,26 @@ def table_rows(path: Path, columns: str = "*") -> list[dict[str, Any]]:
 def minutes(config: Config) -> dict[int, int]:
     """Returns window to minutes of carrier AA, as published now."""
     rows = query(
-        "select window_id, minutes from t where carrier = 'AA'", t=Table.open(config.stream_table("app.ranks"))
+        "select window_id, minutes from t where carrier = 'AA'",
+        t=Table.open(config.stream_table("app.ranks")),
     )
-    return dict(sorted(zip(rows["window_id"].to_pylist(), rows["minutes"].to_pylist(), strict=True)))
+    return dict(
+        sorted(zip(rows["window_id"].to_pylist(), rows["minutes"].to_pylist(), strict=True))
+    )
 
 
 def after(config: Config, window: int) -> StartState:
-    """Returns the start state of a range that begins after a published window, as the planner would pin it."""
+    """Returns the start state of a range that begins after a published window, as the planner would
+    pin it.
+    """
     path = config.checkpoints_table("app")
     digest = stored.state_digest(stored.rows_at(Table.open(path), window))
     return StartState(
-        source="published", window=window, taken_from=str(path), version=Table.open(path).version, digest=digest
+        source="published",
+        window=window,
+        taken_from=str(path),
+        version=Table.open(path).version,
+        digest=digest,
     )
 
 
@@ -66,26 +75,51 @@ def following(config: Config, replay_id: str, first: int, last: int, plus: int =
     rows = published_state(config, first - 1).to_pylist()
     start = after(config, first - 1)
     ranks_only(
-        config, replay_id, first, last, plus, publishable=True, start=start, start_state=stored.decode(rows[0], Path())
+        config,
+        replay_id,
+        first,
+        last,
+        plus,
+        publishable=True,
+        start=start,
+        start_state=stored.decode(rows[0], Path()),
     )
 
 
-def published_rows(config: Config, windows: WindowRange, publication: int | None = None) -> pa.Table:
-    """Returns the tuples of the output `ranks` in a window range as of a publication, by window and offset."""
+def published_rows(
+    config: Config,
+    windows: WindowRange,
+    publication: int | None = None,
+) -> pa.Table:
+    """Returns the tuples of the output `ranks` in a window range as of a publication, by window and
+    offset.
+    """
     path, version = read_published(config, "app", publication)["ranks"]
     table = Table.open(path, version)
-    rows = query(f'select * from t where {in_windows(windows)} order by window_id, "offset"', t=table)
+    rows = query(
+        f'select * from t where {in_windows(windows)} order by window_id, "offset"',
+        t=table,
+    )
     return rows.select(table.schema.names)
 
 
 @pytest.mark.parametrize("linkable", [True, False], ids=["linked", "written"])
-def test_published_output_is_a_recorded_stream(linkable: bool, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_published_output_is_a_recorded_stream(
+    linkable: bool,
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # Rows staged by older versions have no offset and are numbered by key.
     monkeypatch.setattr(staged_output, "TUPLES_PER_FILE", 5)
     simple(config, "r1", 100, 107, publishable=True, linkable=linkable)
     result = publish(config, "r1")
-    files = sorted((file.first or 0, file.last or 0) for file in Table.open(config.stream_table("app.ranks")).files())
-    assert len(files) == (1 if linkable else 4) and all(one[1] < other[0] for one, other in pairwise(files))
+    files = sorted(
+        (file.first or 0, file.last or 0)
+        for file in Table.open(config.stream_table("app.ranks")).files()
+    )
+    assert len(files) == (1 if linkable else 4) and all(
+        one[1] < other[0] for one, other in pairwise(files)
+    )
     rows = published_rows(config, WindowRange(100, 107))
     assert rows.column_names == ["window_id", "offset", "arrived_at", "carrier", "minutes", "share"]
     assert rows["window_id"].to_pylist() == [w for w in range(100, 108) for _ in range(2)]
@@ -99,7 +133,10 @@ def test_published_output_is_a_recorded_stream(linkable: bool, config: Config, m
     by_window = {row["window_id"]: row for row in table_rows(seals.path)}
     assert [by_window[w]["tuples"] for w in range(100, 108)] == [0, 2, 2, 2, 0, 2, 2, 2]
     assert {row["data_version"] for row in by_window.values()} == {result.versions["app.delays"]}
-    assert book(config).replays.get("r1").state is ReplayState.PUBLISHED and book(config).leases.held() == []
+    assert (
+        book(config).replays.get("r1").state is ReplayState.PUBLISHED
+        and book(config).leases.held() == []
+    )
     assert certify(config, "r1", "published").verdict == "equal"
     again = publish(config, "r1")
     assert (again.already, again.number, again.versions) == (True, result.number, result.versions)
@@ -116,8 +153,13 @@ def test_range_is_replaced_and_undone_as_a_whole(config: Config) -> None:
     before = {name: sortable(table_rows(config.stream_table(name))) for name in names}
     ranks_only(config, "fix", 105, 109, plus=1000, publishable=True)
     publish(config, "fix")
-    assert minutes(config) == {w: w * 10 + (1000 if 105 <= w <= 109 else 0) for w in range(100, 120)}
-    assert stored.decode(published_state(config, 109).to_pylist()[0], Path())["minutes"].to_pylist()[0] == 1109
+    assert minutes(config) == {
+        w: w * 10 + (1000 if 105 <= w <= 109 else 0) for w in range(100, 120)
+    }
+    assert (
+        stored.decode(published_state(config, 109).to_pylist()[0], Path())["minutes"].to_pylist()[0]
+        == 1109
+    )
     assert certify(config, "fix", "published").verdict == "equal"
     with pytest.raises(InputError, match="cannot be undone before later ones") as refused:
         undo(config, "r1")
@@ -133,8 +175,17 @@ def test_range_is_replaced_and_undone_as_a_whole(config: Config) -> None:
     assert republished.number > undone.number and minutes(config)[105] == 2050
 
 
-def ranks_only(config: Config, replay_id: str, first: int, last: int, plus: int = 0, **fields: Any) -> None:
-    """Stages a replay of an application with one output, where a second one would only cost time."""
+def ranks_only(
+    config: Config,
+    replay_id: str,
+    first: int,
+    last: int,
+    plus: int = 0,
+    **fields: Any,
+) -> None:
+    """Stages a replay of an application with one output, where a second one would only cost
+    time.
+    """
     simple(config, replay_id, first, last, plus, outputs=("ranks",), **fields)
 
 
@@ -163,7 +214,14 @@ def test_replay_without_a_passed_gate_is_rejected_unless_accepted(config: Config
         publish(config, "r1")
     assert not Table.exists(config.stream_table("app.ranks"))
     plan = staged_plan(config, "r1")
-    check_publishable(config, ledger, ledger.replays.get("r1"), plan, "known outage of a station", "somebody")
+    check_publishable(
+        config,
+        ledger,
+        ledger.replays.get("r1"),
+        plan,
+        "known outage of a station",
+        "somebody",
+    )
     assert ledger.checks.acceptances("r1")[0].reason == "known outage of a station"
     check_publishable(config, ledger, ledger.replays.get("r1"), plan)
     ledger.checks.record("r1", "failed", "results/r1")
@@ -175,22 +233,49 @@ def test_replay_that_has_not_ended_is_rejected(config: Config) -> None:
     replay = StagedReplay(config, "half", 100, 119, outputs=("ranks",))
     replay.group(100, 109, rows_of(range(100, 110)), state=state_of(1)).end(ledger=False)
     plan, ledger = replay.plan, book(config)
-    ledger.replays.create("half", plan.application, 100, 119, plan.mode.name, plan.model_dump(mode="json"), "code-1")
+    ledger.replays.create(
+        "half",
+        plan.application,
+        100,
+        119,
+        plan.mode.name,
+        plan.model_dump(mode="json"),
+        "code-1",
+    )
     with pytest.raises(InputError, match="has not ended: 10 of 20"):
-        check_publishable(config, ledger, ledger.replays.get("half"), plan, accept="whatever", who="me")
+        check_publishable(
+            config,
+            ledger,
+            ledger.replays.get("half"),
+            plan,
+            accept="whatever",
+            who="me",
+        )
 
 
 def test_replay_that_lost_commits_after_its_end_is_rejected_by_name(config: Config) -> None:
     replay = StagedReplay(config, "half", 100, 119, outputs=("ranks",))
     replay.group(100, 109, rows_of(range(100, 110)), state=state_of(1)).end()
     ledger = book(config)
-    words = 'lost commits since: table "ranks" holds 10 of 20 windows, table "checkpoints" holds 10 of 20'
+    words = (
+        'lost commits since: table "ranks" holds 10 of 20 windows, table "checkpoints" holds '
+        "10 of 20"
+    )
     with pytest.raises(TableError, match=words) as error:
-        check_publishable(config, ledger, ledger.replays.get("half"), replay.plan, accept="whatever", who="me")
+        check_publishable(
+            config,
+            ledger,
+            ledger.replays.get("half"),
+            replay.plan,
+            accept="whatever",
+            who="me",
+        )
     assert "rewindow replay --resume half" in error.value.hint
 
 
-def test_repeated_windows_stay_staged_and_lost_ones_are_published_as_missing(config: Config) -> None:
+def test_repeated_windows_stay_staged_and_lost_ones_are_published_as_missing(
+    config: Config,
+) -> None:
     replay = StagedReplay(config, "twice", 100, 109, mode=Mode.AT_LEAST_ONCE, outputs=("ranks",))
     replay.group(100, 104, rows_of(range(100, 105)), 1, state=state_of(1))
     replay.group(105, 107, rows_of(range(105, 108)), 1)
@@ -207,7 +292,9 @@ def test_repeated_windows_stay_staged_and_lost_ones_are_published_as_missing(con
     replay.digest().end(epoch=2, checked=False)
     result = publish(config, "once", accept="known outage of a station", who="somebody")
     assert (result.lost, result.state_lacks) == ({"ranks": 2}, [[105, 106]])
-    assert book(config).publications.get(result.number).details.accepted == "known outage of a station"
+    assert (
+        book(config).publications.get(result.number).details.accepted == "known outage of a station"
+    )
     assert sorted(minutes(config)) == [100, 101, 102, 103, 104, 107, 108, 109]
     sealed = [row["window_id"] for row in table_rows(config.windows_table("app.ranks"))]
     assert sealed == [100, 101, 102, 103, 104, 107, 108, 109]
@@ -215,12 +302,18 @@ def test_repeated_windows_stay_staged_and_lost_ones_are_published_as_missing(con
 
 def test_altered_staged_files_are_not_published(config: Config) -> None:
     replay = StagedReplay(config, "r1", 100, 103, outputs=("ranks",)).group(
-        100, 103, rows_of(range(100, 104)), state=state_of(1)
+        100,
+        103,
+        rows_of(range(100, 104)),
+        state=state_of(1),
     )
     replay.digest()
     replay.write("ranks", 103, 103, rows_of([103], plus=9)["ranks"], 1)
     replay.end()
-    with pytest.raises(TableError, match='window 103 of staged output "ranks" is not what was sealed'):
+    with pytest.raises(
+        TableError,
+        match='window 103 of staged output "ranks" is not what was sealed',
+    ):
         publish(config, "r1")
     assert not Table.exists(config.stream_table("app.ranks"))
     assert book(config).publications.newest() == [] and book(config).leases.held() == []
@@ -231,7 +324,9 @@ def test_pinned_publication_is_readable_until_its_files_are_vacuumed(config: Con
     ranks_only(config, "fix", 102, 103, plus=50, publishable=True)
     one, two = publish(config, "r1"), publish(config, "fix")
     first, newest = read_published(config, "app", one.number), read_published(config, "app")
-    assert {name: version for name, (_, version) in first.items()} == {"ranks": one.versions["app.ranks"]}
+    assert {name: version for name, (_, version) in first.items()} == {
+        "ranks": one.versions["app.ranks"]
+    }
     assert newest == read_published(config, "app", two.number) and newest != first
     windows = WindowRange(102, 102)
     assert published_rows(config, windows, one.number)["minutes"].to_pylist() == [1020, 1021]
@@ -247,7 +342,10 @@ def test_pinned_publication_is_readable_until_its_files_are_vacuumed(config: Con
     table.delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     with pytest.raises(TableError, match='of table "app.ranks" is no longer there'):
         undo(config, "fix")
-    assert minutes(config)[102] == 1070 and book(config).replays.get("fix").state is ReplayState.PUBLISHED
+    assert (
+        minutes(config)[102] == 1070
+        and book(config).replays.get("fix").state is ReplayState.PUBLISHED
+    )
 
 
 def test_tables_retain_files_for_an_undo_and_shorter_retention_is_reported(config: Config) -> None:
@@ -301,7 +399,9 @@ def test_range_held_by_another_replay_is_not_published(config: Config) -> None:
     assert ledger.publications.newest() == []
 
 
-def test_publication_without_a_source_or_commit_is_withdrawn_with_its_reason(config: Config) -> None:
+def test_publication_without_a_source_or_commit_is_withdrawn_with_its_reason(
+    config: Config,
+) -> None:
     class Died(Exception):
         pass
 

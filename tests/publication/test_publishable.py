@@ -19,13 +19,17 @@ from tests.publication.staging import StagedReplay, simple
 
 
 def flag_as_lost(root: Path) -> None:
-    Table.open(root / "facts").delta.update(updates={"lost": "true"}, predicate="window_id = 101 and port = 'ranks'")
+    Table.open(root / "facts").delta.update(
+        updates={"lost": "true"},
+        predicate="window_id = 101 and port = 'ranks'",
+    )
 
 
 def turn_round(root: Path) -> None:
     """Makes an output's fact one of an input."""
     Table.open(root / "facts").delta.update(
-        updates={"direction": "'in'"}, predicate="window_id = 101 and port = 'ranks'"
+        updates={"direction": "'in'"},
+        predicate="window_id = 101 and port = 'ranks'",
     )
 
 
@@ -62,20 +66,29 @@ ALTERATIONS = {
 
 def refused(config: Config, ledger: Ledger, replay: StagedReplay) -> GateError:
     with pytest.raises(GateError) as error:
-        publishing.check_publishable(config, ledger, ledger.replays.get(replay.replay_id), replay.plan)
+        publishing.check_publishable(
+            config,
+            ledger,
+            ledger.replays.get(replay.replay_id),
+            replay.plan,
+        )
     return error.value
 
 
 @pytest.mark.parametrize(("alter", "table"), ALTERATIONS.values(), ids=ALTERATIONS)
 def test_tables_altered_after_the_check_are_not_published(
-    config: Config, alter: Callable[[Path], None], table: str
+    config: Config,
+    alter: Callable[[Path], None],
+    table: str,
 ) -> None:
     replay = simple(config, "r", 100, 103)
     ledger = Ledger.open(config.ledger_url)
     publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
     alter(replay.root)
     error = refused(config, ledger, replay)
-    assert error.primary == 'replay "r" cannot be published: its tables are not what its gate judged'
+    assert (
+        error.primary == 'replay "r" cannot be published: its tables are not what its gate judged'
+    )
     assert f"Changed since: {table} " in error.detail and "rewindow check r" in error.hint
     ledger.checks.record("r", "passed", tables=staged_contents(replay.root))
     publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
@@ -84,7 +97,14 @@ def test_tables_altered_after_the_check_are_not_published(
 def test_tables_altered_after_the_acceptance_are_not_published(config: Config) -> None:
     replay = simple(config, "r", 100, 103, checked=False)
     ledger = Ledger.open(config.ledger_url)
-    publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan, "a known outage", "me")
+    publishing.check_publishable(
+        config,
+        ledger,
+        ledger.replays.get("r"),
+        replay.plan,
+        "a known outage",
+        "me",
+    )
     publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
     flag_as_lost(replay.root)
     assert "its tables are not what somebody accepted" in refused(config, ledger, replay).primary
@@ -111,7 +131,13 @@ def test_publication_stops_when_the_facts_were_altered_after_its_start(config: C
     ledger = Ledger.open(config.ledger_url)
     judged = publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
     details = publishing._details(config, ledger, replay.plan, None, judged)
-    publication = ledger.publications.open("r", prepare_tables(config, replay.plan), 100, 103, details)
+    publication = ledger.publications.open(
+        "r",
+        prepare_tables(config, replay.plan),
+        100,
+        103,
+        details,
+    )
     flip_a_byte("facts")(replay.root)
     publisher = Publisher(None, config, ledger, lambda step, number: None)  # type: ignore[arg-type]
     with pytest.raises(TableError, match='table "facts" of replay "r" is not what was judged'):
@@ -124,6 +150,8 @@ def test_published_table_that_expires_transactions_is_rejected(config: Config) -
     replay = simple(config, "r", 100, 103)
     prepare_tables(config, replay.plan)
     name = "delta.setTransactionRetentionDuration"
-    Table.open(config.stream_table("app.ranks")).delta.alter.set_table_properties({name: "interval 1 days"})
+    Table.open(config.stream_table("app.ranks")).delta.alter.set_table_properties(
+        {name: "interval 1 days"}
+    )
     with pytest.raises(TableError, match='table "app.ranks" forgets transactions'):
         prepare_tables(config, replay.plan)

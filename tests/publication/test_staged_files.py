@@ -1,4 +1,6 @@
-"""Publication by links: which staged files become part of a published table as they are, and which rows are written."""
+"""Publication by links: which staged files become part of a published table as they are, and which
+rows are written.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,18 @@ def published(config: Config) -> list[DataFile]:
 
 
 def staged(replay: StagedReplay) -> list[DataFile]:
-    return sorted(Table.open(replay.root / "ranks").files(), key=lambda file: (file.first or 0, file.path))
+    return sorted(
+        Table.open(replay.root / "ranks").files(),
+        key=lambda file: (file.first or 0, file.path),
+    )
 
 
 def minutes(config: Config) -> dict[int, int]:
     """Returns window to the sum of its minutes."""
-    found = query("select window_id as w, sum(minutes) as m from t group by 1", t=config.stream_table(STREAM))
+    found = query(
+        "select window_id as w, sum(minutes) as m from t group by 1",
+        t=config.stream_table(STREAM),
+    )
     return dict(sorted(zip(found["w"].to_pylist(), found["m"].to_pylist(), strict=True)))
 
 
@@ -69,10 +77,16 @@ def test_replay_is_published_by_links(config: Config) -> None:
     assert is_linked(file, staged(replay)) and f"{STREAM}: 1 files linked, 0 rows written" in said
     rows = query('select * from t order by window_id, "offset"', t=config.stream_table(STREAM))
     assert rows.column_names == ["window_id", "offset", "arrived_at", "carrier", "minutes", "share"]
-    assert len(set(zip(rows["window_id"].to_pylist(), rows["offset"].to_pylist(), strict=True))) == 10
+    assert (
+        len(set(zip(rows["window_id"].to_pylist(), rows["offset"].to_pylist(), strict=True))) == 10
+    )
     assert minutes(config) == expected(100, 104)
     assert certify(config, "one", "published").verdict == "equal"
-    assert Path(file.path).stat().st_mtime_ns // 1_000_000 == file.changed_ms == staged(replay)[0].changed_ms
+    assert (
+        Path(file.path).stat().st_mtime_ns // 1_000_000
+        == file.changed_ms
+        == staged(replay)[0].changed_ms
+    )
 
 
 def test_superseded_attempt_stays_staged(config: Config) -> None:
@@ -110,8 +124,14 @@ def cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
-@pytest.mark.parametrize("damage", [cut, Path.unlink, lambda file: rewrite(file, lambda rows: rows.slice(1))])
-def test_changed_staged_file_is_reported_before_anything_starts(damage: Callable[[Path], None], config: Config) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [cut, Path.unlink, lambda file: rewrite(file, lambda rows: rows.slice(1))],
+)
+def test_changed_staged_file_is_reported_before_anything_starts(
+    damage: Callable[[Path], None],
+    config: Config,
+) -> None:
     (file,) = staged(stage(config, "one", 100, 104))
     damage(Path(file.path))
     with pytest.raises(TableError, match=r"windows 100 to 104 cannot be (published|read)"):
@@ -170,7 +190,9 @@ def test_published_files_have_the_checksums_recorded_at_staging(config: Config) 
         undo(config, "one")
 
 
-def test_files_without_checksums_are_reported_and_verified_against_their_seals(config: Config) -> None:
+def test_files_without_checksums_are_reported_and_verified_against_their_seals(
+    config: Config,
+) -> None:
     replay = simple(config, "one", 100, 104, publishable=True, outputs=("ranks",), noted=False)
     (file,) = staged(replay)
     flip(Path(file.path))
@@ -206,9 +228,20 @@ def test_checksums_survive_log_cleanup(config: Config) -> None:
 
 
 @pytest.mark.parametrize("noted", [True, False])
-def test_file_with_a_changed_time_is_verified_against_checksum_or_seals(noted: bool, config: Config) -> None:
+def test_file_with_a_changed_time_is_verified_against_checksum_or_seals(
+    noted: bool,
+    config: Config,
+) -> None:
     for name, first in (("one", 100), ("two", 110)):
-        replay = simple(config, name, first, first + 4, publishable=True, outputs=("ranks",), noted=noted)
+        replay = simple(
+            config,
+            name,
+            first,
+            first + 4,
+            publishable=True,
+            outputs=("ranks",),
+            noted=noted,
+        )
         (file,) = staged(replay)
         os.utime(file.path, (10_000, 10_000))
     publish(config, "one")
@@ -221,7 +254,12 @@ def test_file_with_a_changed_time_is_verified_against_checksum_or_seals(noted: b
 
 def test_published_link_survives_its_replay_and_every_vacuum(config: Config) -> None:
     replay = stage(config, "one", 100, 104)
-    keep_all = {"retention_hours": 0, "dry_run": False, "enforce_retention_duration": False, "full": True}
+    keep_all = {
+        "retention_hours": 0,
+        "dry_run": False,
+        "enforce_retention_duration": False,
+        "full": True,
+    }
     Table.open(replay.root / "ranks").delta.vacuum(**keep_all)  # type: ignore[arg-type]
     publish(config, "one")
     Table.open(replay.root / "ranks").delta.vacuum(**keep_all)  # type: ignore[arg-type]
@@ -235,14 +273,18 @@ def test_published_link_survives_its_replay_and_every_vacuum(config: Config) -> 
     assert minutes(config) == shown
     with pytest.raises(TableError, match="is no longer there, so that it cannot be put back"):
         undo(config, "fix")
-    assert minutes(config) == shown and Ledger.open(config.ledger_url).publications.unfinished() == []
+    assert (
+        minutes(config) == shown and Ledger.open(config.ledger_url).publications.unfinished() == []
+    )
 
 
 def test_purge_removes_staged_files_and_published_rows_stay(config: Config) -> None:
     replay = stage(config, "one", 100, 104)
     publish(config, "one")
     deleted = purge(config, timedelta(0), delete=True).deleted
-    assert {entry.replay_id for entry in deleted} == {"one"} and not (replay.root / "ranks").exists()
+    assert {entry.replay_id for entry in deleted} == {"one"} and not (
+        replay.root / "ranks"
+    ).exists()
     assert minutes(config) == expected(100, 104)
     assert find_damage(Table.open(config.stream_table(STREAM)), STREAM, WindowRange(100, 104)) == []
     stage(config, "fix", 100, 104, plus=5)
@@ -272,7 +314,8 @@ def test_link_removed_before_the_publication_is_closed_is_restored(config: Confi
 
 
 def test_links_of_a_publisher_that_died_before_its_commit_are_adopted(
-    config: Config, monkeypatch: pytest.MonkeyPatch
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     replay = stage(config, "one", 100, 104)
 
@@ -299,5 +342,7 @@ def test_repeated_publish_and_undo_never_rewrite_a_row(config: Config) -> None:
         publish(config, "fix", say=said.append)
         undo(config, "fix", say=said.append)
     assert minutes(config) == expected(100, 104)
-    assert [line for line in said if "files linked" in line] == [f"{STREAM}: 1 files linked, 0 rows written"] * 7
+    assert [line for line in said if "files linked" in line] == [
+        f"{STREAM}: 1 files linked, 0 rows written"
+    ] * 7
     assert max(len(Path(file.path).name) for file in published(config)) < 60

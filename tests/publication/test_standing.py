@@ -19,31 +19,64 @@ from rewindow.windows import WindowRange
 from tests.publication.staging import simple, state_of
 
 
-def opened(config: Config, replay_id: str, first: int, last: int, outputs: tuple[str, ...], **more: Any) -> Publication:
-    """Stages a replay and enters its publication as a publisher would, but for the rows; it is closed."""
+def opened(
+    config: Config,
+    replay_id: str,
+    first: int,
+    last: int,
+    outputs: tuple[str, ...],
+    **more: Any,
+) -> Publication:
+    """Stages a replay and enters its publication as a publisher would, but for the rows; it is
+    closed.
+    """
     plan = simple(config, replay_id, first, last, outputs=outputs, **more).plan
     ledger = Ledger.open(config.ledger_url)
-    details = publishing._details(config, ledger, plan, None, staged_contents(config.replay_root(replay_id)))
-    publication = ledger.publications.open(replay_id, prepare_tables(config, plan), first, last, details)
+    details = publishing._details(
+        config,
+        ledger,
+        plan,
+        None,
+        staged_contents(config.replay_root(replay_id)),
+    )
+    publication = ledger.publications.open(
+        replay_id,
+        prepare_tables(config, plan),
+        first,
+        last,
+        details,
+    )
     for table in publication.tables:
-        ledger.publications.mark_done(publication.number, table.name, open_published(config, table.name).version)
+        ledger.publications.mark_done(
+            publication.number,
+            table.name,
+            open_published(config, table.name).version,
+        )
     ledger.publications.close(publication.number)
     return ledger.publications.get(publication.number)
 
 
 @pytest.fixture
 def next_start() -> dict[str, Any]:
-    """What a replay of windows 110 to 119 begins with: the state that is published at window 109."""
+    """What a replay of windows 110 to 119 begins with: the state that is published at window
+    109.
+    """
     return {"start": StartState(source="published", window=109), "start_state": state_of(109)}
 
 
-def test_publications_of_other_outputs_make_nothing_stale(config: Config, next_start: dict[str, Any]) -> None:
+def test_publications_of_other_outputs_make_nothing_stale(
+    config: Config,
+    next_start: dict[str, Any],
+) -> None:
     opened(config, "one", 100, 109, ("ranks",))
     opened(config, "other", 104, 105, ("delays",))
     assert opened(config, "two", 110, 119, ("ranks",), **next_start).details.stale == ()
 
 
-def test_publications_that_share_an_output_make_later_windows_stale(config: Config, next_start: dict[str, Any]) -> None:
+def test_publications_that_share_an_output_make_later_windows_stale(
+    config: Config,
+    next_start: dict[str, Any],
+) -> None:
     opened(config, "one", 100, 109, ("ranks",))
     opened(config, "other", 104, 105, ("delays", "ranks"))
     stale = opened(config, "two", 110, 119, ("ranks",), **next_start).details.stale

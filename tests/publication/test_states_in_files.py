@@ -1,4 +1,6 @@
-"""Published states that lie in files: where no VACUUM takes them, kept for an undo, purged when nothing names them."""
+"""Published states that lie in files: where no VACUUM takes them, kept for an undo, purged when
+nothing names them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def stage(config: Config, replay_id: str, first: int, last: int, plus: int = 0) 
 
 
 def minutes(config: Config, window: int) -> int:
-    """Returns a number that tells published states apart, once the files are held against their digests."""
+    """Returns a number that tells published states apart, once the files are held against their
+    digests.
+    """
     (row,) = stored.rows_at(Table.open(config.checkpoints_table("app")), window).to_pylist()
     state: ReplayState = stored.decode(row, config.checkpoints_table("app"))
     assert isinstance(state, StateFiles)
@@ -93,12 +97,18 @@ def test_undo_is_rejected_when_its_state_was_deleted(config: Config) -> None:
 def test_damaged_state_is_not_published(config: Config) -> None:
     folder = stage(config, "one", 100, 103)
     next(folder.rglob("*.parquet")).unlink()
-    with pytest.raises(CheckpointError, match='operator "ranks_operator" at window 103 is damaged: bucket'):
+    with pytest.raises(
+        CheckpointError,
+        match='operator "ranks_operator" at window 103 is damaged: bucket',
+    ):
         publish(config, "one")
     assert Ledger.open(config.ledger_url).publications.newest("one") == []
 
 
-def test_files_are_copied_where_they_cannot_be_linked(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_copied_where_they_cannot_be_linked(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(*paths: object) -> None:
         raise OSError(18, "Invalid cross-device link")
 

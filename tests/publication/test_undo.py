@@ -1,4 +1,6 @@
-"""Taking back: publications that lie over each other, and ways out of one that cannot be finished."""
+"""Taking back: publications that lie over each other, and ways out of one that cannot be
+finished.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,12 @@ def contents(config: Config) -> dict[str, list[Any]]:
     found = {}
     for name in TABLES:
         rows = query("select * from t", t=Table.open(config.stream_table(name)))
-        found[name] = sorted(map(repr, rows.drop_columns([c for c in changing if c in rows.column_names]).to_pylist()))
+        found[name] = sorted(
+            map(
+                repr,
+                rows.drop_columns([c for c in changing if c in rows.column_names]).to_pylist(),
+            )
+        )
     return found
 
 
@@ -54,7 +61,10 @@ def test_undoing_all_replays_restores_the_state_before_the_first_one(config: Con
     publish(config, "r2")
     publish(config, "r1")
     undo(config, "r1")
-    windows = query("select distinct window_id as w from t order by w", t=Table.open(config.stream_table("app.ranks")))
+    windows = query(
+        "select distinct window_id as w from t order by w",
+        t=Table.open(config.stream_table("app.ranks")),
+    )
     assert windows["w"].to_pylist() == [102, 103, 104, 105], "of r2 alone"
     ledger = Ledger.open(config.ledger_url)
     assert (ledger.replays.get("r1").state, ledger.replays.get("r2").state) == (
@@ -77,7 +87,10 @@ def test_started_publication_without_its_source_is_withdrawn(config: Config) -> 
         publish(config, "fix", crash=die_at("table_committed"))
     shutil.rmtree(config.replay_root("fix"))
     for act in (lambda: publish(config, "next"), lambda: undo(config, "r0")):
-        with pytest.raises(TableError, match='publication 2 of replay "fix" was begun and cannot') as error:
+        with pytest.raises(
+            TableError,
+            match='publication 2 of replay "fix" was begun and cannot',
+        ) as error:
             act()
         assert "rewindow publish fix --withdraw" in error.value.hint
     result = withdraw(config, "fix")
@@ -128,11 +141,18 @@ def test_undo_rejects_a_table_that_was_deleted_and_recreated(config: Config) -> 
     stage(config, "r0", 100, 103)
     publish(config, "r0")
     path = config.stream_table("app.ranks")
-    rows, version, before = query("select * from t", t=path), Table.open(path).version, Table.open(path).id
+    rows, version, before = (
+        query("select * from t", t=path),
+        Table.open(path).version,
+        Table.open(path).id,
+    )
     shutil.rmtree(path)
     for _ in range(version + 1):
         write_deltalake(str(path), rows, mode="overwrite")
-    with pytest.raises(TableError, match='table "app.ranks" is another one than publication 1') as error:
+    with pytest.raises(
+        TableError,
+        match='table "app.ranks" is another one than publication 1',
+    ) as error:
         undo(config, "r0")
     assert before in str(error.value) and "Replay the range" in error.value.hint
     ledger = Ledger.open(config.ledger_url)

@@ -1,10 +1,12 @@
-"""Other programs that write to a published table while it is published or undone: between read and commit of that.
+"""Other programs that write to a published table while it is published or undone: between read and
+commit of that.
 
     python -m tests.publication.writers rows|vacuum jobs/publish.py --replay fix
 
-runs the job; each time that it is about to commit tuples, another process commits first, until that has done all its
-acts. They are fewer than a publisher tries. Its own rows are of windows that nobody publishes, so what must be there in
-the end is known; a compaction and a deletion put them into one file with others, and take that file away again.
+runs the job; each time that it is about to commit tuples, another process commits first, until that
+has done all its acts. They are fewer than a publisher tries. Its own rows are of windows that
+nobody publishes, so what must be there in the end is known; a compaction and a deletion put them
+into one file with others, and take that file away again.
 """
 
 from __future__ import annotations
@@ -28,8 +30,18 @@ LEFT = {"rows": [FIRST + 1, FIRST + 2], "vacuum": [FIRST, FIRST + 1]}
 def append(path: str, windows: list[int]) -> None:
     table = DeltaTable(path)
     schema = pa.schema(table.schema().to_arrow())
-    row = {"offset": 0, "arrived_at": datetime(2026, 1, 1, tzinfo=UTC), "carrier": "??", "minutes": 0, "share": 0.0}
-    write_deltalake(table, pa.Table.from_pylist([{**row, "window_id": one} for one in windows], schema), mode="append")
+    row = {
+        "offset": 0,
+        "arrived_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "carrier": "??",
+        "minutes": 0,
+        "share": 0.0,
+    }
+    write_deltalake(
+        table,
+        pa.Table.from_pylist([{**row, "window_id": one} for one in windows], schema),
+        mode="append",
+    )
 
 
 def compact(path: str) -> None:
@@ -42,8 +54,15 @@ def delete(path: str) -> None:
 
 
 def vacuum(path: str) -> None:
-    """Deletes every file that the newest version does not have, those of an unfinished publication too: two commits."""
-    DeltaTable(path).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False, full=True)
+    """Deletes every file that the newest version does not have, those of an unfinished publication
+    too: two commits.
+    """
+    DeltaTable(path).vacuum(
+        retention_hours=0,
+        dry_run=False,
+        enforce_retention_duration=False,
+        full=True,
+    )
 
 
 ACTS: dict[str, list[Callable[[str], None]]] = {
@@ -64,7 +83,14 @@ def disturb(kind: str) -> None:
     def commit_later(change: by_files.Replacement) -> None:
         number = next(numbers, None)
         if number is not None:
-            command = [sys.executable, "-m", "tests.publication.writers", kind, str(number), str(change.table.path)]
+            command = [
+                sys.executable,
+                "-m",
+                "tests.publication.writers",
+                kind,
+                str(number),
+                str(change.table.path),
+            ]
             subprocess.run(command, check=True)
         commit(change)
 

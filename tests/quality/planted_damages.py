@@ -1,4 +1,5 @@
-"""92 kinds of damage in the outputs of the example, as an operator could do them that computes something wrong.
+"""92 kinds of damage in the outputs of the example, as an operator could do them that computes
+something wrong.
 
 Each is planted in real rows (`planted_rows`) and judged by the output's suite.
 """
@@ -57,11 +58,16 @@ def dropped(kind: str, condition: Callable[[Row], Any] = lambda row: True) -> Da
 
 def doubled(kind: str, condition: Callable[[Row], Any] = lambda row: True, **others: Any) -> Damage:
     """Returns a damage: a row twice, the second one with other values."""
-    return Damage(kind, lambda rows, window, random: _take(rows[window], condition, random, 2, **others))
+    return Damage(
+        kind,
+        lambda rows, window, random: _take(rows[window], condition, random, 2, **others),
+    )
 
 
 def moved(kind: str, one: bool) -> Damage:
-    """Returns a damage: a row, or all rows of a window, that belong to the next window, and the other way round."""
+    """Returns a damage: a row, or all rows of a window, that belong to the next window, and the
+    other way round.
+    """
 
     def plant(rows: Rows, window: int, random: Random) -> bool:
         if not rows[window] or window + 1 not in rows:
@@ -100,7 +106,8 @@ def reversed_ranks(kind: str) -> Damage:
         for first, second in pairwise(by_rank):
             if (
                 first["departed"]
-                and first["delay_minutes"] * second["departed"] == second["delay_minutes"] * first["departed"]
+                and first["delay_minutes"] * second["departed"]
+                == second["delay_minutes"] * first["departed"]
             ):
                 first["rank"], second["rank"] = second["rank"], first["rank"]
                 return True
@@ -110,7 +117,9 @@ def reversed_ranks(kind: str) -> Damage:
 
 
 def shifted(kind: str, key: str, between: Iterable[str]) -> Damage:
-    """Returns a damage: counts of one row that belong to another row of the window, a flight of one minute each."""
+    """Returns a damage: counts of one row that belong to another row of the window, a flight of one
+    minute each.
+    """
 
     def plant(rows: Rows, window: int, random: Random) -> bool:
         able = [row for row in rows[window] if row["departed"]]
@@ -146,7 +155,13 @@ def _update(rows: Iterable[Row], change: Change) -> bool:
     return False
 
 
-def _take(rows: list[Row], condition: Callable[[Row], Any], random: Random, times: int, **others: Any) -> bool:
+def _take(
+    rows: list[Row],
+    condition: Callable[[Row], Any],
+    random: Random,
+    times: int,
+    **others: Any,
+) -> bool:
     able = [row for row in rows if condition(row)]
     if not able:
         return False
@@ -182,7 +197,11 @@ HOURLY_WEATHER = (
     value("a report called a timer of age 1", when(is_data, **{TIMER: True, "age_hours": 1})),
     value("age of a report 3", when(is_data, age_hours=3)),
     value("timer without an age", when(is_timer, age_hours=None)),
-    value("age of a timer 7 instead of 1", lambda row: {"age_hours": 7} if row["age_hours"] == 1 else None, reach=1),
+    value(
+        "age of a timer 7 instead of 1",
+        lambda row: {"age_hours": 7} if row["age_hours"] == 1 else None,
+        reach=1,
+    ),
     value("reported_at one hour later", add("reported_at", HOUR)),
     value("reported_at null", put(reported_at=None)),
     value("temperature 500", put(temp=Decimal(500))),
@@ -205,17 +224,26 @@ DELAYS = (
     value("flights null", put(flights=None)),
     value("flights negative", lambda row: {"flights": -row["flights"]} if row["flights"] else None),
     value("cancelled one more", add("cancelled", 1)),
-    value("cancelled -1 with departed one more", lambda row: _recount(row, cancelled=-1, departed=row["flights"] + 1)),
+    value(
+        "cancelled -1 with departed one more",
+        lambda row: _recount(row, cancelled=-1, departed=row["flights"] + 1),
+    ),
     value("late beyond departed", lambda row: {"late": row["departed"] + 1}),
     value("late one more with its right share", lambda row: _late_more(row)),
-    value("late share wrong", lambda row: {"late_share": Decimal("0.5")} if row["late_share"] == 0 else None),
+    value(
+        "late share wrong",
+        lambda row: {"late_share": Decimal("0.5")} if row["late_share"] == 0 else None,
+    ),
     value("delay without departure", when(lambda row: row["departed"] == 0, delay_minutes=30)),
     value(
         "delay 1,000 minutes more",
         lambda row: {"delay_minutes": row["delay_minutes"] + 1000} if row["departed"] else None,
     ),
     value("delay null", put(delay_minutes=None)),
-    value("p90 null", when(lambda row: row["delay_p90_minutes"] is not None, delay_p90_minutes=None)),
+    value(
+        "p90 null",
+        when(lambda row: row["delay_p90_minutes"] is not None, delay_p90_minutes=None),
+    ),
     value("p90 -999", when(lambda row: row["departed"], delay_p90_minutes=-999)),
     value("p90 5,000", when(lambda row: row["departed"], delay_p90_minutes=5000)),
     value("weather_is_real null", put(**{REAL: None})),
@@ -234,15 +262,25 @@ RANKS = (
     value("flights fewer", add("flights", -3)),
     value("departed beyond flights", lambda row: {"departed": row["flights"] + 1}),
     value("departed negative", put(departed=-1)),
-    value("delay 1,000 minutes more or negative", lambda row: {"delay_minutes": row["delay_minutes"] + 1000}),
+    value(
+        "delay 1,000 minutes more or negative",
+        lambda row: {"delay_minutes": row["delay_minutes"] + 1000},
+    ),
     value("mean null", when(lambda row: row["mean_delay"] is not None, mean_delay=None)),
     value("mean 0.0001 more", add("mean_delay", Decimal("0.0001"))),
     values("all means 100 more", add("mean_delay", 100)),
     value("rank repeated", lambda row: {"rank": row["rank"] + 1} if row["rank"] == 2 else None),
     values("ranks one later", add("rank", 1)),
     exchanged("ranks exchanged", "rank"),
-    value("rank after a gap", lambda row: {"rank": row["rank"] + 1} if row["rank"] == 16 else {"rank": 99}),
-    values("a start state wrong by 1,000 flights a carrier", lambda row: _more_flights(row), reach=None),
+    value(
+        "rank after a gap",
+        lambda row: {"rank": row["rank"] + 1} if row["rank"] == 16 else {"rank": 99},
+    ),
+    values(
+        "a start state wrong by 1,000 flights a carrier",
+        lambda row: _more_flights(row),
+        reach=None,
+    ),
 )
 
 HEARTBEAT = (
@@ -255,15 +293,22 @@ HEARTBEAT = (
     dropped("a timer dropped", is_timer),
     Damage("all timers dropped", lambda rows, window, random: _drop_all(rows), reach=None),
     doubled("a timer twice", is_timer, _rw_emission=99),
-    value("a timer off its multiple", lambda row: {"time_hour": row["time_hour"] - HOUR / 2} if row[TIMER] else None),
+    value(
+        "a timer off its multiple",
+        lambda row: {"time_hour": row["time_hour"] - HOUR / 2} if row[TIMER] else None,
+    ),
     value("a timer's timestamp null", when(is_timer, time_hour=None)),
     value("a timer without a cause", when(is_timer, _rw_cause=None)),
     value("unknown cause", when(is_timer, _rw_cause="boredom")),
     value("a data tuple with a cause", when(is_data, _rw_cause="timeout")),
     value("payload in a timer", when(is_timer, temp=50.0)),
-    value("payload of a data tuple changed", lambda row: None if row[TIMER] else {"humid": row["humid"] + 1}),
     value(
-        "timestamp of a data tuple changed", lambda row: None if row[TIMER] else {"time_hour": row["time_hour"] - HOUR}
+        "payload of a data tuple changed",
+        lambda row: None if row[TIMER] else {"humid": row["humid"] + 1},
+    ),
+    value(
+        "timestamp of a data tuple changed",
+        lambda row: None if row[TIMER] else {"time_hour": row["time_hour"] - HOUR},
     ),
     value("arrival outside of the window", add("arrived_at", HOUR)),
     value("is_timer null on data", when(is_data, **{TIMER: None})),
@@ -272,8 +317,11 @@ HEARTBEAT = (
 )
 
 DAMAGES: dict[str, tuple[Damage, ...]] = {
-    "hourly_weather": HOURLY_WEATHER, "delays": DELAYS, "ranks": RANKS, "filled": HEARTBEAT,
-}  # fmt: skip
+    "hourly_weather": HOURLY_WEATHER,
+    "delays": DELAYS,
+    "ranks": RANKS,
+    "filled": HEARTBEAT,
+}
 
 
 def _rename(rows: list[Row]) -> bool:

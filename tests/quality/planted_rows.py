@@ -1,4 +1,5 @@
-"""Real rows of the example, to be damaged: some windows of its outputs and inputs, in `planted_data`.
+"""Real rows of the example, to be damaged: some windows of its outputs and inputs, in
+`planted_data`.
 
 They were taken from a replay of the year, and one of `heartbeat_weather`, by
 
@@ -35,22 +36,36 @@ SEASON = WindowRange(376954, 377003)
 """The season's first windows: the totals of the carriers begin with nothing."""
 SILENT = WindowRange(384070, 384129)
 """Windows with hours in which no station has reported."""
-INPUTS = {"hourly_weather": ["weather"], "delays": ["flights", "weather"], "ranks": ["flights"], "filled": ["weather"]}
+INPUTS = {
+    "hourly_weather": ["weather"],
+    "delays": ["flights", "weather"],
+    "ranks": ["flights"],
+    "filled": ["weather"],
+}
 RANGES = {"hourly_weather": SILENT, "delays": SILENT, "ranks": SEASON, "filled": SILENT}
 READ = {"flights": "window_id, origin, carrier, dep_delay", "weather": "*"}
 
 
 def specimen(folder: Path, name: str) -> Specimen:
-    """Returns an output of the example as a replay of its windows would have staged it, in a folder of its own."""
+    """Returns an output of the example as a replay of its windows would have staged it, in a folder
+    of its own.
+    """
     windows, rows = RANGES[name], _read(name, RANGES[name])
-    config = Config.load(PROJECT.parent / "rewindow.toml").model_copy(update={"state": folder / "state"})
+    config = Config.load(PROJECT.parent / "rewindow.toml").model_copy(
+        update={"state": folder / "state"}
+    )
     plan = _plan(config, name, windows)
-    facts: list[dict[str, Any]] = [_fact(w, "out", name, n) for w, n in _counts(rows, windows).items()]
+    facts: list[dict[str, Any]] = [
+        _fact(w, "out", name, n) for w, n in _counts(rows, windows).items()
+    ]
     for entry in plan.inputs:
         tuples = _read(entry.stream, windows)
         write_deltalake(str(entry.table(config.state)), tuples)
         counts = _counts(tuples, windows)
-        seals = [{"window_id": window, "tuples": count, "stream": entry.stream} for window, count in counts.items()]
+        seals = [
+            {"window_id": window, "tuples": count, "stream": entry.stream}
+            for window, count in counts.items()
+        ]
         sealed = with_checksums(pa.Table.from_pylist(seals, schema=WINDOWS_SCHEMA))
         write_deltalake(str(entry.windows_table(config.state)), sealed)
         facts += [_fact(window, "in", entry.stream, count) for window, count in counts.items()]
@@ -71,21 +86,45 @@ def columns_of(name: str) -> dict[str, str]:
 def _plan(config: Config, name: str, windows: WindowRange) -> Plan:
     app, declared = _declared(config, name)
     output = {
-        "name": name, "operator": "made", "port": "out", "key": list(declared.key), "suite": declared.suite,
-        "suite_parameters": dict(declared.suite_parameters), "columns": [], "stateful": True, "guarantee": "",
-    }  # fmt: skip
+        "name": name,
+        "operator": "made",
+        "port": "out",
+        "key": list(declared.key),
+        "suite": declared.suite,
+        "suite_parameters": dict(declared.suite_parameters),
+        "columns": [],
+        "stateful": True,
+        "guarantee": "",
+    }
     inputs = [
-        {"stream": stream, "path": f"streams/{stream}", "version": 0, "windows_version": 0, "tuples": 0, "bytes": 0}
+        {
+            "stream": stream,
+            "path": f"streams/{stream}",
+            "version": 0,
+            "windows_version": 0,
+            "tuples": 0,
+            "bytes": 0,
+        }
         for stream in INPUTS[name]
     ]
     return Plan.model_validate(
         {
-            "replay_id": f"{name}-planted", "application": app.name, "code_version": "1", "configuration_digest": "1",
-            "first": windows.first, "last": windows.last, "width_ms": app.grid.width_ms, "origin_ms": 0,
-            "mode": "exactly_once", "checkpoint_windows": 5, "inputs": inputs, "outputs": [output], "errors": [],
+            "replay_id": f"{name}-planted",
+            "application": app.name,
+            "code_version": "1",
+            "configuration_digest": "1",
+            "first": windows.first,
+            "last": windows.last,
+            "width_ms": app.grid.width_ms,
+            "origin_ms": 0,
+            "mode": "exactly_once",
+            "checkpoint_windows": 5,
+            "inputs": inputs,
+            "outputs": [output],
+            "errors": [],
             "start": {"source": "initial" if name == "ranks" else "none"},
         }
-    )  # fmt: skip
+    )
 
 
 def _declared(config: Config, name: str) -> tuple[Any, Any]:
@@ -101,19 +140,31 @@ def _declared(config: Config, name: str) -> tuple[Any, Any]:
 
 
 def _fact(window: int, direction: str, port: str, tuples: int) -> dict[str, Any]:
-    made = {"window_id": window, "direction": direction, "port": port, "tuples": tuples, "attempt": 1, "lost": False}
+    made = {
+        "window_id": window,
+        "direction": direction,
+        "port": port,
+        "tuples": tuples,
+        "attempt": 1,
+        "lost": False,
+    }
     made |= {"group_first": window, "group_last": window, "began_at": MADE_AT, "ended_at": MADE_AT}
     return {column: made.get(column) for column in FACTS_SCHEMA.names}
 
 
 def _counts(rows: pa.Table, windows: WindowRange) -> Mapping[int, int]:
-    found = {entry["values"]: entry["counts"] for entry in pc.value_counts(rows["window_id"]).to_pylist()}
+    found = {
+        entry["values"]: entry["counts"] for entry in pc.value_counts(rows["window_id"]).to_pylist()
+    }
     return {window: found.get(window, 0) for window in windows}
 
 
 def _read(name: str, windows: WindowRange) -> pa.Table:
     rows = pq.read_table(DATA / f"{name}.parquet")
-    inside = pc.and_(pc.greater_equal(rows["window_id"], windows.first), pc.less_equal(rows["window_id"], windows.last))
+    inside = pc.and_(
+        pc.greater_equal(rows["window_id"], windows.first),
+        pc.less_equal(rows["window_id"], windows.last),
+    )
     return rows.filter(inside)
 
 
@@ -122,15 +173,31 @@ def main(state: str, replay: str, heartbeat: str) -> None:
     for name, windows in RANGES.items():
         root = config.replay_root(heartbeat if name == "filled" else replay)
         _write(name, read_output(root, name, windows))
-    inside = " or ".join(f"window_id between {part.first} and {part.last}" for part in (SEASON, SILENT))
+    inside = " or ".join(
+        f"window_id between {part.first} and {part.last}" for part in (SEASON, SILENT)
+    )
     for name, columns in READ.items():
-        _write(name, query(f"select {columns} from s where {inside}", s=Table.open(config.stream_table(name))))
+        _write(
+            name,
+            query(
+                f"select {columns} from s where {inside}",
+                s=Table.open(config.stream_table(name)),
+            ),
+        )
 
 
 def _write(name: str, rows: pa.Table) -> None:
-    columns = [column for column in rows.column_names if column not in ("offset", "arrived_at") or name == "filled"]
+    columns = [
+        column
+        for column in rows.column_names
+        if column not in ("offset", "arrived_at") or name == "filled"
+    ]
     order = [(column, "ascending") for column in columns]
-    pq.write_table(rows.select(columns).sort_by(order), DATA / f"{name}.parquet", compression="zstd")
+    pq.write_table(
+        rows.select(columns).sort_by(order),
+        DATA / f"{name}.parquet",
+        compression="zstd",
+    )
 
 
 if __name__ == "__main__":

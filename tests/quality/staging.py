@@ -35,16 +35,20 @@ SCHEMA = pa.schema(
         ("is_timer", pa.bool_()),
     ]
 )
-QUARANTINE_SCHEMA = pa.schema([("window_id", pa.int64()), ("source", pa.string()), ("reason", pa.string())])
+QUARANTINE_SCHEMA = pa.schema(
+    [("window_id", pa.int64()), ("source", pa.string()), ("reason", pa.string())]
+)
 
 MADE_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass
 class StagedReplay:
-    """A faultless replay of an application with one input and one output, to be changed before it is written.
+    """A faultless replay of an application with one input and one output, to be changed before it
+    is written.
 
-    Every window has six tuples in and a row for each station with two flights out, all by attempt 1.
+    Every window has six tuples in and a row for each station with two flights out, all by attempt
+    1.
     """
 
     folder: Path
@@ -76,14 +80,20 @@ class StagedReplay:
             self.facts += [self.fact(w, "in", stream, 6) for stream in self.inputs]
         self.quarantine: list[dict[str, Any]] = []
         self.checkpoints: list[tuple[int, int]] = []
-        """Mark and attempt of each checkpoint; without any there is no table of them, as after a purge."""
+        """Mark and attempt of each checkpoint; without any there is no table of them, as after a
+        purge."""
         self.expectations = self.folder / "expectations"
         if not self.expectations.exists():
             shutil.copytree(PROJECT, self.expectations)
 
     @staticmethod
     def fact(
-        window: int, direction: str, port: str, tuples: int, attempt: int = 1, lost: bool = False
+        window: int,
+        direction: str,
+        port: str,
+        tuples: int,
+        attempt: int = 1,
+        lost: bool = False,
     ) -> dict[str, Any]:
         made = {
             "window_id": window,
@@ -113,10 +123,17 @@ class StagedReplay:
     def plan(self) -> Plan:
         columns = [(entry.name, str(entry.type)) for entry in self.schema][2:]
         output = {
-            "name": self.output, "operator": "made", "port": "out", "key": self.key, "suite": self.suite,
-            "columns": columns, "stateful": self.stateful, "guarantee": "",
-            "errors": self.errors, "suite_parameters": self.suite_parameters,
-        }  # fmt: skip
+            "name": self.output,
+            "operator": "made",
+            "port": "out",
+            "key": self.key,
+            "suite": self.suite,
+            "columns": columns,
+            "stateful": self.stateful,
+            "guarantee": "",
+            "errors": self.errors,
+            "suite_parameters": self.suite_parameters,
+        }
         inputs = [
             {
                 "stream": s,
@@ -130,19 +147,34 @@ class StagedReplay:
         ]
         return Plan.model_validate(
             {
-                "replay_id": self.replay_id, "application": "testing", "code_version": "1", "configuration_digest": "1",
-                "first": self.windows.first, "last": self.windows.last, "width_ms": HOUR_MS, "origin_ms": 0,
-                "mode": self.mode, "checkpoint_windows": 5, "inputs": inputs, "outputs": [output],
-                "errors": [{**output, "name": "made.rejected", "key": [], "suite": None, "errors": True}],
+                "replay_id": self.replay_id,
+                "application": "testing",
+                "code_version": "1",
+                "configuration_digest": "1",
+                "first": self.windows.first,
+                "last": self.windows.last,
+                "width_ms": HOUR_MS,
+                "origin_ms": 0,
+                "mode": self.mode,
+                "checkpoint_windows": 5,
+                "inputs": inputs,
+                "outputs": [output],
+                "errors": [
+                    {**output, "name": "made.rejected", "key": [], "suite": None, "errors": True}
+                ],
                 "start": self.start,
             }
-        )  # fmt: skip
+        )
 
     def write(self) -> StagedReplay:
         config = self.config
         root = config.replay_root(self.replay_id)
         rows = pa.Table.from_pylist(self.rows, schema=self.schema)
-        create_table(root / self.output, self.schema, {"rewindow.bookkeeping": "window_id,attempt"}).append(rows)
+        create_table(
+            root / self.output,
+            self.schema,
+            {"rewindow.bookkeeping": "window_id,attempt"},
+        ).append(rows)
         facts = pa.Table.from_pylist(self.facts, schema=FACTS_SCHEMA)
         write_deltalake(str(root / "facts"), facts)
         Table.open(root / "facts").set_properties(format_property(TableKind.FACTS))
@@ -154,17 +186,27 @@ class StagedReplay:
             rows = [row for row in self.seals if row["stream"] == stream]
             seals = config.windows_table(stream)
             if not seals.exists():
-                write_deltalake(str(seals), with_checksums(pa.Table.from_pylist(rows, schema=WINDOWS_SCHEMA)))
+                write_deltalake(
+                    str(seals),
+                    with_checksums(pa.Table.from_pylist(rows, schema=WINDOWS_SCHEMA)),
+                )
         if self.quarantine:
             write_deltalake(
-                str(config.quarantine_table), pa.Table.from_pylist(self.quarantine, schema=QUARANTINE_SCHEMA)
+                str(config.quarantine_table),
+                pa.Table.from_pylist(self.quarantine, schema=QUARANTINE_SCHEMA),
             )
         return self
 
 
 def expectation(slug: str, type_: str, severity: str = "critical", **kwargs: Any) -> dict[str, Any]:
     meta = {"check": slug, **kwargs.pop("meta", {})}
-    return {"type": type_, "kwargs": kwargs, "meta": meta, "description": f"{slug} holds.", "severity": severity}
+    return {
+        "type": type_,
+        "kwargs": kwargs,
+        "meta": meta,
+        "description": f"{slug} holds.",
+        "severity": severity,
+    }
 
 
 def read_json(path: Path) -> Any:
@@ -176,7 +218,14 @@ def ended(staged: StagedReplay) -> Ledger:
     ledger = Ledger.open(staged.config.ledger_url)
     ledger.replays.create(**ledger_row(staged))
     epoch = ledger.attempts.next_epoch(staged.replay_id)
-    ledger.attempts.begin(staged.replay_id, epoch, host="here", pid=1, process_group=1, process_identity="boot/0")
+    ledger.attempts.begin(
+        staged.replay_id,
+        epoch,
+        host="here",
+        pid=1,
+        process_group=1,
+        process_identity="boot/0",
+    )
     ledger.attempts.end(staged.replay_id, epoch, AttemptEnd.DONE)
     return ledger
 

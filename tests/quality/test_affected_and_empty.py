@@ -28,7 +28,9 @@ def test_stale_start_state_affects_every_window_of_stateful_outputs(staged: Stag
 def test_empty_output_passes_where_that_is_declared(staged: StagedReplay, consent: str) -> None:
     empty(staged)
     staged.add_suite(
-        "own", expectation("total-set", IN_SET, column="total", value_set=[1]), measures={"total": "sum(flights)"}
+        "own",
+        expectation("total-set", IN_SET, column="total", value_set=[1]),
+        measures={"total": "sum(flights)"},
     )
     assert judge(staged.config, staged.write().plan).verdict == "failed"
     meta = {"may_be_empty": True} if consent == "suite" else {}
@@ -45,6 +47,10 @@ def test_empty_output_passes_where_that_is_declared(staged: StagedReplay, consen
 
 
 def test_consent_to_an_empty_output_must_be_a_boolean(staged: StagedReplay) -> None:
-    staged.add_suite("own", expectation("total-set", IN_SET, column="total", value_set=[6]), may_be_empty="perhaps")
+    staged.add_suite(
+        "own",
+        expectation("total-set", IN_SET, column="total", value_set=[6]),
+        may_be_empty="perhaps",
+    )
     with pytest.raises(GateError, match='true or false as "may_be_empty", not "perhaps"'):
         judge(staged.config, staged.write().plan)

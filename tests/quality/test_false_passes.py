@@ -1,4 +1,5 @@
-"""Four ways in which Great Expectations passes what it did not check: each is shown, and then shown to be stopped here.
+"""Four ways in which Great Expectations passes what it did not check: each is shown, and then shown
+to be stopped here.
 
 The library alone is asked first; it says success. Then the gate gets the same, and must not.
 """
@@ -30,20 +31,30 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SQL_CHECK = expectation(
-    "no-loss", "unexpected_rows_expectation", unexpected_rows_query="select * from {batch} where lost <> 0"
+    "no-loss",
+    "unexpected_rows_expectation",
+    unexpected_rows_query="select * from {batch} where lost <> 0",
 )
 WINDOWS = WindowRange(0, 2)
 
 
 def suite_of(*entries: dict[str, Any]) -> Suite:
-    return Suite("mine", tuple({**entry, "id": check_id("mine", entry["meta"]["check"])} for entry in entries))
+    return Suite(
+        "mine",
+        tuple({**entry, "id": check_id("mine", entry["meta"]["check"])} for entry in entries),
+    )
 
 
 def report_of(lost: int) -> pa.Table:
     windows = list(range(len(WINDOWS)))
     starts = pa.array([0] * len(windows), pa.timestamp("us", tz="UTC"))
     return pa.table(
-        {"window_id": windows, "starts_at": starts, "lost": [lost] * len(windows), "affected": [0] * len(windows)}
+        {
+            "window_id": windows,
+            "starts_at": starts,
+            "lost": [lost] * len(windows),
+            "affected": [0] * len(windows),
+        }
     )
 
 
@@ -76,19 +87,32 @@ def test_gate_rejects_an_expectation_of_an_unknown_class(staged: StagedReplay) -
 
 def test_dropped_check_is_detected(staged: StagedReplay) -> None:
     good = expectation("no-loss", "expect_column_values_to_be_in_set", column="lost", value_set=[0])
-    dropped = expectation("dropped", "expect_column_values_to_be_in_set", column="lost", value_set=[9])
+    dropped = expectation(
+        "dropped",
+        "expect_column_values_to_be_in_set",
+        column="lost",
+        value_set=[9],
+    )
     frame = to_pandas(report_of(0))
     said = ask_library(suite_of(good), frame)
     assert said["success"]
-    with pytest.raises(GateError, match=r'suite "mine" was not evaluated in full: 1 of 2 checks came back') as error:
+    with pytest.raises(
+        GateError,
+        match=r'suite "mine" was not evaluated in full: 1 of 2 checks came back',
+    ) as error:
         assess(Evaluation(said, fingerprint(frame)), suite_of(good, dropped), report_of(0), WINDOWS)
     assert "dropped" in error.value.detail
 
 
 def test_plugin_that_cannot_be_imported_is_reported(staged: StagedReplay) -> None:
     (staged.expectations / "plugins").mkdir(exist_ok=True)
-    (staged.expectations / "plugins" / "broken_plugin_of_test.py").write_text("import nowhere_to_be_found\n")
-    with pytest.raises(GateError, match=r'plugin "broken_plugin_of_test.py" of the expectations cannot be imported'):
+    (staged.expectations / "plugins" / "broken_plugin_of_test.py").write_text(
+        "import nowhere_to_be_found\n"
+    )
+    with pytest.raises(
+        GateError,
+        match=r'plugin "broken_plugin_of_test.py" of the expectations cannot be imported',
+    ):
         judge(staged.config, staged.write().plan)
 
 
@@ -96,7 +120,8 @@ def test_expectation_of_a_plugin_is_evaluated(staged: StagedReplay) -> None:
     (staged.expectations / "plugins").mkdir(exist_ok=True)
     (staged.expectations / "plugins" / "good_plugin_of_test.py").write_text(
         "import great_expectations.expectations as gxe\n\n\n"
-        "class ExpectColumnToBeNought(gxe.ExpectColumnValuesToBeInSet):\n    value_set: list = [0]\n"
+        "class ExpectColumnToBeNought(gxe.ExpectColumnValuesToBeInSet):\n    value_set: list = "
+        "[0]\n"
     )
     staged.add_suite("mine", expectation("nought", "expect_column_to_be_nought", column="attempts"))
     result = judge(staged.config, staged.write().plan)
@@ -114,7 +139,10 @@ def tidy_views(spark: SparkSession) -> Iterator[None]:
 
 
 def frame_of(spark: SparkSession, lost: int) -> DataFrame:
-    return spark.createDataFrame([(window, lost, 0) for window in WINDOWS], "window_id long, lost long, affected long")
+    return spark.createDataFrame(
+        [(window, lost, 0) for window in WINDOWS],
+        "window_id long, lost long, affected long",
+    )
 
 
 @pytest.mark.usefixtures("tidy_views")
@@ -125,15 +153,24 @@ def test_frame_of_another_session_is_rejected(spark: SparkSession, staged: Stage
     other = ask_library(suite, frame_of(spark.newSession(), lost=1), spark=True)
     assert other["success"], "the library has mended this; the guard may go"
     with pytest.raises(GateError, match="was evaluated on another frame than the window report"):
-        assess(Evaluation(other, fingerprint(to_pandas(report_of(1)))), suite, report_of(1), WINDOWS)
+        assess(
+            Evaluation(other, fingerprint(to_pandas(report_of(1)))),
+            suite,
+            report_of(1),
+            WINDOWS,
+        )
 
     staged.add_suite("mine", SQL_CHECK)
     result = judge(staged.config, staged.write().plan)
-    assert [(entry.check, entry.status) for entry in result.outputs[0].failed] == [("no-loss", "not_run")]
+    assert [(entry.check, entry.status) for entry in result.outputs[0].failed] == [
+        ("no-loss", "not_run")
+    ]
 
 
 def test_evaluation_of_another_report_is_rejected() -> None:
-    check = suite_of(expectation("no-loss", "expect_column_values_to_be_in_set", column="lost", value_set=[0]))
+    check = suite_of(
+        expectation("no-loss", "expect_column_values_to_be_in_set", column="lost", value_set=[0])
+    )
     said = ask_library(check, to_pandas(report_of(0)))
     with pytest.raises(GateError, match="was evaluated on another frame"):
         assess(Evaluation(said, fingerprint(to_pandas(report_of(1)))), check, report_of(1), WINDOWS)
@@ -144,7 +181,8 @@ def test_evaluation_of_another_report_is_rejected() -> None:
 
 @pytest.mark.usefixtures("tidy_views")
 def test_frames_mixed_up_by_two_threads_in_the_library_are_detected(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     frame_class = type(spark.range(1))
     meet = threading.Barrier(2, timeout=20)
@@ -165,7 +203,10 @@ def test_frames_mixed_up_by_two_threads_in_the_library_are_detected(
 
     ask("warm", 0)
     monkeypatch.setattr(frame_class, "createOrReplaceTempView", in_turns)
-    threads = [threading.Thread(target=ask, args=(name, lost), name=name) for name, lost in (("bad", 1), ("good", 0))]
+    threads = [
+        threading.Thread(target=ask, args=(name, lost), name=name)
+        for name, lost in (("bad", 1), ("good", 0))
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -173,11 +214,17 @@ def test_frames_mixed_up_by_two_threads_in_the_library_are_detected(
     assert said["bad"]["success"], "the library has mended this; the guard may go"
     with pytest.raises(GateError, match="was evaluated on another frame"):
         assess(
-            Evaluation(said["bad"], fingerprint(to_pandas(report_of(1)))), suite_of(SQL_CHECK), report_of(1), WINDOWS
+            Evaluation(said["bad"], fingerprint(to_pandas(report_of(1)))),
+            suite_of(SQL_CHECK),
+            report_of(1),
+            WINDOWS,
         )
 
 
-def test_evaluations_of_threads_are_serialized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluations_of_threads_are_serialized(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     inside, most = 0, 0
     original = evaluation._build
 
@@ -221,27 +268,41 @@ def test_gate_rejects_an_empty_or_incomplete_frame(staged: StagedReplay) -> None
     for report in (report_of(1).slice(0, 0), report_of(0).slice(0, 2)):
         said = ask_library(suite, to_pandas(report))
         assert said["success"]
-        with pytest.raises(GateError, match=r"window report has \d rows, the range \[0, 2\] has 3 windows"):
+        with pytest.raises(
+            GateError,
+            match=r"window report has \d rows, the range \[0, 2\] has 3 windows",
+        ):
             assess(Evaluation(said, fingerprint(to_pandas(report))), suite, report, WINDOWS)
 
 
-def test_report_that_lost_windows_is_rejected(staged: StagedReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_that_lost_windows_is_rejected(
+    staged: StagedReplay,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # The number of rows is compared with the plan, not with the report.
     monkeypatch.setattr(gate, "make_report", lambda *arguments: _cut(make_report(*arguments), 19))
-    with pytest.raises(GateError, match=r"window report has 19 rows, the range \[100, 119\] has 20 windows"):
+    with pytest.raises(
+        GateError,
+        match=r"window report has 19 rows, the range \[100, 119\] has 20 windows",
+    ):
         judge(staged.config, staged.write().plan)
 
 
 def test_replay_that_staged_nothing_fails(staged: StagedReplay) -> None:
     staged.rows, staged.facts = [], []
     result = judge(staged.config, staged.write().plan)
-    assert [entry.check for entry in result.outputs[0].failed] == ["no-undeclared-loss", "not-empty"]
+    assert [entry.check for entry in result.outputs[0].failed] == [
+        "no-undeclared-loss",
+        "not-empty",
+    ]
     assert result.outputs[0].failed[0].failing_windows == 20
 
 
 def test_check_that_counted_fewer_windows_is_detected(staged: StagedReplay) -> None:
     report = report_of(0)
-    suite = suite_of(expectation("no-loss", "expect_column_values_to_be_in_set", column="lost", value_set=[0]))
+    suite = suite_of(
+        expectation("no-loss", "expect_column_values_to_be_in_set", column="lost", value_set=[0])
+    )
     found = evaluate(staged.expectations, suite, report, {})
     found.result["results"][0]["result"]["element_count"] = 2
     with pytest.raises(GateError, match='check "no-loss" of suite "mine" counted 2 windows of 3'):
@@ -258,14 +319,24 @@ def _cut(report: WindowReport, windows: int) -> WindowReport:
     return replace(report, table=report.table.slice(0, windows))
 
 
-def test_columns_without_nulls_are_not_copied_per_check(staged: StagedReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_without_nulls_are_not_copied_per_check(
+    staged: StagedReplay,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seen = []
 
     def looked_at(frame: pd.DataFrame) -> str:
-        seen.append(np.shares_memory(frame[frame["lost"].notna()]["lost"].to_numpy(), frame["lost"].to_numpy()))
+        seen.append(
+            np.shares_memory(
+                frame[frame["lost"].notna()]["lost"].to_numpy(),
+                frame["lost"].to_numpy(),
+            )
+        )
         return ""
 
     monkeypatch.setattr(evaluation, "fingerprint", looked_at)
-    suite = suite_of(expectation("no-loss", "expect_column_values_to_be_in_set", column="lost", value_set=[0]))
+    suite = suite_of(
+        expectation("no-loss", "expect_column_values_to_be_in_set", column="lost", value_set=[0])
+    )
     evaluate(staged.expectations, suite, report_of(0), {})
     assert seen == [True]

@@ -1,4 +1,6 @@
-"""The gate's verdict: each check fails on the fault that it is for, names its windows, and blocks or warns."""
+"""The gate's verdict: each check fails on the fault that it is for, names its windows, and blocks
+or warns.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def lose(staged: StagedReplay, *windows: int, declared: bool) -> None:
 def repeat(staged: StagedReplay, *windows: int) -> None:
     staged.rows += [{**row, "attempt": 2} for row in staged.rows if row["window_id"] in windows]
     staged.facts += [
-        {**fact, "attempt": 2} for fact in staged.facts if fact["window_id"] in windows and fact["direction"] == "out"
+        {**fact, "attempt": 2}
+        for fact in staged.facts
+        if fact["window_id"] in windows and fact["direction"] == "out"
     ]
 
 
@@ -58,17 +62,25 @@ def null_key(staged: StagedReplay) -> None:
 
 
 def forget_tuples(staged: StagedReplay) -> None:
-    next(fact for fact in staged.facts if fact["window_id"] == 107 and fact["direction"] == "in")["tuples"] = 5
+    next(fact for fact in staged.facts if fact["window_id"] == 107 and fact["direction"] == "in")[
+        "tuples"
+    ] = 5
 
 
 def quarantine(reason: str) -> Fault:
-    return lambda staged: staged.quarantine.append({"window_id": 109, "source": "flights", "reason": reason})
+    return lambda staged: staged.quarantine.append(
+        {"window_id": 109, "source": "flights", "reason": reason}
+    )
 
 
 def reject(staged: StagedReplay) -> None:
-    """Puts tuples on an error port, in a window of which a later attempt's count is what readers see."""
+    """Puts tuples on an error port, in a window of which a later attempt's count is what readers
+    see.
+    """
     counts = ((1, 9), (2, 2))
-    staged.facts += [staged.fact(110, "error", "made.rejected", tuples, attempt) for attempt, tuples in counts]
+    staged.facts += [
+        staged.fact(110, "error", "made.rejected", tuples, attempt) for attempt, tuples in counts
+    ]
 
 
 def begin_affected(staged: StagedReplay) -> None:
@@ -80,7 +92,9 @@ def begin_affected(staged: StagedReplay) -> None:
 def empty(staged: StagedReplay) -> None:
     """Takes all rows of all windows away; each window is sealed as empty."""
     staged.rows = []
-    staged.facts = [{**fact, "tuples": 0} if fact["direction"] == "out" else fact for fact in staged.facts]
+    staged.facts = [
+        {**fact, "tuples": 0} if fact["direction"] == "out" else fact for fact in staged.facts
+    ]
 
 
 def unsealed_input(staged: StagedReplay) -> None:
@@ -88,8 +102,16 @@ def unsealed_input(staged: StagedReplay) -> None:
 
 
 FAULTS: dict[str, tuple[Fault, str, list[int]]] = {
-    "no-undeclared-loss": (lambda staged: lose(staged, 100, 101, declared=False), "critical", [100, 101]),
-    "no-declared-loss": (lambda staged: lose(staged, 102, 103, declared=True), "warning", [102, 103]),
+    "no-undeclared-loss": (
+        lambda staged: lose(staged, 100, 101, declared=False),
+        "critical",
+        [100, 101],
+    ),
+    "no-declared-loss": (
+        lambda staged: lose(staged, 102, 103, declared=True),
+        "warning",
+        [102, 103],
+    ),
     "no-affected-windows": (begin_affected, "warning", list(range(100, 120))),
     "not-empty": (empty, "critical", []),
     "rows-as-sealed": (break_seal, "critical", [104]),
@@ -111,9 +133,16 @@ def test_faultless_replay_passes_and_every_check_is_evaluated(staged: StagedRepl
     lines: list[str] = []
     result = judge(staged.config, staged.write().plan, Lines(lines.append))
     verdict = result.outputs[0]
-    assert (result.verdict, verdict.windows, verdict.failed, verdict.warnings) == ("passed", 20, (), ())
+    assert (result.verdict, verdict.windows, verdict.failed, verdict.warnings) == (
+        "passed",
+        20,
+        (),
+        (),
+    )
     assert {entry.status for entry in verdict.checks} == {"passed"}
-    assert lines == [f"made: passed, {verdict.evaluated} checks on 20 windows, 0 failed, 0 warnings"]
+    assert lines == [
+        f"made: passed, {verdict.evaluated} checks on 20 windows, 0 failed, 0 warnings"
+    ]
 
 
 ALONE = ("no-affected-windows", "not-empty", "no-repeats")
@@ -132,7 +161,10 @@ def with_faults(tmp_path_factory: pytest.TempPathFactory) -> GateResult:
 
 
 @pytest.mark.parametrize("slug", FAULTS)
-def test_check_fails_on_its_fault_and_names_exactly_its_windows(request: pytest.FixtureRequest, slug: str) -> None:
+def test_check_fails_on_its_fault_and_names_exactly_its_windows(
+    request: pytest.FixtureRequest,
+    slug: str,
+) -> None:
     fault, severity, windows = FAULTS[slug]
     if slug in ALONE:
         staged = request.getfixturevalue("staged")
@@ -155,8 +187,15 @@ def test_every_check_of_every_output_has_a_fault() -> None:
     assert slugs == set(FAULTS) | NOT_BY_FAULT
 
 
-@pytest.mark.parametrize(("mode", "verdict"), [("at_most_once", "passed"), ("exactly_once", "failed")])
-def test_declared_loss_passes_only_under_at_most_once(staged: StagedReplay, mode: str, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "verdict"),
+    [("at_most_once", "passed"), ("exactly_once", "failed")],
+)
+def test_declared_loss_passes_only_under_at_most_once(
+    staged: StagedReplay,
+    mode: str,
+    verdict: str,
+) -> None:
     staged.mode = mode
     lose(staged, 110, 111, declared=True)
     result = judge(staged.config, staged.write().plan)
@@ -165,9 +204,14 @@ def test_declared_loss_passes_only_under_at_most_once(staged: StagedReplay, mode
 
 
 @pytest.mark.parametrize(
-    ("mode", "verdict"), [("at_least_once", "passed"), ("exactly_once", "failed"), ("at_most_once", "failed")]
+    ("mode", "verdict"),
+    [("at_least_once", "passed"), ("exactly_once", "failed"), ("at_most_once", "failed")],
 )
-def test_repeats_pass_only_under_at_least_once(staged: StagedReplay, mode: str, verdict: str) -> None:
+def test_repeats_pass_only_under_at_least_once(
+    staged: StagedReplay,
+    mode: str,
+    verdict: str,
+) -> None:
     staged.mode = mode
     repeat(staged, 110, 111)
     result = judge(staged.config, staged.write().plan)
@@ -177,14 +221,18 @@ def test_repeats_pass_only_under_at_least_once(staged: StagedReplay, mode: str, 
 
 def test_rows_of_an_attempt_that_died_before_its_seal_are_repeats(staged: StagedReplay) -> None:
     staged.mode = "at_least_once"
-    staged.rows += [{**row, "attempt": 2, "flights": 9} for row in staged.rows if row["window_id"] == 112]
+    staged.rows += [
+        {**row, "attempt": 2, "flights": 9} for row in staged.rows if row["window_id"] == 112
+    ]
     result = judge(staged.config, staged.write().plan)
     assert result.verdict == "passed"
     assert outcome(result, "no-repeats")[2] == [112]
 
 
 def err_in_second_attempt(staged: StagedReplay) -> None:
-    """At most once, stateful: from window 110 on by attempt 2; window 115 fails a check that a loss excuses."""
+    """At most once, stateful: from window 110 on by attempt 2; window 115 fails a check that a loss
+    excuses.
+    """
     staged.mode, staged.stateful = "at_most_once", True
     for row in (*staged.rows, *staged.facts):
         if row["window_id"] >= 110:
@@ -192,7 +240,11 @@ def err_in_second_attempt(staged: StagedReplay) -> None:
     staged.add_suite(
         "mine",
         expectation(
-            "two-each", "expect_column_values_to_be_in_set", column="f", value_set=[6], meta={"after_loss": "warning"}
+            "two-each",
+            "expect_column_values_to_be_in_set",
+            column="f",
+            value_set=[6],
+            meta={"after_loss": "warning"},
         ),
         measures={"f": "sum(flights)"},
     )
@@ -205,27 +257,52 @@ def test_failure_in_windows_affected_by_a_loss_is_a_warning(staged: StagedReplay
     result = judge(staged.config, staged.write().plan)
     assert (result.verdict, outcome(result, "two-each")) == ("passed", ("failed", "warning", [115]))
 
-    before = StagedReplay(staged.folder, replay_id="before", mode="at_most_once", stateful=True, suite="mine")
+    before = StagedReplay(
+        staged.folder,
+        replay_id="before",
+        mode="at_most_once",
+        stateful=True,
+        suite="mine",
+    )
     next(row for row in before.rows if row["window_id"] == 105)["flights"] = 7
     result = judge(before.config, before.write().plan)
-    assert (result.verdict, outcome(result, "two-each")) == ("failed", ("failed", "critical", [105]))
+    assert (result.verdict, outcome(result, "two-each")) == (
+        "failed",
+        ("failed", "critical", [105]),
+    )
 
 
 def test_failure_after_a_restart_without_loss_is_not_a_warning(staged: StagedReplay) -> None:
     staged.checkpoints = [(0, 0), (10, 1)]
     err_in_second_attempt(staged)
     result = judge(staged.config, staged.write().plan)
-    assert (result.verdict, outcome(result, "two-each")) == ("failed", ("failed", "critical", [115]))
+    assert (result.verdict, outcome(result, "two-each")) == (
+        "failed",
+        ("failed", "critical", [115]),
+    )
 
 
 @pytest.mark.parametrize(
     ("measure", "words"),
     [
-        ({"sql": "select window_id, min(date '2024-01-01') as value from output group by window_id"}, "date32"),
-        ({"sql": "select distinct window_id, 1 as value from output", "empty": "none"}, 'needs a number as "empty"'),
+        (
+            {
+                "sql": "select window_id, min(date '2024-01-01') as value from output group by "
+                "window_id"
+            },
+            "date32",
+        ),
+        (
+            {"sql": "select distinct window_id, 1 as value from output", "empty": "none"},
+            'needs a number as "empty"',
+        ),
     ],
 )
-def test_measure_of_a_wrong_type_is_an_error_with_its_name(staged: StagedReplay, measure: dict, words: str) -> None:
+def test_measure_of_a_wrong_type_is_an_error_with_its_name(
+    staged: StagedReplay,
+    measure: dict,
+    words: str,
+) -> None:
     staged.add_suite(
         "mine",
         expectation("any", "expect_column_values_to_be_in_set", column="d", value_set=[1]),
@@ -237,7 +314,14 @@ def test_measure_of_a_wrong_type_is_an_error_with_its_name(staged: StagedReplay,
 
 def test_warning_that_cannot_run_blocks(staged: StagedReplay) -> None:
     staged.add_suite(
-        "mine", expectation("of-nothing", "expect_column_values_to_be_in_set", "warning", column="no", value_set=[0])
+        "mine",
+        expectation(
+            "of-nothing",
+            "expect_column_values_to_be_in_set",
+            "warning",
+            column="no",
+            value_set=[0],
+        ),
     )
     result = judge(staged.config, staged.write().plan)
     assert (result.verdict, outcome(result, "of-nothing")[0]) == ("failed", "not_run")
@@ -259,7 +343,10 @@ def test_unknown_expectation_and_bad_arguments_are_rejected(staged: StagedReplay
     staged.add_suite("mine", expectation("odd", "expect_column_values_to_be_od"))
     with pytest.raises(GateError, match='check "odd" of suite "mine" is of the unknown type'):
         judge(staged.config, staged.write().plan)
-    staged.add_suite("mine", expectation("odd", "expect_column_values_to_be_in_set", colum="lost", value_set=[0]))
+    staged.add_suite(
+        "mine",
+        expectation("odd", "expect_column_values_to_be_in_set", colum="lost", value_set=[0]),
+    )
     with pytest.raises(GateError, match='suite "mine" has an expectation that is badly formed'):
         judge(staged.config, staged.plan)
 
@@ -289,11 +376,16 @@ def test_error_of_any_kind_revokes_an_older_verdict(staged: StagedReplay) -> Non
 
 def test_replay_that_has_not_ended_is_not_checked(staged: StagedReplay) -> None:
     Ledger.open(staged.config.ledger_url).replays.create(**ledger_row(staged))
-    with pytest.raises(InputError, match="is planned: it has not finished, only a replay that has ended"):
+    with pytest.raises(
+        InputError,
+        match="is planned: it has not finished, only a replay that has ended",
+    ):
         check(staged.config, staged.replay_id)
 
 
-def test_failures_are_those_of_the_newest_run_and_the_requested_window(staged: StagedReplay) -> None:
+def test_failures_are_those_of_the_newest_run_and_the_requested_window(
+    staged: StagedReplay,
+) -> None:
     assert failures(staged.config, staged.replay_id) == []
     lose(staged, 103, 104, declared=False)
     null_key(staged)
@@ -303,7 +395,9 @@ def test_failures_are_those_of_the_newest_run_and_the_requested_window(staged: S
         ("no-null-keys", (WindowRange(106, 106),)),
         ("no-undeclared-loss", (WindowRange(103, 104),)),
     ]
-    assert [entry.check for entry in failures(staged.config, staged.replay_id, 104)] == ["no-undeclared-loss"]
+    assert [entry.check for entry in failures(staged.config, staged.replay_id, 104)] == [
+        "no-undeclared-loss"
+    ]
     assert failures(staged.config, staged.replay_id, 110) == []
     assert failures(staged.config, "another") == []
 

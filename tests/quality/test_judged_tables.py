@@ -19,7 +19,11 @@ from tests.quality.staging import StagedReplay, ended
 def test_verdict_names_the_table_versions_at_the_start_of_the_gate(staged: StagedReplay) -> None:
     ledger, root = ended(staged), staged.config.replay_root(staged.replay_id)
     before = staged_contents(root)
-    assert check(staged.config, staged.replay_id).tables == before == ledger.checks.newest(staged.replay_id)[0].tables
+    assert (
+        check(staged.config, staged.replay_id).tables
+        == before
+        == ledger.checks.newest(staged.replay_id)[0].tables
+    )
     rows = Table.open(root / staged.output).delta
 
     def alter(line: str) -> None:
@@ -31,7 +35,10 @@ def test_verdict_names_the_table_versions_at_the_start_of_the_gate(staged: Stage
     assert ledger.checks.newest(staged.replay_id)[0].tables == before
 
 
-def test_gate_reads_the_versions_that_it_names(staged: StagedReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gate_reads_the_versions_that_it_names(
+    staged: StagedReplay,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ended(staged)
     root = staged.config.replay_root(staged.replay_id)
     look = gate.staged_contents
@@ -50,7 +57,10 @@ def test_gate_reads_the_versions_that_it_names(staged: StagedReplay, monkeypatch
 def test_gate_fails_on_a_flipped_count_in_a_seal_of_an_input(staged: StagedReplay) -> None:
     ended(staged)
     path = staged.config.windows_table("flights")
-    altered = query("select * replace (case window_id when 103 then 7 else tuples end as tuples) from w", w=path)
+    altered = query(
+        "select * replace (case window_id when 103 then 7 else tuples end as tuples) from w",
+        w=path,
+    )
     shutil.rmtree(path)
     write_deltalake(str(path), altered)
     with pytest.raises(TableError, match='seal of window 103 of stream "flights" is damaged'):

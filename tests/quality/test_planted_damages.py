@@ -20,7 +20,15 @@ from rewindow.quality.planting import Damage, Planted, plant
 from rewindow.quality.window_table import build_report
 from rewindow.storage import Table
 from tests.conftest import SCORE
-from tests.quality.planted_damages import DAMAGES, is_timer, put, reversed_ranks, value, values, when
+from tests.quality.planted_damages import (
+    DAMAGES,
+    is_timer,
+    put,
+    reversed_ranks,
+    value,
+    values,
+    when,
+)
 from tests.quality.planted_rows import DATA, columns_of, specimen
 
 STOPPED = {"hourly_weather": 24, "delays": 26, "ranks": 21, "filled": 21}
@@ -33,22 +41,29 @@ FURTHER: dict[str, tuple[Damage, ...]] = {
     ),
     "ranks": (reversed_ranks("ranks of equal means exchanged"),),
 }
-"""Damages beside the score, for bounds that only warn and for checks that see none of its damages."""
+"""Damages beside the score, for bounds that only warn and for checks that see none of its
+damages."""
 
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_planted_damages_are_detected_and_most_fail_a_critical_check(
-    tmp_path: Path, name: str, record_property: Callable[[str, object], None]
+    tmp_path: Path,
+    name: str,
+    record_property: Callable[[str, object], None],
 ) -> None:
     made, damages = specimen(tmp_path, name), DAMAGES[name]
     found = plant(made, (*damages, *FURTHER.get(name, ())), seed=1)
     score = found[: len(damages)]
     record_property(SCORE, told(name, score))
-    assert [one.damage.kind for one in score] == [damage.kind for damage in damages], "one found no place"
+    assert [one.damage.kind for one in score] == [damage.kind for damage in damages], (
+        "one found no place"
+    )
     assert not [one.damage.kind for one in score if one.seen == "unseen"]
     assert sum(one.seen == "stopped" for one in score) >= STOPPED[name]
     own = read_suite(made.project, made.suite.name)
-    assert {entry["meta"]["check"] for entry in own.expectations} <= {check for one in found for check in one.checks}
+    assert {entry["meta"]["check"] for entry in own.expectations} <= {
+        check for one in found for check in one.checks
+    }
 
 
 @pytest.mark.parametrize("name", DAMAGES)
@@ -60,7 +75,11 @@ def test_undamaged_rows_pass_every_check(tmp_path: Path, name: str) -> None:
 
 
 def test_airport_renamed_in_every_window_fails(tmp_path: Path) -> None:
-    renamed = values("EWR renamed XXX", lambda row: {"origin": "XXX"} if row["origin"] == "EWR" else None, reach=None)
+    renamed = values(
+        "EWR renamed XXX",
+        lambda row: {"origin": "XXX"} if row["origin"] == "EWR" else None,
+        reach=None,
+    )
     (found,) = plant(specimen(tmp_path, "delays"), [renamed], seed=1)
     assert (found.seen, "airports-known" in found.checks) == ("stopped", True)
 
@@ -75,7 +94,10 @@ def test_measures_of_one_window_depend_on_no_other(tmp_path: Path) -> None:
         facts = made.facts.filter(pc.equal(made.facts["window_id"], window))
         write_deltalake(str(tmp_path / name / "rows"), rows)
         write_deltalake(str(tmp_path / name / "facts"), facts)
-        tables = {"staged": Table.open(tmp_path / name / "rows"), "facts": Table.open(tmp_path / name / "facts")}
+        tables = {
+            "staged": Table.open(tmp_path / name / "rows"),
+            "facts": Table.open(tmp_path / name / "facts"),
+        }
         one = build_report(alone, made.output, replace(made.sources, **tables), made.suite.measures)
         for measure in made.suite.measures:
             if not measure.across:
@@ -85,17 +107,28 @@ def test_measures_of_one_window_depend_on_no_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", DAMAGES)
 def test_planted_rows_have_the_columns_of_the_application(name: str) -> None:
     schema = pq.read_schema(DATA / f"{name}.parquet")
-    saved = {field.name: str(field.type) for field in schema if field.name not in ("window_id", "attempt")}
+    saved = {
+        field.name: str(field.type)
+        for field in schema
+        if field.name not in ("window_id", "attempt")
+    }
     assert saved == columns_of(name)
 
 
 def test_number_of_damage_kinds_equals_the_documented_score() -> None:
-    assert {name: len({damage.kind for damage in damages}) for name, damages in DAMAGES.items()} == {
-        "hourly_weather": 24, "delays": 26, "ranks": 21, "filled": 21,
-    }  # fmt: skip
+    assert {
+        name: len({damage.kind for damage in damages}) for name, damages in DAMAGES.items()
+    } == {
+        "hourly_weather": 24,
+        "delays": 26,
+        "ranks": 21,
+        "filled": 21,
+    }
 
 
 def told(name: str, score: list[Planted]) -> str:
     stopped = sum(one.seen == "stopped" for one in score)
     rest = ", ".join(f"{one.damage.kind} ({one.seen})" for one in score if one.seen != "stopped")
-    return f"{name}: {stopped} of {len(score)} planted damages stopped" + (f"; {rest}" if rest else "")
+    return f"{name}: {stopped} of {len(score)} planted damages stopped" + (
+        f"; {rest}" if rest else ""
+    )

@@ -1,4 +1,6 @@
-"""The gate takes the values that a replay has stored, where they are of the same rows and of the same measure."""
+"""The gate takes the values that a replay has stored, where they are of the same rows and of the
+same measure.
+"""
 
 from __future__ import annotations
 
@@ -30,17 +32,27 @@ def store(staged: StagedReplay, attempt: int = 1, **values: Any) -> None:
     own = {measure.name: measure for measure in every_output_has(output.key, SCHEMA)}
     asked = own | {measure.name: measure.bound(known) for measure in suite.measures}
     cells = [
-        {"measure": asked[name].digest(output.columns), "whole": value if isinstance(value, int) else None,
-         "real": value if isinstance(value, float) else None}
+        {
+            "measure": asked[name].digest(output.columns),
+            "whole": value if isinstance(value, int) else None,
+            "real": value if isinstance(value, float) else None,
+        }
         for name, value in {"null_keys": 0, "heartbeats": 0, **values}.items()
-    ]  # fmt: skip
+    ]
     for fact in staged.facts:
-        if fact["direction"] == "out" and fact["attempt"] == attempt and not fact["lost"] and fact["tuples"]:
+        if (
+            fact["direction"] == "out"
+            and fact["attempt"] == attempt
+            and not fact["lost"]
+            and fact["tuples"]
+        ):
             fact["measures"] = cells
 
 
 def written(staged: StagedReplay) -> Table:
-    """Writes a replay's tables, the staged one as attempts do: each one's rows in a file of its folder."""
+    """Writes a replay's tables, the staged one as attempts do: each one's rows in a file of its
+    folder.
+    """
     staged.write()
     root = staged.config.replay_root(staged.replay_id)
     path = root / staged.output
@@ -58,7 +70,9 @@ def written(staged: StagedReplay) -> Table:
 def report(staged: StagedReplay) -> WindowReport:
     output = staged.plan.outputs[0]
     sources = Sources.open(
-        staged.config.replay_root(staged.replay_id), output.name, location(staged.config.quarantine_table)
+        staged.config.replay_root(staged.replay_id),
+        output.name,
+        location(staged.config.quarantine_table),
     )
     return make_report(staged.plan, output, sources, suite_of(staged.config, output).measures)
 
@@ -103,17 +117,23 @@ def test_only_values_of_the_newest_sealed_attempt_count(measured: StagedReplay) 
     again = [dict(row, attempt=2, flights=3) for row in measured.rows if row["window_id"] >= 110]
     measured.mode = "at_least_once"
     measured.rows += again
-    measured.facts += [measured.fact(w, "out", measured.output, 3, attempt=2) for w in range(110, 120)]
+    measured.facts += [
+        measured.fact(w, "out", measured.output, 3, attempt=2) for w in range(110, 120)
+    ]
     store(measured, total=WRONG, half=WRONG_HALF)
     written(measured)
-    assert report(measured).measured == ("half", "total"), "windows 110 on have no value of attempt 2"
+    assert report(measured).measured == ("half", "total"), (
+        "windows 110 on have no value of attempt 2"
+    )
     store(measured, attempt=2, total=WRONG + 1, half=WRONG_HALF)
     found = _of_new_facts(measured)
     assert found.table["total"].to_pylist() == [WRONG] * 10 + [WRONG + 1] * 10
     assert found.table["repeated"].to_pylist() == [0] * 10 + [3] * 10
 
 
-def test_lost_windows_are_null_and_empty_windows_have_the_default_of_the_suite(measured: StagedReplay) -> None:
+def test_lost_windows_are_null_and_empty_windows_have_the_default_of_the_suite(
+    measured: StagedReplay,
+) -> None:
     check = expectation("flights-seen", "expect_column_values_to_not_be_null", column="half")
     measured.add_suite("own", check, measures={"total": {"sql": SUM, "empty": 0}, "half": HALF})
     measured.mode = "at_most_once"
@@ -161,7 +181,11 @@ def test_deleted_rows_invalidate_stored_values(measured: StagedReplay) -> None:
 
 def _of_new_facts(staged: StagedReplay) -> WindowReport:
     path = staged.config.replay_root(staged.replay_id) / FACTS
-    write_deltalake(str(path), pa.Table.from_pylist(staged.facts, schema=FACTS_SCHEMA), mode="overwrite")
+    write_deltalake(
+        str(path),
+        pa.Table.from_pylist(staged.facts, schema=FACTS_SCHEMA),
+        mode="overwrite",
+    )
     return report(staged)
 
 

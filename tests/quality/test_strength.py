@@ -1,4 +1,6 @@
-"""What a gate would not notice: planted damages, told by column and kind, and the replay left as it is."""
+"""What a gate would not notice: planted damages, told by column and kind, and the replay left as it
+is.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,12 @@ from rewindow.storage.results import strength_file
 from rewindow.windows import WindowRange
 from tests.quality.staging import StagedReplay, ended, expectation
 
-TWO_EACH = expectation("two-each", "expect_column_values_to_be_in_set", column="not_two", value_set=[0])
+TWO_EACH = expectation(
+    "two-each",
+    "expect_column_values_to_be_in_set",
+    column="not_two",
+    value_set=[0],
+)
 NOT_TWO = {"not_two": "count(*) filter (where flights is null or flights <> 2)"}
 
 
@@ -28,7 +35,9 @@ def staged(tmp_path: Path) -> StagedReplay:
 
 
 def tried(staged: StagedReplay) -> tuple[Strength, dict[tuple[str, str], str]]:
-    """Returns the strength of the only output's gate, and what was seen of each damage, by column and kind."""
+    """Returns the strength of the only output's gate, and what was seen of each damage, by column
+    and kind.
+    """
     (found,) = strength(staged.config, staged.replay_id)
     return found, {(one.damage.column, one.damage.kind): one.seen for one in found.planted}
 
@@ -38,7 +47,12 @@ def test_holes_of_a_suite_are_named_by_column_and_kind(staged: StagedReplay) -> 
     found, seen = tried(staged)
     stopped = {("", "row doubled"), ("origin", "null")}
     assert {place for place, level in seen.items() if level == "stopped"} == stopped
-    holes = {("origin", "renamed"), ("flights", "off by one"), ("", "row dropped"), ("is_timer", "the opposite")}
+    holes = {
+        ("origin", "renamed"),
+        ("flights", "off by one"),
+        ("", "row dropped"),
+        ("is_timer", "the opposite"),
+    }
     assert holes <= {(one.damage.column, one.damage.kind) for one in found.holes}
     assert ("", "rows exchanged with the next window's") in found.without_place
 
@@ -46,10 +60,14 @@ def test_holes_of_a_suite_are_named_by_column_and_kind(staged: StagedReplay) -> 
     staged.replay_id = "made-again"
     ended(staged)
     closed = {place for place, level in tried(staged)[1].items() if level == "stopped"} - stopped
-    assert closed == {("flights", kind) for kind in ("null", "of the other sign", "of another unit", "off by one")}
+    assert closed == {
+        ("flights", kind) for kind in ("null", "of the other sign", "of another unit", "off by one")
+    }
 
 
-def test_damage_that_causes_only_a_warning_is_not_stopped_and_not_a_hole(staged: StagedReplay) -> None:
+def test_damage_that_causes_only_a_warning_is_not_stopped_and_not_a_hole(
+    staged: StagedReplay,
+) -> None:
     staged.add_suite("mine", {**TWO_EACH, "severity": "warning"}, measures=NOT_TWO)
     ended(staged)
     found, seen = tried(staged)
@@ -57,21 +75,40 @@ def test_damage_that_causes_only_a_warning_is_not_stopped_and_not_a_hole(staged:
     assert found.noticed == found.stopped + 4
 
 
-def test_check_that_fails_in_later_windows_does_not_hide_other_damages(staged: StagedReplay) -> None:
-    sql = "select window_id, max(max(flights)) over (order by window_id) as value from output group by window_id"
-    few = expectation("few-so-far", "expect_column_values_to_be_between", column="most", max_value=2)
+def test_check_that_fails_in_later_windows_does_not_hide_other_damages(
+    staged: StagedReplay,
+) -> None:
+    sql = (
+        "select window_id, max(max(flights)) over (order by window_id) as value from output "
+        "group by window_id"
+    )
+    few = expectation(
+        "few-so-far",
+        "expect_column_values_to_be_between",
+        column="most",
+        max_value=2,
+    )
     staged.add_suite("mine", few, row_measures={"most": {"sql": sql, "windows": "several"}})
     ended(staged)
     seen = tried(staged)[1]
-    assert (seen["flights", "off by one"], seen["is_timer", "the opposite"]) == ("stopped", "unseen")
+    assert (seen["flights", "off by one"], seen["is_timer", "the opposite"]) == (
+        "stopped",
+        "unseen",
+    )
     assert seen["origin", "renamed"] == "unseen"
 
 
 def test_strength_is_deterministic_for_a_seed_and_changes_no_table(staged: StagedReplay) -> None:
     ledger = ended(staged)
-    first, again = strength(staged.config, staged.replay_id), strength(staged.config, staged.replay_id)
+    first, again = (
+        strength(staged.config, staged.replay_id),
+        strength(staged.config, staged.replay_id),
+    )
     assert [one.to_dict() for one in first] == [one.to_dict() for one in again]
-    assert (ledger.replays.get(staged.replay_id).state, runs(staged.config)) == (ReplayState.ENDED, [])
+    assert (ledger.replays.get(staged.replay_id).state, runs(staged.config)) == (
+        ReplayState.ENDED,
+        [],
+    )
 
 
 def test_page_over_time_shows_the_detected_share(staged: StagedReplay) -> None:
@@ -79,13 +116,18 @@ def test_page_over_time_shows_the_detected_share(staged: StagedReplay) -> None:
     check(staged.config, staged.replay_id)
     assert "planted damages" not in write_index(staged.config).read_text()
     (found,) = strength(staged.config, staged.replay_id)
-    text = f"{found.noticed} of {len(found.planted)} planted damages are noticed, {found.stopped} stop the publication"
+    text = (
+        f"{found.noticed} of {len(found.planted)} planted damages are noticed, {found.stopped} "
+        "stop the publication"
+    )
     assert text in write_index(staged.config).read_text()
     kept = json.loads(strength_file(staged.config, staged.replay_id, "made").read_text())
     assert kept == found.to_dict()
 
 
-def test_strength_rejects_unknown_outputs_and_rows_that_cannot_be_checked(staged: StagedReplay) -> None:
+def test_strength_rejects_unknown_outputs_and_rows_that_cannot_be_checked(
+    staged: StagedReplay,
+) -> None:
     staged.add_suite("mine", TWO_EACH, measures={"not_two": "sum(nowhere)"})
     ended(staged)
     with pytest.raises(InputError, match='has no output "other"'):
@@ -95,7 +137,12 @@ def test_strength_rejects_unknown_outputs_and_rows_that_cannot_be_checked(staged
 
 
 def test_damages_match_the_types_of_columns() -> None:
-    types = {"s": pa.string(), "b": pa.bool_(), "t": pa.timestamp("us", tz="UTC"), "d": pa.decimal128(5, 2)}
+    types = {
+        "s": pa.string(),
+        "b": pa.bool_(),
+        "t": pa.timestamp("us", tz="UTC"),
+        "d": pa.decimal128(5, 2),
+    }
     found = list(damages_of(pa.schema(list(types.items())), 3_600_000_000))
     by_column = {name: {one.kind for one in found if one.column == name} for name in ("", *types)}
     exchanged = "exchanged between two rows"

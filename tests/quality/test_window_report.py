@@ -23,7 +23,11 @@ from tests.quality.staging import StagedReplay
 
 
 def report_of(staged: StagedReplay, *measures: Measure) -> pa.Table:
-    sources = Sources.open(staged.config.replay_root(staged.replay_id), staged.output, staged.config.quarantine_table)
+    sources = Sources.open(
+        staged.config.replay_root(staged.replay_id),
+        staged.output,
+        staged.config.quarantine_table,
+    )
     return build_report(staged.plan, staged.plan.outputs[0], sources, measures)
 
 
@@ -42,7 +46,10 @@ def test_report_has_a_row_for_every_window_even_without_output(staged: StagedRep
     assert report["starts_at"][0].as_py().isoformat() == "1970-01-05T04:00:00+00:00"
 
 
-def test_ordered_facts_are_not_sorted_again(staged: StagedReplay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ordered_facts_are_not_sorted_again(
+    staged: StagedReplay,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # Sorting a million windows takes longer than reading them.
     in_order, moved = window_table.in_order, []
 
@@ -64,7 +71,9 @@ def test_sealed_empty_window_is_neither_lost_nor_missing(staged: StagedReplay) -
     for fact in staged.facts:
         if fact["window_id"] == 107:
             fact["tuples"] = 0
-    staged.seals = [{**seal, "tuples": 0 if seal["window_id"] == 107 else 6} for seal in staged.seals]
+    staged.seals = [
+        {**seal, "tuples": 0 if seal["window_id"] == 107 else 6} for seal in staged.seals
+    ]
     staged.seals = [seal for seal in staged.seals if seal["window_id"] != 108]
     report = report_of(staged.write())
     assert sum(column(report, "undeclared_lost").values()) == 0
@@ -76,7 +85,9 @@ def test_inputs_of_a_lost_window_count_as_lost_and_not_as_processed(staged: Stag
     staged.mode = "at_most_once"
     staged.rows = [row for row in staged.rows if row["window_id"] != 107]
     staged.facts = [
-        {**fact, "lost": True, "tuples": 6 if fact["direction"] == "in" else 0} if fact["window_id"] == 107 else fact
+        {**fact, "lost": True, "tuples": 6 if fact["direction"] == "in" else 0}
+        if fact["window_id"] == 107
+        else fact
         for fact in staged.facts
     ]
     staged.facts += [staged.fact(108, "in", "flights", 5, attempt=2)]
@@ -119,7 +130,9 @@ def test_measures_are_null_in_lost_windows_and_defaults_in_empty_ones(staged: St
         if fact["window_id"] == 108:
             fact["lost"] = True
     staged.mode = "at_most_once"
-    query = "select window_id, count(*) as value from output where origin = 'EWR' group by window_id"
+    query = (
+        "select window_id, count(*) as value from output where origin = 'EWR' group by window_id"
+    )
     report = report_of(
         staged.write(),
         Measure("flights", "sum(flights)", empty=0),
@@ -133,7 +146,9 @@ def test_measures_are_null_in_lost_windows_and_defaults_in_empty_ones(staged: St
 
 def test_row_measures_use_only_the_attempt_that_readers_see(staged: StagedReplay) -> None:
     staged.mode = "at_least_once"
-    staged.rows += [{**row, "attempt": 2, "flights": 5} for row in staged.rows if row["window_id"] == 105]
+    staged.rows += [
+        {**row, "attempt": 2, "flights": 5} for row in staged.rows if row["window_id"] == 105
+    ]
     staged.facts.append(staged.fact(105, "out", "made", 3, attempt=2))
     query = "select window_id, sum(flights) as value from output group by window_id"
     report = report_of(staged.write(), Measure("flights", query, over_rows=True))
@@ -144,47 +159,83 @@ def test_row_measures_use_only_the_attempt_that_readers_see(staged: StagedReplay
 @pytest.mark.parametrize(
     ("measure", "message"),
     [
-        (Measure("broken", "sum(nowhere)"), 'measures "broken" of output "made" cannot be computed'),
+        (
+            Measure("broken", "sum(nowhere)"),
+            'measures "broken" of output "made" cannot be computed',
+        ),
         (Measure("broken", "select window_id from output", over_rows=True), "cannot be computed"),
         (
-            Measure("odd", "max(case when window_id = 103 then cast('nan' as double) else 1.5 end)"),
+            Measure(
+                "odd",
+                "max(case when window_id = 103 then cast('nan' as double) else 1.5 end)",
+            ),
             'measure "odd" of output "made" is not a number in window 103',
         ),
         (
-            Measure("odd", "select distinct window_id, cast('nan' as double) as value from output", over_rows=True),
+            Measure(
+                "odd",
+                "select distinct window_id, cast('nan' as double) as value from output",
+                over_rows=True,
+            ),
             'measure "odd" of output "made" is not a number in window 100',
         ),
-        (Measure("many", "select window_id, 1 as value from output", over_rows=True), "gives a window several values"),
-        (Measure("odd", "count(*) filter (where flights > {most})"), 'names the value "most", which nobody has given'),
         (
-            Measure("odd", "select window_id, 1 as value from weather", over_rows=True, inputs=("weather",)),
+            Measure("many", "select window_id, 1 as value from output", over_rows=True),
+            "gives a window several values",
+        ),
+        (
+            Measure("odd", "count(*) filter (where flights > {most})"),
+            'names the value "most", which nobody has given',
+        ),
+        (
+            Measure(
+                "odd",
+                "select window_id, 1 as value from weather",
+                over_rows=True,
+                inputs=("weather",),
+            ),
             'sees the input "weather", which is none',
         ),
         (Measure("lost", "count(*)"), "has the name of a column of the window report"),
     ],
 )
-def test_measure_that_cannot_be_computed_is_named(staged: StagedReplay, measure: Measure, message: str) -> None:
+def test_measure_that_cannot_be_computed_is_named(
+    staged: StagedReplay,
+    measure: Measure,
+    message: str,
+) -> None:
     with pytest.raises(GateError, match=message):
         report_of(staged.write(), measure)
 
 
 ROWS = st.lists(
-    st.tuples(st.integers(0, 4), st.integers(1, 3), st.sampled_from(["EWR", "JFK", None])), min_size=0, max_size=40
+    st.tuples(st.integers(0, 4), st.integers(1, 3), st.sampled_from(["EWR", "JFK", None])),
+    min_size=0,
+    max_size=40,
 )
 SEALS = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3), st.booleans()), max_size=12)
 
 
 @settings(max_examples=20, deadline=None)
-@given(rows=ROWS, seals=SEALS, mode=st.sampled_from(["exactly_once", "at_least_once", "at_most_once"]))
+@given(
+    rows=ROWS,
+    seals=SEALS,
+    mode=st.sampled_from(["exactly_once", "at_least_once", "at_most_once"]),
+)
 def test_report_equals_a_naive_count(
-    rows: list[tuple[int, int, str | None]], seals: list[tuple[int, int, bool]], mode: str
+    rows: list[tuple[int, int, str | None]],
+    seals: list[tuple[int, int, bool]],
+    mode: str,
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         staged = StagedReplay(Path(folder), mode=mode, windows=WindowRange(0, 4))
         staged.rows = [
-            {"window_id": w, "attempt": a, "origin": origin, "flights": 1, "is_timer": False} for w, a, origin in rows
+            {"window_id": w, "attempt": a, "origin": origin, "flights": 1, "is_timer": False}
+            for w, a, origin in rows
         ]
-        staged.facts = [staged.fact(w, "out", "made", 3, attempt=a, lost=lost) for w, a, lost in seals]
+        staged.facts = [
+            staged.fact(w, "out", "made", 3, attempt=a, lost=lost) for w, a, lost in seals
+        ]
         staged.facts += [staged.fact(w, "in", "flights", 6) for w in range(5)]
         report = report_of(staged.write())
     for window in range(5):
@@ -196,7 +247,9 @@ def test_report_equals_a_naive_count(
         assert column(report, "output_rows")[window] == len(mine)
         assert column(report, "repeated")[window] == (0 if taken is None else all_rows - len(mine))
         assert column(report, "null_keys")[window] == mine.count(None)
-        assert column(report, "repeated_keys")[window] == sum(count - 1 for count in Counter(mine).values())
+        assert column(report, "repeated_keys")[window] == sum(
+            count - 1 for count in Counter(mine).values()
+        )
         assert column(report, "lost")[window] == int(declared)
         assert column(report, "undeclared_lost")[window] == int(
             taken is None and not (declared and mode == "at_most_once")
@@ -206,7 +259,9 @@ def test_report_equals_a_naive_count(
 
 def test_error_tuples_are_those_of_the_newest_seal(staged: StagedReplay) -> None:
     for window, tuples, attempt in ((101, 3, 1), (101, 4, 2), (102, 5, 1), (103, 2, 1)):
-        staged.facts.append(staged.fact(window, "error", "made.rejected", tuples, attempt, lost=window == 102))
+        staged.facts.append(
+            staged.fact(window, "error", "made.rejected", tuples, attempt, lost=window == 102)
+        )
     found = column(report_of(staged.write()), "error_tuples")
     assert {window: tuples for window, tuples in found.items() if tuples} == {101: 4, 103: 2}
 
@@ -214,12 +269,18 @@ def test_error_tuples_are_those_of_the_newest_seal(staged: StagedReplay) -> None
 def test_row_measure_compares_with_an_input_where_both_are_sealed(staged: StagedReplay) -> None:
     staged.inputs, staged.mode = ["raw.flights"], "at_most_once"
     staged.seals = [{"window_id": w, "tuples": 6, "stream": "raw.flights"} for w in staged.windows]
-    staged.facts = [{**fact, "port": "raw.flights"} if fact["direction"] == "in" else fact for fact in staged.facts]
+    staged.facts = [
+        {**fact, "port": "raw.flights"} if fact["direction"] == "in" else fact
+        for fact in staged.facts
+    ]
     staged.facts = [{**fact, "lost": fact["window_id"] == 103} for fact in staged.facts]
     staged.rows = [row for row in staged.rows if row["window_id"] != 103]
     recorded = [{"window_id": w, "origin": "EWR", "seats": w} for w in (99, 102, 103, 104, 104)]
     write_deltalake(str(staged.config.stream_table("raw.flights")), pa.Table.from_pylist(recorded))
-    query = "select window_id, sum(seats) as value from raw_flights where seats >= {least} group by window_id"
+    query = (
+        "select window_id, sum(seats) as value from raw_flights where seats >= {least} group "
+        "by window_id"
+    )
     measure = Measure("seats", query, empty=0, over_rows=True, inputs=("raw_flights",))
     staged.suite_parameters = {"least": 100}
     found = column(report_of(staged.write(), measure), "seats")

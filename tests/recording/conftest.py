@@ -30,7 +30,12 @@ class Bench:
     root: Path
 
     def config(self, **settings: Any) -> Config:
-        values = {"source": str(self.root / "s.csv"), "arrived_at": "at", "columns": COLUMNS, "keys": ["k"]}
+        values = {
+            "source": str(self.root / "s.csv"),
+            "arrived_at": "at",
+            "columns": COLUMNS,
+            "keys": ["k"],
+        }
         stream = StreamConfig(**{**values, "width": "10 s", "sealed_to": ENDS, **settings})
         return Config(state=self.root / "state", streams={"s": stream})
 
@@ -52,10 +57,19 @@ class Bench:
         return record(self.spark, self.config(**settings), "s", **flags)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        """Returns rows of the stream `s`, its windows `w` and, once something lies in it, the quarantine `q`."""
+        """Returns rows of the stream `s`, its windows `w` and, once something lies in it, the
+        quarantine `q`.
+        """
         config = self.config()
-        tables = {"s": config.stream_table("s"), "w": config.windows_table("s"), "q": config.quarantine_table}
-        return query(sql, **{name: path for name, path in tables.items() if path.exists()}).to_pylist()
+        tables = {
+            "s": config.stream_table("s"),
+            "w": config.windows_table("s"),
+            "q": config.quarantine_table,
+        }
+        return query(
+            sql,
+            **{name: path for name, path in tables.items() if path.exists()},
+        ).to_pylist()
 
     def tuples(self) -> list[tuple[int, int, str, int]]:
         """Returns window, offset, key and number of every recorded tuple, in order."""
@@ -64,7 +78,9 @@ class Bench:
 
     def aside(self) -> list[tuple[Any, ...]]:
         """Returns window, reason and position of everything in quarantine."""
-        found = self.rows("select window_id, reason, position from q order by reason, position, window_id")
+        found = self.rows(
+            "select window_id, reason, position from q order by reason, position, window_id"
+        )
         return [tuple(row.values()) for row in found]
 
 
@@ -76,4 +92,6 @@ def bench(spark: SparkSession, tmp_path: Path) -> Bench:
 @pytest.fixture
 def at() -> Callable[[float], str]:
     """Returns seconds since the beginning of window 1000 as text."""
-    return lambda seconds: f"1970-01-01T02:46:{40 + int(seconds):02}.{round(seconds % 1 * 1000):03}Z"
+    return lambda seconds: (
+        f"1970-01-01T02:46:{40 + int(seconds):02}.{round(seconds % 1 * 1000):03}Z"
+    )

@@ -25,7 +25,10 @@ INSTANT = pa.timestamp("us", "UTC")
 def told(folder: Path, **settings: Any) -> dict[str, pa.DataType] | None:
     (folder / "s.csv").write_text("k,n,at\na,1,2026-01-01\n")
     (folder / "beats.py").write_text(OPERATOR)
-    pq.write_table(pa.table({"k": ["a"], "n": [1], "at": pa.array([0], pa.timestamp("ns"))}), folder / "s.parquet")
+    pq.write_table(
+        pa.table({"k": ["a"], "n": [1], "at": pa.array([0], pa.timestamp("ns"))}),
+        folder / "s.parquet",
+    )
     stream = StreamConfig(**{"source": str(folder / "s.csv"), "arrived_at": "at", **settings})
     found = expected_columns(Config(state=folder / "state", streams={"s": stream}), "s")
     return None if found is None else {field.name: field.type for field in found}
@@ -43,11 +46,14 @@ def told(folder: Path, **settings: Any) -> dict[str, pa.DataType] | None:
         ({"columns": "k STRUCT<a: INT>"}, None),
         ({"source": "nowhere.csv"}, None),
         ({"source": "s.parquet"}, {"k": pa.string(), "n": pa.int64(), "at": INSTANT}),
-        ({"source": "beats.py", "source_settings": {"begin": "2026-01-01"}}, {"at": INSTANT, "k": pa.string()}),
+        ({"source": "beats.py", "source_settings": {"begin": "2026-01-01"}},
+         {"at": INSTANT, "k": pa.string()}),
     ],
 )  # fmt: skip
 def test_columns_are_derived_from_settings_and_source_where_types_are_certain(
-    tmp_path: Path, settings: dict[str, Any], wanted: dict[str, pa.DataType] | None
+    tmp_path: Path,
+    settings: dict[str, Any],
+    wanted: dict[str, pa.DataType] | None,
 ) -> None:
     # Rules: O13
     if "source" in settings:

@@ -1,4 +1,6 @@
-"""A recording that dies at any point leaves a stream that the next run completes: nothing lost, nothing doubled."""
+"""A recording that dies at any point leaves a stream that the next run completes: nothing lost,
+nothing doubled.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ from tests.recording.conftest import Bench
 from tests.recording.test_record import ROWS
 from tests.recording.test_sources import frame_of
 
-POINTS = ["record_after_data", "record_after_files", "record_after_windows", "record_after_malformed"]
+POINTS = [
+    "record_after_data",
+    "record_after_files",
+    "record_after_windows",
+    "record_after_malformed",
+]
 BAD = "a,1970-01-01T02:46:41Z,many\n"
 
 
@@ -40,12 +47,22 @@ def die_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
 def check_complete(bench: Bench) -> None:
     assert [row[3] for row in bench.tuples()] == [2, 1, 3, 4, 5]
     sealed = bench.rows("select window_id, tuples from w order by window_id")
-    assert [tuple(row.values()) for row in sealed] == [(1000, 3), (1001, 1), (1002, 0), (1003, 0), (1004, 1)]
+    assert [tuple(row.values()) for row in sealed] == [
+        (1000, 3),
+        (1001, 1),
+        (1002, 0),
+        (1003, 0),
+        (1004, 1),
+    ]
     assert bench.aside() == [(None, "malformed: column n is not int", "s.csv:7")]
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_next_run_completes_a_file_recording(bench: Bench, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+def test_next_run_completes_a_file_recording(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    point: str,
+) -> None:
     # A third run changes nothing.
     bench.write(ROWS + BAD)
     with monkeypatch.context() as patch:
@@ -55,13 +72,20 @@ def test_next_run_completes_a_file_recording(bench: Bench, monkeypatch: pytest.M
     bench.record()
     check_complete(bench)
     third = bench.record()
-    assert (third.windows_sealed, third.late, third.malformed, third.files_unchanged) == (0, 0, 0, 1)
+    assert (third.windows_sealed, third.late, third.malformed, third.files_unchanged) == (
+        0,
+        0,
+        0,
+        1,
+    )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("point", [*POINTS, "move_on"])
 def test_next_run_completes_a_delta_recording_without_duplicates(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, point: str
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    point: str,
 ) -> None:
     source = bench.root / "d"
     write_deltalake(str(source), frame_of([("a", 41, 1)]))
@@ -87,22 +111,34 @@ from pathlib import Path
 from tests.recording.conftest import Bench
 from rewindow.settings.config import Config, SparkConfig
 from rewindow.spark.session import spark_session
-config = Config(state=Path({str(tmp_path)!r}) / "spark", spark=SparkConfig(jars={str(Path.cwd() / ".rewindow/jars")!r}))
+config = Config(state=Path({str(tmp_path)!r}) / "spark",
+    spark=SparkConfig(jars={str(Path.cwd() / ".rewindow/jars")!r}))
 Bench(spark_session(config, "dies", quick=True), Path({str(tmp_path)!r})).record()
 """
     environment = {**os.environ, "REWINDOW_CRASH": "record_after_data"}
-    ended = subprocess.run([sys.executable, "-c", script], env=environment, start_new_session=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        start_new_session=True,
+        check=False,
+    )
     assert ended.returncode == -signal.SIGKILL
     assert len(bench.tuples()) == 5
     assert bench.rows("select count(*) as n from w") == [{"n": 0}]
     result = bench.record()
     assert "without a seal" in result.warnings[0]
-    assert (result.first, result.last, result.windows_sealed, result.windows_empty) == (1000, 1004, 5, 2)
+    assert (result.first, result.last, result.windows_sealed, result.windows_empty) == (
+        1000,
+        1004,
+        5,
+        2,
+    )
     check_complete(bench)
 
 
 def test_one_of_two_recorders_without_a_common_lock_conflicts_and_changes_nothing(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench.write(ROWS + BAD)
     seal = sealing.seal

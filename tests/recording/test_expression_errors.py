@@ -12,7 +12,8 @@ from rewindow.settings.config import StreamConfig
 EVENTS = T.StructType([
     T.StructField("window_id", T.LongType()), T.StructField("arrived_at", T.TimestampType()),
     T.StructField("at", T.TimestampType()), T.StructField("measured_ms", T.LongType()),
-    T.StructField("at_us", T.LongType()), T.StructField("epoch", T.DoubleType()), T.StructField("day", T.DateType()),
+    T.StructField("at_us", T.LongType()), T.StructField("epoch", T.DoubleType()),
+    T.StructField("day", T.DateType()),
     T.StructField("told", T.StringType()), T.StructField("read-at", T.StringType()),
 ])  # fmt: skip
 
@@ -20,14 +21,31 @@ EVENTS = T.StructType([
 @pytest.mark.parametrize(
     ("event_at", "hint"),
     [
-        ("measured_ms", 'select = { measured_at = "timestamp_millis(measured_ms)" } and event_at = "measured_at"'),
-        ("at_us", 'select = { event_time = "timestamp_micros(at_us)" } and event_at = "event_time"'),
-        ("epoch", 'select = { epoch_at = "timestamp_seconds(epoch)" } and event_at = "epoch_at", in the stream\'s'),
+        (
+            "measured_ms",
+            'select = { measured_at = "timestamp_millis(measured_ms)" } and event_at = '
+            '"measured_at"',
+        ),
+        (
+            "at_us",
+            'select = { event_time = "timestamp_micros(at_us)" } and event_at = "event_time"',
+        ),
+        (
+            "epoch",
+            'select = { epoch_at = "timestamp_seconds(epoch)" } and event_at = "epoch_at", in the '
+            "stream's",
+        ),
         ("epoch", "Where it counts in another unit, it is timestamp_millis or timestamp_micros."),
         ("day", 'select = { day_at = "CAST(day AS TIMESTAMP)" } and event_at = "day_at"'),
         ("told", "A format goes behind it, as in to_timestamp(told, 'yyyyMMdd HH:mm')."),
-        ("read-at", 'select = { event_time = "to_timestamp(`read-at`)" } and event_at = "event_time"'),
-        ('f(told, "x")', 'select = { event_time = "f(told, \\"x\\")" } and event_at = "event_time"'),
+        (
+            "read-at",
+            'select = { event_time = "to_timestamp(`read-at`)" } and event_at = "event_time"',
+        ),
+        (
+            'f(told, "x")',
+            'select = { event_time = "f(told, \\"x\\")" } and event_at = "event_time"',
+        ),
         ("att", 'Did you mean "at"? Event columns: at timestamp, measured_ms bigint'),
     ],
 )

@@ -33,17 +33,28 @@ def written(path: Path, compression: str | None = None) -> Path:
 
 
 def read(path: Path, kind: str | None = None) -> tuple[SourceContents, pa.Table]:
-    source = open_source("s", StreamConfig(source=path.name, arrived_at="at", format=kind), path.parent)
+    source = open_source(
+        "s",
+        StreamConfig(source=path.name, arrived_at="at", format=kind),
+        path.parent,
+    )
     contents = source.scan(SourcePosition(), None, None)
-    return contents, pa.concat_tables(rows for part in contents.files for rows in source.rows(contents, part))
+    return contents, pa.concat_tables(
+        rows for part in contents.files for rows in source.rows(contents, part)
+    )
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-def test_rows_have_spark_types_and_are_numbered_across_batches(tmp_path: Path, compression: str | None) -> None:
+def test_rows_have_spark_types_and_are_numbered_across_batches(
+    tmp_path: Path,
+    compression: str | None,
+) -> None:
     contents, rows = read(written(tmp_path / "s.arrow", compression))
     types = {"k": "string", "n": "int64", "at": "timestamp[us]", "text": "string"}
     assert {field.name: str(field.type) for field in contents.schema} == types
-    assert [tuple(row.values()) for row in rows.select(["__row", "k", "n", "text"]).to_pylist()] == ROWS
+    assert [
+        tuple(row.values()) for row in rows.select(["__row", "k", "n", "text"]).to_pylist()
+    ] == ROWS
     assert rows["at"].cast(pa.int64()).to_pylist() == [1, 2, None]
 
 

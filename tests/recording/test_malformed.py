@@ -1,4 +1,6 @@
-"""Too many malformed rows stop a recording before it seals anything; what depends on nothing can be started over."""
+"""Too many malformed rows stop a recording before it seals anything; what depends on nothing can be
+started over.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,16 @@ def rows_of(count: int, bad: int) -> ArrivalCounts:
     ("count", "bad", "share", "stops"),
     [
         (9, 9, 0.01, False), (10, 10, 0.01, True), (1000, 10, 0.01, False), (1000, 11, 0.01, True),
-        (100, 9, 0.0, False), (100, 10, 0.0, True), (100, 100, 1.0, False), (100, 50, 0.5, False), (100, 51, 0.5, True),
+        (100, 9, 0.0, False), (100, 10, 0.0, True), (100, 100, 1.0, False), (100, 50, 0.5, False),
+        (100, 51, 0.5, True),
     ],
 )  # fmt: skip
-def test_malformed_share_counts_only_from_ten_rows_on(count: int, bad: int, share: float, stops: bool) -> None:
+def test_malformed_share_counts_only_from_ten_rows_on(
+    count: int,
+    bad: int,
+    share: float,
+    stops: bool,
+) -> None:
     stream = StreamConfig(source="s", arrived_at="at", malformed_max_share=share)
     assert malformed.too_many(rows_of(count, bad), stream) is stops
 
@@ -42,20 +50,31 @@ def test_malformed_share_counts_only_from_ten_rows_on(count: int, bad: int, shar
     ("rows", "reason"),
     [(SWAPPED, "column at is not timestamp"), ("a,,1\n" * 12 + ROWS, "no arrival timestamp")],
 )
-def test_too_many_malformed_rows_seal_nothing_and_stay_in_quarantine(bench: Bench, rows: str, reason: str) -> None:
+def test_too_many_malformed_rows_seal_nothing_and_stay_in_quarantine(
+    bench: Bench,
+    rows: str,
+    reason: str,
+) -> None:
     bench.write(rows)
     with pytest.raises(InputError) as caught:
         bench.record()
     said = str(caught.value)
     [line] = [line for line in said.splitlines() if reason in line]
-    assert line.startswith(f"    {18 if rows == SWAPPED else 12}: {reason}, such as ") and "s.csv:2" in line
+    assert (
+        line.startswith(f"    {18 if rows == SWAPPED else 12}: {reason}, such as ")
+        and "s.csv:2" in line
+    )
     assert ('"10/02/1970" in s.csv:2 and "27/02/1970" in s.csv:19' in line) is (rows == SWAPPED)
     assert "rewindow streams quarantine s" in said
     assert not bench.config().stream_table("s").exists()
     refused = inventory.quarantined(bench.config(), "s", 100)
     assert {row["reason"] for row in refused} == {f"refused: malformed: {reason}"}
     if rows == SWAPPED:
-        bench.record(columns="k STRING, at STRING, n INT", arrived_at="to_timestamp(at, 'dd/MM/yyyy')", end=True)
+        bench.record(
+            columns="k STRING, at STRING, n INT",
+            arrived_at="to_timestamp(at, 'dd/MM/yyyy')",
+            end=True,
+        )
         assert (len(bench.tuples()), bench.aside()) == (18, [])
     else:
         assert bench.record(malformed_max_share=0.8).malformed == 12
@@ -75,7 +94,12 @@ def test_later_run_with_too_many_malformed_rows_leaves_the_stream_unchanged(benc
 def test_unneeded_stream_can_be_restarted_with_other_settings(bench: Bench) -> None:
     bench.write(ROWS + "a,1970-01-01T02:46:41Z,many\n")
     bench.record()
-    result = bench.record(start_over=True, columns="k STRING, at TIMESTAMP, n STRING", width="20 s", sealed_to=None)
+    result = bench.record(
+        start_over=True,
+        columns="k STRING, at TIMESTAMP, n STRING",
+        width="20 s",
+        sealed_to=None,
+    )
     assert (result.first, result.recorded, result.malformed) == (500, 5, 0)
     assert bench.rows("select n from s where n = 'many'") == [{"n": "many"}]
     assert bench.aside() == []
@@ -94,16 +118,29 @@ def test_stream_that_a_replay_reads_is_not_restarted(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record()
     ledger = Ledger.open(bench.config().ledger_url)
-    ledger.replays.create("one", "app", 1000, 1001, "exactly_once", {"inputs": [{"stream": "s"}], "outputs": []}, "v1")
+    ledger.replays.create(
+        "one",
+        "app",
+        1000,
+        1001,
+        "exactly_once",
+        {"inputs": [{"stream": "s"}], "outputs": []},
+        "v1",
+    )
     with pytest.raises(OverlapError, match='still needed: replay "one"') as caught:
         bench.record(start_over=True)
     assert "--force" not in str(caught.value)
     assert len(bench.tuples()) == 5
 
 
-@pytest.mark.parametrize("point", [("remove_after_move", 1), ("remove_after_move", 2), ("remove_after_quarantine", 1)])
+@pytest.mark.parametrize(
+    "point",
+    [("remove_after_move", 1), ("remove_after_move", 2), ("remove_after_quarantine", 1)],
+)
 def test_interrupted_restart_is_completed_by_the_next_run(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, point: tuple[str, int]
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    point: tuple[str, int],
 ) -> None:
     bench.write(ROWS + "a,1970-01-01T02:46:41Z,many\n")
     bench.record()
@@ -119,10 +156,17 @@ def test_interrupted_restart_is_completed_by_the_next_run(
             bench.record(start_over=True, **settings)
     assert bench.record(**settings).recorded == 6
     assert bench.aside() == []
-    assert not [path.name for path in bench.config().stream_table("s").parent.iterdir() if path.name[0] == "."]
+    assert not [
+        path.name
+        for path in bench.config().stream_table("s").parent.iterdir()
+        if path.name[0] == "."
+    ]
 
 
-def test_restored_tables_are_not_removed_by_an_old_removal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restored_tables_are_not_removed_by_an_old_removal(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench.write(ROWS)
     bench.record()
     folder = bench.config().stream_table("s").parent

@@ -1,4 +1,6 @@
-"""A stream of which a table is missing: refused, never recorded over; sealed again from what is there."""
+"""A stream of which a table is missing: refused, never recorded over; sealed again from what is
+there.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ def test_stream_without_its_seals_is_rejected_and_can_be_resealed(bench: Bench) 
     tuples, sealed = bench.tuples(), bench.rows(seals)
     shutil.rmtree(bench.config().windows_table("s"))
     bench.write("")
-    with pytest.raises(TableError, match=r'"s.windows" of stream "s" is missing(.|\n)*--seal-again'):
+    with pytest.raises(
+        TableError,
+        match=r'"s.windows" of stream "s" is missing(.|\n)*--seal-again',
+    ):
         bench.record()
     assert bench.tuples() == tuples
     with pytest.raises(InputError, match="5 tuples do not lie in theirs"):
@@ -50,7 +55,10 @@ def test_stream_without_its_last_commit_is_rejected_by_record_and_plan(bench: Be
     data = bench.config().stream_table("s")
     (data / "_delta_log" / f"{1:020}.json").unlink()
     for attempt in (bench.record, lambda: open_recorded_stream(bench.config(), "s")):
-        with pytest.raises(TableError, match='table "s" is at version 0, but its seals name version 1'):
+        with pytest.raises(
+            TableError,
+            match='table "s" is at version 0, but its seals name version 1',
+        ):
             attempt()
 
 

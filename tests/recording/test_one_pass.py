@@ -1,4 +1,6 @@
-"""Rows that Spark reads by itself are those that a copy gives, and what is read twice is the same twice."""
+"""Rows that Spark reads by itself are those that a copy gives, and what is read twice is the same
+twice.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,19 @@ BEGIN = datetime(1970, 1, 1, 2, 46, 40, tzinfo=UTC)
 def frame_of(seed: int, rows: int = 60) -> pa.Table:
     """Returns rows over 50 seconds, some of them at the same time, some without a time."""
     random = np.random.default_rng(seed)
-    times = [None if second == 0 else BEGIN + timedelta(seconds=int(second)) for second in random.integers(0, 50, rows)]
+    times = [
+        None if second == 0 else BEGIN + timedelta(seconds=int(second))
+        for second in random.integers(0, 50, rows)
+    ]
     numbers = pa.array(random.integers(0, 100, rows), pa.int32())
     keys = pa.array([f"k{number % 7}" for number in range(rows)])
     return pa.table({"k": keys, "at": pa.array(times, pa.timestamp("us", "UTC")), "n": numbers})
 
 
 def write_parquet(root: Path) -> dict[str, Any]:
-    """Writes three files, the last one with other columns and another order, and returns the settings."""
+    """Writes three files, the last one with other columns and another order, and returns the
+    settings.
+    """
     (root / "p").mkdir()
     for number in range(2):
         pq.write_table(frame_of(number), root / "p" / f"{number}.parquet")
@@ -53,10 +60,18 @@ def write_delta(root: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("write", [write_parquet, write_delta])
-def test_spark_reads_the_same_tuples_as_a_copy(bench: Bench, monkeypatch: pytest.MonkeyPatch, write: Any) -> None:
+def test_spark_reads_the_same_tuples_as_a_copy(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    write: Any,
+) -> None:
     settings = {**write(bench.root), "malformed_max_share": 1}
     bench.record(**settings)
-    read = bench.tuples(), bench.aside(), bench.rows("select window_id, digest from w order by window_id")
+    read = (
+        bench.tuples(),
+        bench.aside(),
+        bench.rows("select window_id, digest from w order by window_id"),
+    )
     assert len(read[0]) + len(read[1]) in {120, 180}
     asked: list[int] = []
     for module in (parquet_files, delta):
@@ -64,11 +79,21 @@ def test_spark_reads_the_same_tuples_as_a_copy(bench: Bench, monkeypatch: pytest
     other = Bench(bench.spark, bench.root / "other")
     other.record(**settings)
     assert asked == [1]
-    assert (other.tuples(), other.aside(), other.rows("select window_id, digest from w order by window_id")) == read
+    assert (
+        other.tuples(),
+        other.aside(),
+        other.rows("select window_id, digest from w order by window_id"),
+    ) == read
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.timestamp("ns", "UTC"), pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC"), pa.timestamp("s", "UTC")]
+    "kind",
+    [
+        pa.timestamp("ns", "UTC"),
+        pa.timestamp("ms", "UTC"),
+        pa.timestamp("us", "UTC"),
+        pa.timestamp("s", "UTC"),
+    ],
 )
 def test_every_time_unit_yields_the_same_tuples(bench: Bench, kind: pa.DataType) -> None:
     # Spark cannot read nanoseconds by itself, so such files are copied.
@@ -79,7 +104,7 @@ def test_every_time_unit_yields_the_same_tuples(bench: Bench, kind: pa.DataType)
     first = bench.rows("select k, n, cast(arrived_at as bigint) as at from s order by at, k, n")
     wanted = sorted(
         (row["at"], row["k"], row["n"]) for row in frame.to_pylist() if row["at"] is not None
-    )  # fmt: skip
+    )
     assert [(row["k"], row["n"]) for row in first] == [(k, n) for _, k, n in wanted]
 
 
@@ -92,7 +117,10 @@ def test_nondeterministic_expression_is_computed_once(bench: Bench) -> None:
     assert arrived.record(**now, sealed_to=None, end=True).recorded == 180
 
 
-def test_file_that_changes_during_the_read_is_rejected(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_changes_during_the_read_is_rejected(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     settings = {**write_parquet(bench.root), "malformed_max_share": 1}
     file, put = bench.root / "p" / "1.parquet", FileLayout.put
 
@@ -102,13 +130,19 @@ def test_file_that_changes_during_the_read_is_rejected(bench: Bench, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(FileLayout, "put", touched)
-        with pytest.raises(ResourceError, match='file "1.parquet" of stream "s" changed while it was read'):
+        with pytest.raises(
+            ResourceError,
+            match='file "1.parquet" of stream "s" changed while it was read',
+        ):
             bench.record(**settings)
     assert bench.tuples() == []
     assert bench.record(**settings).recorded > 150
 
 
-def test_rows_that_differ_from_the_count_are_not_committed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_differ_from_the_count_are_not_committed(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench.write(ROWS)
     count = ArrivalCounts.count
 
@@ -124,7 +158,8 @@ def test_rows_that_differ_from_the_count_are_not_committed(bench: Bench, monkeyp
 
 
 def test_many_windows_are_numbered_by_a_window_function_with_equal_offsets(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings = {**write_parquet(bench.root), "malformed_max_share": 1}
     bench.record(**settings)
@@ -143,9 +178,16 @@ def test_windows_are_distributed_over_files_of_equal_size_in_order() -> None:
     assert arrivals.rows == 1_000_004
 
 
-def test_nothing_is_committed_before_the_read_back_succeeds(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_committed_before_the_read_back_succeeds(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench.write(ROWS)
-    monkeypatch.setattr(FileLayout, "check", lambda *_: (_ for _ in ()).throw(ResourceError("gone")))
+    monkeypatch.setattr(
+        FileLayout,
+        "check",
+        lambda *_: (_ for _ in ()).throw(ResourceError("gone")),
+    )
     with pytest.raises(ResourceError, match="gone"):
         bench.record()
     assert bench.tuples() == []

@@ -1,4 +1,6 @@
-"""An input operator as source: asked once for each window, recorded first, never asked again (O2, O7, O8, X45)."""
+"""An input operator as source: asked once for each window, recorded first, never asked again (O2,
+O7, O8, X45).
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ class Beats(InputOperator):
 '''
 LAWS = {
     "outside": ("def setup(self):\n        self.emit(1)", "emits outside of a window"),
-    "columns": ("def emit_tuples(self, start, end):\n        self.emit(start)", "its columns are at, k, n"),
+    "columns": (
+        "def emit_tuples(self, start, end):\n        self.emit(start)",
+        "its columns are at, k, n",
+    ),
     "late": (
         "def emit_tuples(self, start, end):\n        self.emit(end, 'a', 1)",
         "emitted a tuple in window 1000 that did not arrive in it: at is",
@@ -64,7 +69,11 @@ def write(folder: Path, text: str = MODULE) -> Path:
     return file
 
 
-def rows(folder: Path, position: SourcePosition | None = None, **settings: Any) -> list[dict[str, Any]]:
+def rows(
+    folder: Path,
+    position: SourcePosition | None = None,
+    **settings: Any,
+) -> list[dict[str, Any]]:
     given = {"begin": BEGIN, "end": END, **settings}
     stream = StreamConfig(source="beats.py", arrived_at="at", width="10 s", source_settings=given)
     source = open_source("s", stream, folder)
@@ -73,15 +82,24 @@ def rows(folder: Path, position: SourcePosition | None = None, **settings: Any) 
     return pa.concat_tables(found).to_pylist() if found else []
 
 
-def test_source_operator_is_called_for_every_unsealed_window_with_its_bounds(tmp_path: Path) -> None:
+def test_source_operator_is_called_for_every_unsealed_window_with_its_bounds(
+    tmp_path: Path,
+) -> None:
     notes = tmp_path / "notes"
     write(tmp_path)
     found = rows(tmp_path, every_s=5, notes=str(notes))
     assert [(row["__row"], f"{row['at']:%H:%M:%S}", row["n"]) for row in found] == [
-        (1, "02:46:40", 0), (2, "02:46:45", 1), (3, "02:47:00", 0), (4, "02:47:05", 1),
-    ]  # fmt: skip
+        (1, "02:46:40", 0),
+        (2, "02:46:45", 1),
+        (3, "02:47:00", 0),
+        (4, "02:47:05", 1),
+    ]
     assert notes.read_text().split() == ["1000", "1001", "1002", "1003"]
-    assert [row["n"] for row in rows(tmp_path, SourcePosition(version=1003, sealed_last=1001))] == [0, 1, 2]
+    assert [row["n"] for row in rows(tmp_path, SourcePosition(version=1003, sealed_last=1001))] == [
+        0,
+        1,
+        2,
+    ]
     assert not rows(tmp_path, SourcePosition(version=1003, sealed_last=1003))
 
 
@@ -100,9 +118,17 @@ def test_invalid_emission_is_reported_with_window_and_callback(tmp_path: Path, c
 @pytest.mark.parametrize(
     ("settings", "text", "words"),
     [
-        ({"every_s": "often"}, MODULE, 'setting "source_settings.every_s" of stream "s" is \'often\''),
+        (
+            {"every_s": "often"},
+            MODULE,
+            'setting "source_settings.every_s" of stream "s" is \'often\'',
+        ),
         ({"evry_s": 3}, MODULE, 'setting "source_settings.evry_s"'),
-        ({"begin": "soon"}, MODULE, 'setting "source_settings.begin" of stream "s" is "soon", not a time'),
+        (
+            {"begin": "soon"},
+            MODULE,
+            'setting "source_settings.begin" of stream "s" is "soon", not a time',
+        ),
         ({"operator": "Beat"}, MODULE, 'has no input operator "Beat"'),
         ({}, "x = 1", "has 0 input operators"),
         ({}, "x = 1 / 0", "cannot be imported: ZeroDivisionError"),
@@ -110,7 +136,10 @@ def test_invalid_emission_is_reported_with_window_and_callback(tmp_path: Path, c
     ],
 )
 def test_wrong_settings_are_rejected_before_anything_is_read(
-    tmp_path: Path, settings: dict[str, Any], text: str, words: str
+    tmp_path: Path,
+    settings: dict[str, Any],
+    text: str,
+    words: str,
 ) -> None:
     write(tmp_path, text)
     with pytest.raises(InputError) as error:
@@ -118,7 +147,10 @@ def test_wrong_settings_are_rejected_before_anything_is_read(
     assert words in str(error.value)
 
 
-def test_operator_source_is_recorded_and_continues_after_its_last_seal(bench: Bench, tmp_path: Path) -> None:
+def test_operator_source_is_recorded_and_continues_after_its_last_seal(
+    bench: Bench,
+    tmp_path: Path,
+) -> None:
     # Rules: R56
     notes = bench.root / "notes"
     asked = {"source": str(write(bench.root)), "columns": None, "keys": ["k"]}

@@ -1,4 +1,6 @@
-"""A source is a module and nothing else: found by its format or suffix, checked by itself, read like any other."""
+"""A source is a module and nothing else: found by its format or suffix, checked by itself, read
+like any other.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ import pytest
 from rewindow.errors import InputError
 from rewindow.recording import sources
 from rewindow.recording.sources import source as registry
-from rewindow.recording.sources.source import Source, SourceContents, SourcePosition, known_sources, open_source
+from rewindow.recording.sources.source import (
+    Source,
+    SourceContents,
+    SourcePosition,
+    known_sources,
+    open_source,
+)
 from rewindow.settings.config import StreamConfig
 
 MODULE = """
@@ -51,7 +59,9 @@ class Pairs(FileSource):
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that counts as one of those in which sources lie, with a module of a new source in it."""
+    """A folder that counts as one of those in which sources lie, with a module of a new source in
+    it.
+    """
     folder = tmp_path / "modules"
     folder.mkdir()
     (folder / "own_pairs.py").write_text(MODULE)
@@ -68,7 +78,9 @@ def opened(root: Path, name: str, **settings: Any) -> Source:
 
 def read(source: Source, declared: Sequence[str] | None = None) -> tuple[SourceContents, pa.Table]:
     contents = source.scan(SourcePosition(), declared, None)
-    return contents, pa.concat_tables(rows for part in contents.files for rows in source.rows(contents, part))
+    return contents, pa.concat_tables(
+        rows for part in contents.files for rows in source.rows(contents, part)
+    )
 
 
 @pytest.mark.parametrize("given", [None, "pairs"])
@@ -98,15 +110,20 @@ def test_unknown_format_error_lists_the_known_ones(own: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "named"),
     [
-        ("s.parquet", {"delimiter": ";"}, 'setting "delimiter" of stream "s" means nothing to a source of'),
+        ("s.parquet", {"delimiter": ";"}, 'setting "delimiter" of stream "s" means nothing to a '
+                                          'source of'),
         ("s.csv", {"changed_rows": "skip"}, 'setting "changed_rows"'),
         ("s.csv", {"source_settings": {"x": 1}}, 'setting "source_settings"'),
-        ("s.csv", {"delimiter": "||"}, 'setting "delimiter" of stream "s" is "||", not one character'),
+        ("s.csv", {"delimiter": "||"}, 'setting "delimiter" of stream "s" is "||", not one '
+                                       'character'),
         ("s.json", {"null_values": ["NA"], "columns": "k STRING"}, 'setting "null_values"'),
     ],
 )  # fmt: skip
 def test_setting_unknown_to_the_source_is_rejected(
-    tmp_path: Path, name: str, settings: dict[str, Any], named: str
+    tmp_path: Path,
+    name: str,
+    settings: dict[str, Any],
+    named: str,
 ) -> None:
     with pytest.raises(InputError, match=re.escape(named)):
         opened(tmp_path, name, **settings)

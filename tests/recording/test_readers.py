@@ -25,11 +25,15 @@ def file_of(folder: Path, content: bytes, name: str = "s.csv") -> SourceFile:
 
 
 def rows_of(
-    file: SourceFile, columns: list[str], optional: tuple[str, ...] = (), **settings: Any
+    file: SourceFile,
+    columns: list[str],
+    optional: tuple[str, ...] = (),
+    **settings: Any,
 ) -> list[dict[str, Any]]:
     stream = StreamConfig(source="s.csv", arrived_at="at", **settings)
     return sorted(
-        pa.concat_tables(csv_rows(file, columns, stream, optional)).to_pylist(), key=lambda row: int(row[ROW])
+        pa.concat_tables(csv_rows(file, columns, stream, optional)).to_pylist(),
+        key=lambda row: int(row[ROW]),
     )
 
 
@@ -37,8 +41,11 @@ def test_undecodable_byte_rejects_only_its_row(tmp_path: Path) -> None:
     file = file_of(tmp_path, b"k,n\na,1\nb\xff,2\nc\xff\nd,4\n")
     rows = rows_of(file, ["k", "n"])
     assert [(row[ROW], row["k"], row[BAD]) for row in rows] == [
-        (2, "a", None), (3, None, "row is not UTF-8"), (4, None, "row has 1 columns, 2 expected"), (5, "d", None),
-    ]  # fmt: skip
+        (2, "a", None),
+        (3, None, "row is not UTF-8"),
+        (4, None, "row has 1 columns, 2 expected"),
+        (5, "d", None),
+    ]
     assert rows[1][RAW] == "b\\xff,2"
 
 
@@ -48,7 +55,9 @@ def test_csv_and_json_are_read_in_their_encoding(tmp_path: Path, encoding: str) 
     assert csv_columns(file, ",", None, encoding) == ["où", "n"]
     assert [row["où"] for row in rows_of(file, ["où", "n"], encoding=encoding)] == ["é"]
     lines = file_of(tmp_path, '{"où": "é"}\n'.encode(encoding), "s.json")
-    assert [row[RAW].lstrip("\ufeff") for row in next(json_rows(lines, encoding)).to_pylist()] == ['{"où": "é"}']
+    assert [row[RAW].lstrip("\ufeff") for row in next(json_rows(lines, encoding)).to_pylist()] == [
+        '{"où": "é"}'
+    ]
 
 
 def test_byte_missing_from_a_code_page_rejects_only_its_row(tmp_path: Path) -> None:
@@ -81,12 +90,16 @@ def test_only_optional_columns_may_be_absent(tmp_path: Path) -> None:
 
 
 def test_line_with_the_replacement_character_is_valid(tmp_path: Path) -> None:
-    lines = next(json_rows(file_of(tmp_path, '"\ufffd"\n'.encode() + b'"\xff"\n', "s.json"))).to_pylist()
+    lines = next(
+        json_rows(file_of(tmp_path, '"\ufffd"\n'.encode() + b'"\xff"\n', "s.json"))
+    ).to_pylist()
     assert [line[BAD] for line in lines] == [None, "line is not UTF-8"]
 
 
 class Endless(io.RawIOBase):
-    """A file of one line without an end; whoever reads far too much of it fails before memory is filled."""
+    """A file of one line without an end; whoever reads far too much of it fails before memory is
+    filled.
+    """
 
     def __init__(self, begin: bytes) -> None:
         self._begin, self.read_bytes = begin, 0
@@ -98,14 +111,20 @@ class Endless(io.RawIOBase):
         return begin + b"2" * (size - len(begin))
 
 
-def test_enormous_line_is_rejected_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enormous_line_is_rejected_in_bounded_memory(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(readers, "_HEAD_CHARACTERS", 1000)
     monkeypatch.setattr(readers, "_LINE_MAX_BYTES", 1000)
     monkeypatch.setattr(readers, "_BLOCK_BYTES", 1000)
     header = file_of(tmp_path, b"k" * 5000, "a.csv")
     row = file_of(tmp_path, b"k,n\n1," + b"2" * 5000 + b"\n", "b.csv")
     line = file_of(tmp_path, b"{}\n" + b"[" * 5000, "c.json")
-    with pytest.raises(InputError, match=r'first row of source file "a.csv" is longer than 1,000 characters'):
+    with pytest.raises(
+        InputError,
+        match=r'first row of source file "a.csv" is longer than 1,000 characters',
+    ):
         csv_columns(header, ",")
     with pytest.raises(InputError, match=r'source file "b.csv" has a row longer than'):
         rows_of(row, ["k", "n"])
@@ -120,9 +139,14 @@ def test_duplicate_column_names_are_numbered(tmp_path: Path) -> None:
     file = file_of(tmp_path, b'id,name,name,,\n1,"a\nb",c,d,e\n2\n3,f,g,h,i\n')
     assert csv_columns(file, ",") == ["id", "name", "name_2", "", "column_5"]
     rows = rows_of(file, ["id", "name", "name_2", "column_5"])
-    assert [(row[ROW], row["id"], row["name"], row["name_2"], row["column_5"]) for row in rows if not row[BAD]] == [
-        (2, "1", "a\nb", "c", "e"), (4, "3", "f", "g", "i"),
-    ]  # fmt: skip
+    assert [
+        (row[ROW], row["id"], row["name"], row["name_2"], row["column_5"])
+        for row in rows
+        if not row[BAD]
+    ] == [
+        (2, "1", "a\nb", "c", "e"),
+        (4, "3", "f", "g", "i"),
+    ]
 
 
 def test_json_lines_may_start_with_a_byte_order_mark(tmp_path: Path) -> None:

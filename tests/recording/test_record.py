@@ -1,4 +1,6 @@
-"""Recording: windows, order, idempotence, late and malformed tuples, settings that may not change."""
+"""Recording: windows, order, idempotence, late and malformed tuples, settings that may not
+change.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,13 @@ def test_record_seals_empty_windows_too(bench: Bench) -> None:
     bench.write(ROWS)
     result = bench.record()
     sealed = bench.rows("select window_id, tuples from w order by window_id")
-    assert [tuple(row.values()) for row in sealed] == [(1000, 3), (1001, 1), (1002, 0), (1003, 0), (1004, 1)]
+    assert [tuple(row.values()) for row in sealed] == [
+        (1000, 3),
+        (1001, 1),
+        (1002, 0),
+        (1003, 0),
+        (1004, 1),
+    ]
     assert (result.windows_sealed, result.windows_empty) == (5, 2)
 
 
@@ -51,9 +59,18 @@ def test_second_run_changes_nothing(bench: Bench) -> None:
     bench.record()
     before = bench.tuples(), bench.aside(), bench.rows("select * from w order by window_id")
     again = bench.record()
-    assert (bench.tuples(), bench.aside(), bench.rows("select * from w order by window_id")) == before
+    assert (
+        bench.tuples(),
+        bench.aside(),
+        bench.rows("select * from w order by window_id"),
+    ) == before
     assert (again.windows_sealed, again.recorded, again.late, again.malformed) == (0, 0, 0, 0)
-    assert (again.already_there, again.known, again.files_unchanged, again.bytes_read) == (0, 0, 1, 0)
+    assert (again.already_there, again.known, again.files_unchanged, again.bytes_read) == (
+        0,
+        0,
+        1,
+        0,
+    )
 
 
 def test_late_tuples_are_quarantined_once(bench: Bench) -> None:
@@ -79,7 +96,9 @@ def test_late_tuples_keep_their_content_in_quarantine(bench: Bench) -> None:
     bench.record()
     payload = bench.rows("select payload, source from q")
     at = "1970-01-01T02:46:50.500000Z"
-    assert payload == [{"payload": f'{{"arrived_at":"{at}","k":"late","at":"{at}","n":null}}', "source": "s"}]
+    assert payload == [
+        {"payload": f'{{"arrived_at":"{at}","k":"late","at":"{at}","n":null}}', "source": "s"}
+    ]
 
 
 def test_malformed_rows_are_quarantined_with_their_reason(bench: Bench) -> None:
@@ -111,7 +130,9 @@ def test_window_of_the_newest_tuple_stays_open(bench: Bench) -> None:
     bench.write(ROWS)
     half = bench.record(sealed_to=None)
     assert (half.last, half.recorded, half.waiting) == (1003, 4, 1)
-    assert half.lines()[-1].startswith("s: window 1004 is open, as more may arrive: 1 tuples wait there.")
+    assert half.lines()[-1].startswith(
+        "s: window 1004 is open, as more may arrive: 1 tuples wait there."
+    )
     assert "`rewindow record s --sealed-to 1970-01-01T02:47:30Z`" in half.open
     bench.write(ROWS + "d,1970-01-01T02:47:29Z,6\ne,1970-01-01T02:47:31Z,7\n")
     rest = bench.record(sealed_to=None)
@@ -129,7 +150,13 @@ def test_ended_stream_is_sealed_to_its_last_tuple(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record(sealed_to=None)
     ended = bench.record(sealed_to=None, end=True)
-    assert (ended.first, ended.last, ended.recorded, ended.waiting, ended.open) == (1004, 1004, 1, 0, "")
+    assert (ended.first, ended.last, ended.recorded, ended.waiting, ended.open) == (
+        1004,
+        1004,
+        1,
+        0,
+        "",
+    )
     bench.write(ROWS + "x,9000-01-01T00:00:00Z,1\n")
     with pytest.raises(InputError, match='stream "s" has 1 tuples of the future'):
         bench.record(sealed_to=None, end=True)
@@ -140,7 +167,8 @@ def test_tuples_without_an_event_time_are_reported(bench: Bench) -> None:
     result = bench.record(select={"day": "try_to_timestamp(k, 'dd-MM-yyyy')"}, event_at="day")
     assert result.recorded == 6
     assert result.warnings == [
-        '5 of 6 tuples have no event time: their column "day" is null; if its expression or format is wrong, '
+        '5 of 6 tuples have no event time: their column "day" is null; if its expression or format '
+        "is wrong, "
         "correct it in rewindow.toml, then: rewindow record s --start-over"
     ]
 
@@ -166,7 +194,10 @@ def test_tuple_deleted_from_the_source_stays_recorded_with_a_warning(bench: Benc
     result = bench.record()
     assert (result.short_windows, result.short_tuples, result.late) == (1, 1, 0)
     assert len(bench.tuples()) == 5
-    assert ["has changed since" in result.warnings[0], "fewer than recorded" in result.warnings[1]] == [True, True]
+    assert [
+        "has changed since" in result.warnings[0],
+        "fewer than recorded" in result.warnings[1],
+    ] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +211,9 @@ def test_tuple_deleted_from_the_source_stays_recorded_with_a_warning(bench: Benc
     ],
 )
 def test_changed_grid_arrival_or_columns_are_rejected_and_nothing_is_written(
-    bench: Bench, change: dict[str, object], named: str
+    bench: Bench,
+    change: dict[str, object],
+    named: str,
 ) -> None:
     # Rules: W4, W15
     bench.write(ROWS)
@@ -216,19 +249,38 @@ def test_keys_and_event_timestamp_may_change(bench: Bench) -> None:
         ({"source": "package:no_such_package/x.csv"}, 'package "no_such_package"'),
         ({"source": "package:pyarrow/no.csv"}, 'file "no.csv" is not in package "pyarrow"'),
         ({"columns": "k STRING, nope INT"}, 'column "nope" is not in source file "s.csv"'),
-        ({"columns": "k STRING, at TIMESTAMPP"}, 'type "TIMESTAMPP", which is unknown\n.*Did you mean "TIMESTAMP"'),
-        ({"columns": "k TEXT"}, 'name type "TEXT", .*\n.*Did you mean "STRING"\\? Types: BIGINT, .* TIMESTAMP, '),
-        ({"columns": "k STRING, at"}, "are not DDL: k STRING, at\n  Detail: Something is missing at its end"),
+        (
+            {"columns": "k STRING, at TIMESTAMPP"},
+            'type "TIMESTAMPP", which is unknown\n.*Did you mean "TIMESTAMP"',
+        ),
+        (
+            {"columns": "k TEXT"},
+            'name type "TEXT", .*\n.*Did you mean "STRING"\\? Types: BIGINT, .* TIMESTAMP, ',
+        ),
+        (
+            {"columns": "k STRING, at"},
+            "are not DDL: k STRING, at\n  Detail: Something is missing at its end",
+        ),
         ({"columns": "k STRING, K INT"}, 'columns of stream "s" name column "k" twice'),
         ({"columns": "k STRING, at ARRAY<INT>"}, "name a type that its source cannot give"),
         (
             {"arrived_at": "att"},
-            'arrived_at of stream "s" names column "att", .*\n.*\n.*Did you mean "at"\\? The source has: k, at, n\\.$',
+            'arrived_at of stream "s" names column "att", .*\n.*\n.*Did you mean "at"\\? The '
+            "source has: k, at, n\\.$",
         ),
-        ({"arrived_at": "to_timestmp(at)"}, 'names function "to_timestmp", .*\n.*\n.*mean "to_timestamp"'),
-        ({"arrived_at": "at +"}, 'is not SQL: "at \\+"\n  Detail: Something is missing at its end.'),
+        (
+            {"arrived_at": "to_timestmp(at)"},
+            'names function "to_timestmp", .*\n.*\n.*mean "to_timestamp"',
+        ),
+        (
+            {"arrived_at": "at +"},
+            'is not SQL: "at \\+"\n  Detail: Something is missing at its end.',
+        ),
         ({"arrived_at": "cast(at as datetime)"}, 'arrived_at of stream "s" names type "DATETIME"'),
-        ({"arrived_at": "array(n)"}, 'cannot be computed: "array\\(n\\)"\n  Detail: Cannot resolve'),
+        (
+            {"arrived_at": "array(n)"},
+            'cannot be computed: "array\\(n\\)"\n  Detail: Cannot resolve',
+        ),
         ({"arrived_at": "max(at)"}, 'stream "s" cannot be computed as its settings say'),
         ({"select": {"v": "m * 2"}}, 'select.v of stream "s" names column "m"'),
         ({"keys": ["K"]}, 'key "K" .*\n.*Did you mean "k"'),
@@ -240,19 +292,27 @@ def test_keys_and_event_timestamp_may_change(bench: Bench) -> None:
     ],
 )
 def test_bad_settings_are_reported_before_anything_is_written(
-    bench: Bench, change: dict[str, object], message: str
+    bench: Bench,
+    change: dict[str, object],
+    message: str,
 ) -> None:
     bench.write(ROWS)
     with pytest.raises(InputError, match=message) as caught:
         bench.record(**change)
-    assert not re.search(r"__\w+|SQLSTATE|\[[A-Z_]+[.\]]", str(caught.value)), "that is Spark's business, not a user's"
+    assert not re.search(r"__\w+|SQLSTATE|\[[A-Z_]+[.\]]", str(caught.value)), (
+        "that is Spark's business, not a user's"
+    )
     assert not bench.config().stream_table("s").exists()
 
 
 def test_select_adds_columns_and_zone_applies_to_zoneless_texts(bench: Bench) -> None:
     bench.write("a,1970-06-01T12:00:00,3\n")
     bench.record(
-        end=True, sealed_to=None, zone="America/New_York", keep=["k"], select={"twice": "n * 2", "hour": "hour(at)"}
+        end=True,
+        sealed_to=None,
+        zone="America/New_York",
+        keep=["k"],
+        select={"twice": "n * 2", "hour": "hour(at)"},
     )
     assert bench.rows("select k, twice, hour, cast(arrived_at as string) as arrived from s") == [
         {"k": "a", "twice": 6, "hour": 12, "arrived": "1970-06-01T16:00:00Z"}
@@ -261,14 +321,21 @@ def test_select_adds_columns_and_zone_applies_to_zoneless_texts(bench: Bench) ->
 
 def test_numbers_may_have_a_decimal_comma(bench: Bench) -> None:
     values = ("1.234,50", "-7,25", "1.234", "12", "1.5", "1,5", "many")
-    (bench.root / "s.csv").write_text("k;at;n\n" + "".join(f"a;1970-01-01T02:46:41Z;{n}\n" for n in values))
+    (bench.root / "s.csv").write_text(
+        "k;at;n\n" + "".join(f"a;1970-01-01T02:46:41Z;{n}\n" for n in values)
+    )
     bench.record(delimiter=";", decimal=",", columns="k STRING, at TIMESTAMP, n DECIMAL(9,2)")
     assert [str(row["n"]) for row in bench.rows('select n from s order by "offset"')] == [
-        "1234.50", "-7.25", "1234.00", "12.00", "1.50",
-    ]  # fmt: skip
+        "1234.50",
+        "-7.25",
+        "1234.00",
+        "12.00",
+        "1.50",
+    ]
     assert [row[1:] for row in bench.aside()] == [
-        ("malformed: column n is not decimal(9,2)", "s.csv:6"), ("malformed: column n is not decimal(9,2)", "s.csv:8"),
-    ]  # fmt: skip
+        ("malformed: column n is not decimal(9,2)", "s.csv:6"),
+        ("malformed: column n is not decimal(9,2)", "s.csv:8"),
+    ]
 
 
 def test_recording_leaves_the_session_of_the_caller_unchanged(bench: Bench) -> None:
@@ -280,7 +347,10 @@ def test_recording_leaves_the_session_of_the_caller_unchanged(bench: Bench) -> N
 
 def test_second_recorder_is_rejected_while_one_is_running(bench: Bench) -> None:
     bench.write(ROWS)
-    with recording_lock(bench.config(), "s"), pytest.raises(OverlapError, match="is being recorded by process"):
+    with (
+        recording_lock(bench.config(), "s"),
+        pytest.raises(OverlapError, match="is being recorded by process"),
+    ):
         bench.record()
     assert bench.record().recorded == 5
 
@@ -301,8 +371,10 @@ def test_listener_receives_every_step_in_order(bench: Bench) -> None:
     bench.write(ROWS)
     record(bench.spark, bench.config(), "s", listener=Lines(lines.append))
     told = [progress for progress in map(parse_recording, lines) if progress is not None]
-    steps = list(dict.fromkeys(progress.step for progress in told))  # One that takes seconds is told again.
-    assert [step for step in steps if step in {"counting", "recording windows [1000, 1004]", "done"}] == [
-        "counting", "recording windows [1000, 1004]", "done"
-    ]  # fmt: skip
+    steps = list(
+        dict.fromkeys(progress.step for progress in told)
+    )  # One that takes seconds is told again.
+    assert [
+        step for step in steps if step in {"counting", "recording windows [1000, 1004]", "done"}
+    ] == ["counting", "recording windows [1000, 1004]", "done"]
     assert told[-1].tuples == 5

@@ -1,4 +1,6 @@
-"""Windows opened again: late tuples come into their windows, seals get a generation, a death is completed."""
+"""Windows opened again: late tuples come into their windows, seals get a generation, a death is
+completed.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,20 @@ AFTER = [(1000, 2), (1000, 1), (1000, 9), (1000, 3), (1001, 4), (1003, 8), (1004
 
 
 def check_taken(bench: Bench) -> None:
-    """Asserts that the late tuples are in their windows, in order of arrival, under a second seal, and nowhere else."""
+    """Asserts that the late tuples are in their windows, in order of arrival, under a second seal,
+    and nowhere else.
+    """
     found = bench.rows('select window_id, "offset", n from s order by window_id, "offset"')
     assert [(row["window_id"], row["n"]) for row in found] == AFTER
     assert [row["offset"] for row in found] == [0, 1, 2, 3, 0, 0, 0]
     seals = bench.rows("select window_id, generation, tuples from w order by window_id")
     assert [tuple(row.values()) for row in seals] == [
-        (1000, 2, 4), (1001, 1, 1), (1002, 1, 0), (1003, 2, 1), (1004, 1, 1)
-    ]  # fmt: skip
+        (1000, 2, 4),
+        (1001, 1, 1),
+        (1002, 1, 0),
+        (1003, 2, 1),
+        (1004, 1, 1),
+    ]
     assert bench.aside() == []
 
 
@@ -42,7 +50,9 @@ def test_late_tuples_are_added_to_their_reopened_windows(bench: Bench) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("point", ["reopen_after_note", "reopen_after_data", "reopen_after_seals"])
 def test_interrupted_reopening_is_completed_with_every_tuple_once(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, point: str
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    point: str,
 ) -> None:
     bench.write(ROWS)
     bench.record()

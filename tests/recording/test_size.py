@@ -14,10 +14,23 @@ def test_files_changed_since_the_last_recording_are_counted(tmp_path: Path) -> N
     (folder / "below").mkdir(parents=True)
     for number, name in enumerate(("a.csv", "b.csv", "below/c.csv"), 1):
         (folder / name).write_bytes(b"x" * 10**number)
-    sources = {"all": folder, "some": folder / "*.csv", "one": folder / "a.csv", "none": folder / "no.csv"}
-    streams = {name: StreamConfig(source=str(path), arrived_at="at", width="1 h") for name, path in sources.items()}
+    sources = {
+        "all": folder,
+        "some": folder / "*.csv",
+        "one": folder / "a.csv",
+        "none": folder / "no.csv",
+    }
+    streams = {
+        name: StreamConfig(source=str(path), arrived_at="at", width="1 h")
+        for name, path in sources.items()
+    }
     config = Config(state=tmp_path / "state", streams=streams)
-    assert {name: bytes_to_read(config, name) for name in sources} == {"all": 1110, "some": 110, "one": 10, "none": 0}
+    assert {name: bytes_to_read(config, name) for name in sources} == {
+        "all": 1110,
+        "some": 110,
+        "one": 10,
+        "none": 0,
+    }
     log = config.stream_table("all") / "_delta_log"
     log.make_folder()
     os.utime(folder / "b.csv", (1, 1))

@@ -17,7 +17,9 @@ from rewindow.errors import InputError
 from rewindow.recording.sources.source import SourceContents, SourcePosition, open_source
 from rewindow.settings.config import StreamConfig
 
-RECORDED = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", "UTC"))])
+RECORDED = pa.schema(
+    [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", "UTC"))]
+)
 RECORDED = RECORDED.append(pa.field("k", pa.string())).append(pa.field("at", pa.string()))
 
 
@@ -69,7 +71,10 @@ def test_first_recording_reports_columns_that_only_later_files_have(tmp_path: Pa
 
 
 @pytest.mark.parametrize("settings", [{"keep": ["k"]}, {"new_columns": "take", "keep": ["k"]}])
-def test_settings_that_name_their_columns_get_no_report_of_others(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_settings_that_name_their_columns_get_no_report_of_others(
+    tmp_path: Path,
+    settings: dict[str, Any],
+) -> None:
     write_source(tmp_path, "csv")
     found = inspect(tmp_path, **settings)
     assert (found.columns, list(found.warnings)) == (["k", "at"], [])
@@ -84,12 +89,20 @@ def test_added_column_stays_after_its_files_are_deleted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.duration("us"), pa.time64("us"), pa.list_(pa.duration("s"))], ids=["duration", "time", "nested"]
+    "kind",
+    [pa.duration("us"), pa.time64("us"), pa.list_(pa.duration("s"))],
+    ids=["duration", "time", "nested"],
 )
-def test_column_of_an_unsupported_type_is_reported_before_anything_is_read(tmp_path: Path, kind: pa.DataType) -> None:
+def test_column_of_an_unsupported_type_is_reported_before_anything_is_read(
+    tmp_path: Path,
+    kind: pa.DataType,
+) -> None:
     feather.write_feather(pa.table({"at": ["1"], "d": pa.nulls(1, kind)}), tmp_path / "s.feather")
     source = open_source("s", StreamConfig(source="s.feather", arrived_at="at"), tmp_path)
-    with pytest.raises(InputError, match='column "d" of the source of stream "s" has type .*: it cannot be recorded'):
+    with pytest.raises(
+        InputError,
+        match='column "d" of the source of stream "s" has type .*: it cannot be recorded',
+    ):
         source.scan(SourcePosition(), None, None)
     assert source.scan(SourcePosition(), ["at"], None).columns == ["at"]
 
@@ -101,21 +114,30 @@ def test_parquet_in_a_zip_file_is_read_and_in_gzip_rejected(tmp_path: Path) -> N
         archive.writestr("in/p.parquet", whole)
     source = open_source("s", StreamConfig(source="s.zip", arrived_at="at"), tmp_path)
     contents = source.scan(SourcePosition(), None, None)
-    assert pa.concat_tables(source.rows(contents, contents.files[0]))["at"].to_pylist() == ["1", "2"]
+    assert pa.concat_tables(source.rows(contents, contents.files[0]))["at"].to_pylist() == [
+        "1",
+        "2",
+    ]
     (tmp_path / "z.parquet.gz").write_bytes(gzip.compress(whole))
     with pytest.raises(InputError, match="cannot be read as Parquet") as caught:
         open_source("s", StreamConfig(source="z.parquet.gz", arrived_at="at"), tmp_path).scan(
-            SourcePosition(), None, None
+            SourcePosition(),
+            None,
+            None,
         )
     assert "unpacked first" in str(caught.value.hint)
 
 
 def test_nested_nanoseconds_become_microseconds(tmp_path: Path) -> None:
     nested = pa.struct([("t", pa.timestamp("ns", "UTC")), ("n", pa.list_(pa.uint32()))])
-    table = pa.table({"at": ["1"], "d": pa.array([[{"t": 1_500, "n": [2**32 - 1]}]], pa.list_(nested))})
+    table = pa.table(
+        {"at": ["1"], "d": pa.array([[{"t": 1_500, "n": [2**32 - 1]}]], pa.list_(nested))}
+    )
     feather.write_feather(table, tmp_path / "s.feather")
     source = open_source("s", StreamConfig(source="s.feather", arrived_at="at"), tmp_path)
     contents = source.scan(SourcePosition(), None, None)
     (rows,) = source.rows(contents, contents.files[0])
-    assert str(contents.schema.field("d").type.value_type.field("t").type) == "timestamp[us, tz=UTC]"
+    assert (
+        str(contents.schema.field("d").type.value_type.field("t").type) == "timestamp[us, tz=UTC]"
+    )
     assert [one["n"] for one in rows["d"].to_pylist()[0]] == [[2**32 - 1]]

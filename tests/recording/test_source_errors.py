@@ -1,4 +1,6 @@
-"""A source that is not as the settings say: what is wrong is named with what is there and what to write; no Spark."""
+"""A source that is not as the settings say: what is wrong is named with what is there and what to
+write; no Spark.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,19 @@ def refused(root: Path, declared: list[str] | None = None, **settings: Any) -> I
         ("clikcs.csv", "is not there", 'Did you mean "clicks.csv"?'),
         ("nowhere/clicks.csv", "is not there", "There is no folder"),
         ("nowhere", "is not there, and its name tells no format", ""),
-        ("days/*.csv", "is a pattern that no file matches", "counts from the folder of rewindow.toml"),
+        (
+            "days/*.csv",
+            "is a pattern that no file matches",
+            "counts from the folder of rewindow.toml",
+        ),
     ],
 )
-def test_source_without_files_is_reported_by_cause(tmp_path: Path, source: str, primary: str, more: str) -> None:
+def test_source_without_files_is_reported_by_cause(
+    tmp_path: Path,
+    source: str,
+    primary: str,
+    more: str,
+) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "clicks.csv").write_text("k,at\n")
     error = refused(tmp_path, source=source)
@@ -47,7 +58,8 @@ def test_folder_with_other_files_is_reported_with_its_contents(tmp_path: Path) -
 
 
 def test_file_without_read_permission_is_reported_with_a_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def denied(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
@@ -55,7 +67,9 @@ def test_file_without_read_permission_is_reported_with_a_command(
     (tmp_path / "s.csv").write_text("k,at\n")
     monkeypatch.setattr(pa, "input_stream", denied)
     error = refused(tmp_path, source="s.csv")
-    assert error.primary.endswith('s.csv" cannot be read: permission denied') and "ls -l" in error.hint
+    assert (
+        error.primary.endswith('s.csv" cannot be read: permission denied') and "ls -l" in error.hint
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,13 +77,32 @@ def test_file_without_read_permission_is_reported_with_a_command(
     [
         ("k;at;n\na;1;2\n", None, "is one column: k;at;n", 'delimiter = ";"'),
         ("k\tat\na\t1\n", ["k", "at"], "is one column", 'delimiter = "\\t"'),
-        ("a,2026-03-01,5\nb,2026-03-02,6\n", ["k", "at", "n"], "names none of the declared columns", "header = false"),
-        ("key,At\na,1\n", ["key", "at"], 'column "at" is not in source file', 'Did you mean "At"? It has: key, At.'),
-        ("k,arrivd_at\na,1\n", ["k", "arrived_at"], 'column "arrived_at" is not', 'Did you mean "arrivd_at"?'),
+        (
+            "a,2026-03-01,5\nb,2026-03-02,6\n",
+            ["k", "at", "n"],
+            "names none of the declared columns",
+            "header = false",
+        ),
+        (
+            "key,At\na,1\n",
+            ["key", "at"],
+            'column "at" is not in source file',
+            'Did you mean "At"? It has: key, At.',
+        ),
+        (
+            "k,arrivd_at\na,1\n",
+            ["k", "arrived_at"],
+            'column "arrived_at" is not',
+            'Did you mean "arrivd_at"?',
+        ),
     ],
 )
 def test_first_row_that_does_not_fit_names_the_setting(
-    tmp_path: Path, text: str, declared: list[str] | None, primary: str, hint: str
+    tmp_path: Path,
+    text: str,
+    declared: list[str] | None,
+    primary: str,
+    hint: str,
 ) -> None:
     (tmp_path / "s.csv").write_text(text)
     error = refused(tmp_path, declared, source="s.csv")
@@ -79,6 +112,9 @@ def test_first_row_that_does_not_fit_names_the_setting(
 
 def test_bound_in_the_future_is_explained_with_an_alternative() -> None:
     stream = StreamConfig(source="s.csv", arrived_at="at", sealed_to="2999-01-01T00:00Z")
-    with pytest.raises(InputError, match="sealed to 2999-01-01T00:00:00Z: that time has not come yet") as caught:
+    with pytest.raises(
+        InputError,
+        match="sealed to 2999-01-01T00:00:00Z: that time has not come yet",
+    ) as caught:
         SealRange("s", stream).given(None)
     assert "--sealed-to" in caught.value.hint

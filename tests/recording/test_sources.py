@@ -28,7 +28,9 @@ def time_of(second: int) -> datetime:
 
 def text_of(rows: list[tuple[str, int, int | None]]) -> str:
     """Returns tuples as CSV without a header."""
-    return "".join(f"{k},{time_of(second).isoformat()},{'' if n is None else n}\n" for k, second, n in rows)
+    return "".join(
+        f"{k},{time_of(second).isoformat()},{'' if n is None else n}\n" for k, second, n in rows
+    )
 
 
 def frame_of(rows: list[tuple[str, int, int | None]]) -> pa.Table:
@@ -61,14 +63,19 @@ def write_csv_gz(root: Path) -> Path:
 
 def write_json(root: Path) -> Path:
     """Writes JSON lines, an empty one among them."""
-    lines = [json.dumps({"k": k, "at": time_of(s).isoformat(), "n": n, "more": [1]}) for k, s, n in TUPLES]
+    lines = [
+        json.dumps({"k": k, "at": time_of(s).isoformat(), "n": n, "more": [1]})
+        for k, s, n in TUPLES
+    ]
     (root / "s.jsonl").write_text("\n\n".join(lines))
     return root / "s.jsonl"
 
 
 def write_pandas_parquet(root: Path) -> Path:
     """Writes Parquet as pandas does: nanoseconds, an index column."""
-    frame = pd.DataFrame({"k": [r[0] for r in TUPLES], "at": pd.to_datetime([time_of(r[1]) for r in TUPLES])})
+    frame = pd.DataFrame(
+        {"k": [r[0] for r in TUPLES], "at": pd.to_datetime([time_of(r[1]) for r in TUPLES])}
+    )
     frame["n"] = pd.array([r[2] for r in TUPLES], dtype="Int32")
     frame = frame.set_index(pd.Index([7, 8, 9])).astype({"at": "datetime64[ns, UTC]"})
     frame.to_parquet(root / "s.parquet", version="2.6")
@@ -121,13 +128,20 @@ def test_csv_values_may_contain_delimiters_and_line_ends(bench: Bench) -> None:
 
 def test_unreadable_rows_do_not_shift_later_row_numbers(bench: Bench) -> None:
     at = time_of(41).isoformat()
-    rows = [f"r{n},{at},{'x' if n % 7 == 0 else n}" if n % 3 else f"r{n},{at}" for n in range(2, 200)]
+    rows = [
+        f"r{n},{at},{'x' if n % 7 == 0 else n}" if n % 3 else f"r{n},{at}" for n in range(2, 200)
+    ]
     bench.write("\n".join(rows) + "\n")
     bench.record(malformed_max_share=1)
     positions = {position: reason for _, reason, position in bench.aside()}
     wide = "malformed: row has 2 columns, 3 expected"
-    expected = {f"s.csv:{n}": wide if n % 3 == 0 else "malformed: column n is not int" for n in range(2, 200)}
-    assert positions == {f"s.csv:{n}": expected[f"s.csv:{n}"] for n in range(2, 200) if n % 3 == 0 or n % 7 == 0}
+    expected = {
+        f"s.csv:{n}": wide if n % 3 == 0 else "malformed: column n is not int"
+        for n in range(2, 200)
+    }
+    assert positions == {
+        f"s.csv:{n}": expected[f"s.csv:{n}"] for n in range(2, 200) if n % 3 == 0 or n % 7 == 0
+    }
 
 
 def test_csv_without_header_reads_its_column_names_from_the_settings(bench: Bench) -> None:
@@ -166,22 +180,38 @@ def test_null_values_are_null_and_not_malformed(bench: Bench) -> None:
 def test_column_that_appears_later_is_added_to_a_recorded_stream(bench: Bench) -> None:
     # No tuple of an older window is late or missing.
     folder = write_folder(bench.root)
-    settings = {"source": str(folder), "columns": None, "select": {"m": "cast(n as int)"}, "new_columns": "take"}
+    settings = {
+        "source": str(folder),
+        "columns": None,
+        "select": {"m": "cast(n as int)"},
+        "new_columns": "take",
+    }
     bench.record(**settings)
     (folder / "3.csv").write_text(f"k,at,n,note\nz,{time_of(59).isoformat()},3,late\n")
-    (folder / "4.csv").write_text(f"k,at,n,note\nw,{datetime(1970, 1, 1, 2, 47, 31, tzinfo=UTC).isoformat()},4,new\n")
+    (folder / "4.csv").write_text(
+        f"k,at,n,note\nw,{datetime(1970, 1, 1, 2, 47, 31, tzinfo=UTC).isoformat()},4,new\n"
+    )
     result = bench.record(**settings, sealed_to="1970-01-01T02:47:40Z")
-    assert (result.recorded, result.late, result.files_unchanged, result.short_windows) == (1, 1, 3, 0)
+    assert (result.recorded, result.late, result.files_unchanged, result.short_windows) == (
+        1,
+        1,
+        3,
+        0,
+    )
     assert bench.rows("select k, note, m from s order by window_id, k desc") == [
-        {"k": "b", "note": None, "m": 2}, {"k": "a", "note": None, "m": 1}, {"k": "c", "note": None, "m": None},
+        {"k": "b", "note": None, "m": 2},
+        {"k": "a", "note": None, "m": 1},
+        {"k": "c", "note": None, "m": None},
         {"k": "w", "note": "new", "m": 4},
-    ]  # fmt: skip
+    ]
     again = bench.record(**settings, sealed_to="1970-01-01T02:47:40Z")
     assert (again.recorded, again.late, again.short_windows) == (0, 0, 0)
 
 
 def test_column_names_may_contain_dots_and_backticks(bench: Bench) -> None:
-    (bench.root / "s.csv").write_text(f"a.b,c`d,at\n1,x,{time_of(41).isoformat()}\n?,y,{time_of(42).isoformat()}\n")
+    (bench.root / "s.csv").write_text(
+        f"a.b,c`d,at\n1,x,{time_of(41).isoformat()}\n?,y,{time_of(42).isoformat()}\n"
+    )
     settings = {"columns": "`a.b` INT, `c``d` STRING, at TIMESTAMP", "keys": ["a.b"]}
     bench.record(**settings)
     assert bench.rows('select "a.b", "c`d" from s') == [{"a.b": 1, "c`d": "x"}]
@@ -212,7 +242,12 @@ def test_bad_json_is_quarantined_with_its_text(bench: Bench) -> None:
         ("s.zip", b"not a zip", "is not a zip file"),
     ],
 )
-def test_broken_sources_are_rejected_by_name(bench: Bench, name: str, content: bytes, message: str) -> None:
+def test_broken_sources_are_rejected_by_name(
+    bench: Bench,
+    name: str,
+    content: bytes,
+    message: str,
+) -> None:
     (bench.root / name).write_bytes(content)
     with pytest.raises(InputError, match=message):
         bench.record(source=str(bench.root / name), format="csv" if name == "s.zip" else None)
@@ -227,7 +262,13 @@ def test_json_without_columns_is_rejected(bench: Bench) -> None:
 def test_zoneless_timestamp_is_read_in_the_zone_of_the_stream(bench: Bench) -> None:
     frame = pd.DataFrame({"k": ["a"], "at": [pd.Timestamp("1970-06-01T12:00:00")], "n": [1]})
     frame.to_parquet(bench.root / "s.parquet")
-    bench.record(end=True, sealed_to=None, source=str(bench.root / "s.parquet"), columns=None, zone="Europe/Berlin")
+    bench.record(
+        end=True,
+        sealed_to=None,
+        source=str(bench.root / "s.parquet"),
+        columns=None,
+        zone="Europe/Berlin",
+    )
     assert bench.rows("select cast(at as string) as at from s") == [{"at": "1970-06-01T11:00:00Z"}]
 
 
@@ -237,9 +278,18 @@ class TestDelta:
         write_deltalake(str(source), frame_of(TUPLES))
         first = bench.record(source=str(source), columns=None, sealed_to="1970-01-01T02:47:00Z")
         assert (first.recorded, first.source_version) == (3, 0)
-        write_deltalake(str(source), frame_of([("new", 59, 9), ("late", 45, 8), ("a", 41, 1)]), mode="append")
+        write_deltalake(
+            str(source),
+            frame_of([("new", 59, 9), ("late", 45, 8), ("a", 41, 1)]),
+            mode="append",
+        )
         second = bench.record(source=str(source), columns=None, sealed_to="1970-01-01T02:47:10Z")
-        assert (second.recorded, second.late, second.windows_sealed, second.source_version) == (0, 3, 1, 1)
+        assert (second.recorded, second.late, second.windows_sealed, second.source_version) == (
+            0,
+            3,
+            1,
+            1,
+        )
         assert second.bytes_read < first.bytes_read * 2
         assert bench.tuples() == EXPECTED
         third = bench.record(source=str(source), columns=None)

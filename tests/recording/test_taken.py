@@ -38,7 +38,9 @@ def taken(folder: Path, *waiting: str) -> SourcePosition:
     files = files_in(folder)
     seen = {file.name: FileRows(2, 2 if file.name in waiting else None) for file in files}
     noted = remember(files, seen, SourcePosition())
-    return SourcePosition.from_text(SourcePosition(-1, 1000, {}, noted, settings_digest(STREAM)).to_text())
+    return SourcePosition.from_text(
+        SourcePosition(-1, 1000, {}, noted, settings_digest(STREAM)).to_text()
+    )
 
 
 def test_only_new_files_and_files_with_pending_tuples_are_read(folder: Path) -> None:
@@ -56,7 +58,9 @@ def test_changed_file_causes_a_full_read_and_is_reported(folder: Path, content: 
     (folder / "a.csv").write_text(content)
     found = select_files(files_in(folder), position, STREAM)
     assert ([file.name for file in found.files], found.whole) == (["a.csv", "b.csv", "c.csv"], True)
-    named = ['source file "a.csv" has changed since it was taken' in words for words in found.warnings]
+    named = [
+        'source file "a.csv" has changed since it was taken' in words for words in found.warnings
+    ]
     assert named == ([] if len(content) > len("k\na\n") else [True])
 
 
@@ -65,7 +69,9 @@ def test_renamed_file_is_known_and_a_copy_is_new(folder: Path) -> None:
     (folder / "a.csv").rename(folder / "e.csv")
     assert select_files(files_in(folder), position, STREAM).files == []
     (folder / "f.csv").write_bytes((folder / "e.csv").read_bytes())
-    assert [file.name for file in select_files(files_in(folder), position, STREAM).files] == ["f.csv"]
+    assert [file.name for file in select_files(files_in(folder), position, STREAM).files] == [
+        "f.csv"
+    ]
 
 
 def test_deleted_file_is_reported_if_it_had_pending_tuples(folder: Path) -> None:
@@ -80,13 +86,21 @@ def test_changed_source_settings_cause_a_full_read(folder: Path) -> None:
     position = taken(folder)
     files = files_in(folder)
     assert select_files(files, position, STREAM.model_copy(update={"null_values": ["NA"]})).whole
-    assert not select_files(files, position, STREAM.model_copy(update={"sealed_to": "2020-01-01"})).whole
+    assert not select_files(
+        files,
+        position,
+        STREAM.model_copy(update={"sealed_to": "2020-01-01"}),
+    ).whole
 
 
 def test_file_that_changed_during_its_read_is_read_again(folder: Path) -> None:
     files = files_in(folder)
     os.utime(folder / "a.csv", ns=(7, 7))
-    noted = remember(files, dict.fromkeys(["a.csv", "b.csv", "c.csv"], FileRows(2, None)), SourcePosition())
+    noted = remember(
+        files,
+        dict.fromkeys(["a.csv", "b.csv", "c.csv"], FileRows(2, None)),
+        SourcePosition(),
+    )
     assert [entry.checksum != "" for entry in noted.values()] == [False, True, True]
     os.utime(folder / "a.csv", ns=(files[0].modified_ns, files[0].modified_ns))
     position = SourcePosition(-1, 1000, {}, noted, settings_digest(STREAM))
@@ -123,18 +137,29 @@ def test_damaged_note_costs_only_a_full_read(bench: Bench) -> None:
     assert (bench.record().already_there, len(bench.tuples())) == (1, 1)
 
 
-def test_late_tuple_of_a_dead_run_is_added_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_tuple_of_a_dead_run_is_added_once(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     (bench.root / "in").mkdir()
     settings: dict[str, Any] = {"source": str(bench.root / "in")}
     (bench.root / "in" / "1.csv").write_text(row("a", 1))
     bench.record(**settings)
     (bench.root / "in" / "2.csv").write_text(row("late", 2))
     with monkeypatch.context() as patch:
-        patch.setattr(record_module._Run, "_move_on", lambda *_: (_ for _ in ()).throw(RuntimeError("died")))
+        patch.setattr(
+            record_module._Run,
+            "_move_on",
+            lambda *_: (_ for _ in ()).throw(RuntimeError("died")),
+        )
         with pytest.raises(RuntimeError, match="died"):
             bench.record(**settings)
     assert len(bench.aside()) == 1
-    assert (bench.record(reopen=True, **settings).taken, len(bench.tuples()), bench.aside()) == (1, 2, [])
+    assert (bench.record(reopen=True, **settings).taken, len(bench.tuples()), bench.aside()) == (
+        1,
+        2,
+        [],
+    )
     again = bench.record(**settings)
     assert (again.late, again.files_unchanged, len(bench.tuples())) == (0, 2, 2)
 
@@ -149,15 +174,25 @@ def marked(path: Path, last: int, waits: int | None, *, quotes: bool = True) -> 
     return SourcePosition(-1, 1000, {}, noted, settings_digest(STREAM))
 
 
-@pytest.mark.parametrize(("waits", "byte", "row"), [(None, 26, 6), (6, 26, 6), (4, 16, 4), (2, 6, 2)])
-def test_grown_file_is_read_from_its_first_pending_row(tmp_path: Path, waits: int, byte: int, row: int) -> None:
+@pytest.mark.parametrize(
+    ("waits", "byte", "row"),
+    [(None, 26, 6), (6, 26, 6), (4, 16, 4), (2, 6, 2)],
+)
+def test_grown_file_is_read_from_its_first_pending_row(
+    tmp_path: Path,
+    waits: int,
+    byte: int,
+    row: int,
+) -> None:
     path = tmp_path / "s.csv"
     path.write_text("key,n\n" + "".join(LINES[:4]))
     position = marked(path, 5, waits)
     path.write_text("key,n\n" + "".join(LINES))
     files = [replace(file, lines=True, quotes=True) for file in files_in(tmp_path)]
     found = select_files(files, position, STREAM)
-    assert [(file.begin_byte, file.begin_row, file.seen_rows) for file in found.files] == [(byte, row, 5)]
+    assert [(file.begin_byte, file.begin_row, file.seen_rows) for file in found.files] == [
+        (byte, row, 5)
+    ]
     assert (found.whole, found.warnings) == (False, [])
     stream = StreamConfig(source="in", arrived_at="at", columns="key STRING, n INT")
     rows = pa.concat_tables(csv_rows(found.files[0], ["key", "n"], stream, ()))
@@ -174,16 +209,29 @@ def test_grown_file_is_read_from_its_first_pending_row(tmp_path: Path, waits: in
         ("key,n\na,1\n", 2, "key,n\nA,1\nb,2\n"),
         ("key,n\ra,1\r", 2, "key,n\ra,1\rb,2\r"),
     ],
-    ids=["last line not complete", "a row of two lines", "open quote", "other bytes", "no line ends"],
+    ids=[
+        "last line not complete",
+        "a row of two lines",
+        "open quote",
+        "other bytes",
+        "no line ends",
+    ],
 )
 def test_file_with_multiline_rows_or_a_changed_start_is_read_whole(
-    tmp_path: Path, before: str, last: int, after: str
+    tmp_path: Path,
+    before: str,
+    last: int,
+    after: str,
 ) -> None:
     path = tmp_path / "s.csv"
     path.write_bytes(before.encode())
     position = marked(path, last, None)
     path.write_bytes(after.encode())
-    found = select_files([replace(file, lines=True, quotes=True) for file in files_in(tmp_path)], position, STREAM)
+    found = select_files(
+        [replace(file, lines=True, quotes=True) for file in files_in(tmp_path)],
+        position,
+        STREAM,
+    )
     assert (found.whole, found.files[0].begin_byte, found.files[0].seen_rows) == (True, 0, 0)
     assert bool(found.warnings) == ("A" in after)
 
@@ -195,7 +243,11 @@ def test_bad_rows_of_a_partly_read_file_keep_their_row_numbers(tmp_path: Path) -
     stream = StreamConfig(source="in", arrived_at="at", columns="key STRING, n INT")
     rows = pa.concat_tables(csv_rows(file, ["key", "n"], stream, ()))
     pairs = zip(rows["__row"].to_pylist(), rows["__bad"].to_pylist(), strict=True)
-    assert sorted(pairs, key=lambda pair: pair[0]) == [(3, None), (4, "row has 3 columns, 2 expected"), (5, None)]
+    assert sorted(pairs, key=lambda pair: pair[0]) == [
+        (3, None),
+        (4, "row has 3 columns, 2 expected"),
+        (5, None),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["csv", "json"])
@@ -239,7 +291,8 @@ def test_growing_file_yields_the_same_tuples_as_the_whole_file(bench: Bench, kin
     reasons = bench.rows("select reason, position from q order by 1, 2")
     assert len(bench.tuples()) == 9
     assert sorted((row["reason"].split(":")[0], row["position"]) for row in reasons) == [
-        ("late", f"{path.name}:{number}") for number in ((11, 14, 6) if kind == "csv" else (10, 13, 5))
+        ("late", f"{path.name}:{number}")
+        for number in ((11, 14, 6) if kind == "csv" else (10, 13, 5))
     ] + [("malformed", f"{path.name}:{7 if kind == 'csv' else 6}")]
 
 
@@ -247,7 +300,11 @@ def test_empty_files_are_skipped_until_they_have_content(tmp_path: Path) -> None
     # Another process may be writing them; a source of only empty files is an error.
     for name in "ab":
         (tmp_path / f"{name}.csv").touch()
-    source = open_source("s", StreamConfig(source=str(tmp_path), arrived_at="at", format="csv"), tmp_path)
+    source = open_source(
+        "s",
+        StreamConfig(source=str(tmp_path), arrived_at="at", format="csv"),
+        tmp_path,
+    )
     with pytest.raises(InputError, match="all 2 files of source .* are empty"):
         source.scan(SourcePosition(), None, None)
     (tmp_path / "b.csv").write_text("at\n1\n")

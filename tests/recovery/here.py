@@ -1,7 +1,8 @@
 """Jobs in the process of the test, on its Spark session, where a claim is not about processes.
 
-A job of its own takes ten seconds of two processors before it computes anything. Here the same entry point runs, with
-the same command line and environment; a kill is an exception that nothing catches, so the job leaves no outcome either.
+A job of its own takes ten seconds of two processors before it computes anything. Here the same
+entry point runs, with the same command line and environment; a kill is an exception that nothing
+catches, so the job leaves no outcome either.
 """
 
 from __future__ import annotations
@@ -40,13 +41,19 @@ def jobs_here(spark: SparkSession) -> Run:
 
     def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
         submission.outcome.unlink(missing_ok=True)
-        return read_outcome(submission.outcome, run_here(spark, submission.command, submission.environment, on_line))
+        return read_outcome(
+            submission.outcome,
+            run_here(spark, submission.command, submission.environment, on_line),
+        )
 
     return run
 
 
 def run_here(
-    spark: SparkSession, command: list[str], environment: Mapping[str, str], on_line: Callable[[str], None]
+    spark: SparkSession,
+    command: list[str],
+    environment: Mapping[str, str],
+    on_line: Callable[[str], None],
 ) -> int:
     """Runs the job of a spark-submit command line on a session and returns its exit code."""
     [start] = [number for number, word in enumerate(command) if word.endswith(".py")]
@@ -61,7 +68,11 @@ def run_here(
         patch.setattr(job.StopRequest, "listen", lambda stop: None)
         patch.setattr(job, "end_group_with_parent", lambda: None)
         patch.setattr(job, "leave", _leave)
-        patch.setattr(crash, "os", SimpleNamespace(environ=os.environ, getpgid=os.getpgid, killpg=_kill))
+        patch.setattr(
+            crash,
+            "os",
+            SimpleNamespace(environ=os.environ, getpgid=os.getpgid, killpg=_kill),
+        )
         patch.setattr(sys, "argv", command[start:])
         with contextlib.redirect_stdout(_Lines(on_line)):
             try:

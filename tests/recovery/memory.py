@@ -1,7 +1,7 @@
 """Tables, ledger and engine in memory, for the simulation of the protocol.
 
-Everything that outlives a crash is in `World`. Whatever another process could see or do something in between calls
-`pause`, at which the simulation may let another attempt run, or this one die.
+Everything that outlives a crash is in `World`. Whatever another process could see or do something
+in between calls `pause`, at which the simulation may let another attempt run, or this one die.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _SEALS = pa.schema([*DIGESTS_SCHEMA, ("attempt", pa.int64())])
 
 Pause = Callable[[], None]
 Row = tuple[int, int, int]
-"""Window, attempt, and the sum of all windows' numbers that the state has seen: a wrong recovery shows in it."""
+"""Window, attempt, and the sum of all windows' numbers that the state has seen: a wrong recovery
+shows in it."""
 
 
 class Sum(FrameOperator):
@@ -49,7 +50,9 @@ def make_app() -> Application:
 
 @dataclass
 class Commit:
-    """A commit of a table: its transaction, the frames that it added, and the files that it removed."""
+    """A commit of a table: its transaction, the frames that it added, and the files that it
+    removed.
+    """
 
     app_id: str
     version: int
@@ -78,14 +81,20 @@ class World:
         return [frame for _, frame in _held(self.tables.get(name, []))]
 
     def rows(self, name: str) -> list[Row]:
-        return [row for frame in self.frames(name) for row in zip(*frame.to_pydict().values(), strict=True)]
+        return [
+            row
+            for frame in self.frames(name)
+            for row in zip(*frame.to_pydict().values(), strict=True)
+        ]
 
 
 def _held(commits: Sequence[Commit]) -> list[tuple[str, pa.Table]]:
     """Returns the files of some commits that none of them has removed, by path."""
     removed = {path for commit in commits for path in commit.removed}
     files = [
-        (f"{number}.{part}", frame) for number, commit in enumerate(commits) for part, frame in enumerate(commit.frames)
+        (f"{number}.{part}", frame)
+        for number, commit in enumerate(commits)
+        for part, frame in enumerate(commit.frames)
     ]
     return [(path, frame) for path, frame in files if path not in removed]
 
@@ -105,7 +114,9 @@ class MemoryLog:
         return self
 
     def txn(self, app_id: str) -> int:
-        return next((c.version for c in reversed(self._commits[: self._seen]) if c.app_id == app_id), -1)
+        return next(
+            (c.version for c in reversed(self._commits[: self._seen]) if c.app_id == app_id), -1
+        )
 
     def check_committable(self) -> None:
         pass
@@ -114,30 +125,50 @@ class MemoryLog:
         self._pause()
 
     def files(self) -> list[DataFile]:
-        return [DataFile(path, frame.num_rows, None, None, 0) for path, frame in _held(self._commits[: self._seen])]
+        return [
+            DataFile(path, frame.num_rows, None, None, 0)
+            for path, frame in _held(self._commits[: self._seen])
+        ]
 
     def read(self, file: DataFile, columns: list[str]) -> pa.Table:
         number, part = map(int, file.path.split("."))
         return self._commits[number].frames[part].select(columns)
 
     def commit_files(
-        self, files: Sequence[DataFile], *, app_id: str, version: int, metadata: Mapping[str, Any] | None = None
+        self,
+        files: Sequence[DataFile],
+        *,
+        app_id: str,
+        version: int,
+        metadata: Mapping[str, Any] | None = None,
     ) -> None:
         self._commit(Commit(app_id, version, [self._world.written[file.path] for file in files]))
 
     def commit_arrow(
-        self, frame: pa.Table, *, app_id: str, version: int, metadata: Mapping[str, Any] | None = None
+        self,
+        frame: pa.Table,
+        *,
+        app_id: str,
+        version: int,
+        metadata: Mapping[str, Any] | None = None,
     ) -> None:
         self._commit(Commit(app_id, version, [frame]))
 
     def replace_files(
-        self, added: Sequence[DataFile], removed: Sequence[DataFile], *, app_id: str, version: int
+        self,
+        added: Sequence[DataFile],
+        removed: Sequence[DataFile],
+        *,
+        app_id: str,
+        version: int,
     ) -> None:
         frames = [self._world.written[file.path] for file in added]
         self._commit(Commit(app_id, version, frames, {file.path for file in removed}))
 
     def _commit(self, commit: Commit) -> None:
-        """Compares and sets, as Delta does by transaction id; looks again afterwards, as `Table` does."""
+        """Compares and sets, as Delta does by transaction id; looks again afterwards, as `Table`
+        does.
+        """
         self._pause()
         compares = self._world.compares and (not commit.removed or self._world.compares_joins)
         if compares and any(c.app_id == commit.app_id for c in self._commits[self._seen :]):
@@ -167,14 +198,25 @@ class MemoryAttempts:
 
 
 class MemoryEngine:
-    def __init__(self, world: World, epoch: int, pause: Pause, tables: Mapping[str, FencedTable]) -> None:
+    def __init__(
+        self,
+        world: World,
+        epoch: int,
+        pause: Pause,
+        tables: Mapping[str, FencedTable],
+    ) -> None:
         self._world, self._epoch, self._pause, self._tables = world, epoch, pause, tables
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
         return {"events": WindowFacts.empty()}
 
     def compute(
-        self, context: OperatorContext, mark: int, states: Mapping[str, pa.Table], staged: Iterable[str], tuples: int
+        self,
+        context: OperatorContext,
+        mark: int,
+        states: Mapping[str, pa.Table],
+        staged: Iterable[str],
+        tuples: int,
     ) -> GroupResult:
         value = sum(states["sum"]["value"].to_pylist())
         rows = []
@@ -185,21 +227,39 @@ class MemoryEngine:
         self._pause()
         folders = {name: location(f"{name}/{self._epoch}-{mark}") for name in OUTPUTS}
         for name in staged:
-            self._world.written[str(folders[name])] = pa.table(list(zip(*rows, strict=True)), schema=ROWS)
-        digests = _facts([(window, 1, str(value), None) for window, _, value in rows], DIGESTS_SCHEMA)
-        return GroupResult(folders, dict.fromkeys(OUTPUTS, digests), {"sum": pa.table({"value": [value]})})
+            self._world.written[str(folders[name])] = pa.table(
+                list(zip(*rows, strict=True)),
+                schema=ROWS,
+            )
+        digests = _facts(
+            [(window, 1, str(value), None) for window, _, value in rows],
+            DIGESTS_SCHEMA,
+        )
+        return GroupResult(
+            folders,
+            dict.fromkeys(OUTPUTS, digests),
+            {"sum": pa.table({"value": [value]})},
+        )
 
     def files(self, output: str, result: GroupResult) -> Sequence[DataFile]:
         path = str(result.folders[output])
         return [DataFile(path, self._world.written[path].num_rows, None, None, 0)]
 
-    def compare_with_committed(self, windows: WindowRange, result: GroupResult, staged: Sequence[str]) -> Seals:
+    def compare_with_committed(
+        self,
+        windows: WindowRange,
+        result: GroupResult,
+        staged: Sequence[str],
+    ) -> Seals:
         return {name: self.seals(name, windows) for name in OUTPUTS if name not in staged}
 
     def seals(self, output: str, windows: WindowRange) -> WindowFacts:
         self._pause()
         newest = {window: (value, made) for window, made, value in sorted(self._world.rows(output))}
-        found = _facts([(w, 1, str(value), None, made) for w, (value, made) in newest.items()], _SEALS)
+        found = _facts(
+            [(w, 1, str(value), None, made) for w, (value, made) in newest.items()],
+            _SEALS,
+        )
         before = self._tables[output].previous
         return found.reindex(ids_of(windows), tuples=0, digest="", attempt=before)
 
@@ -213,14 +273,18 @@ class MemoryEngine:
             log = fenced.table.refresh()
             files = [(file, log.read(file, ROWS.names)) for file in log.files()]
             for attempt in {int(rows["attempt"][0].as_py()) for _, rows in files}:
-                mine = [(file, rows) for file, rows in files if rows["attempt"][0].as_py() == attempt]
+                mine = [
+                    (file, rows) for file, rows in files if rows["attempt"][0].as_py() == attempt
+                ]
                 if len(mine) > 1:
                     path = f"{name}/{self._epoch}-joined-{attempt}"
                     self._world.written[path] = pa.concat_tables([rows for _, rows in mine])
                     for _ in mine:
                         self._pause()
                     fenced.replace([DataFile(path, 0, None, None, 0)], [file for file, _ in mine])
-                    files = [(file, rows) for file, rows in files if file not in [one for one, _ in mine]]
+                    files = [
+                        (file, rows) for file, rows in files if file not in [one for one, _ in mine]
+                    ]
 
     def clear_scratch(self) -> None:
         pass

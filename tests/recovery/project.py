@@ -1,4 +1,6 @@
-"""A project in a temporary folder: a recorded stream, the totals application, and real attempts of its replays."""
+"""A project in a temporary folder: a recorded stream, the totals application, and real attempts of
+its replays.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,15 @@ ROOT = Path(__file__).parents[2]
 FIRST, WINDOWS, GROUP = 1000, 24, 3
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = pa.timestamp("us", tz="UTC")
-STREAM = pa.schema([
-    ("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", _TIME), ("key", pa.string()), ("x", pa.int64()),
-])  # fmt: skip
+STREAM = pa.schema(
+    [
+        ("window_id", pa.int64()),
+        ("offset", pa.int64()),
+        ("arrived_at", _TIME),
+        ("key", pa.string()),
+        ("x", pa.int64()),
+    ]
+)
 
 
 @dataclass
@@ -43,9 +51,17 @@ class Project:
     def plan(self, replay_id: str, mode: str, **replay_options: object) -> Plan:
         """Plans a replay of the whole stream in fixed groups."""
         replay_options = {"group_windows": GROUP, **replay_options}
-        return create_replay(self.config, ReplayRequest("totals", mode=mode, replay_id=replay_id, **replay_options))  # type: ignore[arg-type]
+        return create_replay(
+            self.config,
+            ReplayRequest("totals", mode=mode, replay_id=replay_id, **replay_options),
+        )  # type: ignore[arg-type]
 
-    def attempt(self, replay_id: str, crash: str = "", on_line: Callable[[str], None] | None = None) -> Outcome:
+    def attempt(
+        self,
+        replay_id: str,
+        crash: str = "",
+        on_line: Callable[[str], None] | None = None,
+    ) -> Outcome:
         """Runs one real attempt through spark-submit."""
         submission = begin_attempt(self.config, replay_id, crash or None, again=True)
         assert submission is not None, f"{replay_id} has ended"
@@ -62,13 +78,17 @@ class Project:
         places = ",".join(f"{crash}@{number}" for number, crash in enumerate(crashes, 1))
         outcomes = [self.attempt(replay_id, places) for _ in range(len(crashes) + 1)]
         last = "\n".join(self.lines[-15:])
-        assert [outcome.exit_code for outcome in outcomes[:-1]] == [-9] * len(crashes), f"an attempt survived:\n{last}"
+        assert [outcome.exit_code for outcome in outcomes[:-1]] == [-9] * len(crashes), (
+            f"an attempt survived:\n{last}"
+        )
         assert outcomes[-1].exit_code == 0, f"{outcomes[-1].message}\n{last}"
         return outcomes
 
 
 def make_project(folder: Path) -> Project:
-    """Returns a project with a recorded stream of random tuples, three keys, and windows without any."""
+    """Returns a project with a recorded stream of random tuples, three keys, and windows without
+    any.
+    """
     settings = f'state = "state"\napplications = ["{Path(__file__).parent / "applications"}"]\n'
     settings += f'[spark]\njars = "{ROOT / ".rewindow" / "jars"}"\ndriver_memory = "1g"\n'
     settings += small_frames_toml()
@@ -80,7 +100,9 @@ def make_project(folder: Path) -> Project:
 
 @functools.cache
 def _recorded_state() -> Path:
-    """Returns a state folder with the stream in it, recorded once for all projects of this process."""
+    """Returns a state folder with the stream in it, recorded once for all projects of this
+    process.
+    """
     folder = Path(tempfile.mkdtemp(prefix="rewindow-recorded-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     _record(Config(state=folder), random.Random(7))
@@ -94,16 +116,32 @@ def _record(config: Config, rng: random.Random) -> None:
         count = 0 if window % 5 == 0 else rng.randint(1, 9)
         begin = EPOCH + timedelta(hours=window)
         for offset in range(count):
-            rows.append((window, offset, begin + timedelta(seconds=offset), rng.choice("abc"), rng.randint(-5, 9)))
+            rows.append(
+                (
+                    window,
+                    offset,
+                    begin + timedelta(seconds=offset),
+                    rng.choice("abc"),
+                    rng.randint(-5, 9),
+                )
+            )
         seals[window] = count
     make_stream(config, "events", _arrow(rows, STREAM), seals, width_ms=3_600_000)
 
 
 def record_clicks(config: Config, times: list[tuple[int, int]]) -> None:
-    """Records the stream `clicks` of one key, ten windows of a minute, from arrivals and event times in seconds."""
-    clicks = pa.schema([
-        ("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", _TIME), ("key", pa.string()), ("at", _TIME),
-    ])  # fmt: skip
+    """Records the stream `clicks` of one key, ten windows of a minute, from arrivals and event
+    times in seconds.
+    """
+    clicks = pa.schema(
+        [
+            ("window_id", pa.int64()),
+            ("offset", pa.int64()),
+            ("arrived_at", _TIME),
+            ("key", pa.string()),
+            ("at", _TIME),
+        ]
+    )
     rows, counts = [], dict.fromkeys(range(10), 0)
     for arrived_s, at_s in times:
         window = arrived_s // 60
@@ -113,8 +151,16 @@ def record_clicks(config: Config, times: list[tuple[int, int]]) -> None:
     make_stream(config, "clicks", _arrow(rows, clicks), counts, width_ms=60_000)
 
 
-def make_stream(config: Config, name: str, rows: pa.Table, sealed: dict[int, int], width_ms: int) -> None:
-    """Makes a recorded stream of some tuples, in one file, and of sealed windows with their numbers of tuples."""
+def make_stream(
+    config: Config,
+    name: str,
+    rows: pa.Table,
+    sealed: dict[int, int],
+    width_ms: int,
+) -> None:
+    """Makes a recorded stream of some tuples, in one file, and of sealed windows with their numbers
+    of tuples.
+    """
     create_stream(config.stream_table(name), rows.schema, {"width_ms": width_ms, "origin_ms": 0})
     data = Table.open(config.stream_table(name))
     data.commit_arrow(rows, app_id="record", version=1)
@@ -133,4 +179,7 @@ def seals_of(config: Config, name: str, sealed: dict[int, int]) -> pa.Table:
 
 
 def _arrow(rows: list[tuple], schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+    return pa.Table.from_pylist(
+        [dict(zip(schema.names, row, strict=True)) for row in rows],
+        schema=schema,
+    )

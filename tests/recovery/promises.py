@@ -1,4 +1,6 @@
-"""What each mode promises, checked on the tables of a replay against an undisturbed one: by digests and by rows."""
+"""What each mode promises, checked on the tables of a replay against an undisturbed one: by digests
+and by rows.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ Rows = Counter[tuple]
 
 def raw(config: Config, plan: Plan, output: str) -> Rows:
     """Returns all rows that a staged table holds, of every attempt."""
-    return _rows(query("select window_id, key, total from o", o=config.replay_root(plan.replay_id) / output))
+    return _rows(
+        query("select window_id, key, total from o", o=config.replay_root(plan.replay_id) / output)
+    )
 
 
 def seen(config: Config, plan: Plan, output: str) -> Rows:
@@ -28,7 +32,9 @@ def seen(config: Config, plan: Plan, output: str) -> Rows:
 
 
 def seals(config: Config, plan: Plan, output: str) -> list[dict]:
-    sql = f"select * from f where direction = 'out' and port = '{output}' order by window_id, attempt"
+    sql = (
+        f"select * from f where direction = 'out' and port = '{output}' order by window_id, attempt"
+    )
     return query(sql, f=config.replay_root(plan.replay_id) / FACTS).to_pylist()
 
 
@@ -43,20 +49,32 @@ def check_promise(config: Config, plan: Plan, baseline: Plan) -> None:
 
 
 def _check_exactly_once(config: Config, plan: Plan, baseline: Plan) -> None:
-    """Every window once: rows, seals and digests are those of the undisturbed run; so is the last state."""
+    """Every window once: rows, seals and digests are those of the undisturbed run; so is the last
+    state.
+    """
     for output in OUTPUTS:
         assert raw(config, plan, output) == seen(config, baseline, output), f"{output}: rows differ"
         found, want = seals(config, plan, output), seals(config, baseline, output)
-        assert [row["window_id"] for row in found] == list(plan.range), f"{output}: not one seal for every window"
-        assert [row["digest"] for row in found] == [row["digest"] for row in want], f"{output}: digests differ"
+        assert [row["window_id"] for row in found] == list(plan.range), (
+            f"{output}: not one seal for every window"
+        )
+        assert [row["digest"] for row in found] == [row["digest"] for row in want], (
+            f"{output}: digests differ"
+        )
     assert last_state(config, plan) == last_state(config, baseline)
 
 
 def _check_at_least_once(config: Config, plan: Plan, baseline: Plan) -> None:
-    """Nothing lost; readers see every window once; repeats are whole windows after a due checkpoint."""
+    """Nothing lost; readers see every window once; repeats are whole windows after a due
+    checkpoint.
+    """
     for output in OUTPUTS:
-        assert seen(config, plan, output) == seen(config, baseline, output), f"{output}: readers see something else"
-        assert set(raw(config, plan, output)) == set(seen(config, baseline, output)), f"{output}: foreign rows"
+        assert seen(config, plan, output) == seen(config, baseline, output), (
+            f"{output}: readers see something else"
+        )
+        assert set(raw(config, plan, output)) == set(seen(config, baseline, output)), (
+            f"{output}: foreign rows"
+        )
         by_window = Counter(row["window_id"] for row in seals(config, plan, output))
         assert set(by_window) == set(plan.range), f"{output}: a window has no seal"
     assert last_state(config, plan) == last_state(config, baseline)
@@ -69,12 +87,22 @@ def _check_at_most_once(config: Config, plan: Plan, baseline: Plan) -> None:
         keys = Counter((window, key) for window, key, _ in rows.elements())
         assert max(keys.values(), default=0) <= 1, f"{output}: a tuple is there twice"
         found = seals(config, plan, output)
-        assert len({row["window_id"] for row in found}) == len(found) == len(plan.range), f"{output}: facts per window"
+        assert len({row["window_id"] for row in found}) == len(found) == len(plan.range), (
+            f"{output}: facts per window"
+        )
         lost = {row["window_id"] for row in found if row["lost"]}
         there, all_windows = {row[0] for row in rows}, {row[0] for row in want}
-        assert all_windows - there == lost & all_windows, f"{output}: lost {lost}, absent {all_windows - there}"
-    kept = {row for row in raw(config, baseline, "sums") if row[0] not in lost_windows(config, plan, "sums")}
-    assert set(raw(config, plan, "sums")) == kept, "an output without state differs in a window that was not lost"
+        assert all_windows - there == lost & all_windows, (
+            f"{output}: lost {lost}, absent {all_windows - there}"
+        )
+    kept = {
+        row
+        for row in raw(config, baseline, "sums")
+        if row[0] not in lost_windows(config, plan, "sums")
+    }
+    assert set(raw(config, plan, "sums")) == kept, (
+        "an output without state differs in a window that was not lost"
+    )
 
 
 def _check_balance(config: Config, plan: Plan) -> None:
@@ -99,7 +127,9 @@ def last_state(config: Config, plan: Plan) -> dict:
     """Returns the state after the range, as plain values."""
     table = Table.open(config.replay_root(plan.replay_id) / CHECKPOINTS)
     found = stored.load(table, len(plan.range))
-    return {name: sorted(read_rows(state).to_pylist(), key=str) for name, state in found.states.items()}
+    return {
+        name: sorted(read_rows(state).to_pylist(), key=str) for name, state in found.states.items()
+    }
 
 
 def _rows(table: object) -> Rows:

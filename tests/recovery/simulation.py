@@ -1,11 +1,12 @@
-"""Random interleavings of the commit protocol: crashes, zombies, late attempts, with facts, seals and due checkpoints.
+"""Random interleavings of the commit protocol: crashes, zombies, late attempts, with facts, seals
+and due checkpoints.
 
-What runs is the product's own attempt: its fence, takeover, loop, losses and group commits, on tables, a ledger and an
-engine in memory. Each attempt is a greenlet that gives way wherever another process may run; a crash is one that is
-never continued.
+What runs is the product's own attempt: its fence, takeover, loop, losses and group commits, on
+tables, a ledger and an engine in memory. Each attempt is a greenlet that gives way wherever another
+process may run; a crash is one that is never continued.
 
-A rule can be dropped: one function of the product is replaced, or one duty of the memory's. Then promises must break in
-some run, or the simulation would prove nothing.
+A rule can be dropped: one function of the product is replaced, or one duty of the memory's. Then
+promises must break in some run, or the simulation would prove nothing.
 """
 
 from __future__ import annotations
@@ -49,17 +50,42 @@ WARM_UP = StartState(source="warm_up", window=-5, warm_up_first=-4)
 def make_plan(mode: Mode, start: StartState = INITIAL) -> Plan:
     """Returns a plan of windows 1 to WINDOWS, with a checkpoint every third window."""
     outputs = [
-        OutputPlan(name=name, operator="sum", port=name, key=[], suite=None, columns=[], stateful=True, guarantee="")
+        OutputPlan(
+            name=name,
+            operator="sum",
+            port=name,
+            key=[],
+            suite=None,
+            columns=[],
+            stateful=True,
+            guarantee="",
+        )
         for name in OUTPUTS
     ]
     return Plan(
-        replay_id="simulated", application=APP.name, code_version="1", configuration_digest="1", first=1, last=WINDOWS,
-        width_ms=3_600_000, origin_ms=0, mode=mode, checkpoint_windows=3, inputs=[], outputs=outputs,
+        replay_id="simulated",
+        application=APP.name,
+        code_version="1",
+        configuration_digest="1",
+        first=1,
+        last=WINDOWS,
+        width_ms=3_600_000,
+        origin_ms=0,
+        mode=mode,
+        checkpoint_windows=3,
+        inputs=[],
+        outputs=outputs,
         start=start,
-    )  # fmt: skip
+    )
 
 
-START = stored.encode(0, 0, {"sum": pa.table({"value": [0]})}, {"sum": 1}, stored.Provenance("", "", 0))
+START = stored.encode(
+    0,
+    0,
+    {"sum": pa.table({"value": [0]})},
+    {"sum": 1},
+    stored.Provenance("", "", 0),
+)
 
 
 class RandomSizer:
@@ -90,7 +116,9 @@ _END = object()
 
 
 def start_attempt(world: World, plan: Plan, rng: random.Random) -> Process:
-    """Returns an attempt that takes the next epoch when it is first continued, and others after it when it pauses."""
+    """Returns an attempt that takes the next epoch when it is first continued, and others after it
+    when it pauses.
+    """
 
     def pause() -> None:
         getcurrent().parent.switch()
@@ -101,11 +129,15 @@ def start_attempt(world: World, plan: Plan, rng: random.Random) -> Process:
         for _ in range(rng.randint(0, 6)):
             pause()
         attempt = SimulatedAttempt(
-            plan, APP, ROOT, MemoryLedger(pause), epoch,  # type: ignore[arg-type]
+            plan,
+            APP,
+            ROOT,
+            MemoryLedger(pause),
+            epoch,  # type: ignore[arg-type]
             lambda tables: MemoryEngine(world, epoch, pause, tables),
             crash=lambda step, number: None,
             open_table=lambda path: MemoryLog(world, path, pause),
-        )  # fmt: skip
+        )
         attempt.rng = rng
         try:
             attempt.run()
@@ -202,11 +234,23 @@ _next_end = attempts.next_end
 _marks = stored.marks
 
 
-def _fence_without_mark(path: Location, app: str, epoch: int, mark_of: object, open_table: Any) -> FencedTable:
+def _fence_without_mark(
+    path: Location,
+    app: str,
+    epoch: int,
+    mark_of: object,
+    open_table: Any,
+) -> FencedTable:
     return _fence(path, app, epoch, lambda mark: 0, open_table)
 
 
-def _unfenced_positions(path: Location, app: str, epoch: int, mark_of: Any, open_table: Any) -> FencedTable:
+def _unfenced_positions(
+    path: Location,
+    app: str,
+    epoch: int,
+    mark_of: Any,
+    open_table: Any,
+) -> FencedTable:
     """Reads what is done in a table before the fence, not on the snapshot that it is made on."""
     done = position(open_table(path), app)
     table = _fence(path, app, epoch, lambda mark: done.mark, open_table)
@@ -214,7 +258,13 @@ def _unfenced_positions(path: Location, app: str, epoch: int, mark_of: Any, open
     return table
 
 
-def _fence_but_started(path: Location, app: str, epoch: int, mark_of: Any, open_table: Any) -> FencedTable:
+def _fence_but_started(
+    path: Location,
+    app: str,
+    epoch: int,
+    mark_of: Any,
+    open_table: Any,
+) -> FencedTable:
     """Enters what is begun without a look at who else does."""
     if not app.endswith(STARTED):
         return _fence(path, app, epoch, mark_of, open_table)
@@ -239,7 +289,14 @@ _begun: WeakKeyDictionary[Attempt, int] = WeakKeyDictionary()
 
 
 class _CheckpointFirst(GroupCommit):
-    def _outputs(self, group: OperatorContext, mark: int, result: GroupResult, rows: GroupFacts, crash: Any) -> None:
+    def _outputs(
+        self,
+        group: OperatorContext,
+        mark: int,
+        result: GroupResult,
+        rows: GroupFacts,
+        crash: Any,
+    ) -> None:
         super()._checkpoint(group.last, mark, result.states, False)
         super()._outputs(group, mark, result, rows, crash)
 
@@ -250,7 +307,14 @@ class _CheckpointFirst(GroupCommit):
 class _FactsFirst(GroupCommit):
     """Commits outputs only once the facts are committed that seal them."""
 
-    def _outputs(self, group: OperatorContext, mark: int, result: GroupResult, rows: GroupFacts, crash: Any) -> None:
+    def _outputs(
+        self,
+        group: OperatorContext,
+        mark: int,
+        result: GroupResult,
+        rows: GroupFacts,
+        crash: Any,
+    ) -> None:
         waiting: list[Callable[[], None]] = []
         for name, table in self._tables.items():
             if name != FACTS:
@@ -268,7 +332,13 @@ class _FactsFirst(GroupCommit):
         pass
 
 
-def _fence_after_a_look(path: Location, app: str, epoch: int, mark_of: Any, open_table: Any) -> FencedTable:
+def _fence_after_a_look(
+    path: Location,
+    app: str,
+    epoch: int,
+    mark_of: Any,
+    open_table: Any,
+) -> FencedTable:
     """Keeps the checkpoints' marks from before the fence."""
     marks = _marks(open_table(path)) if path.name == CHECKPOINTS else []
     table = _fence(path, app, epoch, mark_of, open_table)
@@ -293,17 +363,30 @@ RULES: dict[str, Callable[[World], Any]] = {
     "done read on the snapshot of the fence": _replaced(takeover, "fence", _unfenced_positions),
     "checkpoints read after their fence": _marks_before_the_fence,
     "nothing to a table that has it": _replaced(GroupCommit, "_done", lambda self, name: 0),
-    "groups end where a table does": _replaced(attempts, "next_end", lambda *args: _next_end(*args[:-1])),
+    "groups end where a table does": _replaced(
+        attempts,
+        "next_end",
+        lambda *args: _next_end(*args[:-1]),
+    ),
     "checkpoint last": _replaced(attempts, "GroupCommit", _CheckpointFirst),
     "seals after the rows": _replaced(attempts, "GroupCommit", _FactsFirst),
-    "losses listed before the first new group": _replaced(attempts, "record_losses", lambda *args: None),
-    "the commit of what is begun checks the epoch": _replaced(takeover, "fence", _fence_but_started),
+    "losses listed before the first new group": _replaced(
+        attempts,
+        "record_losses",
+        lambda *args: None,
+    ),
+    "the commit of what is begun checks the epoch": _replaced(
+        takeover,
+        "fence",
+        _fence_but_started,
+    ),
     "what is begun is committed before the work": _replaced(Attempt, "_start", _start_afterwards),
 }
 """Name of a rule to what drops it, and it alone.
 
-That a commit looks at the epoch is not among them: it matters only to an attempt that is overtaken in every table just
-between its commit and its next look, which random runs do not meet. tests/storage/test_fence.py makes that happen.
+That a commit looks at the epoch is not among them: it matters only to an attempt that is overtaken
+in every table just between its commit and its next look, which random runs do not meet.
+tests/storage/test_fence.py makes that happen.
 """
 
 
@@ -313,11 +396,22 @@ between its commit and its next look, which random runs do not meet. tests/stora
 def broken(world: World, plan: Plan) -> Iterator[str]:
     mode, first = plan.mode, plan.start.warm_up_first or plan.first
     want = {window: sum(range(first, window + 1)) for window in range(1, WINDOWS + 1)}
-    seals = [row for frame in world.frames(FACTS) for row in frame.to_pylist() if row["direction"] == "out"]
+    seals = [
+        row
+        for frame in world.frames(FACTS)
+        for row in frame.to_pylist()
+        if row["direction"] == "out"
+    ]
     for name in OUTPUTS:
         rows = world.rows(name)
-        sealed = [(seal["window_id"], seal["attempt"]) for seal in seals if seal["port"] == name and not seal["lost"]]
-        newest = {window: max((made for w, made in sealed if w == window), default=0) for window in want}
+        sealed = [
+            (seal["window_id"], seal["attempt"])
+            for seal in seals
+            if seal["port"] == name and not seal["lost"]
+        ]
+        newest = {
+            window: max((made for w, made in sealed if w == window), default=0) for window in want
+        }
         read = sorted((window, value) for window, made, value in rows if newest[window] == made)
         lost = {seal["window_id"] for seal in seals if seal["port"] == name and seal["lost"]}
         if mode.writes_only_missing and sorted((w, v) for w, _, v in rows) != sorted(want.items()):
@@ -329,13 +423,21 @@ def broken(world: World, plan: Plan) -> Iterator[str]:
         if mode.may_lose:
             yield from _broken_losses(name, rows, read, lost, set(want))
             yield from _broken_state(world, name, rows, first)
-    if all(row["mark"] != WINDOWS for frame in world.frames(CHECKPOINTS) for row in frame.to_pylist()):
+    if all(
+        row["mark"] != WINDOWS for frame in world.frames(CHECKPOINTS) for row in frame.to_pylist()
+    ):
         yield "there is no state after the range"
     if mode.may_lose and max(world.computed[window] for window in want) > 1:
         yield "a window was computed twice"
 
 
-def _broken_losses(name: str, rows: list, read: list, lost: set[int], want: set[int]) -> Iterator[str]:
+def _broken_losses(
+    name: str,
+    rows: list,
+    read: list,
+    lost: set[int],
+    want: set[int],
+) -> Iterator[str]:
     there = [window for window, _, _ in rows]
     seen = {window for window, _ in read}
     if len(set(there)) != len(there):
@@ -348,8 +450,15 @@ def _broken_losses(name: str, rows: list, read: list, lost: set[int], want: set[
 
 def _broken_state(world: World, name: str, rows: list, first: int) -> Iterator[str]:
     """What the state never saw is what the losses say, to the window (R14)."""
-    begun = {attempt: min(w for w, made, _ in rows if made == attempt) for attempt in {made for _, made, _ in rows}}
-    saved = {(row["mark"], row["attempt"]) for frame in world.frames(CHECKPOINTS) for row in frame.to_pylist()}
+    begun = {
+        attempt: min(w for w, made, _ in rows if made == attempt)
+        for attempt in {made for _, made, _ in rows}
+    }
+    saved = {
+        (row["mark"], row["attempt"])
+        for frame in world.frames(CHECKPOINTS)
+        for row in frame.to_pylist()
+    }
     saved = {(mark, made) for mark, made in saved if mark >= 0}
     lacking = skipped_marks(sorted(begun.items()), sorted(saved), first=1)
     for window, _, value in rows:

@@ -1,4 +1,6 @@
-"""Event time through kills: what is filled, fired and beaten is that of a replay which nobody has killed."""
+"""Event time through kills: what is filled, fired and beaten is that of a replay which nobody has
+killed.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ COLUMNS = {
     "filled": "window_id, key, arrived_at, at, x, _rw_is_made, _rw_gap_id, _rw_methods",
     "fired": "window_id, key, window_begin_us, pane, kind, fired_us, n, high",
     "beats": "window_id, key, arrived_at, at, x, _rw_is_timer, _rw_emission",
-}  # fmt: skip
+}
 KILLS = [
     f"{Step.MATERIALISED}:2",
     f"{Step.AFTER_FIRST_OUTPUT}:1",
@@ -38,7 +40,9 @@ KILLS = [
 
 
 def recorded(project: Project) -> list[tuple[str, Tuple]]:
-    """Records `readings` of two keys, with silences, late tuples and some that are ahead; returns them, in seconds."""
+    """Records `readings` of two keys, with silences, late tuples and some that are ahead; returns
+    them, in seconds.
+    """
     random, times = Random(12), dict[tuple[str, int], Tuple]()
     for second in sorted(random.sample(range(40, WINDOWS * 60), 90)):
         ts = max(0, second - random.choice([0, 1, 4, 12, random.randrange(100), -7]))
@@ -67,20 +71,31 @@ def rows_of(project: Project, replay: str) -> dict[str, list[Any]]:
 @pytest.mark.recovery_matrix
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
 def test_event_time_results_are_unchanged_through_kills(
-    mode: str, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+    mode: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    spark: SparkSession,
 ) -> None:
     # Rules: G34, G38, E37, E41, E46, H55, R86
     project = projects.make_project(tmp_path_factory.mktemp("timely"))
     given = recorded(project)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(projects, "run", jobs_here(spark))
-        create_replay(project.config, ReplayRequest("timely", replay_id="quiet", group_windows=WINDOWS))
+        create_replay(
+            project.config,
+            ReplayRequest("timely", replay_id="quiet", group_windows=WINDOWS),
+        )
         project.attempts("quiet", [])
-    create_replay(project.config, ReplayRequest("timely", mode=mode, replay_id="killed", group_windows=3))
+    create_replay(
+        project.config,
+        ReplayRequest("timely", mode=mode, replay_id="killed", group_windows=3),
+    )
     project.attempts("killed", KILLS)
     wanted = rows_of(project, "quiet")
     assert rows_of(project, "killed") == wanted
-    assert {kind for kind in ("'late'", "'retraction'") if kind in repr(wanted["fired"])} == {"'late'", "'retraction'"}
+    assert {kind for kind in ("'late'", "'retraction'") if kind in repr(wanted["fired"])} == {
+        "'late'",
+        "'retraction'",
+    }
     assert "'_rw_is_timer': True" in repr(wanted["beats"])
     _check_filling(project, given)
 
@@ -90,11 +105,24 @@ def _check_filling(project: Project, given: list[tuple[str, Tuple]]) -> None:
     root = project.config.replay_root("killed")
     made = read_output(root, "filled", WindowRange(0, WINDOWS - 1))
     for key in "ab":
-        counted = [(one.ts, one) for one in moving([one for name, one in given if name == key]) if one.ts is not None]
+        counted = [
+            (one.ts, one)
+            for one in moving([one for name, one in given if name == key])
+            if one.ts is not None
+        ]
         closers = sorted((ts, one.at // 60) for ts, one in counted)
         rows = [Row(ts, one.a, None) for ts, one in counted]
-        wanted = fill(rows, [Method("forward", "a")], STEP, closers[0][0] // STEP * STEP, closers[-1][0])
-        expected = [(next(at for ts, at in closers if ts > one.ts), one.ts, one.values[0][0]) for one in wanted]
+        wanted = fill(
+            rows,
+            [Method("forward", "a")],
+            STEP,
+            closers[0][0] // STEP * STEP,
+            closers[-1][0],
+        )
+        expected = [
+            (next(at for ts, at in closers if ts > one.ts), one.ts, one.values[0][0])
+            for one in wanted
+        ]
         found = [row for row in made.to_pylist() if row["key"] == key and row["_rw_is_made"]]
         shown = [(row["window_id"], (row["at"] - EPOCH).seconds, row["x"]) for row in found]
         assert sorted(shown) == sorted(expected), f"key {key}"

@@ -1,9 +1,10 @@
 """Real processes, real SIGKILL: each mode keeps its promise wherever an attempt dies.
 
-Every scenario is a chain: each attempt dies at its own step, the last one ends. `make test` runs one short chain,
-`make test-recovery` every step in every mode and the stranger accidents, `make test-all` every step by itself and every
-pair of kills. What is drawn at random follows the seed that pytest prints (`ARGS="--randomly-seed=N"`). Where a claim
-is about what the next attempt makes of the tables, not about processes, attempts run and die in this process.
+Every scenario is a chain: each attempt dies at its own step, the last one ends. `make test` runs
+one short chain, `make test-recovery` every step in every mode and the stranger accidents, `make
+test-all` every step by itself and every pair of kills. What is drawn at random follows the seed
+that pytest prints (`ARGS="--randomly-seed=N"`). Where a claim is about what the next attempt makes
+of the tables, not about processes, attempts run and die in this process.
 """
 
 from __future__ import annotations
@@ -36,11 +37,21 @@ from tests.recovery.promises import check_promise, lost_windows, raw, repeated_w
 
 MODES = ("exactly_once", "at_least_once", "at_most_once")
 DAMAGES = [("exactly_once", "garbled"), ("at_least_once", "deleted"), ("exactly_once", "altered")]
-OTHER_DAMAGES = [("at_least_once", "garbled"), ("exactly_once", "deleted"), ("at_least_once", "altered")]
+OTHER_DAMAGES = [
+    ("at_least_once", "garbled"),
+    ("exactly_once", "deleted"),
+    ("at_least_once", "altered"),
+]
 SECOND = "second"
 """Stands for a step that the seed of the run draws."""
 CHAINS = [
-    [f"{Step.FENCED}:1", f"{Step.STARTED}:2", f"{Step.AFTER_FIRST_OUTPUT}:2", f"{SECOND}:1", f"{Step.AFTER_FACTS}:1"],
+    [
+        f"{Step.FENCED}:1",
+        f"{Step.STARTED}:2",
+        f"{Step.AFTER_FIRST_OUTPUT}:2",
+        f"{SECOND}:1",
+        f"{Step.AFTER_FACTS}:1",
+    ],
     [
         f"{Step.MATERIALISED}:2",
         f"{Step.RESUMED}:1",
@@ -49,7 +60,8 @@ CHAINS = [
         f"{Step.JOINED}:1",
     ],
 ]
-"""Together every step of the protocol: each is the end of one attempt, so a chain of five needs six jobs.
+"""Together every step of the protocol: each is the end of one attempt, so a chain of five needs six
+jobs.
 
 A recovery from a kill between two outputs is killed too, in its first group.
 """
@@ -69,28 +81,44 @@ def test_exactly_once_keeps_its_promise_through_a_kill(project: Project, baselin
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("number", range(len(CHAINS)))
 def test_promise_is_kept_through_kills_at_every_step(
-    number: int, mode: str, project: Project, baseline: Plan, monkeypatch: pytest.MonkeyPatch
+    number: int,
+    mode: str,
+    project: Project,
+    baseline: Plan,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The state is stored in checkpoint cells in one chain and in files in another.
     if number:
         monkeypatch.setenv("REWINDOW_REPLAY__INLINE_STATE_BYTES", "0")
     name = f"chain_{number}_{mode}"
     plan = project.plan(name, mode)
-    in_a_group = [step for step in RECOVERING if step is not Step.JOINED]  # after that one no group is left to die in
+    in_a_group = [
+        step for step in RECOVERING if step is not Step.JOINED
+    ]  # after that one no group is left to die in
     second = random.Random(f"{random.random()} {mode}").choice(in_a_group)
     project.attempts(name, [kill.replace(SECOND, second) for kill in CHAINS[number]])
-    assert any((project.config.replay_root(name) / "checkpoints.state").rglob("*.parquet")) == bool(number)
+    assert any((project.config.replay_root(name) / "checkpoints.state").rglob("*.parquet")) == bool(
+        number
+    )
     check_promise(project.config, plan, baseline)
 
 
 def test_kill_chains_cover_every_step() -> None:
-    assert {kill.partition(":")[0] for chain in CHAINS for kill in chain} == {*map(str, STEPS), SECOND}
+    assert {kill.partition(":")[0] for chain in CHAINS for kill in chain} == {
+        *map(str, STEPS),
+        SECOND,
+    }
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("step", STEPS)
-def test_promise_is_kept_after_a_kill_at_every_step(step: Step, mode: str, project: Project, baseline: Plan) -> None:
+def test_promise_is_kept_after_a_kill_at_every_step(
+    step: Step,
+    mode: str,
+    project: Project,
+    baseline: Plan,
+) -> None:
     # Rules: R2, W61, W64
     name = f"{step}_{mode}"
     plan = project.plan(name, mode)
@@ -102,7 +130,12 @@ def test_promise_is_kept_after_a_kill_at_every_step(step: Step, mode: str, proje
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("second", RECOVERING)
-def test_promise_is_kept_after_every_second_kill(second: Step, mode: str, project: Project, baseline: Plan) -> None:
+def test_promise_is_kept_after_every_second_kill(
+    second: Step,
+    mode: str,
+    project: Project,
+    baseline: Plan,
+) -> None:
     name = f"then_{second}_{mode}"
     plan = project.plan(name, mode)
     project.attempts(name, [f"{Step.AFTER_FIRST_OUTPUT}:3", f"{second}:1"])
@@ -114,14 +147,19 @@ def test_promise_is_kept_after_every_second_kill(second: Step, mode: str, projec
 def test_exactly_once_recomputes_at_most_one_group(project: Project, baseline: Plan) -> None:
     plan = project.plan("redo", "exactly_once")
     project.attempts("redo", [f"{Step.AFTER_OUTPUTS}:4"])
-    marks = [timing.mark for timing in Ledger.open(project.config.ledger_url).attempts.timings("redo")]
+    marks = [
+        timing.mark for timing in Ledger.open(project.config.ledger_url).attempts.timings("redo")
+    ]
     assert sorted(marks) == list(range(3, 25, 3))
     check_promise(project.config, plan, baseline)
 
 
 @pytest.mark.recovery_matrix
 @pytest.mark.usefixtures("here")
-def test_at_least_once_repeats_only_windows_after_its_checkpoint(project: Project, baseline: Plan) -> None:
+def test_at_least_once_repeats_only_windows_after_its_checkpoint(
+    project: Project,
+    baseline: Plan,
+) -> None:
     # Rules: R51
     # The kill is two groups after checkpoint mark 1007 (ordinal 1008 = 168 * 6).
     plan = project.plan("repeats", "at_least_once")
@@ -133,7 +171,10 @@ def test_at_least_once_repeats_only_windows_after_its_checkpoint(project: Projec
 
 @pytest.mark.recovery_matrix
 @pytest.mark.usefixtures("here")
-def test_at_most_once_loses_and_lists_the_group_in_progress(project: Project, baseline: Plan) -> None:
+def test_at_most_once_loses_and_lists_the_group_in_progress(
+    project: Project,
+    baseline: Plan,
+) -> None:
     # Rules: R13, R15
     plan = project.plan("losses", "at_most_once")
     project.attempts("losses", [f"{Step.AFTER_FIRST_OUTPUT}:2"])
@@ -145,7 +186,10 @@ def test_at_most_once_loses_and_lists_the_group_in_progress(project: Project, ba
 @pytest.mark.recovery_matrix
 @pytest.mark.parametrize("mode", MODES)
 def test_promise_is_kept_when_only_the_jvm_is_killed_and_when_a_zombie_wakes(
-    mode: str, project: Project, baseline: Plan, monkeypatch: pytest.MonkeyPatch
+    mode: str,
+    project: Project,
+    baseline: Plan,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = f"zombie_{mode}"
     plan = project.plan(name, mode)
@@ -184,7 +228,9 @@ def test_promise_is_kept_when_only_the_jvm_is_killed_and_when_a_zombie_wakes(
 
 
 def alter_state(path: Path) -> None:
-    """Swaps the states of a checkpoint file for empty ones: it reads well, and its digests differ."""
+    """Swaps the states of a checkpoint file for empty ones: it reads well, and its digests
+    differ.
+    """
     rows = pq.ParquetFile(path).read()
     blobs = []
     for state in rows["state"].to_pylist():
@@ -204,7 +250,10 @@ def alter_state(path: Path) -> None:
     + [pytest.param(*case, marks=pytest.mark.exhaustive) for case in OTHER_DAMAGES],
 )
 def test_damaged_checkpoint_falls_back_to_an_older_one(
-    mode: str, damage: str, project: Project, baseline: Plan
+    mode: str,
+    damage: str,
+    project: Project,
+    baseline: Plan,
 ) -> None:
     # Rules: R25
     name = f"{damage}_{mode}"
@@ -226,7 +275,10 @@ def test_damaged_checkpoint_falls_back_to_an_older_one(
 
 @pytest.mark.recovery_matrix
 @pytest.mark.usefixtures("here")
-def test_missing_checkpoints_are_a_named_error_and_nothing_is_lost(project: Project, baseline: Plan) -> None:
+def test_missing_checkpoints_are_a_named_error_and_nothing_is_lost(
+    project: Project,
+    baseline: Plan,
+) -> None:
     plan = project.plan("bare", "exactly_once")
     project.attempt("bare", f"{Step.AFTER_CHECKPOINT}:2@1")
     before = raw(project.config, plan, "sums")
@@ -241,7 +293,11 @@ def test_missing_checkpoints_are_a_named_error_and_nothing_is_lost(project: Proj
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("mode", MODES)
 def test_lost_ledger_is_rebuilt_and_the_replay_resumes(
-    mode: str, baseline: Plan, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mode: str,
+    baseline: Plan,
+    project: Project,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Rules: R7
     config = project.config.model_copy(update={"state": tmp_path / "state"})
@@ -266,7 +322,9 @@ def project_baseline(config: object, project: Project, baseline: Plan) -> Plan:
 
 
 def after_first_group(act: Callable[[int], None]) -> Callable[[str], None]:
-    """Returns a listener that acts on the job's process group once, when its first group is committed."""
+    """Returns a listener that acts on the job's process group once, when its first group is
+    committed.
+    """
     acted = threading.Event()
 
     def listen(line: str) -> None:
@@ -278,9 +336,13 @@ def after_first_group(act: Callable[[int], None]) -> Callable[[str], None]:
 
 
 def group_of_job() -> int:
-    """Returns the process group of the one replay job that runs as a child of this process, never its own group."""
+    """Returns the process group of the one replay job that runs as a child of this process, never
+    its own group.
+    """
     children = psutil.Process().children(recursive=True)
-    groups = {os.getpgid(child.pid) for child in children if child.is_running() and "java" in child.name()}
+    groups = {
+        os.getpgid(child.pid) for child in children if child.is_running() and "java" in child.name()
+    }
     (job,) = groups - {os.getpgid(0)}
     return job
 

@@ -1,4 +1,6 @@
-"""Recovery modes as policies: another mode is another entry of `MODES`, which everything else asks."""
+"""Recovery modes as policies: another mode is another entry of `MODES`, which everything else
+asks.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,16 @@ from rewindow.application import MODES, Mode
 from rewindow.recovery import Plan, guarantee
 from tests.recovery.simulation import RULES, make_plan, run
 
-SAVED_AT_MARKS = Mode("saved_at_marks", "saved at marks: every window once, and more is computed again after a crash")
+SAVED_AT_MARKS = Mode(
+    "saved_at_marks",
+    "saved at marks: every window once, and more is computed again after a crash",
+)
 REPEATS_SAVED = Mode(
-    "repeats_saved", "repeats, saved after every group", may_repeat=True, saves_every_group=True
-)  # fmt: skip
+    "repeats_saved",
+    "repeats, saved after every group",
+    may_repeat=True,
+    saves_every_group=True,
+)
 RUNS = 60
 
 

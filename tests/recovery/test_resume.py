@@ -8,13 +8,23 @@ from hypothesis import strategies as st
 
 from rewindow.application import MODES, Mode
 from rewindow.errors import CheckpointError
-from rewindow.recovery import CheckpointSchedule, GroupSizer, affected_from, guarantee, next_end, resume
+from rewindow.recovery import (
+    CheckpointSchedule,
+    GroupSizer,
+    affected_from,
+    guarantee,
+    next_end,
+    resume,
+)
 
 MARK = st.integers(0, 60)
 
 
 @given(st.sets(MARK, min_size=1), st.dictionaries(st.sampled_from("abc"), MARK, min_size=1))
-def test_exactly_once_restores_the_newest_checkpoint_that_every_table_has_reached(saved: set[int], done: dict) -> None:
+def test_exactly_once_restores_the_newest_checkpoint_that_every_table_has_reached(
+    saved: set[int],
+    done: dict,
+) -> None:
     # Rules: R1, R21
     lowest = min(done.values())
     usable = [mark for mark in saved if mark <= lowest]
@@ -30,7 +40,10 @@ def test_exactly_once_restores_the_newest_checkpoint_that_every_table_has_reache
 
 
 @given(st.sets(MARK, min_size=1), st.dictionaries(st.sampled_from("abc"), MARK, min_size=1))
-def test_at_least_once_restores_the_newest_checkpoint_and_loses_nothing(saved: set[int], done: dict) -> None:
+def test_at_least_once_restores_the_newest_checkpoint_and_loses_nothing(
+    saved: set[int],
+    done: dict,
+) -> None:
     # Rules: R10
     usable = [mark for mark in saved if mark <= min(done.values())]
     if not usable:
@@ -38,18 +51,31 @@ def test_at_least_once_restores_the_newest_checkpoint_and_loses_nothing(saved: s
             resume(Mode.AT_LEAST_ONCE, saved, done)
         return
     found = resume(Mode.AT_LEAST_ONCE, saved, done)
-    assert (found.restore, found.first, found.lost, found.cuts) == (max(usable), max(usable) + 1, {}, ())
+    assert (found.restore, found.first, found.lost, found.cuts) == (
+        max(usable),
+        max(usable) + 1,
+        {},
+        (),
+    )
 
 
 @given(st.sets(MARK, min_size=1), st.dictionaries(st.sampled_from("abc"), MARK, min_size=1), MARK)
-def test_at_most_once_never_starts_a_window_twice(saved: set[int], done: dict, started: int) -> None:
+def test_at_most_once_never_starts_a_window_twice(
+    saved: set[int],
+    done: dict,
+    started: int,
+) -> None:
     # Rules: R12, R13
     found = resume(Mode.AT_MOST_ONCE, saved, done, started)
     started = max(started, *done.values())
     assert found.first > started
     assert found.restore == max(saved)
     for table, mark in done.items():
-        lost = set(range(found.lost[table][0], found.lost[table][1] + 1)) if table in found.lost else set()
+        lost = (
+            set(range(found.lost[table][0], found.lost[table][1] + 1))
+            if table in found.lost
+            else set()
+        )
         assert lost == set(range(mark + 1, started + 1))
 
 
@@ -70,10 +96,18 @@ def test_checkpoints_fall_due_at_the_documented_ordinals(distance: int, multiple
 
 
 @given(
-    st.integers(0, 500), st.integers(0, 80), st.integers(1, 90), st.sampled_from([*MODES.values()]), st.integers(1, 30)
+    st.integers(0, 500),
+    st.integers(0, 80),
+    st.integers(1, 90),
+    st.sampled_from([*MODES.values()]),
+    st.integers(1, 30),
 )
 def test_group_never_crosses_a_checkpoint_mark_or_the_end(
-    first: int, more: int, size: int, mode: Mode, distance: int
+    first: int,
+    more: int,
+    size: int,
+    mode: Mode,
+    distance: int,
 ) -> None:
     schedule = CheckpointSchedule(distance)
     end = next_end(first, first + more, size, mode, schedule)
@@ -83,15 +117,26 @@ def test_group_never_crosses_a_checkpoint_mark_or_the_end(
 
 
 @given(st.integers(1, 1000), st.floats(0.01, 100), st.integers(1, 500))
-def test_group_size_approaches_the_target_in_bounded_steps(windows: int, seconds: float, size: int) -> None:
+def test_group_size_approaches_the_target_in_bounded_steps(
+    windows: int,
+    seconds: float,
+    size: int,
+) -> None:
     sizer = GroupSizer(None, 10.0, size)
     sizer.took(windows, seconds)
     assert 1 <= sizer.size <= 4 * size
     assert sizer.size >= size // 4
 
 
-@pytest.mark.parametrize(("overhead", "each", "least"), [(0.0, 0.1, 90), (2.0, 0.01, 700), (30.0, 0.003, 2_000)])
-def test_groups_do_not_shrink_where_that_saves_no_time(overhead: float, each: float, least: int) -> None:
+@pytest.mark.parametrize(
+    ("overhead", "each", "least"),
+    [(0.0, 0.1, 90), (2.0, 0.01, 700), (30.0, 0.003, 2_000)],
+)
+def test_groups_do_not_shrink_where_that_saves_no_time(
+    overhead: float,
+    each: float,
+    least: int,
+) -> None:
     sizer, sizes = GroupSizer(None, 10.0, 2_000), list[int]()
     for _ in range(12):
         sizer.took(sizer.size, overhead + each * sizer.size)
@@ -101,7 +146,11 @@ def test_groups_do_not_shrink_where_that_saves_no_time(overhead: float, each: fl
 
 
 @given(st.integers(1, 20), st.integers(1, 6), st.sampled_from([None, 1, 3, 50]))
-def test_no_group_is_longer_than_the_loss_named_by_the_plan(distance: int, multiple: int, bound: int | None) -> None:
+def test_no_group_is_longer_than_the_loss_named_by_the_plan(
+    distance: int,
+    multiple: int,
+    bound: int | None,
+) -> None:
     # Rules: X1
     schedule, sizer = CheckpointSchedule(distance, multiple), GroupSizer(None, 10.0, 64, bound)
     lengths, window = [], 0

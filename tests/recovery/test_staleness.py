@@ -1,4 +1,6 @@
-"""Staleness against a model that carries a state through the windows and knows what was published when."""
+"""Staleness against a model that carries a state through the windows and knows what was published
+when.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewindow.recovery import staleness
-from rewindow.recovery.staleness import EffectivePublication, EffectiveStretch, in_effect, stale_windows
+from rewindow.recovery.staleness import (
+    EffectivePublication,
+    EffectiveStretch,
+    in_effect,
+    stale_windows,
+)
 from rewindow.windows import WindowRange
 
 
 def publication(
-    number: int, first: int, last: int, states: dict[int, str], source: str = "published", **more: object
+    number: int,
+    first: int,
+    last: int,
+    states: dict[int, str],
+    source: str = "published",
+    **more: object,
 ) -> EffectivePublication:
     """Returns a publication that began with the state published at the window before it."""
-    base = {"base": first - 1, "base_digest": states.get(first - 1, "")} if source == "published" else {}
-    return EffectivePublication(number, WindowRange(first, last), states, source, **{**base, **more})
+    base = (
+        {"base": first - 1, "base_digest": states.get(first - 1, "")}
+        if source == "published"
+        else {}
+    )
+    return EffectivePublication(
+        number,
+        WindowRange(first, last),
+        states,
+        source,
+        **{**base, **more},
+    )
 
 
 FIRST = publication(1, 0, 9, {-1: "s", 9: "a"}, "initial")
@@ -28,7 +50,9 @@ def test_nothing_is_stale_while_every_range_started_from_the_published_state() -
     assert stale_windows([FIRST, SECOND, THIRD]) == []
 
 
-def test_new_range_is_compared_only_with_overlapping_publications(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_range_is_compared_only_with_overlapping_publications(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # A publication a day must not cost more every day.
     cut: list[WindowRange] = []
     outside = staleness._outside
@@ -49,10 +73,12 @@ def test_new_range_is_compared_only_with_overlapping_publications(monkeypatch: p
 def test_changed_end_state_makes_all_later_windows_stale_until_the_next_replay() -> None:
     fix = publication(4, 0, 9, {-1: "s", 9: "A"}, "initial")
     assert stale_windows([FIRST, SECOND, THIRD, fix]) == [WindowRange(10, 29)]
-    assert stale_windows([FIRST, SECOND, THIRD, fix, publication(5, 10, 19, {9: "A", 19: "b"})]) == []
-    assert stale_windows([FIRST, SECOND, THIRD, fix, publication(5, 10, 19, {9: "A", 19: "B"})]) == [
-        WindowRange(20, 29)
-    ]
+    assert (
+        stale_windows([FIRST, SECOND, THIRD, fix, publication(5, 10, 19, {9: "A", 19: "b"})]) == []
+    )
+    assert stale_windows(
+        [FIRST, SECOND, THIRD, fix, publication(5, 10, 19, {9: "A", 19: "B"})]
+    ) == [WindowRange(20, 29)]
 
 
 def test_fix_with_the_same_end_state_makes_nothing_stale() -> None:
@@ -62,12 +88,18 @@ def test_fix_with_the_same_end_state_makes_nothing_stale() -> None:
 def test_fix_in_the_middle_is_compared_with_the_saved_state_there() -> None:
     # If no state was saved there, the later windows are stale.
     whole = publication(1, 0, 29, {-1: "s", 19: "m", 29: "e"}, "initial")
-    assert stale_windows([whole, publication(2, 10, 19, {9: "x", 19: "m"})]) == [WindowRange(10, 29)]
+    assert stale_windows([whole, publication(2, 10, 19, {9: "x", 19: "m"})]) == [
+        WindowRange(10, 29)
+    ]
     known = publication(1, 0, 29, {-1: "s", 9: "x", 19: "m", 29: "e"}, "initial")
     assert stale_windows([known, publication(2, 10, 19, {9: "x", 19: "m"})]) == []
-    assert stale_windows([known, publication(2, 10, 19, {9: "x", 19: "other"})]) == [WindowRange(20, 29)]
+    assert stale_windows([known, publication(2, 10, 19, {9: "x", 19: "other"})]) == [
+        WindowRange(20, 29)
+    ]
     thinned = publication(1, 0, 29, {-1: "s", 9: "x", 29: "e"}, "initial")
-    assert stale_windows([thinned, publication(2, 10, 19, {9: "x", 19: "m"})]) == [WindowRange(20, 29)]
+    assert stale_windows([thinned, publication(2, 10, 19, {9: "x", 19: "m"})]) == [
+        WindowRange(20, 29)
+    ]
 
 
 def test_warm_up_depends_on_its_start_state() -> None:
@@ -85,7 +117,11 @@ def test_windows_computed_from_the_initial_state_on_request_are_never_stale() ->
     assert stale_windows([EffectivePublication(3, WindowRange(10, 19), {9: "a"}, "warm_up")]) == []
 
 
-STEPS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3), st.booleans()), min_size=1, max_size=8)
+STEPS = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(1, 3), st.booleans()),
+    min_size=1,
+    max_size=8,
+)
 
 
 @settings(max_examples=300, deadline=None)
@@ -103,7 +139,9 @@ def test_stale_windows_equal_a_model_that_recomputes(steps: list[tuple[int, int,
             before, state = state, f"{state}{'!' if fixed else '.'}{window}"
             states[window] = state
             shown[window] = (number, before, state)
-        published.append(publication(number, first, last, states, "published" if first else "initial"))
+        published.append(
+            publication(number, first, last, states, "published" if first else "initial")
+        )
     wrong: set[int] = set()
     for window in sorted(shown):
         broken = window and shown[window][1] != shown[window - 1][2]

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     pass
 
 TIME = pa.timestamp("us", "UTC")
-EVENTS = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME), ("key", pa.string())])
+EVENTS = pa.schema(
+    [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME), ("key", pa.string())]
+)
 FIRST, LAST = 100, 119
 STATELESS, STATEFUL = ("delays",), ("ranks",)
 
@@ -39,7 +41,13 @@ STATELESS, STATEFUL = ("delays",), ("ranks",)
 def config(tmp_path: Path) -> Config:
     """Settings, and the recorded stream `flights`, sealed in all windows, with no tuple."""
     found = Config(state=tmp_path)
-    make_stream(found, "flights", EVENTS.empty_table(), dict.fromkeys(range(FIRST, LAST + 1), 0), width_ms=3_600_000)
+    make_stream(
+        found,
+        "flights",
+        EVENTS.empty_table(),
+        dict.fromkeys(range(FIRST, LAST + 1), 0),
+        width_ms=3_600_000,
+    )
     return found
 
 
@@ -47,7 +55,13 @@ def seals_version(config: Config, stream: str = "flights") -> int:
     return Table.open(config.windows_table(stream)).version
 
 
-def published(config: Config, replay: str, first: int = FIRST, last: int = LAST, **fields: Any) -> None:
+def published(
+    config: Config,
+    replay: str,
+    first: int = FIRST,
+    last: int = LAST,
+    **fields: Any,
+) -> None:
     """Publishes windows of a replay that has read `flights`, or other streams, as they are."""
     streams = fields.pop("streams", ("flights",))
     pinned = tuple((stream, seals_version(config, stream)) for stream in streams)
@@ -57,11 +71,18 @@ def published(config: Config, replay: str, first: int = FIRST, last: int = LAST,
 
 def seal_again(config: Config, *windows: int) -> None:
     """Gives windows of `flights` other seals, as after late tuples."""
-    table, data = Table.open(config.windows_table("flights")), Table.open(config.stream_table("flights"))
-    found = pa.table({
-        "window_id": pa.array(windows, pa.int64()), "tuples": pa.array([1] * len(windows), pa.int64()),
-        "digest": [f"{seals_version(config)}"] * len(windows), "float_digest": pa.nulls(len(windows), pa.string()),
-    })  # fmt: skip
+    table, data = (
+        Table.open(config.windows_table("flights")),
+        Table.open(config.stream_table("flights")),
+    )
+    found = pa.table(
+        {
+            "window_id": pa.array(windows, pa.int64()),
+            "tuples": pa.array([1] * len(windows), pa.int64()),
+            "digest": [f"{seals_version(config)}"] * len(windows),
+            "float_digest": pa.nulls(len(windows), pa.string()),
+        }
+    )
     rows = seal_rows(found, data, columns_text(data.schema))
     inside = f"window_id in ({', '.join(map(str, windows))})"
     table.replace(rows.to_reader(), inside, app_id="record", version=table.version + 10)
@@ -70,10 +91,23 @@ def seal_again(config: Config, *windows: int) -> None:
 def put_aside(config: Config, windows: list[int]) -> None:
     """Puts a late tuple of `flights` into quarantine for each window."""
     now = datetime.now(UTC)
-    values = {"source": "flights", "reason": "late", "payload": "{}", "position": "0", "recorded_at": now}
-    rows = [{name: values.get(name) for name in QUARANTINE_SCHEMA.names} | {"window_id": one} for one in windows]
+    values = {
+        "source": "flights",
+        "reason": "late",
+        "payload": "{}",
+        "position": "0",
+        "recorded_at": now,
+    }
+    rows = [
+        {name: values.get(name) for name in QUARANTINE_SCHEMA.names} | {"window_id": one}
+        for one in windows
+    ]
     table = create_quarantine(config.quarantine_table)
-    table.commit_arrow(pa.Table.from_pylist(rows, schema=QUARANTINE_SCHEMA), app_id="late", version=1)
+    table.commit_arrow(
+        pa.Table.from_pylist(rows, schema=QUARANTINE_SCHEMA),
+        app_id="late",
+        version=1,
+    )
 
 
 def proposed(found: Repairs) -> list[tuple[str, int, int]]:
@@ -86,13 +120,18 @@ def test_unchanged_inputs_need_no_repair(config: Config) -> None:
     assert find_repairs(config) == Repairs([], [], ())
 
 
-def test_windows_that_changed_are_replayed_and_no_others(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_that_changed_are_replayed_and_no_others(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("rewindow.repairs.ranges.JOIN_WINDOWS", 0)
     published(config, "one", outputs=STATELESS)
     seal_again(config, 105, 106, 112)
     found = find_repairs(config)
     assert proposed(found) == [("app", 105, 106), ("app", 112, 112)]
-    assert found.steps[0].reasons == ("windows of flights that have changed since replay one has read it: 3",)
+    assert found.steps[0].reasons == (
+        "windows of flights that have changed since replay one has read it: 3",
+    )
     assert found.steps[0].command == "rewindow replay app --first 105 --last 106"
 
 
@@ -101,7 +140,10 @@ def test_ranges_with_few_windows_between_are_joined_into_one_replay(config: Conf
     seal_again(config, 105, 112)
     found = find_repairs(config)
     assert proposed(found) == [("app", 105, 112)]
-    assert found.steps[0].reasons[1] == "windows [106, 111] lie between: one replay is quicker than two"
+    assert (
+        found.steps[0].reasons[1]
+        == "windows [106, 111] lie between: one replay is quicker than two"
+    )
 
 
 def test_unpublished_windows_between_ranges_are_not_added(config: Config) -> None:
@@ -139,7 +181,9 @@ def test_repair_does_not_join_a_publication_from_the_initial_state(config: Confi
 
 @pytest.mark.parametrize(("base", "follows"), [(109, (WindowRange(112, 119),)), (104, ())])
 def test_state_is_carried_over_unpublished_windows_by_a_warm_up(
-    config: Config, base: int, follows: tuple[WindowRange, ...]
+    config: Config,
+    base: int,
+    follows: tuple[WindowRange, ...],
 ) -> None:
     published(config, "one", 100, 109, outputs=STATEFUL)
     start = StartState(source="warm_up", window=base, warm_up_first=110)
@@ -151,8 +195,17 @@ def test_state_is_carried_over_unpublished_windows_by_a_warm_up(
 
 
 def publish_in_groups(config: Config, replay: str, first: int, last: int, plus: int = 0) -> None:
-    """Publishes windows of `ranks` with a known state after every fifth; `plus` makes rows and states other ones."""
-    staged = StagedReplay(config, replay, first, last, outputs=STATEFUL, inputs=(("flights", seals_version(config)),))
+    """Publishes windows of `ranks` with a known state after every fifth; `plus` makes rows and
+    states other ones.
+    """
+    staged = StagedReplay(
+        config,
+        replay,
+        first,
+        last,
+        outputs=STATEFUL,
+        inputs=(("flights", seals_version(config)),),
+    )
     for begin in range(first, last + 1, 5):
         end = min(begin + 4, last)
         staged.group(begin, end, rows_of(range(begin, end + 1), plus), state=state_of(end + plus))
@@ -168,21 +221,26 @@ def test_repair_ends_where_the_published_state_is_known_and_explains_why(config:
     assert found.steps[0].reasons == (
         "windows of flights that have changed since replay one has read it: 1",
         "its state is carried on: 109 is the next window with a published state to compare with",
-        "if the state after window 109 is not the one that was published, at most [110, 119] follow",
+        "if the state after window 109 is not the one that was published, at most [110, 119] "
+        "follow",
     )
     assert found.to_dict()["replays"][0]["may_follow"] == [{"first": 110, "last": 119}]
 
 
 @pytest.mark.parametrize(("plus", "wanted"), [(0, []), (1, [("app", 110, 119)])])
 def test_later_windows_need_repair_only_where_the_state_differs(
-    config: Config, plus: int, wanted: list[tuple[str, int, int]]
+    config: Config,
+    plus: int,
+    wanted: list[tuple[str, int, int]],
 ) -> None:
     publish_in_groups(config, "one", 100, 119)
     seal_again(config, 106)
     publish_in_groups(config, "two", 106, 109, plus)
     found = find_repairs(config)
     assert proposed(found) == wanted
-    assert [row.first for row in Ledger.open(config.ledger_url).stale.ranges()] == [first for _, first, _ in wanted]
+    assert [row.first for row in Ledger.open(config.ledger_url).stale.ranges()] == [
+        first for _, first, _ in wanted
+    ]
     if wanted:
         assert found.steps[0].reasons == (
             "app.ranks was made from a state that publication 2 has changed",
@@ -197,9 +255,14 @@ def test_reopened_windows_stay_stale_until_they_are_published_again(config: Conf
     mark_stale(book, "flights", [WindowRange(101, 101), WindowRange(116, 116)])
     assert [(row.first, row.last) for row in book.stale.ranges()] == [(101, 115), (116, 119)]
     publish_in_groups(config, "two", 101, 104, plus=1)
-    assert [(row.first, row.last, row.since) for row in book.stale.ranges()] == [(105, 115, 2), (116, 119, REOPENED)]
+    assert [(row.first, row.last, row.since) for row in book.stale.ranges()] == [
+        (105, 115, 2),
+        (116, 119, REOPENED),
+    ]
     publish_in_groups(config, "three", 105, 109)
-    assert [(row.first, row.last, row.since) for row in book.stale.ranges()] == [(116, 119, REOPENED)]
+    assert [(row.first, row.last, row.since) for row in book.stale.ranges()] == [
+        (116, 119, REOPENED)
+    ]
     publish_in_groups(config, "four", 116, 119)
     assert book.stale.ranges() == []
 
@@ -234,17 +297,32 @@ def test_downstream_application_is_repaired_after_its_upstream(config: Config) -
     found = find_repairs(config)
     assert proposed(found) == [("app", 105, 105), ("a_reader", 105, 119)]
     assert found.steps[1].reasons[0] == "app.delays is published again in windows [105, 105]"
-    assert (proposed(found.of("app")), proposed(found.of("a_reader")), proposed(found.of("other"))) == (
-        proposed(found), proposed(found), [],
-    )  # fmt: skip
+    assert (
+        proposed(found.of("app")),
+        proposed(found.of("a_reader")),
+        proposed(found.of("other")),
+    ) == (
+        proposed(found),
+        proposed(found),
+        [],
+    )
     simple(
-        config, "two", 105, 105, plus=7, publishable=True, outputs=STATELESS,
+        config,
+        "two",
+        105,
+        105,
+        plus=7,
+        publishable=True,
+        outputs=STATELESS,
         inputs=(("flights", seals_version(config)),),
-    )  # fmt: skip
+    )
     publish(config, "two")
     found = find_repairs(config)
     assert proposed(found) == [("a_reader", 105, 119)]
-    assert found.steps[0].reasons[0] == "windows of app.delays that have changed since replay below has read it: 1"
+    assert (
+        found.steps[0].reasons[0]
+        == "windows of app.delays that have changed since replay below has read it: 1"
+    )
 
 
 def test_repairs_of_one_application_omit_unrelated_applications_and_streams(config: Config) -> None:
@@ -257,7 +335,9 @@ def test_repairs_of_one_application_omit_unrelated_applications_and_streams(conf
     assert [name for name, _, _ in proposed(found)] == ["apart", "app", "z_reader"]
     assert [name for name, _, _ in proposed(found.of("app"))] == ["app", "z_reader"]
     assert [name for name, _, _ in proposed(found.of("z_reader"))] == ["app", "z_reader"]
-    assert [one.stream for one in found.of("apart").late] == ["flights"] and not found.of("other").late
+    assert [one.stream for one in found.of("apart").late] == ["flights"] and not found.of(
+        "other"
+    ).late
 
 
 def test_republished_output_with_equal_digests_needs_no_downstream_repair(config: Config) -> None:
@@ -271,7 +351,10 @@ def test_late_tuples_in_quarantine_are_counted_per_published_window(config: Conf
     published(config, "one", 100, 110, outputs=STATELESS)
     put_aside(config, [105, 105, 115])
     found = find_repairs(config)
-    assert [(one.windows, one.tuples) for one in found.late] == [(WindowRange(105, 105), 2), (WindowRange(115, 115), 1)]
+    assert [(one.windows, one.tuples) for one in found.late] == [
+        (WindowRange(105, 105), 2),
+        (WindowRange(115, 115), 1),
+    ]
     assert proposed(found) == [("app", 105, 105)]
     assert found.steps[0].reasons == ("late tuples of flights wait for windows [105, 105]: 2",)
 
@@ -279,7 +362,11 @@ def test_late_tuples_in_quarantine_are_counted_per_published_window(config: Conf
 def test_changes_that_cannot_be_determined_after_a_vacuum_are_reported(config: Config) -> None:
     published(config, "one", outputs=STATELESS)
     seal_again(config, 105)
-    Table.open(config.windows_table("flights")).delta.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    Table.open(config.windows_table("flights")).delta.vacuum(
+        0,
+        dry_run=False,
+        enforce_retention_duration=False,
+    )
     found = find_repairs(config)
     assert proposed(found) == []
     assert found.unknown[0].startswith("what flights was when replay one read it")
@@ -313,7 +400,12 @@ def test_start_state_that_readers_no_longer_see_is_reported(config: Config) -> N
 
 def test_start_state_of_the_first_publication_is_known(config: Config) -> None:
     published(config, "one", outputs=STATEFUL)
-    start = StartState(source="warm_up", window=99, taken_from="streams/app.checkpoints", warm_up_first=100)
+    start = StartState(
+        source="warm_up",
+        window=99,
+        taken_from="streams/app.checkpoints",
+        warm_up_first=100,
+    )
     published(config, "two", 110, 119, outputs=STATEFUL, start=start)
     assert find_repairs(config).unknown == ()
 
@@ -323,7 +415,9 @@ def test_publication_with_a_purged_replay_is_reported(config: Config) -> None:
     shutil.rmtree(config.replay_root("one"))
     config.state.joinpath("ledger.sqlite").unlink()
     rebuild_ledger(config)
-    assert find_repairs(config).unknown == ("what replay one has read for windows [100, 119]: it was purged",)
+    assert find_repairs(config).unknown == (
+        "what replay one has read for windows [100, 119]: it was purged",
+    )
 
 
 def test_window_ids_are_numbers_in_json(config: Config) -> None:

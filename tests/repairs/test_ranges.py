@@ -1,6 +1,8 @@
-"""Ranges that a repair replays, on an application in memory: whatever was published and has changed, all becomes right.
+"""Ranges that a repair replays, on an application in memory: whatever was published and has
+changed, all becomes right.
 
-The application is a state and a step, so that what is right is computed window by window from the first one on.
+The application is a state and a step, so that what is right is computed window by window from the
+first one on.
 """
 
 from __future__ import annotations
@@ -43,16 +45,34 @@ class Replayed:
         digests = {window: str(state) for window, state in self.states.items()}
         base = self.start.window if self.start.taken_from else None
         return EffectivePublication(
-            self.number, self.windows, digests, self.start.source, base, "" if base is None else str(self.base_state)
+            self.number,
+            self.windows,
+            digests,
+            self.start.source,
+            base,
+            "" if base is None else str(self.base_state),
         )
 
     @property
     def plan(self) -> Plan:
         return Plan.model_construct(
-            replay_id=f"r{self.number}", first=self.windows.first, last=self.windows.last, start=self.start,
-            mode=Mode.EXACTLY_ONCE, parameters={}, given=[], changes=(), application="app", code_version="code-1",
-            configuration_digest="", width_ms=1, origin_ms=0, checkpoint_windows=1, inputs=[], outputs=[],
-        )  # fmt: skip
+            replay_id=f"r{self.number}",
+            first=self.windows.first,
+            last=self.windows.last,
+            start=self.start,
+            mode=Mode.EXACTLY_ONCE,
+            parameters={},
+            given=[],
+            changes=(),
+            application="app",
+            code_version="code-1",
+            configuration_digest="",
+            width_ms=1,
+            origin_ms=0,
+            checkpoint_windows=1,
+            inputs=[],
+            outputs=[],
+        )
 
 
 @dataclass
@@ -78,17 +98,30 @@ class World:
             start = StartState(source="published", window=before, taken_from="c")
         else:
             taken_from = "c" if base >= 0 else ""
-            start = StartState(source="warm_up", window=base, warm_up_first=base + 1, taken_from=taken_from)
+            start = StartState(
+                source="warm_up",
+                window=base,
+                warm_up_first=base + 1,
+                taken_from=taken_from,
+            )
         states = {before: state}
         for window in range(windows.first, windows.last + 1):
             self.outputs[window] = (state, self.inputs[window])
             state = self.step(state, self.inputs[window])
             if window == windows.last or self._is_kept(window):
                 states[window] = state
-        kept = {w: s for w, s in states.items() if w == windows.last or (w > before and self.rng.random() < 0.7)}
-        self.checkpoints = {window: old for window, old in self.checkpoints.items() if window not in windows} | kept
+        kept = {
+            w: s
+            for w, s in states.items()
+            if w == windows.last or (w > before and self.rng.random() < 0.7)
+        }
+        self.checkpoints = {
+            window: old for window, old in self.checkpoints.items() if window not in windows
+        } | kept
         number = len(self.publications) + 1
-        self.publications.append(Replayed(number, windows, start, tuple(self.inputs), states, base_state))
+        self.publications.append(
+            Replayed(number, windows, start, tuple(self.inputs), states, base_state)
+        )
 
     def _is_kept(self, window: int) -> bool:
         return window % self.every == 0 if self.every else self.rng.random() < 0.3
@@ -107,17 +140,26 @@ class World:
             changed += [Change(part, "changed", stretch) for part in to_ranges(differing)]
         for part in stale_windows(effective):
             changed.append(Change(part, "stale", made_stale_by=len(self.publications[-1].windows)))
-        return [(part.windows, part.may_follow) for part in ranges_to_replay(known, sorted(changed, key=_first))]
+        return [
+            (part.windows, part.may_follow)
+            for part in ranges_to_replay(known, sorted(changed, key=_first))
+        ]
 
     def repair(self) -> list[WindowRange]:
         done: list[WindowRange] = []
         while found := self.proposed():
             (windows, _), *_ = found
             assert windows not in done, "a range that was repaired is to be repaired again"
-            assert set(self.outputs).issuperset(range(windows.first, windows.last + 1)), "readers have not seen it"
-            base = max((window for window in self.checkpoints if window < windows.first), default=-1)
+            assert set(self.outputs).issuperset(range(windows.first, windows.last + 1)), (
+                "readers have not seen it"
+            )
+            base = max(
+                (window for window in self.checkpoints if window < windows.first), default=-1
+            )
             stale = stale_windows([one.effective for one in self.publications])
-            assert not any(base in part for part in stale), "a plan refuses to begin with a stale state"
+            assert not any(base in part for part in stale), (
+                "a plan refuses to begin with a stale state"
+            )
             self.publish(windows)
             done.append(windows)
         return done
@@ -138,7 +180,8 @@ def _first(change: Change) -> WindowRange:
 
 @pytest.mark.parametrize("step", [forgets, keeps])
 def test_everything_is_correct_after_a_repair_of_any_publications_and_changes(
-    step: Step, monkeypatch: pytest.MonkeyPatch
+    step: Step,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Rules: X29, X48
     shorter = 0
@@ -162,7 +205,9 @@ def test_everything_is_correct_after_a_repair_of_any_publications_and_changes(
     assert shorter > (200 if step is forgets else 0)
 
 
-def test_a_state_that_forgets_ends_a_repair_at_the_next_state_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_that_forgets_ends_a_repair_at_the_next_state_that_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("rewindow.repairs.ranges.JOIN_WINDOWS", 0)
     world = World(forgets, [2, 1] * 500, random.Random(1), every=10)
     world.publish(WindowRange(0, 999))
@@ -174,7 +219,14 @@ def test_a_state_that_forgets_ends_a_repair_at_the_next_state_that_is_known(monk
 
 def test_range_ends_with_the_windows_visible_from_its_publication() -> None:
     older, newer = (
-        Replayed(number, windows, StartState(source="initial", window=windows.first - 1), (), {}, 0).plan
+        Replayed(
+            number,
+            windows,
+            StartState(source="initial", window=windows.first - 1),
+            (),
+            {},
+            0,
+        ).plan
         for number, windows in ((1, WindowRange(0, 39)), (2, WindowRange(7, 18)))
     )
     known = PublishedApplication(stateful=True)
@@ -186,9 +238,10 @@ def test_range_ends_with_the_windows_visible_from_its_publication() -> None:
     (found,) = ranges_to_replay(known, [Change(WindowRange(4, 4), "changed", known.stretches[0])])
     assert found.windows == WindowRange(4, 6)
     assert found.reasons == (
-        "changed", "its state is carried on, so all windows up to 6 depend on these",
+        "changed",
+        "its state is carried on, so all windows up to 6 depend on these",
         "if the state after window 6 is not the one that was published, at most [19, 39] follow",
-    )  # fmt: skip
+    )
     assert found.may_follow == (WindowRange(19, 39),)
 
 
@@ -199,14 +252,19 @@ def test_publication_from_the_initial_state_is_repaired_from_the_initial_state()
     known.stretches = [PublishedStretch(WindowRange(20, 39), asked, frozenset({30, 39}))]
     (found,) = ranges_to_replay(known, [Change(WindowRange(24, 24), "changed")])
     assert (found.windows, found.may_follow) == (WindowRange(20, 30), (WindowRange(31, 39),))
-    assert found.reasons[1] == "it began with the initial state on request, and so begins again with window 20"
+    assert (
+        found.reasons[1]
+        == "it began with the initial state on request, and so begins again with window 20"
+    )
     assert found.begin.replay_options(found.windows)["initial_state"]
     (after,) = ranges_to_replay(known, [Change(WindowRange(31, 39), "stale", made_stale_by=11)])
     assert after.windows == WindowRange(31, 39)
     assert not after.begin.replay_options(after.windows)["initial_state"]
 
 
-def test_state_that_forgets_nothing_is_repaired_in_few_growing_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_that_forgets_nothing_is_repaired_in_few_growing_replays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(lambda state, x: state + x, [2, 1] * 500, random.Random(1), every=10)
     world.publish(WindowRange(0, 999))
     with monkeypatch.context() as patch:
@@ -214,8 +272,16 @@ def test_state_that_forgets_nothing_is_repaired_in_few_growing_replays(monkeypat
         world.inputs[103] = 3
         done = world.repair()
     assert [(part.first, part.last) for part in done] == [
-        (103, 110), (111, 130), (131, 170), (171, 250), (251, 410), (411, 730), (731, 999),
-    ]  # fmt: skip
+        (103, 110),
+        (111, 130),
+        (131, 170),
+        (171, 250),
+        (251, 410),
+        (411, 730),
+        (731, 999),
+    ]
     assert world.wrong() == []
     world.inputs[103] = 4
-    assert world.repair() == [WindowRange(103, 110), WindowRange(111, 999)], "begun again for 1,000 windows or more"
+    assert world.repair() == [WindowRange(103, 110), WindowRange(111, 999)], (
+        "begun again for 1,000 windows or more"
+    )

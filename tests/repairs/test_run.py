@@ -28,7 +28,15 @@ from rewindow.windows import WindowRange
 from tests.recovery.here import jobs_here
 from tests.recovery.project import FIRST as FIRST_EVENT
 from tests.recovery.project import ROOT, WINDOWS, make_project, make_stream, seals_of
-from tests.repairs.test_find import EVENTS, FIRST, LAST, STATELESS, published, seal_again, seals_version
+from tests.repairs.test_find import (
+    EVENTS,
+    FIRST,
+    LAST,
+    STATELESS,
+    published,
+    seal_again,
+    seals_version,
+)
 from tests.small_frames import small_frames_toml
 
 if TYPE_CHECKING:
@@ -38,7 +46,13 @@ if TYPE_CHECKING:
 def test_replay_left_by_a_killed_repair_is_resumed(tmp_path: Path) -> None:
     # Not while its process lives, nor for other reasons or inputs.
     config = Config(state=tmp_path)
-    make_stream(config, "flights", EVENTS.empty_table(), dict.fromkeys(range(FIRST, LAST + 1), 0), width_ms=3_600_000)
+    make_stream(
+        config,
+        "flights",
+        EVENTS.empty_table(),
+        dict.fromkeys(range(FIRST, LAST + 1), 0),
+        width_ms=3_600_000,
+    )
     published(config, "one", outputs=STATELESS)
     seal_again(config, 105)
     (step,) = find_repairs(config).steps
@@ -53,11 +67,23 @@ def test_replay_left_by_a_killed_repair_is_resumed(tmp_path: Path) -> None:
     def left(replay_id: str, pid: int, **other: Any) -> str:
         """Enters a running replay, and returns what is gone on with."""
         entered = {**mine, "replay_id": replay_id, **other}
-        book.replays.create(replay_id, "app", entered["first"], entered["last"], "EXACTLY_ONCE", entered, "code-1")
+        book.replays.create(
+            replay_id,
+            "app",
+            entered["first"],
+            entered["last"],
+            "EXACTLY_ONCE",
+            entered,
+            "code-1",
+        )
         book.attempts.begin(
-            replay_id, book.attempts.next_epoch(replay_id), host=socket.gethostname(), pid=pid, process_group=pid,
+            replay_id,
+            book.attempts.next_epoch(replay_id),
+            host=socket.gethostname(),
+            pid=pid,
+            process_group=pid,
             process_identity=process_identity(pid) or f"{boot_id()}/1",
-        )  # fmt: skip
+        )
         return interrupted(config, step)
 
     assert interrupted(config, step) == ""
@@ -69,17 +95,31 @@ def test_replay_left_by_a_killed_repair_is_resumed(tmp_path: Path) -> None:
 
 
 def test_replay_killed_before_it_had_a_process_is_resumed_after_the_start_timeout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = Config(state=tmp_path)
-    make_stream(config, "flights", EVENTS.empty_table(), dict.fromkeys(range(FIRST, LAST + 1), 0), width_ms=3_600_000)
+    make_stream(
+        config,
+        "flights",
+        EVENTS.empty_table(),
+        dict.fromkeys(range(FIRST, LAST + 1), 0),
+        width_ms=3_600_000,
+    )
     published(config, "one", outputs=STATELESS)
     seal_again(config, 105)
     (step,) = find_repairs(config).steps
     book = Ledger.open(config.ledger_url)
     plan = book.replays.get("one").plan
     inputs = [{**entry, "windows_version": seals_version(config)} for entry in plan["inputs"]]
-    mine = {**plan, "replay_id": "mine", "first": 105, "last": 105, "reason": step.reasons[0], "inputs": inputs}
+    mine = {
+        **plan,
+        "replay_id": "mine",
+        "first": 105,
+        "last": 105,
+        "reason": step.reasons[0],
+        "inputs": inputs,
+    }
     book.replays.create("mine", "app", 105, 105, "EXACTLY_ONCE", mine, "code-1")
     assert interrupted(config, step) == "", "it was only planned, and holds nothing"
     book.take_over("mine", ["app.delays"], 105, 105)
@@ -105,10 +145,16 @@ def test_repair_of_a_late_tuple_equals_a_computation_from_scratch(tmp_path: Path
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("application", "catches_up"), [("recent", True), ("totals", False)], ids=["forgets", "forgets_nothing"]
+    ("application", "catches_up"),
+    [("recent", True), ("totals", False)],
+    ids=["forgets", "forgets_nothing"],
 )
 def test_repair_ends_where_the_state_converges_and_equals_a_computation_from_scratch(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, application: str, catches_up: bool
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    application: str,
+    catches_up: bool,
 ) -> None:
     monkeypatch.setattr(loop, "run", jobs_here(spark))
     config = make_project(tmp_path).config
@@ -119,14 +165,23 @@ def test_repair_ends_where_the_state_converges_and_equals_a_computation_from_scr
     window, last = add_tuple(config), FIRST_EVENT + WINDOWS - 1
     (proposal,) = find_repairs(config).steps
     known = min(state for state in before if state >= window)
-    assert (proposal.windows, proposal.may_follow) == (WindowRange(window, known), (WindowRange(known + 1, last),))
+    assert (proposal.windows, proposal.may_follow) == (
+        WindowRange(window, known),
+        (WindowRange(known + 1, last),),
+    )
     lines: list[str] = []
     steps = repair(config, Lines(lines.append)).steps
     expected = (
-        [WindowRange(window, known)] if catches_up else [WindowRange(window, known), WindowRange(known + 1, last)]
+        [WindowRange(window, known)]
+        if catches_up
+        else [WindowRange(window, known), WindowRange(known + 1, last)]
     )
     assert [step.windows for step in steps] == expected
-    told = "is the one that was published: what follows stays" if catches_up else "is another one than was published"
+    told = (
+        "is the one that was published: what follows stays"
+        if catches_up
+        else "is another one than was published"
+    )
     assert f"{application}: the state after window {known} {told}" in lines
     assert repair(config) == Repaired([], [], ())
     assert Ledger.open(config.ledger_url).stale.ranges() == []
@@ -158,13 +213,20 @@ temp = "linear"
 
 @pytest.mark.long
 def test_late_row_replaces_the_filled_row_and_a_second_repair_changes_nothing(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Rules: G42
     monkeypatch.setattr(loop, "run", jobs_here(spark))
-    (tmp_path / "rewindow.toml").write_text(FILLED.format(root=ROOT, small_frames=small_frames_toml()))
+    (tmp_path / "rewindow.toml").write_text(
+        FILLED.format(root=ROOT, small_frames=small_frames_toml())
+    )
     config = Config.load(tmp_path / "rewindow.toml")
-    hours = {hour: f"JFK,1970-01-0{1 + hour // 24}T{hour % 24:02}:00:00Z,{10 * hour}" for hour in range(96)}
+    hours = {
+        hour: f"JFK,1970-01-0{1 + hour // 24}T{hour % 24:02}:00:00Z,{10 * hour}"
+        for hour in range(96)
+    }
     rows = [line for hour, line in hours.items() if not 20 <= hour <= 22]
     (tmp_path / "weather.csv").write_text("\n".join(["origin,at,temp", *rows]) + "\n")
     record(config, "weather")
@@ -188,21 +250,42 @@ def test_late_row_replaces_the_filled_row_and_a_second_repair_changes_nothing(
 def around_the_gap(config: Config) -> tuple[dict[int, int], dict[int, int]]:
     """Returns hour to temperature of the recorded rows, and of the made ones."""
     table = Table.open(config.stream_table("filled_weather.filled"))
-    rows = query("select at, temp, _rw_is_made as made from f where window_id between 19 and 23", f=table).to_pylist()
-    found = [{row["at"].hour: round(row["temp"]) for row in rows if row["made"] is made} for made in (False, True)]
+    rows = query(
+        "select at, temp, _rw_is_made as made from f where window_id between 19 and 23",
+        f=table,
+    ).to_pylist()
+    found = [
+        {row["at"].hour: round(row["temp"]) for row in rows if row["made"] is made}
+        for made in (False, True)
+    ]
     return found[0], found[1]
 
 
 def add_tuple(config: Config) -> int:
-    """Puts one more tuple into a window of `events`, as a reopening does, and returns the window."""
-    data, windows = Table.open(config.stream_table("events")), Table.open(config.windows_table("events"))
-    row = query('select * from e where x is not null order by window_id, "offset" limit 40', e=data).slice(39)
+    """Puts one more tuple into a window of `events`, as a reopening does, and returns the
+    window.
+    """
+    data, windows = (
+        Table.open(config.stream_table("events")),
+        Table.open(config.windows_table("events")),
+    )
+    row = query(
+        'select * from e where x is not null order by window_id, "offset" limit 40',
+        e=data,
+    ).slice(39)
     window = row["window_id"][0].as_py()
     count = query(f"select count(*) as n from e where window_id = {window}", e=data)["n"][0].as_py()
-    late = row.set_column(row.schema.get_field_index("offset"), "offset", pa.array([count], pa.int64()))
+    late = row.set_column(
+        row.schema.get_field_index("offset"),
+        "offset",
+        pa.array([count], pa.int64()),
+    )
     data.commit_arrow(late, app_id="record", version=2)
     note_files(data, Table.open(config.files_table("events")))
     windows.replace(
-        seals_of(config, "events", {window: count + 1}).to_reader(), f"window_id = {window}", app_id="record", version=2
+        seals_of(config, "events", {window: count + 1}).to_reader(),
+        f"window_id = {window}",
+        app_id="record",
+        version=2,
     )
     return int(window)

@@ -38,14 +38,19 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def published(config: Config, replay_id: str) -> Ledger:
-    """Stages a replay and publishes it as far as the ledger and the tables' log know, without rows."""
+    """Stages a replay and publishes it as far as the ledger and the tables' log know, without
+    rows.
+    """
     plan = simple(config, replay_id, 100, 103).plan
     ledger = Ledger.open(config.ledger_url)
     publication = ledger.publications.open(replay_id, prepare_tables(config, plan), 100, 103)
     for target in targets_of(plan):
         table = open_published(config, target.name)
         table.commit_files(
-            [], app_id=publish_app_id(target.name), version=publication.number, metadata=publication.commit_metadata()
+            [],
+            app_id=publish_app_id(target.name),
+            version=publication.number,
+            metadata=publication.commit_metadata(),
         )
         ledger.publications.mark_done(publication.number, target.name, table.version)
     ledger.publications.close(publication.number)
@@ -66,7 +71,10 @@ def test_published_replay_loses_its_tables_except_the_facts(config: Config, here
     assert purgeable(config, AT_ONCE) == []
 
 
-def test_purge_after_a_rebuild_never_touches_the_working_directory(config: Config, here: Path) -> None:
+def test_purge_after_a_rebuild_never_touches_the_working_directory(
+    config: Config,
+    here: Path,
+) -> None:
     published(config, "one").close()
     purge(config, AT_ONCE, delete=True)
     (config.state / "ledger.sqlite").unlink()
@@ -77,7 +85,10 @@ def test_purge_after_a_rebuild_never_touches_the_working_directory(config: Confi
 
 @pytest.mark.parametrize("forged", ["", ".", "..", "one/../..", "/"])
 def test_id_that_leads_outside_the_replays_folder_is_rejected(
-    config: Config, here: Path, forged: str, monkeypatch: pytest.MonkeyPatch
+    config: Config,
+    here: Path,
+    forged: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     row = published(config, "one").replays.get("one")
     monkeypatch.setattr(Replays, "newest", lambda self, **more: [replace(row, replay_id=forged)])
@@ -94,7 +105,11 @@ def test_replay_that_is_a_link_to_another_folder_is_not_purged(config: Config, h
     assert purgeable(config, AT_ONCE) == []
 
 
-def test_replay_without_a_plan_is_not_purged(config: Config, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_without_a_plan_is_not_purged(
+    config: Config,
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     row = published(config, "one").replays.get("one")
     monkeypatch.setattr(Replays, "newest", lambda self, **more: [replace(row, plan={})])
     assert purgeable(config, AT_ONCE) == []
@@ -116,11 +131,17 @@ def test_tables_of_a_running_publication_are_not_purged(config: Config, here: Pa
         purged = purge(config, AT_ONCE, delete=True)
     assert (purged.deleted, purged.busy) == ([], ["one"])
     assert purgeable(config, AT_ONCE) != []
-    assert names(purge(config, AT_ONCE, delete=True).deleted) == {"one/delays", "one/ranks", "one/checkpoints"}
+    assert names(purge(config, AT_ONCE, delete=True).deleted) == {
+        "one/delays",
+        "one/ranks",
+        "one/checkpoints",
+    }
 
 
 def test_publication_that_starts_during_a_purge_keeps_its_tables(
-    config: Config, here: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config,
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ledger = published(config, "one")
     look = module.purgeable
@@ -135,7 +156,10 @@ def test_publication_that_starts_during_a_purge_keeps_its_tables(
     assert Table.exists(config.replay_root("one") / "ranks")
 
 
-def test_unpublished_replays_are_purged_only_when_old_or_abandoned(config: Config, here: Path) -> None:
+def test_unpublished_replays_are_purged_only_when_old_or_abandoned(
+    config: Config,
+    here: Path,
+) -> None:
     simple(config, "one", 100, 103)
     simple(config, "two", 104, 107)
     Ledger.open(config.ledger_url).replays.abandon("two")
@@ -143,14 +167,25 @@ def test_unpublished_replays_are_purged_only_when_old_or_abandoned(config: Confi
     assert {entry.replay_id for entry in purgeable(config, AT_ONCE)} == {"one", "two"}
 
 
-def test_start_checkpoint_of_an_open_replay_is_kept_until_it_has_ended(config: Config, here: Path) -> None:
+def test_start_checkpoint_of_an_open_replay_is_kept_until_it_has_ended(
+    config: Config,
+    here: Path,
+) -> None:
     # Rules: W85
     published(config, "one")
     taken_from = str(config.replay_root("one") / "checkpoints")
     start = StartState(source="replay", window=103, taken_from=taken_from, version=1)
     plan = simple(config, "two", 104, 107, start=start, ledger=False).plan
     ledger = Ledger.open(config.ledger_url)
-    ledger.replays.create("two", "app", 104, 107, "exactly_once", plan.model_dump(mode="json"), "code-1")
+    ledger.replays.create(
+        "two",
+        "app",
+        104,
+        107,
+        "exactly_once",
+        plan.model_dump(mode="json"),
+        "code-1",
+    )
     assert names(purge(config, AT_ONCE, delete=True).deleted) == {"one/delays", "one/ranks"}
     ledger.replays.abandon("two")
     left = names(purgeable(config, AT_ONCE))

@@ -17,7 +17,10 @@ H20 = NOT_POSITIVE[0].lower() + NOT_POSITIVE[1:].rstrip(".")
     ("given", "text"),
     [
         ({"width": "1.5 ms"}, "width of 1500 us is not a whole number of milliseconds"),
-        ({"origin": "2013-01-01T00:00:00.0005Z"}, "origin 2013-01-01T00:00:00.0005Z is not a whole number of mill"),
+        (
+            {"origin": "2013-01-01T00:00:00.0005Z"},
+            "origin 2013-01-01T00:00:00.0005Z is not a whole number of mill",
+        ),
         ({"origin": "1969-12-31T23:59:59.9995Z"}, "is not a whole number of milliseconds"),
     ],
 )
@@ -50,7 +53,11 @@ def load(folder: Path, setting: str) -> Config:
         ("slack = inf", 'slack" is wrong: duration "inf" cannot be read'),
     ],
 )
-def test_invalid_interval_or_slack_is_rejected_with_setting_and_value(tmp_path: Path, setting: str, text: str) -> None:
+def test_invalid_interval_or_slack_is_rejected_with_setting_and_value(
+    tmp_path: Path,
+    setting: str,
+    text: str,
+) -> None:
     # Rules: H20, H23
     with pytest.raises(InputError) as caught:
         load(tmp_path, setting)
@@ -73,17 +80,25 @@ def test_unreadable_duration_error_keeps_its_hint(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["state", "expectations"])
 def test_folder_on_an_object_store_is_rejected_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
 ) -> None:
     # It would otherwise become a local folder of that name.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(f"REWINDOW_{name.upper()}", "s3://bucket/state")
-    with pytest.raises(InputError, match=f'setting "{name}" is wrong: s3://bucket/state is no folder') as caught:
+    with pytest.raises(
+        InputError,
+        match=f'setting "{name}" is wrong: s3://bucket/state is no folder',
+    ) as caught:
         Config.load()
     assert "no object store is known" in caught.value.hint
 
 
-def test_spark_setting_from_the_environment_keeps_its_capitals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_setting_from_the_environment_keeps_its_capitals(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REWINDOW_SPARK__CONF__spark.sql.files.maxPartitionBytes", "1m")
     monkeypatch.setenv("REWINDOW_SPARK__MASTER", "local[3]")
@@ -93,7 +108,8 @@ def test_spark_setting_from_the_environment_keeps_its_capitals(tmp_path: Path, m
 
 
 def test_environment_variable_below_a_setting_without_a_section_is_rejected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rewindow.toml").write_text('ledger = "sqlite:///x"\n')
@@ -105,16 +121,23 @@ def test_environment_variable_below_a_setting_without_a_section_is_rejected(
 @pytest.mark.parametrize(
     ("text", "primary", "hint"),
     [
-        ('[streams.s]\nsource = "x"\narrived_at = "at"\nwidthh = "1 s"', 'setting "streams.s.widthh" is unknown',
+        ('[streams.s]\nsource = "x"\narrived_at = "at"\nwidthh = "1 '
+         's"', 'setting "streams.s.widthh" is unknown',
          'Did you mean "width"? Known in [streams.s]: source, format,'),
-        ("[stream.s]", 'setting "stream" is unknown', 'Did you mean "streams"? Known in rewindow.toml: state,'),
-        ("[spark]\nmastr = 1", 'setting "spark.mastr" is unknown', 'Did you mean "master"? Known in [spark]: master,'),
-        ("[replay]\nxyz = 1", 'setting "replay.xyz" is unknown', "Known in [replay]: group_seconds,"),
+        ("[stream.s]", 'setting "stream" is unknown', 'Did you mean "streams"? Known in '
+                                                      'rewindow.toml: state,'),
+        ("[spark]\nmastr = 1", 'setting "spark.mastr" is '
+                               'unknown', 'Did you mean "master"? Known in [spark]: master,'),
+        ("[replay]\nxyz = 1", 'setting "replay.xyz" is '
+                              'unknown', "Known in [replay]: group_seconds,"),
         ('[streams.s]\nsource = "x"', 'setting "streams.s.arrived_at" is missing', "rewindow init"),
     ],
 )  # fmt: skip
 def test_unknown_setting_is_reported_with_known_ones_and_a_suggestion(
-    tmp_path: Path, text: str, primary: str, hint: str
+    tmp_path: Path,
+    text: str,
+    primary: str,
+    hint: str,
 ) -> None:
     file = tmp_path / "rewindow.toml"
     file.write_text(text)
@@ -127,19 +150,34 @@ def test_unknown_setting_is_reported_with_known_ones_and_a_suggestion(
 @pytest.mark.parametrize(
     ("setting", "primary", "hint"),
     [
-        ('keys = "bay"', 'setting "streams.s.keys" is "bay", not a list', 'Write it as in keys = ["bay"].'),
+        (
+            'keys = "bay"',
+            'setting "streams.s.keys" is "bay", not a list',
+            'Write it as in keys = ["bay"].',
+        ),
         ('keys = "bay, lot"', "not a list", 'Write it as in keys = ["bay", "lot"].'),
         ("keys = [5]", 'setting "streams.s.keys" has 5, which is not a text', 'keys = ["5"]'),
-        ('header = "maybe"', 'is "maybe", not true or false', "Write header = true or header = false"),
+        (
+            'header = "maybe"',
+            'is "maybe", not true or false',
+            "Write header = true or header = false",
+        ),
         ('select = "x"', "not a table", 'select = { NAME = "VALUE" }'),
         ('columns = ["a INT"]', "not a text", 'columns = "a INT"'),
-        ('new_columns = "tak"', "not one of those allowed", 'Did you mean "take"? Allowed: "report", "take".'),
+        (
+            'new_columns = "tak"',
+            "not one of those allowed",
+            'Did you mean "take"? Allowed: "report", "take".',
+        ),
         ("malformed_max_share = 2", "it is 2, and must be less than or equal to 1", ""),
         ("width = [1]", "duration", "a number and a unit"),
     ],
 )
 def test_setting_in_a_wrong_form_is_reported_with_its_correct_form(
-    tmp_path: Path, setting: str, primary: str, hint: str
+    tmp_path: Path,
+    setting: str,
+    primary: str,
+    hint: str,
 ) -> None:
     with pytest.raises(InputError) as caught:
         load(tmp_path, setting)
@@ -153,10 +191,19 @@ def test_setting_in_a_wrong_form_is_reported_with_its_correct_form(
         ("state = 5", 'setting "state" is wrong: it is no text', "Read from"),
         ('[streams]\ns = "x"', 'setting "streams.s" is "x", not a section', "Read from"),
         ('state = "a"\nkeys = [', "is not TOML: invalid value, at its end", "may not be closed"),
-        ('state = "a"\nlimit = two', "is not TOML: invalid value, at line 2, column 9", "Line 2 is: limit = two"),
+        (
+            'state = "a"\nlimit = two',
+            "is not TOML: invalid value, at line 2, column 9",
+            "Line 2 is: limit = two",
+        ),
     ],
 )
-def test_invalid_toml_is_reported_with_line_and_column(tmp_path: Path, text: str, primary: str, detail: str) -> None:
+def test_invalid_toml_is_reported_with_line_and_column(
+    tmp_path: Path,
+    text: str,
+    primary: str,
+    detail: str,
+) -> None:
     file = tmp_path / "rewindow.toml"
     file.write_text(text)
     with pytest.raises(InputError) as caught:
@@ -166,7 +213,8 @@ def test_invalid_toml_is_reported_with_line_and_column(tmp_path: Path, text: str
 
 
 @pytest.mark.parametrize(
-    "text", ["ledger = [{0}]", "ledger = postgresql://u:hidden@h/d", "[spark]\nsecret_file = [{0}]"]
+    "text",
+    ["ledger = [{0}]", "ledger = postgresql://u:hidden@h/d", "[spark]\nsecret_file = [{0}]"],
 )
 def test_possible_secret_is_not_shown_in_errors(tmp_path: Path, text: str) -> None:
     file = tmp_path / "rewindow.toml"
@@ -196,21 +244,33 @@ def test_applications_are_a_list_of_folders_or_a_section(tmp_path: Path) -> None
     config = load(tmp_path, section)
     assert config.applications == [tmp_path / "own"]
     assert config.application_settings["sums"].operators == {"half": {"least": 3}}
-    assert load(tmp_path, "[applications.sums]\nstrict_outputs = true").applications == [tmp_path / "jobs/applications"]
+    assert load(tmp_path, "[applications.sums]\nstrict_outputs = true").applications == [
+        tmp_path / "jobs/applications"
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[applications.sums]\ncheckpoint_window = 3", 'setting "applications.sums.checkpoint_window" is unknown'),
+        (
+            "[applications.sums]\ncheckpoint_window = 3",
+            'setting "applications.sums.checkpoint_window" is unknown',
+        ),
         (
             "[applications.sums]\ncheckpoint_windows = 0",
             'setting "applications.sums.checkpoint_windows" is wrong: it is 0',
         ),
-        ("[applications.sums.operators]\nhalf = 3", 'setting "applications.sums.operators.half" is 3, not a table'),
+        (
+            "[applications.sums.operators]\nhalf = 3",
+            'setting "applications.sums.operators.half" is 3, not a table',
+        ),
     ],
 )
-def test_wrong_setting_of_an_application_is_reported_as_written(tmp_path: Path, text: str, said: str) -> None:
+def test_wrong_setting_of_an_application_is_reported_as_written(
+    tmp_path: Path,
+    text: str,
+    said: str,
+) -> None:
     with pytest.raises(InputError) as caught:
         load(tmp_path, text)
     assert said in str(caught.value)
@@ -222,11 +282,17 @@ def test_all_wrong_settings_are_reported_together(tmp_path: Path) -> None:
         load(tmp_path, 'heads = true\n[replay]\nattempts = "many"\ngroup_windows = 0')
     text = str(caught.value)
     assert "error" not in text.splitlines()[0] and "Wrong too: " in text
-    assert all(name in text for name in ('"replay.attempts"', '"replay.group_windows"', '"streams.s.heads"'))
+    assert all(
+        name in text
+        for name in ('"replay.attempts"', '"replay.group_windows"', '"streams.s.heads"')
+    )
 
 
 def test_folder_list_alongside_a_section_is_rejected_with_the_correct_form(tmp_path: Path) -> None:
     file = tmp_path / "rewindow.toml"
     file.write_text('applications = ["own"]\n[applications.sums.operators.half]\nleast = 3\n')
-    with pytest.raises(InputError, match=r"write \[applications\] with folders = \[\.\.\.\] below it"):
+    with pytest.raises(
+        InputError,
+        match=r"write \[applications\] with folders = \[\.\.\.\] below it",
+    ):
         Config.load(file)

@@ -1,6 +1,8 @@
-"""A script: executors of a small cluster on this machine, whose Python has neither the library nor the user's modules.
+"""A script: executors of a small cluster on this machine, whose Python has neither the library nor
+the user's modules.
 
-Writes as JSON what each of three Pythons came to: one that is not there, one without pyarrow, and a good one.
+Writes as JSON what each of three Pythons came to: one that is not there, one without pyarrow, and a
+good one.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ class Prices(TupleOperator):
 
 
 def python(folder: Path, name: str, lacking: tuple[str, ...]) -> str:
-    """Returns a Python into which nothing of this project is installed, and some packages are not either."""
+    """Returns a Python into which nothing of this project is installed, and some packages are not
+    either.
+    """
     site = folder / name
     site.mkdir()
     (site / "sitecustomize.py").write_text(
@@ -58,7 +62,9 @@ def python(folder: Path, name: str, lacking: tuple[str, ...]) -> str:
         "sys.meta_path[:] = [Without(), *kept]\n"
     )
     wrapper = folder / f"python-{name}"
-    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH="{site}:$SPARK_HOME/python" exec {sys.executable} "$@"\n')
+    wrapper.write_text(
+        f'#!/bin/sh\nPYTHONPATH="{site}:$SPARK_HOME/python" exec {sys.executable} "$@"\n'
+    )
     wrapper.chmod(0o755)
     return str(wrapper)
 
@@ -73,19 +79,30 @@ def refused(spark: SparkSession, python_exec: str) -> str:
 
 
 def computed(spark: SparkSession, root: Location) -> list[Any]:
-    clicks = spark.createDataFrame([(7, 0, "ann"), (7, 1, "ann")], "window_id bigint, offset bigint, user string")
+    clicks = spark.createDataFrame(
+        [(7, 0, "ann"), (7, 1, "ann")],
+        "window_id bigint, offset bigint, user string",
+    )
     operator = Prices()
     state = spark.createDataFrame([], spark_schema(operator.state_columns() or pa.schema([])))
     context = OperatorContext(Grid(1000), WindowRange(7, 7))
     in_group = GroupCache(spark, root, 1, lambda frame: frame).context("prices", context)
-    found = (emitted(operator, {"clicks": clicks}, state, one)["out"].collect() for one in (context, in_group))
+    found = (
+        emitted(operator, {"clicks": clicks}, state, one)["out"].collect()
+        for one in (context, in_group)
+    )
     return [[list(row) for row in rows] for rows in found]
 
 
 def main(folder: Path, jars: str) -> None:
-    conf = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"}
+    conf = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "512m",
+    }
     config = Config(
-        state=folder / "state", spark=SparkConfig(master=CLUSTER, driver_memory="512m", jars=jars, conf=conf)
+        state=folder / "state",
+        spark=SparkConfig(master=CLUSTER, driver_memory="512m", jars=jars, conf=conf),
     )
     module = folder / "applications" / "_prices.py"
     module.parent.mkdir()

@@ -25,8 +25,14 @@ CONFUSED_BY_PLAIN_HASHING = {
         "select cast(null as string) a, 'x' b",
         "select 'x' a, cast(null as string) b",
     ),
-    "arrays cut at another place": ("select array(1, 2) a, array(3) b", "select array(1) a, array(2, 3) b"),
-    "empty array and null": ("select cast(array() as array<int>) a", "select cast(null as array<int>) a"),
+    "arrays cut at another place": (
+        "select array(1, 2) a, array(3) b",
+        "select array(1) a, array(2, 3) b",
+    ),
+    "empty array and null": (
+        "select cast(array() as array<int>) a",
+        "select cast(null as array<int>) a",
+    ),
     "null in another field of a struct": (
         "select named_struct('x', 1, 'y', cast(null as int)) a",
         "select named_struct('x', cast(null as int), 'y', 1) a",
@@ -41,18 +47,27 @@ CONFUSED_BY_PLAIN_HASHING = {
     "a date and its day number": ("select date'2020-01-01' a", "select 18262 a"),
     "an int and a bigint": ("select 1 a", "select 1L a"),
     "maps with values exchanged": ("select map('a', 1, 'b', 2) a", "select map('a', 2, 'b', 1) a"),
-    "empty map and null": ("select cast(map() as map<string, int>) a", "select cast(null as map<string, int>) a"),
+    "empty map and null": (
+        "select cast(map() as map<string, int>) a",
+        "select cast(null as map<string, int>) a",
+    ),
     "columns exchanged": ("select 1 a, 2 b", "select 2 a, 1 b"),
     "another column name": ("select 1 a", "select 1 b"),
     "nested arrays cut at another place": (
         "select array(array(1, 2), array(3)) a",
         "select array(array(1), array(2, 3)) a",
     ),
-    "a decimal of another scale": ("select cast(1 as decimal(4, 0)) a", "select cast(1 as decimal(4, 2)) a"),
+    "a decimal of another scale": (
+        "select cast(1 as decimal(4, 0)) a",
+        "select cast(1 as decimal(4, 2)) a",
+    ),
 }
 THE_SAME = {
     "-0.0 and 0.0": ("select -0D a", "select 0D a"),
-    "maps written in another order": ("select map('a', 1, 'b', 2) a", "select map('b', 2, 'a', 1) a"),
+    "maps written in another order": (
+        "select map('a', 1, 'b', 2) a",
+        "select map('b', 2, 'a', 1) a",
+    ),
     "columns in another order": ("select 1 a, 'x' b", "select 'x' b, 1 a"),
     "fields of a struct in another order": (
         "select named_struct('x', 1, 'y', 2) a",
@@ -62,12 +77,15 @@ THE_SAME = {
     "a nullable column without a null": ("select 1 a", "select if(rand() < 2, 1, null) a"),
 }
 EXCHANGED = {
-    "bool": ("true", "false"), "tiny": ("1Y", "2Y"), "short": ("1S", "2S"), "i": ("1", "2"), "l": ("1L", "2L"),
-    "dec": ("1.5BD", "2.5BD"), "str": ("'a'", "'b'"), "bin": ("X'01'", "X'02'"), "nul": ("'a'", "null"),
+    "bool": ("true", "false"), "tiny": ("1Y", "2Y"), "short": ("1S", "2S"), "i": ("1", "2"),
+    "l": ("1L", "2L"),
+    "dec": ("1.5BD", "2.5BD"), "str": ("'a'", "'b'"), "bin": ("X'01'", "X'02'"),
+    "nul": ("'a'", "null"),
     "day": ("date'2020-01-01'", "date'2020-01-02'"),
     "at": ("timestamp'2020-01-01 00:00:00'", "timestamp'2020-01-01 00:00:01'"),
     "ntz": ("timestamp_ntz'2020-01-01 00:00:00'", "timestamp_ntz'2020-01-01 00:00:01'"),
-    "span": ("interval '1' day", "interval '2' day"), "months": ("interval '1' month", "interval '2' month"),
+    "span": ("interval '1' day", "interval '2' day"),
+    "months": ("interval '1' month", "interval '2' month"),
     "arr": ("array(1, 2)", "array(2, 1)"), "rec": ("named_struct('x', 1)", "named_struct('x', 2)"),
     "dict": ("map('a', 1)", "map('a', 2)"), "flo": ("1.5F", "2.5F"), "dou": ("1.5D", "2.5D"),
     "nan": ("double('NaN')", "1D"), "nulldou": ("cast(null as double)", "1D"),
@@ -76,7 +94,8 @@ EXCHANGED = {
     "fmap": ("map('a', 1.5D)", "map('a', 2.5D)"),
 }  # fmt: skip
 """Column to the values of two rows, one column of every type that can be digested."""
-MANY = """select id % 7 window_id, id offset, timestamp_micros(id * 1000) arrived_at, 'k' || id % 11 k,
+MANY = """select id % 7 window_id, id offset, timestamp_micros(id * 1000) arrived_at,
+    'k' || id % 11 k,
           if(id % 3 = 0, null, id) x, double(id) / 7 y from range(5000)"""
 
 
@@ -108,10 +127,16 @@ def test_digest_ignores_order_and_partitioning(spark: SparkSession) -> None:
 
 
 def test_digest_ignores_offset_and_attempt(spark: SparkSession) -> None:
-    assert digest_of(spark, "select 1L offset, 1L attempt, 'x' a") == digest_of(spark, "select 2L offset, 'x' a")
+    assert digest_of(spark, "select 1L offset, 1L attempt, 'x' a") == digest_of(
+        spark,
+        "select 2L offset, 'x' a",
+    )
 
 
-@pytest.mark.parametrize("change", ["union all select 'x'", "union all select 'z'", "union all select null"])
+@pytest.mark.parametrize(
+    "change",
+    ["union all select 'x'", "union all select 'z'", "union all select null"],
+)
 def test_digest_counts_duplicates_and_additions(spark: SparkSession, change: str) -> None:
     before, after = digest_of(spark, "select 'x' a"), digest_of(spark, f"select 'x' a {change}")
     assert before[1] != after[1]
@@ -135,7 +160,11 @@ def test_digest_is_the_sum_of_its_tuple_digests_modulo_2_64(spark: SparkSession)
 def test_digest_format_2_is_stable(spark: SparkSession) -> None:
     # Stored seals and facts contain these values.
     found = digest_of(spark, "select 1 a, 'x' b, 0.5D f union all select 2, null, null")
-    assert found == (2, "367e5a27-e52cc743fc3b7a64-6a26d516599bf1a8", "367e5a27-c5028cf42f112902-cd31651d1f7b1aa8")
+    assert found == (
+        2,
+        "367e5a27-e52cc743fc3b7a64-6a26d516599bf1a8",
+        "367e5a27-c5028cf42f112902-cd31651d1f7b1aa8",
+    )
     names = row_hashes(spark.sql("select 1 a, 'x' b").schema)
     assert tuple(spark.sql("select 1 a, 'x' b").select(*names).collect()[0]) == (
         -6029574794745043002,
@@ -151,7 +180,9 @@ def test_float_columns_change_only_the_float_digest(spark: SparkSession) -> None
     assert digest_of(spark, "select 1 a")[2] is None
 
 
-def test_digest_detects_every_partial_exchange_of_values_between_two_rows(spark: SparkSession) -> None:
+def test_digest_detects_every_partial_exchange_of_values_between_two_rows(
+    spark: SparkSession,
+) -> None:
     # Rules: X17
     names = list(EXCHANGED)
     whole = (1 << len(names)) - 1
@@ -165,24 +196,39 @@ def test_digest_detects_every_partial_exchange_of_values_between_two_rows(spark:
     ]
     frame = spark.createDataFrame(rows, "window_id bigint, second boolean, mask bigint")
     frame = frame.selectExpr("window_id", *chosen)
-    found = {row["window_id"]: (row["digest"], row["float_digest"]) for row in window_digests(frame).collect()}
+    found = {
+        row["window_id"]: (row["digest"], row["float_digest"])
+        for row in window_digests(frame).collect()
+    }
     unseen = [mask for number, mask in enumerate(masks, 1) if found[number] == found[0]]
-    assert not unseen, [[name for place, name in enumerate(names) if mask >> place & 1] for mask in unseen]
+    assert not unseen, [
+        [name for place, name in enumerate(names) if mask >> place & 1] for mask in unseen
+    ]
 
 
 def test_digest_distinguishes_nulls_in_wide_schemas(spark: SparkSession) -> None:
     wide = ", ".join(f"if(id = {i}, null, 1) c{i:03}" for i in range(140))
-    digests = window_digests(spark.sql(f"select id window_id, {wide} from range(140)")).select("digest").collect()
+    digests = (
+        window_digests(spark.sql(f"select id window_id, {wide} from range(140)"))
+        .select("digest")
+        .collect()
+    )
     assert len(set(digests)) == 140
 
 
 def test_several_frames_are_digested_in_one_job(spark: SparkSession) -> None:
     frame = spark.sql(MANY)
     grouped = frame.groupBy("window_id").agg(*digest_columns(frame.schema))
-    assert {tuple(row) for row in grouped.collect()} == {tuple(row) for row in window_digests(frame).collect()}
+    assert {tuple(row) for row in grouped.collect()} == {
+        tuple(row) for row in window_digests(frame).collect()
+    }
 
 
-UNSUPPORTED = ["select parse_json('1') a", "select null a", "select array('x' collate UTF8_LCASE) a"]
+UNSUPPORTED = [
+    "select parse_json('1') a",
+    "select null a",
+    "select array('x' collate UTF8_LCASE) a",
+]
 
 
 @pytest.mark.parametrize("query", UNSUPPORTED)

@@ -1,4 +1,6 @@
-"""Executors of a cluster get the library and the user's modules with the job; what else they lack is said in words."""
+"""Executors of a cluster get the library and the user's modules with the job; what else they lack
+is said in words.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ def test_executor_zip_contains_the_library_and_has_a_content_based_name(tmp_path
         file.write_text("X = 1\n")
     made = code_zip(tmp_path / "one", files)
     names = zipfile.ZipFile(made).namelist()
-    assert {"spending.py", "_prices.py", "helpers/rates.py", "rewindow/tuple_engine/key_range.py"} <= set(names)
+    assert {
+        "spending.py",
+        "_prices.py",
+        "helpers/rates.py",
+        "rewindow/tuple_engine/key_range.py",
+    } <= set(names)
     assert code_zip(tmp_path / "two", reversed(files)).name == made.name
     files[0].write_text("X = 2\n")
     assert code_zip(tmp_path / "one", files).name != made.name
@@ -40,10 +47,19 @@ def test_executors_compute_with_the_shipped_modules_and_report_missing_ones(tmp_
         str(tmp_path),
         str(ROOT / ".rewindow" / "jars"),
     ]
-    done = subprocess.run(script, env=os.environ | here, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        script,
+        env=os.environ | here,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads((tmp_path / "found.json").read_text())
     assert f'the executors have no Python "{tmp_path / "no-python"}"' in found["none"]
-    assert "Python on the executors lacks pyarrow" in found["poor"] and "spark.pyspark.python" in found["poor"]
+    assert (
+        "Python on the executors lacks pyarrow" in found["poor"]
+        and "spark.pyspark.python" in found["poor"]
+    )
     assert found["good"] == "nothing"
     assert found["rows"] == [[[7, "ann", 3], [7, "ann", 6]]] * 2

@@ -1,4 +1,6 @@
-"""What is read and counted of a stream: sealed windows, and what deletion vectors and column mapping leave."""
+"""What is read and counted of a stream: sealed windows, and what deletion vectors and column
+mapping leave.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ LAST = FIRST + WINDOWS - 1
 
 
 def tear(path: Path) -> None:
-    """Commits tuples of two windows behind the last sealed one, as a recording that died before their seals."""
+    """Commits tuples of two windows behind the last sealed one, as a recording that died before
+    their seals.
+    """
     stream = Table.open(path)
     rows = query(f"select * from s where window_id = {LAST}", s=stream)
     for window in (LAST + 1, LAST + 2):
@@ -37,7 +41,10 @@ def tear(path: Path) -> None:
         stream.commit_arrow(torn, app_id="record", version=window)
 
 
-def test_sorted_rows_in_small_row_groups_let_readers_skip_most(tmp_path: Path, spark: SparkSession) -> None:
+def test_sorted_rows_in_small_row_groups_let_readers_skip_most(
+    tmp_path: Path,
+    spark: SparkSession,
+) -> None:
     rows = spark.range(400_000, numPartitions=1).selectExpr("id % 1000 as key", "hash(id) as value")
     found = {}
     for name, frame, size in (
@@ -61,7 +68,9 @@ def row_groups(folder: Path, wanted: pc.Expression) -> tuple[int, int]:
 
 @pytest.mark.parametrize("warm_up", [False, True])
 def test_rows_of_unsealed_windows_are_neither_read_nor_counted(
-    tmp_path: Path, spark: SparkSession, warm_up: bool
+    tmp_path: Path,
+    spark: SparkSession,
+    warm_up: bool,
 ) -> None:
     config = make_project(tmp_path).config
     tear(config.stream_table("events"))
@@ -69,7 +78,12 @@ def test_rows_of_unsealed_windows_are_neither_read_nor_counted(
         seals = Table.open(config.windows_table("events"))
         data = Table.open(config.stream_table("events"), 1)
         later = pa.table(
-            {"window_id": [LAST + 3], "tuples": [0], "digest": [""], "float_digest": pa.nulls(1, pa.string())}
+            {
+                "window_id": [LAST + 3],
+                "tuples": [0],
+                "digest": [""],
+                "float_digest": pa.nulls(1, pa.string()),
+            }
         )
         rows = seal_rows(later, data, columns_text(data.schema))
         seals.commit_arrow(rows, app_id="record", version=2)
@@ -77,8 +91,13 @@ def test_rows_of_unsealed_windows_are_neither_read_nor_counted(
     plan = draft_plan(config, request(first=first, last=LAST + 3, allow_missing=True)).plan
     table = open_inputs(plan, config.state)["events"]
     windows = WindowRange(LAST, LAST + 3)
-    wanted = {row["window_id"] for row in query(f"select window_id from w where window_id = {LAST}",
-                                                w=Table.open(config.windows_table("events"))).to_pylist()}  # fmt: skip
+    wanted = {
+        row["window_id"]
+        for row in query(
+            f"select window_id from w where window_id = {LAST}",
+            w=Table.open(config.windows_table("events")),
+        ).to_pylist()
+    }
     assert set(count_windows(table, windows)["window_id"].to_pylist()) == wanted
     assert {row.window_id for row in read_windows(spark, table, windows).collect()} == wanted
 
@@ -86,15 +105,30 @@ def test_rows_of_unsealed_windows_are_neither_read_nor_counted(
 @pytest.mark.parametrize(
     ("feature", "change", "tuples"),
     [
-        ("delta.enableDeletionVectors' = 'true", "delete from delta.`{0}` where x % 7 = 0", {2: 8, 3: 9}),
-        ("delta.columnMapping.mode' = 'name", "alter table delta.`{0}` rename column x to y", {2: 10, 3: 10}),
+        (
+            "delta.enableDeletionVectors' = 'true",
+            "delete from delta.`{0}` where x % 7 = 0",
+            {2: 8, 3: 9},
+        ),
+        (
+            "delta.columnMapping.mode' = 'name",
+            "alter table delta.`{0}` rename column x to y",
+            {2: 10, 3: 10},
+        ),
     ],
 )
 def test_tuple_count_respects_deletion_vectors_and_column_mapping(
-    tmp_path: Path, spark: SparkSession, feature: str, change: str, tuples: dict[int, int]
+    tmp_path: Path,
+    spark: SparkSession,
+    feature: str,
+    change: str,
+    tuples: dict[int, int],
 ) -> None:
     path = str(tmp_path / "s")
-    spark.sql(f"create table delta.`{path}` (window_id bigint, x bigint) using delta tblproperties ('{feature}')")
+    spark.sql(
+        f"create table delta.`{path}` (window_id bigint, x bigint) using delta tblproperties "
+        f"('{feature}')"
+    )
     rows = spark.range(100).selectExpr("id div 10 as window_id", "id as x").repartition(1)
     rows.write.format("delta").mode("append").save(path)
     spark.sql(change.format(path))
@@ -105,5 +139,9 @@ def test_tuple_count_respects_deletion_vectors_and_column_mapping(
 
 def test_holes_are_the_ranges_between_seals() -> None:
     sealed = pa.chunked_array([[7, 5, 5], [6, 10]])
-    assert [(hole.first, hole.last) for hole in holes(sealed, WindowRange(3, 12))] == [(3, 4), (8, 9), (11, 12)]
+    assert [(hole.first, hole.last) for hole in holes(sealed, WindowRange(3, 12))] == [
+        (3, 4),
+        (8, 9),
+        (11, 12),
+    ]
     assert holes(pa.chunked_array([[]], pa.int64()), WindowRange(1, 2)) == [WindowRange(1, 2)]

@@ -18,7 +18,8 @@ from rewindow.errors import RewindowError
 from rewindow.launcher.attempts import plain_submission
 resource.setrlimit(getattr(resource, sys.argv[1]), (int(sys.argv[2]), int(sys.argv[3])))
 try:
-    plain_submission(Config(state=Path(sys.argv[4]), spark=SparkConfig(jars=sys.argv[4])), "record.py", [], "flights")
+    plain_submission(Config(state=Path(sys.argv[4]), spark=SparkConfig(jars=sys.argv[4])),
+        "record.py", [], "flights")
 except RewindowError as error:
     print(error)
 print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -31,7 +32,10 @@ def submit(folder: object, limit: str, soft: int, hard: int) -> str:
 
 
 @pytest.mark.parametrize("hard", [64, 256])
-def test_low_open_file_limit_is_rejected_before_anything_starts(tmp_path: object, hard: int) -> None:
+def test_low_open_file_limit_is_rejected_before_anything_starts(
+    tmp_path: object,
+    hard: int,
+) -> None:
     # Spark would wait forever.
     said = submit(tmp_path, "RLIMIT_NOFILE", hard, hard)
     assert f"limit of {hard} open files is too low, Spark needs at least 1024" in said
@@ -52,7 +56,12 @@ def test_address_space_limit_is_not_reported_as_missing_java(tmp_path: object) -
 
 
 def test_heap_without_a_unit_is_in_mebibytes() -> None:
-    assert [heap_bytes(text) for text in ("2g", "512m", "512", "1GB")] == [2**31, 2**29, 2**29, 2**30]
+    assert [heap_bytes(text) for text in ("2g", "512m", "512", "1GB")] == [
+        2**31,
+        2**29,
+        2**29,
+        2**30,
+    ]
     assert BESIDE_HEAP_BYTES == 2.5 * 2**30
     with pytest.raises(InputError, match='memory "much" cannot be read'):
         heap_bytes("much")

@@ -54,7 +54,9 @@ def test_local_settings_use_utc_loopback_and_jars_from_the_folder(config: Config
 
 def test_cluster_settings_leave_the_driver_reachable(config: Config) -> None:
     settings = spark_settings(with_spark(config, master="spark://host:7077"))
-    assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.local.dir"} & settings.keys()
+    assert (
+        not {"spark.driver.host", "spark.driver.bindAddress", "spark.local.dir"} & settings.keys()
+    )
 
 
 def test_spark_conf_overrides_defaults_and_extends_driver_options(config: Config) -> None:
@@ -93,7 +95,12 @@ def test_at_most_once_rejects_a_local_master_with_task_retries(config: Config, m
 
 def test_job_settings_are_in_a_file_that_only_its_user_can_read(config: Config) -> None:
     conf = {"spark.hadoop.fs.s3a.secret.key": "S3cr=t# \\t!:\n end", "spark.a b": " x"}
-    command = submit_command(with_spark(config, conf=conf), "record.py", ["--stream", "s"], name="record s")
+    command = submit_command(
+        with_spark(config, conf=conf),
+        "record.py",
+        ["--stream", "s"],
+        name="record s",
+    )
     assert "S3cr" not in " ".join(command)
     path = Path(command[command.index("--properties-file") + 1])
     assert path.stat().st_mode & 0o777 == 0o600
@@ -104,7 +111,9 @@ def test_job_settings_are_in_a_file_that_only_its_user_can_read(config: Config) 
 
 
 def test_environment_keeps_the_cluster_configuration() -> None:
-    cluster = {name: f"/etc/{name}" for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")}
+    cluster = {
+        name: f"/etc/{name}" for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
+    }
     environment = spark_environment(cluster)
     assert {name: environment[name] for name in cluster} == cluster
 
@@ -130,7 +139,13 @@ def test_class_archive_is_used_only_when_complete(config: Config) -> None:
 
 
 def test_environment_drops_foreign_spark_python_and_java_options() -> None:
-    stray = {"SPARK_HOME": "/x", "PYTHONPATH": "/x", "JAVA_TOOL_OPTIONS": "-Xmx1m", "PYSPARK_PYTHON": "/x", "KEPT": "1"}
+    stray = {
+        "SPARK_HOME": "/x",
+        "PYTHONPATH": "/x",
+        "JAVA_TOOL_OPTIONS": "-Xmx1m",
+        "PYSPARK_PYTHON": "/x",
+        "KEPT": "1",
+    }
     environment = spark_environment(stray)
     assert environment["KEPT"] == "1"
     assert environment["PYSPARK_PYTHON"] == sys.executable
@@ -138,7 +153,8 @@ def test_environment_drops_foreign_spark_python_and_java_options() -> None:
 
 
 def test_java_of_another_version_is_rejected_with_the_version_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     binary = tmp_path / "bin" / "java"
     binary.parent.mkdir()
@@ -151,7 +167,8 @@ def test_java_of_another_version_is_rejected_with_the_version_found(
 
 
 def test_damaged_jar_is_downloaded_again_and_a_wrong_one_is_discarded(
-    config: Config, monkeypatch: pytest.MonkeyPatch
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = "good.jar"
     monkeypatch.setattr(jars, "expected_jars", lambda: {name: hashlib.sha256(b"good").hexdigest()})
@@ -177,14 +194,22 @@ def test_damaged_jar_is_downloaded_again_and_a_wrong_one_is_discarded(
 
 
 @pytest.mark.parametrize(
-    "module", ["rewindow.cli", "rewindow.launcher", "rewindow.storage.delta", "rewindow.application"]
+    "module",
+    ["rewindow.cli", "rewindow.launcher", "rewindow.storage.delta", "rewindow.application"],
 )
 def test_import_loads_no_pyspark_airflow_or_great_expectations(module: str) -> None:
     code = (
-        f"import sys, {module}; print(*[n for n in ('pyspark', 'airflow', 'great_expectations') if n in sys.modules])"
+        f"import sys, {module}; print(*[n for n in ('pyspark', 'airflow', "
+        "'great_expectations') if n in sys.modules])"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip() == ""
 
 

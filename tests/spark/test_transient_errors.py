@@ -42,9 +42,15 @@ def in_python(spark: SparkSession, folder: Path) -> DataFrame:
 
 LASTING: dict[str, Broken] = {
     "division": lambda spark, folder: spark.range(5).select((F.lit(1) / F.col("id")).alias("x")),
-    "overflow": lambda spark, folder: spark.range(9).select((F.col("id") + F.lit(2**63 - 5)).alias("x")),
-    "cast": lambda spark, folder: spark.range(5).select(F.concat(F.lit("a"), "id").cast("int").alias("x")),
-    "raised by an operator": lambda spark, folder: spark.range(5).select(F.assert_true(F.col("id") < 3).alias("x")),
+    "overflow": lambda spark, folder: spark.range(9).select(
+        (F.col("id") + F.lit(2**63 - 5)).alias("x")
+    ),
+    "cast": lambda spark, folder: spark.range(5).select(
+        F.concat(F.lit("a"), "id").cast("int").alias("x")
+    ),
+    "raised by an operator": lambda spark, folder: spark.range(5).select(
+        F.assert_true(F.col("id") < 3).alias("x")
+    ),
     "python": in_python,
     "file gone": damaged(lambda content: b""),
     "file cut short": damaged(lambda content: content[:-9]),
@@ -62,7 +68,11 @@ def quiet(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 @pytest.mark.parametrize("name", LASTING)
-def test_permanent_spark_errors_are_not_retryable(quiet: SparkSession, tmp_path: Path, name: str) -> None:
+def test_permanent_spark_errors_are_not_retryable(
+    quiet: SparkSession,
+    tmp_path: Path,
+    name: str,
+) -> None:
     with pytest.raises(Exception) as caught:
         LASTING[name](quiet, tmp_path).write.parquet(str(tmp_path / "out"))
     assert not is_passing(caught.value), describe(caught.value)
@@ -108,16 +118,23 @@ def test_lost_python_worker_is_retryable(quiet: SparkSession, tmp_path: Path) ->
     ],
     ids=repr,
 )
-def test_operating_system_errors_are_retryable_and_damage_is_not(error: Exception, passes: bool) -> None:
+def test_operating_system_errors_are_retryable_and_damage_is_not(
+    error: Exception,
+    passes: bool,
+) -> None:
     assert is_passing(error) is passes
 
 
 def test_full_disk_is_reported_before_the_error_of_spark() -> None:
     text = (
-        "[TASK_WRITE_FAILED] Task failed while writing rows to file:/s. SQLSTATE: 58030\n\tat a.B(C.scala:1)\n"
+        "[TASK_WRITE_FAILED] Task failed while writing rows to file:/s. SQLSTATE: 58030\n\tat "
+        "a.B(C.scala:1)\n"
         "Caused by: java.io.IOException: No space left on device\n\tat a.B(C.scala:1)"
     )
-    full, other = Py4JNetworkError(text), Py4JNetworkError(text.replace("No space left on device", "too hot"))
+    full, other = (
+        Py4JNetworkError(text),
+        Py4JNetworkError(text.replace("No space left on device", "too hot")),
+    )
     assert describe(full) == "Spark failed: java.io.IOException: No space left on device"
     assert describe(other).startswith("Spark failed: [TASK_WRITE_FAILED]")
     assert "Make room" in str(hint_on(full))

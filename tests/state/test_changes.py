@@ -14,7 +14,14 @@ from rewindow.state.changes import ChangeLog
 
 def change(value: int, from_window: int) -> PropertyChange:
     at = datetime(2026, 1, 1, value, tzinfo=UTC)
-    return PropertyChange(operator="op", name="limit", value=value, from_window=from_window, at=at, by="ann")
+    return PropertyChange(
+        operator="op",
+        name="limit",
+        value=value,
+        from_window=from_window,
+        at=at,
+        by="ann",
+    )
 
 
 def test_group_ends_before_a_change_and_the_last_change_of_a_window_counts(tmp_path: Path) -> None:
@@ -25,8 +32,13 @@ def test_group_ends_before_a_change_and_the_last_change_of_a_window_counts(tmp_p
         log.add(lambda begun, value=value, window=window: change(value, window))  # type: ignore[misc]
     for other in (log, ChangeLog(location(tmp_path), [change(1, 3)])):
         assert [[one.value for one in other.at(window)] for window in (2, 3, 11, 12, 14, 15)] == [
-            [], [1], [1], [4], [4], [2],
-        ]  # fmt: skip
+            [],
+            [1],
+            [1],
+            [4],
+            [4],
+            [2],
+        ]
         assert [other.begin(first, 20) for first in (10, 12, 15)] == [11, 14, 20]
     assert log.begin(10, 20) == 11, "a window that comes again is cut where it was cut before"
     assert ChangeLog(location(tmp_path)).begun() == 20

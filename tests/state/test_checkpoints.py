@@ -17,7 +17,10 @@ from rewindow.state import checkpoints as stored
 from rewindow.storage import create_table
 
 MADE = stored.Provenance("code", "configuration", 1)
-VALUES = st.lists(st.tuples(st.none() | st.integers(-5, 5), st.none() | st.text(max_size=3)), max_size=8)
+VALUES = st.lists(
+    st.tuples(st.none() | st.integers(-5, 5), st.none() | st.text(max_size=3)),
+    max_size=8,
+)
 
 
 def frame(rows: list) -> pa.Table:
@@ -43,11 +46,13 @@ def test_digests_of_different_multisets_differ(one: list, other: list) -> None:
 
 def test_digest_covers_every_column_type() -> None:
     columns = {
-        "d": [Decimal("1.20"), None], "t": [datetime(2020, 1, 1, tzinfo=UTC), None], "b": [True, None],
+        "d": [Decimal("1.20"), None], "t": [datetime(2020, 1, 1, tzinfo=UTC), None],
+        "b": [True, None],
         "y": [b"x", None], "f": [1.5, None], "l": [[1, None], []],
     }  # fmt: skip
     changed = {
-        "d": [Decimal("1.21"), None], "t": [None, None], "b": [False, None], "y": [b"", None], "f": [1.25, None],
+        "d": [Decimal("1.21"), None], "t": [None, None], "b": [False, None], "y": [b"", None],
+        "f": [1.25, None],
         "l": [[1], [None]],
     }  # fmt: skip
     base = pa.table(columns)
@@ -89,7 +94,8 @@ def test_temporarily_unreadable_checkpoint_is_retryable_and_not_skipped(tmp_path
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
     try:
         with pytest.raises(
-            ResourceError, match='checkpoints of replay "r" cannot be read: too many open files'
+            ResourceError,
+            match='checkpoints of replay "r" cannot be read: too many open files',
         ) as error:
             stored.marks(table)
         with pytest.raises(ResourceError):
@@ -100,17 +106,26 @@ def test_temporarily_unreadable_checkpoint_is_retryable_and_not_skipped(tmp_path
 
 
 @pytest.mark.parametrize("damage", ["gone", "garbled", "cut", "folder"])
-def test_damaged_or_missing_checkpoint_file_falls_back_to_an_older_one(damage: str, tmp_path: Path) -> None:
+def test_damaged_or_missing_checkpoint_file_falls_back_to_an_older_one(
+    damage: str,
+    tmp_path: Path,
+) -> None:
     table = create_table(tmp_path / "c", stored.SCHEMA)
     for version, mark in ((1, 3), (2, 6)):
         table.commit_arrow(stored.encode(9, mark, {}, {}, MADE), app_id="r", version=version)
-    newest = next(Path(file.path) for file in table.files() if table.read(file, ["mark"])["mark"][0].as_py() == 6)
+    newest = next(
+        Path(file.path)
+        for file in table.files()
+        if table.read(file, ["mark"])["mark"][0].as_py() == 6
+    )
     content = newest.read_bytes()
     newest.unlink()
     if damage == "folder":
         newest.mkdir()
     elif damage != "gone":
-        newest.write_bytes(b"x" * len(content) if damage == "garbled" else content[: len(content) // 2])
+        newest.write_bytes(
+            b"x" * len(content) if damage == "garbled" else content[: len(content) // 2]
+        )
     assert stored.marks(table) == [3]
 
 

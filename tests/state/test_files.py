@@ -21,7 +21,10 @@ def written(folder: Path, place: str) -> StateFiles:
 
 def test_state_above_the_size_bound_is_written_to_files(tmp_path: Path) -> None:
     assert write_state(ROWS, ROWS.nbytes, tmp_path, "0-0/op/state", (), 2) is ROWS
-    assert isinstance(write_state(ROWS, ROWS.nbytes - 1, tmp_path, "0-0/op/state", (), 2), StateFiles)
+    assert isinstance(
+        write_state(ROWS, ROWS.nbytes - 1, tmp_path, "0-0/op/state", (), 2),
+        StateFiles,
+    )
     assert isinstance(write_state(ROWS.slice(0, 0), 0, tmp_path, "0-0/op/state", (), 2), pa.Table)
 
 
@@ -40,12 +43,17 @@ def put_other_rows(path: Path, state: StateFiles) -> None:
     ],
 )
 def test_bucket_that_differs_from_its_record_is_reported(
-    damage: Callable[[Path, StateFiles], None], words: str, tmp_path: Path
+    damage: Callable[[Path, StateFiles], None],
+    words: str,
+    tmp_path: Path,
 ) -> None:
     state = written(tmp_path, "1-5")
     state.check()
     damage(state.all_paths()[0], state)
-    with pytest.raises(CheckpointError, match=f'bucket {state.files[0].bucket} of the state in "1-5/op/state.*{words}'):
+    with pytest.raises(
+        CheckpointError,
+        match=f'bucket {state.files[0].bucket} of the state in "1-5/op/state.*{words}',
+    ):
         state.check()
 
 
@@ -66,8 +74,11 @@ def test_attempt_deletes_only_unreferenced_files_of_older_attempts(tmp_path: Pat
         written(tmp_path, place)
     RetainedFiles(tmp_path, 2).clear({"1-5/op/state"})
     assert list(leaves_in(tmp_path)) == [
-        "1-5/op/state", "2-12/op/state", "3-12/op/state", "start/7/1-5/op/state",
-    ]  # fmt: skip
+        "1-5/op/state",
+        "2-12/op/state",
+        "3-12/op/state",
+        "start/7/1-5/op/state",
+    ]
 
 
 def test_state_is_deleted_once_the_next_one_exists_unless_referenced(tmp_path: Path) -> None:

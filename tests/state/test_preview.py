@@ -28,8 +28,13 @@ def changed(state: StateFiles, users: dict[str, int | None]) -> StateFiles:
     step, files = state.steps + 1, []
     for half in (0, 1):
         rows = rows_of({user: seen or 0 for user, seen in users.items()})
-        rows = rows.append_column(DELETED, pa.array([seen is None for seen in users.values()], pa.bool_()))
-        rows = rows.filter(pa.array([number % 2 == half for number in range(rows.num_rows)], pa.bool_()))
+        rows = rows.append_column(
+            DELETED,
+            pa.array([seen is None for seen in users.values()], pa.bool_()),
+        )
+        rows = rows.filter(
+            pa.array([number % 2 == half for number in range(rows.num_rows)], pa.bool_())
+        )
         path = f"step-{step}-{half}.parquet"
         pq.write_table(rows, (state.folder / path).uri)
         files.append(StateFile(path, half, rows.num_rows, 0, "0", step))

@@ -30,7 +30,8 @@ def cut(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [cut, Path.unlink, lambda path: path.write_bytes(b"")])
 def test_query_over_a_damaged_file_names_the_table_and_is_not_retryable(
-    table: Table, damage: Callable[[Path], None]
+    table: Table,
+    damage: Callable[[Path], None],
 ) -> None:
     damage(next(table.path.glob("*.parquet")))
     with pytest.raises(TableError, match='"clicks"') as caught:
@@ -54,10 +55,15 @@ def test_table_with_a_damaged_log_is_reported_without_native_frames(table: Table
 
 @pytest.mark.parametrize("raised", [OSError, DeltaError, CommitFailedError])
 def test_commit_rejected_by_the_file_system_is_retryable(
-    table: Table, raised: type[Exception], monkeypatch: pytest.MonkeyPatch
+    table: Table,
+    raised: type[Exception],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*arguments: object, **named: object) -> None:
-        raise raised("Generic LocalFileSystem error\n ↳ Unable to rename file x: Read-only file system (os error 30)")
+        raise raised(
+            "Generic LocalFileSystem error\n ↳ Unable to rename file x: Read-only file system (os "
+            "error 30)"
+        )
 
     monkeypatch.setattr("rewindow.storage.delta.write_deltalake", refuse)
     with pytest.raises(ResourceError, match="read-only file system") as caught:
@@ -75,7 +81,10 @@ def test_conflicting_commit_of_one_transaction_id_is_fenced(table: Table) -> Non
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 def test_commit_on_a_read_only_file_system_is_retryable(table: Table) -> None:
     folder = str(table.path)
-    if os.system(f"mount --bind '{folder}' '{folder}' 2>/dev/null && mount -o remount,bind,ro '{folder}' 2>/dev/null"):
+    if os.system(
+        f"mount --bind '{folder}' '{folder}' 2>/dev/null && mount -o remount,bind,ro '{folder}' "
+        "2>/dev/null"
+    ):
         os.system(f"umount '{folder}' 2>/dev/null")
         pytest.skip("this machine lets nobody mount")
     try:

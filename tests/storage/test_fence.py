@@ -75,7 +75,8 @@ def test_attempt_superseded_during_its_fence_is_detected(path: Path) -> None:
 
 
 def test_attempt_superseded_during_a_commit_is_detected_and_earlier_commits_stay(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(f"{__name__}.overtaken_at", 3)
     fenced = fence(path, APP, 1, open_table=Overtaken.open)
@@ -90,9 +91,18 @@ def test_epoch_is_used_by_only_one_attempt(path: Path) -> None:
         fence(path, APP, 3)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=st.lists(st.tuples(st.sampled_from(["fence", "commit"]), st.integers(0, 2)), max_size=10))
-def test_only_the_newest_epoch_commits(tmp_path_factory: pytest.TempPathFactory, steps: list) -> None:
+@settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(["fence", "commit"]), st.integers(0, 2)), max_size=10)
+)
+def test_only_the_newest_epoch_commits(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list,
+) -> None:
     path = tmp_path_factory.mktemp("t") / "out"
     create_table(path, SCHEMA)
     newest, mark, held, committed = 0, 0, {}, 0
@@ -139,6 +149,9 @@ def test_table_that_expires_transactions_is_rejected(path: Path) -> None:
     fence(path, APP, 1)
     name = "delta.setTransactionRetentionDuration"
     Table.open(path).delta.alter.set_table_properties({name: "interval 1 days"})
-    with pytest.raises(TableError, match='table "out" forgets transactions after interval 1 days') as error:
+    with pytest.raises(
+        TableError,
+        match='table "out" forgets transactions after interval 1 days',
+    ) as error:
         fence(path, APP, 2)
     assert f"UNSET TBLPROPERTIES ('{name}')" in error.value.hint

@@ -33,7 +33,10 @@ def test_flipped_byte_is_detected_by_checksum(table: Table) -> None:
     # With names and sizes alone it is not detected.
     flip_a_byte(table)
     InputFiles("events", table, checksums=False).compare(WHOLE)
-    with pytest.raises(TableError, match='of stream "events" holds other bytes than were recorded') as raised:
+    with pytest.raises(
+        TableError,
+        match='of stream "events" holds other bytes than were recorded',
+    ) as raised:
         InputFiles("events", table, checksums=True).compare(WHOLE)
     assert f"windows {FIRST + 1} to {WHOLE.last}" in raised.value.detail
 

@@ -10,7 +10,13 @@ from rewindow.location import location
 from rewindow.storage import Table
 from rewindow.storage.streams import create_stream
 
-SCHEMA = pa.schema([("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", pa.timestamp("us", tz="UTC"))])
+SCHEMA = pa.schema(
+    [
+        ("window_id", pa.int64()),
+        ("offset", pa.int64()),
+        ("arrived_at", pa.timestamp("us", tz="UTC")),
+    ]
+)
 
 
 def test_stream_log_is_read_from_a_recent_checkpoint(tmp_path: Path) -> None:
@@ -19,5 +25,8 @@ def test_stream_log_is_read_from_a_recent_checkpoint(tmp_path: Path) -> None:
     table = Table.open(path)
     for version in range(1, 41):
         table.commit_files([], app_id="test", version=version)
-    checkpoints = [int(entry.name.split(".")[0]) for entry in (path / "_delta_log").entries("*.checkpoint.parquet")]
+    checkpoints = [
+        int(entry.name.split(".")[0])
+        for entry in (path / "_delta_log").entries("*.checkpoint.parquet")
+    ]
     assert 0 <= table.version - max(checkpoints) <= 16

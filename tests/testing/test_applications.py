@@ -43,8 +43,13 @@ class Totals(TupleOperator):
 class Leader(TupleOperator):
     """The largest total at the end of each window, and whether it is that of a known user."""
 
-    inputs: ClassVar = {"totals": InputPort(TOTALS), "known": InputPort(pa.schema([("name", pa.string())]))}
-    outputs: ClassVar = {"out": OutputPort(pa.schema([("user", pa.string()), ("known", pa.bool_())]))}
+    inputs: ClassVar = {
+        "totals": InputPort(TOTALS),
+        "known": InputPort(pa.schema([("name", pa.string())])),
+    }
+    outputs: ClassVar = {
+        "out": OutputPort(pa.schema([("user", pa.string()), ("known", pa.bool_())]))
+    }
     best = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
     user = StateField(pa.string())  # type: ignore[pydantic-field]
     names = StateField(pa.list_(pa.string()), [])  # type: ignore[pydantic-field]
@@ -100,7 +105,13 @@ def test_deterministic_application_is_independent_of_cuts_and_port_order() -> No
             self.emit("out", str(self.windows), True)
 
     app = leaders()
-    app.nodes["leader"] = type(app.nodes["leader"])("leader", Forgetful(), None, 1, app.nodes["leader"].feeds)
+    app.nodes["leader"] = type(app.nodes["leader"])(
+        "leader",
+        Forgetful(),
+        None,
+        1,
+        app.nodes["leader"].feeds,
+    )
     with pytest.raises(AssertionError, match='port "leader.out" differs with seed 0: groups of'):
         check_application(app, GIVEN)
 
@@ -111,15 +122,23 @@ def test_crash_costs_the_loss_of_its_mode() -> None:
     assert run_application(leaders(), dying) == whole
     lossy = run_application(leaders(), dying, mode="at_most_once")
     assert lossy.lost == [9]
-    assert lossy.ports == {port: [row for row in rows if row[0] != 9] for port, rows in whole.ports.items()}
+    assert lossy.ports == {
+        port: [row for row in rows if row[0] != 9] for port, rows in whole.ports.items()
+    }
 
 
 def test_invalid_run_is_rejected() -> None:
     with pytest.raises(InputError, match='"leaders" reads no stream "visits"'):
         run_application(leaders(), {"visits": {1: []}})
-    with pytest.raises(InputError, match='a tuple of stream "clicks" has 1 values, its columns are user, count'):
+    with pytest.raises(
+        InputError,
+        match='a tuple of stream "clicks" has 1 values, its columns are user, count',
+    ):
         run_application(leaders(), {"clicks": {1: ["ann"]}})
-    with pytest.raises(InputError, match='input "clicks" of operator "totals" lacks the column "count"'):
+    with pytest.raises(
+        InputError,
+        match='input "clicks" of operator "totals" lacks the column "count"',
+    ):
         run_application(leaders(), {"clicks": {1: [{"user": "ann"}]}})
     app = Application("wrong", window="1 second")
     app.output("totals", app.add("totals", Totals(), click=app.input("clicks")), key=["user"])
@@ -137,7 +156,12 @@ def test_frame_operators_equal_tuple_operators_in_any_grouping(spark: SparkSessi
     rows = {"events": {1: [("a", 1), ("b", 2), ("a", 3)], 3: [("b", -1)], 4: [("c", 7), ("a", 0)]}}
     by_tuples = run_application(application("tuple_totals"), rows)
     for group_windows in (1, 3):
-        by_frames = run_application(application("totals"), rows, group_windows=group_windows, spark=spark)
+        by_frames = run_application(
+            application("totals"),
+            rows,
+            group_windows=group_windows,
+            spark=spark,
+        )
         for output in ("sums", "totals"):
             assert sorted(by_frames[output]) == sorted(by_tuples[output])
         states = {row["key"]: {"total": row["total"]} for row in by_frames.states["totals"]}

@@ -53,9 +53,17 @@ def test_next_group_is_notified_of_the_checkpoint_before_its_first_window() -> N
     # Rules: W53, W77, W78, X20, X42
     run_operator(Told(), {}, windows=(3, 6), group_windows=2)
     assert Told.calls == [
-        ("begin", 3), ("end", 3), ("begin", 4), ("end", 4),
-        ("checkpointed", 4), ("committed", 4), ("begin", 5), ("end", 5), ("begin", 6), ("end", 6),
-    ]  # fmt: skip
+        ("begin", 3),
+        ("end", 3),
+        ("begin", 4),
+        ("end", 4),
+        ("checkpointed", 4),
+        ("committed", 4),
+        ("begin", 5),
+        ("end", 5),
+        ("begin", 6),
+        ("end", 6),
+    ]
 
 
 @pytest.mark.parametrize("group", [1, 3, 10])
@@ -71,16 +79,27 @@ def test_before_checkpoint_is_called_at_marks_and_its_changes_are_saved(group: i
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once", "at_most_once"])
 def test_restored_checkpoint_is_reported_again_after_a_crash(mode: str) -> None:
     # Rules: X42
-    run_operator(Told(), {"clicks": {2: [("ann",), CRASH], 4: [("ann",)]}}, windows=(0, 4), group_windows=2, mode=mode)
+    run_operator(
+        Told(),
+        {"clicks": {2: [("ann",), CRASH], 4: [("ann",)]}},
+        windows=(0, 4),
+        group_windows=2,
+        mode=mode,
+    )
     told = [window for call, window in Told.calls if call == "committed"]
     assert told == ([1, 1] if mode == "at_most_once" else [1, 1, 3])
 
 
 @pytest.mark.parametrize("callback", ["checkpointed", "committed"])
 @pytest.mark.parametrize(
-    ("does", "words"), [("emits", "Bad emits outside of a window"), ("changes", "Bad changes its state in ")]
+    ("does", "words"),
+    [("emits", "Bad emits outside of a window"), ("changes", "Bad changes its state in ")],
 )
-def test_checkpoint_callbacks_may_neither_emit_nor_change_state(callback: str, does: str, words: str) -> None:
+def test_checkpoint_callbacks_may_neither_emit_nor_change_state(
+    callback: str,
+    does: str,
+    words: str,
+) -> None:
     # Rules: X42
     class Bad(Told):
         seen = StateField(pa.list_(pa.int64()), [])  # type: ignore[pydantic-field]
@@ -132,7 +151,13 @@ def test_operator_reads_the_number_of_windows_to_the_next_checkpoint() -> None:
             self.emit("out", self.windows_to_checkpoint)
 
     for group in (1, 3, 7):
-        found = run_operator(Left(), {"clicks": {}}, windows=(2, 8), checkpoint_windows=4, group_windows=group)
+        found = run_operator(
+            Left(),
+            {"clicks": {}},
+            windows=(2, 8),
+            checkpoint_windows=4,
+            group_windows=group,
+        )
         assert found["out"] == [(2, 2), (3, 1), (4, 4), (5, 3), (6, 2), (7, 1), (8, 4)]
 
 
@@ -144,7 +169,14 @@ def test_operator_is_called_by_one_thread_and_never_concurrently() -> None:
     class Watched(Told):
         def __getattribute__(self, name: str) -> Any:
             found = super().__getattribute__(name)
-            if name not in ("setup", "begin_window", "process", "end_window", "before_checkpoint", "teardown"):
+            if name not in (
+                "setup",
+                "begin_window",
+                "process",
+                "end_window",
+                "before_checkpoint",
+                "teardown",
+            ):
                 return found
 
             def called(*arguments: Any) -> Any:
@@ -218,7 +250,10 @@ class Fails(Told):
     [
         ("setup", "in setup of Fails"),
         ("begin_window", "in begin_window of Fails, window 4"),
-        ("process", "in process of port clicks of Fails, window 5, at the tuple clicks(user='ann')"),
+        (
+            "process",
+            "in process of port clicks of Fails, window 5, at the tuple clicks(user='ann')",
+        ),
         ("end_window", "in end_window of Fails, window 5"),
         ("slide", "in slide of Fails, window 5"),
         ("before_checkpoint", "in before_checkpoint of Fails, window 5"),
@@ -230,9 +265,14 @@ class Fails(Told):
 def test_failing_callback_is_named_with_its_window_and_tuple(at: str, note: str) -> None:
     with pytest.raises(ValueError, match=f"no {at}") as error:
         run_operator(
-            Fails(fails_in=at), {"clicks": {5: [("ann",)]}}, windows=(4, 7), group_windows=2, checkpoint_windows=2,
-            application_windows=2, slide_windows=2,
-        )  # fmt: skip
+            Fails(fails_in=at),
+            {"clicks": {5: [("ann",)]}},
+            windows=(4, 7),
+            group_windows=2,
+            checkpoint_windows=2,
+            application_windows=2,
+            slide_windows=2,
+        )
     assert error.value.__notes__ == [note]
 
 

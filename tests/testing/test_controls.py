@@ -31,7 +31,10 @@ class Closes(TupleOperator):
 
 
 class Days(TupleOperator):
-    inputs: ClassVar = {"close": InputPort(CLOSE, control=True), "events": InputPort(EVENTS, key=("key",))}
+    inputs: ClassVar = {
+        "close": InputPort(CLOSE, control=True),
+        "events": InputPort(EVENTS, key=("key",)),
+    }
     outputs: ClassVar = {"out": OutputPort(pa.schema([("day", pa.int64()), *EVENTS]))}
     total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
@@ -58,9 +61,13 @@ def days() -> Application:
 def test_control_tuple_reaches_every_copy_once_before_the_end_of_its_window() -> None:
     given = {
         "events": {
-            0: [(key, 1) for key in "abcdefgh"], 2: [("a", 2)], 3: [("b", 5)], 5: [("b", 1), ("c", 1)], 7: [("a", 9)],
+            0: [(key, 1) for key in "abcdefgh"],
+            2: [("a", 2)],
+            3: [("b", 5)],
+            5: [("b", 1), ("c", 1)],
+            7: [("a", 9)],
         }
-    }  # fmt: skip
+    }
     found = check_application(days(), given, windows=(0, 8), runs=8)
     assert [row[:2] for row in found["closes"]] == [(2, 0), (5, 1), (8, 2)]
     first = [(2, 0, "a", 3), *((2, 0, key, 1) for key in "bcdefgh")]
@@ -73,7 +80,10 @@ def test_control_tuple_reaches_every_copy_once_before_the_end_of_its_window() ->
 def test_equal_control_tuples_are_one_and_others_keep_their_order() -> None:
     # Rules: X44
     class Notes(TupleOperator):
-        inputs: ClassVar = {"say": InputPort(EVENTS, control=True), "rows": InputPort(EVENTS, key=("key",))}
+        inputs: ClassVar = {
+            "say": InputPort(EVENTS, control=True),
+            "rows": InputPort(EVENTS, key=("key",)),
+        }
         outputs: ClassVar = {"out": OutputPort(EVENTS)}
 
         def process_rows(self, row: Any) -> None:
@@ -85,10 +95,19 @@ def test_equal_control_tuples_are_one_and_others_keep_their_order() -> None:
             # Rules: O132
             self.emit("out", "end", self.window_id)
 
-    given = {"say": {1: [("z", 2), ("z", 1), ("z", 2)], 2: [("z", 2)]}, "rows": {1: [("a", 0)], 2: [("a", 0)]}}
+    given = {
+        "say": {1: [("z", 2), ("z", 1), ("z", 2)], 2: [("z", 2)]},
+        "rows": {1: [("a", 0)], 2: [("a", 0)]},
+    }
     assert run_operator(Notes(), given, group_windows=2)["out"] == [
-        (1, "a", 0), (1, "z", 1), (1, "z", 2), (1, "end", 1), (2, "a", 0), (2, "z", 2), (2, "end", 2),
-    ]  # fmt: skip
+        (1, "a", 0),
+        (1, "z", 1),
+        (1, "z", 2),
+        (1, "end", 1),
+        (2, "a", 0),
+        (2, "z", 2),
+        (2, "end", 2),
+    ]
 
 
 def test_invalid_use_of_a_control_port_is_reported_at_launch() -> None:
@@ -96,7 +115,12 @@ def test_invalid_use_of_a_control_port_is_reported_at_launch() -> None:
         inputs: ClassVar = {**Days.inputs, "close": InputPort(CLOSE, control=True, key=("day",))}
 
     app = days()
-    app.add("keyed", Keyed(), events=PortHandle(None, "events"), close=PortHandle("closes", "close"))
+    app.add(
+        "keyed",
+        Keyed(),
+        events=PortHandle(None, "events"),
+        close=PortHandle("closes", "close"),
+    )
     assert [str(one) for one in find_violations(app)] == [
         "keyed: a control port has no key: it comes to all of them (close = ('day',))"
     ]
@@ -110,4 +134,6 @@ def test_invalid_use_of_a_control_port_is_reported_at_launch() -> None:
     app = days()
     app.add("stops", Stops(), events=PortHandle(None, "events"), close=PortHandle("around", "out"))
     app.add("around", Around(), tuples=PortHandle("stops", "out"))
-    assert [(one.rule, one.operator, one.port) for one in find_violations(app)] == [("X44", "stops", "close")]
+    assert [(one.rule, one.operator, one.port) for one in find_violations(app)] == [
+        ("X44", "stops", "close")
+    ]

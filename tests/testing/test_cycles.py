@@ -1,4 +1,6 @@
-"""Cycles in the framework that users test them with: they come to what a plain loop does (O51, O52, X9, X40)."""
+"""Cycles in the framework that users test them with: they come to what a plain loop does (O51, O52,
+X9, X40).
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,17 @@ def events() -> dict[int, list[Any]]:
 
 def test_cycles_equal_plain_loops_in_any_grouping() -> None:
     given = events()
-    found = check_application(application(), {"events": given}, windows=(WINDOWS[0], WINDOWS[-1]), runs=8)
+    found = check_application(
+        application(),
+        {"events": given},
+        windows=(WINDOWS[0], WINDOWS[-1]),
+        runs=8,
+    )
     assert sorted(found["ranks"]) == cycles.ranks(given, WINDOWS)
     assert sorted(found["sums"]) == cycles.sums(given, WINDOWS)
-    assert max(window for window, *_ in found["sums"]) > max(given) + 2, "nothing goes around by itself"
+    assert max(window for window, *_ in found["sums"]) > max(given) + 2, (
+        "nothing goes around by itself"
+    )
 
 
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
@@ -89,16 +98,24 @@ def test_delay_operator_works_without_a_cycle() -> None:
 
 def test_times_and_nested_values_pass_through_a_cycle_unchanged() -> None:
     class Nested(DelayOperator):
-        columns: ClassVar = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("tags", pa.list_(pa.string()))])
+        columns: ClassVar = pa.schema(
+            [("at", pa.timestamp("us", tz="UTC")), ("tags", pa.list_(pa.string()))]
+        )
 
     rows = {"tuples": {1: [(1_500_000, ["x", None]), (None, None)]}}
-    assert run_operator(Nested(), rows, windows=(1, 2))["out"] == [(2, 1_500_000, ["x", None]), (2, None, None)]
+    assert run_operator(Nested(), rows, windows=(1, 2))["out"] == [
+        (2, 1_500_000, ["x", None]),
+        (2, None, None),
+    ]
 
 
 class Move(TupleOperator):
     """Sends each row on, under another key where it is asked to."""
 
-    inputs: ClassVar = {"rows": InputPort(ROWS, key=("key",)), "back": InputPort(ROWS, key=("key",))}
+    inputs: ClassVar = {
+        "rows": InputPort(ROWS, key=("key",)),
+        "back": InputPort(ROWS, key=("key",)),
+    }
     outputs: ClassVar = {"out": OutputPort(ROWS), "on": OutputPort(ROWS)}
     seen = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
     to: str = ""
@@ -125,10 +142,16 @@ def test_tuple_that_changes_its_key_is_rejected_in_a_keyed_cycle() -> None:
     rows = {"rows": {1: [("a", 1), ("b", 2)]}}
     divided = run_application(moving(LaterByKey()), rows, windows=(1, 2), key_ranges=8)
     assert sorted(divided["out"]) == [(2, "a", 1), (2, "b", 2)]
-    with pytest.raises(InputError, match=r'"move.on" sends a tuple of the key \'z\' around the cycle') as error:
+    with pytest.raises(
+        InputError,
+        match=r'"move.on" sends a tuple of the key \'z\' around the cycle',
+    ) as error:
         run_application(moving(LaterByKey(), to="z"), rows, windows=(1, 2))
     assert "Leave the key of the delay operator out" in str(error.value)
-    assert run_application(moving(Later(), to="z"), rows, windows=(1, 2))["out"] == [(2, "z", 1), (2, "z", 3)]
+    assert run_application(moving(Later(), to="z"), rows, windows=(1, 2))["out"] == [
+        (2, "z", 1),
+        (2, "z", 3),
+    ]
 
 
 def test_error_in_a_cycle_names_operator_window_and_tuple() -> None:
@@ -143,11 +166,18 @@ def test_error_in_a_cycle_names_operator_window_and_tuple() -> None:
 
     app = moving(Later())
     app.nodes["move"] = app.nodes.pop("move").__class__(
-        "move", Fails(), None, 1, {"rows": PortHandle(None, "rows"), "back": PortHandle("delay", "out")}
+        "move",
+        Fails(),
+        None,
+        1,
+        {"rows": PortHandle(None, "rows"), "back": PortHandle("delay", "out")},
     )
     with pytest.raises(ValueError, match="broken") as error:
         run_application(app, {"rows": {1: [("a", 1)]}}, windows=(1, 2), group_windows=2)
-    assert "in process of port back of Fails, window 2, at the tuple back(key='a', n=1)" in error.value.__notes__
+    assert (
+        "in process of port back of Fails, window 2, at the tuple back(key='a', n=1)"
+        in error.value.__notes__
+    )
     assert torn == ["torn"]
 
 
@@ -185,7 +215,10 @@ def test_cycles_support_batches_longer_windows_and_ports_without_columns() -> No
             self.total = 0
 
     class Beats(TupleOperator):
-        inputs: ClassVar = {"beat": InputPort(pa.schema([])), "told": InputPort(pa.schema([]), control=True)}
+        inputs: ClassVar = {
+            "beat": InputPort(pa.schema([])),
+            "told": InputPort(pa.schema([]), control=True),
+        }
         outputs: ClassVar = {"out": OutputPort(pa.schema([("beats", pa.int64())]))}
         beats = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
@@ -201,7 +234,24 @@ def test_cycles_support_batches_longer_windows_and_ports_without_columns() -> No
     periods = app.add("periods", Periods(), application_windows=4, rows=batches)
     app.add("later", Later(), tuples=periods["out"])
     app.output("out", periods["out"], key=["key"])
-    app.output("beats", app.add("beats", Beats(), beat=periods["beat"], told=periods["beat"]), key=["beats"])
-    found = check_application(app, {"rows": {0: [("a", 5)], 3: [("b", 3)], 5: [("a", 2)]}}, windows=(0, 15))
+    app.output(
+        "beats",
+        app.add("beats", Beats(), beat=periods["beat"], told=periods["beat"]),
+        key=["beats"],
+    )
+    found = check_application(
+        app,
+        {"rows": {0: [("a", 5)], 3: [("b", 3)], 5: [("a", 2)]}},
+        windows=(0, 15),
+    )
     assert found["out"] == [(3, "sum", 8), (7, "sum", 6), (11, "sum", 3), (15, "sum", 1)]
-    assert found["beats"] == [(3, 1), (3, -1), (7, 2), (7, -2), (11, 3), (11, -3), (15, 4), (15, -4)]
+    assert found["beats"] == [
+        (3, 1),
+        (3, -1),
+        (7, 2),
+        (7, -2),
+        (11, 3),
+        (11, -3),
+        (15, 4),
+        (15, -4),
+    ]

@@ -1,4 +1,6 @@
-"""Tuple operators in the framework that users test them with: life cycle, keys, state, errors, crashes; no JVM."""
+"""Tuple operators in the framework that users test them with: life cycle, keys, state, errors,
+crashes; no JVM.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def random_clicks(seed: int, windows: int = 12) -> dict[str, dict[int, list[tupl
     chosen = random.Random(seed)
     return {
         "clicks": {
-            window: [(chosen.choice("abcd"), chosen.randint(1, 5)) for _ in range(chosen.randint(0, 6))]
+            window: [
+                (chosen.choice("abcd"), chosen.randint(1, 5)) for _ in range(chosen.randint(0, 6))
+            ]
             for window in range(windows)
         }
     }
@@ -76,7 +80,10 @@ def test_operator_that_depends_on_grouping_is_detected() -> None:
             self.seen += 1
             self.emit("out", click.user, self.seen)
 
-    with pytest.raises(AssertionError, match='port "out" differs with seed [0-9]: groups of .*: window ') as error:
+    with pytest.raises(
+        AssertionError,
+        match='port "out" differs with seed [0-9]: groups of .*: window ',
+    ) as error:
         check_grouping(Forgetful(), {"clicks": {4: [("a", 1)], 5: [("a", 1)]}})
     assert "window 5: in one group only (5, 'a', 2); cut only (5, 'a', 1)" in str(error.value)
 
@@ -105,7 +112,19 @@ def test_every_window_is_opened_and_closed_even_when_empty() -> None:
             called.append("teardown")
 
     run_operator(Called(), {"clicks": {5: [("a", 1)], 7: [("b", 1), ("c", 1)]}}, group_windows=3)
-    assert called == ["setup", "begin 5", "a", "end 5", "begin 6", "end 6", "begin 7", "b", "c", "end 7", "teardown"]
+    assert called == [
+        "setup",
+        "begin 5",
+        "a",
+        "end 5",
+        "begin 6",
+        "end 6",
+        "begin 7",
+        "b",
+        "c",
+        "end 7",
+        "teardown",
+    ]
 
 
 class Joined(TupleOperator):
@@ -134,7 +153,10 @@ class Joined(TupleOperator):
 
 def test_ports_are_aligned_by_window_and_share_a_key() -> None:
     # Rules: W35, W41, O39, X43
-    given = {"right": {1: [("ann",)], 2: [("bob",), ("ann",)]}, "left": {1: [("ann", 4)], 2: [("ann", 5)]}}
+    given = {
+        "right": {1: [("ann",)], 2: [("bob",), ("ann",)]},
+        "left": {1: [("ann", 4)], 2: [("ann", 5)]},
+    }
     found = check_grouping(Joined(), given, runs=8)
     assert found["out"] == [(1, "ann", 4), (2, "ann", 9)]
     assert found["unknown"] == [(2, "bob", None, "emitted", "never seen")]
@@ -145,7 +167,10 @@ def test_operator_that_depends_on_port_order_is_detected_on_request() -> None:
     # Rules: X43
     # In a replay ports follow their declaration; a live system has no such order.
     given = {"right": {1: [("ann",)]}, "left": {1: [("ann", 4)]}}
-    with pytest.raises(AssertionError, match=r'port "out" differs with seed \d+: .*, ports in the order right, left'):
+    with pytest.raises(
+        AssertionError,
+        match=r'port "out" differs with seed \d+: .*, ports in the order right, left',
+    ):
         check_grouping(Joined(), given, runs=8, any_port_order=True)
 
 
@@ -181,7 +206,8 @@ def test_stateless_operator_with_a_key_is_partitioned_too() -> None:
 
 def test_values_of_every_type_pass_unchanged() -> None:
     kinds = pa.schema([
-        ("at", pa.timestamp("us", "UTC")), ("price", pa.decimal128(9, 2)), ("tags", pa.list_(pa.string())),
+        ("at", pa.timestamp("us", "UTC")), ("price", pa.decimal128(9, 2)),
+        ("tags", pa.list_(pa.string())),
         ("on", pa.bool_()), ("day", pa.date32()),
     ])  # fmt: skip
 
@@ -214,7 +240,9 @@ def test_values_of_every_type_pass_unchanged() -> None:
     ],
 )
 def test_crash_among_the_tuples_discards_its_window_under_at_most_once(
-    mode: str, out: list[Any], lost: list[int]
+    mode: str,
+    out: list[Any],
+    lost: list[int],
 ) -> None:
     given = {"clicks": {1: [("a", 1)], 2: [("a", 2), CRASH], 3: [("a", 3)]}}
     found = run_operator(Totals(), given, mode=mode)
@@ -225,13 +253,24 @@ class Batched(Totals):
     """The same, called with Arrow batches."""
 
     def process_batch(self, port: str, rows: pa.RecordBatch) -> None:
-        sums = pa.Table.from_batches([rows]).group_by("user", use_threads=False).aggregate([("count", "sum")])
+        sums = (
+            pa.Table.from_batches([rows])
+            .group_by("user", use_threads=False)
+            .aggregate([("count", "sum")])
+        )
         totals = []
-        for user, count in zip(sums["user"].to_pylist(), sums["count_sum"].to_pylist(), strict=True):
+        for user, count in zip(
+            sums["user"].to_pylist(),
+            sums["count_sum"].to_pylist(),
+            strict=True,
+        ):
             self.at(user)
             self.total += count
             totals.append(self.total)
-        self.emit_batch("out", pa.table({"user": sums["user"], "total": pa.array(totals, pa.int64())}))
+        self.emit_batch(
+            "out",
+            pa.table({"user": sums["user"], "total": pa.array(totals, pa.int64())}),
+        )
 
 
 def test_batches_produce_the_same_state() -> None:
@@ -296,7 +335,10 @@ def test_rule_violation_is_reported_where_it_happens(what: str, words: str) -> N
         run_operator(_Wrong(what=what), {"clicks": {3: [("a", 1)]}})
     if what == "raises":
         (note,) = error.value.__notes__
-        assert note == "in process of port clicks of _Wrong, window 3, at the tuple clicks(user='a', count=1)"
+        assert (
+            note == "in process of port clicks of _Wrong, window 3, at the tuple clicks(user='a', "
+            "count=1)"
+        )
 
 
 def test_invalid_operator_is_reported_before_anything_is_called() -> None:
@@ -321,11 +363,17 @@ def test_invalid_operator_is_reported_before_anything_is_called() -> None:
         run_operator(Totals(), {"visits": {}})
     with pytest.raises(InputError, match='port "clicks" has no column "name"'):
         run_operator(Totals(), {"clicks": {1: [{"name": "a"}]}})
-    with pytest.raises(InputError, match='column "count" of input port "clicks", window 3, is int64, a value was str'):
+    with pytest.raises(
+        InputError,
+        match='column "count" of input port "clicks", window 3, is int64, a value was str',
+    ):
         run_operator(Totals(), {"clicks": {3: [("a", "many")]}})
     with pytest.raises(InputError, match="window '1' of a test is not a whole number"):
         run_operator(Totals(), {"clicks": {"1": [("a", 1)]}})  # type: ignore[dict-item]
-    with pytest.raises(InputError, match='limits: there is no such property. Did you mean "limit"?'):
+    with pytest.raises(
+        InputError,
+        match='limits: there is no such property. Did you mean "limit"?',
+    ):
         run_operator(Totals(**{"limits": 3}), {"clicks": {1: [("a", 1)]}})
 
 

@@ -17,7 +17,9 @@ REJECTED = OutputPort(pa.schema([("user", pa.string())]), error=True)
 
 
 class Ledger(OutputOperator):
-    """Sends a window at once, at its end, and none twice: what it has sent is outside, in a list of the test."""
+    """Sends a window at once, at its end, and none twice: what it has sent is outside, in a list of
+    the test.
+    """
 
     inputs: ClassVar = {"clicks": InputPort(CLICKS)}
     outputs: ClassVar = {"rejected": REJECTED}
@@ -76,7 +78,9 @@ def test_replay_rejects_operators_that_write_outside_in_every_mode() -> None:
     assert not find_violations(app)
     app.add("ledger", Ledger(), clicks=clicks)
     for mode in (Mode.AT_LEAST_ONCE, Mode.AT_MOST_ONCE, Mode.EXACTLY_ONCE):
-        assert [(one.rule, one.operator) for one in find_violations(app, mode)] == [("X46", "ledger")]
+        assert [(one.rule, one.operator) for one in find_violations(app, mode)] == [
+            ("X46", "ledger")
+        ]
 
 
 def test_test_run_includes_all_output_operators() -> None:
@@ -94,10 +98,17 @@ def test_test_run_includes_all_output_operators() -> None:
 
 
 def test_last_tuples_are_collected_once_with_their_windows_in_any_grouping() -> None:
-    clicks: dict[int, list[Any]] = {2: [("ann", 10), ("bob", 20)], 5: [("ann", 30), CRASH], 6: [("ann", 40)]}
+    clicks: dict[int, list[Any]] = {
+        2: [("ann", 10), ("bob", 20)],
+        5: [("ann", 30), CRASH],
+        6: [("ann", 40)],
+    }
     found = run_operator(Seen(limit=2), {"clicks": clicks}, group_windows=2)
     assert found.states[()] == {
-        "collected": [{"window_id": 5, "user": "ann", "at": 30}, {"window_id": 6, "user": "ann", "at": 40}]
+        "collected": [
+            {"window_id": 5, "user": "ann", "at": 30},
+            {"window_id": 6, "user": "ann", "at": 40},
+        ]
     }
     whole = {window: [row for row in rows if row is not CRASH] for window, rows in clicks.items()}
     by_user = check_grouping(SeenByUser(limit=2), {"clicks": whole})
@@ -119,12 +130,19 @@ def test_mismatched_ports_of_output_operators_are_reported() -> None:
 
     class Odd(CollectOperator):
         inputs: ClassVar = {
-            "a": InputPort(pa.schema([("window_id", pa.int64()), ("m", pa.map_(pa.string(), pa.int64()))]))
+            "a": InputPort(
+                pa.schema([("window_id", pa.int64()), ("m", pa.map_(pa.string(), pa.int64()))])
+            )
         }
 
     assert [one.path for one in Emits().wrong_properties()] == ["out"]
     with pytest.raises(InputError, match="emits error tuples only"):
         run_operator(Emits(), {"clicks": {0: []}})
-    assert [one.message for one in Two().wrong_properties()] == ["a collecting operator has one input port"]
-    assert [one.message.split(" is ")[0] for one in Odd().wrong_properties()] == ["column window_id", "column m"]
+    assert [one.message for one in Two().wrong_properties()] == [
+        "a collecting operator has one input port"
+    ]
+    assert [one.message.split(" is ")[0] for one in Odd().wrong_properties()] == [
+        "column window_id",
+        "column m",
+    ]
     assert [one.path for one in Seen(limit=0).wrong_properties()] == ["limit"]

@@ -1,4 +1,6 @@
-"""Application and sliding windows of tuple operators, in the framework that users test them with; no JVM."""
+"""Application and sliding windows of tuple operators, in the framework that users test them with;
+no JVM.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +50,17 @@ class Calls(TupleOperator):
 
 
 class Joins(TupleOperator):
-    inputs: ClassVar = {"left": InputPort(pa.schema([("call", pa.string())])), "right": InputPort(CLICKS)}
+    inputs: ClassVar = {
+        "left": InputPort(pa.schema([("call", pa.string())])),
+        "right": InputPort(CLICKS),
+    }
     outputs: ClassVar = {"out": OutputPort(CLICKS)}
 
 
 class PerPeriod(TupleOperator):
-    """Clicks of each user in each application window, and nothing that is kept from one to the next."""
+    """Clicks of each user in each application window, and nothing that is kept from one to the
+    next.
+    """
 
     inputs: ClassVar = {"clicks": InputPort(CLICKS, key=("user",))}
     outputs: ClassVar = {"out": OutputPort(COUNTS)}
@@ -112,19 +119,45 @@ def clicks(seed: int, first: int = 0, windows: int = 30) -> dict[str, dict[int, 
 
 def test_application_window_callbacks_are_aligned_to_window_ids() -> None:
     # Rules: W18, W19, X8
-    found = run_operator(Calls(), {"clicks": {8: [("ann",)]}}, windows=(5, 12), application_windows=3)
-    assert found["out"] == [(5, "end"), (6, "begin"), (8, "ann"), (8, "end"), (9, "begin"), (11, "end"), (12, "begin")]
+    found = run_operator(
+        Calls(),
+        {"clicks": {8: [("ann",)]}},
+        windows=(5, 12),
+        application_windows=3,
+    )
+    assert found["out"] == [
+        (5, "end"),
+        (6, "begin"),
+        (8, "ann"),
+        (8, "end"),
+        (9, "begin"),
+        (11, "end"),
+        (12, "begin"),
+    ]
 
 
-@pytest.mark.parametrize(("whole", "slide", "due"), [(6, 4, [5, 9, 13]), (4, 2, [3, 5, 7, 9, 11, 13]), (3, 3, [2, 5])])
-def test_sliding_window_uses_panes_and_emits_every_slide(whole: int, slide: int, due: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("whole", "slide", "due"),
+    [(6, 4, [5, 9, 13]), (4, 2, [3, 5, 7, 9, 11, 13]), (3, 3, [2, 5])],
+)
+def test_sliding_window_uses_panes_and_emits_every_slide(
+    whole: int,
+    slide: int,
+    due: list[int],
+) -> None:
     # Rules: W28, W31
     found = run_operator(
-        Calls(), {}, windows=(0, due[-1]), application_windows=whole, slide_windows=slide
-    )["out"]  # fmt: skip
+        Calls(),
+        {},
+        windows=(0, due[-1]),
+        application_windows=whole,
+        slide_windows=slide,
+    )["out"]
     pane = {(6, 4): 2, (4, 2): 2, (3, 3): 3}[whole, slide]
     assert [window for window, call in found if call == "slide"] == due
-    assert [window for window, call in found if call == "begin"] == list(range(0, due[-1] + 1, pane))
+    assert [window for window, call in found if call == "begin"] == list(
+        range(0, due[-1] + 1, pane)
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -135,7 +168,13 @@ def test_period_continues_across_the_end_of_a_group(seed: int) -> None:
         (end, user, count)
         for end in range(4, 30, 5)
         for user in "abc"
-        if (count := sum(row == (user,) for window in range(end - 4, end + 1) for row in given["clicks"][window]))
+        if (
+            count := sum(
+                row == (user,)
+                for window in range(end - 4, end + 1)
+                for row in given["clicks"][window]
+            )
+        )
     ]
     found = check_grouping(PerPeriod(), given, seed=seed, windows=(0, 29), application_windows=5)
     assert found["out"] == expected
@@ -149,9 +188,22 @@ def test_slide_continues_across_the_end_of_a_group(seed: int) -> None:
         (end, user, count)
         for end in range(5, 30, 4)
         for user in "abc"
-        if (count := sum(row == (user,) for window in range(end - 5, end + 1) for row in given["clicks"][window]))
+        if (
+            count := sum(
+                row == (user,)
+                for window in range(end - 5, end + 1)
+                for row in given["clicks"][window]
+            )
+        )
     ]
-    found = check_grouping(Moving(), given, seed=seed, windows=(0, 29), application_windows=6, slide_windows=4)
+    found = check_grouping(
+        Moving(),
+        given,
+        seed=seed,
+        windows=(0, 29),
+        application_windows=6,
+        slide_windows=4,
+    )
     assert found["out"] == expected
 
 
@@ -173,7 +225,11 @@ def test_partials_of_a_field_that_does_not_slide_are_rejected() -> None:
 
 def _application(**attributes: Any) -> Application:
     app = Application("periods", window="1 second")
-    app.output("out", app.add("per", PerPeriod(), clicks=app.input("clicks"), **attributes), key=["user"])
+    app.output(
+        "out",
+        app.add("per", PerPeriod(), clicks=app.input("clicks"), **attributes),
+        key=["user"],
+    )
     return app
 
 
@@ -181,8 +237,16 @@ def _application(**attributes: Any) -> Application:
     ("attributes", "mode", "message"),
     [
         ({"application_windows": 0}, "exactly_once", "application windows must be at least 1"),
-        ({"application_windows": 4, "slide_windows": 5}, "exactly_once", "a window slides by at least 1 and at most"),
-        ({"application_windows": 4, "slide_windows": 0}, "exactly_once", "a window slides by at least 1 and at most"),
+        (
+            {"application_windows": 4, "slide_windows": 5},
+            "exactly_once",
+            "a window slides by at least 1 and at most",
+        ),
+        (
+            {"application_windows": 4, "slide_windows": 0},
+            "exactly_once",
+            "a window slides by at least 1 and at most",
+        ),
         (
             {"application_windows": 4, "checkpoint_windows": 6},
             "at_most_once",
@@ -191,7 +255,9 @@ def _application(**attributes: Any) -> Application:
     ],
 )
 def test_invalid_application_windows_are_rejected_at_launch(
-    attributes: dict[str, int], mode: str, message: str
+    attributes: dict[str, int],
+    mode: str,
+    message: str,
 ) -> None:
     # Rules: W18, W30, W50, R20
     found = find_violations(_application(**attributes), Mode.parse(mode))
@@ -204,7 +270,10 @@ def test_application_windows_can_be_overridden_like_other_attributes() -> None:
     assert not find_violations(app, Mode.AT_MOST_ONCE)
     assert any("slides by its whole length" in text for text in app.warnings())
     asked = {"application_windows": "6", "slide_windows": "2"}
-    given = [PropertyOverride(operator="per", name=name, value=value, source=OPTION) for name, value in asked.items()]
+    given = [
+        PropertyOverride(operator="per", name=name, value=value, source=OPTION)
+        for name, value in asked.items()
+    ]
     apply_overrides(app, given)
     (described,) = describe_graph(app).operators
     found = {one.name: one.value for one in described.properties}
@@ -213,11 +282,17 @@ def test_application_windows_can_be_overridden_like_other_attributes() -> None:
 
 def test_state_is_bound_to_its_application_windows() -> None:
     # Rules: W65, X8
-    plain, four = configuration_digest(_application()), configuration_digest(_application(application_windows=4))
+    plain, four = (
+        configuration_digest(_application()),
+        configuration_digest(_application(application_windows=4)),
+    )
     slid = configuration_digest(_application(application_windows=4, slide_windows=2))
     assert len({plain, four, slid}) == 3
     given = _application()
-    apply_overrides(given, [PropertyOverride(operator="per", name="application_windows", value="4", source=OPTION)])
+    apply_overrides(
+        given,
+        [PropertyOverride(operator="per", name="application_windows", value="4", source=OPTION)],
+    )
     assert configuration_digest(given) == four
 
 
@@ -225,7 +300,12 @@ def test_incomplete_application_window_is_marked_as_partial() -> None:
     # Rules: X8, R20
     clicks: dict[int, list[Any]] = {window: [("ann",)] for window in range(6, 20)}
     for group in (1, 5, 14):
-        found = run_operator(Marked(), {"clicks": clicks}, application_windows=4, group_windows=group)
+        found = run_operator(
+            Marked(),
+            {"clicks": clicks},
+            application_windows=4,
+            group_windows=group,
+        )
         assert found["out"] == [
             (7, "ann", 2, True),
             (11, "ann", 4, False),
@@ -234,26 +314,57 @@ def test_incomplete_application_window_is_marked_as_partial() -> None:
         ]
     clicks[13] = [("ann",), CRASH]
     lost = run_operator(Marked(), {"clicks": clicks}, application_windows=4, mode="at_most_once")
-    assert lost["out"] == [(7, "ann", 2, True), (11, "ann", 4, False), (15, "ann", 3, True), (19, "ann", 4, False)]
+    assert lost["out"] == [
+        (7, "ann", 2, True),
+        (11, "ann", 4, False),
+        (15, "ann", 3, True),
+        (19, "ann", 4, False),
+    ]
 
 
 def test_frame_operator_receives_its_partial_application_windows() -> None:
     # Rules: X8
     unseen = ((-(1 << 62), 5), (13, 13))
     asked = [
-        [window for window in (last, *range(last - 3, last)) if OperatorContext(
-            Grid(1000, 0), WindowRange(6, 19), windowing=Windowing(4), unseen=unseen).is_partial(window)]
+        [
+            window
+            for window in (last, *range(last - 3, last))
+            if OperatorContext(
+                Grid(1000, 0),
+                WindowRange(6, 19),
+                windowing=Windowing(4),
+                unseen=unseen,
+            ).is_partial(window)
+        ]
         for last in (7, 11, 15, 19)
-    ]  # fmt: skip
+    ]
     assert asked == [[7, 4, 5, 6], [], [15, 13, 14], []]
     for groups, wanted in (([(6, 19)], [7, 15]), ([(6, 10), (11, 14), (15, 19)], [7, 15, 15])):
         contexts = [
-            OperatorContext(Grid(1000, 0), WindowRange(*group), windowing=Windowing(4), unseen=unseen)
+            OperatorContext(
+                Grid(1000, 0),
+                WindowRange(*group),
+                windowing=Windowing(4),
+                unseen=unseen,
+            )
             for group in groups
         ]
         assert [last for one in contexts for last in one.partial_windows()] == wanted
-    sliding = OperatorContext(Grid(1000, 0), WindowRange(6, 19), windowing=Windowing(4, 2), unseen=unseen)
-    assert [window for window in range(6, 20) if sliding.is_partial(window)] == [6, 7, 8, 13, 14, 15, 16]
+    sliding = OperatorContext(
+        Grid(1000, 0),
+        WindowRange(6, 19),
+        windowing=Windowing(4, 2),
+        unseen=unseen,
+    )
+    assert [window for window in range(6, 20) if sliding.is_partial(window)] == [
+        6,
+        7,
+        8,
+        13,
+        14,
+        15,
+        16,
+    ]
 
 
 def test_end_of_a_recording_closes_an_application_window_once() -> None:
@@ -265,8 +376,18 @@ def test_end_of_a_recording_closes_an_application_window_once() -> None:
     assert (behind.end, behind.ended_us) == (13, 13_999_999)
     before = OperatorContext(Grid(1000, 0), WindowRange(8, 12), **own)  # type: ignore[arg-type]
     assert before.ended_us is None
-    whole = OperatorContext(Grid(1000, 0), WindowRange(8, 15), "", "app.one", ends={"one": 15}, windowing=Windowing(4))  # type: ignore[arg-type]
-    assert [window for window in range(8, 16) if whole.closes(window)] == [11, 15] and not whole.is_partial(15)
+    whole = OperatorContext(
+        Grid(1000, 0),
+        WindowRange(8, 15),
+        "",
+        "app.one",
+        ends={"one": 15},
+        windowing=Windowing(4),
+    )  # type: ignore[arg-type]
+    assert [window for window in range(8, 16) if whole.closes(window)] == [
+        11,
+        15,
+    ] and not whole.is_partial(15)
 
 
 def test_operator_has_ended_when_all_upstream_streams_have() -> None:

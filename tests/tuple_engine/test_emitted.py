@@ -25,7 +25,11 @@ from rewindow.windows import Grid, WindowRange
 
 CLICKS = pa.schema([("user", pa.string()), ("count", pa.int64())])
 LISTS = pa.schema(
-    [("user", pa.string()), ("seen", pa.list_(pa.int64())), ("last", pa.struct([("counts", pa.list_(pa.int64()))]))]
+    [
+        ("user", pa.string()),
+        ("seen", pa.list_(pa.int64())),
+        ("last", pa.struct([("counts", pa.list_(pa.int64()))])),
+    ]
 )
 
 
@@ -50,7 +54,8 @@ class Seen(TupleOperator):
 def test_tuple_changed_after_emission_is_reported_with_both_values(when: str, column: str) -> None:
     # Rules: O43
     with pytest.raises(
-        InputError, match='a tuple of port "out" of Seen, window 7, was changed after it was emitted'
+        InputError,
+        match='a tuple of port "out" of Seen, window 7, was changed after it was emitted',
     ) as caught:
         run_operator(Seen(when=when), {"clicks": {7: [("ann", 1), ("ann", 2)]}})
     assert f'Column "{column}" was' in caught.value.detail and "Emit a copy" in caught.value.hint
@@ -61,7 +66,10 @@ def test_emitted_tuples_are_isolated_from_later_changes() -> None:
     operator = Seen()
     schema = tagged_schema([input_tags(operator)["clicks"]])
     batch = pa.RecordBatch.from_pylist(
-        [dict(zip(schema.names, (sort_key(7, 1, before=6), "ann", count), strict=True)) for count in (1, 2)],
+        [
+            dict(zip(schema.names, (sort_key(7, 1, before=6), "ann", count), strict=True))
+            for count in (1, 2)
+        ],
         schema=schema,
     )
     context = OperatorContext(Grid(1000), WindowRange(7, 7), Mode.EXACTLY_ONCE, "seen")
@@ -72,7 +80,10 @@ def test_emitted_tuples_are_isolated_from_later_changes() -> None:
         if tag_of(row[SORT_KEY]) == 1
     ]
     seen, last = output_tags(operator)["out"].names[1:]
-    assert [(row[seen], row[last]) for row in made] == [([], {"counts": []}), ([1], {"counts": [1]})]
+    assert [(row[seen], row[last]) for row in made] == [
+        ([], {"counts": []}),
+        ([1], {"counts": [1]}),
+    ]
 
 
 def test_batch_whose_array_is_modified_after_emission_is_reported() -> None:
@@ -87,5 +98,8 @@ def test_batch_whose_array_is_modified_after_emission_is_reported() -> None:
             self.emit_batch("out", pa.record_batch({"count": pa.array(buffer)}))
             buffer[0] = -1
 
-    with pytest.raises(InputError, match='port "out" of Reusing, window 7, was changed after it was emitted'):
+    with pytest.raises(
+        InputError,
+        match='port "out" of Reusing, window 7, was changed after it was emitted',
+    ):
         run_operator(Reusing(), {"clicks": {7: [("ann", 1), ("ann", 2)]}})

@@ -48,7 +48,9 @@ class Beats(TupleOperator):
 
 class Moving(TupleOperator):
     inputs: ClassVar = {"events": InputPort(EVENTS, key=("key",))}
-    outputs: ClassVar = {"out": OutputPort(pa.schema([("key", pa.string()), ("count", pa.int64())]))}
+    outputs: ClassVar = {
+        "out": OutputPort(pa.schema([("key", pa.string()), ("count", pa.int64())]))
+    }
     count = SlidingField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def process(self, row: Any) -> None:
@@ -71,10 +73,18 @@ def test_window_slides_across_the_end_of_a_group(spark: SparkSession) -> None:
         given = operator, {"events": group}, state, context
         found += [tuple(row) for row in emitted_frames(*given)["out"].collect()]
         state = states_after(*given).drop("_rw_gone").localCheckpoint()
-    assert sorted(found) == [(5, "ann", 6), (9, "ann", 6), (9, "bob", 1), (13, "ann", 6), (13, "bob", 0)]
+    assert sorted(found) == [
+        (5, "ann", 6),
+        (9, "ann", 6),
+        (9, "bob", 1),
+        (13, "ann", 6),
+        (13, "bob", 0),
+    ]
 
 
-def test_windows_without_tuples_are_called_even_for_frames_that_spark_knows_are_empty(spark: SparkSession) -> None:
+def test_windows_without_tuples_are_called_even_for_frames_that_spark_knows_are_empty(
+    spark: SparkSession,
+) -> None:
     # Rules: O33
     operator, context = Beats(), OperatorContext(Grid(1000), WindowRange(4, 6))
     columns = "0L as window_id", "'a' as key", "0L as x", "0L as offset"
@@ -89,11 +99,20 @@ def test_windows_without_tuples_are_called_even_for_frames_that_spark_knows_are_
 
 def test_tuples_of_a_window_are_ordered_by_their_offset(spark: SparkSession) -> None:
     # Rules: X43
-    rows = [(window, key, -offset, offset) for window in range(3) for key in "abc" for offset in range(40)]
+    rows = [
+        (window, key, -offset, offset)
+        for window in range(3)
+        for key in "abc"
+        for offset in range(40)
+    ]
     Random(3).shuffle(rows)
     frame = spark.createDataFrame(rows, "window_id bigint, key string, x bigint, offset bigint")
     operator, context = Numbers(), OperatorContext(Grid(1000), WindowRange(0, 2))
     found = emitted_frames(operator, {"events": frame}, None, context)["out"].collect()
     for key in "abc":
-        called = sorted((row["number"], row["window_id"], -row["x"]) for row in found if row["key"] == key)
-        assert [place for _, *place in called] == [[window, offset] for window in range(3) for offset in range(40)]
+        called = sorted(
+            (row["number"], row["window_id"], -row["x"]) for row in found if row["key"] == key
+        )
+        assert [place for _, *place in called] == [
+            [window, offset] for window in range(3) for offset in range(40)
+        ]

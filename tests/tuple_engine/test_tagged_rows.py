@@ -23,16 +23,28 @@ from rewindow.tuple_engine.tagged_rows import (
 )
 
 LEFT = pa.schema(
-    [("price", pa.float64()), ("at", pa.timestamp("us", "UTC")), ("item", pa.int64()), ("user", pa.string())]
+    [
+        ("price", pa.float64()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("item", pa.int64()),
+        ("user", pa.string()),
+    ]
 )
-RIGHT = pa.schema([("name", pa.string()), ("user", pa.string()), ("count", pa.int64()), ("item", pa.int64())])
+RIGHT = pa.schema(
+    [("name", pa.string()), ("user", pa.string()), ("count", pa.int64()), ("item", pa.int64())]
+)
 
 
 class Joined(TupleOperator):
     """Two ports with the same key in other places, and state."""
 
-    inputs: ClassVar = {"left": InputPort(LEFT, key=("user", "item")), "right": InputPort(RIGHT, key=("user", "item"))}
-    outputs: ClassVar = {"out": OutputPort(pa.schema([("item", pa.int64()), ("price", pa.float64())]))}
+    inputs: ClassVar = {
+        "left": InputPort(LEFT, key=("user", "item")),
+        "right": InputPort(RIGHT, key=("user", "item")),
+    }
+    outputs: ClassVar = {
+        "out": OutputPort(pa.schema([("item", pa.int64()), ("price", pa.float64())]))
+    }
     price = StateField(pa.float64(), 0.0)  # type: ignore[pydantic-field]
 
     def process_left(self, row: Any) -> None:
@@ -86,12 +98,21 @@ def test_columns_with_complex_types_share_a_name_only_with_equal_types() -> None
 
 @given(
     before=st.integers(-(2**52), 2**52),
-    rows=st.lists(st.tuples(st.integers(0, 2**42), st.integers(0, 2**20 - 2)), min_size=1, max_size=20),
+    rows=st.lists(
+        st.tuples(st.integers(0, 2**42), st.integers(0, 2**20 - 2)),
+        min_size=1,
+        max_size=20,
+    ),
 )
 def test_sort_keys_order_rows_by_window_and_tag(before: int, rows: list[tuple[int, int]]) -> None:
     # A placeholder row sorts first, and state before all tuples.
     places = [sort_key(before + window, tag, before) for window, tag in rows]
     array = np.array(places, np.int64)
-    assert list(zip((window_of(array, before) - before).tolist(), tag_of(array).tolist(), strict=True)) == rows
-    assert sorted(places) == [sort_key(before + window, tag, before) for window, tag in sorted(rows)]
+    assert (
+        list(zip((window_of(array, before) - before).tolist(), tag_of(array).tolist(), strict=True))
+        == rows
+    )
+    assert sorted(places) == [
+        sort_key(before + window, tag, before) for window, tag in sorted(rows)
+    ]
     assert all(place > PLACEHOLDER for place in places)

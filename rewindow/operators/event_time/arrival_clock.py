@@ -1,4 +1,6 @@
-"""The arrival clock of a piece of a recording, on which the ticks stand (docs/rules/event_time.md section 3)."""
+"""The arrival clock of a piece of a recording, on which the ticks stand (docs/rules/event_time.md
+section 3).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ SMALL = 1_000_000
 
 @dataclass(frozen=True)
 class ArrivalClock:
-    """The arrival clock of a piece of a recording: its settings, where ticks are counted from, its begin and end."""
+    """The arrival clock of a piece of a recording: its settings, where ticks are counted from, its
+    begin and end.
+    """
 
     settings: EventTime
     origin_us: int = 0
@@ -20,7 +24,9 @@ class ArrivalClock:
     end_us: int | None = None
 
     def is_few(self, step_us: int, most: int = SMALL) -> bool:
-        """Returns whether so many steps as lie between begin and end are few; not, where these are not known."""
+        """Returns whether so many steps as lie between begin and end are few; not, where these are
+        not known.
+        """
         if self.start_us is None or self.end_us is None:
             return False
         return (self.end_us - self.start_us) // step_us <= most

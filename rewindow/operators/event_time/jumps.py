@@ -1,9 +1,11 @@
-"""Tuples whose timestamp jumps ahead of its stream, which move no clock (docs/rules/event_time.md E50).
+"""Tuples whose timestamp jumps ahead of its stream, which move no clock (docs/rules/event_time.md
+E50).
 
-The maximum runs over believed tuples only, so each decision depends on those before it. Where nothing jumps it is the
-running maximum of all tuples, which blocks of ticks compute side by side. From the first jump of a stream on, those
-tuples that lie above the maximum at that place go through one pass in their order, with arrival and timestamp alone.
-Tuples of one arrival go by timestamp, so that no other order can be meant.
+The maximum runs over believed tuples only, so each decision depends on those before it. Where
+nothing jumps it is the running maximum of all tuples, which blocks of ticks compute side by side.
+From the first jump of a stream on, those tuples that lie above the maximum at that place go through
+one pass in their order, with arrival and timestamp alone. Tuples of one arrival go by timestamp, so
+that no other order can be meant.
 """
 
 from __future__ import annotations
@@ -31,14 +33,19 @@ _CHUNK = 4_096
 
 
 def mark_jumps(
-    timed: DataFrame, moves: Column, jump_us: int, highest: DataFrame | None, recording_keys: Sequence[str]
+    timed: DataFrame,
+    moves: Column,
+    jump_us: int,
+    highest: DataFrame | None,
+    recording_keys: Sequence[str],
 ) -> DataFrame:
     """Adds `JUMPS` to the tuples of a stream.
 
     Args:
         timed: tuples with `AT`, `TS`, `TICK`, and `apart`.
         moves: whether a tuple may move the clock at all; others do not jump.
-        jump_us: how far a timestamp may exceed the largest one before it; one that exceeds it by more jumps.
+        jump_us: how far a timestamp may exceed the largest one before it; one that exceeds it by
+            more jumps.
         highest: `TS`, the largest one before all of these, and `apart`; none at the beginning.
         apart: columns whose values are streams of their own.
     """
@@ -48,13 +55,20 @@ def mark_jumps(
     jumping = _refused(own, jump_us, highest, recording_keys)
     same = [F.col(AT) == F.col(_AT), F.col(TS) == F.col(_TS)]
     others = {name: f"_jump_{number}" for number, name in enumerate(recording_keys)}
-    same += [F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in others.items()]
+    same += [
+        F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in others.items()
+    ]
     jumping = jumping.withColumnsRenamed({**others, AT: _AT, TS: _TS}).distinct()
     marked = timed.join(jumping, same, "left").withColumn(JUMPS, F.col(_AT).isNotNull() & moves)
     return marked.drop(_AT, _TS, *others.values())
 
 
-def _refused(own: DataFrame, jump_us: int, highest: DataFrame | None, recording_keys: Sequence[str]) -> DataFrame:
+def _refused(
+    own: DataFrame,
+    jump_us: int,
+    highest: DataFrame | None,
+    recording_keys: Sequence[str],
+) -> DataFrame:
     """Returns `apart`, `AT` and `TS` of the tuples that jump."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -64,8 +78,13 @@ def _refused(own: DataFrame, jump_us: int, highest: DataFrame | None, recording_
     first = before.where(F.col(TS) > F.col(_HIGHEST) + jump_us).groupBy(*recording_keys)
     first = first.agg(F.min(F.struct(AT, TS, _HIGHEST)).alias("_first"))
     others = {name: f"_first_{number}" for number, name in enumerate(recording_keys)}
-    same = [F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in others.items()]
-    same += [place >= F.struct(f"_first.{AT}", f"_first.{TS}"), F.col(TS) > F.col(f"_first.{_HIGHEST}")]
+    same = [
+        F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in others.items()
+    ]
+    same += [
+        place >= F.struct(f"_first.{AT}", f"_first.{TS}"),
+        F.col(TS) > F.col(f"_first.{_HIGHEST}"),
+    ]
     doubtful = own.join(F.broadcast(first.withColumnsRenamed(others)), same)
     order = Window.partitionBy(*recording_keys).orderBy(AT, TS)
     rows = doubtful.select(
@@ -75,10 +94,17 @@ def _refused(own: DataFrame, jump_us: int, highest: DataFrame | None, recording_
         F.col(f"_first.{_HIGHEST}").alias(_HIGHEST),
         (F.row_number().over(order) == 1).alias(_BEGINS),
     )
-    return rows.mapInArrow(_refusing(jump_us, [*recording_keys, AT, TS]), rows.select(*recording_keys, AT, TS).schema)
+    return rows.mapInArrow(
+        _refusing(jump_us, [*recording_keys, AT, TS]),
+        rows.select(*recording_keys, AT, TS).schema,
+    )
 
 
-def _with_highest(own: DataFrame, highest: DataFrame | None, recording_keys: Sequence[str]) -> DataFrame:
+def _with_highest(
+    own: DataFrame,
+    highest: DataFrame | None,
+    recording_keys: Sequence[str],
+) -> DataFrame:
     """Adds the largest timestamp before each tuple, of all tuples; null before the first."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -86,9 +112,20 @@ def _with_highest(own: DataFrame, highest: DataFrame | None, recording_keys: Seq
     rows = own.withColumns({_BLOCK: floor_div(F.col(TICK), BLOCK), _IS_TUPLE: F.lit(1)})
     totals = rows.groupBy(*recording_keys, _BLOCK).agg(F.max(TS).alias(TS))
     if highest is not None:
-        totals = totals.unionByName(highest.select(*recording_keys, F.lit(BIGINT_MIN).alias(_BLOCK), TS))
-    blocks = Window.partitionBy(*recording_keys).orderBy(_BLOCK).rowsBetween(Window.unboundedPreceding, -1)
-    carry = totals.select(*recording_keys, _BLOCK, F.max(TS).over(blocks).alias(TS), F.lit(0).alias(_IS_TUPLE))
+        totals = totals.unionByName(
+            highest.select(*recording_keys, F.lit(BIGINT_MIN).alias(_BLOCK), TS)
+        )
+    blocks = (
+        Window.partitionBy(*recording_keys)
+        .orderBy(_BLOCK)
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    carry = totals.select(
+        *recording_keys,
+        _BLOCK,
+        F.max(TS).over(blocks).alias(TS),
+        F.lit(0).alias(_IS_TUPLE),
+    )
     rows = rows.unionByName(carry.where(F.col(_BLOCK) != BIGINT_MIN), allowMissingColumns=True)
     order = (
         Window.partitionBy(*recording_keys, _BLOCK)
@@ -98,7 +135,10 @@ def _with_highest(own: DataFrame, highest: DataFrame | None, recording_keys: Seq
     return rows.withColumn(_HIGHEST, F.max(TS).over(order)).where(F.col(_IS_TUPLE) == 1)
 
 
-def _refusing(jump_us: int, columns: Sequence[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _refusing(
+    jump_us: int,
+    columns: Sequence[str],
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Returns the pass over tuples in their order, which gives those that jump."""
 
     def refuse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -117,7 +157,12 @@ def _refusing(jump_us: int, columns: Sequence[str]) -> Callable[[Iterable[pa.Rec
     return refuse
 
 
-def fold_jumps(ts: npt.NDArray[np.int64], jumps: npt.NDArray[np.bool_], highest: int, jump_us: int) -> int:
+def fold_jumps(
+    ts: npt.NDArray[np.int64],
+    jumps: npt.NDArray[np.bool_],
+    highest: int,
+    jump_us: int,
+) -> int:
     """Notes in `jumps` which timestamps jump, from a maximum on; returns the maximum after them."""
     at = 0
     while at < len(ts):

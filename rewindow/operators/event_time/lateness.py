@@ -1,7 +1,8 @@
-"""Which tuples of a recording were late, as it would have been decided when they arrived (docs/rules/event_time.md).
+"""Which tuples of a recording were late, as it would have been decided when they arrived
+(docs/rules/event_time.md).
 
-time = EventTime(streams={"clicks": StreamTime(event_at="clicked_at")}, lag="5 s", watermark_interval="1 min")
-classified = lateness({"clicks": clicks}, time)
+time = EventTime(streams={"clicks": StreamTime(event_at="clicked_at")}, lag="5 s",
+watermark_interval="1 min") classified = lateness({"clicks": clicks}, time)
 classified.late["clicks"].show()
 """
 
@@ -26,11 +27,22 @@ from rewindow.operators.heartbeat.function import IS_TIMER
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-OUTCOME, TIMESTAMP, WATERMARK, LATE_BY = ADDED = ("_rw_outcome", "_rw_event_us", "_rw_watermark_us", "_rw_late_by_us")
+OUTCOME, TIMESTAMP, WATERMARK, LATE_BY = ADDED = (
+    "_rw_outcome",
+    "_rw_event_us",
+    "_rw_watermark_us",
+    "_rw_late_by_us",
+)
 """Columns that `lateness` adds."""
 ON_TIME, LATE, NULL_TS, FAR_FUTURE, BAD_TYPE, JUMP, TIMER = OUTCOMES = (
-    "on_time", "late", "null_ts", "far_future", "bad_type", "jump", "timer",
-)  # fmt: skip
+    "on_time",
+    "late",
+    "null_ts",
+    "far_future",
+    "bad_type",
+    "jump",
+    "timer",
+)
 """What becomes of a tuple; each has exactly one of these (E39)."""
 COUNTED = ("stream", "outcome", "tuples", "late_by_us_max")
 """Columns of counts, beside those that are counted by."""
@@ -38,7 +50,8 @@ Materialize = Callable[[str, Callable[[], "DataFrame"]], "DataFrame"]
 """Keeps a frame by name: what is asked for again is not computed again."""
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 _FARTHEST_US = 1 << 62
-"""Whole numbers beyond, as of microseconds that are read as seconds, count as so far away: no difference overflows."""
+"""Whole numbers beyond, as of microseconds that are read as seconds, count as so far away: no
+difference overflows."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +59,18 @@ class Lateness:
     """Tuples of each declared stream, classified.
 
     Attributes:
-        tuples: by stream, all its tuples, unchanged, and behind them `_rw_outcome STRING` (on_time, late, null_ts,
-            far_future, bad_type for a number in a wrong unit, jump for one far ahead of its stream (E50), or timer for
-            one that a Heartbeat made),
-            `_rw_event_us BIGINT` (the timestamp in microseconds since 1970-01-01 UTC),
-            `_rw_watermark_us BIGINT` (the watermark that the tuple was held against; null before the first, and where
-            the timestamp cannot be used) and `_rw_late_by_us BIGINT` (how far a late tuple lies behind it, else null).
-        ticks: the ticks that raise the watermark, in no order: `tick_us BIGINT` on the arrival clock, `watermark_us
-            BIGINT` and `before_us BIGINT`, what it was before; null for the first.
-        state: what the next piece of the recording needs, a row per stream (E41); None unless the end was given.
+        tuples: by stream, all its tuples, unchanged, and behind them `_rw_outcome STRING` (on_time,
+            late, null_ts, far_future, bad_type for a number in a wrong unit, jump for one far ahead
+            of its stream (E50), or timer for one that a Heartbeat made), `_rw_event_us BIGINT` (the
+            timestamp in microseconds since 1970-01-01 UTC), `_rw_watermark_us BIGINT` (the
+            watermark that the tuple was held against; null before the first, and where the
+            timestamp cannot be used) and `_rw_late_by_us BIGINT` (how far a late tuple lies behind
+            it, else null).
+        ticks: the ticks that raise the watermark, in no order: `tick_us BIGINT` on the arrival
+            clock, `watermark_us BIGINT` and `before_us BIGINT`, what it was before; null for the
+            first.
+        state: what the next piece of the recording needs, a row per stream (E41); None unless the
+            end was given.
         clock: how arrivals, ticks and this piece's end lie on the arrival clock.
     """
 
@@ -66,7 +82,10 @@ class Lateness:
     @property
     def on_time(self) -> dict[str, DataFrame]:
         """By stream, the tuples on time, with the columns of the stream alone."""
-        return {name: frame.where(f"{OUTCOME} = '{ON_TIME}'").drop(*ADDED) for name, frame in self.tuples.items()}
+        return {
+            name: frame.where(f"{OUTCOME} = '{ON_TIME}'").drop(*ADDED)
+            for name, frame in self.tuples.items()
+        }
 
     @property
     def late(self) -> dict[str, DataFrame]:
@@ -75,14 +94,18 @@ class Lateness:
 
     @property
     def errors(self) -> dict[str, DataFrame]:
-        """By stream, the tuples whose timestamp cannot be used, with all columns of `tuples` (E23)."""
+        """By stream, the tuples whose timestamp cannot be used, with all columns of `tuples`
+        (E23).
+        """
         refused = f"{OUTCOME} IN ('{NULL_TS}', '{FAR_FUTURE}', '{BAD_TYPE}', '{JUMP}')"
         return {name: frame.where(refused) for name, frame in self.tuples.items()}
 
     def counts(self, *by: str) -> DataFrame:
-        """Returns tuples by stream, the columns `by` and outcome, with the largest delay: what went in, came out (E40).
+        """Returns tuples by stream, the columns `by` and outcome, with the largest delay: what went
+        in, came out (E40).
 
-        Columns: `stream STRING`, those of `by`, `outcome STRING`, `tuples BIGINT`, `late_by_us_max BIGINT`.
+        Columns: `stream STRING`, those of `by`, `outcome STRING`, `tuples BIGINT`, `late_by_us_max
+        BIGINT`.
 
         Raises:
             InputError: a column is not there, or has the name of one of these.
@@ -93,7 +116,10 @@ class Lateness:
         for name, frame in self.tuples.items():
             _check_counted(name, frame, by)
             grouped = frame.groupBy(*columns, F.col(OUTCOME).alias("outcome"))
-            counted = grouped.agg(F.count("*").alias("tuples"), F.max(LATE_BY).alias("late_by_us_max"))
+            counted = grouped.agg(
+                F.count("*").alias("tuples"),
+                F.max(LATE_BY).alias("late_by_us_max"),
+            )
             parts.append(counted.select(F.lit(name).alias("stream"), *columns, *COUNTED[1:]))
         return reduce(lambda one, other: one.unionByName(other), parts)
 
@@ -109,38 +135,59 @@ def lateness(
     recording_keys: Sequence[str] = (),
     materialize: Materialize | None = None,
 ) -> Lateness:
-    """Returns which tuples are late, held against the watermark of the last tick before their arrival (E1 to E4, E26).
+    """Returns which tuples are late, held against the watermark of the last tick before their
+    arrival (E1 to E4, E26).
 
-    Nothing runs here. Every tuple keeps its columns, and none is left out: what is late, has no timestamp or lies in
-    the far future says so. Tuples need no order: their arrival alone decides.
+    Nothing runs here. Every tuple keeps its columns, and none is left out: what is late, has no
+    timestamp or lies in the far future says so. Tuples need no order: their arrival alone decides.
 
     Args:
-        frames: the tuples of each declared stream, each with the arrival and what its timestamp is made of.
+        frames: the tuples of each declared stream, each with the arrival and what its timestamp is
+            made of.
         settings: declared streams, lag, ticks.
         state: `state` of the result before, where the recording is taken in pieces (E42).
-        start_us: when the recording began; needed for an idle timeout, which counts from the first tick (X28). With it
-            and the end, ticks that are few need no shuffle of the tuples: several times faster.
+        start_us: when the recording began; needed for an idle timeout, which counts from the first
+            tick (X28). With it and the end, ticks that are few need no shuffle of the tuples:
+            several times faster.
         end_us: where this piece ends, exclusive; with it the result has a state.
         origin_us: ticks stand at multiples of the interval from here; the grid's origin (X35).
         apart: columns whose values are recordings of their own, each with its own watermark.
-        once: `once(name, make)` keeps what `make` returns, so that it is computed once for all that read it: the ticks
-            here. In an operator `context.once`; by default whoever reads computes it again.
+        once: `once(name, make)` keeps what `make` returns, so that it is computed once for all that
+            read it: the ticks here. In an operator `context.once`; by default whoever reads
+            computes it again.
 
     Raises:
-        InputError: a declared stream has no frame, a frame is not declared, a column is missing or has a wrong type.
+        InputError: a declared stream has no frame, a frame is not declared, a column is missing or
+            has a wrong type.
     """
     _check(frames, settings, state, start_us)
     timed = {
-        name: _jumps_marked(_timed(frames[name], name, settings, origin_us), name, settings, state, recording_keys)
+        name: _jumps_marked(
+            _timed(frames[name], name, settings, origin_us),
+            name,
+            settings,
+            state,
+            recording_keys,
+        )
         for name in settings.streams
     }
     moving = [
-        frame.where(_moves_clock(settings.streams[name])).select(*recording_keys, _number(settings, name), TICK, AT, TS)
+        frame.where(_moves_clock(settings.streams[name])).select(
+            *recording_keys,
+            _number(settings, name),
+            TICK,
+            AT,
+            TS,
+        )
         for name, frame in timed.items()
     ]
     clock = ArrivalClock(settings, origin_us, start_us, end_us)
     every = reduce(lambda one, other: one.unionByName(other), moving)
-    ticks = cached(materialize, "ticks", marks.tick_table(every, clock, state=state, recording_keys=recording_keys))
+    ticks = cached(
+        materialize,
+        "ticks",
+        marks.tick_table(every, clock, state=state, recording_keys=recording_keys),
+    )
     held = _held(ticks, clock, recording_keys)
     classified = {
         name: _classify(frame, name, settings, frames[name].columns, held, recording_keys)
@@ -148,8 +195,19 @@ def lateness(
     }
     after = None
     if end_us is not None:
-        after = marks.next_state(ticks, settings, end_us=end_us, origin_us=origin_us, recording_keys=recording_keys)
-    return Lateness(classified, marks.raising(ticks, settings, origin_us, end_us, recording_keys), after, clock)
+        after = marks.next_state(
+            ticks,
+            settings,
+            end_us=end_us,
+            origin_us=origin_us,
+            recording_keys=recording_keys,
+        )
+    return Lateness(
+        classified,
+        marks.raising(ticks, settings, origin_us, end_us, recording_keys),
+        after,
+        clock,
+    )
 
 
 def late_by_idleness(
@@ -161,23 +219,36 @@ def late_by_idleness(
     origin_us: int = 0,
     recording_keys: Sequence[str] = (),
 ) -> dict[str, DataFrame]:
-    """Returns by stream the tuples that are late only because an idle stream was not waited for (E48).
+    """Returns by stream the tuples that are late only because an idle stream was not waited for
+    (E48).
 
-    They have the columns of `Lateness.late`. The recording is classified twice, with and without the idle timeouts, as
-    a whole: a piece of it cannot tell what the watermark would have been without them.
+    They have the columns of `Lateness.late`. The recording is classified twice, with and without
+    the idle timeouts, as a whole: a piece of it cannot tell what the watermark would have been
+    without them.
 
     Args:
         frames, settings, start_us, end_us, origin_us, apart: see `lateness`.
     """
-    about: dict[str, Any] = {"start_us": start_us, "end_us": end_us, "origin_us": origin_us, "apart": recording_keys}
+    about: dict[str, Any] = {
+        "start_us": start_us,
+        "end_us": end_us,
+        "origin_us": origin_us,
+        "apart": recording_keys,
+    }
     classified = lateness(frames, settings, **about)
     live = {name: f"_live{name}" for name in ADDED}
     known = {name: frame.withColumnsRenamed(live) for name, frame in classified.tuples.items()}
-    patient = {name: one.model_copy(update={"idle_timeout": None}) for name, one in settings.streams.items()}
+    patient = {
+        name: one.model_copy(update={"idle_timeout": None})
+        for name, one in settings.streams.items()
+    }
     again = lateness(known, settings.model_copy(update={"streams": patient}), **about)
     only = f"{live[OUTCOME]} = '{LATE}' AND {OUTCOME} = '{ON_TIME}'"
     back = {renamed: name for name, renamed in live.items()}
-    return {name: frame.where(only).drop(*ADDED).withColumnsRenamed(back) for name, frame in again.tuples.items()}
+    return {
+        name: frame.where(only).drop(*ADDED).withColumnsRenamed(back)
+        for name, frame in again.tuples.items()
+    }
 
 
 def _number(settings: EventTime, name: str) -> Column:
@@ -186,33 +257,51 @@ def _number(settings: EventTime, name: str) -> Column:
     return F.lit(list(settings.streams).index(name)).alias(STREAM)
 
 
-def _check(frames: Mapping[str, DataFrame], settings: EventTime, state: DataFrame | None, start_us: int | None) -> None:
+def _check(
+    frames: Mapping[str, DataFrame],
+    settings: EventTime,
+    state: DataFrame | None,
+    start_us: int | None,
+) -> None:
     if set(frames) != set(settings.streams):
         raise InputError(
-            f"streams {', '.join(frames) or 'none'} are given, declared are {', '.join(settings.streams)}",
+            f"streams {', '.join(frames) or 'none'} are given, declared are "
+            f"{', '.join(settings.streams)}",
             hint="Give a frame for each declared stream, an empty one where it has sent nothing.",
         )
     if settings.may_idle and state is None and start_us is None:
         raise InputError(
             "an idle timeout needs the start of the recording",
-            hint="Pass start_us: a stream that has not sent anything is idle after the timeout from then on.",
+            hint="Pass start_us: a stream that has not sent anything is idle after the timeout "
+            "from then on.",
         )
     for name, frame in frames.items():
         if settings.arrived_at not in frame.columns:
-            raise InputError(f'stream "{name}" has no column {settings.arrived_at}', hint=_has(frame))
+            raise InputError(
+                f'stream "{name}" has no column {settings.arrived_at}',
+                hint=_has(frame),
+            )
         taken = [column for column in frame.columns if column.lower() in ADDED]
         if taken:
-            raise InputError(f'stream "{name}" has the column {", ".join(taken)}, which lateness adds')
+            raise InputError(
+                f'stream "{name}" has the column {", ".join(taken)}, which lateness adds'
+            )
 
 
 def _check_counted(name: str, frame: DataFrame, by: Sequence[str]) -> None:
     """Refuses columns to count by that are not there, or that counts have themselves."""
     absent = [column for column in by if column not in frame.columns]
     if absent:
-        raise InputError(f'stream "{name}" has no column {", ".join(absent)} to count by', hint=_has(frame))
+        raise InputError(
+            f'stream "{name}" has no column {", ".join(absent)} to count by',
+            hint=_has(frame),
+        )
     taken = [column for column in by if column.lower() in COUNTED]
     if taken:
-        raise InputError(f"column {', '.join(taken)} is one that counts have themselves", hint="Rename it before.")
+        raise InputError(
+            f"column {', '.join(taken)} is one that counts have themselves",
+            hint="Rename it before.",
+        )
 
 
 def _has(frame: DataFrame) -> str:
@@ -223,17 +312,31 @@ def _timed(frame: DataFrame, name: str, settings: EventTime, origin_us: int) -> 
     """Adds arrival, timestamp and first tick of each tuple."""
     from pyspark.sql import functions as F
 
-    timed = frame.withColumns({
-        AT: arrived_us(frame, name, settings.arrived_at), TS: _event_us(frame, name, settings.streams[name]),
-    })  # fmt: skip
-    missing = F.raise_error(F.lit(f'event time: a tuple of stream "{name}" has no arrival')).cast("bigint")
-    return timed.withColumn(TICK, F.coalesce(marks.tick_of(settings, F.col(AT), origin_us), missing))
+    timed = frame.withColumns(
+        {
+            AT: arrived_us(frame, name, settings.arrived_at),
+            TS: _event_us(frame, name, settings.streams[name]),
+        }
+    )
+    missing = F.raise_error(F.lit(f'event time: a tuple of stream "{name}" has no arrival')).cast(
+        "bigint"
+    )
+    return timed.withColumn(
+        TICK,
+        F.coalesce(marks.tick_of(settings, F.col(AT), origin_us), missing),
+    )
 
 
 def _jumps_marked(
-    timed: DataFrame, name: str, settings: EventTime, state: DataFrame | None, recording_keys: Sequence[str]
+    timed: DataFrame,
+    name: str,
+    settings: EventTime,
+    state: DataFrame | None,
+    recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Adds which tuples jump ahead of their stream, where that is asked; the state has its largest timestamp (E50)."""
+    """Adds which tuples jump ahead of their stream, where that is asked; the state has its largest
+    timestamp (E50).
+    """
     from pyspark.sql import functions as F
 
     stream = settings.streams[name]
@@ -251,24 +354,43 @@ def _far(stream: StreamTime) -> str | None:
 
 
 def refused_because(at: Column, ts: str = TIMESTAMP) -> Column:
-    """Returns in words what is wrong with one of `Lateness.errors` that arrived at `at`; null without a timestamp."""
+    """Returns in words what is wrong with one of `Lateness.errors` that arrived at `at`; null
+    without a timestamp.
+    """
     from pyspark.sql import functions as F
 
     stamp, hint = F.col(ts), F.lit("")
     for factor, words in FACTORS.items():
         larger = F.abs(stamp - floor_div(at, factor)) <= DAY_US // factor
         smaller = F.abs(floor_div(stamp, factor) - at) <= DAY_US
-        hint = F.when(larger, f"; {words} times as much would be close to it: is the unit right?").otherwise(hint)
-        hint = F.when(smaller, f"; {words} times less would be close to it: is the unit right?").otherwise(hint)
+        hint = F.when(
+            larger,
+            f"; {words} times as much would be close to it: is the unit right?",
+        ).otherwise(hint)
+        hint = F.when(
+            smaller,
+            f"; {words} times less would be close to it: is the unit right?",
+        ).otherwise(hint)
     way = F.when(stamp > at, "ahead of").otherwise("behind")
-    return F.concat(F.lit("lies "), F.abs(stamp - at).cast("string"), F.lit(" us "), way, F.lit(" its arrival"), hint)
+    return F.concat(
+        F.lit("lies "),
+        F.abs(stamp - at).cast("string"),
+        F.lit(" us "),
+        way,
+        F.lit(" its arrival"),
+        hint,
+    )
 
 
 def _moves_clock(stream: StreamTime) -> Column:
-    """Returns whether a tuple moves the clock: one with a timestamp that is believed, a late one too (E1)."""
+    """Returns whether a tuple moves the clock: one with a timestamp that is believed, a late one
+    too (E1).
+    """
     from pyspark.sql import functions as F
 
-    return _is_believed(stream) if stream.max_jump_us is None else _is_believed(stream) & ~F.col(JUMPS)
+    return (
+        _is_believed(stream) if stream.max_jump_us is None else _is_believed(stream) & ~F.col(JUMPS)
+    )
 
 
 def _is_believed(stream: StreamTime) -> Column:
@@ -277,7 +399,9 @@ def _is_believed(stream: StreamTime) -> Column:
     far = _far(stream)
     is_known = f"{TS} IS NOT NULL"
     # A text is one call of the JVM, columns of it are a hundred.
-    return F.expr(is_known if far is None else f"{is_known} AND NOT ({far}) AND NOT ({is_shrunk(TS, AT)})")
+    return F.expr(
+        is_known if far is None else f"{is_known} AND NOT ({far}) AND NOT ({is_shrunk(TS, AT)})"
+    )
 
 
 def cached(materialize: Materialize | None, name: str, frame: DataFrame) -> DataFrame:
@@ -285,7 +409,12 @@ def cached(materialize: Materialize | None, name: str, frame: DataFrame) -> Data
     return frame if materialize is None else materialize(name, lambda: frame)
 
 
-def timestamp_us(frame: DataFrame, name: str, event_at: str, unit: Literal["us", "ms", "s"] = "us") -> Column:
+def timestamp_us(
+    frame: DataFrame,
+    name: str,
+    event_at: str,
+    unit: Literal["us", "ms", "s"] = "us",
+) -> Column:
     """Returns a timestamp of a stream in microseconds, from a column or an expression.
 
     Raises:
@@ -295,9 +424,16 @@ def timestamp_us(frame: DataFrame, name: str, event_at: str, unit: Literal["us",
 
 
 def _event_us(frame: DataFrame, name: str, stream: StreamTime) -> Column:
-    """Returns the timestamp in microseconds; a column of that name is meant before an expression (E21, E22)."""
+    """Returns the timestamp in microseconds; a column of that name is meant before an expression
+    (E21, E22).
+    """
     is_column = stream.event_at in frame.columns
-    return _us(frame, name, quoted_column(stream.event_at) if is_column else stream.event_at, _UNIT_US[stream.unit])
+    return _us(
+        frame,
+        name,
+        quoted_column(stream.event_at) if is_column else stream.event_at,
+        _UNIT_US[stream.unit],
+    )
 
 
 def arrived_us(frame: DataFrame, name: str, column: str) -> Column:
@@ -315,17 +451,21 @@ def _us(frame: DataFrame, name: str, expression: str, unit_us: int) -> Column:
         kind = frame.select(column.alias("at")).schema["at"].dataType
     except (AnalysisException, ParseException) as error:
         raise InputError(
-            f'timestamp "{expression}" of stream "{name}" is neither a column nor an expression over its columns',
-            detail=str(error).splitlines()[0], hint=_has(frame),
-        ) from error  # fmt: skip
+            f'timestamp "{expression}" of stream "{name}" is neither a column nor an expression '
+            "over its columns",
+            detail=str(error).splitlines()[0],
+            hint=_has(frame),
+        ) from error
     if isinstance(kind, IntegralType):
         number, most = column.cast("bigint"), _FARTHEST_US // unit_us
         return F.when(number > most, most).when(number < -most, -most).otherwise(number) * unit_us
     if isinstance(kind, TimestampType | TimestampNTZType):
         return F.unix_micros(column.cast("timestamp"))
     raise InputError(
-        f'timestamp "{expression}" of stream "{name}" is {kind.simpleString()}, not a timestamp or a whole number',
-        hint=f'Read it by an expression, such as event_at = "to_timestamp({expression.strip("`")})".',
+        f'timestamp "{expression}" of stream "{name}" is {kind.simpleString()}, not a timestamp or '
+        "a whole number",
+        hint="Read it by an expression, such as event_at = "
+        f'"to_timestamp({expression.strip("`")})".',
     )
 
 
@@ -337,13 +477,20 @@ def _held(ticks: DataFrame, clock: ArrivalClock, recording_keys: Sequence[str]) 
     return F.broadcast(held) if not recording_keys and clock.has_few_ticks() else held
 
 
-def matched(frame: DataFrame, other: DataFrame, recording_keys: Sequence[str], on: str, how: str) -> DataFrame:
+def matched(
+    frame: DataFrame,
+    other: DataFrame,
+    recording_keys: Sequence[str],
+    on: str,
+    how: str,
+) -> DataFrame:
     """Joins on a column that is never null and on those of apart, whose nulls are equal."""
     from pyspark.sql import functions as F
 
     same = {name: f"_same_{number}" for number, name in enumerate((*recording_keys, on))}
     other = other.withColumnsRenamed(same)
-    # Of a null-safe equality Spark makes two keys, for which its table of whole numbers cannot be used.
+    # Of a null-safe equality Spark makes two keys, for which its table of whole numbers cannot be
+    # used.
     keys = [F.col(on) == F.col(same[on])]
     keys += [F.col(quoted_column(name)).eqNullSafe(F.col(same[name])) for name in recording_keys]
     return frame.join(other, keys, how).drop(*same.values())
@@ -363,16 +510,25 @@ def _classify(
     stream = settings.streams[name]
     unreadable = F.lit(NULL_TS)
     if settings.on_unreadable == "fail":
-        text = F.concat(F.lit(f'event time: a tuple of stream "{name}" has no timestamp: '), F.to_json(F.struct("*")))
+        text = F.concat(
+            F.lit(f'event time: a tuple of stream "{name}" has no timestamp: '),
+            F.to_json(F.struct("*")),
+        )
         unreadable = F.raise_error(text).cast("string")
-    # One CASE of constants: a filter on the outcome becomes one on its conditions, and no text is compared.
+    # One CASE of constants: a filter on the outcome becomes one on its conditions, and no text is
+    # compared.
     is_late, far = F.col(TS) < F.col(WATERMARK), _far(stream)
     outcome = F.when(F.col(TS).isNull(), unreadable)
     if far is not None:
         outcome = outcome.when(F.expr(far), FAR_FUTURE).when(F.expr(is_shrunk(TS, AT)), BAD_TYPE)
     outcome = outcome if stream.max_jump_us is None else outcome.when(F.col(JUMPS), JUMP)
-    if IS_TIMER in columns:  # A timer is the passage of time and no tuple (H60): it moves the clock, and is never late.
-        outcome, is_late = outcome.when(F.col(IS_TIMER), TIMER), is_late & ~F.coalesce(IS_TIMER, F.lit(False))
+    if (
+        IS_TIMER in columns
+    ):  # A timer is the passage of time and no tuple (H60): it moves the clock, and is never late.
+        outcome, is_late = (
+            outcome.when(F.col(IS_TIMER), TIMER),
+            is_late & ~F.coalesce(IS_TIMER, F.lit(False)),
+        )
     outcome = outcome.when(is_late, LATE).otherwise(ON_TIME)
     moves = _moves_clock(stream)
     added = [

@@ -1,4 +1,6 @@
-"""Lateness as an operator: the function `lateness` between input ports, output ports and a carried state."""
+"""Lateness as an operator: the function `lateness` between input ports, output ports and a carried
+state.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,17 @@ _COUNTED = [("outcome", pa.string()), ("tuples", _US), ("late_by_us_max", _US)]
 
 
 class EventTimeOperator(FrameOperator):
-    """What operators over event time have in common: input ports, and which of their tuples are late.
+    """What operators over event time have in common: input ports, and which of their tuples are
+    late.
 
     Attributes:
         columns: those of the stream, or of each stream. They pass unchanged, but for `offset`.
-        streams: names of input ports, whose streams share one watermark (E2, E24). Without them there is one port,
-            `stream`; with them each output port that has tuples or counts them has a first column `stream`.
+        streams: names of input ports, whose streams share one watermark (E2, E24). Without them
+            there is one port, `stream`; with them each output port that has tuples or counts them
+            has a first column `stream`.
         event_at, unit, max_ahead, max_jump: see `StreamTime`.
-        idle_timeout: see `StreamTime`; for several streams, of which the others move the watermark on (E47).
+        idle_timeout: see `StreamTime`; for several streams, of which the others move the watermark
+            on (E47).
         lag, watermark_interval, arrived_at, tie: see `EventTime`.
     """
 
@@ -75,28 +80,43 @@ class EventTimeOperator(FrameOperator):
         self._check_columns(self.arrived_at)
         taken = [name for name in self._names() if name.lower() in ADDED]
         if taken:
-            raise ValueError(f"column {', '.join(taken)} is one that {type(self).__name__} adds: rename it upstream")
+            raise ValueError(
+                f"column {', '.join(taken)} is one that {type(self).__name__} adds: rename it "
+                "upstream"
+            )
         return self
 
     @model_validator(mode="after")
     def _check_streams(self) -> Self:
         if not self.streams:
             if self.idle_timeout is not None:
-                raise ValueError("idle_timeout needs several streams: with one, nothing else moves the watermark on")
+                raise ValueError(
+                    "idle_timeout needs several streams: with one, nothing else moves the "
+                    "watermark on"
+                )
             return self
         if len(set(self.streams)) < max(2, len(self.streams)):
-            raise ValueError(f"streams are {', '.join(self.streams)}: there must be two or more, all different")
+            raise ValueError(
+                f"streams are {', '.join(self.streams)}: there must be two or more, all different"
+            )
         for name in self.streams:
             if check_name("input port", name) in _NO_PORT:
-                raise ValueError(f'"{name}" cannot be an input port: `app.add` takes it for something else')
+                raise ValueError(
+                    f'"{name}" cannot be an input port: `app.add` takes it for something else'
+                )
         if "stream" in [name.lower() for name in self._names()]:
-            raise ValueError("column stream would come twice, as it names the input port: rename it upstream")
+            raise ValueError(
+                "column stream would come twice, as it names the input port: rename it upstream"
+            )
         return self
 
     def _check_columns(self, *asked: str) -> None:
         absent = [name for name in asked if name not in self._names()]
         if absent:
-            raise ValueError(f"column {', '.join(absent)} is not in the stream's columns: {', '.join(self._names())}")
+            raise ValueError(
+                f"column {', '.join(absent)} is not in the stream's columns: "
+                f"{', '.join(self._names())}"
+            )
 
     def input_ports(self) -> Mapping[str, InputPort]:
         """Returns a port for each of `streams`, or the one port `stream`."""
@@ -113,7 +133,12 @@ class EventTimeOperator(FrameOperator):
         keys = [field for field in self._carried() if field.name in by]
         return OutputPort(pa.schema([*self._named(), *keys, *_COUNTED]), optional=True, report=True)
 
-    def _classify(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext) -> Lateness:
+    def _classify(
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
+    ) -> Lateness:
         columns = [quoted_column(name) for name in ("window_id", *self._names())]
         return lateness(
             {name: inputs[name].select(*columns) for name in self._ports()},
@@ -125,16 +150,26 @@ class EventTimeOperator(FrameOperator):
             materialize=context.materialize,
         )
 
-    def _refused(self, classified: Lateness, late: Mapping[str, DataFrame]) -> Mapping[str, DataFrame]:
+    def _refused(
+        self,
+        classified: Lateness,
+        late: Mapping[str, DataFrame],
+    ) -> Mapping[str, DataFrame]:
         """Returns the frames of the ports `late` and `errors`."""
         from pyspark.sql import functions as F
 
         errors = self._together(classified.errors)
-        jumps = f"exceeds the largest timestamp of its stream before it by more than max_jump, {self.max_jump}"
+        jumps = (
+            "exceeds the largest timestamp of its stream before it by more than max_jump, "
+            f"{self.max_jump}"
+        )
         why = refused_because(arrived_us(errors, "stream", self.arrived_at))
         why = F.when(F.col(OUTCOME) == JUMP, jumps).otherwise(why)
         errors = errors.withColumn(DETAIL, why).withColumnRenamed(OUTCOME, REASON)
-        return {"late": self._together(late).drop(OUTCOME), "errors": errors.drop(TIMESTAMP, WATERMARK, LATE_BY)}
+        return {
+            "late": self._together(late).drop(OUTCOME),
+            "errors": errors.drop(TIMESTAMP, WATERMARK, LATE_BY),
+        }
 
     def _together(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Returns the tuples of all streams, with the names of theirs where there are several."""
@@ -157,13 +192,19 @@ class EventTimeOperator(FrameOperator):
 
     def _settings(self) -> EventTime:
         stream = StreamTime(
-            event_at=self.event_at, unit=self.unit, max_ahead=self.max_ahead, max_jump=self.max_jump,
+            event_at=self.event_at,
+            unit=self.unit,
+            max_ahead=self.max_ahead,
+            max_jump=self.max_jump,
             idle_timeout=self.idle_timeout,
-        )  # fmt: skip
+        )
         return EventTime(
-            streams=dict.fromkeys(self._ports(), stream), lag=self.lag, watermark_interval=self.watermark_interval,
-            arrived_at=self.arrived_at, tie=self.tie,
-        )  # fmt: skip
+            streams=dict.fromkeys(self._ports(), stream),
+            lag=self.lag,
+            watermark_interval=self.watermark_interval,
+            arrived_at=self.arrived_at,
+            tie=self.tie,
+        )
 
     def _ports(self) -> tuple[str, ...]:
         return self.streams or ("stream",)
@@ -180,19 +221,22 @@ class EventTimeOperator(FrameOperator):
 
 
 class SplitLate(EventTimeOperator):
-    """Parts a stream into tuples on time, late ones, and those without a usable timestamp (E4, E5, E23, E36, E38, E39).
+    """Parts a stream into tuples on time, late ones, and those without a usable timestamp (E4, E5,
+    E23, E36, E38, E39).
 
-    Decided as it would have been when the tuples arrived, see `lateness`. Ports: `on_time` and `late` have the stream's
-    columns, `late` also `_rw_event_us`, `_rw_watermark_us` and `_rw_late_by_us`; `errors` is an error port with the
-    reason `null_ts`, `far_future`, `bad_type` or `jump`, and a detail; `ticks` has the instants at which the watermark
-    rose; `counts` how many tuples of each key came to which outcome in each window, so that what went in can be held
+    Decided as it would have been when the tuples arrived, see `lateness`. Ports: `on_time` and
+    `late` have the stream's columns, `late` also `_rw_event_us`, `_rw_watermark_us` and
+    `_rw_late_by_us`; `errors` is an error port with the reason `null_ts`, `far_future`, `bad_type`
+    or `jump`, and a detail; `ticks` has the instants at which the watermark rose; `counts` how many
+    tuples of each key came to which outcome in each window, so that what went in can be held
     against what came out (X37, E40).
 
     Attributes:
         key_by: columns that `counts` is grouped by.
 
     Example:
-        split = app.add("split", SplitLate(columns=CLICKS, event_at="clicked_at", lag="5 s"), stream=clicks)
+        late = SplitLate(columns=CLICKS, event_at="clicked_at", lag="5 s")
+        split = app.add("split", late, stream=clicks)
         app.output("late_clicks", split["late"], key=["user"])
     """
 
@@ -203,7 +247,10 @@ class SplitLate(EventTimeOperator):
         self._check_columns(*self.key_by)
         counted = [name for name in self.key_by if name.lower() in ("stream", *dict(_COUNTED))]
         if counted:
-            raise ValueError(f"key_by {', '.join(counted)} is a column that the port counts has: rename it upstream")
+            raise ValueError(
+                f"key_by {', '.join(counted)} is a column that the port counts has: rename it "
+                "upstream"
+            )
         return self
 
     def output_ports(self) -> Mapping[str, OutputPort]:
@@ -212,7 +259,10 @@ class SplitLate(EventTimeOperator):
             "on_time": OutputPort(pa.schema([*self._named(), *self._carried()]), optional=True),
             "late": self._late_port(),
             "errors": self._errors_port(),
-            "ticks": OutputPort(pa.schema([("tick_us", _US), ("watermark_us", _US)]), optional=True),
+            "ticks": OutputPort(
+                pa.schema([("tick_us", _US), ("watermark_us", _US)]),
+                optional=True,
+            ),
             "counts": self._counts_port(self.key_by),
         }
 
@@ -221,7 +271,10 @@ class SplitLate(EventTimeOperator):
         return pa.schema([(name, pa.string() if name == "stream" else _US) for name in STATE])
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
         """Returns the tuples by what became of them, the ticks, and the counts."""
         classified = self._classify(inputs, state, context)
@@ -241,7 +294,9 @@ class SplitLate(EventTimeOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns what the watermark is made of after the group; the inputs tell it, so it is the same in every run."""
+        """Returns what the watermark is made of after the group; the inputs tell it, so it is the
+        same in every run.
+        """
         after = self._classify(inputs, state, context).state
         assert after is not None, "the end of the group is given"
         return after.select(*STATE)

@@ -1,4 +1,6 @@
-"""Settings of event time: where timestamps are, and how the watermark follows them (docs/rules/event_time.md)."""
+"""Settings of event time: where timestamps are, and how the watermark follows them
+(docs/rules/event_time.md).
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,19 @@ class StreamTime(BaseModel):
     """How one stream tells event time.
 
     Attributes:
-        event_at: the event timestamp: a column, or a SQL expression over the stream's columns. A TIMESTAMP, or a whole
-            number in `unit`. Text is refused: read it by an expression, such as `to_timestamp(at, 'yyyyMMdd HH:mm')`.
+        event_at: the event timestamp: a column, or a SQL expression over the stream's columns. A
+            TIMESTAMP, or a whole number in `unit`. Text is refused: read it by an expression, such
+            as `to_timestamp(at, 'yyyyMMdd HH:mm')`.
         unit: what a whole number counts since 1970-01-01 UTC.
-        idle_timeout: a stream that has sent nothing for longer does not hold the watermark back; off unless set (E47).
-        max_ahead: a tuple whose timestamp runs ahead of its own arrival by more is an error tuple and moves no clock,
-            so that one wrong timestamp does not make the rest late (see also `max_jump`). So is one more than a
-            year old that lies within a day of its arrival in a larger unit. None believes every timestamp.
-        max_jump: a tuple whose timestamp exceeds the largest one of its stream before it by more is an error tuple and
-            moves no clock; off unless set (E50). Of tuples of one arrival the earliest timestamp comes first.
+        idle_timeout: a stream that has sent nothing for longer does not hold the watermark back;
+            off unless set (E47).
+        max_ahead: a tuple whose timestamp runs ahead of its own arrival by more is an error tuple
+            and moves no clock, so that one wrong timestamp does not make the rest late (see also
+            `max_jump`). So is one more than a year old that lies within a day of its arrival in a
+            larger unit. None believes every timestamp.
+        max_jump: a tuple whose timestamp exceeds the largest one of its stream before it by more is
+            an error tuple and moves no clock; off unless set (E50). Of tuples of one arrival the
+            earliest timestamp comes first.
 
     Raises:
         InputError: a setting is wrong.
@@ -53,7 +59,10 @@ class StreamTime(BaseModel):
         try:
             return None if value is None else seconds(value)
         except ValueError as error:
-            raise HintedValueError(str(error), hint=f"{info.field_name}=None turns it off.") from error
+            raise HintedValueError(
+                str(error),
+                hint=f"{info.field_name}=None turns it off.",
+            ) from error
 
     @property
     def idle_timeout_us(self) -> int | None:
@@ -72,22 +81,26 @@ class StreamTime(BaseModel):
 
 
 class EventTime(BaseModel):
-    """Event time of one stream, or of several that share a watermark. Durations are seconds, or text such as "5 min".
+    """Event time of one stream, or of several that share a watermark. Durations are seconds, or
+    text such as "5 min".
 
     Wrong settings are refused at once, and all of them are named.
 
     Attributes:
-        streams: the declared streams by name. Each holds the watermark back from the first tick on, whether or not it
-            has sent anything: the data do not decide which streams there are (E24).
+        streams: the declared streams by name. Each holds the watermark back from the first tick on,
+            whether or not it has sent anything: the data do not decide which streams there are
+            (E24).
         lag: how far the watermark trails the newest timestamp (E2).
-        watermark_interval: ticks stand at its multiples on the arrival clock, counted from the grid's origin (X35).
+        watermark_interval: ticks stand at its multiples on the arrival clock, counted from the
+            grid's origin (X35).
         arrived_at: column of the arrival, in every stream.
         tie: what goes first when a tuple arrives at the instant of a tick (E15).
-        on_unreadable: what becomes of a tuple without a timestamp: an error tuple with the reason `null_ts`, or the
-            query fails (E23).
+        on_unreadable: what becomes of a tuple without a timestamp: an error tuple with the reason
+            `null_ts`, or the query fails (E23).
 
     Example:
-        EventTime(streams={"clicks": StreamTime(event_at="clicked_at")}, lag="5 s", watermark_interval="1 min")
+        clicks = StreamTime(event_at="clicked_at")
+        EventTime(streams={"clicks": clicks}, lag="5 s", watermark_interval="1 min")
 
     Raises:
         InputError: a setting is wrong.
@@ -120,7 +133,9 @@ class EventTime(BaseModel):
     def _check_lag(cls, value: object) -> Decimal:
         lag = seconds(value)
         if lag * 1_000_000 > LAG_US_MAX:
-            raise ValueError(f"lag of {lag} s is out of range, it may be {LAG_US_MAX // 1_000} ms at most")
+            raise ValueError(
+                f"lag of {lag} s is out of range, it may be {LAG_US_MAX // 1_000} ms at most"
+            )
         return lag
 
     @field_validator("watermark_interval", mode="before")
@@ -143,7 +158,9 @@ class EventTime(BaseModel):
 
     @property
     def may_idle(self) -> bool:
-        """Whether a silent stream may be left out, so that the smallest timestamp of all streams can fall again."""
+        """Whether a silent stream may be left out, so that the smallest timestamp of all streams
+        can fall again.
+        """
         return any(stream.idle_timeout is not None for stream in self.streams.values())
 
 

@@ -1,6 +1,8 @@
-"""Which timestamps cannot be: far ahead of their arrival, or read in too small a unit. As SQL, of Spark and DataFusion.
+"""Which timestamps cannot be: far ahead of their arrival, or read in too small a unit. As SQL, of
+Spark and DataFusion.
 
-Whatever judges tuples by their event time asks here, so that one tuple gets the same verdict everywhere.
+Whatever judges tuples by their event time asks here, so that one tuple gets the same verdict
+everywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ def is_far(ts: str, at: str, max_ahead_us: int = MAX_AHEAD_US) -> str:
 
 
 def is_shrunk(ts: str, at: str, factors: Iterable[int] = FACTORS) -> str:
-    """Returns as SQL whether a timestamp was read in too small a unit: long ago, in a larger one close to its arrival.
+    """Returns as SQL whether a timestamp was read in too small a unit: long ago, in a larger one
+    close to its arrival.
 
     Whole division and that of doubles come to the same here, so any dialect will do.
 
@@ -34,5 +37,8 @@ def is_shrunk(ts: str, at: str, factors: Iterable[int] = FACTORS) -> str:
         ts, at: the timestamp and the arrival, in microseconds.
         factors: how many times too small it may be.
     """
-    near = (f"abs({ts} - ({at} - (({at} % {one}) + {one}) % {one}) / {one}) <= {DAY_US // one}" for one in factors)
+    near = (
+        f"abs({ts} - ({at} - (({at} % {one}) + {one}) % {one}) / {one}) <= {DAY_US // one}"
+        for one in factors
+    )
     return f"{ts} < {at} - {_YEAR_US} AND ({' OR '.join(near)})"

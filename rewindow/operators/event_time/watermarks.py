@@ -1,13 +1,15 @@
-"""The watermark of one or several streams, in its set-based form (docs/rules/event_time.md sections 1 and 3).
+"""The watermark of one or several streams, in its set-based form (docs/rules/event_time.md sections
+1 and 3).
 
-Ticks stand at the multiples of an interval on the arrival clock. At each, the watermark rises to the smallest of the
-streams' largest timestamps, less the lag, if that is more than it was. So only a tick that some tuple precedes, or at
-which a stream falls idle, can raise it, and no other tick is made. Before the first there is no watermark, so that
-negative timestamps are like any other (X27).
+Ticks stand at the multiples of an interval on the arrival clock. At each, the watermark rises to
+the smallest of the streams' largest timestamps, less the lag, if that is more than it was. So only
+a tick that some tuple precedes, or at which a stream falls idle, can raise it, and no other tick is
+made. Before the first there is no watermark, so that negative timestamps are like any other (X27).
 
-How it scales, without a loop over tuples (E31): one aggregation gives the largest timestamp of each stream for each
-tick. Ticks that are many are cut into blocks of `BLOCK`; the largest of all blocks before comes into each block as a
-first row, from one row per block, and the running maxima inside the blocks are computed side by side.
+How it scales, without a loop over tuples (E31): one aggregation gives the largest timestamp of each
+stream for each tick. Ticks that are many are cut into blocks of `BLOCK`; the largest of all blocks
+before comes into each block as a first row, from one row per block, and the running maxima inside
+the blocks are computed side by side.
 """
 
 from __future__ import annotations
@@ -26,22 +28,27 @@ if TYPE_CHECKING:
 BLOCK = 4_096
 """Ticks of one block."""
 ONE_TASK = 64 * BLOCK
-"""So many ticks, three days of one a second, are put in order in one task: that is over before blocks have begun."""
+"""So many ticks, three days of one a second, are put in order in one task: that is over before
+blocks have begun."""
 STREAM, TICK, AT, TS = "_stream", "_tick", "_arrived_us", "_event_us"
-"""Columns of a tuple here: number of its stream, index of the first tick that sees it, arrival, timestamp."""
+"""Columns of a tuple here: number of its stream, index of the first tick that sees it, arrival,
+timestamp."""
 WATERMARK, BEFORE = "_watermark_us", "_before_us"
-"""Watermark after a tick, and the one before it, which its tuples are held against; null before any."""
+"""Watermark after a tick, and the one before it, which its tuples are held against; null before
+any."""
 IS_NEWS = "_is_news"
 """Whether a row is a tick of the range at hand; false for a row that carries what was before."""
 STATE = ("stream", "until_us", "ahead_us", "arrived_us", "watermark_us")
-"""Columns of the carried state, a row per stream (E41): its name; up to when; the largest timestamp of all tuples; the
-last arrival, or where nothing was sent and a stream may be idle, the first tick; the watermark at the last tick, the
-same in all rows."""
+"""Columns of the carried state, a row per stream (E41): its name; up to when; the largest timestamp
+of all tuples; the last arrival, or where nothing was sent and a stream may be idle, the first tick;
+the watermark at the last tick, the same in all rows."""
 _BLOCK, _CANDIDATE = "_block", "_candidate_us"
 
 
 def tick_of(settings: EventTime, arrived_us: Column, origin_us: int) -> Column:
-    """Returns the index of the first tick that sees a tuple: the one at or after its arrival (E15, E26)."""
+    """Returns the index of the first tick that sees a tuple: the one at or after its arrival (E15,
+    E26).
+    """
     since = arrived_us - origin_us
     if settings.tie == "tick_first":
         return floor_div(since, settings.interval_us) + 1
@@ -49,14 +56,20 @@ def tick_of(settings: EventTime, arrived_us: Column, origin_us: int) -> Column:
 
 
 def tick_table(
-    tuples: DataFrame, clock: ArrivalClock, *, state: DataFrame | None, recording_keys: Sequence[str] = ()
+    tuples: DataFrame,
+    clock: ArrivalClock,
+    *,
+    state: DataFrame | None,
+    recording_keys: Sequence[str] = (),
 ) -> DataFrame:
-    """Returns the ticks that can raise the watermark: `TICK`, `WATERMARK`, `BEFORE`, `IS_NEWS`, what each stream shows.
+    """Returns the ticks that can raise the watermark: `TICK`, `WATERMARK`, `BEFORE`, `IS_NEWS`,
+    what each stream shows.
 
     Args:
-        tuples: those that move the clock, of all streams: `STREAM`, `TICK`, `AT`, `TS`, and `apart`.
-        clock: declared streams, lag, interval; the start of the recording, from which an idle stream that never sent
-            anything is counted (X28); where ticks are counted from (X35).
+        tuples: those that move the clock, of all streams: `STREAM`, `TICK`, `AT`, `TS`, and
+            `apart`.
+        clock: declared streams, lag, interval; the start of the recording, from which an idle
+            stream that never sent anything is counted (X28); where ticks are counted from (X35).
         state: what was before, as `next_state` returns it.
         apart: columns whose values have watermarks of their own.
     """
@@ -67,7 +80,11 @@ def tick_table(
     more = [_falling_idle(ticks, settings, origin_us, recording_keys)] if settings.may_idle else []
     more += _before(settings, ticks, state, clock.start_us, origin_us, recording_keys)
     if more:
-        every = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), more, ticks)
+        every = reduce(
+            lambda one, other: one.unionByName(other, allowMissingColumns=True),
+            more,
+            ticks,
+        )
         ticks = _combine(every, settings, recording_keys)
     if recording_keys or not clock.has_few_ticks(ONE_TASK):
         ticks = ticks.withColumn(_BLOCK, floor_div(F.col(TICK), BLOCK))
@@ -75,7 +92,12 @@ def tick_table(
 
 
 def next_state(
-    ticks: DataFrame, settings: EventTime, *, end_us: int, origin_us: int, recording_keys: Sequence[str] = ()
+    ticks: DataFrame,
+    settings: EventTime,
+    *,
+    end_us: int,
+    origin_us: int,
+    recording_keys: Sequence[str] = (),
 ) -> DataFrame:
     """Returns the state at an instant (E41, E46): of ticks before it, and all tuples."""
     from pyspark.sql import functions as F
@@ -102,12 +124,21 @@ def next_state(
 
 
 def raising(
-    ticks: DataFrame, settings: EventTime, origin_us: int, end_us: int | None, recording_keys: Sequence[str] = ()
+    ticks: DataFrame,
+    settings: EventTime,
+    origin_us: int,
+    end_us: int | None,
+    recording_keys: Sequence[str] = (),
 ) -> DataFrame:
-    """Returns the ticks before the end that raise the watermark (E3): `tick_us`, `watermark_us`, `before_us`."""
+    """Returns the ticks before the end that raise the watermark (E3): `tick_us`, `watermark_us`,
+    `before_us`.
+    """
     from pyspark.sql import functions as F
 
-    rises = F.coalesce(F.col(WATERMARK) > F.col(BEFORE), F.col(WATERMARK).isNotNull() & F.col(BEFORE).isNull())
+    rises = F.coalesce(
+        F.col(WATERMARK) > F.col(BEFORE),
+        F.col(WATERMARK).isNotNull() & F.col(BEFORE).isNull(),
+    )
     tick_us = (F.col(TICK) * settings.interval_us + origin_us).alias("tick_us")
     values = [F.col(WATERMARK).alias("watermark_us"), F.col(BEFORE).alias("before_us")]
     raised = ticks.where(F.col(IS_NEWS) & rises).select(*recording_keys, tick_us, *values)
@@ -123,12 +154,16 @@ def _arrived(number: int) -> str:
 
 
 def _waits(number: int) -> str:
-    """Returns the column with the first tick, from which on a stream is waited for until it sends (X28)."""
+    """Returns the column with the first tick, from which on a stream is waited for until it sends
+    (X28).
+    """
     return f"_waits_{number}"
 
 
 def _since(settings: EventTime, number: int) -> Column:
-    """Returns since when a stream is silent: its last arrival, or the first tick if it has sent nothing."""
+    """Returns since when a stream is silent: its last arrival, or the first tick if it has sent
+    nothing.
+    """
     from pyspark.sql import functions as F
 
     arrived = F.col(_arrived(number))
@@ -137,7 +172,11 @@ def _since(settings: EventTime, number: int) -> Column:
 
 def _running(settings: EventTime) -> list[str]:
     """Returns the columns that only rise from tick to tick."""
-    return [*_shows(settings, _seen), *_shows(settings, _arrived), *map(_waits, _idle_streams(settings))]
+    return [
+        *_shows(settings, _seen),
+        *_shows(settings, _arrived),
+        *map(_waits, _idle_streams(settings)),
+    ]
 
 
 def _shows(settings: EventTime, name: Callable[[int], str]) -> list[str]:
@@ -165,23 +204,39 @@ def _combine(ticks: DataFrame, settings: EventTime, recording_keys: Sequence[str
     return ticks.groupBy(*recording_keys, TICK).agg(*shown, F.bool_or(IS_NEWS).alias(IS_NEWS))
 
 
-def _falling_idle(ticks: DataFrame, settings: EventTime, origin_us: int, recording_keys: Sequence[str]) -> DataFrame:
+def _falling_idle(
+    ticks: DataFrame,
+    settings: EventTime,
+    origin_us: int,
+    recording_keys: Sequence[str],
+) -> DataFrame:
     """Returns the ticks at which a stream falls idle if it sends nothing more (E47)."""
     from pyspark.sql import functions as F
 
-    falls = F.array(*(
-        _idle_tick(settings, number, F.col(_arrived(number)), origin_us) for number in _idle_streams(settings)
-    ))  # fmt: skip
-    idle = ticks.select(*recording_keys, F.explode(falls).alias(TICK)).where(F.col(TICK).isNotNull())
+    falls = F.array(
+        *(
+            _idle_tick(settings, number, F.col(_arrived(number)), origin_us)
+            for number in _idle_streams(settings)
+        )
+    )
+    idle = ticks.select(*recording_keys, F.explode(falls).alias(TICK)).where(
+        F.col(TICK).isNotNull()
+    )
     return idle.withColumn(IS_NEWS, F.lit(True))
 
 
 def _idle_streams(settings: EventTime) -> list[int]:
-    return [number for number, stream in enumerate(settings.streams.values()) if stream.idle_timeout is not None]
+    return [
+        number
+        for number, stream in enumerate(settings.streams.values())
+        if stream.idle_timeout is not None
+    ]
 
 
 def _idle_tick(settings: EventTime, number: int, since_us: Column, origin_us: int) -> Column:
-    """Returns the first tick at which a stream's silence since an instant is longer than its timeout."""
+    """Returns the first tick at which a stream's silence since an instant is longer than its
+    timeout.
+    """
     timeout_us = _stream(settings, number).idle_timeout_us or 0
     return floor_div(since_us + timeout_us - origin_us, settings.interval_us) + 1
 
@@ -198,7 +253,8 @@ def _before(
     origin_us: int,
     recording_keys: Sequence[str],
 ) -> list[DataFrame]:
-    """Returns what was before as ticks: the last before, the first after, those at which a stream falls idle.
+    """Returns what was before as ticks: the last before, the first after, those at which a stream
+    falls idle.
 
     The last one before has its watermark alone: what came since is seen by the first one after it.
     """
@@ -210,7 +266,11 @@ def _before(
         carried = _carried(settings, state, start_us, origin_us, recording_keys)
     if start_us is not None and (state is None or recording_keys):
         new = _nothing_yet(settings, ticks, start_us, origin_us, recording_keys)
-        carried = new if state is None else carried.unionByName(new.join(carried, list(recording_keys), "left_anti"))
+        carried = (
+            new
+            if state is None
+            else carried.unionByName(new.join(carried, list(recording_keys), "left_anti"))
+        )
     at_last = [(F.col("_first") - 1).alias(TICK), F.lit(False).alias(IS_NEWS), WATERMARK]
     at_first = [F.col("_first").alias(TICK), F.lit(True).alias(IS_NEWS), *_running(settings)]
     rows = [carried.select(*recording_keys, *at_last), carried.select(*recording_keys, *at_first)]
@@ -222,36 +282,64 @@ def _before(
 
 
 def _nothing_yet(
-    settings: EventTime, ticks: DataFrame, start_us: int, origin_us: int, recording_keys: Sequence[str]
+    settings: EventTime,
+    ticks: DataFrame,
+    start_us: int,
+    origin_us: int,
+    recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the state before the recording, like `_carried`: a stream waits from the first tick on (X28)."""
+    """Returns the state before the recording, like `_carried`: a stream waits from the first tick
+    on (X28).
+    """
     from pyspark.sql import functions as F
 
-    keys = ticks.select(*recording_keys).distinct() if recording_keys else ticks.sparkSession.range(1).select()
+    keys = (
+        ticks.select(*recording_keys).distinct()
+        if recording_keys
+        else ticks.sparkSession.range(1).select()
+    )
     first = -(-(start_us - origin_us) // settings.interval_us)
-    unknown, first_us = F.lit(None).cast("bigint"), F.lit(first * settings.interval_us + origin_us).cast("bigint")
+    unknown, first_us = (
+        F.lit(None).cast("bigint"),
+        F.lit(first * settings.interval_us + origin_us).cast("bigint"),
+    )
     shown = dict.fromkeys([*_running(settings), WATERMARK], unknown)
     waiting = dict.fromkeys(map(_waits, _idle_streams(settings)), first_us)
     return keys.withColumns({"_first": F.lit(first).cast("bigint"), **shown, **waiting})
 
 
 def _carried(
-    settings: EventTime, state: DataFrame, start_us: int | None, origin_us: int, recording_keys: Sequence[str]
+    settings: EventTime,
+    state: DataFrame,
+    start_us: int | None,
+    origin_us: int,
+    recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the state in one row: `_first`, the first tick after it; what each stream has shown; the watermark.
+    """Returns the state in one row: `_first`, the first tick after it; what each stream has shown;
+    the watermark.
 
-    A stream that may be idle, and of which nothing is known, waits from that tick on; so does each where the state is
-    empty, as an operator's is at the start of the recording (X28).
+    A stream that may be idle, and of which nothing is known, waits from that tick on; so does each
+    where the state is empty, as an operator's is at the start of the recording (X28).
     """
     from pyspark.sql import functions as F
 
-    until = F.coalesce(F.max("until_us"), F.lit(start_us if settings.may_idle else None).cast("bigint"))
+    until = F.coalesce(
+        F.max("until_us"),
+        F.lit(start_us if settings.may_idle else None).cast("bigint"),
+    )
     totals = [until.alias("_until"), F.max("watermark_us").alias(WATERMARK)]
     for number, name in enumerate(settings.streams):
         for column, alias in (("ahead_us", _seen), ("arrived_us", _arrived)):
-            totals.append(F.max(F.when(F.col("stream") == name, F.col(column))).alias(alias(number)))
+            totals.append(
+                F.max(F.when(F.col("stream") == name, F.col(column))).alias(alias(number))
+            )
     first = -floor_div(-(F.col("_until") - origin_us), settings.interval_us)
-    known = state.groupBy(*recording_keys).agg(*totals).where(F.col("_until").isNotNull()).withColumn("_first", first)
+    known = (
+        state.groupBy(*recording_keys)
+        .agg(*totals)
+        .where(F.col("_until").isNotNull())
+        .withColumn("_first", first)
+    )
     first_us = F.col("_first") * settings.interval_us + origin_us
     waiting = {}
     for number in _idle_streams(settings):
@@ -261,7 +349,12 @@ def _carried(
     return known.withColumns(waiting).drop("_until")
 
 
-def _watermarks(ticks: DataFrame, settings: EventTime, origin_us: int, recording_keys: Sequence[str]) -> DataFrame:
+def _watermarks(
+    ticks: DataFrame,
+    settings: EventTime,
+    origin_us: int,
+    recording_keys: Sequence[str],
+) -> DataFrame:
     """Adds the watermark after each tick and the one before it (E2, E3, E25)."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -278,19 +371,33 @@ def _watermarks(ticks: DataFrame, settings: EventTime, origin_us: int, recording
 
 
 def _with_running(ticks: DataFrame, names: list[str], recording_keys: Sequence[str]) -> DataFrame:
-    """Replaces columns by their running maxima, in the order of ticks; a block's first row has those before."""
+    """Replaces columns by their running maxima, in the order of ticks; a block's first row has
+    those before.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     running = (
-        Window.partitionBy(*recording_keys, *_block(ticks)).orderBy(TICK).rangeBetween(Window.unboundedPreceding, 0)
+        Window.partitionBy(*recording_keys, *_block(ticks))
+        .orderBy(TICK)
+        .rangeBetween(Window.unboundedPreceding, 0)
     )
     maxima = {name: F.max(name).over(running) for name in names}
     if not _block(ticks):
         return ticks.withColumns(maxima)
-    totals = ticks.groupBy(*recording_keys, _BLOCK).agg(*(F.max(name).alias(name) for name in names))
-    blocks = Window.partitionBy(*recording_keys).orderBy(_BLOCK).rowsBetween(Window.unboundedPreceding, -1)
-    carry = totals.select(*recording_keys, _BLOCK, *(F.max(name).over(blocks).alias(name) for name in names))
+    totals = ticks.groupBy(*recording_keys, _BLOCK).agg(
+        *(F.max(name).alias(name) for name in names)
+    )
+    blocks = (
+        Window.partitionBy(*recording_keys)
+        .orderBy(_BLOCK)
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    carry = totals.select(
+        *recording_keys,
+        _BLOCK,
+        *(F.max(name).over(blocks).alias(name) for name in names),
+    )
     carry = carry.withColumns({TICK: F.col(_BLOCK) * BLOCK - 1, IS_NEWS: F.lit(False)})
     return ticks.unionByName(carry, allowMissingColumns=True).withColumns(maxima)
 
@@ -301,7 +408,9 @@ def _block(ticks: DataFrame) -> list[str]:
 
 
 def _candidate(settings: EventTime, origin_us: int) -> Column:
-    """Returns what a tick proposes: the smallest of what streams have shown that are not idle, less the lag."""
+    """Returns what a tick proposes: the smallest of what streams have shown that are not idle, less
+    the lag.
+    """
     from pyspark.sql import functions as F
 
     shown, waits = [], F.lit(False)

@@ -1,4 +1,6 @@
-"""How aggregates of windows are folded: what a tuple adds, how such parts merge, and what comes out."""
+"""How aggregates of windows are folded: what a tuple adds, how such parts merge, and what comes
+out.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class AggregateSpec:
         parts: by column, what a tuple adds.
         merged: by the same column, what several rows add together.
         results: by name, the aggregates over rows of parts.
-        functions: by column of parts, the plain function that merges it; running ones are made of it.
+        functions: by column of parts, the plain function that merges it; running ones are made of
+            it.
         finished: by name, the aggregate of one row of merged parts.
         merges: whether rows may be merged; false where one aggregate needs every tuple.
     """
@@ -52,7 +55,8 @@ class AggregateSpec:
         if not self.merges:
             raise InputError(
                 "windows that fire more than once need aggregates that merge",
-                hint="Take avg, count, max, min and sum only, or leave out early and allowed_lateness.",
+                hint="Take avg, count, max, min and sum only, or leave out early and "
+                "allowed_lateness.",
             )
 
 
@@ -66,9 +70,12 @@ def aggregate_spec(frame: DataFrame, aggregates: Mapping[str, tuple[str, str]]) 
     for name, (function, _) in aggregates.items():
         if function not in known:
             raise InputError(
-                f'aggregate "{name}" is {function}, which windows do not know', hint=f"Known are {', '.join(known)}."
+                f'aggregate "{name}" is {function}, which windows do not know',
+                hint=f"Known are {', '.join(known)}.",
             )
-    aggregate = AggregateSpec(merges=all(function in MERGING for function, _ in aggregates.values()))
+    aggregate = AggregateSpec(
+        merges=all(function in MERGING for function, _ in aggregates.values())
+    )
     for number, (name, (function, argument)) in enumerate(aggregates.items()):
         part = f"_part_{number}"
         if not aggregate.merges:
@@ -102,16 +109,30 @@ def _argument(argument: str) -> Column:
     return F.lit(1) if argument.strip() == "*" else F.expr(argument)
 
 
-def _add_whole(aggregate: AggregateSpec, frame: DataFrame, part: str, name: str, function: str, argument: str) -> None:
+def _add_whole(
+    aggregate: AggregateSpec,
+    frame: DataFrame,
+    part: str,
+    name: str,
+    function: str,
+    argument: str,
+) -> None:
     from pyspark.sql import functions as F
 
     _type(frame, name, function, argument)
     aggregate.parts[part] = _argument(argument)
-    aggregate.results[name] = F.expr(WHOLE[function].format(part) if function in WHOLE else f"{function}({part})")
+    aggregate.results[name] = F.expr(
+        WHOLE[function].format(part) if function in WHOLE else f"{function}({part})"
+    )
 
 
 def _add_extreme(
-    aggregate: AggregateSpec, frame: DataFrame, part: str, name: str, function: str, argument: str
+    aggregate: AggregateSpec,
+    frame: DataFrame,
+    part: str,
+    name: str,
+    function: str,
+    argument: str,
 ) -> None:
     from pyspark.sql import functions as F
 
@@ -121,7 +142,14 @@ def _add_extreme(
     aggregate.functions[part], aggregate.finished[name] = function, F.col(part)
 
 
-def _add_sum(aggregate: AggregateSpec, frame: DataFrame, part: str, name: str, function: str, argument: str) -> None:
+def _add_sum(
+    aggregate: AggregateSpec,
+    frame: DataFrame,
+    part: str,
+    name: str,
+    function: str,
+    argument: str,
+) -> None:
     """Adds a sum, a count or an average, with the type that Spark's own has."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import DecimalType, DoubleType
@@ -134,15 +162,25 @@ def _add_sum(aggregate: AggregateSpec, frame: DataFrame, part: str, name: str, f
         aggregate.functions[part], aggregate.finished[name] = "sum", F.coalesce(part, F.lit(0))
         return
     if function == "avg":
-        kind_of_sum = _type(frame, name, "sum", argument) if isinstance(kind, DecimalType) else DoubleType()
-        aggregate.parts[f"{part}_count"], aggregate.merged[f"{part}_count"] = count, F.sum(f"{part}_count")
+        kind_of_sum = (
+            _type(frame, name, "sum", argument) if isinstance(kind, DecimalType) else DoubleType()
+        )
+        aggregate.parts[f"{part}_count"], aggregate.merged[f"{part}_count"] = (
+            count,
+            F.sum(f"{part}_count"),
+        )
         filled = F.nullif(F.sum(f"{part}_count"), F.lit(0))
         aggregate.results[name] = (F.sum(part) / filled).cast(kind)
         aggregate.functions[f"{part}_count"] = "sum"
-        aggregate.finished[name] = (F.col(part) / F.nullif(F.col(f"{part}_count"), F.lit(0))).cast(kind)
+        aggregate.finished[name] = (F.col(part) / F.nullif(F.col(f"{part}_count"), F.lit(0))).cast(
+            kind
+        )
     else:
         kind_of_sum = kind
         aggregate.results[name] = F.sum(part).cast(kind)
         aggregate.finished[name] = F.col(part).cast(kind)
     aggregate.functions[part] = "sum"
-    aggregate.parts[part], aggregate.merged[part] = value.cast(kind_of_sum), F.sum(part).cast(kind_of_sum)
+    aggregate.parts[part], aggregate.merged[part] = (
+        value.cast(kind_of_sum),
+        F.sum(part).cast(kind_of_sum),
+    )

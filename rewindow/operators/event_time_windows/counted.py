@@ -1,12 +1,15 @@
-"""Windows of so many tuples of a key, in the order of their event time (docs/rules/event_time.md E13, E14, X36).
+"""Windows of so many tuples of a key, in the order of their event time (docs/rules/event_time.md
+E13, E14, X36).
 
-A tuple has its place once the watermark has passed it: whatever comes later on time lies behind it. So places are those
-of the sorted tuples on time, whatever their order of arrival, and a window fires at the first tick whose watermark lies
-behind its last tuple. Tuples of one timestamp are ordered by arrival, then by stream and by what they add.
+A tuple has its place once the watermark has passed it: whatever comes later on time lies behind it.
+So places are those of the sorted tuples on time, whatever their order of arrival, and a window
+fires at the first tick whose watermark lies behind its last tuple. Tuples of one timestamp are
+ordered by arrival, then by stream and by what they add.
 
-How it scales: tuples of a key are sorted by stretches of event time beside each other; the place of a stretch's first
-tuple comes from one row per stretch. Carried are the tuples that wait for a place, and aggregates of those that have
-one and a window that has not fired; of each key one row at least, which knows how many tuples there were.
+How it scales: tuples of a key are sorted by stretches of event time beside each other; the place of
+a stretch's first tuple comes from one row per stretch. Carried are the tuples that wait for a
+place, and aggregates of those that have one and a window that has not fired; of each key one row at
+least, which knows how many tuples there were.
 """
 
 from __future__ import annotations
@@ -17,7 +20,14 @@ from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
 from rewindow.operators.columns import floor_div
-from rewindow.operators.event_time.lateness import ON_TIME, OUTCOME, TIMESTAMP, Lateness, arrived_us, matched
+from rewindow.operators.event_time.lateness import (
+    ON_TIME,
+    OUTCOME,
+    TIMESTAMP,
+    Lateness,
+    arrived_us,
+    matched,
+)
 from rewindow.operators.event_time_windows.aggregates import AggregateSpec
 from rewindow.operators.event_time_windows.firing import (
     CARRIED,
@@ -40,11 +50,18 @@ if TYPE_CHECKING:
 FIRST_TS, LAST_TS, ARRIVED = "_rw_first_us", "_rw_last_us", "_rw_arrived_us"
 ORDINAL, LAST_ORDINAL = "_rw_place", "_rw_last_place"
 STATE = (STREAM, FIRST_TS, LAST_TS, ARRIVED, ORDINAL, LAST_ORDINAL, TUPLES)
-"""Columns of the carried state beside apart, keys and parts: stream, first and last timestamp, the last arrival, the
-first and the last place counted from 0, null for tuples that wait for one, and how many tuples."""
+"""Columns of the carried state beside apart, keys and parts: stream, first and last timestamp, the
+last arrival, the first and the last place counted from 0, null for tuples that wait for one, and
+how many tuples."""
 _BASE, _TOTAL, _HAD, _UNTIL, _STRETCH, _AHEAD, _COUNT = (
-    "_base", "_total", "_had", "_until", "_stretch", "_ahead", "_count",
-)  # fmt: skip
+    "_base",
+    "_total",
+    "_had",
+    "_until",
+    "_stretch",
+    "_ahead",
+    "_count",
+)
 _STRETCH_US, _STEP_US = 60_000_000, 1_000_000
 _MOST = (1 << 63) - 1
 
@@ -58,22 +75,30 @@ def counted_rows(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Returns tuples, and rows of several, with their places, and how many of their key had one before and have now.
+    """Returns tuples, and rows of several, with their places, and how many of their key had one
+    before and have now.
 
-    `END` is not above the watermark where the first window of a row has fired, `FIRED_UNTIL` where it had before.
+    `END` is not above the watermark where the first window of a row has fired, `FIRED_UNTIL` where
+    it had before.
     """
     from pyspark.sql import functions as F
 
     rows = _tuples(classified, aggregate, own)
     if state is not None:
         rows = rows.unionByName(check_state(state, rows.columns))
-    counted = _placed(reached(rows, classified.ticks, recording_keys, ended_us), aggregate, own).drop(REACHED)
+    counted = _placed(
+        reached(rows, classified.ticks, recording_keys, ended_us),
+        aggregate,
+        own,
+    ).drop(REACHED)
     first = _first_end(windows)
     limit = F.col(_TOTAL) if ended_us is None else F.lit(_MOST)
-    return counted.withColumns({
-        END: F.when(first <= limit, -_MOST).otherwise(_MOST),
-        FIRED_UNTIL: F.when(F.col(_HAD) & (first <= F.col(_BASE)), _MOST),
-    })  # fmt: skip
+    return counted.withColumns(
+        {
+            END: F.when(first <= limit, -_MOST).otherwise(_MOST),
+            FIRED_UNTIL: F.when(F.col(_HAD) & (first <= F.col(_BASE)), _MOST),
+        }
+    )
 
 
 def _tuples(classified: Lateness, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
@@ -90,23 +115,37 @@ def _tuples(classified: Lateness, aggregate: AggregateSpec, own: Sequence[str]) 
         ]  # fmt: skip
         parts = [column.alias(part) for part, column in aggregate.parts.items()]
         on_time = frame.where(F.col(OUTCOME) == ON_TIME)
-        of_streams.append(on_time.select(*(F.col(quoted_column(column)) for column in own), *base, *parts))
+        of_streams.append(
+            on_time.select(*(F.col(quoted_column(column)) for column in own), *base, *parts)
+        )
     return reduce(lambda one, other: one.unionByName(other), of_streams)
 
 
 def _placed(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
-    """Returns all rows, tuples that the watermark has passed with their places behind those that had one before.
+    """Returns all rows, tuples that the watermark has passed with their places behind those that
+    had one before.
 
-    Adds whether a row had a place before, and how many tuples of the key had one before this piece, and have one now.
-    What had a place is a stretch before all others here, and what still waits one behind them.
+    Adds whether a row had a place before, and how many tuples of the key had one before this piece,
+    and have one now. What had a place is a stretch before all others here, and what still waits one
+    behind them.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    had, passed = F.col(ORDINAL).isNotNull(), F.coalesce(F.col(LAST_TS) < F.col(REACHED), F.lit(False))
-    stretch = F.when(had, -_MOST).when(passed, floor_div(F.col(LAST_TS), _STRETCH_US)).otherwise(_MOST)
+    had, passed = (
+        F.col(ORDINAL).isNotNull(),
+        F.coalesce(F.col(LAST_TS) < F.col(REACHED), F.lit(False)),
+    )
+    stretch = (
+        F.when(had, -_MOST).when(passed, floor_div(F.col(LAST_TS), _STRETCH_US)).otherwise(_MOST)
+    )
     rows = rows.withColumns({_HAD: had, _STRETCH: stretch})
-    order = Window.partitionBy(*map(quoted_column, own), _STRETCH).orderBy(LAST_TS, ARRIVED, STREAM, *aggregate.parts)
+    order = Window.partitionBy(*map(quoted_column, own), _STRETCH).orderBy(
+        LAST_TS,
+        ARRIVED,
+        STREAM,
+        *aggregate.parts,
+    )
     found = matched(rows, _stretches(rows, own), own, _STRETCH, "inner")
     place = (F.col(_AHEAD) + F.row_number().over(order) - 1).cast("bigint")
     is_new = ~F.col(_HAD) & (F.col(_STRETCH) < _MOST)
@@ -116,7 +155,9 @@ def _placed(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> Da
 
 
 def _stretches(rows: DataFrame, own: Sequence[str]) -> DataFrame:
-    """Returns a row per key and stretch: places before it, and of the key those before this piece, and all by now."""
+    """Returns a row per key and stretch: places before it, and of the key those before this piece,
+    and all by now.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -129,9 +170,12 @@ def _stretches(rows: DataFrame, own: Sequence[str]) -> DataFrame:
     so_far = F.sum(_COUNT).over(of_key.orderBy(_STRETCH).rowsBetween(Window.unboundedPreceding, -1))
     base = F.sum(F.when(F.col(_STRETCH) == -_MOST, F.col(_COUNT))).over(of_key)
     return sizes.select(
-        *columns, _STRETCH, F.coalesce(so_far, F.lit(0)).alias(_AHEAD),
-        F.coalesce(base, F.lit(0)).alias(_BASE), F.sum(_COUNT).over(of_key).alias(_TOTAL),
-    )  # fmt: skip
+        *columns,
+        _STRETCH,
+        F.coalesce(so_far, F.lit(0)).alias(_AHEAD),
+        F.coalesce(base, F.lit(0)).alias(_BASE),
+        F.sum(_COUNT).over(of_key).alias(_TOTAL),
+    )
 
 
 def _first_end(windows: CountWindows) -> Column:
@@ -156,14 +200,23 @@ def fired_counted(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Returns the windows that fire; where the recording has ended also what is left, as a shorter one (E45)."""
+    """Returns the windows that fire; where the recording has ended also what is left, as a shorter
+    one (E45).
+    """
     from pyspark.sql import functions as F
 
     columns = [F.col(quoted_column(name)) for name in own]
     results = [column.alias(name) for name, column in aggregate.results.items()]
     whole = floor_div(F.col(_TOTAL), windows.slide) * windows.slide
-    limit = whole if ended_us is None else whole + F.when(whole < F.col(_TOTAL), windows.slide).otherwise(0)
-    first = F.greatest(_first_end(windows), floor_div(F.col(_BASE), windows.slide) * windows.slide + windows.slide)
+    limit = (
+        whole
+        if ended_us is None
+        else whole + F.when(whole < F.col(_TOTAL), windows.slide).otherwise(0)
+    )
+    first = F.greatest(
+        _first_end(windows),
+        floor_div(F.col(_BASE), windows.slide) * windows.slide + windows.slide,
+    )
     last = F.least(_last_end(windows), limit)
     emit_at = rows.where(F.col(ORDINAL).isNotNull() & (first <= last))
     ends = F.explode(F.sequence(first, last, F.lit(windows.slide).cast("bigint"))).alias(_UNTIL)
@@ -174,15 +227,28 @@ def fired_counted(
     ticks = first_ticks(ends_of, classified.ticks, _STEP_US, recording_keys)
     joined = matched(found, ticks, recording_keys, END, "inner" if ended_us is None else "left")
     fired_us = F.when(F.col(_UNTIL) <= F.col(_TOTAL), F.col(FIRED))
-    fired_us = fired_us if ended_us is None else F.coalesce(fired_us, F.lit(ended_us).cast("bigint"))
+    fired_us = (
+        fired_us if ended_us is None else F.coalesce(fired_us, F.lit(ended_us).cast("bigint"))
+    )
     number = (F.col(_UNTIL) / windows.slide - 1).cast("int")
     values = [F.col(FIRST_TS), F.col(END), number, F.lit(ON_TIME), fired_us]
     about = [value.alias(name) for name, value in zip(WINDOW, values, strict=True)]
-    return joined.select(*columns, *about, *(F.col(quoted_column(name)) for name in aggregate.results))
+    return joined.select(
+        *columns,
+        *about,
+        *(F.col(quoted_column(name)) for name in aggregate.results),
+    )
 
 
-def first_fired_counted(rows: DataFrame, fired: DataFrame, windows: CountWindows, own: Sequence[str]) -> DataFrame:
-    """Returns the rows whose first window had not fired, each with the tick that fires it: `FIRED`, else null."""
+def first_fired_counted(
+    rows: DataFrame,
+    fired: DataFrame,
+    windows: CountWindows,
+    own: Sequence[str],
+) -> DataFrame:
+    """Returns the rows whose first window had not fired, each with the tick that fires it: `FIRED`,
+    else null.
+    """
     from pyspark.sql import functions as F
 
     number = (_first_end(windows) / windows.slide - 1).cast("int")
@@ -192,8 +258,15 @@ def first_fired_counted(rows: DataFrame, fired: DataFrame, windows: CountWindows
     return matched(waiting, shown, own, _UNTIL, "left")
 
 
-def left_counted(rows: DataFrame, windows: CountWindows, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
-    """Returns what waits for a place, what is in a window that has not fired, and the last row of each key (E41)."""
+def left_counted(
+    rows: DataFrame,
+    windows: CountWindows,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+) -> DataFrame:
+    """Returns what waits for a place, what is in a window that has not fired, and the last row of
+    each key (E41).
+    """
     from pyspark.sql import functions as F
 
     waits = F.col(ORDINAL).isNull()
@@ -205,6 +278,9 @@ def left_counted(rows: DataFrame, windows: CountWindows, aggregate: AggregateSpe
     columns = [F.col(quoted_column(name)) for name in own]
     pane = (F.col(ORDINAL) - F.pmod(F.col(ORDINAL), F.lit(windows.pane))).alias(ORDINAL)
     merged = [column.alias(part) for part, column in aggregate.merged.items()]
-    bounds = [F.min(FIRST_TS).alias(FIRST_TS), *(F.max(name).alias(name) for name in (LAST_TS, ARRIVED, LAST_ORDINAL))]
+    bounds = [
+        F.min(FIRST_TS).alias(FIRST_TS),
+        *(F.max(name).alias(name) for name in (LAST_TS, ARRIVED, LAST_ORDINAL)),
+    ]
     panes = kept.where(~waits).groupBy(*columns, STREAM, pane)
     return panes.agg(*bounds, F.sum(TUPLES).alias(TUPLES), *merged).unionByName(kept.where(waits))

@@ -1,9 +1,10 @@
-"""What windows that fire more than once hold now: a row for each window, of all fired rows (docs/rules/event_time.md).
+"""What windows that fire more than once hold now: a row for each window, of all fired rows
+(docs/rules/event_time.md).
 
 hours = current_windows(spark.read.format("delta").load(path), keys=["country"])
 
-The result depends on which rows there are, not on their order, and a row that comes twice counts once. So rows may be
-merged again, and the result with rows that were fired later.
+The result depends on which rows there are, not on their order, and a row that comes twice counts
+once. So rows may be merged again, and the result with rows that were fired later.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _ADDED = {"count": "sum", "max": "max", "min": "min", "sum": "sum"}
 _ROW, _MANY, _IS_BACK, _LEAST, _MOST = "_row", "_many", "_is_back", "_least", "_most"
 DIFFER = "fired rows of one window and pane differ; name all keys: "
 SEVERAL = (
-    "fired rows: no retraction takes back all but one of a window; pass the accumulation of the windows if they do not "
+    "fired rows: no retraction takes back all but one of a window; pass the accumulation of the "
+    "windows if they do not "
     "retract: "
 )
 _ABOUT = (*BOOKKEEPING, "arrived_at")
@@ -42,29 +44,36 @@ def current_windows(
 ) -> DataFrame:
     """Returns a row for each window and key: the newest of what it has shown (E49).
 
-    A row that a retraction takes back does not count, so that a session that has become another one is gone (E69).
-    Nothing runs here.
+    A row that a retraction takes back does not count, so that a session that has become another one
+    is gone (E69). Nothing runs here.
 
     Args:
-        fired: rows of `fired`, of `event_windows` or as `AggregateWindows` has published them, in any order. They may
-            come twice, and rows that this function has returned may be among them.
-        keys: what the windows are grouped by, `apart` of the function included. A null is a key like any other.
-        accumulation: that of the windows. Of `retracting` and `accumulating` ones the columns stay as they are. Of
-            `discarding` ones the panes are added up: what comes out has the keys, the columns of the window with the
-            pane, kind and tick of the newest row, and `aggregates`. What has been added up is one pane, as old as its
-            newest: merge it with later panes only.
-        aggregates: needed for `discarding`, as they were given to the windows: `{"clicks": ("count", "*")}`, or
-            `{"clicks": "count(*)"}`. Averages cannot be added up.
+        fired: rows of `fired`, of `event_windows` or as `AggregateWindows` has published them, in
+            any order. They may come twice, and rows that this function has returned may be among
+            them.
+        keys: what the windows are grouped by, `apart` of the function included. A null is a key
+            like any other.
+        accumulation: that of the windows. Of `retracting` and `accumulating` ones the columns stay
+            as they are. Of `discarding` ones the panes are added up: what comes out has the keys,
+            the columns of the window with the pane, kind and tick of the newest row, and
+            `aggregates`. What has been added up is one pane, as old as its newest: merge it with
+            later panes only.
+        aggregates: needed for `discarding`, as they were given to the windows: `{"clicks":
+            ("count", "*")}`, or `{"clicks": "count(*)"}`. Averages cannot be added up.
 
     Raises:
-        InputError: a column is missing, or panes cannot be added up. A query over the result fails where rows of one
-            window, key and pane differ, as they do if not all keys are named; and where retracting windows have two
-            rows for one window of which no retraction takes one back.
+        InputError: a column is missing, or panes cannot be added up. A query over the result fails
+            where rows of one window, key and pane differ, as they do if not all keys are named; and
+            where retracting windows have two rows for one window of which no retraction takes one
+            back.
     """
     from pyspark.sql import functions as F
 
     if accumulation not in get_args(Accumulation):
-        raise InputError(f'accumulation is "{accumulation}"', hint=f"It is one of {', '.join(get_args(Accumulation))}.")
+        raise InputError(
+            f'accumulation is "{accumulation}"',
+            hint=f"It is one of {', '.join(get_args(Accumulation))}.",
+        )
     functions = _functions(aggregates) if accumulation == "discarding" else {}
     missing = [name for name in (*keys, *WINDOW, *functions) if name not in fired.columns]
     if missing:
@@ -74,7 +83,12 @@ def current_windows(
     is_back = F.col(KIND) == RETRACTION
     row = F.max_by(F.when(~is_back, F.struct("*")), F.when(~is_back, F.col(FIRED)))
     content = F.when(~is_back, F.xxhash64(*_content(fired)))
-    whole = [row.alias(_ROW), F.max(is_back).alias(_IS_BACK), F.min(content).alias(_LEAST), F.max(content).alias(_MOST)]
+    whole = [
+        row.alias(_ROW),
+        F.max(is_back).alias(_IS_BACK),
+        F.min(content).alias(_LEAST),
+        F.max(content).alias(_MOST),
+    ]
     panes = fired.groupBy(*window, PANE).agg(*whole)
     differ = F.coalesce(F.col(_LEAST) != F.col(_MOST), F.lit(False))
     panes = panes.where(F.when(differ, _failure(DIFFER, window)).otherwise(~F.col(_IS_BACK)))
@@ -82,24 +96,39 @@ def current_windows(
         F.call_function(_ADDED[function], F.col(f"{_ROW}.{quoted_column(name)}")).alias(name)
         for name, function in functions.items()
     ]
-    newest = panes.groupBy(*window).agg(F.max_by(_ROW, PANE).alias(_ROW), F.count("*").alias(_MANY), *added)
+    newest = panes.groupBy(*window).agg(
+        F.max_by(_ROW, PANE).alias(_ROW),
+        F.count("*").alias(_MANY),
+        *added,
+    )
     if accumulation == "retracting":
-        newest = newest.where(F.when(F.col(_MANY) == 1, F.lit(True)).otherwise(_failure(SEVERAL, window)))
+        newest = newest.where(
+            F.when(F.col(_MANY) == 1, F.lit(True)).otherwise(_failure(SEVERAL, window))
+        )
     if not functions:
         return newest.select(f"{_ROW}.*")
     about = [F.col(f"{_ROW}.{quoted_column(name)}").alias(name) for name in (*keys, *WINDOW)]
-    sums = [F.col(quoted_column(name)).cast(fired.schema[name].dataType).alias(name) for name in functions]
+    sums = [
+        F.col(quoted_column(name)).cast(fired.schema[name].dataType).alias(name)
+        for name in functions
+    ]
     return newest.select(*about, *sums)
 
 
 def _functions(aggregates: Mapping[str, tuple[str, str] | str] | None) -> dict[str, str]:
-    """Returns by name the function of each aggregate; what panes cannot be added up by is refused."""
+    """Returns by name the function of each aggregate; what panes cannot be added up by is
+    refused.
+    """
     if not aggregates:
         raise InputError(
             "panes of windows that discard have to be added up, and nothing says how",
-            hint='Pass the aggregates of the windows, such as aggregates={"clicks": ("count", "*")}.',
+            hint='Pass the aggregates of the windows, such as aggregates={"clicks": ("count", '
+            '"*")}.',
         )
-    calls = {name: call.split("(") if isinstance(call, str) else call for name, call in aggregates.items()}
+    calls = {
+        name: call.split("(") if isinstance(call, str) else call
+        for name, call in aggregates.items()
+    }
     functions = {name: call[0].strip().lower() for name, call in calls.items()}
     for name, function in functions.items():
         if function not in _ADDED:
@@ -116,7 +145,11 @@ def _content(fired: DataFrame) -> list[Column]:
     from pyspark.sql import functions as F
 
     fields = [field for field in fired.schema if field.name not in _ABOUT]
-    return [F.col(quoted_column(field.name)) for field in fields if "map<" not in field.dataType.simpleString()]
+    return [
+        F.col(quoted_column(field.name))
+        for field in fields
+        if "map<" not in field.dataType.simpleString()
+    ]
 
 
 def _failure(text: str, window: Sequence[Column]) -> Column:

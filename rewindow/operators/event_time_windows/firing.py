@@ -1,8 +1,9 @@
 """Which tick fires a window, for all windows at once (docs/rules/event_time.md E28).
 
-A window fires at the first tick whose watermark is not below its end. As watermarks only rise, that is the smallest
-tick among those at or above the end. Ends and watermarks are cut into blocks of event time; each block gets the first
-tick of all later ones from one row per block, and inside of blocks the ticks are found side by side.
+A window fires at the first tick whose watermark is not below its end. As watermarks only rise, that
+is the smallest tick among those at or above the end. Ends and watermarks are cut into blocks of
+event time; each block gets the first tick of all later ones from one row per block, and inside of
+blocks the ticks are found side by side.
 """
 
 from __future__ import annotations
@@ -24,14 +25,20 @@ END, FIRED = "_end_us", "_fired_us"
 WINDOW = ("window_begin_us", "window_end_us", "pane", "kind", "fired_us")
 """Columns of a fired row beside apart, keys and aggregates (E65)."""
 STREAM, TUPLES, FIRED_UNTIL = "stream", "tuples", "fired_until_us"
-"""Columns of a carried state: stream, how many tuples a row holds, and up to which watermark its windows have fired."""
+"""Columns of a carried state: stream, how many tuples a row holds, and up to which watermark its
+windows have fired."""
 BEGIN, REACHED, CARRIED = "_begin_us", "_reached_us", "_carried"
 """Begin of a window, the last watermark, and whether a row comes from the piece before."""
 _FEW_ENDS = 1_000
 _VALUE, _BLOCK, _IS_END = "_value", "_block", "_is_end"
 
 
-def first_ticks(ends: DataFrame, ticks: DataFrame, step_us: int, recording_keys: Sequence[str]) -> DataFrame:
+def first_ticks(
+    ends: DataFrame,
+    ticks: DataFrame,
+    step_us: int,
+    recording_keys: Sequence[str],
+) -> DataFrame:
     """Returns the ends that are reached, each with the tick that reaches it: `END`, `FIRED`.
 
     Args:
@@ -45,29 +52,48 @@ def first_ticks(ends: DataFrame, ticks: DataFrame, step_us: int, recording_keys:
 
     width_us = step_us * BLOCK
     asked = ends.select(
-        *recording_keys, F.col(END).alias(_VALUE), F.lit(None).cast("bigint").alias(FIRED), F.lit(True).alias(_IS_END)
+        *recording_keys,
+        F.col(END).alias(_VALUE),
+        F.lit(None).cast("bigint").alias(FIRED),
+        F.lit(True).alias(_IS_END),
     )
     raised = ticks.select(
-        *recording_keys, F.col("watermark_us").alias(_VALUE), F.col("tick_us").alias(FIRED), F.lit(False).alias(_IS_END)
+        *recording_keys,
+        F.col("watermark_us").alias(_VALUE),
+        F.col("tick_us").alias(FIRED),
+        F.lit(False).alias(_IS_END),
     )
     rows = asked.unionByName(raised).withColumn(_BLOCK, floor_div(F.col(_VALUE), width_us))
-    later = Window.partitionBy(*recording_keys).orderBy(_BLOCK).rowsBetween(1, Window.unboundedFollowing)
+    later = (
+        Window.partitionBy(*recording_keys)
+        .orderBy(_BLOCK)
+        .rowsBetween(1, Window.unboundedFollowing)
+    )
     totals = rows.groupBy(*recording_keys, _BLOCK).agg(F.min(FIRED).alias(FIRED))
     carry = totals.select(*recording_keys, _BLOCK, F.min(FIRED).over(later).alias(FIRED))
     carry = carry.withColumns({_VALUE: (F.col(_BLOCK) + 1) * width_us, _IS_END: F.lit(False)})
     above = (
-        Window.partitionBy(*recording_keys, _BLOCK).orderBy(F.desc(_VALUE)).rangeBetween(Window.unboundedPreceding, 0)
+        Window.partitionBy(*recording_keys, _BLOCK)
+        .orderBy(F.desc(_VALUE))
+        .rangeBetween(Window.unboundedPreceding, 0)
     )
     reached = rows.unionByName(carry).withColumn(FIRED, F.min(FIRED).over(above))
     return reached.where(F.col(_IS_END) & F.col(FIRED).isNotNull()).select(
-        *recording_keys, F.col(_VALUE).alias(END), FIRED
+        *recording_keys,
+        F.col(_VALUE).alias(END),
+        FIRED,
     )
 
 
 def first_fired(
-    rows: DataFrame, ticks: DataFrame, step_us: int, recording_keys: Sequence[str], ended_us: int | None
+    rows: DataFrame,
+    ticks: DataFrame,
+    step_us: int,
+    recording_keys: Sequence[str],
+    ended_us: int | None,
 ) -> DataFrame:
-    """Returns the rows whose window, that with their `END`, had not fired, each with the tick that fires it: `FIRED`.
+    """Returns the rows whose window, that with their `END`, had not fired, each with the tick that
+    fires it: `FIRED`.
 
     Where none does it is null, or the end of the recording.
     """
@@ -75,15 +101,23 @@ def first_fired(
 
     waiting = rows.where(F.col(FIRED_UNTIL).isNull() | (F.col(END) > F.col(FIRED_UNTIL)))
     ends = waiting.select(*(F.col(quoted_column(name)) for name in recording_keys), END).distinct()
-    found = matched(waiting, first_ticks(ends, ticks, step_us, recording_keys), recording_keys, END, "left")
+    found = matched(
+        waiting,
+        first_ticks(ends, ticks, step_us, recording_keys),
+        recording_keys,
+        END,
+        "left",
+    )
     return found.withColumn(FIRED, F.coalesce(FIRED, F.lit(ended_us).cast("bigint")))
 
 
 def fired_at(found: DataFrame, ticks: DataFrame, step_us: int, phase_us: int) -> DataFrame:
-    """Adds `FIRED` to rows with an `END`: the tick that reaches it, null where none does; for ticks that are few.
+    """Adds `FIRED` to rows with an `END`: the tick that reaches it, null where none does; for ticks
+    that are few.
 
-    A tick reaches the ends above the watermark before it. Those at multiples of a step, each by itself, make a table
-    that is looked up; what reaches more than a thousand of them, as the first tick does, is a stretch.
+    A tick reaches the ends above the watermark before it. Those at multiples of a step, each by
+    itself, make a table that is looked up; what reaches more than a thousand of them, as the first
+    tick does, is a stretch.
 
     Args:
         ticks: the ticks that raise the watermark: `tick_us`, `watermark_us`, `before_us`.
@@ -100,7 +134,10 @@ def fired_at(found: DataFrame, ticks: DataFrame, step_us: int, phase_us: int) ->
     long = reaching.where(f"_from IS NULL OR NOT ({few})").withColumnRenamed("tick_us", "_long")
     inside = F.expr(f"{END} <= _to AND (_from IS NULL OR {END} >= _from)")
     joined = found.join(F.broadcast(single), F.col(END) == F.col("_of_end"), "left")
-    joined = joined.join(F.broadcast(long), inside, "left").withColumn(FIRED, F.coalesce("_single", "_long"))
+    joined = joined.join(F.broadcast(long), inside, "left").withColumn(
+        FIRED,
+        F.coalesce("_single", "_long"),
+    )
     return joined.drop("_of_end", "_single", "_from", "_to", "_long")
 
 
@@ -121,8 +158,15 @@ def check_state(state: DataFrame, columns: Sequence[str]) -> DataFrame:
     return carried
 
 
-def reached(rows: DataFrame, ticks: DataFrame, recording_keys: Sequence[str], ended_us: int | None) -> DataFrame:
-    """Adds the last watermark of the piece to rows; beyond all data where the recording has ended (E45)."""
+def reached(
+    rows: DataFrame,
+    ticks: DataFrame,
+    recording_keys: Sequence[str],
+    ended_us: int | None,
+) -> DataFrame:
+    """Adds the last watermark of the piece to rows; beyond all data where the recording has ended
+    (E45).
+    """
     from pyspark.sql import functions as F
 
     if ended_us is not None:

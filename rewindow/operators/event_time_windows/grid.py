@@ -1,4 +1,6 @@
-"""Which windows a timestamp lies in: panes, and the windows that hold a pane (docs/rules/event_time.md E27, E63)."""
+"""Which windows a timestamp lies in: panes, and the windows that hold a pane
+(docs/rules/event_time.md E27, E63).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ if TYPE_CHECKING:
 PANE = "_rw_pane_us"
 """Begin of a pane."""
 FEW_WINDOWS = 4
-"""Tuples in so many windows at most are spread over them one by one, in more of them as aggregates of panes."""
+"""Tuples in so many windows at most are spread over them one by one, in more of them as aggregates
+of panes."""
 
 
 def pane_of(windows: EventWindows | GlobalWindow) -> Column:

@@ -1,12 +1,14 @@
-"""Sessions that late tuples change: they grow, merge and fire again (docs/rules/event_time.md E49, E69, X29).
+"""Sessions that late tuples change: they grow, merge and fire again (docs/rules/event_time.md E49,
+E69, X29).
 
-A tuple on time is in no session that fired before it came. So tuples on time may be taken as there from the first
-moment on, and the sessions of a key change only at the ticks at which late tuples show, the *steps*. What a session is
-from one step to another is its *form*. A form shows when the watermark has passed its end, unless the next step has
-changed it by then; and where a step changes one that has shown, it is taken back.
+A tuple on time is in no session that fired before it came. So tuples on time may be taken as there
+from the first moment on, and the sessions of a key change only at the ticks at which late tuples
+show, the *steps*. What a session is from one step to another is its *form*. A form shows when the
+watermark has passed its end, unless the next step has changed it by then; and where a step changes
+one that has shown, it is taken back.
 
-How it scales: tuples on time are joined to sessions first, as in `sessions`. Only what late tuples touch has more than
-one step: its rows, of which there are few, come once for each.
+How it scales: tuples on time are joined to sessions first, as in `sessions`. Only what late tuples
+touch has more than one step: its rows, of which there are few, come once for each.
 """
 
 from __future__ import annotations
@@ -42,7 +44,13 @@ from rewindow.operators.event_time_windows.firing import (
     reached,
 )
 from rewindow.operators.event_time_windows.retriggering import RETRACTION, tick_after
-from rewindow.operators.event_time_windows.sessions import FIRST_TS, LAST_TS, TICKS_APART_US, bucket_of, numbered
+from rewindow.operators.event_time_windows.sessions import (
+    FIRST_TS,
+    LAST_TS,
+    TICKS_APART_US,
+    bucket_of,
+    numbered,
+)
 from rewindow.operators.event_time_windows.settings import SessionWindows
 
 if TYPE_CHECKING:
@@ -50,9 +58,10 @@ if TYPE_CHECKING:
 
 DUE, PANES, IS_SHOWN = "_rw_due_us", "_rw_panes", "_rw_is_shown"
 STATE = (STREAM, FIRST_TS, LAST_TS, DUE, PANES, IS_SHOWN, TUPLES, FIRED_UNTIL)
-"""Columns of the carried state beside apart, keys and parts: stream, its first and last timestamp in a session; the
-tick at which late tuples will show, else null; how often a session with this begin has shown; whether this one has; how
-many tuples on time have not; how far the watermark was."""
+"""Columns of the carried state beside apart, keys and parts: stream, its first and last timestamp
+in a session; the tick at which late tuples will show, else null; how often a session with this
+begin has shown; whether this one has; how many tuples on time have not; how far the watermark
+was."""
 _SESSION, _GROUP, _STEP, _STEPS, _NUMBER = "_session", "_group", "_step", "_steps", "_number"
 _LAST, _ROWS, _FROM, _UNTIL, _AT = "_last_us", "_rows", "_from", "_until", "_at"
 _WAS, _SHOWS, _EVER, _FIRST, _WAITS = "_was", "_shows", "_ever", "_first", "_waits"
@@ -68,7 +77,8 @@ def changed_rows(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Returns what is in sessions, a row for each step at which it is there, with its session's form.
+    """Returns what is in sessions, a row for each step at which it is there, with its session's
+    form.
 
     Late tuples that show in a later piece come once, without a step.
     """
@@ -76,9 +86,16 @@ def changed_rows(
 
     rows = _rows(classified, sessions, aggregate, own, state)
     last = F.lit(_NEVER if ended_us is None else ended_us).cast("bigint")
-    rows = rows.withColumns({DUE: F.when(F.col(DUE).isNotNull(), F.least(DUE, last)), END: _end(LAST_TS, sessions)})
+    rows = rows.withColumns(
+        {DUE: F.when(F.col(DUE).isNotNull(), F.least(DUE, last)), END: _end(LAST_TS, sessions)}
+    )
     ends = rows.select(*(F.col(quoted_column(name)) for name in recording_keys), END).distinct()
-    ticks = first_ticks(ends, classified.ticks, min(sessions.gap_us, TICKS_APART_US), recording_keys)
+    ticks = first_ticks(
+        ends,
+        classified.ticks,
+        min(sessions.gap_us, TICKS_APART_US),
+        recording_keys,
+    )
     had_passed = F.coalesce(F.col(END) <= F.col(FIRED_UNTIL), F.lit(False))
     fired = F.when(had_passed, _AGO).otherwise(F.coalesce(FIRED, last))
     rows = matched(rows, ticks, recording_keys, END, "left").withColumn(FIRED, fired).drop(END)
@@ -101,28 +118,42 @@ def _rows(
     own: Sequence[str],
     state: DataFrame | None,
 ) -> DataFrame:
-    """Returns a row per stream and session of the tuples on time, and others of the late ones that show at one tick."""
+    """Returns a row per stream and session of the tuples on time, and others of the late ones that
+    show at one tick.
+    """
     from pyspark.sql import functions as F
 
-    at, is_late, columns = F.col(TIMESTAMP), F.col(OUTCOME) == LATE, [F.col(quoted_column(name)) for name in own]
+    at, is_late, columns = (
+        F.col(TIMESTAMP),
+        F.col(OUTCOME) == LATE,
+        [F.col(quoted_column(name)) for name in own],
+    )
     allowed = is_late & (at >= F.col(WATERMARK) - sessions.allowed_us)
     of_streams = []
     for name, frame in classified.tuples.items():
-        emit_at = tick_after(classified.clock, arrived_us(frame, name, classified.clock.settings.arrived_at))
+        emit_at = tick_after(
+            classified.clock,
+            arrived_us(frame, name, classified.clock.settings.arrived_at),
+        )
         about = [
-            F.lit(name).alias(STREAM), at.alias(FIRST_TS), at.alias(LAST_TS), F.when(is_late, emit_at).alias(DUE),
+            F.lit(name).alias(STREAM), at.alias(FIRST_TS), at.alias(LAST_TS),
+            F.when(is_late, emit_at).alias(DUE),
             F.lit(0).cast("bigint").alias(PANES), F.lit(False).alias(IS_SHOWN),
             F.when(is_late, 0).otherwise(1).cast("bigint").alias(TUPLES),
             F.when(is_late, F.col(WATERMARK)).alias(FIRED_UNTIL), F.lit(False).alias(CARRIED),
         ]  # fmt: skip
         parts = [column.alias(part) for part, column in aggregate.parts.items()]
         placed = frame.where((F.col(OUTCOME) == ON_TIME) | allowed)
-        of_streams.append(placed.select(*columns, *about, *parts, bucket_of(at, sessions).alias(_NUMBER)))
+        of_streams.append(
+            placed.select(*columns, *about, *parts, bucket_of(at, sessions).alias(_NUMBER))
+        )
     tuples = reduce(lambda one, other: one.unionByName(other), of_streams)
     rows = _merged(tuples, aggregate, own, _NUMBER).drop(_NUMBER)
     if state is not None:
         rows = rows.unionByName(check_state(state, rows.columns))
-    return _merged(numbered(rows, sessions, [*own, DUE], _NUMBER), aggregate, own, _NUMBER).drop(_NUMBER)
+    return _merged(numbered(rows, sessions, [*own, DUE], _NUMBER), aggregate, own, _NUMBER).drop(
+        _NUMBER
+    )
 
 
 def _merged(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str], *more: str) -> DataFrame:
@@ -136,7 +167,9 @@ def _merged(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str], *more
 
 
 def _with_forms(rows: DataFrame, sessions: SessionWindows, own: Sequence[str]) -> DataFrame:
-    """Adds at which steps a row is there, and the form of its session then: from when until when, whether it shows."""
+    """Adds at which steps a row is there, and the form of its session then: from when until when,
+    whether it shows.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -153,7 +186,8 @@ def _with_forms(rows: DataFrame, sessions: SessionWindows, own: Sequence[str]) -
     rows = numbered(rows, sessions, [*own, _GROUP, _STEP], _SESSION)
     whole = Window.partitionBy(*columns, _GROUP, _STEP, _SESSION)
     rows = rows.withColumns({
-        BEGIN: F.min(FIRST_TS).over(whole), _LAST: F.max(LAST_TS).over(whole), _ROWS: F.count("*").over(whole),
+        BEGIN: F.min(FIRST_TS).over(whole), _LAST: F.max(LAST_TS).over(whole),
+        _ROWS: F.count("*").over(whole),
         FIRED: F.max(FIRED).over(whole),
     })  # fmt: skip
     # Sessions only grow: where no row was added it is the same.
@@ -162,23 +196,42 @@ def _with_forms(rows: DataFrame, sessions: SessionWindows, own: Sequence[str]) -
     rows = rows.withColumn(_UNTIL, F.expr(f"array_min(filter({_STEPS}, step -> step > {_NUMBER}))"))
     was = F.max(IS_SHOWN).over(form) & (F.col(_FROM) == _AGO)
     fires = (F.col(FIRED) < _NEVER) & F.coalesce(F.col(FIRED) < F.col(_UNTIL), F.lit(True))
-    rows = rows.withColumn(_WAS, was).withColumn(_SHOWS, F.when(~F.col(_WAITS), F.col(_WAS) | fires))
+    rows = rows.withColumn(_WAS, was).withColumn(
+        _SHOWS,
+        F.when(~F.col(_WAITS), F.col(_WAS) | fires),
+    )
     of_begin = Window.partitionBy(*columns, _GROUP, BEGIN)
     before = F.max(F.when(F.col(FIRST_TS) == F.col(BEGIN), F.col(PANES))).over(of_begin)
     shown = F.collect_set(F.when(F.col(_SHOWS) & ~F.col(_WAS), F.col(_FROM)))
     so_far = F.size(shown.over(of_begin.orderBy(_FROM).rangeBetween(Window.unboundedPreceding, 0)))
     at = F.when(~F.col(_WAS), F.greatest(FIRED, _FROM))
-    return rows.withColumns({_AT: at, PANES: before + so_far}).drop(_STEPS, _NUMBER, _SESSION, _WAITS)
+    return rows.withColumns({_AT: at, PANES: before + so_far}).drop(
+        _STEPS,
+        _NUMBER,
+        _SESSION,
+        _WAITS,
+    )
 
 
-def fired_changed(rows: DataFrame, sessions: SessionWindows, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
-    """Returns what shows, a row per firing, and a retraction of each form that had shown and is changed (E61, E69)."""
+def fired_changed(
+    rows: DataFrame,
+    sessions: SessionWindows,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+) -> DataFrame:
+    """Returns what shows, a row per firing, and a retraction of each form that had shown and is
+    changed (E61, E69).
+    """
     from pyspark.sql import functions as F
 
     columns = [F.col(quoted_column(name)) for name in own]
     results = [column.alias(name) for name, column in aggregate.results.items()]
     about = (BEGIN, _LAST, _WAS, _AT, _FROM, _UNTIL, FIRED, PANES)
-    forms = rows.where(F.col(_SHOWS) & (F.col(_STEP) == F.col(_FROM))).groupBy(*columns, _GROUP, *about).agg(*results)
+    forms = (
+        rows.where(F.col(_SHOWS) & (F.col(_STEP) == F.col(_FROM)))
+        .groupBy(*columns, _GROUP, *about)
+        .agg(*results)
+    )
     kind = F.when(F.col(FIRED) >= F.col(_FROM), ON_TIME).otherwise(LATE)
     firings = F.array(
         F.struct(kind.alias("kind"), F.col(_AT).alias("fired_us")),
@@ -188,7 +241,11 @@ def fired_changed(rows: DataFrame, sessions: SessionWindows, aggregate: Aggregat
     pane, end_us = (F.col(PANES) - 1).cast("int"), F.col(_LAST) + sessions.gap_us
     values = [F.col(BEGIN), end_us, pane, F.col("kind"), F.col("fired_us")]
     named = [value.alias(name) for name, value in zip(WINDOW, values, strict=True)]
-    return shown.select(*columns, *named, *(F.col(quoted_column(name)) for name in aggregate.results))
+    return shown.select(
+        *columns,
+        *named,
+        *(F.col(quoted_column(name)) for name in aggregate.results),
+    )
 
 
 def left_changed(
@@ -199,7 +256,9 @@ def left_changed(
     own: Sequence[str],
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the sessions that have not fired or may still be changed, and the late tuples that wait (E41)."""
+    """Returns the sessions that have not fired or may still be changed, and the late tuples that
+    wait (E41).
+    """
     from pyspark.sql import functions as F
 
     rows = _ever_shown(reached(rows, ticks, recording_keys, None), own)
@@ -207,32 +266,44 @@ def left_changed(
     waits, is_last = F.col(_STEP).isNull(), F.col(_UNTIL).isNull()
     is_open = ~F.col(_SHOWS) | (_end(_LAST, sessions) > F.col(FIRED_UNTIL) - sessions.allowed_us)
     had = rows.where(waits | (is_last & F.coalesce(is_open, F.lit(True)))).withColumns({
-        CARRIED: F.lit(True), DUE: F.when(waits, F.col(DUE)), IS_SHOWN: F.coalesce(_SHOWS, IS_SHOWN),
+        CARRIED: F.lit(True), DUE: F.when(waits, F.col(DUE)),
+        IS_SHOWN: F.coalesce(_SHOWS, IS_SHOWN),
         TUPLES: F.when(F.col(_EVER), 0).otherwise(F.col(TUPLES)).cast("bigint"),
-        # Tuples that wait are in no session yet: only those close enough for any session become one row.
+        # Tuples that wait are in no session yet: only those close enough for any session become one
+        # row.
         BEGIN: F.when(waits, bucket_of(F.col(FIRST_TS), sessions)).otherwise(F.col(BEGIN)),
     })  # fmt: skip
     return _merged(had, aggregate, own, _GROUP, BEGIN).drop(CARRIED, _GROUP, BEGIN)
 
 
 def waiting_changed(rows: DataFrame, own: Sequence[str]) -> DataFrame:
-    """Returns the tuples on time once, as counts need them: `END` is passed where they have shown by now.
+    """Returns the tuples on time once, as counts need them: `END` is passed where they have shown
+    by now.
 
-    `FIRED` says when the first session showed that they are in; null where it was in a piece before, or is not yet.
+    `FIRED` says when the first session showed that they are in; null where it was in a piece
+    before, or is not yet.
     """
     from pyspark.sql import functions as F
 
     materialize = _ever_shown(rows.where(F.col(_STEP).isNotNull()), own).where(F.col(_STEP) == _AGO)
     end_us = F.when(F.col(_EVER), _AGO).otherwise(_NEVER)
-    return materialize.withColumns({END: end_us, FIRED: F.col(_FIRST), FIRED_UNTIL: F.lit(None).cast("bigint")})
+    return materialize.withColumns(
+        {END: end_us, FIRED: F.col(_FIRST), FIRED_UNTIL: F.lit(None).cast("bigint")}
+    )
 
 
 def _ever_shown(rows: DataFrame, own: Sequence[str]) -> DataFrame:
-    """Adds whether the tuples on time of a row have shown at one of the steps, and when first in this piece."""
+    """Adds whether the tuples on time of a row have shown at one of the steps, and when first in
+    this piece.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    columns = [F.col(quoted_column(name)) for name in (*own, _GROUP, STREAM, CARRIED, FIRST_TS, DUE)]
+    columns = [
+        F.col(quoted_column(name)) for name in (*own, _GROUP, STREAM, CARRIED, FIRST_TS, DUE)
+    ]
     every_step = Window.partitionBy(*columns)
     ever = F.coalesce(F.max(_SHOWS).over(every_step), F.lit(False))
-    return rows.withColumns({_EVER: ever, _FIRST: F.min(F.when(F.col(_SHOWS), F.col(_AT))).over(every_step)})
+    return rows.withColumns(
+        {_EVER: ever, _FIRST: F.min(F.when(F.col(_SHOWS), F.col(_AT))).over(every_step)}
+    )

@@ -1,11 +1,19 @@
-"""Tuples that are in no window: late ones, and those between two windows (docs/rules/event_time.md E5, E20)."""
+"""Tuples that are in no window: late ones, and those between two windows (docs/rules/event_time.md
+E5, E20).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from rewindow.operators.event_time.lateness import ON_TIME, OUTCOME, TIMESTAMP, Lateness
-from rewindow.operators.event_time_windows.grid import PANE, first_begin, inside, last_begin, pane_of
+from rewindow.operators.event_time_windows.grid import (
+    PANE,
+    first_begin,
+    inside,
+    last_begin,
+    pane_of,
+)
 from rewindow.operators.event_time_windows.settings import AnyWindows, EventWindows, SessionWindows
 
 if TYPE_CHECKING:
@@ -17,24 +25,33 @@ BETWEEN = "between_windows"
 
 
 def late_tuples(classified: Lateness, windows: AnyWindows) -> dict[str, DataFrame]:
-    """Returns by stream the late tuples, with the stretch of the windows that they came too late for (E5)."""
+    """Returns by stream the late tuples, with the stretch of the windows that they came too late
+    for (E5).
+    """
     from pyspark.sql import functions as F
 
     if not isinstance(windows, EventWindows):
         begin = end = F.lit(None).cast("bigint")
         if isinstance(windows, SessionWindows):
             begin, end = F.col(TIMESTAMP), F.col(TIMESTAMP) + windows.gap_us
-        return {name: frame.withColumns({TARGET[0]: begin, TARGET[1]: end}) for name, frame in classified.late.items()}
+        return {
+            name: frame.withColumns({TARGET[0]: begin, TARGET[1]: end})
+            for name, frame in classified.late.items()
+        }
     ends = (inside(windows, first_begin(windows)), inside(windows, last_begin(windows)))
     late = {}
     for name, frame in classified.late.items():
         placed = frame.withColumn(PANE, pane_of(windows))
-        late[name] = placed.withColumns({TARGET[0]: ends[0], TARGET[1]: ends[1] + windows.length_us}).drop(PANE)
+        late[name] = placed.withColumns(
+            {TARGET[0]: ends[0], TARGET[1]: ends[1] + windows.length_us}
+        ).drop(PANE)
     return late
 
 
 def with_between(frame: DataFrame, windows: AnyWindows) -> DataFrame:
-    """Returns classified tuples whose outcome also says which of those on time lie between two windows."""
+    """Returns classified tuples whose outcome also says which of those on time lie between two
+    windows.
+    """
     from pyspark.sql import functions as F
 
     if not isinstance(windows, EventWindows) or windows.slide_us <= windows.length_us:
@@ -52,6 +69,9 @@ def tuples_between(classified: Lateness, windows: AnyWindows) -> dict[str, DataF
         return {name: frame.where(F.lit(False)) for name, frame in classified.tuples.items()}
     outside = first_begin(windows) > last_begin(windows)
     return {
-        name: frame.where(F.col(OUTCOME) == ON_TIME).withColumn(PANE, pane_of(windows)).where(outside).drop(PANE)
+        name: frame.where(F.col(OUTCOME) == ON_TIME)
+        .withColumn(PANE, pane_of(windows))
+        .where(outside)
+        .drop(PANE)
         for name, frame in classified.tuples.items()
     }

@@ -1,4 +1,6 @@
-"""Event-time windows as an operator: `event_windows` between input ports, output ports and a carried state."""
+"""Event-time windows as an operator: `event_windows` between input ports, output ports and a
+carried state.
+"""
 
 from __future__ import annotations
 
@@ -47,27 +49,33 @@ _UPDATED = "only_updated_panes"
 
 
 class AggregateWindows(EventTimeOperator):
-    """Aggregates tuples by windows of event time, which fire when the watermark has passed their end (E28, X36).
+    """Aggregates tuples by windows of event time, which fire when the watermark has passed their
+    end (E28, X36).
 
-    Ports: `fired` has a row for each firing of a window and key with tuples: keys, `window_begin_us`, `window_end_us`
-    (exclusive), `pane`, `kind`, `fired_us`, and the aggregates; `late` and `errors` as those of `SplitLate`, `late`
-    also with the stretch of the windows that a tuple came too late for. A row belongs to the streaming window in which
-    its window fired, a correction to that of the tick that made it (E43, X29). Where a range of a replay ends nothing
-    fires (E46, X34): what waits is the state, a row for each key and pane, session, or window that may fire again.
+    Ports: `fired` has a row for each firing of a window and key with tuples: keys,
+    `window_begin_us`, `window_end_us` (exclusive), `pane`, `kind`, `fired_us`, and the aggregates;
+    `late` and `errors` as those of `SplitLate`, `late` also with the stretch of the windows that a
+    tuple came too late for. A row belongs to the streaming window in which its window fired, a
+    correction to that of the tick that made it (E43, X29). Where a range of a replay ends nothing
+    fires (E46, X34): what waits is the state, a row for each key and pane, session, or window that
+    may fire again.
 
-    The port `counts` balances, by key in each streaming window: `pending_before` and `input` are together all other
-    outcomes. These are `on_time`, for tuples whose first window fired in it; those with which tuples that came in it
-    enter no window, as for `SplitLate`; and `pending_after`. No row has 0 tuples (E40, X37).
+    The port `counts` balances, by key in each streaming window: `pending_before` and `input` are
+    together all other outcomes. These are `on_time`, for tuples whose first window fired in it;
+    those with which tuples that came in it enter no window, as for `SplitLate`; and
+    `pending_after`. No row has 0 tuples (E40, X37).
 
     Attributes:
-        length, slide: see `EventWindows`; without a slide the windows tumble. Text such as "100 tuples" makes windows
-            of so many tuples, see `CountWindows`; "global" makes one of all, see `GlobalWindow`.
-        allowed_lateness, early, early_tuples, late, late_tuples, accumulation, only_updated_panes: see
-            `EventWindows`: whether and how windows fire more than once.
-        gap, gap_inclusive: see `SessionWindows`; a gap stands in the place of a length. Of the settings above sessions
-            have `allowed_lateness`.
-        aggregates: by name, one of avg, count, max, min and sum over a column: `{"spent": "sum(amount)"}`;
-            `count(*)` counts tuples. Sums of floats depend on the order of addition: take decimals.
+        length, slide: see `EventWindows`; without a slide the windows tumble. Text such as "100
+            tuples" makes windows of so many tuples, see `CountWindows`; "global" makes one of all,
+            see `GlobalWindow`.
+        allowed_lateness, early, early_tuples, late, late_tuples, accumulation, only_updated_panes:
+            see `EventWindows`: whether and how windows fire more than once.
+        gap, gap_inclusive: see `SessionWindows`; a gap stands in the place of a length. Of the
+            settings above sessions have `allowed_lateness`.
+        aggregates: by name, one of avg, count, max, min and sum over a column: `{"spent":
+            "sum(amount)"}`; `count(*)` counts tuples. Sums of floats depend on the order of
+            addition: take decimals.
         keys: columns to group by; a null key is one like any other.
 
     Example::
@@ -76,7 +84,8 @@ class AggregateWindows(EventTimeOperator):
             columns=CLICKS, event_at="clicked_at", lag="5 s", length="1 h", keys=["page"],
             aggregates={"clicks": "count(*)"},
         )
-        app.output("hours", app.add("hours", hours, stream=clicks)["fired"], key=["page", "window_begin_us"])
+        fired = app.add("hours", hours, stream=clicks)["fired"]
+        app.output("hours", fired, key=["page", "window_begin_us"])
     """
 
     length: Any = None
@@ -110,12 +119,20 @@ class AggregateWindows(EventTimeOperator):
         known = {name.lower() for name in self.keys}
         twice = [name for name in self.aggregates if name.lower() in known]
         if wrong or twice:
-            raise ValueError(f"column {', '.join(wrong or twice)} would come twice in what windows return: rename it")
+            raise ValueError(
+                f"column {', '.join(wrong or twice)} would come twice in what windows return: "
+                "rename it"
+            )
         return self
 
     def output_ports(self) -> Mapping[str, OutputPort]:
         """Returns the ports `fired`, `late`, `errors` and `counts`."""
-        fired = [("window_begin_us", _US), ("window_end_us", _US), ("pane", pa.int32()), ("kind", pa.string())]
+        fired = [
+            ("window_begin_us", _US),
+            ("window_end_us", _US),
+            ("pane", pa.int32()),
+            ("kind", pa.string()),
+        ]
         results = [(name, _kinds(text, self.columns)[0]) for name, text in self.aggregates.items()]
         columns = pa.schema([*self._key_fields(), *fired, ("fired_us", _US), *results])
         late = [*self._late_port().schema, *((name, _US) for name in TARGET)]
@@ -127,7 +144,9 @@ class AggregateWindows(EventTimeOperator):
         }
 
     def state_columns(self) -> pa.Schema:
-        """Returns what the watermark is made of, and what waits for it: what a restart needs (E37, E41)."""
+        """Returns what the watermark is made of, and what waits for it: what a restart needs (E37,
+        E41).
+        """
         of_clock = [(name, _US) for name in clock.STATE if name != STREAM]
         waiting = [(name, _KINDS.get(name, _US)) for name in self._waiting() if name != STREAM]
         names = [(PART, pa.string()), (STREAM, pa.string())]
@@ -143,9 +162,14 @@ class AggregateWindows(EventTimeOperator):
         return STATE if windows.fires_once else repeats.STATE
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
-        """Returns the windows that fire, the late tuples, and those without a timestamp that can be used."""
+        """Returns the windows that fire, the late tuples, and those without a timestamp that can be
+        used.
+        """
         classified, windows = self._fire(inputs, state, context)
         window = self._window_of("fired_us", context).alias("window_id")
         counts = windows.by_window(partial(self._window_of, context=context), *self.keys)
@@ -176,13 +200,19 @@ class AggregateWindows(EventTimeOperator):
         return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
 
     def _fire(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> tuple[Lateness, Windows]:
         from pyspark.sql import functions as F
 
         assert state is not None, "windows are stateful"
         before = state.where(F.col(PART) == _CLOCK).select(*clock.STATE)
-        waiting = state.where(F.col(PART) == _WAITING).drop(PART, *(name for name in clock.STATE if name != STREAM))
+        waiting = state.where(F.col(PART) == _WAITING).drop(
+            PART,
+            *(name for name in clock.STATE if name != STREAM),
+        )
         classified = self._classify(inputs, before, context)
         asked = {name: self._aggregate(name, text) for name, text in self.aggregates.items()}
         windows = event_windows(
@@ -198,15 +228,29 @@ class AggregateWindows(EventTimeOperator):
 
     def _windows(self) -> AnyWindows:
         if self.gap is not None:
-            self._refuse("sessions, which gap makes, have", "length", "slide", *_TRIGGERS[1:], _UPDATED)
+            self._refuse(
+                "sessions, which gap makes, have",
+                "length",
+                "slide",
+                *_TRIGGERS[1:],
+                _UPDATED,
+            )
             if self.accumulation != "retracting":
-                raise ValueError("sessions, which gap makes, have no other accumulation than retracting")
-            given = {name: getattr(self, name) for name in ("gap", "gap_inclusive", "allowed_lateness")}
+                raise ValueError(
+                    "sessions, which gap makes, have no other accumulation than retracting"
+                )
+            given = {
+                name: getattr(self, name) for name in ("gap", "gap_inclusive", "allowed_lateness")
+            }
             return SessionWindows(**given)
         if self.gap_inclusive:
-            raise ValueError("gap_inclusive is for sessions, which gap makes: set gap in the place of a length")
+            raise ValueError(
+                "gap_inclusive is for sessions, which gap makes: set gap in the place of a length"
+            )
         if self.length is None:
-            raise ValueError("windows have neither a length nor a gap: set length, or for sessions gap")
+            raise ValueError(
+                "windows have neither a length nor a gap: set length, or for sessions gap"
+            )
         triggers = {name: getattr(self, name) for name in (*_TRIGGERS, "accumulation", _UPDATED)}
         if self.length == GLOBAL:
             self._refuse("the global window has", "slide")
@@ -218,11 +262,16 @@ class AggregateWindows(EventTimeOperator):
             length, slide = (int(found[1]) for found in tuples if found)
             return CountWindows(length=length, slide=slide)
         if any(tuples):
-            raise ValueError("length and slide are of two kinds: both count tuples, or both are durations")
+            raise ValueError(
+                "length and slide are of two kinds: both count tuples, or both are durations"
+            )
         return EventWindows(length=self.length, slide=slide, **triggers)
 
     def _refuse(self, what: str, *names: str) -> None:
-        is_unset = {"allowed_lateness": not seconds(self.allowed_lateness), _UPDATED: not self.only_updated_panes}
+        is_unset = {
+            "allowed_lateness": not seconds(self.allowed_lateness),
+            _UPDATED: not self.only_updated_panes,
+        }
         wrong = [name for name in names if not is_unset.get(name, getattr(self, name) is None)]
         if wrong:
             raise ValueError(f"{what} no {', '.join(wrong)}")
@@ -240,19 +289,25 @@ class AggregateWindows(EventTimeOperator):
     def _aggregate(self, name: str, text: str) -> tuple[str, str]:
         found = _CALL.fullmatch(text.strip())
         if found is None or found[1].lower() not in MERGING:
-            raise ValueError(f'aggregate "{name}" is "{text}": write one of {", ".join(MERGING)} over a column')
+            raise ValueError(
+                f'aggregate "{name}" is "{text}": write one of {", ".join(MERGING)} over a column'
+            )
         return found[1].lower(), found[2].strip()
 
 
 def _kinds(text: str, columns: pa.Schema) -> tuple[pa.DataType, dict[str, pa.DataType]]:
-    """Returns the type of an aggregate as Spark has it, and by ending of their names those of what panes keep."""
+    """Returns the type of an aggregate as Spark has it, and by ending of their names those of what
+    panes keep.
+    """
     call = _CALL.fullmatch(text.strip())
     assert call is not None, "checked before"
     function, argument = call[1].lower(), call[2].strip()
     if function == "count":
         return _US, {"": _US}
     if argument not in columns.names:
-        raise ValueError(f"{function}({argument}) needs a column of the stream: {', '.join(columns.names)}")
+        raise ValueError(
+            f"{function}({argument}) needs a column of the stream: {', '.join(columns.names)}"
+        )
     kind = columns.field(argument).type
     if function in ("min", "max"):
         return kind, {"": kind}

@@ -1,10 +1,12 @@
-"""Windows that fire more than once: early, on time, and again for late tuples (docs/rules/event_time.md section 7).
+"""Windows that fire more than once: early, on time, and again for late tuples
+(docs/rules/event_time.md section 7).
 
-Each tuple shows in each of its windows at one instant on the arrival clock, its *due*: with an early trigger the next
-early instant, if the window has not fired by then; else the tick that fires the window; and where the window had fired
-before the tuple came, the first tick that sees the tuple, or with late triggers the first instant at which one acts, at
-last the tick that removes the window. So each firing is a plain aggregate by window and due, and what a window shows
-is a running merge over its firings.
+Each tuple shows in each of its windows at one instant on the arrival clock, its *due*: with an
+early trigger the next early instant, if the window has not fired by then; else the tick that fires
+the window; and where the window had fired before the tuple came, the first tick that sees the
+tuple, or with late triggers the first instant at which one acts, at last the tick that removes the
+window. So each firing is a plain aggregate by window and due, and what a window shows is a running
+merge over its firings.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from rewindow.operators.event_time.lateness import (
     Lateness,
     arrived_us,
     matched,
-)  # fmt: skip
+)
 from rewindow.operators.event_time_windows.aggregates import AggregateSpec
 from rewindow.operators.event_time_windows.firing import (
     BEGIN,
@@ -42,7 +44,7 @@ from rewindow.operators.event_time_windows.firing import (
     check_state,
     first_ticks,
     reached,
-)  # fmt: skip
+)
 from rewindow.operators.event_time_windows.grid import PANE, each_begin, first_begin, pane_of
 from rewindow.operators.event_time_windows.settings import EventWindows, GlobalWindow
 
@@ -53,25 +55,39 @@ Repeating = EventWindows | GlobalWindow
 EARLY, RETRACTION = "early", "retraction"
 IS_LATE, _DUE, _PANES, _MANY = "_rw_is_late", "_rw_due_us", "_rw_panes", "_rw_many"
 STATE = (STREAM, BEGIN, IS_LATE, _DUE, _PANES, _MANY, TUPLES, FIRED_UNTIL)
-"""Columns of the carried state beside apart, keys and parts: stream and begin of the window; whether its tuples came
-after it had fired; when they show, null for when it fires; how often the window has shown what the row holds, 0 for a
-row that has not been shown; how many tuples it holds; those on time whose first window it is; up to which watermark
-windows have fired."""
-_KIND, _PANE, _SHOWN, _ARRIVED, _NUMBER, _MULTIPLE = "_kind", "_pane", "_shown", "_arrived_us", "_number", "_multiple"
+"""Columns of the carried state beside apart, keys and parts: stream and begin of the window;
+whether its tuples came after it had fired; when they show, null for when it fires; how often the
+window has shown what the row holds, 0 for a row that has not been shown; how many tuples it holds;
+those on time whose first window it is; up to which watermark windows have fired."""
+_KIND, _PANE, _SHOWN, _ARRIVED, _NUMBER, _MULTIPLE = (
+    "_kind",
+    "_pane",
+    "_shown",
+    "_arrived_us",
+    "_number",
+    "_multiple",
+)
 _NOW, _BEFORE, _UPDATES = "_now", "_before", "_updates"
 _SEEN, _CALLED, _LIMIT = "_seen_us", "_called_us", "_limit_us"
 _AGO = -(1 << 63)
 
 
 def pane_rows(
-    classified: Lateness, windows: Repeating, aggregate: AggregateSpec, own: Sequence[str], state: DataFrame | None
+    classified: Lateness,
+    windows: Repeating,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+    state: DataFrame | None,
 ) -> DataFrame:
-    """Returns what is in windows, a row per stream, key, window and due: the columns of `STATE`, parts, `END`."""
+    """Returns what is in windows, a row per stream, key, window and due: the columns of `STATE`,
+    parts, `END`.
+    """
     from pyspark.sql import functions as F
 
     aggregate.check_merges()
     parts = [
-        _tuples(frame, name, classified.clock, windows, aggregate, own) for name, frame in classified.tuples.items()
+        _tuples(frame, name, classified.clock, windows, aggregate, own)
+        for name, frame in classified.tuples.items()
     ]
     rows = reduce(lambda one, other: one.unionByName(other), parts)
     if state is not None:
@@ -83,7 +99,10 @@ def pane_rows(
         rows = _early_by_count(rows, windows.early_tuples, own)
     if windows.late_tuples is not None:
         rows = _late_by_count(rows, windows.late_tuples, classified.clock, own)
-    return _merged(rows, aggregate, own, CARRIED).withColumn(END, F.col(BEGIN) + windows.length_us + windows.behind_us)
+    return _merged(rows, aggregate, own, CARRIED).withColumn(
+        END,
+        F.col(BEGIN) + windows.length_us + windows.behind_us,
+    )
 
 
 def _merged(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str], *more: str) -> DataFrame:
@@ -92,14 +111,22 @@ def _merged(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str], *more
     merged = [column.alias(part) for part, column in aggregate.merged.items()]
     by = [*own, STREAM, BEGIN, IS_LATE, _DUE, _PANES, FIRED_UNTIL, *more]
     return rows.groupBy(*(F.col(quoted_column(name)) for name in by)).agg(
-        *(F.sum(name).alias(name) for name in (TUPLES, _MANY)), *merged
+        *(F.sum(name).alias(name) for name in (TUPLES, _MANY)),
+        *merged,
     )
 
 
 def _tuples(
-    frame: DataFrame, name: str, clock: ArrivalClock, windows: Repeating, aggregate: AggregateSpec, own: Sequence[str]
+    frame: DataFrame,
+    name: str,
+    clock: ArrivalClock,
+    windows: Repeating,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
 ) -> DataFrame:
-    """Returns the tuples of a stream that enter windows, on time and late ones that are allowed (E49)."""
+    """Returns the tuples of a stream that enter windows, on time and late ones that are allowed
+    (E49).
+    """
     from pyspark.sql import functions as F
 
     allowed = (F.col(OUTCOME) == LATE) & (F.col(TIMESTAMP) >= F.col(WATERMARK) - windows.allowed_us)
@@ -108,13 +135,18 @@ def _tuples(
     placed = frame.where(on_time | allowed).withColumns({_ARRIVED: arrived, PANE: pane_of(windows)})
     first = first_begin(windows)
     spread = placed.select("*", each_begin(windows).alias(BEGIN))
-    is_late = F.coalesce(F.col(BEGIN) + windows.length_us + windows.behind_us <= F.col(WATERMARK), F.lit(False))
+    is_late = F.coalesce(
+        F.col(BEGIN) + windows.length_us + windows.behind_us <= F.col(WATERMARK),
+        F.lit(False),
+    )
     return spread.select(
         *(F.col(quoted_column(column)) for column in own),
         F.lit(name).alias(STREAM),
         BEGIN,
         is_late.alias(IS_LATE),
-        F.when(is_late, _late_after(clock, windows)).otherwise(_early_after(clock, windows)).alias(_DUE),
+        F.when(is_late, _late_after(clock, windows))
+        .otherwise(_early_after(clock, windows))
+        .alias(_DUE),
         F.lit(0).cast("bigint").alias(_PANES),
         F.when(on_time & (F.col(BEGIN) == first), 1).otherwise(0).cast("bigint").alias(TUPLES),
         F.lit(1).cast("bigint").alias(_MANY),
@@ -127,7 +159,10 @@ def _tuples(
 
 def tick_after(clock: ArrivalClock, arrived_us: Column) -> Column:
     """Returns the first tick that sees a tuple (E15, X29)."""
-    return marks.tick_of(clock.settings, arrived_us, clock.origin_us) * clock.settings.interval_us + clock.origin_us
+    return (
+        marks.tick_of(clock.settings, arrived_us, clock.origin_us) * clock.settings.interval_us
+        + clock.origin_us
+    )
 
 
 def _early_after(clock: ArrivalClock, windows: Repeating) -> Column:
@@ -142,20 +177,29 @@ def _early_after(clock: ArrivalClock, windows: Repeating) -> Column:
 
 
 def _late_after(clock: ArrivalClock, windows: Repeating) -> Column:
-    """Returns the first late instant that sees a tuple, which is a tick without late triggers (E56, E58)."""
+    """Returns the first late instant that sees a tuple, which is a tick without late triggers (E56,
+    E58).
+    """
     from pyspark.sql import functions as F
 
     if windows.late is None and windows.late_tuples is not None:
         return F.lit(None).cast("bigint")
-    return tick_after(clock if windows.late is None else _every(clock, windows.late), F.col(_ARRIVED))
+    return tick_after(
+        clock if windows.late is None else _every(clock, windows.late),
+        F.col(_ARRIVED),
+    )
 
 
 def _every(clock: ArrivalClock, interval: Decimal) -> ArrivalClock:
-    return ArrivalClock(clock.settings.model_copy(update={"watermark_interval": interval}), clock.origin_us)
+    return ArrivalClock(
+        clock.settings.model_copy(update={"watermark_interval": interval}),
+        clock.origin_us,
+    )
 
 
 def _numbered(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
-    """Adds which one of its window each tuple is, in the order of arrival, behind those of the pieces before (E57).
+    """Adds which one of its window each tuple is, in the order of arrival, behind those of the
+    pieces before (E57).
 
     Late tuples of a window come after all others of it, as the watermark only rises.
     """
@@ -163,21 +207,32 @@ def _numbered(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> 
     from pyspark.sql import functions as F
 
     window = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN)
-    order = window.orderBy(_ARRIVED, STREAM, *aggregate.parts).rowsBetween(Window.unboundedPreceding, 0)
+    order = window.orderBy(_ARRIVED, STREAM, *aggregate.parts).rowsBetween(
+        Window.unboundedPreceding,
+        0,
+    )
     before = F.coalesce(F.sum(F.when(F.col(CARRIED), F.col(_MANY))).over(window), F.lit(0))
-    return rows.withColumn(_NUMBER, before + F.sum(F.when(F.col(CARRIED), 0).otherwise(1)).over(order))
+    return rows.withColumn(
+        _NUMBER,
+        before + F.sum(F.when(F.col(CARRIED), 0).otherwise(1)).over(order),
+    )
 
 
 def _early_by_count(rows: DataFrame, every: int, own: Sequence[str]) -> DataFrame:
     """Lets rows show at the arrival that makes up a multiple of tuples, if that is earlier (E57).
 
-    What of the pieces before has not been shown belongs to the last multiple, which was not reached.
+    What of the pieces before has not been shown belongs to the last multiple, which was not
+    reached.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     rows = rows.withColumn(_MULTIPLE, floor_div(F.col(_NUMBER) + every - 1, every))
-    of_multiple = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN, _MULTIPLE)
+    of_multiple = Window.partitionBy(
+        *(F.col(quoted_column(name)) for name in own),
+        BEGIN,
+        _MULTIPLE,
+    )
     makes_up = ~F.col(CARRIED) & ~F.col(IS_LATE) & (F.col(_NUMBER) == F.col(_MULTIPLE) * every)
     reached_us = F.max(F.when(makes_up, F.col(_ARRIVED))).over(of_multiple)
     waits = ~F.col(IS_LATE) & (F.col(_PANES) == 0)
@@ -185,26 +240,46 @@ def _early_by_count(rows: DataFrame, every: int, own: Sequence[str]) -> DataFram
     return rows.withColumn(_DUE, emit_at).drop(_MULTIPLE)
 
 
-def _late_by_count(rows: DataFrame, every: int, clock: ArrivalClock, own: Sequence[str]) -> DataFrame:
-    """Lets late rows show at the first tick that sees one that makes up a multiple of tuples, if that is earlier (E57).
+def _late_by_count(
+    rows: DataFrame,
+    every: int,
+    clock: ArrivalClock,
+    own: Sequence[str],
+) -> DataFrame:
+    """Lets late rows show at the first tick that sees one that makes up a multiple of tuples, if
+    that is earlier (E57).
 
-    That tick shows all that it sees. A tuple that a late instant shows before its tick calls for none. What of the
-    pieces before waits for an instant shows there together with what comes until then.
+    That tick shows all that it sees. A tuple that a late instant shows before its tick calls for
+    none. What of the pieces before waits for an instant shows there together with what comes until
+    then.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     is_carried, emit_at, tick = F.col(CARRIED), F.col(_DUE), tick_after(clock, F.col(_ARRIVED))
     waits = F.col(IS_LATE) & (F.col(_PANES) == 0)
-    makes_up = (F.pmod(F.col(_NUMBER), F.lit(every)) == 0) & F.coalesce(emit_at >= tick, F.lit(True))
-    rows = rows.withColumns({
-        _SEEN: F.when(waits, F.when(is_carried, F.coalesce(emit_at, F.lit(_AGO))).otherwise(tick)),
-        _CALLED: F.when(waits, F.when(is_carried, emit_at).when(makes_up, tick)),
-    })  # fmt: skip
+    makes_up = (F.pmod(F.col(_NUMBER), F.lit(every)) == 0) & F.coalesce(
+        emit_at >= tick,
+        F.lit(True),
+    )
+    rows = rows.withColumns(
+        {
+            _SEEN: F.when(
+                waits,
+                F.when(is_carried, F.coalesce(emit_at, F.lit(_AGO))).otherwise(tick),
+            ),
+            _CALLED: F.when(waits, F.when(is_carried, emit_at).when(makes_up, tick)),
+        }
+    )
     # From behind: the smallest of all that follow would be looked for anew for each row.
-    order = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN).orderBy(F.desc(_SEEN))
+    order = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN).orderBy(
+        F.desc(_SEEN)
+    )
     called_us = F.min(_CALLED).over(order.rangeBetween(Window.unboundedPreceding, 0))
-    return rows.withColumn(_DUE, F.when(waits, F.least(emit_at, called_us)).otherwise(emit_at)).drop(_SEEN, _CALLED)
+    return rows.withColumn(
+        _DUE,
+        F.when(waits, F.least(emit_at, called_us)).otherwise(emit_at),
+    ).drop(_SEEN, _CALLED)
 
 
 def emit_at_rows(
@@ -216,18 +291,31 @@ def emit_at_rows(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Adds when each row shows: its due, what kind of firing that is, and whether it shows in this piece.
+    """Adds when each row shows: its due, what kind of firing that is, and whether it shows in this
+    piece.
 
     A late row shows at last at the tick that removes its window (E53, E58).
     """
     from pyspark.sql import functions as F
 
-    rows = rows.withColumn(_LIMIT, F.col(END) + F.when(F.col(IS_LATE), windows.allowed_us).otherwise(0))
-    ends = rows.select(*(F.col(quoted_column(name)) for name in recording_keys), F.col(_LIMIT).alias(END)).distinct()
+    rows = rows.withColumn(
+        _LIMIT,
+        F.col(END) + F.when(F.col(IS_LATE), windows.allowed_us).otherwise(0),
+    )
+    ends = rows.select(
+        *(F.col(quoted_column(name)) for name in recording_keys),
+        F.col(_LIMIT).alias(END),
+    ).distinct()
     ticks = first_ticks(ends, classified.ticks, min(windows.slide_us, 1_000_000), recording_keys)
     if not recording_keys and classified.clock.is_few(windows.slide_us):
         ticks = F.broadcast(ticks)
-    found = matched(rows, ticks.withColumnRenamed(END, _LIMIT), recording_keys, _LIMIT, "left").drop(_LIMIT)
+    found = matched(
+        rows,
+        ticks.withColumnRenamed(END, _LIMIT),
+        recording_keys,
+        _LIMIT,
+        "left",
+    ).drop(_LIMIT)
     has_fired = F.coalesce(F.col(END) <= F.col(FIRED_UNTIL), F.lit(False)) & ~F.col(IS_LATE)
     last = F.lit(ended_us).cast("bigint")
     found = found.withColumn(FIRED, F.when(~has_fired, F.coalesce(F.col(FIRED), last)))
@@ -238,39 +326,81 @@ def emit_at_rows(
     kind = F.when(F.col(IS_LATE), LATE).when(emit_at == F.col(FIRED), ON_TIME).otherwise(EARLY)
     end_us = classified.clock.end_us
     shows = (
-        emit_at.isNotNull() if end_us is None or ended_us is not None else F.coalesce(emit_at < end_us, F.lit(False))
+        emit_at.isNotNull()
+        if end_us is None or ended_us is not None
+        else F.coalesce(emit_at < end_us, F.lit(False))
     )
     return found.withColumns({_DUE: emit_at, _KIND: kind, _SHOWN: shows})
 
 
 def _closing(found: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
-    """Returns an empty row for each window that fires on time, which it does with nothing new too."""
+    """Returns an empty row for each window that fires on time, which it does with nothing new
+    too.
+    """
     from pyspark.sql import functions as F
 
-    columns = [*(F.col(quoted_column(name)) for name in own), F.col(STREAM), F.col(BEGIN), F.col(END), F.col(FIRED)]
-    empty = {name: F.lit(None).cast(found.schema[name].dataType) for name in (*aggregate.parts, FIRED_UNTIL, _DUE)}
+    columns = [
+        *(F.col(quoted_column(name)) for name in own),
+        F.col(STREAM),
+        F.col(BEGIN),
+        F.col(END),
+        F.col(FIRED),
+    ]
+    empty = {
+        name: F.lit(None).cast(found.schema[name].dataType)
+        for name in (*aggregate.parts, FIRED_UNTIL, _DUE)
+    }
     empty |= {IS_LATE: F.lit(False), CARRIED: F.lit(False)}
     empty |= {name: F.lit(0).cast("bigint") for name in (_PANES, TUPLES, _MANY)}
-    return found.where(F.col(FIRED).isNotNull() & ~F.col(IS_LATE)).select(*columns).distinct().withColumns(empty)
+    return (
+        found.where(F.col(FIRED).isNotNull() & ~F.col(IS_LATE))
+        .select(*columns)
+        .distinct()
+        .withColumns(empty)
+    )
 
 
-def fired_rows(rows: DataFrame, windows: Repeating, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
-    """Returns what windows show, a row per firing, and a retraction of what was shown before (E59 to E61, E65, E66)."""
+def fired_rows(
+    rows: DataFrame,
+    windows: Repeating,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+) -> DataFrame:
+    """Returns what windows show, a row per firing, and a retraction of what was shown before (E59
+    to E61, E65, E66).
+    """
     from pyspark.sql import functions as F
 
     columns = [F.col(quoted_column(name)) for name in own]
     firings = _firings(rows, windows, aggregate, own).where(_UPDATES)
-    firings = firings.select(*columns, BEGIN, END, _DUE, F.inline(F.array(*_structs(aggregate, windows))))
+    firings = firings.select(
+        *columns,
+        BEGIN,
+        END,
+        _DUE,
+        F.inline(F.array(*_structs(aggregate, windows))),
+    )
     if windows.accumulation == "retracting":
         firings = firings.where(F.col("pane") >= 0)
     about = [F.col(name) for name in WINDOW]
     firings = firings.withColumn(END, F.col(END) - windows.behind_us)
     named = firings.withColumnsRenamed({BEGIN: WINDOW[0], END: WINDOW[1], _DUE: WINDOW[4]})
-    return named.select(*columns, *about, *(column.alias(name) for name, column in aggregate.finished.items()))
+    return named.select(
+        *columns,
+        *about,
+        *(column.alias(name) for name, column in aggregate.finished.items()),
+    )
 
 
-def _firings(rows: DataFrame, windows: Repeating, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
-    """Returns a row per firing, and one of what had shown before: running values, pane, whether it shows (E62)."""
+def _firings(
+    rows: DataFrame,
+    windows: Repeating,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+) -> DataFrame:
+    """Returns a row per firing, and one of what had shown before: running values, pane, whether it
+    shows (E62).
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -278,11 +408,15 @@ def _firings(rows: DataFrame, windows: Repeating, aggregate: AggregateSpec, own:
     merged = [column.alias(part) for part, column in aggregate.merged.items()]
     past = rows.where(F.col(_PANES) > 0).withColumns({_DUE: F.lit(_AGO), _KIND: F.lit("")})
     firings = rows.where(F.col(_SHOWN)).unionByName(past)
-    firings = firings.groupBy(*columns, BEGIN, END, _DUE, _KIND).agg(F.max(_PANES).alias(_PANES), *merged)
+    firings = firings.groupBy(*columns, BEGIN, END, _DUE, _KIND).agg(
+        F.max(_PANES).alias(_PANES),
+        *merged,
+    )
     order = Window.partitionBy(*columns, BEGIN).orderBy(_DUE)
     so_far = order.rowsBetween(Window.unboundedPreceding, 0)
     firings = firings.select(
-        "*", *_running(aggregate, windows, so_far, order.rowsBetween(Window.unboundedPreceding, -1))
+        "*",
+        *_running(aggregate, windows, so_far, order.rowsBetween(Window.unboundedPreceding, -1)),
     )
     updates = F.col(_DUE) > _AGO
     if windows.only_updated_panes:
@@ -294,25 +428,40 @@ def _firings(rows: DataFrame, windows: Repeating, aggregate: AggregateSpec, own:
 
 
 def _with_values(firings: DataFrame, aggregate: AggregateSpec, ending: str) -> DataFrame:
-    """Adds what a firing shows, of the running parts with this ending, as a struct of their name."""
+    """Adds what a firing shows, of the running parts with this ending, as a struct of their
+    name.
+    """
     from pyspark.sql import functions as F
 
     firings = firings.withColumns({part: F.col(f"{part}{ending}") for part in aggregate.functions})
-    return firings.withColumn(ending, F.struct(*(value.alias(name) for name, value in aggregate.finished.items())))
+    return firings.withColumn(
+        ending,
+        F.struct(*(value.alias(name) for name, value in aggregate.finished.items())),
+    )
 
 
-def _running(aggregate: AggregateSpec, windows: Repeating, now: WindowSpec, before: WindowSpec) -> list[Column]:
+def _running(
+    aggregate: AggregateSpec,
+    windows: Repeating,
+    now: WindowSpec,
+    before: WindowSpec,
+) -> list[Column]:
     from pyspark.sql import functions as F
 
     if windows.accumulation == "discarding":
         return []
-    calls = [(part, F.call_function(function, F.col(part))) for part, function in aggregate.functions.items()]
+    calls = [
+        (part, F.call_function(function, F.col(part)))
+        for part, function in aggregate.functions.items()
+    ]
     running = [call.over(now).alias(f"{part}{_NOW}") for part, call in calls]
     return running + [call.over(before).alias(f"{part}{_BEFORE}") for part, call in calls]
 
 
 def _structs(aggregate: AggregateSpec, windows: Repeating) -> list[Column]:
-    """Returns the rows of a firing; a retraction of the pane before, which is below 0 where there is none."""
+    """Returns the rows of a firing; a retraction of the pane before, which is below 0 where there
+    is none.
+    """
     from pyspark.sql import functions as F
 
     def shown(kind: Column, pane: Column, end: str) -> Column:
@@ -335,24 +484,32 @@ def left_rows(
     own: Sequence[str],
     recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns what the next piece needs: what has not been shown, and windows that may show again (E41)."""
+    """Returns what the next piece needs: what has not been shown, and windows that may show again
+    (E41).
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     of_window = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN)
     fresh = F.size(F.collect_set(F.when(F.col(_SHOWN), F.col(_DUE))).over(of_window))
     if windows.only_updated_panes:
-        updates = _firings(rows, windows, aggregate, own).where(_UPDATES).groupBy(*map(quoted_column, own), BEGIN)
+        updates = (
+            _firings(rows, windows, aggregate, own)
+            .where(_UPDATES)
+            .groupBy(*map(quoted_column, own), BEGIN)
+        )
         rows = matched(rows, updates.agg(F.count("*").alias(_UPDATES)), own, BEGIN, "left")
         fresh = F.coalesce(F.col(_UPDATES), F.lit(0))
     panes = F.max(_PANES).over(of_window) + fresh
     is_done = F.col(_SHOWN) | (F.col(_PANES) > 0)
     counted = rows.withColumns({"_all": panes.cast("bigint"), "_came_late": F.col(IS_LATE)})
-    counted = counted.withColumns({
-        _PANES: F.when(is_done, F.col("_all")).otherwise(0).cast("bigint"),
-        _DUE: F.when(~is_done, F.col(_DUE)),
-        IS_LATE: F.col(IS_LATE) & ~is_done,
-    })  # fmt: skip
+    counted = counted.withColumns(
+        {
+            _PANES: F.when(is_done, F.col("_all")).otherwise(0).cast("bigint"),
+            _DUE: F.when(~is_done, F.col(_DUE)),
+            IS_LATE: F.col(IS_LATE) & ~is_done,
+        }
+    )
     known = F.coalesce(F.col(REACHED), F.col(FIRED_UNTIL), F.when(F.col("_came_late"), F.col(END)))
     until = reached(counted, ticks, recording_keys, None).withColumn(FIRED_UNTIL, known)
     is_open = F.coalesce(F.col(END) > F.col(FIRED_UNTIL) - windows.allowed_us, F.lit(True))

@@ -1,10 +1,12 @@
-"""Sessions: windows that begin with a tuple and end a gap after their last (docs/rules/event_time.md section 8).
+"""Sessions: windows that begin with a tuple and end a gap after their last
+(docs/rules/event_time.md section 8).
 
-A tuple on time never comes into a session that has fired: it is not before the watermark, and that is not before the
-session's end. So sessions are those of the sorted tuples on time, whatever their order of arrival (E70).
+A tuple on time never comes into a session that has fired: it is not before the watermark, and that
+is not before the session's end. So sessions are those of the sorted tuples on time, whatever their
+order of arrival (E70).
 
-How it scales: tuples of a key within one multiple of the gap are always in the same session, and are aggregated first.
-Only these aggregates are sorted, those of a key in one partition.
+How it scales: tuples of a key within one multiple of the gap are always in the same session, and
+are aggregated first. Only these aggregates are sorted, those of a key in one partition.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ FIRST_TS, LAST_TS = "_rw_first_us", "_rw_last_us"
 TICKS_APART_US = 1_000_000
 """Ticks that raise the watermark lie hardly closer together in event time."""
 STATE = (STREAM, FIRST_TS, LAST_TS, TUPLES)
-"""Columns of the carried state beside apart, keys and parts of aggregates: stream, its first and last timestamp in a
-session that has not fired, and how many tuples."""
+"""Columns of the carried state beside apart, keys and parts of aggregates: stream, its first and
+last timestamp in a session that has not fired, and how many tuples."""
 _IS_NEW, _NUMBER, _BUCKET = "_is_new", "_number", "_bucket"
 
 
@@ -51,7 +53,9 @@ def session_rows(
     own: Sequence[str],
     state: DataFrame | None,
 ) -> DataFrame:
-    """Returns rows of tuples close to each other with the session that they are in: `BEGIN`, `END`, `LAST_TS`."""
+    """Returns rows of tuples close to each other with the session that they are in: `BEGIN`, `END`,
+    `LAST_TS`.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -61,24 +65,36 @@ def session_rows(
     rows = numbered(rows, sessions, own, _NUMBER)
     whole = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), _NUMBER)
     ends = F.max(LAST_TS).over(whole) + sessions.behind_us
-    return rows.withColumns({BEGIN: F.min(FIRST_TS).over(whole), END: ends, FIRED_UNTIL: F.lit(None).cast("bigint")})
+    return rows.withColumns(
+        {BEGIN: F.min(FIRST_TS).over(whole), END: ends, FIRED_UNTIL: F.lit(None).cast("bigint")}
+    )
 
 
 def bucket_of(at: Column, sessions: SessionWindows) -> Column:
-    """Returns the multiple of the gap that a timestamp lies in: tuples of a key in one are always in one session."""
+    """Returns the multiple of the gap that a timestamp lies in: tuples of a key in one are always
+    in one session.
+    """
     from pyspark.sql import functions as F
 
     return at - F.pmod(at, F.lit(sessions.gap_us))
 
 
 def numbered(rows: DataFrame, sessions: SessionWindows, by: Sequence[str], name: str) -> DataFrame:
-    """Adds the number of the session that a row is in, among those of the columns `by` (E67, E68)."""
+    """Adds the number of the session that a row is in, among those of the columns `by` (E67,
+    E68).
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    order = Window.partitionBy(*(F.col(quoted_column(column)) for column in by)).orderBy(FIRST_TS, LAST_TS)
-    apart_us = F.col(FIRST_TS) - F.max(LAST_TS).over(order.rowsBetween(Window.unboundedPreceding, -1))
-    # The first row of a key opens its first session; two rows may be equal, so the number counts rows, not timestamps.
+    order = Window.partitionBy(*(F.col(quoted_column(column)) for column in by)).orderBy(
+        FIRST_TS,
+        LAST_TS,
+    )
+    apart_us = F.col(FIRST_TS) - F.max(LAST_TS).over(
+        order.rowsBetween(Window.unboundedPreceding, -1)
+    )
+    # The first row of a key opens its first session; two rows may be equal, so the number counts
+    # rows, not timestamps.
     opens = F.coalesce(apart_us >= sessions.behind_us, F.lit(True)).cast("int")
     return (
         rows.withColumn(_IS_NEW, opens)
@@ -87,7 +103,12 @@ def numbered(rows: DataFrame, sessions: SessionWindows, by: Sequence[str], name:
     )
 
 
-def _tuples(classified: Lateness, sessions: SessionWindows, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
+def _tuples(
+    classified: Lateness,
+    sessions: SessionWindows,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+) -> DataFrame:
     from pyspark.sql import functions as F
 
     at = F.col(TIMESTAMP)
@@ -95,16 +116,21 @@ def _tuples(classified: Lateness, sessions: SessionWindows, aggregate: Aggregate
     for name, frame in classified.tuples.items():
         base = [
             F.lit(name).alias(STREAM), bucket_of(at, sessions).alias(_BUCKET),
-            at.alias(FIRST_TS), at.alias(LAST_TS), F.lit(1).cast("bigint").alias(TUPLES), F.lit(False).alias(CARRIED),
+            at.alias(FIRST_TS), at.alias(LAST_TS), F.lit(1).cast("bigint").alias(TUPLES),
+            F.lit(False).alias(CARRIED),
         ]  # fmt: skip
         parts = [column.alias(part) for part, column in aggregate.parts.items()]
         on_time = frame.where(F.col(OUTCOME) == ON_TIME)
-        of_streams.append(on_time.select(*(F.col(quoted_column(column)) for column in own), *base, *parts))
+        of_streams.append(
+            on_time.select(*(F.col(quoted_column(column)) for column in own), *base, *parts)
+        )
     return reduce(lambda one, other: one.unionByName(other), of_streams)
 
 
 def _buckets(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
-    """Returns a row per stream, key and multiple of the gap where aggregates merge, else the rows as they are."""
+    """Returns a row per stream, key and multiple of the gap where aggregates merge, else the rows
+    as they are.
+    """
     from pyspark.sql import functions as F
 
     if not aggregate.merges:
@@ -130,28 +156,53 @@ def fired_sessions(
     recording_keys: Sequence[str],
     ended_us: int | None,
 ) -> DataFrame:
-    """Returns the sessions that fire: at the first tick whose watermark is not below their end (E28, E67)."""
+    """Returns the sessions that fire: at the first tick whose watermark is not below their end
+    (E28, E67).
+    """
     from pyspark.sql import functions as F
 
     columns = [F.col(quoted_column(name)) for name in own]
     results = [column.alias(name) for name, column in aggregate.results.items()]
     found = rows.groupBy(*columns, BEGIN, END).agg(*results)
     ends = rows.select(*(F.col(quoted_column(name)) for name in recording_keys), END).distinct()
-    ticks = first_ticks(ends, classified.ticks, min(sessions.gap_us, TICKS_APART_US), recording_keys)
+    ticks = first_ticks(
+        ends,
+        classified.ticks,
+        min(sessions.gap_us, TICKS_APART_US),
+        recording_keys,
+    )
     joined = matched(found, ticks, recording_keys, END, "inner" if ended_us is None else "left")
-    fired_us = F.col(FIRED) if ended_us is None else F.coalesce(FIRED, F.lit(ended_us).cast("bigint"))
-    values = [F.col(BEGIN), F.col(END) + sessions.gap_us - sessions.behind_us, F.lit(0), F.lit(ON_TIME), fired_us]
+    fired_us = (
+        F.col(FIRED) if ended_us is None else F.coalesce(FIRED, F.lit(ended_us).cast("bigint"))
+    )
+    values = [
+        F.col(BEGIN),
+        F.col(END) + sessions.gap_us - sessions.behind_us,
+        F.lit(0),
+        F.lit(ON_TIME),
+        fired_us,
+    ]
     about = [value.alias(name) for name, value in zip(WINDOW, values, strict=True)]
-    return joined.select(*columns, *about, *(F.col(quoted_column(name)) for name in aggregate.results))
+    return joined.select(
+        *columns,
+        *about,
+        *(F.col(quoted_column(name)) for name in aggregate.results),
+    )
 
 
 def left_sessions(
-    rows: DataFrame, ticks: DataFrame, aggregate: AggregateSpec, own: Sequence[str], recording_keys: Sequence[str]
+    rows: DataFrame,
+    ticks: DataFrame,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+    recording_keys: Sequence[str],
 ) -> DataFrame:
     """Returns the sessions that have not fired (E41)."""
     from pyspark.sql import functions as F
 
-    waiting = reached(rows, ticks, recording_keys, None).where(F.col(REACHED).isNull() | (F.col(END) > F.col(REACHED)))
+    waiting = reached(rows, ticks, recording_keys, None).where(
+        F.col(REACHED).isNull() | (F.col(END) > F.col(REACHED))
+    )
     if not aggregate.merges:
         return waiting.drop(REACHED, BEGIN, END, FIRED_UNTIL, CARRIED, _NUMBER)
     columns = [F.col(quoted_column(name)) for name in own]

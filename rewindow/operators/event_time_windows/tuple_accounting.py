@@ -1,11 +1,13 @@
-"""What became of tuples in each streaming window, and how many wait behind it: a balance (E40, X37).
+"""What became of tuples in each streaming window, and how many wait behind it: a balance (E40,
+X37).
 
-Of each stream and key, in each window, `pending_before` and `input` are together all other outcomes. How many wait
-behind a window is known without what waited before the piece: of those that wait or fire in the piece, the ones that
-fire later or not at all, without those that come later. So where a recording is cut changes nothing.
+Of each stream and key, in each window, `pending_before` and `input` are together all other
+outcomes. How many wait behind a window is known without what waited before the piece: of those that
+wait or fire in the piece, the ones that fire later or not at all, without those that come later. So
+where a recording is cut changes nothing.
 
-How it scales: one aggregation of the tuples by the window of their arrival, one of what windows hold by the window in
-which it fires, and a running sum over these.
+How it scales: one aggregation of the tuples by the window of their arrival, one of what windows
+hold by the window in which it fires, and a running sum over these.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
-from rewindow.operators.event_time.lateness import LATE, LATE_BY, ON_TIME, OUTCOME, OUTCOMES, Lateness
+from rewindow.operators.event_time.lateness import (
+    LATE,
+    LATE_BY,
+    ON_TIME,
+    OUTCOME,
+    OUTCOMES,
+    Lateness,
+)
 from rewindow.operators.event_time_windows.firing import FIRED, STREAM, TUPLES
 from rewindow.operators.event_time_windows.late_windows import BETWEEN, with_between
 from rewindow.operators.event_time_windows.settings import AnyWindows
@@ -38,17 +47,19 @@ def tuple_accounting(
     window_of: Callable[[str], Column],
     by: Sequence[str],
 ) -> DataFrame:
-    """Returns tuples by stream, streaming window, the columns `by` and outcome; of 0 tuples there is no row.
+    """Returns tuples by stream, streaming window, the columns `by` and outcome; of 0 tuples there
+    is no row.
 
-    Columns: `stream STRING`, `window_id BIGINT`, those of `by`, `outcome STRING`, `tuples BIGINT`, `late_by_us_max
-    BIGINT`. What comes and what leaves at once counts in the window of its arrival, `on_time` in the one in which the
-    first window of a tuple fires.
+    Columns: `stream STRING`, `window_id BIGINT`, those of `by`, `outcome STRING`, `tuples BIGINT`,
+    `late_by_us_max BIGINT`. What comes and what leaves at once counts in the window of its arrival,
+    `on_time` in the one in which the first window of a tuple fires.
 
     Args:
         classified: tuples with a column `window_id`.
         windows: which windows they enter.
-        settled: the tuples that waited before the piece or came in it, and when the first window of each fires: by of
-            apart and keys, `STREAM`, `TUPLES`, `FIRED`, which is null where it does not fire.
+        settled: the tuples that waited before the piece or came in it, and when the first window of
+            each fires: by of apart and keys, `STREAM`, `TUPLES`, `FIRED`, which is null where it
+            does not fire.
         window_of: returns the streaming window of a column of instants on the arrival clock.
         by: columns of apart and keys.
     """
@@ -60,9 +71,13 @@ def tuple_accounting(
     first_fired_tuples = first_fired_tuples.where(
         f"{TUPLES} > 0"
     )  # Rows of 0 tuples hold late ones, or those that are in later windows too.
-    fired = first_fired_tuples.groupBy(STREAM, fires_in, *columns[2:]).agg(F.sum(TUPLES).alias(_SETTLED))
+    fired = first_fired_tuples.groupBy(STREAM, fires_in, *columns[2:]).agg(
+        F.sum(TUPLES).alias(_SETTLED)
+    )
     rows = _came(classified, windows, by).unionByName(fired, allowMissingColumns=True)
-    totals = [F.expr(f"coalesce(sum({_n(name)}), 0) AS {_n(name)}") for name in (INPUT, ON_TIME, *_LEFT)]
+    totals = [
+        F.expr(f"coalesce(sum({_n(name)}), 0) AS {_n(name)}") for name in (INPUT, ON_TIME, *_LEFT)
+    ]
     totals.append(F.expr(f"coalesce(sum({_SETTLED}), 0) AS {_SETTLED}"))
     rows = rows.groupBy(*columns).agg(*totals, F.max(_LATE_BY).alias(_LATE_BY))
     # From behind: a sum over all that follows would be made anew for each row.
@@ -81,10 +96,15 @@ def _came(classified: Lateness, windows: AnyWindows, by: Sequence[str]) -> DataF
     """Returns how many tuples came in each window, and how many of them with each outcome."""
     from pyspark.sql import functions as F
 
-    totals = [F.expr(f"count_if({OUTCOME} = '{outcome}') AS {_n(outcome)}") for outcome in (ON_TIME, *_LEFT)]
+    totals = [
+        F.expr(f"count_if({OUTCOME} = '{outcome}') AS {_n(outcome)}")
+        for outcome in (ON_TIME, *_LEFT)
+    ]
     totals += [F.count("*").alias(_n(INPUT)), F.max(LATE_BY).alias(_LATE_BY)]
     parts = [
-        with_between(frame, windows).groupBy(F.lit(name).alias(STREAM), WINDOW_ID, *map(quoted_column, by)).agg(*totals)
+        with_between(frame, windows)
+        .groupBy(F.lit(name).alias(STREAM), WINDOW_ID, *map(quoted_column, by))
+        .agg(*totals)
         for name, frame in classified.tuples.items()
     ]
     return reduce(lambda one, other: one.unionByName(other), parts)

@@ -1,16 +1,17 @@
-"""Windows over event time, fired when the live system would have fired them (docs/rules/event_time.md).
+"""Windows over event time, fired when the live system would have fired them
+(docs/rules/event_time.md).
 
-classified = lateness({"clicks": clicks}, time, end_us=end_us)
-hours = event_windows(classified, EventWindows(length="1 h", slide="1 h"), {"clicks": ("count", "*")}, keys=["country"])
+classified = lateness({"clicks": clicks}, time, end_us=end_us) hours = event_windows(classified,
+EventWindows(length="1 h", slide="1 h"), {"clicks": ("count", "*")}, keys=["country"])
 hours.fired.show()
 
-A tuple on time lies in no window that has fired: its timestamp is not below the watermark, a fired window's end is not
-above it. So a window holds a plain aggregate of the tuples on time, and only the tick that fires it and what is left
-for the next piece depend on the watermark.
+A tuple on time lies in no window that has fired: its timestamp is not below the watermark, a fired
+window's end is not above it. So a window holds a plain aggregate of the tuples on time, and only
+the tick that fires it and what is left for the next piece depend on the watermark.
 
-How it scales: tuples are aggregated by key and pane, the longest stretch of event time whose tuples share their
-windows; panes are spread over their windows and aggregated again. Where a tuple lies in few windows, panes would hardly
-be fewer than tuples: these are spread at once. No tuple is sorted.
+How it scales: tuples are aggregated by key and pane, the longest stretch of event time whose tuples
+share their windows; panes are spread over their windows and aggregated again. Where a tuple lies in
+few windows, panes would hardly be fewer than tuples: these are spread at once. No tuple is sorted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
-from rewindow.operators.event_time.lateness import ADDED, ON_TIME, OUTCOME, Lateness, Materialize, cached, matched
+from rewindow.operators.event_time.lateness import (
+    ADDED,
+    ON_TIME,
+    OUTCOME,
+    Lateness,
+    Materialize,
+    cached,
+    matched,
+)
 from rewindow.operators.event_time_windows import counted, sessions
 from rewindow.operators.event_time_windows import late_sessions as changed
 from rewindow.operators.event_time_windows import retriggering as repeats
@@ -42,7 +51,7 @@ from rewindow.operators.event_time_windows.firing import (
     first_fired,
     first_ticks,
     reached,
-)  # fmt: skip
+)
 from rewindow.operators.event_time_windows.grid import (
     FEW_WINDOWS,
     PANE,
@@ -52,7 +61,7 @@ from rewindow.operators.event_time_windows.grid import (
     inside,
     last_begin,
     pane_of,
-)  # fmt: skip
+)
 from rewindow.operators.event_time_windows.late_windows import BETWEEN, late_tuples, tuples_between
 from rewindow.operators.event_time_windows.settings import (
     AnyWindows,
@@ -67,8 +76,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 STATE = (STREAM, PANE, TUPLES, FIRED_UNTIL)
-"""Columns of the carried state beside apart, keys and parts of aggregates: stream, begin of the pane, how many tuples
-it holds, and up to which watermark its windows have fired; null for none."""
+"""Columns of the carried state beside apart, keys and parts of aggregates: stream, begin of the
+pane, how many tuples it holds, and up to which watermark its windows have fired; null for none."""
 _TICKS_APART_US = 1_000_000
 """Ticks that raise the watermark lie hardly closer together in event time."""
 
@@ -79,12 +88,15 @@ class Windows:
 
     Attributes:
         fired: a row per firing of a window and key that has tuples: the columns of apart and keys,
-            `window_begin_us BIGINT`, `window_end_us BIGINT` (exclusive; both null for the global window), `pane INT`
-            (0, counting on where windows fire again; of windows of so many tuples their number), `kind STRING`
-            (on_time; early, late, retraction), `fired_us BIGINT` (when on the arrival clock: it tells the streaming
-            window, E43), and the aggregates.
-        state: what the next piece needs (E41); None where the recording has ended, for then nothing is left (E45).
-        late: by stream, the late tuples as `lateness` shows them, with the stretch of the windows that they missed.
+            `window_begin_us BIGINT`, `window_end_us BIGINT` (exclusive; both null for the global
+            window), `pane INT` (0, counting on where windows fire again; of windows of so many
+            tuples their number), `kind STRING` (on_time; early, late, retraction), `fired_us
+            BIGINT` (when on the arrival clock: it tells the streaming window, E43), and the
+            aggregates.
+        state: what the next piece needs (E41); None where the recording has ended, for then nothing
+            is left (E45).
+        late: by stream, the late tuples as `lateness` shows them, with the stretch of the windows
+            that they missed.
         between: by stream, the tuples on time that lie between two windows (E20).
     """
 
@@ -113,20 +125,29 @@ class Windows:
         return tuples_between(self._classified, self._windows)
 
     def by_window(self, window_of: Callable[[str], Column], *by: str) -> DataFrame:
-        """Returns `counts` for each streaming window, see `balance`; tuples need a column `window_id`.
+        """Returns `counts` for each streaming window, see `balance`; tuples need a column
+        `window_id`.
 
         Args:
-            window_of: returns the streaming window of a column of instants on the arrival clock, in microseconds.
+            window_of: returns the streaming window of a column of instants on the arrival clock, in
+                microseconds.
             by: columns of apart and keys.
         """
-        return tuple_accounting(self._classified, self._windows, self._first_fired_tuples(), window_of, by)
+        return tuple_accounting(
+            self._classified,
+            self._windows,
+            self._first_fired_tuples(),
+            window_of,
+            by,
+        )
 
     def counts(self, *by: str) -> DataFrame:
-        """Returns tuples by stream, the columns `by` (of apart and keys) and outcome: in and out (X37, E30).
+        """Returns tuples by stream, the columns `by` (of apart and keys) and outcome: in and out
+        (X37, E30).
 
-        Outcomes are `pending_before` and `input`, which together are all others: `on_time` (in a window that has
-        fired), `late`, `null_ts`, `far_future`, `between_windows` and `pending_after`. Columns: `stream STRING`, those
-        of `by`, `outcome STRING`, `tuples BIGINT`.
+        Outcomes are `pending_before` and `input`, which together are all others: `on_time` (in a
+        window that has fired), `late`, `null_ts`, `far_future`, `between_windows` and
+        `pending_after`. Columns: `stream STRING`, those of `by`, `outcome STRING`, `tuples BIGINT`.
         """
         from pyspark.sql import functions as F
 
@@ -140,7 +161,11 @@ class Windows:
         fires = F.coalesce(first <= F.col(REACHED), F.lit(False))
         outcome = F.when(first.isNull(), BETWEEN).when(fires, ON_TIME).otherwise("pending_after")
         rows = reached(self._rows, self._classified.ticks, self._apart, self._ended_us)
-        before = rows.where(waited).select(*columns, F.lit("pending_before").alias("outcome"), TUPLES)
+        before = rows.where(waited).select(
+            *columns,
+            F.lit("pending_before").alias("outcome"),
+            TUPLES,
+        )
         after = rows.where(waited | is_new).select(*columns, outcome.alias("outcome"), TUPLES)
         every = reduce(lambda one, other: one.unionByName(other), [given, refused, before, after])
         return every.groupBy(*columns, "outcome").agg(F.sum(TUPLES).alias(TUPLES))
@@ -157,26 +182,32 @@ def event_windows(
     recording_keys: Sequence[str] = (),
     materialize: Materialize | None = None,
 ) -> Windows:
-    """Returns the windows that fire: at the first tick whose watermark is not below their end (E28, X35, X36).
+    """Returns the windows that fire: at the first tick whose watermark is not below their end (E28,
+    X35, X36).
 
-    Nothing runs here. Tuples of all streams of `classified` come into the same windows, in whatever order (E32); keys
-    only group inside of them (E44), a null key like any other. Windows without tuples never fire (E8).
+    Nothing runs here. Tuples of all streams of `classified` come into the same windows, in whatever
+    order (E32); keys only group inside of them (E44), a null key like any other. Windows without
+    tuples never fire (E8).
 
     Args:
         classified: what `lateness` says; with its `end_us` where the recording is taken in pieces.
         windows: how long they are, and where they begin; or sessions, so many tuples, the whole.
-        aggregates: by name, a function and what it is taken of, a column or a SQL expression: `("sum", "price")`.
-            `avg`, `count` (of `*` too), `max`, `min` and `sum` are carried as aggregates of panes; `count_distinct`,
-            `median`, `stddev` and `variance` make the state carry a row per tuple.
+        aggregates: by name, a function and what it is taken of, a column or a SQL expression:
+            `("sum", "price")`. `avg`, `count` (of `*` too), `max`, `min` and `sum` are carried as
+            aggregates of panes; `count_distinct`, `median`, `stddev` and `variance` make the state
+            carry a row per tuple.
         keys: columns to group by.
         state: `state` of the piece before (E42).
-        ended_us: when the recording ended, where this piece is the last: then everything fires (E45, X34). Leave it
-            out at the end of a range that is not the end of the recording (E46).
+        ended_us: when the recording ended, where this piece is the last: then everything fires
+            (E45, X34). Leave it out at the end of a range that is not the end of the recording
+            (E46).
         apart: columns whose values are recordings of their own, as for `lateness`.
-        once: as for `lateness`; it keeps what is aggregated of the tuples, which are then read once.
+        once: as for `lateness`; it keeps what is aggregated of the tuples, which are then read
+            once.
 
     Raises:
-        InputError: a column is missing, an aggregate cannot be read, a name is taken, a state is of other windows.
+        InputError: a column is missing, an aggregate cannot be read, a name is taken, a state is of
+            other windows.
     """
     from pyspark.sql import functions as F
 
@@ -184,11 +215,38 @@ def event_windows(
     _check(classified, aggregates, own)
     aggregate = aggregate_spec(next(iter(classified.tuples.values())), aggregates)
     if isinstance(windows, SessionWindows):
-        return _sessions(classified, windows, aggregate, own, state, ended_us, recording_keys, materialize)
+        return _sessions(
+            classified,
+            windows,
+            aggregate,
+            own,
+            state,
+            ended_us,
+            recording_keys,
+            materialize,
+        )
     if isinstance(windows, CountWindows):
-        return _counted(classified, windows, aggregate, own, state, ended_us, recording_keys, materialize)
+        return _counted(
+            classified,
+            windows,
+            aggregate,
+            own,
+            state,
+            ended_us,
+            recording_keys,
+            materialize,
+        )
     if isinstance(windows, GlobalWindow) or not windows.fires_once:
-        return _repeated(classified, windows, aggregate, own, state, ended_us, recording_keys, materialize)
+        return _repeated(
+            classified,
+            windows,
+            aggregate,
+            own,
+            state,
+            ended_us,
+            recording_keys,
+            materialize,
+        )
     tuples = _tuples(classified, windows, aggregate, own)
     rows = tuples if state is None else tuples.unionByName(check_state(state, tuples.columns))
     rows = rows.withColumn(END, inside(windows, first_begin(windows)) + windows.length_us)
@@ -197,15 +255,29 @@ def event_windows(
     many = windows.length_us > windows.slide_us * FEW_WINDOWS or materialize is not None
     of_windows = panes if many else placed
     found = _found(of_windows, windows, aggregate, own)
-    if not recording_keys and classified.clock.has_few_ticks() and classified.clock.is_few(windows.slide_us):
-        found = fired_at(found, classified.ticks, windows.slide_us, windows.length_us % windows.slide_us)
+    if (
+        not recording_keys
+        and classified.clock.has_few_ticks()
+        and classified.clock.is_few(windows.slide_us)
+    ):
+        found = fired_at(
+            found,
+            classified.ticks,
+            windows.slide_us,
+            windows.length_us % windows.slide_us,
+        )
     else:
         ends = (
             _ends(classified, windows, state, recording_keys)
             if materialize is None
             else _ends_of(panes, windows, recording_keys)
         )
-        ticks = first_ticks(ends, classified.ticks, min(windows.slide_us, _TICKS_APART_US), recording_keys)
+        ticks = first_ticks(
+            ends,
+            classified.ticks,
+            min(windows.slide_us, _TICKS_APART_US),
+            recording_keys,
+        )
         found = matched(found, ticks, recording_keys, END, "left")
     fired = _fired(found, aggregate, own, ended_us)
 
@@ -214,9 +286,24 @@ def event_windows(
 
     def first_fired_tuples() -> DataFrame:
         ends = panes.withColumn(END, inside(windows, first_begin(windows)) + windows.length_us)
-        return first_fired(ends, classified.ticks, min(windows.slide_us, _TICKS_APART_US), recording_keys, ended_us)
+        return first_fired(
+            ends,
+            classified.ticks,
+            min(windows.slide_us, _TICKS_APART_US),
+            recording_keys,
+            ended_us,
+        )
 
-    return Windows(fired, classified, windows, rows, first_fired_tuples, left, recording_keys, ended_us)
+    return Windows(
+        fired,
+        classified,
+        windows,
+        rows,
+        first_fired_tuples,
+        left,
+        recording_keys,
+        ended_us,
+    )
 
 
 def _sessions(
@@ -234,18 +321,71 @@ def _sessions(
         rows = cached(
             materialize,
             "sessions",
-            changed.changed_rows(classified, windows, aggregate, own, state, recording_keys, ended_us),
+            changed.changed_rows(
+                classified,
+                windows,
+                aggregate,
+                own,
+                state,
+                recording_keys,
+                ended_us,
+            ),
         )
         fired = changed.fired_changed(rows, windows, aggregate, own)
-        left = partial(changed.left_changed, rows, classified.ticks, windows, aggregate, own, recording_keys)
+        left = partial(
+            changed.left_changed,
+            rows,
+            classified.ticks,
+            windows,
+            aggregate,
+            own,
+            recording_keys,
+        )
         once_each = changed.waiting_changed(rows, own)
-        return Windows(fired, classified, windows, once_each, lambda: once_each, left, recording_keys, ended_us)
-    rows = cached(materialize, "sessions", sessions.session_rows(classified, windows, aggregate, own, state))
+        return Windows(
+            fired,
+            classified,
+            windows,
+            once_each,
+            lambda: once_each,
+            left,
+            recording_keys,
+            ended_us,
+        )
+    rows = cached(
+        materialize,
+        "sessions",
+        sessions.session_rows(classified, windows, aggregate, own, state),
+    )
     left = partial(sessions.left_sessions, rows, classified.ticks, aggregate, own, recording_keys)
-    fired = sessions.fired_sessions(rows, classified, windows, aggregate, own, recording_keys, ended_us)
+    fired = sessions.fired_sessions(
+        rows,
+        classified,
+        windows,
+        aggregate,
+        own,
+        recording_keys,
+        ended_us,
+    )
     step_us = min(windows.gap_us, _TICKS_APART_US)
-    first_fired_tuples = partial(first_fired, rows, classified.ticks, step_us, recording_keys, ended_us)
-    return Windows(fired, classified, windows, rows, first_fired_tuples, left, recording_keys, ended_us)
+    first_fired_tuples = partial(
+        first_fired,
+        rows,
+        classified.ticks,
+        step_us,
+        recording_keys,
+        ended_us,
+    )
+    return Windows(
+        fired,
+        classified,
+        windows,
+        rows,
+        first_fired_tuples,
+        left,
+        recording_keys,
+        ended_us,
+    )
 
 
 def _counted(
@@ -264,9 +404,26 @@ def _counted(
         counted.counted_rows(classified, windows, aggregate, own, state, recording_keys, ended_us),
     )
     left = partial(counted.left_counted, rows, windows, aggregate, own)
-    fired = counted.fired_counted(rows, classified, windows, aggregate, own, recording_keys, ended_us)
+    fired = counted.fired_counted(
+        rows,
+        classified,
+        windows,
+        aggregate,
+        own,
+        recording_keys,
+        ended_us,
+    )
     first_fired_tuples = partial(counted.first_fired_counted, rows, fired, windows, own)
-    return Windows(fired, classified, windows, rows, first_fired_tuples, left, recording_keys, ended_us)
+    return Windows(
+        fired,
+        classified,
+        windows,
+        rows,
+        first_fired_tuples,
+        left,
+        recording_keys,
+        ended_us,
+    )
 
 
 def _repeated(
@@ -282,35 +439,91 @@ def _repeated(
     """Returns windows that may fire more than once."""
     from pyspark.sql import functions as F
 
-    rows = cached(materialize, "shown", repeats.pane_rows(classified, windows, aggregate, own, state))
-    emit_at = repeats.emit_at_rows(rows, classified, windows, aggregate, own, recording_keys, ended_us)
-    left = partial(repeats.left_rows, emit_at, classified.ticks, windows, aggregate, own, recording_keys)
+    rows = cached(
+        materialize,
+        "shown",
+        repeats.pane_rows(classified, windows, aggregate, own, state),
+    )
+    emit_at = repeats.emit_at_rows(
+        rows,
+        classified,
+        windows,
+        aggregate,
+        own,
+        recording_keys,
+        ended_us,
+    )
+    left = partial(
+        repeats.left_rows,
+        emit_at,
+        classified.ticks,
+        windows,
+        aggregate,
+        own,
+        recording_keys,
+    )
     fired = repeats.fired_rows(emit_at, windows, aggregate, own)
     if isinstance(windows, GlobalWindow):
         fired = fired.withColumns(dict.fromkeys(WINDOW[:2], F.lit(None).cast("bigint")))
     step_us = min(windows.slide_us, _TICKS_APART_US)
-    first_fired_tuples = partial(first_fired, rows, classified.ticks, step_us, recording_keys, ended_us)
-    return Windows(fired, classified, windows, rows, first_fired_tuples, left, recording_keys, ended_us)
+    first_fired_tuples = partial(
+        first_fired,
+        rows,
+        classified.ticks,
+        step_us,
+        recording_keys,
+        ended_us,
+    )
+    return Windows(
+        fired,
+        classified,
+        windows,
+        rows,
+        first_fired_tuples,
+        left,
+        recording_keys,
+        ended_us,
+    )
 
 
-def _check(classified: Lateness, aggregates: Mapping[str, tuple[str, str]], own: Sequence[str]) -> None:
+def _check(
+    classified: Lateness,
+    aggregates: Mapping[str, tuple[str, str]],
+    own: Sequence[str],
+) -> None:
     if not aggregates:
-        raise InputError("windows have no aggregate", hint='Name one, such as {"tuples": ("count", "*")}.')
+        raise InputError(
+            "windows have no aggregate",
+            hint='Name one, such as {"tuples": ("count", "*")}.',
+        )
     names = [*own, *WINDOW, *aggregates]
-    twice = sorted({name for name in names if [other.lower() for other in names].count(name.lower()) > 1})
+    twice = sorted(
+        {name for name in names if [other.lower() for other in names].count(name.lower()) > 1}
+    )
     if twice:
         raise InputError(f"column {', '.join(twice)} would come twice in what windows return")
     reserved = [name for name in own if name.lower() in STATE]
     if reserved:
-        raise InputError(f"key {', '.join(reserved)} has the name of a column of the state", hint="Rename it.")
+        raise InputError(
+            f"key {', '.join(reserved)} has the name of a column of the state",
+            hint="Rename it.",
+        )
     for name, frame in classified.tuples.items():
         missing = [column for column in own if column not in frame.columns]
         if missing:
             has = ", ".join(column for column in frame.columns if column not in ADDED)
-            raise InputError(f'stream "{name}" has no column {", ".join(missing)}', hint=f"It has {has}.")
+            raise InputError(
+                f'stream "{name}" has no column {", ".join(missing)}',
+                hint=f"It has {has}.",
+            )
 
 
-def _tuples(classified: Lateness, windows: EventWindows, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
+def _tuples(
+    classified: Lateness,
+    windows: EventWindows,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+) -> DataFrame:
     """Returns the tuples on time as rows of one tuple, with what each adds to the aggregates."""
     from pyspark.sql import functions as F
 
@@ -325,7 +538,9 @@ def _tuples(classified: Lateness, windows: EventWindows, aggregate: AggregateSpe
             F.lit(None).cast("bigint").alias(FIRED_UNTIL),
             F.lit(False).alias(CARRIED),
         ]
-        of_streams.append(on_time.select(*(F.col(quoted_column(column)) for column in own), *base, *parts))
+        of_streams.append(
+            on_time.select(*(F.col(quoted_column(column)) for column in own), *base, *parts)
+        )
     return reduce(lambda one, other: one.unionByName(other), of_streams)
 
 
@@ -337,17 +552,27 @@ def _panes(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> Dat
         return rows
     merged = [column.alias(part) for part, column in aggregate.merged.items()]
     totals = [F.sum(TUPLES).alias(TUPLES), F.max(FIRED_UNTIL).alias(FIRED_UNTIL)]
-    return rows.groupBy(*(F.col(quoted_column(name)) for name in own), STREAM, PANE).agg(*totals, *merged)
+    return rows.groupBy(*(F.col(quoted_column(name)) for name in own), STREAM, PANE).agg(
+        *totals,
+        *merged,
+    )
 
 
 def _ends(
-    classified: Lateness, windows: EventWindows, state: DataFrame | None, recording_keys: Sequence[str]
+    classified: Lateness,
+    windows: EventWindows,
+    state: DataFrame | None,
+    recording_keys: Sequence[str],
 ) -> DataFrame:
-    """Returns the ends of windows that may fire; those of late tuples too, as knowing them would cost a join."""
+    """Returns the ends of windows that may fire; those of late tuples too, as knowing them would
+    cost a join.
+    """
     from pyspark.sql import functions as F
 
     own = [F.col(quoted_column(name)) for name in recording_keys]
-    panes = [frame.select(*own, pane_of(windows).alias(PANE)) for frame in classified.tuples.values()]
+    panes = [
+        frame.select(*own, pane_of(windows).alias(PANE)) for frame in classified.tuples.values()
+    ]
     if state is not None:
         panes.append(state.select(*own, PANE))
     every = reduce(lambda one, other: one.unionByName(other), panes).where(F.col(PANE).isNotNull())
@@ -359,11 +584,19 @@ def _ends_of(panes: DataFrame, windows: EventWindows, recording_keys: Sequence[s
 
     own = [F.col(quoted_column(name)) for name in recording_keys]
     every = panes.select(*own, PANE).distinct()
-    ends = every.select(*own, F.explode(begins(windows)).alias(END)).withColumn(END, F.col(END) + windows.length_us)
+    ends = every.select(*own, F.explode(begins(windows)).alias(END)).withColumn(
+        END,
+        F.col(END) + windows.length_us,
+    )
     return ends.distinct()
 
 
-def _found(rows: DataFrame, windows: EventWindows, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
+def _found(
+    rows: DataFrame,
+    windows: EventWindows,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+) -> DataFrame:
     """Returns the windows that have not fired before, with their aggregates: `BEGIN`, `END`."""
     from pyspark.sql import functions as F
 
@@ -376,19 +609,31 @@ def _found(rows: DataFrame, windows: EventWindows, aggregate: AggregateSpec, own
     return found.withColumn(END, F.col(BEGIN) + windows.length_us)
 
 
-def _fired(found: DataFrame, aggregate: AggregateSpec, own: Sequence[str], ended_us: int | None) -> DataFrame:
+def _fired(
+    found: DataFrame,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+    ended_us: int | None,
+) -> DataFrame:
     """Returns the windows that a tick fires, or the end of the recording (E45)."""
     from pyspark.sql import functions as F
 
     columns = [F.col(quoted_column(name)) for name in own]
     if ended_us is None:
         found = found.where(F.col(FIRED).isNotNull())
-    fired_us = F.col(FIRED) if ended_us is None else F.coalesce(FIRED, F.lit(ended_us).cast("bigint"))
+    fired_us = (
+        F.col(FIRED) if ended_us is None else F.coalesce(FIRED, F.lit(ended_us).cast("bigint"))
+    )
     about = [
-        F.col(BEGIN).alias("window_begin_us"), F.col(END).alias("window_end_us"), F.lit(0).alias("pane"),
+        F.col(BEGIN).alias("window_begin_us"), F.col(END).alias("window_end_us"),
+        F.lit(0).alias("pane"),
         F.lit(ON_TIME).alias("kind"), fired_us.alias("fired_us"),
     ]  # fmt: skip
-    return found.select(*columns, *about, *(F.col(quoted_column(name)) for name in aggregate.results))
+    return found.select(
+        *columns,
+        *about,
+        *(F.col(quoted_column(name)) for name in aggregate.results),
+    )
 
 
 def _left(panes: DataFrame, windows: EventWindows) -> DataFrame:

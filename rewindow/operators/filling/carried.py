@@ -1,10 +1,13 @@
-"""Gap filling over windows of arrival time: what earlier windows showed of each key is carried as state (G34 to G38).
+"""Gap filling over windows of arrival time: what earlier windows showed of each key is carried as
+state (G34 to G38).
 
-A gap is filled in the window that closes it, from the row before it, wherever that came, and the one that closes it.
-The end of a range closes nothing (X34). Only a row that is later than all of the key in earlier windows closes a gap
-or is a source: what is made in a window depends on no window behind it, wherever groups of windows are cut.
+A gap is filled in the window that closes it, from the row before it, wherever that came, and the
+one that closes it. The end of a range closes nothing (X34). Only a row that is later than all of
+the key in earlier windows closes a gap or is a source: what is made in a window depends on no
+window behind it, wherever groups of windows are cut.
 
-With an end of the grid, `to_time`, the window in which it lies closes what is still open, of expected keys too.
+With an end of the grid, `to_time`, the window in which it lies closes what is still open, of
+expected keys too.
 """
 
 from __future__ import annotations
@@ -48,14 +51,23 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _HIGHEST, _BEFORE, _LAST, _FRONT, _MOVES = (
-    "_rw_highest", "_rw_point_before", "_rw_is_last", "_rw_front", "_rw_moves",
-)  # fmt: skip
+    "_rw_highest",
+    "_rw_point_before",
+    "_rw_is_last",
+    "_rw_front",
+    "_rw_moves",
+)
 
 
 def carried_rows(
-    placed: DataFrame, state: DataFrame | None, settings: FillRules, first: int, closing: int | None
+    placed: DataFrame,
+    state: DataFrame | None,
+    settings: FillRules,
+    first: int,
+    closing: int | None,
 ) -> DataFrame:
-    """Returns the rows that close gaps or are sources, those of the state in the window before the first one.
+    """Returns the rows that close gaps or are sources, those of the state in the window before the
+    first one.
 
     Args:
         placed: rows as from `place_rows`, with `window_id` and `AT`.
@@ -72,9 +84,15 @@ def carried_rows(
 
 
 def _moving(
-    rows: DataFrame, state: DataFrame | None, settings: FillRules, first: int, closing: int | None
+    rows: DataFrame,
+    state: DataFrame | None,
+    settings: FillRules,
+    first: int,
+    closing: int | None,
 ) -> DataFrame:
-    """Returns rows and those of the state, and which of them are later than all that count in earlier windows."""
+    """Returns rows and those of the state, and which of them are later than all that count in
+    earlier windows.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -88,7 +106,11 @@ def _moving(
     earlier = Window.partitionBy(*keys).orderBy(WINDOW).rangeBetween(Window.unboundedPreceding, -1)
     highest = F.max(F.when(F.col(COUNTS), F.col(TS))).over(earlier)
     is_later = F.col(_HIGHEST).isNull() | (F.col(TS) > F.col(_HIGHEST))
-    return rows.withColumn(_HIGHEST, highest).withColumn(_MOVES, F.col(COUNTS) & is_later).drop(_HIGHEST)
+    return (
+        rows.withColumn(_HIGHEST, highest)
+        .withColumn(_MOVES, F.col(COUNTS) & is_later)
+        .drop(_HIGHEST)
+    )
 
 
 def carried_nulls(
@@ -99,7 +121,8 @@ def carried_nulls(
     windows: WindowRange,
     closing: int | None,
 ) -> DataFrame:
-    """Returns the rows of the windows with values for recorded nulls: what is known of the key by then (G27).
+    """Returns the rows of the windows with values for recorded nulls: what is known of the key by
+    then (G27).
 
     Args:
         marked: all rows, as from `with_places`, with `window_id`.
@@ -122,9 +145,14 @@ def carried_nulls(
 
 
 def carried_gaps(
-    rows: DataFrame, settings: FillRules, windows: WindowRange, grid: Grid, closing: int | None
+    rows: DataFrame,
+    settings: FillRules,
+    windows: WindowRange,
+    grid: Grid,
+    closing: int | None,
 ) -> DataFrame:
-    """Returns a row per gap that closes in the windows, with `window_id` and `AT` of what closes it.
+    """Returns a row per gap that closes in the windows, with `window_id` and `AT` of what closes
+    it.
 
     Args:
         rows: as from `carried_rows`.
@@ -142,19 +170,34 @@ def carried_gaps(
     beside = rows.withColumns({PREVIOUS: F.lag(ROW).over(order), _BEFORE: F.lag(POINT).over(order)})
     before = order.rowsBetween(Window.unboundedPreceding, -1)
     last = {
-        previous_side(name): F.last(usable(name), ignorenulls=True).over(before) for name in settings.source_columns
+        previous_side(name): F.last(usable(name), ignorenulls=True).over(before)
+        for name in settings.source_columns
     }
     beside = beside.withColumns(last)
     # Without a begin of the grid, a key begins with its first row.
-    begin = F.col(POINT) if settings.from_time is None else F.lit(settings.first_point).cast("bigint")
+    begin = (
+        F.col(POINT) if settings.from_time is None else F.lit(settings.first_point).cast("bigint")
+    )
     gaps = beside.where(F.col(WINDOW) >= windows.first).select(
-        WINDOW, AT, *keys, F.coalesce(F.col(_BEFORE) + 1, begin).alias(START), F.col(POINT).alias(UNTIL),
-        F.col(PREVIOUS).isNull().alias(OPEN), PREVIOUS, F.col(ROW).alias(NEXT),
+        WINDOW,
+        AT,
+        *keys,
+        F.coalesce(F.col(_BEFORE) + 1, begin).alias(START),
+        F.col(POINT).alias(UNTIL),
+        F.col(PREVIOUS).isNull().alias(OPEN),
+        PREVIOUS,
+        F.col(ROW).alias(NEXT),
         *(F.col(quoted_column(previous_side(name))) for name in settings.source_columns),
-        *(F.col(quoted_column(usable(name))).alias(next_side(name)) for name in settings.source_columns),
-    )  # fmt: skip
+        *(
+            F.col(quoted_column(usable(name))).alias(next_side(name))
+            for name in settings.source_columns
+        ),
+    )
     if closing is not None and windows.first <= closing <= windows.last:
-        gaps = gaps.unionByName(_still_open(rows, settings, grid, closing), allowMissingColumns=True)
+        gaps = gaps.unionByName(
+            _still_open(rows, settings, grid, closing),
+            allowMissingColumns=True,
+        )
     empty = no_sides(rows, settings, F.col(START) - 1, F.col(UNTIL))
     known = {name: F.coalesce(F.col(quoted_column(name)), side) for name, side in empty.items()}
     return in_range(gaps, settings).withColumns(known)
@@ -162,11 +205,17 @@ def carried_gaps(
 
 def closing_window(settings: FillRules, grid: Grid) -> int | None:
     """Returns the window in which the last instant of the grid lies, None where it has no end."""
-    return None if settings.to_time is None else (settings.to_time - 1 - grid.origin_us) // grid.width_us
+    return (
+        None
+        if settings.to_time is None
+        else (settings.to_time - 1 - grid.origin_us) // grid.width_us
+    )
 
 
 def _still_open(rows: DataFrame, settings: FillRules, grid: Grid, closing: int) -> DataFrame:
-    """Returns the gaps that the end of the grid closes: behind each key's last row, and those of keys without one."""
+    """Returns the gaps that the end of the grid closes: behind each key's last row, and those of
+    keys without one.
+    """
     from pyspark.sql import functions as F
 
     assert settings.to_time is not None, "the grid has an end"
@@ -178,11 +227,23 @@ def _still_open(rows: DataFrame, settings: FillRules, grid: Grid, closing: int) 
     at_last = F.struct(TS, row_hash(rows))
     known = [(usable(name), previous_side(name)) for name in settings.source_columns]
     last = rows.groupBy(*keys).agg(
-        F.max_by(ROW, at_last).alias(PREVIOUS), F.max(POINT).alias(POINT),
-        *(F.max_by(found, F.when(F.col(found).isNotNull(), at_last)).alias(side) for found, side in known),
-    )  # fmt: skip
+        F.max_by(ROW, at_last).alias(PREVIOUS),
+        F.max(POINT).alias(POINT),
+        *(
+            F.max_by(found, F.when(F.col(found).isNotNull(), at_last)).alias(side)
+            for found, side in known
+        ),
+    )
     sides = [F.col(quoted_column(side)) for _, side in known]
-    behind = last.select(*place, *keys, (F.col(POINT) + 1).alias(START), *rest, PREVIOUS, nothing.alias(NEXT), *sides)
+    behind = last.select(
+        *place,
+        *keys,
+        (F.col(POINT) + 1).alias(START),
+        *rest,
+        PREVIOUS,
+        nothing.alias(NEXT),
+        *sides,
+    )
     never = None if settings.from_time is None else never_there(rows, settings)
     if never is None:
         return behind
@@ -192,16 +253,20 @@ def _still_open(rows: DataFrame, settings: FillRules, grid: Grid, closing: int) 
 
 
 def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
-    """Returns what later windows need: each key's last row, and the last one with a usable value of a column (G34).
+    """Returns what later windows need: each key's last row, and the last one with a usable value of
+    a column (G34).
 
-    For seasonal values it is also the first row of each point within the longest period of the last one.
+    For seasonal values it is also the first row of each point within the longest period of the last
+    one.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     keys = [F.col(quoted_column(key)) for key in settings.keys]
     order = Window.partitionBy(*keys).orderBy(WINDOW, TS, row_hash(rows))
-    rows = rows.withColumns({_LAST: F.lead(TS).over(order).isNull(), _BEFORE: F.lag(POINT).over(order)})
+    rows = rows.withColumns(
+        {_LAST: F.lead(TS).over(order).isNull(), _BEFORE: F.lag(POINT).over(order)}
+    )
     kept = F.col(_LAST)
     rows = with_usable(rows.withColumn(HASH, row_hash(rows)), settings)
     rows = with_sides(rows, settings, [*settings.keys], [WINDOW, TS, HASH])

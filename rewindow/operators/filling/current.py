@@ -1,7 +1,9 @@
-"""What filled rows hold now: made rows are gone where a recorded one has come since (docs/rules/heartbeat.md G42).
+"""What filled rows hold now: made rows are gone where a recorded one has come since
+(docs/rules/heartbeat.md G42).
 
-A recorded row that comes late, but before its window was sealed, does not change what was published before it: the row
-that was made in its place stays, in an earlier window. Who reads the table takes it out:
+A recorded row that comes late, but before its window was sealed, does not change what was published
+before it: the row that was made in its place stays, in an earlier window. Who reads the table takes
+it out:
 
     weather = current_filled(spark.read.format("delta").load(path), filling)
 """
@@ -34,16 +36,16 @@ _CUTS, _BEFORE, _BEHIND, _ID = "_rw_cuts", "_rw_cut_before", "_rw_cut_behind", "
 def current_filled(filled: DataFrame, settings: FillRules) -> DataFrame:
     """Returns filled rows without made ones at whose grid point the key has a recorded row (G42).
 
-    What is returned depends on which rows there are, not on their order, and passing it again changes nothing. Nothing
-    runs here.
+    What is returned depends on which rows there are, not on their order, and passing it again
+    changes nothing. Nothing runs here.
 
     Args:
         filled: rows of `fill_gaps`, or as `FillGaps` has published them.
         settings: what they were filled with: `FillSettings`, or `rules()` of the operator.
 
     Returns:
-        All recorded rows, and the made ones that still stand for a missing row. One that stands for many becomes a row
-        for each stretch that is left of its gap, with the same values.
+        All recorded rows, and the made ones that still stand for a missing row. One that stands for
+        many becomes a row for each stretch that is left of its gap, with the same values.
 
     Raises:
         InputError: a column is missing.
@@ -65,7 +67,9 @@ def current_filled(filled: DataFrame, settings: FillRules) -> DataFrame:
 
 
 def _stretches(made: DataFrame, recorded: DataFrame, settings: FillRules) -> DataFrame:
-    """Returns for made rows that stand for many a row for each stretch of points that have no recorded one."""
+    """Returns for made rows that stand for many a row for each stretch of points that have no
+    recorded one.
+    """
     from pyspark.sql import functions as F
 
     begin, point = F.col(f"made.{POINT}"), F.col(f"recorded.{POINT}")
@@ -81,6 +85,8 @@ def _stretches(made: DataFrame, recorded: DataFrame, settings: FillRules) -> Dat
     pairs = F.arrays_zip(ahead.alias(_BEFORE), behind.alias(_BEHIND))
     cut = found.select(f"{ROW}.*", F.explode(pairs).alias(_CUTS))
     length = F.col(f"{_CUTS}.{_BEHIND}") - F.col(f"{_CUTS}.{_BEFORE}") - 1
-    cut = cut.withColumns({ROWS: length, TS: settings.grid.start(F.col(f"{_CUTS}.{_BEFORE}") + 1)}).where(length > 0)
+    cut = cut.withColumns(
+        {ROWS: length, TS: settings.grid.start(F.col(f"{_CUTS}.{_BEFORE}") + 1)}
+    ).where(length > 0)
     stamp = event_value(cut, settings).cast(made.schema[settings.event_at].dataType)
     return cut.withColumn(settings.event_at, stamp)

@@ -21,9 +21,19 @@ def never_there(rows: DataFrame, settings: FillRules) -> DataFrame | None:
     kinds = [rows.schema[key].dataType for key in settings.keys]
     is_text = all(isinstance(value, str) for key in settings.expected_keys for value in key)
     given = [
-        StructField(key, StringType() if is_text else kind) for key, kind in zip(settings.keys, kinds, strict=True)
+        StructField(key, StringType() if is_text else kind)
+        for key, kind in zip(settings.keys, kinds, strict=True)
     ]
-    expected = rows.sparkSession.createDataFrame(sorted(set(settings.expected_keys)), StructType(given))
+    expected = rows.sparkSession.createDataFrame(
+        sorted(set(settings.expected_keys)),
+        StructType(given),
+    )
     as_kept = zip(settings.keys, kinds, strict=True)
-    expected = expected.select(*(F.col(quoted_column(key)).cast(kind).alias(key) for key, kind in as_kept))
-    return expected.join(rows.select(*map(quoted_column, settings.keys)), list(settings.keys), "left_anti")
+    expected = expected.select(
+        *(F.col(quoted_column(key)).cast(kind).alias(key) for key, kind in as_kept)
+    )
+    return expected.join(
+        rows.select(*map(quoted_column, settings.keys)),
+        list(settings.keys),
+        "left_anti",
+    )

@@ -1,10 +1,13 @@
-"""Gap filling of a DataFrame (docs/rules/heartbeat.md part 2): rows where a key was silent, and their sources.
+"""Gap filling of a DataFrame (docs/rules/heartbeat.md part 2): rows where a key was silent, and
+their sources.
 
-    filled = fill_gaps(weather, FillSettings(event_at="at", step="1 h", ..., columns={"temp": "linear"}))
+    filled = fill_gaps(weather, FillSettings(event_at="at", step="1 h", ..., columns={"temp":
+    "linear"}))
 
-How it scales: one sort of the rows by key and time finds every gap with the rows on both of its sides; where keys are
-few, it is one of blocks of time (`blocks`). Only the missing rows are made, from their gap alone. There is no series of
-all expected rows, and no join with one; seasonal values alone are joined, with the rows of their period.
+How it scales: one sort of the rows by key and time finds every gap with the rows on both of its
+sides; where keys are few, it is one of blocks of time (`blocks`). Only the missing rows are made,
+from their gap alone. There is no series of all expected rows, and no join with one; seasonal values
+alone are joined, with the rows of their period.
 """
 
 from __future__ import annotations
@@ -14,10 +17,23 @@ from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean, quoted_column
-from rewindow.operators.filling.blocks import BLOCK, BLOCKS, COSTLY, in_blocks, in_order, with_blocks
+from rewindow.operators.filling.blocks import (
+    BLOCK,
+    BLOCKS,
+    COSTLY,
+    in_blocks,
+    in_order,
+    with_blocks,
+)
 from rewindow.operators.filling.expected_keys import never_there
 from rewindow.operators.filling.settings import FillRules, FillSettings
-from rewindow.operators.filling.sources import bounded_sides, filled_nulls, no_sides, with_sides, with_usable
+from rewindow.operators.filling.sources import (
+    bounded_sides,
+    filled_nulls,
+    no_sides,
+    with_sides,
+    with_usable,
+)
 from rewindow.operators.filling.values import (
     COUNTS,
     FILLED,
@@ -53,27 +69,33 @@ _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal"
 
 
 def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
-    """Returns all rows of a frame, and a row for each that is missing of a key in the range (G4, G5, G10).
+    """Returns all rows of a frame, and a row for each that is missing of a key in the range (G4,
+    G5, G10).
 
-    Nothing runs here. Rows of the frame are unchanged, also those off the grid, twice, outside the range, or with a
-    null as key or timestamp: without the rows that were made, and the columns below, the result is the frame (G40).
-    Rows that an earlier filling made are made anew and never a source (G26, G43, G44).
-    Where an order is asked for, `_rw_is_made` behind keys and time has recorded rows first (G41).
+    Nothing runs here. Rows of the frame are unchanged, also those off the grid, twice, outside the
+    range, or with a null as key or timestamp: without the rows that were made, and the columns
+    below, the result is the frame (G40). Rows that an earlier filling made are made anew and never
+    a source (G26, G43, G44). Where an order is asked for, `_rw_is_made` behind keys and time has
+    recorded rows first (G41).
 
     Args:
         frame: the rows.
         settings: grid, range, keys, methods.
 
     Returns:
-        The frame's columns, then `_rw_is_made BOOLEAN`, and of a made row `_rw_made_rows BIGINT` (rows that it stands
-        for: 1, more where a gap has more than `max_rows`), `_rw_gap_id STRING` (the same for all rows of a gap),
-        `_rw_gap_is_open BOOLEAN` (it reaches the begin or end of the range), `_rw_methods MAP<STRING, STRING>` (column
-        to method; `none` where the gap is longer than `max_gap`, `expired` where a source is further away than
-        `max_carry`), `_rw_before_us` and `_rw_after_us BIGINT` (timestamps of the rows around the gap),
-        `_rw_sources MAP<STRING, ARRAY<BIGINT>>` (column to the timestamps of the rows that its value is from). For each
-        column with `treat_null_as_missing` also `_rw_filled_<column>`: the value for a recorded null, which stays
-        null; `_rw_methods` of that row has its method (G27). With `min_value` or `max_value` also `_rw_outliers
-        ARRAY<STRING>`: the columns of a recorded row whose values are beyond them.
+        The frame's columns, then `_rw_is_made BOOLEAN`, and of a made row `_rw_made_rows BIGINT`
+        (rows that it stands
+        for: 1, more where a gap has more than `max_rows`), `_rw_gap_id STRING` (the same for all
+            rows of a gap),
+        `_rw_gap_is_open BOOLEAN` (it reaches the begin or end of the range), `_rw_methods
+        MAP<STRING, STRING>` (column to method; `none` where the gap is longer than `max_gap`,
+        `expired` where a source is further away than `max_carry`), `_rw_before_us` and
+        `_rw_after_us BIGINT` (timestamps of the rows around the gap), `_rw_sources MAP<STRING,
+        ARRAY<BIGINT>>` (column to the timestamps of the rows that its value is from). For each
+        column with `treat_null_as_missing` also `_rw_filled_<column>`: the value for a recorded
+        null, which stays null; `_rw_methods` of that row has its method (G27). With `min_value` or
+        `max_value` also `_rw_outliers ARRAY<STRING>`: the columns of a recorded row whose values
+        are beyond them.
 
     Raises:
         InputError: a column is not there or has a type that its method cannot fill.
@@ -81,12 +103,19 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     from pyspark.sql import functions as F
 
     if IS_MADE in frame.columns:
-        added = [name for name in frame.columns if name in (*PROVENANCE, OUTLIERS) or name.startswith(FILLED)]
+        added = [
+            name
+            for name in frame.columns
+            if name in (*PROVENANCE, OUTLIERS) or name.startswith(FILLED)
+        ]
         frame = frame.where(~F.coalesce(F.col(IS_MADE), F.lit(False))).drop(*added)
     check_columns(dict(frame.dtypes), settings)
     rows = place_rows(frame, settings)
     made = make_rows(_gaps(rows, settings), rows, frame, settings)
-    recorded, added = with_provenance(frame), [*PROVENANCE, *(FILLED + name for name in settings.nulls)]
+    recorded, added = (
+        with_provenance(frame),
+        [*PROVENANCE, *(FILLED + name for name in settings.nulls)],
+    )
     if settings.nulls:
         recorded = with_provenance(_with_filled_nulls(frame, rows, settings))
     if settings.bounded_columns:
@@ -98,14 +127,18 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
 def _with_filled_nulls(frame: DataFrame, rows: DataFrame, settings: FillSettings) -> DataFrame:
     """Returns all rows of a frame, with values for recorded nulls.
 
-    They pass whole, in one reading: of a frame that is another each time it is read, none is lost or twice (G40).
+    They pass whole, in one reading: of a frame that is another each time it is read, none is lost
+    or twice (G40).
     """
     from pyspark.sql import functions as F
 
     marked = with_usable(with_places(frame, settings), settings)
     marked = with_blocks(marked.withColumn(HASH, row_hash(marked)), settings, cost=COSTLY)
     if BLOCK in marked.columns:  # What does not count may lie anywhere, and has no order to keep.
-        marked = marked.withColumn(BLOCK, F.when(F.col(COUNTS), F.col(BLOCK)).otherwise(F.pmod(HASH, F.lit(BLOCKS))))
+        marked = marked.withColumn(
+            BLOCK,
+            F.when(F.col(COUNTS), F.col(BLOCK)).otherwise(F.pmod(HASH, F.lit(BLOCKS))),
+        )
 
     def step(rows: DataFrame, by: list[str], order: list[str]) -> DataFrame:
         return with_sides(rows, settings, by, order)
@@ -127,14 +160,23 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
     Raises:
         InputError: a column is not there, or has a type or a name with which it cannot be.
     """
-    absent = [name for name in (settings.event_at, *settings.keys, *settings.columns) if name not in types]
-    absent += [fill.column for fill in settings.columns.values() if fill.column and fill.column not in types]
+    absent = [
+        name for name in (settings.event_at, *settings.keys, *settings.columns) if name not in types
+    ]
+    absent += [
+        fill.column
+        for fill in settings.columns.values()
+        if fill.column and fill.column not in types
+    ]
     if absent:
         meant = did_you_mean(absent[0], types)
-        raise InputError(f"frame has no column {', '.join(absent)}. {meant}There are: {', '.join(types)}")
+        raise InputError(
+            f"frame has no column {', '.join(absent)}. {meant}There are: {', '.join(types)}"
+        )
     if taken := [name for name in types if name.lower() in OWN]:
         raise InputError(
-            f"column {', '.join(taken)} has a name that filling needs for itself", hint="Rename it before."
+            f"column {', '.join(taken)} has a name that filling needs for itself",
+            hint="Rename it before.",
         )
     kind = types[settings.event_at]
     if kind not in ("timestamp", "timestamp_ntz", "bigint", "int"):
@@ -152,42 +194,58 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
                 hint="Take nearest, forward or another method.",
             )
         if fill.is_guarded and not types[name].startswith(_NUMBERS):
-            raise InputError(f'column "{name}" is {types[name]}, so it cannot have min_value or max_value')
+            raise InputError(
+                f'column "{name}" is {types[name]}, so it cannot have min_value or max_value'
+            )
         if fill.method == "previous_of" and types[name] != types[str(fill.column)]:
-            raise InputError(f'column "{name}" is {types[name]}, "{fill.column}" is {types[str(fill.column)]}')
+            raise InputError(
+                f'column "{name}" is {types[name]}, "{fill.column}" is {types[str(fill.column)]}'
+            )
 
 
 def _check_unit(settings: FillRules) -> None:
-    """Refuses a grid with points that a whole number of units cannot tell: two of them would be one."""
+    """Refuses a grid with points that a whole number of units cannot tell: two of them would be
+    one.
+    """
     if settings.step_us % UNIT_US[settings.unit] or settings.origin % UNIT_US[settings.unit]:
         raise InputError(
-            f'timestamp "{settings.event_at}" counts whole {settings.unit}: not every point of the grid can be written',
+            f'timestamp "{settings.event_at}" counts whole {settings.unit}: not every point of the '
+            "grid can be written",
             detail=f"The step is {settings.step_us} us, the origin {settings.origin} us.",
             hint="Take a step and an origin of whole units, or make a finer timestamp of it first.",
         )
 
 
 def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
-    """Returns the rows beside gaps, and the first of each key, with the point of the row behind it, and that row.
+    """Returns the rows beside gaps, and the first of each key, with the point of the row behind it,
+    and that row.
 
-    Both are null at the last one. Columns that choose their sources have their sides. What rows are a source of is
-    sorted column by column: as a struct it would be twice as much.
+    Both are null at the last one. Columns that choose their sources have their sides. What rows are
+    a source of is sorted column by column: as a struct it would be twice as much.
     """
     from pyspark.sql import functions as F
 
     fields = rows.schema[ROW].dataType.fields  # type: ignore[attr-defined]
-    own = {field.name: TS if field.name == TS else f"_rw_own_{number}" for number, field in enumerate(fields)}
+    own = {
+        field.name: TS if field.name == TS else f"_rw_own_{number}"
+        for number, field in enumerate(fields)
+    }
     behind = {name: f"_rw_behind_{number}" for number, name in enumerate(own)}
     values = [F.col(ROW).getField(name).alias(own[name]) for name in own if name != TS]
     rows = rows.select("*", *values, row_hash(rows).alias(HASH)).drop(ROW)
     unknown = {behind[field.name]: F.lit(None).cast(field.dataType) for field in fields}
-    rows = rows.withColumns({_IS_FIRST: F.lit(True), _BEHIND: F.lit(None).cast("bigint"), **unknown})
+    rows = rows.withColumns(
+        {_IS_FIRST: F.lit(True), _BEHIND: F.lit(None).cast("bigint"), **unknown}
+    )
     ahead = {_BEHIND: POINT} | {behind[name]: own[name] for name in own}
     by, order = [*settings.keys], [TS, HASH]
 
     def step(rows: DataFrame, by: list[str], order: list[str]) -> DataFrame:
         over, is_open = in_order(by, order), F.col(_BEHIND).isNull()
-        found = {at: F.when(is_open, F.lead(name).over(over)).otherwise(F.col(at)) for at, name in ahead.items()}
+        found = {
+            at: F.when(is_open, F.lead(name).over(over)).otherwise(F.col(at))
+            for at, name in ahead.items()
+        }
         found[_IS_FIRST] = F.col(_IS_FIRST) & (F.row_number().over(over) == 1)
         return with_sides(rows.withColumns(found), settings, by, order)
 
@@ -196,7 +254,12 @@ def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     # Beside recorded nulls in one order, which take as long, blocks would be work for nothing.
     cost = COSTLY if settings.nulls else 1
     rows = in_blocks(
-        with_blocks(rows, settings, cost=cost), step, at_gap, by, order, is_far=bool(settings.source_columns)
+        with_blocks(rows, settings, cost=cost),
+        step,
+        at_gap,
+        by,
+        order,
+        is_far=bool(settings.source_columns),
     )
     row = F.struct(*(F.col(own[name]).alias(name) for name in own))
     following = F.struct(*(F.col(behind[name]).alias(name) for name in own))
@@ -204,7 +267,9 @@ def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
 
 
 def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
-    """Returns a row per gap (G8): keys, first point, the point behind it, if it is open, and the rows around it."""
+    """Returns a row per gap (G8): keys, first point, the point behind it, if it is open, and the
+    rows around it.
+    """
     from pyspark.sql import functions as F
 
     keys = [F.col(quoted_column(key)) for key in settings.keys]
@@ -212,15 +277,21 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     nothing = F.lit(None).cast(rows.schema[ROW].dataType)
     point, end, first = F.col(POINT), F.lit(settings.end_point), F.lit(settings.first_point)
     behind = F.struct(
-        (point + 1).alias(START), F.coalesce(_BEHIND, end).cast("bigint").alias(UNTIL),
-        F.col(_BEHIND).isNull().alias(OPEN), F.col(ROW).alias(PREVIOUS), F.col(NEXT).alias(NEXT),
+        (point + 1).alias(START),
+        F.coalesce(_BEHIND, end).cast("bigint").alias(UNTIL),
+        F.col(_BEHIND).isNull().alias(OPEN),
+        F.col(ROW).alias(PREVIOUS),
+        F.col(NEXT).alias(NEXT),
         *(side.alias(name) for name, side in bounded_sides(rows, settings).items()),
-    )  # fmt: skip
+    )
     ahead = F.struct(
-        first.cast("bigint").alias(START), point.alias(UNTIL), F.lit(True).alias(OPEN),
-        nothing.alias(PREVIOUS), F.col(ROW).alias(NEXT),
+        first.cast("bigint").alias(START),
+        point.alias(UNTIL),
+        F.lit(True).alias(OPEN),
+        nothing.alias(PREVIOUS),
+        F.col(ROW).alias(NEXT),
         *(side.alias(name) for name, side in bounded_sides(rows, settings, is_ahead=True).items()),
-    )  # fmt: skip
+    )
     both = F.when(F.col(_IS_FIRST), F.array(ahead, behind)).otherwise(F.array(behind))
     found = rows.select(*keys, F.inline(both))
     never = never_there(rows, settings)
@@ -228,7 +299,12 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
         return in_range(found, settings)
     empty = no_sides(rows, settings, first - 1, end)
     whole = never.select(
-        *keys, first.cast("bigint").alias(START), end.cast("bigint").alias(UNTIL), F.lit(True).alias(OPEN),
-        nothing.alias(PREVIOUS), nothing.alias(NEXT), *(side.alias(name) for name, side in empty.items()),
-    )  # fmt: skip
+        *keys,
+        first.cast("bigint").alias(START),
+        end.cast("bigint").alias(UNTIL),
+        F.lit(True).alias(OPEN),
+        nothing.alias(PREVIOUS),
+        nothing.alias(NEXT),
+        *(side.alias(name) for name, side in empty.items()),
+    )
     return in_range(found.unionByName(whole), settings)

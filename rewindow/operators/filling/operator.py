@@ -1,4 +1,6 @@
-"""Gap filling as an operator: `fill_gaps` between an input port, two output ports and a carried state."""
+"""Gap filling as an operator: `fill_gaps` between an input port, two output ports and a carried
+state.
+"""
 
 from __future__ import annotations
 
@@ -56,29 +58,34 @@ _ADDED = pa.schema([
 class FillGaps(FrameOperator):
     """Fills what is missing of each key, in the window that closes the gap: see `fill_gaps`.
 
-    Every tuple passes. A gap lies between the newest row of a key and the next one, however many windows are between
-    them: what is needed of earlier windows is state (G34, G35). A tuple that is not newer than all of its key in
-    earlier windows closes no gap and is no source, and what was made in its place stays. Without `from_time` a key
-    begins with its first row (G36). The end of a range ends nothing (X34); `to_time` does, in the window it lies in.
+    Every tuple passes. A gap lies between the newest row of a key and the next one, however many
+    windows are between them: what is needed of earlier windows is state (G34, G35). A tuple that is
+    not newer than all of its key in earlier windows closes no gap and is no source, and what was
+    made in its place stays. Without `from_time` a key begins with its first row (G36). The end of a
+    range ends nothing (X34); `to_time` does, in the window it lies in.
 
-    A column with `treat_null_as_missing` takes its values from rows before alone: constant, forward, or seasonal.
+    A column with `treat_null_as_missing` takes its values from rows before alone: constant,
+    forward, or seasonal.
 
-    Ports: `out` has the stream's columns and those of `fill_gaps`, maps as JSON; a made row has the arrival of the
-    tuple that closed its gap. `errors` reports tuples that pass and are no source: `null_key`, `null_ts`,
-    `far_future`, `bad_type` (a number in a wrong unit); and those with a value beyond its bounds, which other columns
-    still take theirs from: `emitted`.
+    Ports: `out` has the stream's columns and those of `fill_gaps`, maps as JSON; a made row has the
+    arrival of the tuple that closed its gap. `errors` reports tuples that pass and are no source:
+    `null_key`, `null_ts`, `far_future`, `bad_type` (a number in a wrong unit); and those with a
+    value beyond its bounds, which other columns still take theirs from: `emitted`.
 
     Attributes:
         columns: those of the stream.
-        event_at, step, zone, hours, weekdays, closed, keys, from_time, to_time, expected_keys, origin, max_rows, unit,
+        event_at, step, zone, hours, weekdays, closed, keys, from_time, to_time, expected_keys,
+        origin, max_rows, unit,
             look_back: see `FillSettings`.
         fill: a method for each column, what is called `columns` there.
-        max_ahead: a timestamp that runs ahead of its own arrival by more closes no gap, nor does one of 1970 that lies
-            near its arrival in a larger unit; None believes all of them.
+        max_ahead: a timestamp that runs ahead of its own arrival by more closes no gap, nor does
+            one of 1970 that lies near its arrival in a larger unit; None believes all of them.
         arrived_at: column of the arrival.
 
     Example:
-        fill = FillGaps(columns=WEATHER, event_at="at", step="1 h", keys=("origin",), fill={"temp": "linear"})
+        fill = FillGaps(
+            columns=WEATHER, event_at="at", step="1 h", keys=("origin",), fill={"temp": "linear"}
+        )
         app.output("filled", app.add("fill", fill, stream=app.input("weather")), key=[])
     """
 
@@ -112,17 +119,34 @@ class FillGaps(FrameOperator):
             seconds(self.max_ahead)
         refuse_later_rows(settings.nulls)
         if self.arrived_at not in names:
-            raise ValueError(f"column {self.arrived_at} is not in the stream's columns: {', '.join(names)}")
+            raise ValueError(
+                f"column {self.arrived_at} is not in the stream's columns: {', '.join(names)}"
+            )
         if self.arrived_at in (self.event_at, *self.fill):
-            raise ValueError(f"column {self.arrived_at} is the arrival: a made row has that of what closes its gap")
+            raise ValueError(
+                f"column {self.arrived_at} is the arrival: a made row has that of what closes its "
+                "gap"
+            )
         if self.expected_keys and (self.from_time is None or self.to_time is None):
-            raise ValueError("expected_keys need from_time and to_time: between them a key without a tuple is filled")
-        taken = [name for name in names if name.lower() in _ADDED.names or name.lower().startswith(FILLED)]
+            raise ValueError(
+                "expected_keys need from_time and to_time: between them a key without a tuple is "
+                "filled"
+            )
+        taken = [
+            name
+            for name in names
+            if name.lower() in _ADDED.names or name.lower().startswith(FILLED)
+        ]
         if taken:
-            raise ValueError(f"column {', '.join(taken)} is one that FillGaps adds: rename it upstream")
+            raise ValueError(
+                f"column {', '.join(taken)} is one that FillGaps adds: rename it upstream"
+            )
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        kinds = {field.name: field.dataType.simpleString() for field in from_arrow_schema(pa.schema(self._carried()))}
+        kinds = {
+            field.name: field.dataType.simpleString()
+            for field in from_arrow_schema(pa.schema(self._carried()))
+        }
         check_columns(kinds, settings)
         return self
 
@@ -139,16 +163,23 @@ class FillGaps(FrameOperator):
         }
 
     def state_columns(self) -> pa.Schema:
-        """Returns keys, timestamp, grid point and what values are made from; a row for each key, more with seasons."""
+        """Returns keys, timestamp, grid point and what values are made from; a row for each key,
+        more with seasons.
+        """
         fields = {field.name: field for field in self._carried()}
         keys = [fields[key] for key in self.keys]
         values = [fields[name] for name in state_names(list(fields), self.rules())]
         return pa.schema([*keys, (TS, pa.int64()), (POINT, pa.int64()), *values])
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
-        """Returns all tuples and the rows of the gaps that close, and the tuples that close none."""
+        """Returns all tuples and the rows of the gaps that close, and the tuples that close
+        none.
+        """
         from pyspark.sql import functions as F
 
         settings, frame = self.rules(), self._frame(inputs["stream"])
@@ -157,11 +188,31 @@ class FillGaps(FrameOperator):
         gaps = carried_gaps(rows, settings, context.windows, context.grid, closing)
         is_time = dict(frame.dtypes)[self.arrived_at].startswith("timestamp")
         arrival = F.timestamp_micros(AT) if is_time else F.col(AT)
-        made = make_rows(gaps, rows, frame, settings, {WINDOW: F.col(WINDOW), self.arrived_at: arrival})
-        recorded, names = frame, [*frame.columns, *PROVENANCE, *(FILLED + name for name in settings.nulls)]
+        made = make_rows(
+            gaps,
+            rows,
+            frame,
+            settings,
+            {WINDOW: F.col(WINDOW), self.arrived_at: arrival},
+        )
+        recorded, names = (
+            frame,
+            [*frame.columns, *PROVENANCE, *(FILLED + name for name in settings.nulls)],
+        )
         if settings.nulls:
-            recorded = carried_nulls(self._marked(frame), state, rows, settings, context.windows, closing)
-        out = with_provenance(recorded).select(*map(quoted_column, names)).unionByName(made, allowMissingColumns=True)
+            recorded = carried_nulls(
+                self._marked(frame),
+                state,
+                rows,
+                settings,
+                context.windows,
+                closing,
+            )
+        out = (
+            with_provenance(recorded)
+            .select(*map(quoted_column, names))
+            .unionByName(made, allowMissingColumns=True)
+        )
         out = out.withColumns({METHODS: F.to_json(METHODS), SOURCES: F.to_json(SOURCES)})
         return {"out": out, "errors": self._refused(frame)}
 
@@ -172,12 +223,19 @@ class FillGaps(FrameOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns what later windows need of these; the inputs tell it, so it is the same in every run."""
+        """Returns what later windows need of these; the inputs tell it, so it is the same in every
+        run.
+        """
         settings, frame = self.rules(), self._frame(inputs["stream"])
         closing = closing_window(settings, context.grid)
         return state_of(self._rows(frame, state, context.first, closing), settings)
 
-    def state_after_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+    def state_after_skip(
+        self,
+        state: DataFrame,
+        windows: WindowRange,
+        outputs: Mapping[str, DataFrame],
+    ) -> DataFrame:
         """Returns the state with what was emitted of skipped windows: a gap goes on behind it."""
         from pyspark.sql import functions as F
 
@@ -189,7 +247,13 @@ class FillGaps(FrameOperator):
     def _frame(self, stream: DataFrame) -> DataFrame:
         return stream.select(WINDOW, *(quoted_column(field.name) for field in self._carried()))
 
-    def _rows(self, frame: DataFrame, state: DataFrame | None, first: int, closing: int | None) -> DataFrame:
+    def _rows(
+        self,
+        frame: DataFrame,
+        state: DataFrame | None,
+        first: int,
+        closing: int | None,
+    ) -> DataFrame:
         return carried_rows(self._marked(frame).where(COUNTS), state, self.rules(), first, closing)
 
     def _marked(self, frame: DataFrame) -> DataFrame:
@@ -201,16 +265,23 @@ class FillGaps(FrameOperator):
         return placed.withColumn(COUNTS, F.col(COUNTS) & self._unbelieved().isNull())
 
     def _unbelieved(self) -> Column:
-        """Returns why the timestamp `TS` of a tuple that arrived at `AT` is not believed, null where it is."""
+        """Returns why the timestamp `TS` of a tuple that arrived at `AT` is not believed, null
+        where it is.
+        """
         from pyspark.sql import functions as F
 
         if self.max_ahead is None:
             return F.lit(None).cast("string")
         limit_us = int(seconds(self.max_ahead) * 1_000_000)
-        return F.when(F.col(TS) - F.col(AT) > limit_us, FAR_FUTURE).when(F.expr(is_shrunk(TS, AT)), BAD_TYPE)
+        return F.when(F.col(TS) - F.col(AT) > limit_us, FAR_FUTURE).when(
+            F.expr(is_shrunk(TS, AT)),
+            BAD_TYPE,
+        )
 
     def _refused(self, frame: DataFrame) -> DataFrame:
-        """Returns the tuples that are no source, or have a value that is none, each with reason and detail."""
+        """Returns the tuples that are no source, or have a value that is none, each with reason and
+        detail.
+        """
         from pyspark.sql import functions as F
 
         rules, unbelieved = self.rules(), self._unbelieved()
@@ -218,25 +289,48 @@ class FillGaps(FrameOperator):
         reason = F.when(F.col(TS).isNull(), NULL_TS)
         for key in self.keys:
             reason = reason.when(F.col(quoted_column(key)).isNull(), "null_key")
-        reason = reason.when(unbelieved.isNotNull(), unbelieved).when(outliers(rules).isNotNull(), EMITTED)
-        detail = F.when(unbelieved.isNotNull(), refused_because(F.col(AT), TS)).otherwise(self._detail())
-        return timed.withColumns({REASON: reason, DETAIL: detail}).where(F.col(REASON).isNotNull()).drop(TS, AT)
+        reason = reason.when(unbelieved.isNotNull(), unbelieved).when(
+            outliers(rules).isNotNull(),
+            EMITTED,
+        )
+        detail = F.when(unbelieved.isNotNull(), refused_because(F.col(AT), TS)).otherwise(
+            self._detail()
+        )
+        return (
+            timed.withColumns({REASON: reason, DETAIL: detail})
+            .where(F.col(REASON).isNotNull())
+            .drop(TS, AT)
+        )
 
     def _detail(self) -> Column:
         """Returns which values are beyond their bounds."""
         from pyspark.sql import functions as F
 
-        return F.concat(F.lit("beyond min_value or max_value: "), F.array_join(outliers(self.rules()), ", "))
+        return F.concat(
+            F.lit("beyond min_value or max_value: "),
+            F.array_join(outliers(self.rules()), ", "),
+        )
 
     def rules(self) -> FillRules:
         """Returns what the properties say of filling."""
         try:
             return FillRules(
-                event_at=self.event_at, step=self.step, zone=self.zone, hours=self.hours, weekdays=self.weekdays,
-                closed=self.closed, keys=self.keys, columns=self.fill,
-                from_time=self.from_time, to_time=self.to_time, expected_keys=self.expected_keys, origin=self.origin,
-                max_rows=self.max_rows, unit=self.unit, look_back=self.look_back,
-            )  # fmt: skip
+                event_at=self.event_at,
+                step=self.step,
+                zone=self.zone,
+                hours=self.hours,
+                weekdays=self.weekdays,
+                closed=self.closed,
+                keys=self.keys,
+                columns=self.fill,
+                from_time=self.from_time,
+                to_time=self.to_time,
+                expected_keys=self.expected_keys,
+                origin=self.origin,
+                max_rows=self.max_rows,
+                unit=self.unit,
+                look_back=self.look_back,
+            )
         except ValidationError as error:
             raise refusal("gap filling", error, FillRules) from error
 

@@ -1,4 +1,6 @@
-"""Settings of gap filling: where rows are expected, and how columns get values (G19 to G24, G26, G27, G29 to G33)."""
+"""Settings of gap filling: where rows are expected, and how columns get values (G19 to G24, G26,
+G27, G29 to G33).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,16 @@ from rewindow.operators.schedule.opening_hours import OpeningHours
 from rewindow.operators.setting_errors import in_one_line, refusal, seconds
 from rewindow.windows import format_time, parse_time
 
-METHODS = ("null", "constant", "forward", "backward", "nearest", "linear", "previous_of", "seasonal")
+METHODS = (
+    "null",
+    "constant",
+    "forward",
+    "backward",
+    "nearest",
+    "linear",
+    "previous_of",
+    "seasonal",
+)
 NEEDS = {"constant": "value", "previous_of": "column", "seasonal": "periods"}
 """What a method must be given beside its name."""
 CHOOSING = ("constant", "forward", "backward", "nearest", "linear", "seasonal")
@@ -26,24 +37,29 @@ ANY_POINT = 1 << 62
 
 
 class ColumnFill(BaseModel):
-    """How a column of a made row gets its value. Sources are the last row before the gap and the first one behind it.
+    """How a column of a made row gets its value. Sources are the last row before the gap and the
+    first one behind it.
 
     Attributes:
-        method: null; constant (`value`); forward, the row before; backward, the row behind; nearest, the closer of
-            both, the earlier on a tie; linear, on the line between both, by time; previous_of, the row before, but of
-            another `column`; seasonal, the row of the same key one of `periods` earlier, the first that is there, else
-            the `fallback` method.
+        method: null; constant (`value`); forward, the row before; backward, the row behind;
+            nearest, the closer of both, the earlier on a tie; linear, on the line between both, by
+            time; previous_of, the row before, but of another `column`; seasonal, the row of the
+            same key one of `periods` earlier, the first that is there, else the `fallback` method.
         max_gap: in a longer gap (strict) the column stays null from end to end (G29).
         max_carry: a row further away than this is no source (G30); equal is.
-        extrapolate: where rows are on one side of a gap only, linear takes the value of the row there (G22).
-        treat_null_as_missing: a recorded null is no source, and gets a value too, in a column of its own: the next row
-            with a value is looked for, and bounds count from it (G27).
-        min_value, max_value: a value below, above or not a number is no source and is reported, as if its row had none.
+        extrapolate: where rows are on one side of a gap only, linear takes the value of the row
+            there (G22).
+        treat_null_as_missing: a recorded null is no source, and gets a value too, in a column of
+            its own: the next row with a value is looked for, and bounds count from it (G27).
+        min_value, max_value: a value below, above or not a number is no source and is reported, as
+            if its row had none.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    method: Literal["null", "constant", "forward", "backward", "nearest", "linear", "previous_of", "seasonal"]
+    method: Literal[
+        "null", "constant", "forward", "backward", "nearest", "linear", "previous_of", "seasonal"
+    ]
     value: Any = None
     column: str | None = None
     periods: tuple[Decimal, ...] = ()
@@ -74,15 +90,27 @@ class ColumnFill(BaseModel):
         for method, name in NEEDS.items():
             given = name in self.model_fields_set
             if given != (self.method == method):
-                words = f"method {method} needs {name}" if not given else f"{name} is for method {method} alone"
+                words = (
+                    f"method {method} needs {name}"
+                    if not given
+                    else f"{name} is for method {method} alone"
+                )
                 raise ValueError(words)
         if self.extrapolate and "linear" not in (self.method, self.fallback):
             raise ValueError("extrapolate is for linear alone, as method or as fallback")
         if self.treat_null_as_missing and self.method not in CHOOSING:
-            raise ValueError(f"treat_null_as_missing is for {', '.join(CHOOSING)}, not for {self.method}")
+            raise ValueError(
+                f"treat_null_as_missing is for {', '.join(CHOOSING)}, not for {self.method}"
+            )
         if self.is_guarded and self.method not in CHOOSING[1:]:
-            raise ValueError(f"min_value and max_value are for {', '.join(CHOOSING[1:])}, not for {self.method}")
-        if self.min_value is not None and self.max_value is not None and self.min_value > self.max_value:
+            raise ValueError(
+                f"min_value and max_value are for {', '.join(CHOOSING[1:])}, not for {self.method}"
+            )
+        if (
+            self.min_value is not None
+            and self.max_value is not None
+            and self.min_value > self.max_value
+        ):
             raise ValueError(f"min_value {self.min_value:g} is above max_value {self.max_value:g}")
         return self
 
@@ -98,7 +126,9 @@ class ColumnFill(BaseModel):
 
 
 class FillRules(OpeningHours):
-    """Where rows are expected, and how those that are missing are made; `FillSettings` says what each setting is."""
+    """Where rows are expected, and how those that are missing are made; `FillSettings` says what
+    each setting is.
+    """
 
     event_at: str = Field(min_length=1)
     step: Any
@@ -116,25 +146,35 @@ class FillRules(OpeningHours):
     @classmethod
     def _check_look_back(cls, value: object) -> Decimal | None:
         if value is not None and not (value := seconds(value)):
-            raise ValueError("look_back is 0, it must be above 0: no row is at the instant of one that is missing")
+            raise ValueError(
+                "look_back is 0, it must be above 0: no row is at the instant of one that is "
+                "missing"
+            )
         return value
 
     @model_validator(mode="after")
     def _check_periods_seen(self) -> Self:
         for name, fill in self.columns.items():
             if self.look_back is not None and fill.periods and max(fill.periods) > self.look_back:
-                longest = f"{max(fill.periods):f} s, which is further back than look_back, {self.look_back:f} s"
+                longest = (
+                    f"{max(fill.periods):f} s, which is further back than look_back, "
+                    f"{self.look_back:f} s"
+                )
                 raise ValueError(f"column {name} has a period of {longest}")
         return self
 
     @model_validator(mode="after")
     def _check_step(self) -> Self:
         if self.zone is None and "month" in str(self.step):
-            raise ValueError(f'step "{self.step}" needs a zone: whose months they are, such as "UTC"')
+            raise ValueError(
+                f'step "{self.step}" needs a zone: whose months they are, such as "UTC"'
+            )
         if self.zone is None and not int(seconds(self.step) * 1_000_000):
             raise ValueError(f"step is {self.step}, it must be above 0")
         if self.hours is not None and self.origin:
-            raise ValueError("origin is for steps without hours: with hours they are counted from the opening")
+            raise ValueError(
+                "origin is for steps without hours: with hours they are counted from the opening"
+            )
         _ = self.grid
         return self
 
@@ -152,11 +192,20 @@ class FillRules(OpeningHours):
         if not isinstance(value, Mapping):
             return value
         for name, given in value.items():
-            method = given if isinstance(given, str) else given.get("method") if isinstance(given, Mapping) else None
+            method = (
+                given
+                if isinstance(given, str)
+                else given.get("method")
+                if isinstance(given, Mapping)
+                else None
+            )
             if method is not None and method not in METHODS:
                 hint = f"{did_you_mean(str(method), METHODS)}There are: {', '.join(METHODS)}"
                 raise ValueError(f'method "{method}" of column {name} is unknown. {hint}')
-        return {name: {"method": given} if isinstance(given, str) else given for name, given in value.items()}
+        return {
+            name: {"method": given} if isinstance(given, str) else given
+            for name, given in value.items()
+        }
 
     @model_validator(mode="after")
     def _check_whole(self) -> Self:
@@ -164,10 +213,16 @@ class FillRules(OpeningHours):
             self._check_range(self.from_time, self.to_time)
         for key in self.expected_keys:
             if len(key) != len(self.keys) or None in key:
-                raise ValueError(f"expected key {list(key)} is not a value for each of the keys {list(self.keys)}")
+                raise ValueError(
+                    f"expected key {list(key)} is not a value for each of the keys "
+                    f"{list(self.keys)}"
+                )
         fixed = sorted({self.event_at, *self.keys} & set(self.columns))
         if fixed:
-            raise ValueError(f"column {', '.join(fixed)} is the event timestamp or a key, which made rows have anyway")
+            raise ValueError(
+                f"column {', '.join(fixed)} is the event timestamp or a key, which made rows have "
+                "anyway"
+            )
         return self
 
     def _check_range(self, from_time: int, to_time: int) -> None:
@@ -175,7 +230,9 @@ class FillRules(OpeningHours):
             ends = format_time(from_time), format_time(to_time)
             raise ValueError(f"time range is empty or reversed: from {ends[0]} to {ends[1]}")
         if (points := self.end_point - self.first_point) > POINTS_MAX:
-            raise ValueError(f"step of {self.step} is too fine: {points:,} rows of a key, {POINTS_MAX:,} may be")
+            raise ValueError(
+                f"step of {self.step} is too fine: {points:,} rows of a key, {POINTS_MAX:,} may be"
+            )
 
     @property
     def grid(self) -> EventGrid:
@@ -209,11 +266,15 @@ class FillRules(OpeningHours):
     @property
     def periods_us(self) -> list[int]:
         """All periods of seasonal columns."""
-        return sorted({int(period * 1_000_000) for fill in self.columns.values() for period in fill.periods})
+        return sorted(
+            {int(period * 1_000_000) for fill in self.columns.values() for period in fill.periods}
+        )
 
     @property
     def first_point(self) -> int:
-        """Number of the first grid point at or after the begin, counted from the origin; without a begin, below all."""
+        """Number of the first grid point at or after the begin, counted from the origin; without a
+        begin, below all.
+        """
         return -ANY_POINT if self.from_time is None else self.grid.first(self.from_time)
 
     @property
@@ -228,34 +289,41 @@ class FillRules(OpeningHours):
 
 
 class FillSettings(FillRules):
-    """Where rows are expected, and how those that are missing are made. Durations are seconds, or text such as "1 h".
+    """Where rows are expected, and how those that are missing are made. Durations are seconds, or
+    text such as "1 h".
 
     Wrong settings are refused at once, and all of them are named.
 
     Attributes:
         event_at: column of the event timestamp: a TIMESTAMP, or a whole number in `unit`.
-        step: a row of each key is expected in each [n * step, (n + 1) * step), counted from `origin` (G2).
-        zone: a time zone, such as "Europe/Vienna": then a step is so many days, weeks (from Monday on) or months of its
-            calendar, such as "1 month", and a row stands at the first instant of the first day (G3). With hours it is
-            the zone of their clock.
-        hours: rows are expected from the opening to the close alone, such as "09:30-16:00", at every step from the
-            opening on. A night is no gap. Rows outside pass, and are in no place of a row and no source (G3, G5).
-        weekdays: with hours, the days that have them: "mon-fri", "sun-thu", or ["mon", "wed"]; by default all.
+        step: a row of each key is expected in each [n * step, (n + 1) * step), counted from
+            `origin` (G2).
+        zone: a time zone, such as "Europe/Vienna": then a step is so many days, weeks (from Monday
+            on) or months of its calendar, such as "1 month", and a row stands at the first instant
+            of the first day (G3). With hours it is the zone of their clock.
+        hours: rows are expected from the opening to the close alone, such as "09:30-16:00", at
+            every step from the opening on. A night is no gap. Rows outside pass, and are in no
+            place of a row and no source (G3, G5).
+        weekdays: with hours, the days that have them: "mon-fri", "sun-thu", or ["mon", "wed"]; by
+            default all.
         closed: with hours, dates without them: ["2024-12-25"].
-        from_time, to_time: what is filled, [from, to): ISO 8601, or whole microseconds since 1970-01-01 UTC (G4).
-        keys: columns that tell rows of one source from another's; a row with a null key passes, and is not filled (G6,
-            X24).
-        columns: column to its method, by name alone or with more: "linear", or {"method": "linear", "max_gap": "6 h"}.
-            Columns that are not named stay null in made rows.
+        from_time, to_time: what is filled, [from, to): ISO 8601, or whole microseconds since
+            1970-01-01 UTC (G4).
+        keys: columns that tell rows of one source from another's; a row with a null key passes, and
+            is not filled (G6, X24).
+        columns: column to its method, by name alone or with more: "linear", or {"method": "linear",
+            "max_gap": "6 h"}. Columns that are not named stay null in made rows.
         expected_keys: keys that must appear, a list of values for each (G7).
-        max_rows: of a longer gap one row is made in the place of all, which says for how many it stands (G33).
+        max_rows: of a longer gap one row is made in the place of all, which says for how many it
+            stands (G33).
         unit: what a whole number in `event_at` counts.
-        look_back: rows before `from_time` are sources too, and no row is one that is further than this before the row
-            that is made (inclusive): its value is as if nothing were there (G35, G36). By default only rows of the
-            range are sources, however old.
+        look_back: rows before `from_time` are sources too, and no row is one that is further than
+            this before the row that is made (inclusive): its value is as if nothing were there
+            (G35, G36). By default only rows of the range are sources, however old.
 
     Example:
-        FillSettings(event_at="at", step="1 h", from_time="2013-01-01", to_time="2014-01-01", keys=["origin"],
+        FillSettings(event_at="at", step="1 h", keys=["origin"],
+                     from_time="2013-01-01", to_time="2014-01-01",
                      columns={"temp": {"method": "linear", "max_gap": "6 h"}, "visib": "forward"})
 
     Raises:
@@ -283,7 +351,9 @@ def refuse_later_rows(columns: Mapping[str, ColumnFill]) -> None:
         later |= {"max_gap"} if fill.max_gap is not None else set()
         if later:
             raise ValueError(
-                f"column {name} has {', '.join(sorted(later))}, which needs later rows, but a recorded null is emitted "
-                "as it came, with treat_null_as_missing. There are: constant, forward, and seasonal with null or "
+                f"column {name} has {', '.join(sorted(later))}, which needs later rows, but a "
+                "recorded null is emitted "
+                "as it came, with treat_null_as_missing. There are: constant, forward, and "
+                "seasonal with null or "
                 "forward as fallback, with max_carry as bound"
             )

@@ -1,8 +1,9 @@
-"""Sources of a column that does not take its values from any row, but from those in which it has a usable one (G27).
+"""Sources of a column that does not take its values from any row, but from those in which it has a
+usable one (G27).
 
-Such a column has two sides of its own at each row or gap, `previous_side` and `next_side`: structs of timestamp, grid
-point and value of the rows with a usable value before and behind. Where there is none, timestamp and value are null and
-the point is the one beside the range.
+Such a column has two sides of its own at each row or gap, `previous_side` and `next_side`: structs
+of timestamp, grid point and value of the rows with a usable value before and behind. Where there is
+none, timestamp and value are null and the point is the one beside the range.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def nothing(rows: DataFrame, name: str, point: Column) -> Column:
 
 
 def with_sides(rows: DataFrame, settings: FillRules, by: list[str], order: list[str]) -> DataFrame:
-    """Adds both sides of each row in its place: the row before or itself, and the one behind. What is there stays.
+    """Adds both sides of each row in its place: the row before or itself, and the one behind. What
+    is there stays.
 
     Args:
         rows: as from `with_usable`.
@@ -79,8 +81,15 @@ def with_sides(rows: DataFrame, settings: FillRules, by: list[str], order: list[
     return rows.withColumns(found)
 
 
-def bounded_sides(rows: DataFrame, settings: FillRules, *, is_ahead: bool = False) -> dict[str, Column]:
-    """Returns both sides of what lies behind rows, such as gaps; of what lies ahead of them where asked for."""
+def bounded_sides(
+    rows: DataFrame,
+    settings: FillRules,
+    *,
+    is_ahead: bool = False,
+) -> dict[str, Column]:
+    """Returns both sides of what lies behind rows, such as gaps; of what lies ahead of them where
+    asked for.
+    """
     from pyspark.sql import functions as F
 
     empty = no_sides(rows, settings, F.lit(settings.first_point - 1), F.lit(settings.end_point))
@@ -88,13 +97,22 @@ def bounded_sides(rows: DataFrame, settings: FillRules, *, is_ahead: bool = Fals
     for name in settings.source_columns:
         before, behind = previous_side(name), next_side(name)
         itself = F.col(quoted_column(usable(name)))
-        found = [itself, F.col(quoted_column(behind))] if is_ahead else [F.col(quoted_column(behind))]
-        sides[before] = empty[before] if is_ahead else F.coalesce(F.col(quoted_column(before)), empty[before])
+        found = (
+            [itself, F.col(quoted_column(behind))] if is_ahead else [F.col(quoted_column(behind))]
+        )
+        sides[before] = (
+            empty[before] if is_ahead else F.coalesce(F.col(quoted_column(before)), empty[before])
+        )
         sides[behind] = F.coalesce(*found, empty[behind])
     return sides
 
 
-def no_sides(rows: DataFrame, settings: FillRules, before: Column, behind: Column) -> dict[str, Column]:
+def no_sides(
+    rows: DataFrame,
+    settings: FillRules,
+    before: Column,
+    behind: Column,
+) -> dict[str, Column]:
     """Returns both sides of columns without a usable value, which end at these points."""
     sides = {}
     for name in settings.source_columns:
@@ -104,7 +122,8 @@ def no_sides(rows: DataFrame, settings: FillRules, before: Column, behind: Colum
 
 
 def filled_nulls(frame: DataFrame, settings: FillRules, is_counted: Column) -> DataFrame:
-    """Adds to recorded rows the values for their recorded nulls, and their methods; the nulls stay (G27, G40).
+    """Adds to recorded rows the values for their recorded nulls, and their methods; the nulls stay
+    (G27, G40).
 
     Args:
         frame: rows with both sides of the columns that choose, and with the rows of their periods.
@@ -125,5 +144,10 @@ def filled_nulls(frame: DataFrame, settings: FillRules, is_counted: Column) -> D
         rows = rows.cast("array<bigint>")
         found.append(F.when(lacks, F.struct(F.lit(name).alias("key"), rows.alias("value"))))
     about = {METHODS: entries, SOURCES: found}
-    maps = {column: F.map_from_entries(F.array_compact(F.array(*listed))) for column, listed in about.items()}
-    return frame.withColumns({**values, **{name: F.when(F.size(one) > 0, one) for name, one in maps.items()}})
+    maps = {
+        column: F.map_from_entries(F.array_compact(F.array(*listed)))
+        for column, listed in about.items()
+    }
+    return frame.withColumns(
+        {**values, **{name: F.when(F.size(one) > 0, one) for name, one in maps.items()}}
+    )

@@ -1,7 +1,9 @@
-"""What is in a made row: keys, timestamp, a value by the method of each column, and its sources (G19 to G24, G26, G27).
+"""What is in a made row: keys, timestamp, a value by the method of each column, and its sources
+(G19 to G24, G26, G27).
 
-A gap is a row with its keys, `FROM` and `UNTIL` (grid points, until is the first one behind it), `OPEN`, and the rows
-on both of its sides, `PREVIOUS` and `NEXT`, each a struct of its timestamp and of what values are made from.
+A gap is a row with its keys, `FROM` and `UNTIL` (grid points, until is the first one behind it),
+`OPEN`, and the rows on both of its sides, `PREVIOUS` and `NEXT`, each a struct of its timestamp and
+of what values are made from.
 """
 
 from __future__ import annotations
@@ -18,14 +20,21 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 IS_MADE, ROWS, GAP, IS_OPEN, METHODS, BEFORE, AFTER, SOURCES = PROVENANCE = (
-    "_rw_is_made", "_rw_made_rows", "_rw_gap_id", "_rw_gap_is_open", "_rw_methods", "_rw_before_us", "_rw_after_us",
+    "_rw_is_made",
+    "_rw_made_rows",
+    "_rw_gap_id",
+    "_rw_gap_is_open",
+    "_rw_methods",
+    "_rw_before_us",
+    "_rw_after_us",
     "_rw_sources",
-)  # fmt: skip
+)
 """Columns that `fill_gaps` adds (G39); see there."""
 FILLED = "_rw_filled_"
 """What the name begins with of a column with the values for recorded nulls of another."""
 NONE, EXPIRED, EXTRAPOLATED = "none", "expired", "extrapolated"
-"""In the place of a method: the gap is too long; the source is too far away; a line has a row on one side only."""
+"""In the place of a method: the gap is too long; the source is too far away; a line has a row on
+one side only."""
 OUTLIERS = "_rw_outliers"
 """Names of the columns of a recorded row whose values are beyond their bounds."""
 TS, POINT, ROW, NEXT, PREVIOUS = "_rw_ts", "_rw_point", "_rw_row", "_rw_next", "_rw_previous"
@@ -33,7 +42,8 @@ FROM, UNTIL, OPEN = "_rw_from", "_rw_until", "_rw_open"
 COUNTS, HASH = "_rw_counts", "_rw_hash"
 """Whether a row counts; what tells it from others of its instant, see `row_hash`."""
 START = "_rw_start"
-"""First point of the whole gap, where `FROM` is only that of a part of it: with the same sources, or in the range."""
+"""First point of the whole gap, where `FROM` is only that of a part of it: with the same sources,
+or in the range."""
 AT = "_rw_arrived_us"
 """Arrival of a row, or of the one that closes a gap."""
 OWN = {NEXT, PREVIOUS, TS, POINT, ROW, FROM, UNTIL, OPEN, COUNTS}
@@ -43,7 +53,8 @@ UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 def place_rows(frame: DataFrame, settings: FillRules, names: list[str] | None = None) -> DataFrame:
     """Returns the rows that count: keys are there, and the timestamp is within the bounds.
 
-    Adds timestamp and grid point, and what the row is a source of as one struct, at most the columns `names`.
+    Adds timestamp and grid point, and what the row is a source of as one struct, at most the
+    columns `names`.
     """
     return with_places(frame, settings, names).where(COUNTS).drop(COUNTS)
 
@@ -60,7 +71,10 @@ def with_places(frame: DataFrame, settings: FillRules, names: list[str] | None =
         counts = is_seen & (F.col(POINT) < settings.end_point)
     for key in settings.keys:
         counts = counts & F.col(quoted_column(key)).isNotNull()
-    row = F.struct(F.col(TS), *(F.col(quoted_column(name)) for name in sources(names or frame.columns, settings)))
+    row = F.struct(
+        F.col(TS),
+        *(F.col(quoted_column(name)) for name in sources(names or frame.columns, settings)),
+    )
     return placed.withColumns({ROW: row, COUNTS: F.coalesce(counts, F.lit(False))})
 
 
@@ -89,15 +103,21 @@ def sources(names: list[str], settings: FillRules) -> list[str]:
 
 
 def row_hash(rows: DataFrame) -> Column:
-    """Returns what tells rows of one instant apart, by what they are a source of: a hash of all but maps."""
+    """Returns what tells rows of one instant apart, by what they are a source of: a hash of all but
+    maps.
+    """
     from pyspark.sql import functions as F
 
     kinds = rows.select(f"{ROW}.*").dtypes
-    return F.xxhash64(*(F.col(f"{ROW}.{quoted_column(name)}") for name, kind in kinds if "map<" not in kind))
+    return F.xxhash64(
+        *(F.col(f"{ROW}.{quoted_column(name)}") for name, kind in kinds if "map<" not in kind)
+    )
 
 
 def in_range(gaps: DataFrame, settings: FillRules) -> DataFrame:
-    """Returns the gaps, from `START` on, that reach into the range, with their first point there."""
+    """Returns the gaps, from `START` on, that reach into the range, with their first point
+    there.
+    """
     from pyspark.sql import functions as F
 
     inside = F.greatest(START, F.lit(settings.first_point)).cast("bigint")
@@ -105,7 +125,11 @@ def in_range(gaps: DataFrame, settings: FillRules) -> DataFrame:
 
 
 def make_rows(
-    gaps: DataFrame, rows: DataFrame, frame: DataFrame, settings: FillRules, given: Mapping[str, Column] | None = None
+    gaps: DataFrame,
+    rows: DataFrame,
+    frame: DataFrame,
+    settings: FillRules,
+    given: Mapping[str, Column] | None = None,
 ) -> DataFrame:
     """Returns the rows of gaps, with all columns of a frame and `PROVENANCE`.
 
@@ -133,12 +157,22 @@ def with_provenance(frame: DataFrame) -> DataFrame:
     """Returns recorded rows with what made ones say of themselves; methods that they have stay."""
     from pyspark.sql import functions as F
 
-    return frame.withColumns({
-        IS_MADE: F.lit(False), ROWS: F.lit(None).cast("bigint"), GAP: F.lit(None).cast("string"),
-        IS_OPEN: F.lit(None).cast("boolean"), BEFORE: F.lit(None).cast("bigint"), AFTER: F.lit(None).cast("bigint"),
-        METHODS: F.col(METHODS) if METHODS in frame.columns else F.lit(None).cast("map<string,string>"),
-        SOURCES: F.col(SOURCES) if SOURCES in frame.columns else F.lit(None).cast("map<string,array<bigint>>"),
-    })  # fmt: skip
+    return frame.withColumns(
+        {
+            IS_MADE: F.lit(False),
+            ROWS: F.lit(None).cast("bigint"),
+            GAP: F.lit(None).cast("string"),
+            IS_OPEN: F.lit(None).cast("boolean"),
+            BEFORE: F.lit(None).cast("bigint"),
+            AFTER: F.lit(None).cast("bigint"),
+            METHODS: F.col(METHODS)
+            if METHODS in frame.columns
+            else F.lit(None).cast("map<string,string>"),
+            SOURCES: F.col(SOURCES)
+            if SOURCES in frame.columns
+            else F.lit(None).cast("map<string,array<bigint>>"),
+        }
+    )
 
 
 def previous_side(name: str) -> str:
@@ -172,11 +206,16 @@ def is_within_bounds(value: Column, fill: ColumnFill) -> Column:
 
 
 def outliers(settings: FillRules) -> Column:
-    """Returns the names of the columns whose values in a row are beyond their bounds, null where there are none."""
+    """Returns the names of the columns whose values in a row are beyond their bounds, null where
+    there are none.
+    """
     from pyspark.sql import functions as F
 
     bounded_columns = settings.bounded_columns.items()
-    names = [F.when(is_outlier(F.col(quoted_column(name)), fill), F.lit(name)) for name, fill in bounded_columns]
+    names = [
+        F.when(is_outlier(F.col(quoted_column(name)), fill), F.lit(name))
+        for name, fill in bounded_columns
+    ]
     found = F.array_compact(F.array(*names))
     return F.when(F.size(found) > 0, found)
 
@@ -198,11 +237,18 @@ def with_season(made: DataFrame, rows: DataFrame, settings: FillRules, period_us
     same = {key: f"_rw_key_{number}" for number, key in enumerate((*settings.keys, POINT))}
     rows = rows.withColumnsRenamed(same)
     at = settings.grid.point(F.col(TS) - period_us)
-    on = [F.col(quoted_column(key)) == F.col(same[key]) for key in settings.keys] + [at == F.col(same[POINT])]
+    on = [F.col(quoted_column(key)) == F.col(same[key]) for key in settings.keys] + [
+        at == F.col(same[POINT])
+    ]
     return made.join(rows, on, "left").drop(*same.values())
 
 
-def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: Mapping[str, Column]) -> DataFrame:
+def _filled_rows(
+    made: DataFrame,
+    frame: DataFrame,
+    settings: FillRules,
+    given: Mapping[str, Column],
+) -> DataFrame:
     from pyspark.sql import functions as F
 
     types = {field.name: field.dataType for field in frame.schema}
@@ -222,17 +268,23 @@ def _filled_rows(made: DataFrame, frame: DataFrame, settings: FillRules, given: 
         F.col(ROWS),
         F.substring(gap_id, 1, 16).alias(GAP),
         F.col(OPEN).alias(IS_OPEN),
-        (F.create_map(*methods) if methods else F.create_map()).cast("map<string,string>").alias(METHODS),
+        (F.create_map(*methods) if methods else F.create_map())
+        .cast("map<string,string>")
+        .alias(METHODS),
         F.col(BEFORE),
         F.col(f"{NEXT}.{TS}").alias(AFTER),
-        (F.create_map(*found) if found else F.create_map()).cast("map<string,array<bigint>>").alias(SOURCES),
+        (F.create_map(*found) if found else F.create_map())
+        .cast("map<string,array<bigint>>")
+        .alias(SOURCES),
     )
 
 
 def looking_back(made: DataFrame, settings: FillRules, *rows: str) -> DataFrame:
-    """Returns made rows or recorded nulls without the sources that are further before them than `look_back` (G35).
+    """Returns made rows or recorded nulls without the sources that are further before them than
+    `look_back` (G35).
 
-    Their sources are the rows of the periods, the sides of the columns that choose, and the columns `rows`.
+    Their sources are the rows of the periods, the sides of the columns that choose, and the columns
+    `rows`.
     """
     from pyspark.sql import functions as F
 
@@ -246,7 +298,11 @@ def looking_back(made: DataFrame, settings: FillRules, *rows: str) -> DataFrame:
     values = {side: F.when(found[side], F.col(side)) for side in whole}
     for name, side in sides.items():  # Where its gap begins stays: that is no source.
         value = F.when(found[side], _of(side, name)).alias(name)
-        values[side] = F.struct(F.when(found[side], _of(side, TS)).alias(TS), _of(side, POINT).alias(POINT), value)
+        values[side] = F.struct(
+            F.when(found[side], _of(side, TS)).alias(TS),
+            _of(side, POINT).alias(POINT),
+            value,
+        )
     return made.withColumns(values)
 
 
@@ -277,7 +333,9 @@ class _Choice(NamedTuple):
 
 
 def filled_value(name: str, kind: DataType, settings: FillRules) -> tuple[Column, Column, Column]:
-    """Returns value, method and sources of a column, which is of a type; `max_gap` is asked first (G31)."""
+    """Returns value, method and sources of a column, which is of a type; `max_gap` is asked first
+    (G31).
+    """
     from pyspark.sql import functions as F
     from pyspark.sql.types import IntegralType
 
@@ -292,12 +350,22 @@ def filled_value(name: str, kind: DataType, settings: FillRules) -> tuple[Column
             first, end = _of(previous_side(name), POINT) + 1, _of(next_side(name), POINT)
         length_us = settings.grid.length(first, end)
         short = length_us <= int(fill.max_gap * 1_000_000)
-        value, word, rows = F.when(short, value), F.when(short, word).otherwise(NONE), F.when(short, rows)
+        value, word, rows = (
+            F.when(short, value),
+            F.when(short, word).otherwise(NONE),
+            F.when(short, rows),
+        )
     is_whole = isinstance(kind, IntegralType) and "linear" in fill.methods
     return (F.round(value) if is_whole else value), word, rows
 
 
-def _choice(name: str, fill: ColumnFill, method: str, settings: FillRules, kind: DataType) -> _Choice:
+def _choice(
+    name: str,
+    fill: ColumnFill,
+    method: str,
+    settings: FillRules,
+    kind: DataType,
+) -> _Choice:
     from pyspark.sql import functions as F
 
     carry_us = None if fill.max_carry is None else int(fill.max_carry * 1_000_000)
@@ -318,7 +386,10 @@ def _choice(name: str, fill: ColumnFill, method: str, settings: FillRules, kind:
         return _Choice(behind, word, later, _one(behind_ts))
     if method == "nearest":
         is_before = behind_ts.isNull() | F.coalesce(since <= until, F.lit(False))
-        near, ts = F.when(is_before, early).otherwise(later), F.when(is_before, before_ts).otherwise(behind_ts)
+        near, ts = (
+            F.when(is_before, early).otherwise(later),
+            F.when(is_before, before_ts).otherwise(behind_ts),
+        )
         return _Choice(F.when(is_before, before).otherwise(behind), word, near, _one(ts))
     if method == "linear":
         both = F.when(before_ts.isNotNull() & behind_ts.isNotNull(), F.array(before_ts, behind_ts))
@@ -329,7 +400,12 @@ def _choice(name: str, fill: ColumnFill, method: str, settings: FillRules, kind:
         one_side = (before_ts.isNull() | behind_ts.isNull()) & F.coalesce(since, until).isNotNull()
         line = F.when(one_side, F.coalesce(before, behind)).otherwise(line)
         word = F.when(one_side, EXTRAPOLATED).otherwise(word)
-        return _Choice(line, word, early & later, F.coalesce(both, _one(F.coalesce(before_ts, behind_ts))))
+        return _Choice(
+            line,
+            word,
+            early & later,
+            F.coalesce(both, _one(F.coalesce(before_ts, behind_ts))),
+        )
     if method == "previous_of":
         return _Choice(_of(PREVIOUS, str(fill.column)), word, early, _one(before_ts))
     if method == "seasonal":
@@ -340,12 +416,17 @@ def _choice(name: str, fill: ColumnFill, method: str, settings: FillRules, kind:
 def _line(before: Column, behind: Column, share: Column, kind: DataType) -> Column:
     """Returns the value at a share of the way from one to the other.
 
-    Of decimals and whole numbers only the way between both is a double, so that no digit of large ones is lost.
+    Of decimals and whole numbers only the way between both is a double, so that no digit of large
+    ones is lost.
     """
     from pyspark.sql.types import DecimalType, IntegralType
 
     if isinstance(kind, IntegralType):
-        kind, before, behind = DecimalType(20, 0), before.cast("decimal(20,0)"), behind.cast("decimal(20,0)")
+        kind, before, behind = (
+            DecimalType(20, 0),
+            before.cast("decimal(20,0)"),
+            behind.cast("decimal(20,0)"),
+        )
     if not isinstance(kind, DecimalType):
         return before.cast("double") + (behind.cast("double") - before.cast("double")) * share
     room = min(3, 37 - kind.precision) if kind.precision < 37 else 0

@@ -1,8 +1,8 @@
-"""What is missing from the rows of a DataFrame, by key and column (docs/rules/heartbeat.md, part 2).
+"""What is missing from the rows of a DataFrame, by key and column (docs/rules/heartbeat.md, part
+2).
 
-settings = GapSettings(event_at="at", cadence="1 hour", from_time="2013-01-01", to_time="2014-01-01", keys=["origin"])
-report = gap_report(weather, settings)
-report.gaps.show()
+settings = GapSettings(event_at="at", cadence="1 hour", from_time="2013-01-01",
+to_time="2014-01-01", keys=["origin"]) report = gap_report(weather, settings) report.gaps.show()
 report.completeness.show()
 """
 
@@ -22,7 +22,18 @@ from rewindow.operators.gaps.sql import LULL, ROWS, RUN, GapSql
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-GAP = ("column", "kind", "from", "to", "length_us", "missing", "open_left", "open_right", "closed_by", "gap_id")
+GAP = (
+    "column",
+    "kind",
+    "from",
+    "to",
+    "length_us",
+    "missing",
+    "open_left",
+    "open_right",
+    "closed_by",
+    "gap_id",
+)
 """Columns of a gap behind its keys (G9)."""
 
 
@@ -31,17 +42,19 @@ class FrameGaps:
     """A report of gaps, as frames; nothing has run yet.
 
     Attributes:
-        gaps: a row per gap. The keys; `column STRING`, null where whole rows are missing; `kind STRING` (missing_rows,
-            recorded_nulls, lull, late_repaired, never_started, ended); `from`, `to TIMESTAMP`, start inclusive,
-            end exclusive; `length_us BIGINT`, without what is closed; `missing BIGINT`, the rows or values not there;
-            `open_left`, `open_right BOOLEAN`: it touches that bound of the range and may go on beyond it; `closed_by
-            STRING`, the window and offset of the tuple that ended it, where the frame has these columns; `gap_id
-            STRING`, the same however the recording is cut.
-        completeness: a row per key, and per key and column. The keys; `column STRING`; `is_expected BOOLEAN`, null
-            without expected keys; `expected BIGINT` rows, which are those `present`, with a null in the column
-            (`nulls`), `missing` in the gaps listed, and `tolerated` by the factor, together; `completeness DOUBLE`,
-            present of expected.
-        state: the runs of rows so far. As `state` of the next piece of the recording they count in its report.
+        gaps: a row per gap. The keys; `column STRING`, null where whole rows are missing; `kind
+            STRING` (missing_rows, recorded_nulls, lull, late_repaired, never_started, ended);
+            `from`, `to TIMESTAMP`, start inclusive, end exclusive; `length_us BIGINT`, without what
+            is closed; `missing BIGINT`, the rows or values not there; `open_left`, `open_right
+            BOOLEAN`: it touches that bound of the range and may go on beyond it; `closed_by
+            STRING`, the window and offset of the tuple that ended it, where the frame has these
+            columns; `gap_id STRING`, the same however the recording is cut.
+        completeness: a row per key, and per key and column. The keys; `column STRING`; `is_expected
+            BOOLEAN`, null without expected keys; `expected BIGINT` rows, which are those `present`,
+            with a null in the column (`nulls`), `missing` in the gaps listed, and `tolerated` by
+            the factor, together; `completeness DOUBLE`, present of expected.
+        state: the runs of rows so far. As `state` of the next piece of the recording they count in
+            its report.
     """
 
     gaps: DataFrame
@@ -49,14 +62,21 @@ class FrameGaps:
     state: DataFrame
 
 
-def gap_report(frame: DataFrame, settings: GapSettings, *, state: DataFrame | None = None) -> FrameGaps:
+def gap_report(
+    frame: DataFrame,
+    settings: GapSettings,
+    *,
+    state: DataFrame | None = None,
+) -> FrameGaps:
     """Returns what is missing from a frame between two times, on both clocks (G1).
 
-    Rows need no order, and rows of the same key and time count once (G5). Rows without an event time count nowhere;
-    those before the range say only that their key had begun; those behind it nothing.
+    Rows need no order, and rows of the same key and time count once (G5). Rows without an event
+    time count nowhere; those before the range say only that their key had begun; those behind it
+    nothing.
 
     Args:
-        frame: the rows, with event time and keys; `window_id` and `offset`, where it has them, say which closed a gap.
+        frame: the rows, with event time and keys; `window_id` and `offset`, where it has them, say
+            which closed a gap.
         settings: what is expected.
         state: `state` of the report on the pieces before, made with the same settings.
 
@@ -69,7 +89,9 @@ def gap_report(frame: DataFrame, settings: GapSettings, *, state: DataFrame | No
     names = [*sql.keys, "part", *RUN]
     # A report asks for its runs several times: they are computed once, and are few.
     given = runs if state is None else runs.unionByName(state.toDF(*names))
-    merged = _ask(session, sql.merged("{runs}"), runs=given).select(*names).localCheckpoint(eager=False)
+    merged = (
+        _ask(session, sql.merged("{runs}"), runs=given).select(*names).localCheckpoint(eager=False)
+    )
     expected, more = "", {}
     if settings.expected_keys:
         expected, more = "select * from {expected}", {"expected": _expected(frame, settings)}
@@ -99,19 +121,33 @@ class Cadence:
 
 
 def learn_cadence(
-    frame: DataFrame, event_at: str, keys: Sequence[str] = (), unit: Literal["us", "ms", "s"] = "us"
+    frame: DataFrame,
+    event_at: str,
+    keys: Sequence[str] = (),
+    unit: Literal["us", "ms", "s"] = "us",
 ) -> Cadence:
-    """Returns the most frequent distance between two times of a key; show it before you use it. Runs a query.
+    """Returns the most frequent distance between two times of a key; show it before you use it.
+    Runs a query.
 
     Raises:
         InputError: no key has two rows of different times, or a column is missing.
     """
-    settings = GapSettings(event_at=event_at, cadence=1, from_time=0, to_time=1, keys=tuple(keys), unit=unit)
+    settings = GapSettings(
+        event_at=event_at,
+        cadence=1,
+        from_time=0,
+        to_time=1,
+        keys=tuple(keys),
+        unit=unit,
+    )
     _check(frame, settings)
     sql = GapSql(settings, "div")
     found = _ask(frame.sparkSession, sql.cadences("{rows}"), rows=_rows(frame, settings)).first()
     if found is None:
-        raise InputError("a cadence cannot be learned: no key has two rows of different times", hint="Give one.")
+        raise InputError(
+            "a cadence cannot be learned: no key has two rows of different times",
+            hint="Give one.",
+        )
     return Cadence(found["step"], found["found"], found["total"])
 
 
@@ -121,7 +157,11 @@ def _ask(session: SparkSession, sql: str, **frames: DataFrame) -> DataFrame:
 
 def _check(frame: DataFrame, settings: GapSettings) -> None:
     """Refuses settings that name a column which is not there."""
-    needed = [*settings.keys, *settings.columns, *([settings.arrived_at] if settings.needs_arrival else [])]
+    needed = [
+        *settings.keys,
+        *settings.columns,
+        *([settings.arrived_at] if settings.needs_arrival else []),
+    ]
     lacking = [name for name in needed if name not in frame.columns]
     if lacking:
         hint = f"{did_you_mean(lacking[0], frame.columns)}It has {', '.join(frame.columns)}."
@@ -133,7 +173,10 @@ def _rows(frame: DataFrame, settings: GapSettings) -> DataFrame:
     from pyspark.sql import functions as F
 
     sql, null = GapSql(settings, "div"), F.lit(None).cast("bigint")
-    taken = [F.col(quoted_column(key)).alias(name) for key, name in zip(settings.keys, sql.keys, strict=True)]
+    taken = [
+        F.col(quoted_column(key)).alias(name)
+        for key, name in zip(settings.keys, sql.keys, strict=True)
+    ]
     at, grid = timestamp_us(frame, "frame", settings.event_at, settings.unit), settings.grid
     taken.append((at if grid is None else grid.clock(at)).alias("t"))
     arrived = timestamp_us(frame, "frame", settings.arrived_at) if settings.needs_arrival else null
@@ -156,7 +199,9 @@ def _expected(frame: DataFrame, settings: GapSettings) -> DataFrame:
     given = [[str(value) for value in key] for key in settings.expected_keys]
     texts = frame.sparkSession.createDataFrame(given, [*names])
     kinds = [frame.schema[key].dataType for key in settings.keys]
-    return texts.select(*(F.col(name).cast(kind).alias(name) for name, kind in zip(names, kinds, strict=True)))
+    return texts.select(
+        *(F.col(name).cast(kind).alias(name) for name, kind in zip(names, kinds, strict=True))
+    )
 
 
 def _names(settings: GapSettings) -> list[Column]:
@@ -172,7 +217,9 @@ def _names(settings: GapSettings) -> list[Column]:
 
 
 def _shown_gaps(gaps: DataFrame, settings: GapSettings) -> DataFrame:
-    """Returns gaps with times and ids; an id is made of what stays the same however a range is cut (G16)."""
+    """Returns gaps with times and ids; an id is made of what stays the same however a range is cut
+    (G16).
+    """
     from pyspark.sql import functions as F
 
     sql, gaps = GapSql(settings, "div"), _in_time(gaps, settings)
@@ -180,16 +227,29 @@ def _shown_gaps(gaps: DataFrame, settings: GapSettings) -> DataFrame:
     texts = [F.coalesce(F.col(name).cast("string"), F.lit("\\N")) for name in sql.keys]
     clock = F.when(F.col("kind") == LULL, "arrival").otherwise("event")
     name = F.coalesce(_names(settings)[-1], F.lit(""))
-    gap_id = F.substring(F.md5(F.concat_ws("|", clock, name, *texts, F.col("since_us").cast("string"))), 1, 16)
+    gap_id = F.substring(
+        F.md5(F.concat_ws("|", clock, name, *texts, F.col("since_us").cast("string"))),
+        1,
+        16,
+    )
     times = [F.timestamp_micros(f"{bound}_us").alias(bound) for bound in ("from", "to")]
     return gaps.select(
-        *_names(settings), "kind", *times, "length_us", "missing",
-        "open_left", "open_right", closed.alias("closed_by"), gap_id.alias("gap_id"),
-    )  # fmt: skip
+        *_names(settings),
+        "kind",
+        *times,
+        "length_us",
+        "missing",
+        "open_left",
+        "open_right",
+        closed.alias("closed_by"),
+        gap_id.alias("gap_id"),
+    )
 
 
 def _in_time(gaps: DataFrame, settings: GapSettings) -> DataFrame:
-    """Returns gaps with their length, and with times where they have those of a clock of opening hours (G8)."""
+    """Returns gaps with their length, and with times where they have those of a clock of opening
+    hours (G8).
+    """
     from pyspark.sql import functions as F
 
     grid, step_us = settings.grid, settings.cadence_us
@@ -197,10 +257,15 @@ def _in_time(gaps: DataFrame, settings: GapSettings) -> DataFrame:
     if grid is None:
         return gaps
     point = {name: floor_div(F.col(name), step_us) for name in ("from_us", "to_us", "since_us")}
-    times = {name: grid.start(place) for name, place in point.items()} | {"to_us": grid.end(point["to_us"] - 1)}
-    return gaps.withColumns({
-        name: F.when(F.col("kind") == LULL, F.col(name)).otherwise(time) for name, time in times.items()
-    })  # fmt: skip
+    times = {name: grid.start(place) for name, place in point.items()} | {
+        "to_us": grid.end(point["to_us"] - 1)
+    }
+    return gaps.withColumns(
+        {
+            name: F.when(F.col("kind") == LULL, F.col(name)).otherwise(time)
+            for name, time in times.items()
+        }
+    )
 
 
 def _shown_totals(totals: DataFrame, settings: GapSettings) -> DataFrame:
@@ -209,12 +274,24 @@ def _shown_totals(totals: DataFrame, settings: GapSettings) -> DataFrame:
 
     points = settings.end_point - settings.first_point
     total = F.col("present") + F.col("nulls") + F.col("missing") + F.col("tolerated")
-    unbalanced = F.raise_error(F.concat(F.lit("report of gaps does not balance: "), F.to_json(F.struct("*"))))
-    expected = F.when(total == points, F.lit(points).cast("bigint")).otherwise(unbalanced.cast("bigint"))
-    is_expected = (F.col("is_expected") == 1) if settings.expected_keys else F.lit(None).cast("boolean")
+    unbalanced = F.raise_error(
+        F.concat(F.lit("report of gaps does not balance: "), F.to_json(F.struct("*")))
+    )
+    expected = F.when(total == points, F.lit(points).cast("bigint")).otherwise(
+        unbalanced.cast("bigint")
+    )
+    is_expected = (
+        (F.col("is_expected") == 1) if settings.expected_keys else F.lit(None).cast("boolean")
+    )
     nulls = F.when(F.col("part") != ROWS, F.col("nulls"))
     share = F.col("present") / F.lit(points) if points else F.lit(None).cast("double")
     return totals.select(
-        *_names(settings), is_expected.alias("is_expected"), expected.alias("expected"), "present",
-        nulls.alias("nulls"), "missing", "tolerated", share.alias("completeness"),
-    )  # fmt: skip
+        *_names(settings),
+        is_expected.alias("is_expected"),
+        expected.alias("expected"),
+        "present",
+        nulls.alias("nulls"),
+        "missing",
+        "tolerated",
+        share.alias("completeness"),
+    )

@@ -1,4 +1,6 @@
-"""The clock of opening hours as SQL for DataFusion: what `HoursGrid.clock` is in Spark, without a JVM."""
+"""The clock of opening hours as SQL for DataFusion: what `HoursGrid.clock` is in Spark, without a
+JVM.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from rewindow.operators.schedule.hours_grid import DAY_US, MONDAY_US, WEEK_US, H
 
 
 def clock_sql(grid: HoursGrid, rows: str, names: Sequence[str]) -> str:
-    """Returns the query for rows with `t` as the time that has passed while open, null outside of the hours.
+    """Returns the query for rows with `t` as the time that has passed while open, null outside of
+    the hours.
 
     The piece of an instant is found by halves, in nested conditions; its numbers are joined to it.
 
@@ -19,27 +22,42 @@ def clock_sql(grid: HoursGrid, rows: str, names: Sequence[str]) -> str:
     """
     step, of_day, opens = grid.step_us, grid.points_of_day, grid.opens
     pieces = ", ".join(
-        f"({n}, {piece.offset}, {'null' if piece.base is None else piece.base}, {piece.first}, {piece.rest})"
+        f"({n}, {piece.offset}, {'null' if piece.base is None else piece.base}, {piece.first}, "
+        f"{piece.rest})"
         for n, piece in enumerate(grid.pieces)
     )
-    # Division rounds to zero: what may be below it is lifted above, and the quotient put down again.
+    # Division rounds to zero: what may be below it is lifted above, and the quotient put down
+    # again.
     up = -(-WEEK_US // step)
-    steps = " + ".join(f"least(greatest((r - {at} + {up * step}) / {step} - {up - 1}, 0), {of_day})" for at in opens)
-    is_open = " or ".join(f"(r >= {at} and r < {at - grid.open_us + grid.close_us})" for at in opens)
-    listed, index = "".join(f"{name}, " for name in names), _halves([piece.start for piece in grid.pieces], 0)
+    steps = " + ".join(
+        f"least(greatest((r - {at} + {up * step}) / {step} - {up - 1}, 0), {of_day})"
+        for at in opens
+    )
+    is_open = " or ".join(
+        f"(r >= {at} and r < {at - grid.open_us + grid.close_us})" for at in opens
+    )
+    listed, index = (
+        "".join(f"{name}, " for name in names),
+        _halves([piece.start for piece in grid.pieces], 0),
+    )
     return f"""
     select {listed}case when t < rest or (({is_open}) and number > first) then (number - 1) * {step}
-        + case when t < rest then {step - 1} else (r % {DAY_US} - {grid.open_us}) % {step} end end as t
-    from (select *, coalesce(base + (l - r) / {WEEK_US} * {of_day * len(opens)} + {steps}, first) as number
+        + case when t < rest then {step - 1} else (r % {DAY_US} - {grid.open_us}) % {step} end end
+            as t
+    from (select *, coalesce(base + (l - r) / {WEEK_US} * {of_day * len(opens)} + {steps}, first)
+        as number
           from (select *, (l % {WEEK_US} + {WEEK_US}) % {WEEK_US} as r
                 from (select s.*, p.base, p.first, p.rest, t + p.zone_offset - {MONDAY_US} as l
                       from (select *, {index} as piece from ({rows}) as s) as s
-                      join (values {pieces}) as p(piece, zone_offset, base, first, rest) on s.piece = p.piece)
+                      join (values {pieces}) as p(piece, zone_offset, base, first, rest)
+                          on s.piece = p.piece)
                 as s) as s) as s"""
 
 
 def _halves(starts: Sequence[int], first: int) -> str:
-    """Returns the number of the last start that is not behind `t`, and the first one where all are."""
+    """Returns the number of the last start that is not behind `t`, and the first one where all
+    are.
+    """
     if len(starts) == 1:
         return str(first)
     half = len(starts) // 2

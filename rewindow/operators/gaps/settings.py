@@ -1,4 +1,6 @@
-"""Settings of a report of gaps: which rows are expected, and when (docs/rules/heartbeat.md G2, G4, G7)."""
+"""Settings of a report of gaps: which rows are expected, and when (docs/rules/heartbeat.md G2, G4,
+G7).
+"""
 
 from __future__ import annotations
 
@@ -14,38 +16,48 @@ from rewindow.operators.setting_errors import in_one_line, refusal, seconds
 from rewindow.windows import format_duration, format_time, parse_time
 
 POINTS_MAX = 1_000_000_000
-"""So many rows of a key may be expected in a range: a year with one every 32 ms. More is a cadence with a slip."""
+"""So many rows of a key may be expected in a range: a year with one every 32 ms. More is a cadence
+with a slip."""
 
 
 class GapSettings(OpeningHours):
-    """Which rows are expected: a row of every key in each stretch of one cadence, from one time to another.
+    """Which rows are expected: a row of every key in each stretch of one cadence, from one time to
+    another.
 
-    A stretch begins at a multiple of the cadence from the origin on, start inclusive, end exclusive (G2). Wrong
-    settings are refused at once, and all of them are named.
+    A stretch begins at a multiple of the cadence from the origin on, start inclusive, end exclusive
+    (G2). Wrong settings are refused at once, and all of them are named.
 
     Attributes:
-        event_at: the event timestamp, a column or a SQL expression: a TIMESTAMP, or a whole number in `unit`.
+        event_at: the event timestamp, a column or a SQL expression: a TIMESTAMP, or a whole number
+            in `unit`.
         cadence: how often a row of a key is expected, in seconds or as text such as "1 hour".
-        from_time, to_time: what is looked at, [from, to): ISO 8601, or whole microseconds since 1970-01-01 UTC (G4).
-        keys: columns that tell rows of one source from another's. A null key is a key like any other (X24).
+        from_time, to_time: what is looked at, [from, to): ISO 8601, or whole microseconds since
+            1970-01-01 UTC (G4).
+        keys: columns that tell rows of one source from another's. A null key is a key like any
+            other (X24).
         columns: columns whose nulls are reported.
-        expected_keys: keys that must appear, a list of values for each; others are reported all the same (G7).
-        factor: a silence is a gap when the rows around it are further apart than so many times the cadence (strict).
-            With 1, every stretch without a row is in a gap; more bears rows that come a little early or late.
+        expected_keys: keys that must appear, a list of values for each; others are reported all the
+            same (G7).
+        factor: a silence is a gap when the rows around it are further apart than so many times the
+            cadence (strict). With 1, every stretch without a row is in a gap; more bears rows that
+            come a little early or late.
         origin: where the stretches are counted from.
         unit: what a whole number in `event_at` counts.
         arrived_at: column of the arrival; only lulls need it.
-        zone, hours, weekdays, closed: with `hours` such as "09:30-16:00", on the clock of the zone, rows are expected
-            from the opening to the close alone, on weekdays such as "mon-fri" (by default all) that are not among the
-            dates `closed`. A night is no gap, and a gap over a night is one. Rows outside tell nothing (G3).
-        lull: arrivals of a key that are further apart are a lull (G12, strict): how often it should send, and what it
-            may be late. Without it none are looked for.
-        window: width of the windows of arrival time in which rows are taken together, from `window_origin` on. With it
-            stretches are reported whose rows all came later than the window in which they end: they were missing
-            when that window was first computed (G13). Not with `hours`.
+        zone, hours, weekdays, closed: with `hours` such as "09:30-16:00", on the clock of the zone,
+            rows are expected from the opening to the close alone, on weekdays such as "mon-fri" (by
+            default all) that are not among the dates `closed`. A night is no gap, and a gap over a
+            night is one. Rows outside tell nothing (G3).
+        lull: arrivals of a key that are further apart are a lull (G12, strict): how often it should
+            send, and what it may be late. Without it none are looked for.
+        window: width of the windows of arrival time in which rows are taken together, from
+            `window_origin` on. With it stretches are reported whose rows all came later than the
+            window in which they end: they were missing when that window was first computed (G13).
+            Not with `hours`.
 
     Example:
-        GapSettings(event_at="at", cadence="1 hour", from_time="2013-01-01", to_time="2014-01-01", keys=["origin"])
+        GapSettings(event_at="at", cadence="1 hour", keys=["origin"],
+                    from_time="2013-01-01", to_time="2014-01-01")
 
     Raises:
         InputError: a setting is wrong.
@@ -95,7 +107,9 @@ class GapSettings(OpeningHours):
         if self.hours is not None and self.window is not None:
             raise ValueError("window is for cadences without hours")
         if self.hours is not None and self.origin:
-            raise ValueError("origin is for cadences without hours: with hours they are counted from the opening")
+            raise ValueError(
+                "origin is for cadences without hours: with hours they are counted from the opening"
+            )
         _ = self.grid
         return self
 
@@ -107,13 +121,19 @@ class GapSettings(OpeningHours):
         if self.end_point - self.first_point > POINTS_MAX:
             points = self.end_point - self.first_point
             raise ValueError(
-                f"cadence of {self.cadence} s is too fine: {points:,} rows of a key would be expected in the range, "
+                f"cadence of {self.cadence} s is too fine: {points:,} rows of a key would be "
+                "expected in the range, "
                 f"{POINTS_MAX:,} may be"
             )
         for key in self.expected_keys:
             if len(key) != len(self.keys) or None in key:
-                raise ValueError(f"expected key {list(key)} is not a value for each of the keys {list(self.keys)}")
-        twice = sorted({name for name in self.keys if self.keys.count(name) > 1 or name in self.columns})
+                raise ValueError(
+                    f"expected key {list(key)} is not a value for each of the keys "
+                    f"{list(self.keys)}"
+                )
+        twice = sorted(
+            {name for name in self.keys if self.keys.count(name) > 1 or name in self.columns}
+        )
         if twice:
             raise ValueError(f"column {', '.join(twice)} is a key already")
         return self
@@ -122,7 +142,8 @@ class GapSettings(OpeningHours):
     def grid(self) -> HoursGrid | None:
         """The points inside of opening hours; None where rows are expected at all times.
 
-        With it times of rows are those of its clock, on which points lie a cadence apart, counted from 0.
+        With it times of rows are those of its clock, on which points lie a cadence apart, counted
+        from 0.
         """
         return self.hours_of(format_duration(self.cadence_us), "cadence")
 
@@ -138,7 +159,9 @@ class GapSettings(OpeningHours):
 
     @property
     def lull_us(self) -> int | None:
-        """Arrivals further apart (strict) have a lull between them; None where none are looked for."""
+        """Arrivals further apart (strict) have a lull between them; None where none are looked
+        for.
+        """
         return None if self.lull is None else int(self.lull * 1_000_000)
 
     @property
@@ -153,7 +176,9 @@ class GapSettings(OpeningHours):
 
     @property
     def end_point(self) -> int:
-        """Number of the first grid point that is not in the range: the points in between are expected."""
+        """Number of the first grid point that is not in the range: the points in between are
+        expected.
+        """
         return self._first(self.to_time)
 
     def _first(self, at_us: int) -> int:

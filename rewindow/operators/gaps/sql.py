@@ -1,9 +1,11 @@
-"""The report of gaps as SQL that means the same in Spark and in DataFusion: Spark for frames, DataFusion without a JVM.
+"""The report of gaps as SQL that means the same in Spark and in DataFusion: Spark for frames,
+DataFusion without a JVM.
 
-Rows become *runs*: maximal stretches without a hole, of a key and of what is looked for in it (`part`): its rows, the
-values of a column, its arrivals. Runs of two pieces of a recording merge into those of the whole, however it was cut
-(G16, G38). So each block of the stream is put in order by itself, in parallel, and only runs, which are few, are put in
-order whole. The report is made of merged runs alone. All numbers are integers: grid points, or microseconds.
+Rows become *runs*: maximal stretches without a hole, of a key and of what is looked for in it
+(`part`): its rows, the values of a column, its arrivals. Runs of two pieces of a recording merge
+into those of the whole, however it was cut (G16, G38). So each block of the stream is put in order
+by itself, in parallel, and only runs, which are few, are put in order whole. The report is made of
+merged runs alone. All numbers are integers: grid points, or microseconds.
 """
 
 from __future__ import annotations
@@ -16,11 +18,16 @@ from rewindow.operators.gaps.settings import GapSettings
 ARRIVALS, ROWS = -1, 0
 """Parts; those of columns follow from 1 on."""
 RUN = ("first_x", "last_x", "first_t", "last_t", "window_id", "place")
-"""Columns of a run behind keys and part: first and last point (of arrivals, their time), first and last time, and the
-tuple that begins it."""
+"""Columns of a run behind keys and part: first and last point (of arrivals, their time), first and
+last time, and the tuple that begins it."""
 MISSING_ROWS, RECORDED_NULLS, LULL, LATE_REPAIRED, NEVER_STARTED, ENDED = KINDS = (
-    "missing_rows", "recorded_nulls", "lull", "late_repaired", "never_started", "ended",
-)  # fmt: skip
+    "missing_rows",
+    "recorded_nulls",
+    "lull",
+    "late_repaired",
+    "never_started",
+    "ended",
+)
 """Kinds of gaps (G10 to G15); each gap has exactly one (G18)."""
 _BLOCK = 1 << 16
 """Points, or lulls, of a key that are put in order together."""
@@ -46,11 +53,17 @@ class GapSql:
 
     @property
     def columns(self) -> list[str]:
-        """Names in here of what says whether a column has a value: 1 or 0; with windows also if a row came in time."""
-        return [f"has_{number}" for number in range(len(self.settings.columns) + (self.settings.window is not None))]
+        """Names in here of what says whether a column has a value: 1 or 0; with windows also if a
+        row came in time.
+        """
+        return [
+            f"has_{number}"
+            for number in range(len(self.settings.columns) + (self.settings.window is not None))
+        ]
 
     def in_time(self, t: str, window: str) -> str:
-        """Returns 1 where a row came no later than in the window in which its stretch ends, else 0, as SQL (G13).
+        """Returns 1 where a row came no later than in the window in which its stretch ends, else 0,
+        as SQL (G13).
 
         Args:
             t: its event time.
@@ -58,8 +71,14 @@ class GapSql:
         """
         ours = self.settings
         assert ours.window is not None, "asked for with windows"
-        width, end = int(ours.window * 1_000_000), f"({ours.origin} + ({self.point(t)} + 1) * {ours.cadence_us})"
-        return f"case when {self._floor(f'({end} - 1 - {ours.window_origin})', width)} < {window} then 0 else 1 end"
+        width, end = (
+            int(ours.window * 1_000_000),
+            f"({ours.origin} + ({self.point(t)} + 1) * {ours.cadence_us})",
+        )
+        return (
+            f"case when {self._floor(f'({end} - 1 - {ours.window_origin})', width)} < {window} "
+            "then 0 else 1 end"
+        )
 
     def window(self, a: str) -> str:
         """Returns the number of the window that an arrival lies in, as SQL."""
@@ -68,7 +87,9 @@ class GapSql:
         return self._floor(f"({a} - {ours.window_origin})", int(ours.window * 1_000_000))
 
     def point(self, t: str) -> str:
-        """Returns the number of the grid point that a time lies in, as SQL: rounded down, also before the origin."""
+        """Returns the number of the grid point that a time lies in, as SQL: rounded down, also
+        before the origin.
+        """
         return self._floor(f"({t} - {self.settings.origin})", self.settings.cadence_us)
 
     def _floor(self, number: str, by: int) -> str:
@@ -78,26 +99,34 @@ class GapSql:
         """Returns the runs of each block of a stream.
 
         Args:
-            rows: a table with the keys, `t` and `a` (event time and arrival, microseconds), `window_id`, `place`, and
-                the columns of `columns`.
+            rows: a table with the keys, `t` and `a` (event time and arrival, microseconds),
+                `window_id`, `place`, and the columns of `columns`.
         """
         block = [*self.keys, "part", "block"]
         ordered = f"over (partition by {_list(block)} order by x, t, window_id, place)"
         upto = ordered.replace(")", " rows between unbounded preceding and current row)")
         return f"""
-        select {_list([*self.keys, "part"])}, min(x) as first_x, max(x) as last_x, min(t) as first_t, max(t) as last_t,
-            max(case when begins = 1 then window_id end) as window_id, max(case when begins = 1 then place end) as place
+        select {_list([*self.keys, "part"])}, min(x) as first_x, max(x) as last_x, min(t)
+            as first_t, max(t) as last_t,
+            max(case when begins = 1 then window_id end) as window_id, max(case when begins = 1
+                then place end) as place
         from (select *, sum(begins) {upto} as run
-              from (select *, case when x - lag(x) {ordered} <= {self._reach()} then 0 else 1 end as begins
+              from (select *, case when x - lag(x) {ordered} <= {self._reach()} then 0 else 1 end
+                  as begins
                     from ({self._parts(rows)}) as s) as s) as s
         group by {_list([*block, "run"])}"""
 
     def _parts(self, rows: str) -> str:
-        """Returns each row once for every part that it counts in; far-future rows beyond the range count in none."""
+        """Returns each row once for every part that it counts in; far-future rows beyond the range
+        count in none.
+        """
         numbers = [ROWS, *range(1, len(self.columns) + 1)]
         inside = f"p < {self.settings.end_point}"
         when = [f"when {ROWS} then {inside}"]
-        when += [f"when {number + 1} then {inside} and {name} = 1" for number, name in enumerate(self.columns)]
+        when += [
+            f"when {number + 1} then {inside} and {name} = 1"
+            for number, name in enumerate(self.columns)
+        ]
         lull_us, x, t, block = self.settings.lull_us, "p", "t", f"p {self.divides} {_BLOCK}"
         if lull_us is not None:
             numbers.insert(0, ARRIVALS)
@@ -107,15 +136,20 @@ class GapSql:
             block = f"case when part = {ARRIVALS} then a {self.divides} {span} else {block} end"
         keys = _listed(self.keys)
         return f"""
-        select {keys} cast(part as bigint) as part, {x} as x, {t} as t, window_id, place, {block} as block
+        select {keys} cast(part as bigint) as part, {x} as x, {t} as t, window_id, place, {block}
+            as block
         from (select *, {self.point("t")} as p from {rows}) as r
         cross join (values {", ".join(f"({number})" for number in numbers)}) as parts(part)
         where case part {" ".join(when)} end"""
 
     def _reach(self) -> str:
-        """Returns how far apart two places of a run may be: next points have no hole between them (G8, G12)."""
+        """Returns how far apart two places of a run may be: next points have no hole between them
+        (G8, G12).
+        """
         lull_us = self.settings.lull_us
-        return "1" if lull_us is None else f"(case when part = {ARRIVALS} then {lull_us} else 1 end)"
+        return (
+            "1" if lull_us is None else f"(case when part = {ARRIVALS} then {lull_us} else 1 end)"
+        )
 
     def merged(self, runs: str) -> str:
         """Returns the runs of the whole, from those of its pieces."""
@@ -124,16 +158,19 @@ class GapSql:
         before = f"max(last_x) over ({order} rows between unbounded preceding and 1 preceding)"
         upto = f"over ({order} rows between unbounded preceding and current row)"
         return f"""
-        select {_list(key)}, min(first_x) as first_x, max(last_x) as last_x, min(first_t) as first_t,
+        select {_list(key)}, min(first_x) as first_x, max(last_x) as last_x, min(first_t)
+            as first_t,
             max(last_t) as last_t, max(case when begins = 1 then window_id end) as window_id,
             max(case when begins = 1 then place end) as place
         from (select *, sum(begins) {upto} as run
-              from (select *, case when first_x - {before} <= {self._reach()} then 0 else 1 end as begins
+              from (select *, case when first_x - {before} <= {self._reach()} then 0 else 1 end
+                  as begins
                     from {runs}) as s) as s
         group by {_list([*key, "run"])}"""
 
     def gaps(self, runs: str, expected: str) -> str:
-        """Returns a row per gap: keys, part, kind, from_us, to_us, missing, and whether each bound cuts it (G9).
+        """Returns a row per gap: keys, part, kind, from_us, to_us, missing, and whether each bound
+        cuts it (G9).
 
         Args:
             runs: merged runs.
@@ -141,15 +178,21 @@ class GapSql:
         """
         ours = self.settings
         points = f"""
-            {ours.origin} + f * {ours.cadence_us} as from_us, {ours.origin} + u * {ours.cadence_us} as to_us,
-            u - f as missing, f = {ours.first_point} as open_left, u = {ours.end_point} as open_right,
+            {ours.origin} + f * {ours.cadence_us} as from_us,
+            {ours.origin} + u * {ours.cadence_us} as to_us,
+            u - f as missing,
+            f = {ours.first_point} as open_left,
+            u = {ours.end_point} as open_right,
             window_id, place, {ours.origin} + since * {ours.cadence_us} as since_us"""
         found = [
             f"select {_listed(self.keys)} cast({ROWS} as bigint) as part, kind, {points} "
             f"from ({self._holes(runs, expected)}) as h where is_gap = 1"
         ]
         if self.columns:
-            kind = f"case when part > {len(ours.columns)} then '{LATE_REPAIRED}' else '{RECORDED_NULLS}' end as kind"
+            kind = (
+                f"case when part > {len(ours.columns)} then '{LATE_REPAIRED}' else "
+                f"'{RECORDED_NULLS}' end as kind"
+            )
             nulls = f"{kind}, {points} from ({self._nulls(runs)}) as h"
             found.append(f"select {_listed(self.keys)} part, {nulls}")
         if ours.lull_us is not None:
@@ -157,15 +200,19 @@ class GapSql:
         return " union all ".join(found)
 
     def completeness(self, runs: str, expected: str) -> str:
-        """Returns a row per key and part: points present, null, missing, tolerated; together all points (G17, G18)."""
+        """Returns a row per key and part: points present, null, missing, tolerated; together all
+        points (G17, G18).
+        """
         ours, keys = self.settings, _listed(self.keys)
         count = len(ours.columns)
         parts = f"(values {', '.join(f'({n})' for n in range(count + 1))}) as parts(part)"
         inside = f"least(last_x + 1, {ours.end_point}) - greatest(first_x, {ours.first_point})"
         pieces = [
-            f"select {keys} part, greatest({inside}, 0) as present, 0 as nulls, 0 as missing, 0 as tolerated, "
+            f"select {keys} part, greatest({inside}, 0) as present, 0 as nulls, 0 as missing, 0 as "
+            "tolerated, "
             f"0 as is_expected from {runs} where part between {ROWS} and {count}",
-            f"select {keys} cast(parts.part as bigint) as part, 0, 0, (u - f) * is_gap, (u - f) * (1 - is_gap), 0 "
+            f"select {keys} cast(parts.part as bigint) as part, 0, 0, (u - f) * is_gap, (u - f) * "
+            "(1 - is_gap), 0 "
             f"from ({self._holes(runs, expected)}) as h cross join {parts}",
             f"select {keys} cast(parts.part as bigint) as part, 0, 0, 0, 0, is_expected "
             f"from ({self._known(runs, expected)}) as k cross join {parts}",
@@ -173,14 +220,18 @@ class GapSql:
         if count:
             nulls = f"({self._nulls(runs)}) as n where part <= {count}"
             pieces.append(f"select {keys} part, 0, u - f, 0, 0, 0 from {nulls}")
-        numbers = ", ".join(f"sum({name}) as {name}" for name in ("present", "nulls", "missing", "tolerated"))
+        numbers = ", ".join(
+            f"sum({name}) as {name}" for name in ("present", "nulls", "missing", "tolerated")
+        )
         return (
             f"select {keys} part, {numbers}, max(is_expected) as is_expected "
             f"from ({' union all '.join(pieces)}) as s group by {_list([*self.keys, 'part'])}"
         )
 
     def _known(self, runs: str, expected: str) -> str:
-        """Returns the keys: of those rows that are not beyond the range, and those that are expected (G7)."""
+        """Returns the keys: of those rows that are not beyond the range, and those that are
+        expected (G7).
+        """
         keys, grouped = _listed(self.keys), f"group by {_list(self.keys)}" if self.keys else ""
         every = [f"select {keys} 0 as is_expected from {runs} where part = {ROWS}"]
         every += [f"select {keys} 1 as is_expected from ({expected}) as x"] if expected else []
@@ -192,7 +243,9 @@ class GapSql:
         )
 
     def _holes(self, runs: str, expected: str) -> str:
-        """Returns each key's runs of points without a row, cut at the range: `[f, u)`, `is_gap` unless tolerated."""
+        """Returns each key's runs of points without a row, cut at the range: `[f, u)`, `is_gap`
+        unless tolerated.
+        """
         ours, keys, by = self.settings, _listed(self.keys), _partition(self.keys)
         null, first, end = "cast(null as bigint)", ours.first_point, ours.end_point
         edges = f"""
@@ -205,16 +258,20 @@ class GapSql:
         kind = f"case when is_end = 0 then '{MISSING_ROWS}' else {silent} end"
         is_gap = f"first_t - coalesce(before_t, {ours.at_us(first) - 1}) > {ours.tolerance_us}"
         return f"""
-        select {keys} {kind} as kind, greatest(coalesce(before_x + 1, {first}), {first}) as f, first_x as u,
+        select {keys} {kind} as kind, greatest(coalesce(before_x + 1, {first}), {first}) as f,
+            first_x as u,
             coalesce(before_x + 1, {first}) as since, window_id, place,
             case when (is_end = 1 and before_x is null) or {is_gap} then 1 else 0 end as is_gap
-        from (select *, {before}, lag(last_t) over ({by} order by first_x, is_end) as before_t from ({edges}) as e) as e
+        from (select *, {before}, lag(last_t) over ({by} order by first_x, is_end) as before_t
+            from ({edges}) as e) as e
         where first_x > greatest(coalesce(before_x + 1, {first}), {first})"""
 
     def _nulls(self, runs: str) -> str:
-        """Returns each key's and column's runs of points with rows and without a value, cut at the range (G11).
+        """Returns each key's and column's runs of points with rows and without a value, cut at the
+        range (G11).
 
-        Begins and ends of runs are summed up along the points: null is where rows have begun and values have not.
+        Begins and ends of runs are summed up along the points: null is where rows have begun and
+        values have not.
         """
         columns = ", ".join(f"({number + 1})" for number in range(len(self.columns)))
         keys, key = _listed(self.keys), [*self.keys, "part"]
@@ -222,21 +279,30 @@ class GapSql:
         rows = f"from {runs} as r cross join (values {columns}) as c(number) where r.part = {ROWS}"
         number = "cast(c.number as bigint) as part"
         events = f"""
-            select {keys} {number}, first_x as x, 1 as r, 0 as v, {null} as window_id, {null} as place {rows}
+            select {keys} {number}, first_x as x, 1 as r, 0 as v, {null} as window_id, {null}
+                as place {rows}
             union all select {keys} {number}, last_x + 1, -1, 0, {null}, {null} {rows}
-            union all select {keys} part, first_x, 0, 1, window_id, place from {runs} where part > {ROWS}
-            union all select {keys} part, last_x + 1, 0, -1, {null}, {null} from {runs} where part > {ROWS}"""
+            union all select {keys} part, first_x, 0, 1, window_id, place from {runs}
+                where part > {ROWS}
+            union all select {keys} part, last_x + 1, 0, -1, {null}, {null} from {runs}
+                where part > {ROWS}"""
         points = f"""
-            select {_list(key)}, x, sum(r) as r, sum(v) as v, max(window_id) as window_id, max(place) as place
+            select {_list(key)}, x, sum(r) as r, sum(v) as v, max(window_id) as window_id,
+                max(place) as place
             from ({events}) as e group by {_list(key)}, x"""
         return f"""
-        select {_list(key)}, greatest(x, {self.settings.first_point}) as f, u, x as since, window_id, place
-        from (select {_list(key)}, x, sum(r) {ordered} as r, sum(v) {ordered} as v, lead(x) {ordered} as u,
-                  lead(window_id) {ordered} as window_id, lead(place) {ordered} as place from ({points}) as p) as p
+        select {_list(key)}, greatest(x, {self.settings.first_point}) as f, u, x as since,
+            window_id, place
+        from (select {_list(key)}, x, sum(r) {ordered} as r, sum(v) {ordered} as v,
+            lead(x) {ordered} as u,
+                  lead(window_id) {ordered} as window_id, lead(place) {ordered} as place
+                      from ({points}) as p) as p
         where r = 1 and v = 0 and u > {self.settings.first_point}"""
 
     def _lulls(self, runs: str) -> str:
-        """Returns each key's stretches between two arrivals, or one and the range's end, that are lulls (G12)."""
+        """Returns each key's stretches between two arrivals, or one and the range's end, that are
+        lulls (G12).
+        """
         ours, keys = self.settings, _listed(self.keys)
         null, arrivals = "cast(null as bigint)", f"from {runs} where part = {ARRIVALS}"
         edges = f"""
@@ -245,20 +311,25 @@ class GapSql:
         before = f"lag(last_x) over ({_partition(self.keys)} order by first_x, is_end) as before_x"
         length = "(first_x - before_x)"
         return f"""
-        select {keys} cast({ARRIVALS} as bigint) as part, '{LULL}' as kind, before_x as from_us, first_x as to_us,
-            ({length} - 1) {self.divides} {ours.lull_us} as missing, before_x < {ours.from_time} as open_left,
+        select {keys} cast({ARRIVALS} as bigint) as part, '{LULL}' as kind, before_x as from_us,
+            first_x as to_us,
+            ({length} - 1) {self.divides} {ours.lull_us} as missing, before_x < {ours.from_time}
+                as open_left,
             is_end = 1 as open_right, window_id, place, before_x as since_us
         from (select *, {before} from ({edges}) as e) as e
         where {length} > {ours.lull_us} and first_x > {ours.from_time}"""
 
     def cadences(self, rows: str) -> str:
-        """Returns the most frequent distance between two times of a key, how often it is there, and of how many."""
+        """Returns the most frequent distance between two times of a key, how often it is there, and
+        of how many.
+        """
         before = f"lag(t) over ({_partition(self.keys)} order by t)"
         steps = f"select t - {before} as step from {rows} where t is not null"
         counted = f"select step, count(*) as found from ({steps}) as s where step > 0 group by step"
         return (
             f"select step, found, total from ({counted}) as c cross join "
-            f"(select sum(found) as total from ({counted}) as c) as t order by found desc, step limit 1"
+            f"(select sum(found) as total from ({counted}) as c) as t order by found desc, step "
+            "limit 1"
         )
 
 

@@ -1,9 +1,11 @@
-"""Timer indices where the slack depends on what came before: tuple after tuple, in one row for each clock.
+"""Timer indices where the slack depends on what came before: tuple after tuple, in one row for each
+clock.
 
-With the default readings the slack is the same everywhere and the timer index is a running maximum. With
-`slack_restart="arrival"` (H31) or `slack_after_timeout="none"` (H37) the slack of a silence depends
-on the timers before it, and these on earlier slacks. Then the clock tuples of a commit group are gathered by clock and
-folded in order; only those that bring timers are kept. Use keys, and groups whose clock tuples fit in memory.
+With the default readings the slack is the same everywhere and the timer index is a running maximum.
+With `slack_restart="arrival"` (H31) or `slack_after_timeout="none"` (H37) the slack of a silence
+depends on the timers before it, and these on earlier slacks. Then the clock tuples of a commit
+group are gathered by clock and folded in order; only those that bring timers are kept. Use keys,
+and groups whose clock tuples fit in memory.
 """
 
 from __future__ import annotations
@@ -17,11 +19,12 @@ if TYPE_CHECKING:
 
 
 def fold_indices(clock: DataFrame, settings: HeartbeatProperties, order: list[str]) -> DataFrame:
-    """Returns the clock tuples that bring timers, and the last of each clock, with timer indices and slack.
+    """Returns the clock tuples that bring timers, and the last of each clock, with timer indices
+    and slack.
 
     Args:
-        clock: clock tuples and carried rows, with `_crossed_index`, `_first_index`, `_next_us`, `_prev_arrived_us`,
-            `_prev_event_us` and `_is_last`.
+        clock: clock tuples and carried rows, with `_crossed_index`, `_first_index`, `_next_us`,
+            `_prev_arrived_us`, `_prev_event_us` and `_is_last`.
         settings: the Heartbeat's settings.
         order: columns that order each clock.
     """
@@ -38,7 +41,8 @@ def _fold(settings: HeartbeatProperties) -> Column:
 
     unknown = F.lit(None).cast("bigint")
     none_yet = F.filter(
-        F.transform("_tuples", lambda one: _indexed(one, unknown, unknown, unknown, unknown)), lambda _: F.lit(False)
+        F.transform("_tuples", lambda one: _indexed(one, unknown, unknown, unknown, unknown)),
+        lambda _: F.lit(False),
     )
     start = F.struct(unknown.alias("last"), unknown.alias("base"), none_yet.alias("rows"))
 
@@ -52,28 +56,42 @@ def _fold(settings: HeartbeatProperties) -> Column:
     return F.aggregate("_tuples", start, take, lambda end: end["rows"])
 
 
-def _step(so_far: Column, one: Column, settings: HeartbeatProperties) -> tuple[Column, Column, Column, Column]:
-    """Returns timer index before a tuple, as its silence begins, the silence's slack, and the index after it."""
+def _step(
+    so_far: Column,
+    one: Column,
+    settings: HeartbeatProperties,
+) -> tuple[Column, Column, Column, Column]:
+    """Returns timer index before a tuple, as its silence begins, the silence's slack, and the index
+    after it.
+    """
     from pyspark.sql import functions as F
 
     interval_us, (speed, per) = settings.interval_us, settings.speed_ratio
     carried, own = one["_is_tuple"] == 0, one["_crossed_index"]
     is_first = one["_prev_event_us"].isNull()
     seen = (
-        F.when(carried, own).when(is_first, F.greatest(so_far["last"], one["_first_index"])).otherwise(so_far["last"])
+        F.when(carried, own)
+        .when(is_first, F.greatest(so_far["last"], one["_first_index"]))
+        .otherwise(so_far["last"])
     )
     base = F.when(carried, one["_silence_index"]).otherwise(F.greatest(seen, own))
     slack = F.lit(settings.slack_us).cast("bigint")
     if settings.slack_restart == "arrival":
         due_us = (seen + 1) * interval_us
-        is_running = (due_us - one["_prev_event_us"]) * per <= (one["_arrived_us"] - one["_prev_arrived_us"]) * speed
+        is_running = (due_us - one["_prev_event_us"]) * per <= (
+            one["_arrived_us"] - one["_prev_arrived_us"]
+        ) * speed
         left = F.greatest(F.lit(0), settings.slack_us - (due_us - one["_event_us"]))
         slack = F.when(is_running & (own <= seen), left).otherwise(slack)
     if settings.slack_after_timeout == "none":
         slack = F.when(so_far["last"] > so_far["base"], F.lit(0).cast("bigint")).otherwise(slack)
     slack = F.when(carried, one["_slack_us"]).otherwise(slack)
     elapsed = (one["_event_us"] - slack) * per + (one["_next_us"] - one["_arrived_us"]) * speed
-    reached = F.call_function("div", elapsed - F.pmod(elapsed, F.lit(interval_us * per)), F.lit(interval_us * per))
+    reached = F.call_function(
+        "div",
+        elapsed - F.pmod(elapsed, F.lit(interval_us * per)),
+        F.lit(interval_us * per),
+    )
     return seen, base, slack, F.greatest(seen, own, reached)
 
 

@@ -1,11 +1,13 @@
-"""The clock of the Heartbeat in its set-based form: which tuples move it, which timers each of them brings.
+"""The clock of the Heartbeat in its set-based form: which tuples move it, which timers each of them
+brings.
 
 The formulas are those of docs/rules/heartbeat.md section 4.
 
-With keys, each clock is sorted in one partition. One clock for all would make that one partition of the whole stream;
-instead each window is sorted by itself. It begins with a carry row (the largest timestamp and arrival of all windows
-before), and of its clock tuples only the first, the last and those that raise the timer index go on; these few are put
-in one order. The price is a second look at the stream, for the carry rows.
+With keys, each clock is sorted in one partition. One clock for all would make that one partition of
+the whole stream; instead each window is sorted by itself. It begins with a carry row (the largest
+timestamp and arrival of all windows before), and of its clock tuples only the first, the last and
+those that raise the timer index go on; these few are put in one order. The price is a second look
+at the stream, for the carry rows.
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ if TYPE_CHECKING:
     from rewindow.windows import Grid
 
 IS_TUPLE = "_is_tuple"
-"""1 for a tuple, 0 for a row that carries what came before; a carry row precedes all tuples of its partition."""
+"""1 for a tuple, 0 for a row that carries what came before; a carry row precedes all tuples of its
+partition."""
 END, IS_LAST = "_end_us", "_is_last"
 NEXT, PREV_AT, PREV_TS = "_next_us", "_prev_arrived_us", "_prev_event_us"
 """Arrival of the next clock tuple; arrival and timestamp of the one before."""
 SEEN, CROSSED, LAST, BASE = "_seen_index", "_crossed_index", "_last_index", "_silence_index"
-"""Timer index before a clock tuple, m(j); of its timestamp, c(j); after its silence, m(j+1); as its silence began."""
+"""Timer index before a clock tuple, m(j); of its timestamp, c(j); after its silence, m(j+1); as its
+silence began."""
 SLACK = "_slack_us"
 """Slack of the silence after a clock tuple."""
 STATE = {
@@ -43,9 +47,13 @@ STATE = {
 
 
 def clock_tuples(
-    rows: DataFrame, settings: HeartbeatProperties, state: DataFrame | None, last_us: int | None
+    rows: DataFrame,
+    settings: HeartbeatProperties,
+    state: DataFrame | None,
+    last_us: int | None,
 ) -> DataFrame:
-    """Returns the clock tuples that can bring timers, with their indices, and the carried row of each clock.
+    """Returns the clock tuples that can bring timers, with their indices, and the carried row of
+    each clock.
 
     Args:
         rows: the tuples as from `to_clock_rows`.
@@ -61,7 +69,9 @@ def clock_tuples(
         clock = _select_clock(_append(rows, carried), settings, ordered(rows, settings), last_us)
     else:
         whole = _add_carry(rows, carried)
-        clock = _select_clock(whole, settings, ordered(rows, settings, WINDOW), last_us).where(F.col(IS_TUPLE) == 1)
+        clock = _select_clock(whole, settings, ordered(rows, settings, WINDOW), last_us).where(
+            F.col(IS_TUPLE) == 1
+        )
         clock = _append(_thin(clock, settings), carried)
     if last_us is None:
         clock, end = clock.crossJoin(F.broadcast(rows.agg(F.max(AT).alias(END)))), F.col(END)
@@ -82,9 +92,11 @@ def times(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) ->
 
 
 def arrived_us(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> Column:
-    """Returns the arrival of the tuples, with `clamp` that of the latest one before them where it is later (H45).
+    """Returns the arrival of the tuples, with `clamp` that of the latest one before them where it
+    is later (H45).
 
-    Nor is an arrival before its window: what other windows hold changes nothing, and any group gives the same.
+    Nor is an arrival before its window: what other windows hold changes nothing, and any group
+    gives the same.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -92,7 +104,9 @@ def arrived_us(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | Non
     at_us = to_us(frame, settings.arrived_at)
     if settings.arrival_regression == "reject":
         return at_us
-    least = at_us if grid is None else F.greatest(at_us, F.col(WINDOW) * grid.width_us + grid.origin_us)
+    least = (
+        at_us if grid is None else F.greatest(at_us, F.col(WINDOW) * grid.width_us + grid.origin_us)
+    )
     highest = F.max(least).over(ordered(frame, settings).rowsBetween(Window.unboundedPreceding, 0))
     return F.when(at_us.isNotNull(), highest)
 
@@ -102,14 +116,26 @@ def clamped_tuples(frame: DataFrame, settings: HeartbeatProperties, grid: Grid |
     from pyspark.sql import functions as F
 
     at_us = to_us(frame, settings.arrived_at)
-    clamped = frame.withColumn("_rw_clamped", arrived_us(frame, settings, grid)).where(at_us < F.col("_rw_clamped"))
-    words = "arrived %d us before a tuple that came earlier, or before its window; it passes as if it had come then"
+    clamped = frame.withColumn("_rw_clamped", arrived_us(frame, settings, grid)).where(
+        at_us < F.col("_rw_clamped")
+    )
+    words = (
+        "arrived %d us before a tuple that came earlier, or before its window; it passes as "
+        "if it had come then"
+    )
     detail = F.format_string(words, F.col("_rw_clamped") - at_us)
     return as_errors(clamped, settings, "clock_back", detail).drop("_rw_clamped")
 
 
-def as_errors(frame: DataFrame, settings: HeartbeatProperties, reason: str, detail: Column) -> DataFrame:
-    """Adds what is known of error tuples: position (the columns of `order_by`), reason, and detail (X14)."""
+def as_errors(
+    frame: DataFrame,
+    settings: HeartbeatProperties,
+    reason: str,
+    detail: Column,
+) -> DataFrame:
+    """Adds what is known of error tuples: position (the columns of `order_by`), reason, and detail
+    (X14).
+    """
     from pyspark.sql import functions as F
 
     order = [F.col(quoted_column(name)) for name in settings.order_by]
@@ -125,12 +151,17 @@ def blocks(frame: DataFrame) -> list[str]:
 def ordered(frame: DataFrame, settings: HeartbeatProperties, *apart: str) -> WindowSpec:
     """Returns the recording order of each clock (H53), or within each value of the columns `apart`.
 
-    Tuples of one place come by arrival, then by timestamp: else their order could be another one in each run.
+    Tuples of one place come by arrival, then by timestamp: else their order could be another one in
+    each run.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    order = [name for name in order_columns(frame, settings) if name in frame.columns and name not in apart]
+    order = [
+        name
+        for name in order_columns(frame, settings)
+        if name in frame.columns and name not in apart
+    ]
     return Window.partitionBy(*settings.key_by, *apart).orderBy(
         *(F.asc_nulls_first(quoted_column(name)) for name in order)
     )
@@ -162,11 +193,18 @@ def _add_carry(rows: DataFrame, carried: DataFrame | None) -> DataFrame:
     totals = _append(totals, None if carried is None else carried.select(AT, TS))
     before = Window.orderBy(F.asc_nulls_first(WINDOW)).rowsBetween(Window.unboundedPreceding, -1)
     highest = [F.max(name).over(before).alias(name) for name in (AT, TS)]
-    carry = totals.select(WINDOW, *highest, F.lit(0).alias(IS_TUPLE)).where(F.col(WINDOW).isNotNull())
+    carry = totals.select(WINDOW, *highest, F.lit(0).alias(IS_TUPLE)).where(
+        F.col(WINDOW).isNotNull()
+    )
     return rows.unionByName(carry, allowMissingColumns=True)
 
 
-def _select_clock(rows: DataFrame, settings: HeartbeatProperties, order: WindowSpec, last_us: int | None) -> DataFrame:
+def _select_clock(
+    rows: DataFrame,
+    settings: HeartbeatProperties,
+    order: WindowSpec,
+    last_us: int | None,
+) -> DataFrame:
     """Returns the tuples that move the clock (H3, H47), and carry rows.
 
     It fails, naming the tuple, where the machine clock steps back (H45) or runs past the end (H13).
@@ -175,41 +213,67 @@ def _select_clock(rows: DataFrame, settings: HeartbeatProperties, order: WindowS
     from pyspark.sql import functions as F
 
     before = order.rowsBetween(Window.unboundedPreceding, -1)
-    place = F.to_json(F.struct(*dict.fromkeys([*settings.key_by, *blocks(rows), *settings.order_by])))
+    place = F.to_json(
+        F.struct(*dict.fromkeys([*settings.key_by, *blocks(rows), *settings.order_by]))
+    )
     past = F.lit(False) if last_us is None else F.col(AT) > last_us
     wrong = (
         F.when(F.col(AT).isNull(), F.lit("is null"))
-        .when(F.col(AT) < F.col(PREV_AT), F.format_string("%d us goes back from %d us", AT, PREV_AT))
+        .when(
+            F.col(AT) < F.col(PREV_AT),
+            F.format_string("%d us goes back from %d us", AT, PREV_AT),
+        )
         .when(past, F.format_string(f"%d us is after the end, {last_us} us", AT))
     )
-    failed = F.raise_error(F.concat(F.lit("heartbeat: arrival of tuple "), place, F.lit(" "), wrong)).cast("bigint")
+    failed = F.raise_error(
+        F.concat(F.lit("heartbeat: arrival of tuple "), place, F.lit(" "), wrong)
+    ).cast("bigint")
     is_carried = F.col(IS_TUPLE) == 0
-    is_wrong = ~is_carried & (F.col(AT).isNull() | past | F.coalesce(F.col(AT) < F.col(PREV_AT), F.lit(False)))
+    is_wrong = ~is_carried & (
+        F.col(AT).isNull() | past | F.coalesce(F.col(AT) < F.col(PREV_AT), F.lit(False))
+    )
     moves = F.col(TS) >= F.coalesce(F.col(PREV_TS), F.col(TS))
-    rows = rows.select("*", F.max(TS).over(before).alias(PREV_TS), F.max(AT).over(before).alias(PREV_AT))
+    rows = rows.select(
+        "*",
+        F.max(TS).over(before).alias(PREV_TS),
+        F.max(AT).over(before).alias(PREV_AT),
+    )
     rows = rows.where(is_carried | moves | is_wrong)
     return rows.withColumn(AT, F.when(is_wrong, failed).otherwise(F.col(AT))).drop(PREV_AT)
 
 
 def _thin(clock: DataFrame, settings: HeartbeatProperties) -> DataFrame:
-    """Returns the clock tuples of each window that can bring a timer, with their neighbours within the window.
+    """Returns the clock tuples of each window that can bring a timer, with their neighbours within
+    the window.
 
-    A tuple between the first and the last of its window brings one only if it raises the index above that of the
-    tuples before it.
+    A tuple between the first and the last of its window brings one only if it raises the index
+    above that of the tuples before it.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     order = ordered(clock, settings, WINDOW)
-    clock = clock.select("*", F.lead(AT).over(order).alias(NEXT), F.lag(AT).over(order).alias(PREV_AT))
-    clock = clock.withColumn(LAST, F.greatest(_own_index(settings), _reached(settings, _bound(F.col(NEXT), settings))))
-    clock = clock.withColumn(SEEN, F.max(LAST).over(order.rowsBetween(Window.unboundedPreceding, -1)))
+    clock = clock.select(
+        "*",
+        F.lead(AT).over(order).alias(NEXT),
+        F.lag(AT).over(order).alias(PREV_AT),
+    )
+    clock = clock.withColumn(
+        LAST,
+        F.greatest(_own_index(settings), _reached(settings, _bound(F.col(NEXT), settings))),
+    )
+    clock = clock.withColumn(
+        SEEN,
+        F.max(LAST).over(order.rowsBetween(Window.unboundedPreceding, -1)),
+    )
     at_border = F.col(PREV_AT).isNull() | F.col(NEXT).isNull()
     return clock.where(at_border | (F.col(LAST) > F.col(SEEN))).drop(LAST, SEEN)
 
 
 def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> DataFrame:
-    """Adds the indices of H48 in the order of each clock; m is a running maximum where the slack does not vary."""
+    """Adds the indices of H48 in the order of each clock; m is a running maximum where the slack
+    does not vary.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -222,10 +286,14 @@ def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> Data
         NEXT: F.coalesce(_bound(F.coalesce(known.get(NEXT, unknown), after), settings), end),
         IS_LAST: after.isNull(),
         CROSSED: F.when(carried, known.get(SEEN, unknown)).otherwise(own),
-        "_first_index": own if settings.first_on_multiple == "none" else floor_div(F.col(TS) - 1, settings.interval_us),
+        "_first_index": own
+        if settings.first_on_multiple == "none"
+        else floor_div(F.col(TS) - 1, settings.interval_us),
         SEEN: known.get(SEEN, unknown),
         BASE: known.get(BASE, unknown),
-        SLACK: F.lit(settings.slack_us).cast("bigint") if not settings.slack_varies else known.get(SLACK, unknown),
+        SLACK: F.lit(settings.slack_us).cast("bigint")
+        if not settings.slack_varies
+        else known.get(SLACK, unknown),
     }
     if settings.early_crossing == "data_first" or settings.slack_varies:
         columns[PREV_AT] = F.coalesce(known.get(PREV_AT, unknown), F.lag(AT).over(order))
@@ -253,7 +321,9 @@ def _bound(arrival: Column, settings: HeartbeatProperties) -> Column:
 
 
 def _reached(settings: HeartbeatProperties, bound: Column) -> Column:
-    """Returns q(j) of H48: the last timer that the silence from a tuple up to `bound` brings (H51)."""
+    """Returns q(j) of H48: the last timer that the silence from a tuple up to `bound` brings
+    (H51).
+    """
     from pyspark.sql import functions as F
 
     speed, per = settings.speed_ratio
@@ -262,7 +332,9 @@ def _reached(settings: HeartbeatProperties, bound: Column) -> Column:
 
 
 def emitted_us(settings: HeartbeatProperties, index: Column) -> Column:
-    """Returns when a timeout timer is emitted (H50); where the speed leaves a fraction, the microsecond after."""
+    """Returns when a timeout timer is emitted (H50); where the speed leaves a fraction, the
+    microsecond after.
+    """
     from pyspark.sql import functions as F
 
     speed, per = settings.speed_ratio

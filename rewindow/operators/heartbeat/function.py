@@ -1,7 +1,9 @@
-"""Heartbeat: adds tuples with nothing but a timestamp where a stream is silent (docs/rules/heartbeat.md part 1).
+"""Heartbeat: adds tuples with nothing but a timestamp where a stream is silent
+(docs/rules/heartbeat.md part 1).
 
-Timers stand at the multiples of the interval, not an interval after the last tuple (H2). A key whose last tuple came
-just before a multiple gets the timer of that multiple, though it has hardly been silent. With an interval of 10 s::
+Timers stand at the multiples of the interval, not an interval after the last tuple (H2). A key
+whose last tuple came just before a multiple gets the timer of that multiple, though it has hardly
+been silent. With an interval of 10 s::
 
     event time   0         10        20        30        40
                  |---------|---------|---------|---------|-->
@@ -10,9 +12,10 @@ just before a multiple gets the timer of that multiple, though it has hardly bee
                                                |
                                                4 s after the tuple of 26
 
-So with an interval of 90 days a key that sent 7 hours ago gets a timer when a multiple of 90 days lies in these hours.
-The multiples are the same for every key and stream: timers of all of them fall on the same instants, to be joined. For
-silences counted from the last tuple use `rewindow gaps`, or an interval that is short beside the silence looked for.
+So with an interval of 90 days a key that sent 7 hours ago gets a timer when a multiple of 90 days
+lies in these hours. The multiples are the same for every key and stream: timers of all of them fall
+on the same instants, to be joined. For silences counted from the last tuple use `rewindow gaps`, or
+an interval that is short beside the silence looked for.
 """
 
 from __future__ import annotations
@@ -47,7 +50,12 @@ __all__ = [
     "without_clock",
 ]
 
-IS_TIMER, CAUSE, TIMER_COUNT, EMISSION = ADDED = ("_rw_is_timer", "_rw_cause", "_rw_timer_count", "_rw_emission")
+IS_TIMER, CAUSE, TIMER_COUNT, EMISSION = ADDED = (
+    "_rw_is_timer",
+    "_rw_cause",
+    "_rw_timer_count",
+    "_rw_emission",
+)
 """Columns that a heartbeat adds to those of its stream (H19, X22)."""
 STATE_FIELDS = [(name, pa.int64()) for name in clock.STATE]
 """Fields of the carried state beside the key columns, for an operator's state schema (H55)."""
@@ -59,15 +67,18 @@ class HeartbeatResult:
     """What a Heartbeat makes of a frame.
 
     Attributes:
-        tuples: the frame's columns, then `_rw_is_timer BOOLEAN`, `_rw_cause STRING` (crossing or timeout, null for
-            data), `_rw_timer_count BIGINT` (timers that the row stands for: 1, the number left out by H62, null where
-            all further ones of a silence are; null for data) and `_rw_emission STRUCT`, which sorts tuples as they are
-            emitted (H52). A timer's arrival is the instant of its emission, its window the one that holds this instant
+        tuples: the frame's columns, then `_rw_is_timer BOOLEAN`, `_rw_cause STRING` (crossing or
+            timeout, null for data), `_rw_timer_count BIGINT` (timers that the row stands for: 1,
+            the number left out by H62, null where all further ones of a silence are; null for data)
+            and `_rw_emission STRUCT`, which sorts tuples as they are emitted (H52). A timer's
+            arrival is the instant of its emission, its window the one that holds this instant
             (H56).
-        errors: the frame's columns, `_rw_position`, `_rw_reason` and `_rw_detail` of tuples that were quarantined
-            because of `max_jump` (reason `jump`, H61) or whose arrival was clamped (`clock_back`, H45; these pass too).
-        state: key columns and `STATE_FIELDS` (H55): arrival and timestamp of the last clock tuple, index of the last
-            timer, index as the silence began (for H62) and the slack of the silence.
+        errors: the frame's columns, `_rw_position`, `_rw_reason` and `_rw_detail` of tuples that
+            were quarantined because of `max_jump` (reason `jump`, H61) or whose arrival was clamped
+            (`clock_back`, H45; these pass too).
+        state: key columns and `STATE_FIELDS` (H55): arrival and timestamp of the last clock tuple,
+            index of the last timer, index as the silence began (for H62) and the slack of the
+            silence.
     """
 
     tuples: DataFrame
@@ -84,22 +95,25 @@ def heartbeat(
     end_included: bool = True,
     grid: Grid | None = None,
 ) -> HeartbeatResult:
-    """Returns a stream with its timer tuples, which say that time has passed where the data are silent (H1 to H14).
+    """Returns a stream with its timer tuples, which say that time has passed where the data are
+    silent (H1 to H14).
 
-    Nothing runs here; a machine clock that steps back (H45), an end before the last arrival (H13) and too many timers
-    (H62) stop the query that reads the result. With a column `window_id` its windows are sorted side by side; without
-    it, each clock is sorted in one partition.
+    Nothing runs here; a machine clock that steps back (H45), an end before the last arrival (H13)
+    and too many timers (H62) stop the query that reads the result. With a column `window_id` its
+    windows are sorted side by side; without it, each clock is sorted in one partition.
 
     Args:
         frame: the tuples; `settings` names their columns.
         settings: interval, slack, columns and readings.
         state: `state` of the result before, where the stream is taken in pieces (H57).
         end_us: timers due later are not emitted; by default the last arrival (H13, H44).
-        end_included: whether a timer due exactly at the end is emitted; not at a window's border (H56, X23).
+        end_included: whether a timer due exactly at the end is emitted; not at a window's border
+            (H56, X23).
         grid: the windows' grid; needed where the frame has a `window_id`.
 
     Raises:
-        InputError: a column is missing or the grid is, or a column has the name of one that is added.
+        InputError: a column is missing or the grid is, or a column has the name of one that is
+            added.
     """
     _check(frame, settings, grid)
     grid = grid if WINDOW in frame.columns else None
@@ -110,13 +124,20 @@ def heartbeat(
     timers = _timers(accepted, _expand(indexed, settings), settings, grid)
     if settings.arrival_regression == "clamp":
         errors = errors.unionByName(clock.clamped_tuples(accepted, settings, grid))
-    return HeartbeatResult(_data(accepted, settings, grid).unionByName(timers), errors, _state(indexed, settings))
+    return HeartbeatResult(
+        _data(accepted, settings, grid).unionByName(timers),
+        errors,
+        _state(indexed, settings),
+    )
 
 
 def without_clock(
-    state: DataFrame, settings: HeartbeatProperties | None = None, emitted: DataFrame | None = None
+    state: DataFrame,
+    settings: HeartbeatProperties | None = None,
+    emitted: DataFrame | None = None,
 ) -> DataFrame:
-    """Returns a state after skipped windows: the clock starts anew, and no timer comes twice (H58, H10).
+    """Returns a state after skipped windows: the clock starts anew, and no timer comes twice (H58,
+    H10).
 
     Args:
         state: the state before the skip; may have further columns unless `emitted` is given.
@@ -134,23 +155,36 @@ def without_clock(
     index = floor_div(ts_us, settings.interval_us).alias(_LAST_TIMER)
     timers = emitted.where(F.col(IS_TIMER) | is_answer).select(*settings.key_by, index)
     clocks = bare.unionByName(timers, allowMissingColumns=True).groupBy(*settings.key_by)
-    return clocks.agg(*(F.max(name).alias(name) for name in clock.STATE)).where(F.col(_LAST_TIMER).isNotNull())
+    return clocks.agg(*(F.max(name).alias(name) for name in clock.STATE)).where(
+        F.col(_LAST_TIMER).isNotNull()
+    )
 
 
 def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> None:
     named = [settings.event_at, settings.arrived_at, *settings.order_by, *settings.key_by]
     absent = [name for name in named if name not in frame.columns]
     if absent:
-        raise InputError(f"frame has no column {', '.join(absent)}", hint=f"It has {', '.join(frame.columns)}.")
+        raise InputError(
+            f"frame has no column {', '.join(absent)}",
+            hint=f"It has {', '.join(frame.columns)}.",
+        )
     taken = [name for name in frame.columns if name.lower() in ADDED]
     if taken:
-        raise InputError(f"frame has the column {', '.join(taken)}, which a heartbeat adds", hint="Rename it.")
+        raise InputError(
+            f"frame has the column {', '.join(taken)}, which a heartbeat adds",
+            hint="Rename it.",
+        )
     if WINDOW in frame.columns and grid is None:
-        raise InputError("frame has windows, but no grid is given", hint="Pass grid=Grid(width_ms, origin_ms).")
+        raise InputError(
+            "frame has windows, but no grid is given",
+            hint="Pass grid=Grid(width_ms, origin_ms).",
+        )
 
 
 def _expand(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
-    """Returns a row per timer: `_index`, `_is_crossing`, `_count`, `_emitted_us`, `_is_early`; its tuple's columns."""
+    """Returns a row per timer: `_index`, `_is_crossing`, `_count`, `_emitted_us`, `_is_early`; its
+    tuple's columns.
+    """
     from pyspark.sql import functions as F
 
     start, stop, count = _timer_range(settings)
@@ -160,20 +194,28 @@ def _expand(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
     timers = timers.withColumn("_index", F.explode(F.sequence("_start", "_stop")))
     is_crossing = F.col("_index") <= F.col(CROSSED)
     if settings.answered_crossing == "drop":
-        is_answered = is_crossing & (F.col("_index") * settings.interval_us == F.col(TS)) & count.eqNullSafe(F.lit(1))
+        is_answered = (
+            is_crossing
+            & (F.col("_index") * settings.interval_us == F.col(TS))
+            & count.eqNullSafe(F.lit(1))
+        )
         timers = timers.where(~F.coalesce(is_answered, F.lit(False)))
     return timers.withColumns(
         {
             "_is_crossing": is_crossing,
             "_count": count,
-            "_emitted_us": F.when(is_crossing, F.col(AT)).otherwise(clock.emitted_us(settings, F.col("_index"))),
+            "_emitted_us": F.when(is_crossing, F.col(AT)).otherwise(
+                clock.emitted_us(settings, F.col("_index"))
+            ),
             "_is_early": is_crossing & _is_early(settings),
         }
     )
 
 
 def _is_early(settings: HeartbeatProperties) -> Column:
-    """Returns whether a crossing timer's tuple arrives before its scheduled time and may go first (H30)."""
+    """Returns whether a crossing timer's tuple arrives before its scheduled time and may go first
+    (H30).
+    """
     from pyspark.sql import functions as F
 
     if settings.early_crossing == "timer_first":
@@ -184,17 +226,29 @@ def _is_early(settings: HeartbeatProperties) -> Column:
 
 
 def _timer_range(settings: HeartbeatProperties) -> tuple[Column, Column, Column]:
-    """Returns the first and last index that a clock tuple brings (H49, H50), and how many timers each row stands for.
+    """Returns the first and last index that a clock tuple brings (H49, H50), and how many timers
+    each row stands for.
 
-    Both are one range: crossing timers up to the tuple's own index, timeout timers after it. Beyond `max_timers` (H62)
-    a crossing becomes its last timer alone, and a silence ends with the first timer beyond.
+    Both are one range: crossing timers up to the tuple's own index, timeout timers after it. Beyond
+    `max_timers` (H62) a crossing becomes its last timer alone, and a silence ends with the first
+    timer beyond.
     """
     from pyspark.sql import functions as F
 
-    seen, crossed, last, base, most = F.col(SEEN), F.col(CROSSED), F.col(LAST), F.col(BASE), settings.max_timers
+    seen, crossed, last, base, most = (
+        F.col(SEEN),
+        F.col(CROSSED),
+        F.col(LAST),
+        F.col(BASE),
+        settings.max_timers,
+    )
     beyond_crossing = (crossed - seen > most) if settings.crossing == "all" else F.lit(False)
     beyond_silence = last - base > most
-    only_last = crossed if settings.crossing == "last" else F.when(beyond_crossing, crossed).otherwise(seen + 1)
+    only_last = (
+        crossed
+        if settings.crossing == "last"
+        else F.when(beyond_crossing, crossed).otherwise(seen + 1)
+    )
     start = F.when(crossed > seen, only_last).otherwise(seen + 1)
     if settings.on_too_many == "summary":
         stop = F.when(beyond_silence, F.least(last, base + most + 1)).otherwise(last)
@@ -206,16 +260,26 @@ def _timer_range(settings: HeartbeatProperties) -> tuple[Column, Column, Column]
         return start, stop, count.cast("bigint")
     found = F.greatest(crossed - seen if settings.crossing == "all" else F.lit(0), last - base)
     message = F.format_string(
-        f"heartbeat: interval of {settings.interval_us} us brings %d timers from %d us to %d us, allowed are {most}",
-        found, (seen + 1) * settings.interval_us, last * settings.interval_us,
-    )  # fmt: skip
+        f"heartbeat: interval of {settings.interval_us} us brings %d timers from %d us to %d us, "
+        f"allowed are {most}",
+        found,
+        (seen + 1) * settings.interval_us,
+        last * settings.interval_us,
+    )
     too_many = F.coalesce(beyond_crossing | beyond_silence, F.lit(False))
     stop = F.when(too_many, F.raise_error(message).cast("bigint")).otherwise(last)
     return start, stop, F.lit(1).cast("bigint")
 
 
-def _timers(frame: DataFrame, timers: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> DataFrame:
-    """Returns timers with the frame's columns: null but for timestamp, keys, and what tells when and where (H2)."""
+def _timers(
+    frame: DataFrame,
+    timers: DataFrame,
+    settings: HeartbeatProperties,
+    grid: Grid | None,
+) -> DataFrame:
+    """Returns timers with the frame's columns: null but for timestamp, keys, and what tells when
+    and where (H2).
+    """
     from pyspark.sql import functions as F
 
     emitted, stamp = F.col("_emitted_us"), F.col("_index") * settings.interval_us
@@ -226,15 +290,27 @@ def _timers(frame: DataFrame, timers: DataFrame, settings: HeartbeatProperties, 
     columns = []
     for field in frame.schema:
         value = made.get(field.name, F.lit(None))
-        is_time = field.name in (settings.arrived_at, settings.event_at) and field.dataType.typeName() != "long"
-        columns.append((F.timestamp_micros(value) if is_time else value).cast(field.dataType).alias(field.name))
+        is_time = (
+            field.name in (settings.arrived_at, settings.event_at)
+            and field.dataType.typeName() != "long"
+        )
+        columns.append(
+            (F.timestamp_micros(value) if is_time else value).cast(field.dataType).alias(field.name)
+        )
     cause = F.when(F.col("_is_crossing"), "crossing").otherwise("timeout")
     phase = F.when(F.col("_is_crossing"), 1).otherwise(0 if settings.tie == "timer_first" else 2)
     rank = F.when(F.col("_is_early"), 2).otherwise(0)
-    order = [F.when(F.col("_is_crossing") | F.lit(name in settings.key_by), F.col(name)) for name in settings.order_by]
+    order = [
+        F.when(F.col("_is_crossing") | F.lit(name in settings.key_by), F.col(name))
+        for name in settings.order_by
+    ]
     emission = _emission(emitted, phase, order, rank, F.col("_index"))
     return timers.select(
-        *columns, F.lit(True).alias(IS_TIMER), cause.alias(CAUSE), F.col("_count").alias(TIMER_COUNT), emission
+        *columns,
+        F.lit(True).alias(IS_TIMER),
+        cause.alias(CAUSE),
+        F.col("_count").alias(TIMER_COUNT),
+        emission,
     )
 
 
@@ -252,10 +328,17 @@ def _data(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) ->
     )
 
 
-def _emission(at: Column, phase: Column, order: list[Column], rank: Column, index: Column) -> Column:
+def _emission(
+    at: Column,
+    phase: Column,
+    order: list[Column],
+    rank: Column,
+    index: Column,
+) -> Column:
     """Returns the struct that sorts tuples as they are emitted (H52).
 
-    Timeout timers, then data in recording order, each with the crossing timers that it brings before it.
+    Timeout timers, then data in recording order, each with the crossing timers that it brings
+    before it.
     """
     from pyspark.sql import functions as F
 
@@ -269,5 +352,7 @@ def _state(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
     """Returns the state after the end, a row per clock (H55)."""
     from pyspark.sql import functions as F
 
-    named = [F.col(LAST if inner == SEEN else inner).alias(name) for name, inner in clock.STATE.items()]
+    named = [
+        F.col(LAST if inner == SEEN else inner).alias(name) for name, inner in clock.STATE.items()
+    ]
     return indexed.filter(clock.IS_LAST).select(*settings.key_by, *named)

@@ -18,44 +18,74 @@ _HIGHEST = "_highest_us"
 
 
 def split_jumps(
-    frame: DataFrame, settings: HeartbeatProperties, state: DataFrame | None, grid: Grid | None
+    frame: DataFrame,
+    settings: HeartbeatProperties,
+    state: DataFrame | None,
+    grid: Grid | None,
 ) -> tuple[DataFrame, DataFrame]:
-    """Returns the tuples that are believed, and as error tuples those beyond the running maximum plus `max_jump`.
+    """Returns the tuples that are believed, and as error tuples those beyond the running maximum
+    plus `max_jump`.
 
-    The maximum runs over believed tuples only, so each decision depends on the ones before it. A clock without a jump
-    needs a running maximum and no more; of one with a jump, the tuples from there on that lie above the maximum are
-    taken in order, in one row.
+    The maximum runs over believed tuples only, so each decision depends on the ones before it. A
+    clock without a jump needs a running maximum and no more; of one with a jump, the tuples from
+    there on that lie above the maximum are taken in order, in one row.
     """
     from pyspark.sql import functions as F
 
     if settings.max_jump_us is None:
-        return frame, clock.as_errors(frame.filter(F.lit(False)), settings, "jump", F.lit(None).cast("string"))
-    place = list(dict.fromkeys([*settings.key_by, *clock.blocks(frame), *settings.order_by, AT, TS]))
+        return frame, clock.as_errors(
+            frame.filter(F.lit(False)),
+            settings,
+            "jump",
+            F.lit(None).cast("string"),
+        )
+    place = list(
+        dict.fromkeys([*settings.key_by, *clock.blocks(frame), *settings.order_by, AT, TS])
+    )
     refused = _refused(clock.to_clock_rows(frame, settings, grid), settings, state)
     other = {name: f"_refused_{number}" for number, name in enumerate(place)}
     refused = refused.groupBy(*(F.col(name).alias(renamed) for name, renamed in other.items()))
     refused = refused.agg(F.min(_HIGHEST).alias(_HIGHEST))
     timed = frame.select("*", *clock.times(frame, settings, grid))
     same = [F.col(name).eqNullSafe(F.col(renamed)) for name, renamed in other.items()]
-    words = f"runs %d us ahead of the latest timestamp before it; max_jump is {settings.max_jump_us} us"
+    words = (
+        f"runs %d us ahead of the latest timestamp before it; max_jump is {settings.max_jump_us} us"
+    )
     detail = F.format_string(words, F.col(TS) - F.col(_HIGHEST))
     jumps = clock.as_errors(timed.join(refused, same), settings, "jump", detail)
-    return timed.join(refused, same, "left_anti").drop(AT, TS), jumps.drop(AT, TS, _HIGHEST, *other.values())
+    return timed.join(refused, same, "left_anti").drop(AT, TS), jumps.drop(
+        AT,
+        TS,
+        _HIGHEST,
+        *other.values(),
+    )
 
 
 def _refused(rows: DataFrame, settings: HeartbeatProperties, state: DataFrame | None) -> DataFrame:
-    """Returns key, window and order columns of the tuples to quarantine, their times, and the highest before them."""
+    """Returns key, window and order columns of the tuples to quarantine, their times, and the
+    highest before them.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     jump_us = settings.max_jump_us
     if state is not None:
-        known = state.select(*settings.key_by, F.col("clock_event_us").alias(TS), F.lit(0).alias(IS_TUPLE))
+        known = state.select(
+            *settings.key_by,
+            F.col("clock_event_us").alias(TS),
+            F.lit(0).alias(IS_TUPLE),
+        )
         rows = rows.unionByName(known, allowMissingColumns=True)
     order = clock.ordered(rows, settings)
-    rows = rows.withColumn(_HIGHEST, F.max(TS).over(order.rowsBetween(Window.unboundedPreceding, -1)))
+    rows = rows.withColumn(
+        _HIGHEST,
+        F.max(TS).over(order.rowsBetween(Window.unboundedPreceding, -1)),
+    )
     first = F.when(F.col(TS) > F.col(_HIGHEST) + jump_us, F.col(_HIGHEST))
-    rows = rows.withColumn("_believed", F.min(first).over(order.rowsBetween(Window.unboundedPreceding, 0)))
+    rows = rows.withColumn(
+        "_believed",
+        F.min(first).over(order.rowsBetween(Window.unboundedPreceding, 0)),
+    )
     tuples = F.struct(*dict.fromkeys([*clock.blocks(rows), *settings.order_by, AT, TS]))
     doubtful = rows.filter(F.col(TS) > F.col("_believed")).groupBy(*settings.key_by)
     in_order = F.sort_array(F.collect_list(tuples)).alias("_tuples")
@@ -64,18 +94,27 @@ def _refused(rows: DataFrame, settings: HeartbeatProperties, state: DataFrame | 
 
 
 def _fold(jump_us: int | None) -> Column:
-    """Returns the refused ones of `_tuples`, taken in order from the maximum `_believed` on, each with that maximum."""
+    """Returns the refused ones of `_tuples`, taken in order from the maximum `_believed` on, each
+    with that maximum.
+    """
     from pyspark.sql import functions as F
 
-    with_highest = F.transform("_tuples", lambda one: one.withField(_HIGHEST, F.lit(0).cast("bigint")))
+    with_highest = F.transform(
+        "_tuples",
+        lambda one: one.withField(_HIGHEST, F.lit(0).cast("bigint")),
+    )
     none_yet = F.filter(with_highest, lambda _: F.lit(False))
     start = F.struct(F.col("_believed").alias("highest"), none_yet.alias("refused"))
 
     def take(so_far: Column, one: Column) -> Column:
         refuse = one[TS] > so_far["highest"] + jump_us
-        highest = F.when(refuse, so_far["highest"]).otherwise(F.greatest(so_far["highest"], one[TS]))
+        highest = F.when(refuse, so_far["highest"]).otherwise(
+            F.greatest(so_far["highest"], one[TS])
+        )
         row = one.withField(_HIGHEST, so_far["highest"])
-        refused = F.when(refuse, F.array_append(so_far["refused"], row)).otherwise(so_far["refused"])
+        refused = F.when(refuse, F.array_append(so_far["refused"], row)).otherwise(
+            so_far["refused"]
+        )
         return F.struct(highest.alias("highest"), refused.alias("refused"))
 
     return F.aggregate("_tuples", start, take, lambda end: end["refused"])

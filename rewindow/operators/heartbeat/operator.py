@@ -1,4 +1,6 @@
-"""The Heartbeat as an operator: the function `heartbeat` between an input port, an output port and a carried state."""
+"""The Heartbeat as an operator: the function `heartbeat` between an input port, an output port and
+a carried state.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +28,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PROVENANCE = list(zip(ADDED, (pa.bool_(), pa.string(), pa.int64(), pa.int64()), strict=True))
-"""What tells timers from data (H19); `_rw_emission` is the place within the window, from 0, in emission order (H52)."""
+"""What tells timers from data (H19); `_rw_emission` is the place within the window, from 0, in
+emission order (H52)."""
 RENAME = "rename it upstream, or by keep and select in the settings of the stream"
 
 
 class Heartbeat(HeartbeatProperties, FrameOperator):
     """Passes a stream on with timer tuples where it is silent (docs/rules/heartbeat.md part 1).
 
-    `columns` are the stream's; they pass unchanged, with `PROVENANCE` behind them. In a timer they are null but for the
-    event timestamp, the keys, and the arrival, which is the instant of emission. Quarantined tuples (`max_jump`) leave
-    by the port `errors`, where clamped ones (`arrival_regression`) are reported too. Any number of them may stand in an
-    application, each with its own clocks (H63).
+    `columns` are the stream's; they pass unchanged, with `PROVENANCE` behind them. In a timer they
+    are null but for the event timestamp, the keys, and the arrival, which is the instant of
+    emission. Quarantined tuples (`max_jump`) leave by the port `errors`, where clamped ones
+    (`arrival_regression`) are reported too. Any number of them may stand in an application, each
+    with its own clocks (H63).
 
     Example:
-        beat = app.add("beat", Heartbeat(interval=60, slack=10, event_at="at", columns=schema), stream=clicks)
+        heartbeat = Heartbeat(interval=60, slack=10, event_at="at", columns=schema)
+        beat = app.add("beat", heartbeat, stream=clicks)
     """
 
     columns: pa.Schema
@@ -56,7 +61,9 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         return self
 
     def _wrong_columns(self) -> Iterator[str]:
-        """Yields what the clock lacks (H53), what it cannot count in (H40), and what would be there twice (H19)."""
+        """Yields what the clock lacks (H53), what it cannot count in (H40), and what would be there
+        twice (H19).
+        """
         names = self.columns.names
         absent = [name for name in self._clock_columns() if name not in names]
         if absent:
@@ -64,18 +71,29 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         for field in self.columns:
             is_time = pa.types.is_timestamp(field.type) or pa.types.is_int64(field.type)
             if field.name in (self.event_at, self.arrived_at) and not is_time:
-                yield f"column {field.name} is {field.type}, it must be a timestamp, or int64 as microseconds"
+                yield (
+                    f"column {field.name} is {field.type}, it must be a timestamp, or int64 as "
+                    "microseconds"
+                )
             if field.name.lower() in ADDED:
                 yield f"column {field.name} is one that the Heartbeat adds: {RENAME}"
             if field.name.lower() in BOOKKEEPING and field.name not in POSITION_COLUMNS:
-                yield f"column {field.name} has a name that tables of a replay need for themselves: {RENAME}"
+                yield (
+                    f"column {field.name} has a name that tables of a replay need for "
+                    f"themselves: {RENAME}"
+                )
         lower = Counter(name.lower() for name in names)
         twice = [name for name in names if lower[name.lower()] > 1]
         if twice:
-            yield f"columns {' and '.join(twice)} are one to a table, which reads no capital letters: {RENAME}"
+            yield (
+                f"columns {' and '.join(twice)} are one to a table, which reads no capital "
+                f"letters: {RENAME}"
+            )
 
     def input_ports(self) -> Mapping[str, InputPort]:
-        """Returns one port, `stream`, with the columns that the clock needs and those that pass (H16)."""
+        """Returns one port, `stream`, with the columns that the clock needs and those that pass
+        (H16).
+        """
         return {"stream": InputPort(pa.schema(self._needed()))}
 
     def output_ports(self) -> Mapping[str, OutputPort]:
@@ -90,7 +108,10 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         return pa.schema([*keys, *STATE_FIELDS])
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
         """Returns data and timers, and what is quarantined."""
         from pyspark.sql import Window
@@ -98,7 +119,9 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
 
         made = self._beat(inputs, state, context)
         tuples = self._within_end(made.tuples, context)
-        place = F.row_number().over(Window.partitionBy("window_id").orderBy(EMISSION, *self.key_by)) - 1
+        place = (
+            F.row_number().over(Window.partitionBy("window_id").orderBy(EMISSION, *self.key_by)) - 1
+        )
         return {"out": tuples.withColumn(EMISSION, place.cast("bigint")), "errors": made.errors}
 
     def next_state(
@@ -108,26 +131,47 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns the clocks after the group; what they depend on is recorded, so it is the same in every run."""
+        """Returns the clocks after the group; what they depend on is recorded, so it is the same in
+        every run.
+        """
         return self._beat(inputs, state, context).state
 
-    def state_after_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
-        """Returns the state with empty clocks and the index of the last timer that was emitted for each (H58, H10)."""
+    def state_after_skip(
+        self,
+        state: DataFrame,
+        windows: WindowRange,
+        outputs: Mapping[str, DataFrame],
+    ) -> DataFrame:
+        """Returns the state with empty clocks and the index of the last timer that was emitted for
+        each (H58, H10).
+        """
         return without_clock(state, self, outputs.get("out"))
 
     def _beat(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> HeartbeatResult:
         names = dict.fromkeys(["window_id", *(field.name for field in self._needed())])
         frame = inputs["stream"].select(*map(quoted_column, names))
         last = context.last if context.end is None else min(context.end, context.last)
         end_us, has_ended = context.grid.end_us(last), last == context.end
-        return heartbeat(frame, self, state=state, end_us=end_us, end_included=has_ended, grid=context.grid)
+        return heartbeat(
+            frame,
+            self,
+            state=state,
+            end_us=end_us,
+            end_included=has_ended,
+            grid=context.grid,
+        )
 
     def _within_end(self, tuples: DataFrame, context: OperatorContext) -> DataFrame:
-        """Returns tuples with timers due exactly at the recording's end in its last window, at its last instant (X23).
+        """Returns tuples with timers due exactly at the recording's end in its last window, at its
+        last instant (X23).
 
-        At every other border such a timer belongs to the next window (H56); after the end there is none (H13).
+        At every other border such a timer belongs to the next window (H56); after the end there is
+        none (H13).
         """
         from pyspark.sql import functions as F
 
@@ -138,7 +182,9 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
             last = F.timestamp_micros(last)
         at_end, arrival = F.col("window_id") > context.end, F.col(quoted_column(self.arrived_at))
         moved = {self.arrived_at: F.when(at_end, last).otherwise(arrival)}
-        return tuples.withColumns({**moved, "window_id": F.least("window_id", F.lit(context.end).cast("bigint"))})
+        return tuples.withColumns(
+            {**moved, "window_id": F.least("window_id", F.lit(context.end).cast("bigint"))}
+        )
 
     def _clock_columns(self) -> list[str]:
         return list(dict.fromkeys([self.event_at, self.arrived_at, *self.order_by, *self.key_by]))

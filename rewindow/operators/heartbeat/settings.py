@@ -37,33 +37,42 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Decimal]] = {
 class HeartbeatProperties(BaseModel):
     """What a Heartbeat does. Durations are seconds, or text with a unit such as "10 minutes".
 
-    Wrong values are refused, odd ones warned about (H15, H20 to H26). Readings without an option: H28, H32 to H36, H39,
-    H41 to H43.
+    Wrong values are refused, odd ones warned about (H15, H20 to H26). Readings without an option:
+    H28, H32 to H36, H39, H41 to H43.
 
     Attributes:
         parameters: values of `${name}` in `interval` and `slack`, replaced once, at launch (H25).
         interval: timers are multiples of it (H2).
         slack: how long a timer waits after its scheduled time (H7).
-        event_at: column of the event timestamp: TIMESTAMP, or BIGINT as microseconds on a relative clock (H40).
+        event_at: column of the event timestamp: TIMESTAMP, or BIGINT as microseconds on a relative
+            clock (H40).
         arrived_at: column of the arrival.
         order_by: columns that order tuples within a window, or in a frame without windows (H53).
-        key_by: columns with one clock for each of their values; without any there is one clock (H46).
+        key_by: columns with one clock for each of their values; without any there is one clock
+            (H46).
         crossing: all timers that a tuple jumps over, or only the last one (H27).
         slack_restart: from when the slack counts after a tuple that arrived within it (H31).
-        slack_after_timeout: the slack of a silence that begins after timeouts: the whole one again, or none (H37).
+        slack_after_timeout: the slack of a silence that begins after timeouts: the whole one again,
+            or none (H37).
         first_on_multiple: whether a first tuple exactly on a multiple brings its timer (H29).
-        early_crossing: what goes first when a tuple at or past the next timer arrives before its scheduled time (H30).
-        answered_crossing: whether a crossing timer is emitted whose tuple has exactly its timestamp, or left out since
-            the tuple stands for it. A row of several timers (`on_too_many`) is emitted.
+        early_crossing: what goes first when a tuple at or past the next timer arrives before its
+            scheduled time (H30).
+        answered_crossing: whether a crossing timer is emitted whose tuple has exactly its
+            timestamp, or left out since the tuple stands for it. A row of several timers
+            (`on_too_many`) is emitted.
         tie: what goes first when a tuple arrives at the instant at which a timer is due (H38).
-        arrival_regression: what happens when the machine clock steps back (H45). A clamped tuple passes as if it had
-            come with the latest one before it, and not before its window, and is reported. A frame without windows that
-            is taken in pieces must not step back over the end of a piece.
-        max_jump: a tuple that runs ahead of all earlier ones by more is quarantined; off unless set (H61). Among tuples
-            of one place (`order_by` need not be unique) the earlier arrival comes first, then the earlier timestamp.
+        arrival_regression: what happens when the machine clock steps back (H45). A clamped tuple
+            passes as if it had come with the latest one before it, and not before its window, and
+            is reported. A frame without windows that is taken in pieces must not step back over the
+            end of a piece.
+        max_jump: a tuple that runs ahead of all earlier ones by more is quarantined; off unless set
+            (H61). Among tuples of one place (`order_by` need not be unique) the earlier arrival
+            comes first, then the earlier timestamp.
         max_timers: most timers for one crossing or one silence (H62).
-        on_too_many: stop beyond `max_timers`, or write one summary row instead of what is beyond (H62).
-        speed: how many times faster the playback clock of `arrived_at` runs than the recorded one (H14, H51).
+        on_too_many: stop beyond `max_timers`, or write one summary row instead of what is beyond
+            (H62).
+        speed: how many times faster the playback clock of `arrived_at` runs than the recorded one
+            (H14, H51).
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -111,7 +120,9 @@ class HeartbeatProperties(BaseModel):
     @classmethod
     def _check_slack_after_timeout(cls, value: object) -> object:
         if value == "not":
-            raise ValueError('slack_after_timeout = "not" is called "none" now: after timeouts there is no slack')
+            raise ValueError(
+                'slack_after_timeout = "not" is called "none" now: after timeouts there is no slack'
+            )
         return value
 
     @field_validator("speed", mode="before")
@@ -121,7 +132,8 @@ class HeartbeatProperties(BaseModel):
         parts = Fraction(speed).as_integer_ratio() if speed is not None else (0, 1)
         if speed is None or speed <= 0 or max(parts) > SPEED_PARTS_MAX:
             raise ValueError(
-                f"speed is {value!r}, it must be above 0, a ratio of whole numbers up to {SPEED_PARTS_MAX}"
+                f"speed is {value!r}, it must be above 0, a ratio of whole numbers up to "
+                f"{SPEED_PARTS_MAX}"
             )
         return speed
 
@@ -154,12 +166,15 @@ class HeartbeatProperties(BaseModel):
         """Returns what is accepted but worth knowing (H21, H24)."""
         fine = [TOO_FINE] if self.interval_us < FINE_US else []
         if 0 < self.slack_us < FINE_US:
-            fine.append(f"slack of {self.slack_us} us is below the smallest supported value of 10 ms")
+            fine.append(
+                f"slack of {self.slack_us} us is below the smallest supported value of 10 ms"
+            )
         return fine
 
 
 class HeartbeatSettings(HeartbeatProperties):
-    """The settings of `heartbeat`, refused at once when they are wrong; what is odd is a Python warning (H21, H24).
+    """The settings of `heartbeat`, refused at once when they are wrong; what is odd is a Python
+    warning (H21, H24).
 
     Raises:
         InputError: a setting is wrong; all of them are named.
@@ -175,7 +190,8 @@ class HeartbeatSettings(HeartbeatProperties):
 
 
 def to_seconds(value: object, parameters: Mapping[str, str]) -> Decimal | None:
-    """Returns a number, duration text or expression as seconds, read as written; None when it is no number (H25).
+    """Returns a number, duration text or expression as seconds, read as written; None when it is no
+    number (H25).
 
     >>> to_seconds("${minutes} * 60 + .5", {"minutes": "2"})
     Decimal('120.5')
@@ -184,7 +200,11 @@ def to_seconds(value: object, parameters: Mapping[str, str]) -> Decimal | None:
     """
     if value is None or isinstance(value, bool):
         return None
-    text = re.sub(r"\$\{(\w+)\}", lambda match: _parameter(match[1], parameters), str(value)).strip()
+    text = re.sub(
+        r"\$\{(\w+)\}",
+        lambda match: _parameter(match[1], parameters),
+        str(value),
+    ).strip()
     try:
         seconds = _evaluate(ast.parse(text, mode="eval").body, text)
     except (SyntaxError, DecimalException):
@@ -203,10 +223,16 @@ def _parameter(name: str, parameters: Mapping[str, str]) -> str:
 
 
 def _evaluate(node: ast.AST, text: str) -> Decimal | None:
-    """Returns an arithmetic expression's value; literals are taken from the text, so that 0.10 is exactly 0.10."""
+    """Returns an arithmetic expression's value; literals are taken from the text, so that 0.10 is
+    exactly 0.10.
+    """
     if isinstance(node, ast.Constant):
         literal = ast.get_source_segment(text, node) or ""
-        return Decimal(literal) if isinstance(node.value, int | float) and not isinstance(node.value, bool) else None
+        return (
+            Decimal(literal)
+            if isinstance(node.value, int | float) and not isinstance(node.value, bool)
+            else None
+        )
     if isinstance(node, ast.UnaryOp | ast.BinOp) and type(node.op) in _OPERATORS:
         sides = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
         values = [_evaluate(side, text) for side in sides]
@@ -218,5 +244,7 @@ def _whole_us(name: str, seconds: Decimal) -> Decimal:
     if seconds > DURATION_US_MAX // 1_000_000:
         raise ValueError(f"{name} of {seconds} s is out of range, it may be 100 years at most")
     if seconds * 1_000_000 != (seconds * 1_000_000).to_integral_value():
-        raise ValueError(f"{name} of {seconds} s is not a whole number of us: timers could not be exact")
+        raise ValueError(
+            f"{name} of {seconds} s is not a whole number of us: timers could not be exact"
+        )
     return seconds

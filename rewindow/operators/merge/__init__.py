@@ -1,1 +1,3 @@
-"""Merge: streams of the same columns joined into one, in the order of event time (rules/heartbeat.md H59)."""
+"""Merge: streams of the same columns joined into one, in the order of event time
+(rules/heartbeat.md H59).
+"""

@@ -1,4 +1,6 @@
-"""Merge: joins streams of the same columns into one, in the order of event time (docs/rules/heartbeat.md H59)."""
+"""Merge: joins streams of the same columns into one, in the order of event time
+(docs/rules/heartbeat.md H59).
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ if TYPE_CHECKING:
 SOURCE, RELEASED_AT, EMISSION = "_rw_source", "_rw_released_at", "_rw_emission"
 """Columns that the Merge adds (X22)."""
 BLOCK_WINDOWS = 32
-"""The window of a release is looked for among blocks of so many windows, then within one of them."""
+"""The window of a release is looked for among blocks of so many windows, then within one of
+them."""
 _COVER, _FROM, _BLOCK = "_cover_us", "_from_us", "_block"
-"""Event time that every input has shown, the lowest one that a window newly covers, and the window's block."""
+"""Event time that every input has shown, the lowest one that a window newly covers, and the
+window's block."""
 _BEYOND = 1 << 62
 """An event time beyond all others."""
 _RELEASED_US, _ARRIVED_IN = "_released_us", "_arrived_in"
@@ -31,10 +35,12 @@ class MergeResult:
     """What a Merge makes of its inputs.
 
     Attributes:
-        tuples: `window_id` of the release, the inputs' columns, `_rw_source STRING` (the port), `_rw_released_at`
-            (instant of the release, of the arrival's type) and `_rw_emission BIGINT` (place within the window, from 0).
-        state: `window_id`, `_rw_source` and the inputs' columns. A row with a window is a tuple that waits and the
-            window of its arrival; a row without one is a port and the latest event time that it has shown.
+        tuples: `window_id` of the release, the inputs' columns, `_rw_source STRING` (the port),
+            `_rw_released_at` (instant of the release, of the arrival's type) and `_rw_emission
+            BIGINT` (place within the window, from 0).
+        state: `window_id`, `_rw_source` and the inputs' columns. A row with a window is a tuple
+            that waits and the window of its arrival; a row without one is a port and the latest
+            event time that it has shown.
     """
 
     tuples: DataFrame
@@ -50,25 +56,30 @@ def merge(
     state: DataFrame | None = None,
     ended: tuple[int, int] | None = None,
 ) -> MergeResult:
-    """Returns one stream in which a tuple of time T comes as soon as every input has shown a time >= T (H59).
+    """Returns one stream in which a tuple of time T comes as soon as every input has shown a time
+    >= T (H59).
 
-    Timers count as shown time and are passed on like all tuples. A late tuple, whose T is covered already, is passed on
-    as it arrives; so is one without an event time, which shows none (H1, H3). What arrives at the same instant arrives
-    together. Order in a window: release, event time (null first), port, arrival.
+    Timers count as shown time and are passed on like all tuples. A late tuple, whose T is covered
+    already, is passed on as it arrives; so is one without an event time, which shows none (H1, H3).
+    What arrives at the same instant arrives together. Order in a window: release, event time (null
+    first), port, arrival.
 
     Each window is sorted by itself; only a frame with a row per window is put in one order.
 
     Args:
         frames: the inputs by port, in the order of the ports, with `window_id`.
-        event_at: column of the event timestamp: TIMESTAMP, or BIGINT as microseconds on a relative clock.
+        event_at: column of the event timestamp: TIMESTAMP, or BIGINT as microseconds on a relative
+            clock.
         arrived_at: column of the arrival; a null in it stops the query that reads the result.
         order_by: columns that order what one input brings at one instant.
         state: `state` of the result before, where the streams are taken in pieces (R86).
-        ended: the window with which all inputs have ended, and its last instant in microseconds: what waits comes then
-            (X34). Leave it out at the end of a piece that is not the end of the recording.
+        ended: the window with which all inputs have ended, and its last instant in microseconds:
+            what waits comes then (X34). Leave it out at the end of a piece that is not the end of
+            the recording.
 
     Raises:
-        InputError: inputs are fewer than two or differ in their columns, or a column is missing or the Merge's own.
+        InputError: inputs are fewer than two or differ in their columns, or a column is missing or
+            the Merge's own.
     """
     from pyspark.sql import functions as F
 
@@ -76,8 +87,14 @@ def merge(
     if wrong := find_fault(ports, list(types), event_at, arrived_at, order_by):
         raise InputError(f"streams cannot be merged: {wrong}")
     columns = [*map(quoted_column, types)]
-    arrivals = [frame.select(WINDOW, F.lit(port).alias(SOURCE), *columns) for port, frame in frames.items()]
-    rows = _with_times(reduce(lambda one, other: one.unionByName(other), arrivals), event_at, arrived_at)
+    arrivals = [
+        frame.select(WINDOW, F.lit(port).alias(SOURCE), *columns) for port, frame in frames.items()
+    ]
+    rows = _with_times(
+        reduce(lambda one, other: one.unionByName(other), arrivals),
+        event_at,
+        arrived_at,
+    )
     clocks, waiting = rows, rows
     if state is not None:
         before = _with_times(state, event_at, arrived_at)
@@ -85,10 +102,14 @@ def merge(
         waiting = rows.unionByName(before.where(F.col(WINDOW).isNotNull()))
     last = [] if ended is None else [_last_times(rows, ports, *ended)]
     shown = _shown(_with(clocks, last), ports)
-    released = _release(_find_windows(waiting, shown), _cover_steps(_with(rows, last), shown, ports))
+    released = _release(
+        _find_windows(waiting, shown),
+        _cover_steps(_with(rows, last), shown, ports),
+    )
     waiting = waiting if ended is None else waiting.where(F.lit(False))
     return MergeResult(
-        _in_order(released, types, ports, arrived_at, order_by), _state(clocks, waiting, types, ports, event_at)
+        _in_order(released, types, ports, arrived_at, order_by),
+        _state(clocks, waiting, types, ports, event_at),
     )
 
 
@@ -103,19 +124,23 @@ def _last_times(rows: DataFrame, ports: Sequence[str], window: int, at_us: int) 
     port = F.explode(F.array(*(F.lit(name) for name in ports))).alias(SOURCE)
     values = {WINDOW: window, AT: at_us, TS: _BEYOND}
     return rows.sparkSession.range(1).select(
-        port, *(F.lit(us).cast("bigint").alias(name) for name, us in values.items())
+        port,
+        *(F.lit(us).cast("bigint").alias(name) for name, us in values.items()),
     )
 
 
 def without_waiting(state: DataFrame) -> DataFrame:
-    """Returns a state after skipped windows: what waited may have been passed on in them, and nothing comes twice."""
+    """Returns a state after skipped windows: what waited may have been passed on in them, and
+    nothing comes twice.
+    """
     from pyspark.sql import functions as F
 
     return state.where(F.col(WINDOW).isNull())
 
 
 def count_waiting(state: DataFrame, emitted: DataFrame | None) -> DataFrame:
-    """Returns how many tuples wait in a state and were not passed on: `window_id` of their arrival and `tuples`.
+    """Returns how many tuples wait in a state and were not passed on: `window_id` of their arrival
+    and `tuples`.
 
     Args:
         state: the state before skipped windows.
@@ -126,38 +151,69 @@ def count_waiting(state: DataFrame, emitted: DataFrame | None) -> DataFrame:
 
     waiting = state.where(F.col(WINDOW).isNotNull())
     passed = waiting.limit(0) if emitted is None else emitted
-    same = [field.name for field in state.schema if field.name in passed.columns and field.name != WINDOW]
-    same = [quoted_column(name) for name in same if not isinstance(state.schema[name].dataType, MapType)]
+    same = [
+        field.name
+        for field in state.schema
+        if field.name in passed.columns and field.name != WINDOW
+    ]
+    same = [
+        quoted_column(name) for name in same if not isinstance(state.schema[name].dataType, MapType)
+    ]
     both = waiting.select(WINDOW, *same, F.lit(1).alias("_rw_n"))
-    both = both.unionByName(passed.select(F.lit(None).cast("bigint").alias(WINDOW), *same, F.lit(-1).alias("_rw_n")))
-    left = both.groupBy(*same).agg(F.max(WINDOW).alias(WINDOW), F.greatest(F.sum("_rw_n"), F.lit(0)).alias("_rw_n"))
+    both = both.unionByName(
+        passed.select(F.lit(None).cast("bigint").alias(WINDOW), *same, F.lit(-1).alias("_rw_n"))
+    )
+    left = both.groupBy(*same).agg(
+        F.max(WINDOW).alias(WINDOW),
+        F.greatest(F.sum("_rw_n"), F.lit(0)).alias("_rw_n"),
+    )
     counts = left.where(F.col(WINDOW).isNotNull() & (F.col("_rw_n") > 0)).groupBy(WINDOW)
     return counts.agg(F.sum("_rw_n").cast("bigint").alias("tuples"))
 
 
 def find_fault(
-    ports: Sequence[str], names: Sequence[str], event_at: str, arrived_at: str, order_by: Sequence[str]
+    ports: Sequence[str],
+    names: Sequence[str],
+    event_at: str,
+    arrived_at: str,
+    order_by: Sequence[str],
 ) -> str | None:
     """Returns what is wrong with the ports or their columns, None when nothing is."""
     if len(set(ports)) < max(2, len(ports)):
         return f"ports are {', '.join(ports) or 'none'}, there must be two or more, all different"
-    absent = [name for name in dict.fromkeys([event_at, arrived_at, *order_by]) if name not in names]
+    absent = [
+        name for name in dict.fromkeys([event_at, arrived_at, *order_by]) if name not in names
+    ]
     if absent:
         return f"column {', '.join(absent)} is not in the streams' columns: {', '.join(names)}"
-    own, may_be_there = {WINDOW, SOURCE, RELEASED_AT, EMISSION}, {RELEASED_AT, EMISSION} & {arrived_at, *order_by}
+    own, may_be_there = (
+        {WINDOW, SOURCE, RELEASED_AT, EMISSION},
+        {RELEASED_AT, EMISSION} & {arrived_at, *order_by},
+    )
     taken = sorted(name for name in names if name.lower() in own and name not in may_be_there)
-    return f"column {', '.join(taken)} has a name of the Merge's own: rename it or leave it out" if taken else None
+    return (
+        f"column {', '.join(taken)} has a name of the Merge's own: rename it or leave it out"
+        if taken
+        else None
+    )
 
 
 def _types(frames: Mapping[str, DataFrame]) -> dict[str, DataType]:
     """Returns names and types of the inputs' columns; they must agree."""
-    kinds = {port: {field.name: field.dataType for field in frame.schema} for port, frame in frames.items()}
+    kinds = {
+        port: {field.name: field.dataType for field in frame.schema}
+        for port, frame in frames.items()
+    }
     first, types = next(iter(kinds.items()), ("", {}))
     for port, found in kinds.items():
-        differing = sorted(name for name in types.keys() | found.keys() if types.get(name) != found.get(name))
+        differing = sorted(
+            name for name in types.keys() | found.keys() if types.get(name) != found.get(name)
+        )
         if differing or WINDOW not in found:
             named = ", ".join(differing) or WINDOW
-            raise InputError(f'inputs "{first}" and "{port}" do not both have column {named}, of one type')
+            raise InputError(
+                f'inputs "{first}" and "{port}" do not both have column {named}, of one type'
+            )
     return {name: kind for name, kind in types.items() if name != WINDOW}
 
 
@@ -165,14 +221,23 @@ def _with_times(frame: DataFrame, event_at: str, arrived_at: str) -> DataFrame:
     """Adds arrival and event time in microseconds; fails where a tuple has no arrival."""
     from pyspark.sql import functions as F
 
-    lacking = F.concat(F.lit("merge: a tuple has no arrival, input "), SOURCE, F.lit(", window "), WINDOW)
+    lacking = F.concat(
+        F.lit("merge: a tuple has no arrival, input "),
+        SOURCE,
+        F.lit(", window "),
+        WINDOW,
+    )
     is_lacking = F.col(WINDOW).isNotNull() & F.col(quoted_column(arrived_at)).isNull()
-    at_us = F.when(is_lacking, F.raise_error(lacking).cast("bigint")).otherwise(to_us(frame, arrived_at))
+    at_us = F.when(is_lacking, F.raise_error(lacking).cast("bigint")).otherwise(
+        to_us(frame, arrived_at)
+    )
     return frame.withColumns({AT: at_us, TS: to_us(frame, event_at)})
 
 
 def _shown(clocks: DataFrame, ports: Sequence[str]) -> DataFrame:
-    """Returns what is shown before each window, a column per port, and `_cover_us` after it; a row per window."""
+    """Returns what is shown before each window, a column per port, and `_cover_us` after it; a row
+    per window.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -183,7 +248,9 @@ def _shown(clocks: DataFrame, ports: Sequence[str]) -> DataFrame:
     after = _least([F.greatest(name, f"{name}_before") for name in names])
     window = F.coalesce(WINDOW, F.lit(BIGINT_MIN)).alias(WINDOW)
     return totals.select("*", *before).select(
-        window, *(F.col(f"{name}_before").alias(name) for name in names), after.alias(_COVER)
+        window,
+        *(F.col(f"{name}_before").alias(name) for name in names),
+        after.alias(_COVER),
     )
 
 
@@ -191,20 +258,28 @@ def _port_columns(ports: Sequence[str]) -> dict[str, Column]:
     """Returns a column per port: the event time of a tuple that is the port's."""
     from pyspark.sql import functions as F
 
-    return {f"_shown_{place}_us": F.when(F.col(SOURCE) == port, F.col(TS)) for place, port in enumerate(ports)}
+    return {
+        f"_shown_{place}_us": F.when(F.col(SOURCE) == port, F.col(TS))
+        for place, port in enumerate(ports)
+    }
 
 
 def _least(shown: Sequence[Column]) -> Column:
     """Returns the event time that every input has shown, null where one has shown none."""
     from pyspark.sql import functions as F
 
-    return F.when(reduce(lambda one, other: one & other, (time.isNotNull() for time in shown)), F.least(*shown))
+    return F.when(
+        reduce(lambda one, other: one & other, (time.isNotNull() for time in shown)),
+        F.least(*shown),
+    )
 
 
 def _find_windows(waiting: DataFrame, shown: DataFrame) -> DataFrame:
-    """Returns the tuples that are released, with the window of the release; `_arrived_in` is that of the arrival.
+    """Returns the tuples that are released, with the window of the release; `_arrived_in` is that
+    of the arrival.
 
-    The window is the tuple's own or the first whose cover reaches its event time, whichever is later.
+    The window is the tuple's own or the first whose cover reaches its event time, whichever is
+    later.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -217,23 +292,34 @@ def _find_windows(waiting: DataFrame, shown: DataFrame) -> DataFrame:
         F.floor(F.row_number().over(in_order) / BLOCK_WINDOWS).alias(_BLOCK),
     ).where(F.col(_COVER) >= F.col(_FROM))
     blocks = steps.groupBy(F.col(_BLOCK).alias("_in_block")).agg(
-        F.min(_FROM).alias("_block_from_us"), F.max(_COVER).alias("_block_cover_us")
+        F.min(_FROM).alias("_block_from_us"),
+        F.max(_COVER).alias("_block_cover_us"),
     )
     in_block = F.col(TS).between(F.col("_block_from_us"), F.col("_block_cover_us"))
     in_step = (F.col("_in_block") == F.col(_BLOCK)) & F.col(TS).between(F.col(_FROM), F.col(_COVER))
-    found = waiting.join(F.broadcast(blocks), in_block, "left").join(F.broadcast(steps), in_step, "left")
+    found = waiting.join(F.broadcast(blocks), in_block, "left").join(
+        F.broadcast(steps),
+        in_step,
+        "left",
+    )
     found = found.where(F.col(TS).isNull() | F.col("_reached_in").isNotNull())
     released_in = F.greatest(WINDOW, "_reached_in")
     return found.withColumns({WINDOW: released_in, _ARRIVED_IN: F.col(WINDOW)})
 
 
 def _cover_steps(rows: DataFrame, shown: DataFrame, ports: Sequence[str]) -> DataFrame:
-    """Returns for each window what its tuples cover, and since when; what was covered before it, since ever."""
+    """Returns for each window what its tuples cover, and since when; what was covered before it,
+    since ever.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     names = _port_columns(ports)
-    times = rows.where(F.col(TS).isNotNull()).select(WINDOW, AT, *(time.alias(name) for name, time in names.items()))
+    times = rows.where(F.col(TS).isNotNull()).select(
+        WINDOW,
+        AT,
+        *(time.alias(name) for name, time in names.items()),
+    )
     times = times.unionByName(shown.select(WINDOW, F.lit(BIGINT_MIN).alias(AT), *names))
     so_far = Window.partitionBy(WINDOW).orderBy(AT)
     times = times.select(WINDOW, AT, *(F.max(name).over(so_far).alias(name) for name in names))
@@ -242,7 +328,9 @@ def _cover_steps(rows: DataFrame, shown: DataFrame, ports: Sequence[str]) -> Dat
 
 
 def _release(found: DataFrame, steps: DataFrame) -> DataFrame:
-    """Adds `_released_us`: a tuple's arrival or the instant that covers its event time, whichever is later."""
+    """Adds `_released_us`: a tuple's arrival or the instant that covers its event time, whichever
+    is later.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -254,7 +342,11 @@ def _release(found: DataFrame, steps: DataFrame) -> DataFrame:
 
 
 def _in_order(
-    released: DataFrame, types: Mapping[str, DataType], ports: Sequence[str], arrived_at: str, order_by: Sequence[str]
+    released: DataFrame,
+    types: Mapping[str, DataType],
+    ports: Sequence[str],
+    arrived_at: str,
+    order_by: Sequence[str],
 ) -> DataFrame:
     """Returns the inputs' columns and the Merge's own."""
     from pyspark.sql import Window
@@ -270,15 +362,25 @@ def _in_order(
 
 
 def _state(
-    clocks: DataFrame, waiting: DataFrame, types: Mapping[str, DataType], ports: Sequence[str], event_at: str
+    clocks: DataFrame,
+    waiting: DataFrame,
+    types: Mapping[str, DataType],
+    ports: Sequence[str],
+    event_at: str,
 ) -> DataFrame:
-    """Returns the tuples that are not covered at the end, and the latest event time of each port."""
+    """Returns the tuples that are not covered at the end, and the latest event time of each
+    port.
+    """
     from pyspark.sql import functions as F
 
     highest = clocks.groupBy(SOURCE).agg(F.max(TS).alias(TS)).where(F.col(TS).isNotNull())
     cover = highest.agg(F.when(F.count("*") == len(ports), F.min(TS)).alias(_COVER))
     still = F.col(TS) > F.coalesce(F.col(_COVER), F.col(TS) - 1)
-    left = waiting.crossJoin(F.broadcast(cover)).where(still).select(WINDOW, SOURCE, *map(quoted_column, types))
+    left = (
+        waiting.crossJoin(F.broadcast(cover))
+        .where(still)
+        .select(WINDOW, SOURCE, *map(quoted_column, types))
+    )
     shown = highest.select(SOURCE, _from_us(F.col(TS), types[event_at]).alias(event_at))
     return left.unionByName(shown, allowMissingColumns=True)
 

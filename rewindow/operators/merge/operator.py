@@ -1,4 +1,6 @@
-"""The Merge as an operator: the function `merge` between its input ports, an output port and a carried state."""
+"""The Merge as an operator: the function `merge` between its input ports, an output port and a
+carried state.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,18 @@ if TYPE_CHECKING:
 
 
 class Merge(FrameOperator):
-    """Joins streams of the same columns into one, in the order of event time (H59); `merge` says how.
+    """Joins streams of the same columns into one, in the order of event time (H59); `merge` says
+    how.
 
-    `columns` are the inputs'; they pass unchanged, but for `offset`, with `_rw_source`, `_rw_released_at` and
-    `_rw_emission` behind them. To what comes after the Merge `_rw_released_at` is the arrival, and `_rw_emission` the
-    order in a window. An input that falls silent needs a Heartbeat before it, else everything waits for it, in the
-    state.
+    `columns` are the inputs'; they pass unchanged, but for `offset`, with `_rw_source`,
+    `_rw_released_at` and `_rw_emission` behind them. To what comes after the Merge
+    `_rw_released_at` is the arrival, and `_rw_emission` the order in a window. An input that falls
+    silent needs a Heartbeat before it, else everything waits for it, in the state.
 
     Example:
         columns = Heartbeat(...).output_ports()["out"].schema
-        app.add("both", Merge(columns=columns, event_at="at", order_by=("_rw_emission",)), left=beat_a, right=beat_b)
+        merge = Merge(columns=columns, event_at="at", order_by=("_rw_emission",))
+        app.add("both", merge, left=beat_a, right=beat_b)
     """
 
     columns: pa.Schema
@@ -52,7 +56,13 @@ class Merge(FrameOperator):
 
     @model_validator(mode="after")
     def _check_properties(self) -> Self:
-        if wrong := find_fault(self.ports, self._names(), self.event_at, self.arrived_at, self.order_by):
+        if wrong := find_fault(
+            self.ports,
+            self._names(),
+            self.event_at,
+            self.arrived_at,
+            self.order_by,
+        ):
             raise ValueError(wrong)
         return self
 
@@ -62,16 +72,29 @@ class Merge(FrameOperator):
 
     def output_ports(self) -> Mapping[str, OutputPort]:
         """Returns the port `out`: the inputs' columns and the Merge's own."""
-        kept = [field for field in self._carried() if field.name not in ("offset", RELEASED_AT, EMISSION)]
+        kept = [
+            field
+            for field in self._carried()
+            if field.name not in ("offset", RELEASED_AT, EMISSION)
+        ]
         released_at = (RELEASED_AT, self.columns.field(self.arrived_at).type)
-        return {"out": OutputPort(pa.schema([*kept, (SOURCE, pa.string()), released_at, (EMISSION, pa.int64())]))}
+        return {
+            "out": OutputPort(
+                pa.schema([*kept, (SOURCE, pa.string()), released_at, (EMISSION, pa.int64())])
+            )
+        }
 
     def state_columns(self) -> pa.Schema:
-        """Returns `window_id`, `_rw_source` and the inputs' columns, a row per port and per tuple that waits."""
+        """Returns `window_id`, `_rw_source` and the inputs' columns, a row per port and per tuple
+        that waits.
+        """
         return pa.schema([(WINDOW, pa.int64()), (SOURCE, pa.string()), *self._carried()])
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         """Returns the tuples that are released in the group's windows."""
         return self._merge(inputs, state, context).tuples
@@ -83,22 +106,53 @@ class Merge(FrameOperator):
         state: DataFrame,
         context: OperatorContext,
     ) -> DataFrame:
-        """Returns what each port has shown and what still waits; the inputs tell it, so it is the same in every run."""
+        """Returns what each port has shown and what still waits; the inputs tell it, so it is the
+        same in every run.
+        """
         return self._merge(inputs, state, context).state
 
-    def state_after_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+    def state_after_skip(
+        self,
+        state: DataFrame,
+        windows: WindowRange,
+        outputs: Mapping[str, DataFrame],
+    ) -> DataFrame:
         """Returns the state without the tuples that waited."""
         return without_waiting(state)
 
-    def dropped_by_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
-        """Returns the tuples that waited and that no skipped window passed on, by the window of their arrival."""
+    def dropped_by_skip(
+        self,
+        state: DataFrame,
+        windows: WindowRange,
+        outputs: Mapping[str, DataFrame],
+    ) -> DataFrame:
+        """Returns the tuples that waited and that no skipped window passed on, by the window of
+        their arrival.
+        """
         return count_waiting(state, outputs.get("out"))
 
-    def _merge(self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext) -> MergeResult:
-        frames = {port: inputs[port].select(WINDOW, *map(quoted_column, self._names())) for port in self.ports}
-        ended = None if context.end is None or context.ended_us is None else (context.end, context.ended_us)
+    def _merge(
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
+    ) -> MergeResult:
+        frames = {
+            port: inputs[port].select(WINDOW, *map(quoted_column, self._names()))
+            for port in self.ports
+        }
+        ended = (
+            None
+            if context.end is None or context.ended_us is None
+            else (context.end, context.ended_us)
+        )
         return merge(
-            frames, event_at=self.event_at, arrived_at=self.arrived_at, order_by=self.order_by, state=state, ended=ended
+            frames,
+            event_at=self.event_at,
+            arrived_at=self.arrived_at,
+            order_by=self.order_by,
+            state=state,
+            ended=ended,
         )
 
     def _names(self) -> list[str]:

@@ -1,1 +1,3 @@
-"""When rows are expected: grids, calendars and opening hours. Gap filling and gap reports use it."""
+"""When rows are expected: grids, calendars and opening hours. Gap filling and gap reports use
+it.
+"""

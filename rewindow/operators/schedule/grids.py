@@ -1,9 +1,11 @@
-"""Where rows are expected: in steps of one length, or in days, weeks and months of a time zone (G2, G3).
+"""Where rows are expected: in steps of one length, or in days, weeks and months of a time zone (G2,
+G3).
 
 Steps inside of opening hours are in `hours_grid`.
 
-A point is a number; its step goes from its start to the start of the next. A day begins with its first instant: where
-clocks are put forward at midnight that is 1 o'clock, and where midnight comes twice it is the first one.
+A point is a number; its step goes from its start to the start of the next. A day begins with its
+first instant: where clocks are put forward at midnight that is 1 o'clock, and where midnight comes
+twice it is the first one.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ class EventGrid(Protocol):
         """Returns the instant at which a step begins."""
 
     def length(self, first: Column, end: Column) -> Column:
-        """Returns how long the steps from one point to the one before another are together, in microseconds (G8)."""
+        """Returns how long the steps from one point to the one before another are together, in
+        microseconds (G8).
+        """
 
     def first(self, at_us: int) -> int:
         """Returns the first point whose step begins at or after an instant."""
@@ -84,7 +88,9 @@ class FixedGrid(TouchingSteps):
 
 @dataclass(frozen=True)
 class CalendarGrid(TouchingSteps):
-    """So many days, weeks from Monday on, or months of a time zone; counted from 1970-01-01 or the day of an origin."""
+    """So many days, weeks from Monday on, or months of a time zone; counted from 1970-01-01 or the
+    day of an origin.
+    """
 
     count: int
     unit: str
@@ -94,11 +100,15 @@ class CalendarGrid(TouchingSteps):
     @property
     def step_us(self) -> int:
         """See EventGrid."""
-        return round(self.count * _DAY_US * {"day": 1, "week": 7, "month": 365.2425 / 12}[self.unit])
+        return round(
+            self.count * _DAY_US * {"day": 1, "week": 7, "month": 365.2425 / 12}[self.unit]
+        )
 
     def points_in(self, period_us: int) -> int:
         """See EventGrid: a day may lack an hour or two."""
-        least_us = self.count * _DAY_US * {"day": 1, "week": 7, "month": 28}[self.unit] - _DAY_US // 8
+        least_us = (
+            self.count * _DAY_US * {"day": 1, "week": 7, "month": 28}[self.unit] - _DAY_US // 8
+        )
         return -(-period_us // least_us)
 
     def point(self, at: Column) -> Column:
@@ -116,7 +126,11 @@ class CalendarGrid(TouchingSteps):
 
         number = point * self._days + self._offset
         if self.unit == "month":
-            day = F.make_date(floor_div(number, 12).cast("int"), (F.pmod(number, F.lit(12)) + 1).cast("int"), F.lit(1))
+            day = F.make_date(
+                floor_div(number, 12).cast("int"),
+                (F.pmod(number, F.lit(12)) + 1).cast("int"),
+                F.lit(1),
+            )
         else:
             day = F.date_from_unix_date(number.cast("int"))
         utc = F.convert_timezone(F.lit(self.zone), F.lit("UTC"), day.cast("timestamp_ntz"))
@@ -125,7 +139,9 @@ class CalendarGrid(TouchingSteps):
     def first(self, at_us: int) -> int:
         """See EventGrid."""
         at = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=at_us)
-        point = (self._number(at.astimezone(ZoneInfo(self.zone)).date()) - self._offset) // self._days
+        point = (
+            self._number(at.astimezone(ZoneInfo(self.zone)).date()) - self._offset
+        ) // self._days
         return point if self._start(point) >= at else point + 1
 
     @property
@@ -145,7 +161,11 @@ class CalendarGrid(TouchingSteps):
 
     def _start(self, point: int) -> datetime:
         number = point * self._days + self._offset
-        day = date(number // 12, number % 12 + 1, 1) if self.unit == "month" else _EPOCH + timedelta(days=number)
+        day = (
+            date(number // 12, number % 12 + 1, 1)
+            if self.unit == "month"
+            else _EPOCH + timedelta(days=number)
+        )
         return first_instant(day, self.zone)
 
 
@@ -170,6 +190,7 @@ def calendar_grid(step: object, zone: str, origin_us: int) -> CalendarGrid:
     found = _CALENDAR.fullmatch(str(step))
     if found is None or not int(found[1] or 1):
         raise ValueError(
-            f'step "{step}" has a zone, so it must be days, weeks or months, such as "1 month", or hours must be given'
+            f'step "{step}" has a zone, so it must be days, weeks or months, such as "1 month", or '
+            "hours must be given"
         )
     return CalendarGrid(int(found[1] or 1), found[2], zone, origin_us)

@@ -1,8 +1,10 @@
-"""Steps of one length inside of opening hours: on some weekdays of a zone, but not on days that are closed (G3).
+"""Steps of one length inside of opening hours: on some weekdays of a zone, but not on days that are
+closed (G3).
 
-A week of a local clock without changes has its points at fixed places, so they are counted by arithmetic. What breaks
-that, a change of the clocks or a closed day, divides time into *pieces*, in each of which the local clock runs evenly.
-A point is in a piece if its local time is: one that the clocks pass over is in none, one that they show twice in two.
+A week of a local clock without changes has its points at fixed places, so they are counted by
+arithmetic. What breaks that, a change of the clocks or a closed day, divides time into *pieces*, in
+each of which the local clock runs evenly. A point is in a piece if its local time is: one that the
+clocks pass over is in none, one that they show twice in two.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ MONDAY_US = 4 * DAY_US
 _YEARS = 1900, 2100
 """Clocks are changed between these years; before and after they stay as they are there."""
 _FAR = 1 << 62
-_PIECE = "array<struct<start bigint, offset bigint, base bigint, first bigint, rest bigint, end bigint, over bigint>>"
+_PIECE = (
+    "array<struct<start bigint, offset bigint, base bigint, first bigint, rest bigint, end "
+    "bigint, over bigint>>"
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,8 @@ class ClockPiece:
     Attributes:
         start: its first instant, in microseconds since 1970-01-01 UTC.
         offset: local time less instant.
-        base: number of a point less its number in the plain count of local weeks; None where all is closed.
+        base: number of a point less its number in the plain count of local weeks; None where all is
+            closed.
         first: number of the first point at or after the start.
         rest: where the step of the point before goes on into the piece, its end; else the start.
     """
@@ -53,10 +59,11 @@ class ClockPiece:
 
 @dataclass(frozen=True)
 class HoursGrid:
-    """Steps of one length from the opening to the close, on some weekdays (0 is Monday) that are not closed.
+    """Steps of one length from the opening to the close, on some weekdays (0 is Monday) that are
+    not closed.
 
-    A point's step goes on until the next point begins or hours end: a change of the clocks may make it longer or
-    shorter. Between the close and the opening no point is, and nothing lies in one.
+    A point's step goes on until the next point begins or hours end: a change of the clocks may make
+    it longer or shorter. Between the close and the opening no point is, and nothing lies in one.
     """
 
     step_us: int
@@ -74,7 +81,10 @@ class HoursGrid:
 
     def start(self, point: Column) -> Column:
         """See EventGrid."""
-        return _bound(self._piece("first", point), lambda piece: self._local(point - piece["base"]) - piece["offset"])
+        return _bound(
+            self._piece("first", point),
+            lambda piece: self._local(point - piece["base"]) - piece["offset"],
+        )
 
     def end(self, point: Column) -> Column:
         """Returns the instant at which a step ends (exclusive)."""
@@ -91,15 +101,17 @@ class HoursGrid:
         return (end - first) * self.step_us
 
     def clock(self, at: Column) -> Column:
-        """Returns the time that has passed while open: a step for each point before, and what of its own; null outside.
+        """Returns the time that has passed while open: a step for each point before, and what of
+        its own; null outside.
 
-        In it every point is as far from the next one, over nights too. What of a step lies behind a change of the
-        clocks counts as its last microsecond.
+        In it every point is as far from the next one, over nights too. What of a step lies behind a
+        change of the clocks counts as its last microsecond.
         """
         from pyspark.sql import functions as F
 
         return _bound(
-            self._next(at), lambda one: F.when(one["is_inside"], (one["number"] - 1) * self.step_us + one["since"])
+            self._next(at),
+            lambda one: F.when(one["is_inside"], (one["number"] - 1) * self.step_us + one["since"]),
         )
 
     def first(self, at_us: int) -> int:
@@ -123,7 +135,9 @@ class HoursGrid:
         return self.pieces[index].rest
 
     def openings(self, from_us: int, to_us: int) -> Iterator[tuple[int, int]]:
-        """Gives begin and end of each stretch of points from one instant to another; none goes on over a midnight."""
+        """Gives begin and end of each stretch of points from one instant to another; none goes on
+        over a midnight.
+        """
         at = from_us
         while (start := self.start_us(self.first(at))) < to_us:
             index = self._index(start)
@@ -134,7 +148,9 @@ class HoursGrid:
             yield start, min(at, to_us)
 
     def points_in(self, period_us: int) -> int:
-        """See EventGrid: at most all of the days that the period touches; a day has an hour or two more at most."""
+        """See EventGrid: at most all of the days that the period touches; a day has an hour or two
+        more at most.
+        """
         days = period_us // (DAY_US - DAY_US // 8) + 2
         return days * -(-(self.close_us - self.open_us + DAY_US // 8) // self.step_us)
 
@@ -168,7 +184,9 @@ class HoursGrid:
         return pieces
 
     def _stretches(self) -> Iterator[tuple[int, int, bool]]:
-        """Gives start, offset and whether it is open of what lies between changes of the clocks and closed days."""
+        """Gives start, offset and whether it is open of what lies between changes of the clocks and
+        closed days.
+        """
         changes = clock_changes(self.zone)
         for (start, offset), (end, _) in pairwise([*changes, (_FAR, 0)]):
             at = start
@@ -184,7 +202,9 @@ class HoursGrid:
                 yield at, offset, True
 
     def _rest(self, start: int, offset: int) -> int:
-        """Returns where the step of a point before a piece ends in it: where hours or another point begin or end."""
+        """Returns where the step of a point before a piece ends in it: where hours or another point
+        begin or end.
+        """
         week = (start + offset - MONDAY_US) % WEEK_US
         for opens in self.opens:
             if opens <= week < opens - self.open_us + self.close_us:
@@ -195,7 +215,8 @@ class HoursGrid:
         """Returns how many points are before a local time, in the plain count of weeks."""
         week, rest = divmod(local - MONDAY_US, WEEK_US)
         return week * self._of_week + sum(
-            min(max(-((opens - rest) // self.step_us), 0), self.points_of_day) for opens in self.opens
+            min(max(-((opens - rest) // self.step_us), 0), self.points_of_day)
+            for opens in self.opens
         )
 
     def _index(self, at: int) -> int:
@@ -206,7 +227,9 @@ class HoursGrid:
 
     def _number(self, at: int, piece: ClockPiece) -> int:
         """Returns the number of the first point behind an instant of a piece."""
-        return piece.first if piece.base is None else piece.base + self._plain(at + piece.offset + 1)
+        return (
+            piece.first if piece.base is None else piece.base + self._plain(at + piece.offset + 1)
+        )
 
     def _is_inside(self, at: int, piece: ClockPiece) -> bool:
         """Returns whether an instant of a piece lies in the step of a point."""
@@ -215,7 +238,9 @@ class HoursGrid:
         return at < piece.rest or (is_open and self._number(at, piece) > piece.first)
 
     def _next(self, at: Column) -> Column:
-        """Returns the number of the first point behind an instant, if it lies in the one before, and how far in it."""
+        """Returns the number of the first point behind an instant, if it lies in the one before,
+        and how far in it.
+        """
         from pyspark.sql import functions as F
 
         def of(one: Column) -> Column:
@@ -223,21 +248,32 @@ class HoursGrid:
             plain, is_open = week * self._of_week, F.lit(False)
             for opens in self.opens:
                 steps = F.least(
-                    F.greatest(floor_div(rest - opens, self.step_us) + 1, F.lit(0)), F.lit(self.points_of_day)
+                    F.greatest(floor_div(rest - opens, self.step_us) + 1, F.lit(0)),
+                    F.lit(self.points_of_day),
                 )
                 plain = plain + steps
-                is_open = is_open | ((rest >= opens) & (rest < opens - self.open_us + self.close_us))
+                is_open = is_open | (
+                    (rest >= opens) & (rest < opens - self.open_us + self.close_us)
+                )
             number = F.coalesce(piece["base"] + plain, piece["first"])
             is_inside = (at < piece["rest"]) | (is_open & (number > piece["first"]))
             of_step = F.pmod(F.pmod(rest, F.lit(DAY_US)) - self.open_us, F.lit(self.step_us))
             since = F.when(at < piece["rest"], self.step_us - 1).otherwise(of_step)
-            found = F.struct(number.alias("number"), is_inside.alias("is_inside"), since.alias("since"))
+            found = F.struct(
+                number.alias("number"),
+                is_inside.alias("is_inside"),
+                since.alias("since"),
+            )
             return F.when(at.isNotNull(), found)
 
         def placed(piece: Column) -> Column:
             local = at + piece["offset"] - MONDAY_US
             rest = F.pmod(local, F.lit(WEEK_US))
-            return F.struct(piece.alias("piece"), floor_div(local, WEEK_US).alias("week"), rest.alias("rest"))
+            return F.struct(
+                piece.alias("piece"),
+                floor_div(local, WEEK_US).alias("week"),
+                rest.alias("rest"),
+            )
 
         return _bound(_bound(self._piece("start", at), placed), of)
 
@@ -245,7 +281,10 @@ class HoursGrid:
         from pyspark.sql import functions as F
 
         of_week = F.pmod(number, F.lit(self._of_week))
-        opens = F.get(F.array(*map(F.lit, self.opens)), floor_div(of_week, self.points_of_day).cast("int"))
+        opens = F.get(
+            F.array(*map(F.lit, self.opens)),
+            floor_div(of_week, self.points_of_day).cast("int"),
+        )
         step = F.pmod(of_week, F.lit(self.points_of_day)) * self.step_us
         return floor_div(number, self._of_week) * WEEK_US + MONDAY_US + opens + step
 
@@ -258,17 +297,21 @@ class HoursGrid:
         index = F.aggregate(
             halves,
             F.lit(0),
-            lambda at, half: F.when(F.get(pieces, at + half)[name] <= value, at + half).otherwise(at),
+            lambda at, half: F.when(F.get(pieces, at + half)[name] <= value, at + half).otherwise(
+                at
+            ),
         )
         return F.get(pieces, index)
 
     @cached_property
     def _as_json(self) -> str:
         following = [*self.pieces[1:], ClockPiece(_FAR, 0, None, 0, _FAR)]
-        return json.dumps([
-            {**vars(piece), "end": behind.start, "over": behind.rest}
-            for piece, behind in zip(self.pieces, following, strict=True)
-        ])  # fmt: skip
+        return json.dumps(
+            [
+                {**vars(piece), "end": behind.start, "over": behind.rest}
+                for piece, behind in zip(self.pieces, following, strict=True)
+            ]
+        )
 
 
 def _bound(value: Column, then: Callable[[Column], Column]) -> Column:
@@ -280,9 +323,11 @@ def _bound(value: Column, then: Callable[[Column], Column]) -> Column:
 
 @lru_cache(maxsize=8)
 def clock_changes(zone: str) -> list[tuple[int, int]]:
-    """Returns each instant from which on a zone has another offset, with the offset; the first one is where we begin.
+    """Returns each instant from which on a zone has another offset, with the offset; the first one
+    is where we begin.
 
-    Both in microseconds. Days are looked at one by one, and between two that differ the second is searched by halves.
+    Both in microseconds. Days are looked at one by one, and between two that differ the second is
+    searched by halves.
     """
     clock, day = ZoneInfo(zone), 86_400
 
@@ -306,7 +351,12 @@ def clock_changes(zone: str) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=32)
 def hours_grid(
-    step_us: int, zone: str, open_us: int, close_us: int, weekdays: tuple[int, ...], closed: tuple[date, ...]
+    step_us: int,
+    zone: str,
+    open_us: int,
+    close_us: int,
+    weekdays: tuple[int, ...],
+    closed: tuple[date, ...],
 ) -> HoursGrid:
     """Returns the grid, the same one when asked again: its pieces are made once."""
     return HoursGrid(step_us, zone, open_us, close_us, weekdays, closed)

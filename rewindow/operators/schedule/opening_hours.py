@@ -24,7 +24,8 @@ class OpeningHours(BaseModel):
 
     Attributes:
         zone: a time zone, such as "America/New_York".
-        hours: from the opening to the close on its clock, such as "09:30-16:00"; the end is exclusive.
+        hours: from the opening to the close on its clock, such as "09:30-16:00"; the end is
+            exclusive.
         weekdays: days that have them, such as "mon-fri" or ["mon", "wed"]; by default all.
         closed: dates that have none, such as ["2024-12-25"].
     """
@@ -40,7 +41,10 @@ class OpeningHours(BaseModel):
     @classmethod
     def _check_zone(cls, value: str | None) -> str | None:
         if value is not None and value not in (known := available_timezones()):
-            raise ValueError(f'zone "{value}" is unknown. {did_you_mean(value, known)}Write it as in "Europe/Vienna"')
+            raise ValueError(
+                f'zone "{value}" is unknown. {did_you_mean(value, known)}Write it as in '
+                '"Europe/Vienna"'
+            )
         return value
 
     @field_validator("hours")
@@ -54,7 +58,9 @@ class OpeningHours(BaseModel):
     @classmethod
     def _check_weekdays(cls, value: object) -> tuple[int, ...]:
         given = value if isinstance(value, list | tuple) else (value,)
-        return tuple(sorted({day for part in given for text in str(part).split(",") for day in _days(text)}))
+        return tuple(
+            sorted({day for part in given for text in str(part).split(",") for day in _days(text)})
+        )
 
     @field_validator("closed", mode="before")
     @classmethod
@@ -68,7 +74,10 @@ class OpeningHours(BaseModel):
             name = "weekdays are" if self.weekdays else "closed days are"
             raise ValueError(f'{name} for hours alone, such as hours = "09:30-16:00"')
         if self.hours is not None and self.zone is None:
-            raise ValueError(f'hours "{self.hours}" need a zone: on whose clock they are, such as "America/New_York"')
+            raise ValueError(
+                f'hours "{self.hours}" need a zone: on whose clock they are, such as '
+                '"America/New_York"'
+            )
         return self
 
     def hours_of(self, step: object, what: str = "step") -> HoursGrid | None:
@@ -86,10 +95,18 @@ class OpeningHours(BaseModel):
         if (closes - opens) % step_us:
             fits = ", ".join(str(n) for n in range(1, minutes + 1) if minutes % n == 0)
             raise ValueError(
-                f'{what} "{step}" does not fit hours "{self.hours}", {minutes} min must be a whole number of steps. '
+                f'{what} "{step}" does not fit hours "{self.hours}", {minutes} min must be a whole '
+                "number of steps. "
                 f"Of whole minutes there are: {fits}"
             )
-        return hours_grid(step_us, self.zone, opens, closes, self.weekdays or tuple(range(7)), self.closed)
+        return hours_grid(
+            step_us,
+            self.zone,
+            opens,
+            closes,
+            self.weekdays or tuple(range(7)),
+            self.closed,
+        )
 
 
 def open_close(hours: str) -> tuple[int, int]:
@@ -104,9 +121,13 @@ def open_close(hours: str) -> tuple[int, int]:
     found = _HOURS.fullmatch(hours)
     first, last = (int(found[n]) * 60 + int(found[n + 1]) for n in (1, 3)) if found else (0, 0)
     if found is None or last > 1440 or int(found[2]) > 59 or int(found[4]) > 59:
-        raise ValueError(f'hours "{hours}" cannot be read. Write them as in "09:30-16:00", within 00:00-24:00')
+        raise ValueError(
+            f'hours "{hours}" cannot be read. Write them as in "09:30-16:00", within 00:00-24:00'
+        )
     if first >= last:
-        raise ValueError(f'hours "{hours}" end before they begin. They are those of one day, within 00:00-24:00')
+        raise ValueError(
+            f'hours "{hours}" end before they begin. They are those of one day, within 00:00-24:00'
+        )
     return first * _MINUTE_US, last * _MINUTE_US
 
 
@@ -115,7 +136,10 @@ def _days(text: str) -> Iterator[int]:
     ends = [part.strip().lower() for part in text.split("-")]
     for name in ends:
         if name not in DAYS or len(ends) > 2:
-            hint = f'{did_you_mean(name, DAYS)}There are: {", ".join(DAYS)}, and stretches such as "mon-fri"'
+            hint = (
+                f"{did_you_mean(name, DAYS)}There are: {', '.join(DAYS)}, and stretches such "
+                'as "mon-fri"'
+            )
             raise ValueError(f'weekday "{text.strip()}" is unknown. {hint}')
     first, last = DAYS.index(ends[0]), DAYS.index(ends[-1])
     yield from ((first + n) % 7 for n in range((last - first) % 7 + 1))

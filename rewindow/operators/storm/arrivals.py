@@ -1,7 +1,8 @@
-"""Windows of Apache Storm over tuples without a timestamp: their arrival is the time (docs/rules/event_time.md E16).
+"""Windows of Apache Storm over tuples without a timestamp: their arrival is the time
+(docs/rules/event_time.md E16).
 
-There is no watermark and no late tuple: a timer ticks, or tuples are counted as they come. Drift of the timer, which
-Storm makes up for, does not exist here.
+There is no watermark and no late tuple: a timer ticks, or tuples are counted as they come. Drift of
+the timer, which Storm makes up for, does not exist here.
 """
 
 from __future__ import annotations
@@ -9,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rewindow.operators.storm.machine import BETWEEN, Membership, Queued, StormBolt, StormMachine, StormRules
+from rewindow.operators.storm.machine import (
+    BETWEEN,
+    Membership,
+    Queued,
+    StormBolt,
+    StormMachine,
+    StormRules,
+)
 
 
 @dataclass
@@ -33,18 +41,24 @@ class ArrivalMachine(StormBolt):
         return bool(self.queue) and not self.rules.slide_tuples
 
     def tick(self, at_ms: int) -> Iterator[Membership]:
-        """Yields what the timer fires; a window of a length in time holds nothing of the tick's own millisecond."""
+        """Yields what the timer fires; a window of a length in time holds nothing of the tick's own
+        millisecond.
+        """
         if not self.rules.slide_tuples:
             yield from self._evaluate(at_ms - 1, is_whole=self._is_first)
             self._is_first = False
 
     def _evaluate(self, end_ms: int, *, is_whole: bool = False) -> Iterator[Membership]:
-        """Yields the window that ends there, unless it is empty; with `is_whole` it is as long as need be."""
+        """Yields the window that ends there, unless it is empty; with `is_whole` it is as long as
+        need be.
+        """
         rules = self.rules
         if rules.length_tuples:
             begin, end = max(0, len(self.queue) - rules.length_tuples), len(self.queue)
         else:
-            begin = 0 if is_whole else sum(one.ts_ms <= end_ms - rules.length_ms for one in self.queue)
+            begin = (
+                0 if is_whole else sum(one.ts_ms <= end_ms - rules.length_ms for one in self.queue)
+            )
             end = sum(one.ts_ms <= end_ms for one in self.queue)
         for one in self.queue[:begin]:
             self._expire(one, BETWEEN)

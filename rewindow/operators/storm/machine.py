@@ -1,4 +1,5 @@
-"""Windows of Apache Storm, tuple by tuple and tick by tick, its surprises included (docs/rules/event_time.md 1).
+"""Windows of Apache Storm, tuple by tuple and tick by tick, its surprises included
+(docs/rules/event_time.md 1).
 
 Nothing here knows Spark. Times are whole milliseconds (E17, X26).
 """
@@ -10,14 +11,17 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 NEW, AGAIN, EXPIRED = "new", "again", "expired"
-"""What a tuple is in a window that fires: not in the one evaluated before, in both, or removed since the last (E12)."""
+"""What a tuple is in a window that fires: not in the one evaluated before, in both, or removed
+since the last (E12)."""
 HIDDEN, LOST_TIE, BETWEEN = "hidden_by_scan", "lost_tie", "between_windows"
 """What becomes of a tuple that expires before any window has shown it."""
 
 
 @dataclass(frozen=True)
 class StormRules:
-    """How Storm makes windows; of lengths and slides one is set, the other is 0; no streams: by arrival."""
+    """How Storm makes windows; of lengths and slides one is set, the other is 0; no streams: by
+    arrival.
+    """
 
     streams: int
     lag_ms: int
@@ -28,7 +32,9 @@ class StormRules:
 
 
 class Membership(NamedTuple):
-    """A tuple in a window that fired: the window's number and end (inclusive), the tuple, and its role."""
+    """A tuple in a window that fired: the window's number and end (inclusive), the tuple, and its
+    role.
+    """
 
     window: int
     end_ms: int
@@ -63,7 +69,9 @@ class StormBolt:
     _fired: int = 0
 
     def finish(self) -> Iterator[tuple[int, str]]:
-        """Yields the outcome of every tuple; what is still in the queue and was never shown is pending (E11, E30)."""
+        """Yields the outcome of every tuple; what is still in the queue and was never shown is
+        pending (E11, E30).
+        """
         yield from self.outcomes
         for one in self.queue:
             yield one.number, "on_time" if one.was_shown else "pending"
@@ -75,7 +83,12 @@ class StormBolt:
     def _fire(self, end_ms: int, shown: list[Queued]) -> Iterator[Membership]:
         for one in shown:
             one.was_shown = True
-            yield Membership(self._fired, end_ms, one.number, AGAIN if one.number in self._before else NEW)
+            yield Membership(
+                self._fired,
+                end_ms,
+                one.number,
+                AGAIN if one.number in self._before else NEW,
+            )
         for number in self._expired:
             yield Membership(self._fired, end_ms, number, EXPIRED)
         self._before, self._expired = {one.number for one in shown}, []
@@ -89,7 +102,8 @@ class StormMachine(StormBolt):
     Attributes:
         largest: by stream, its largest timestamp (E1).
         watermark_ms: the last one; it begins at 0 (E3).
-        next_end_ms: where the next window ends (E7); with a slide of tuples the last timestamp that was counted (E13).
+        next_end_ms: where the next window ends (E7); with a slide of tuples the last timestamp that
+            was counted (E13).
     """
 
     largest: dict[int, int] = field(default_factory=dict)
@@ -99,7 +113,9 @@ class StormMachine(StormBolt):
     _quota: int = 0
 
     def take(self, number: int, stream: int, ts_ms: int) -> list[Membership]:
-        """Takes a tuple, and fires nothing; a late one moves its stream's clock, and is in no window (E1, E4, E5)."""
+        """Takes a tuple, and fires nothing; a late one moves its stream's clock, and is in no
+        window (E1, E4, E5).
+        """
         self.largest[stream] = max(self.largest.get(stream, ts_ms), ts_ms)
         if ts_ms < self.watermark_ms:
             self.outcomes.append((number, "late"))
@@ -113,7 +129,9 @@ class StormMachine(StormBolt):
         return False
 
     def tick(self, at_ms: int) -> Iterator[Membership]:
-        """Yields what fires at a tick, whenever it is: nothing unless it raises the watermark (E2, E3)."""
+        """Yields what fires at a tick, whenever it is: nothing unless it raises the watermark (E2,
+        E3).
+        """
         smallest = min(self.largest.values()) if len(self.largest) == self.rules.streams else 0
         if smallest - self.rules.lag_ms <= self.watermark_ms:
             return
@@ -121,23 +139,33 @@ class StormMachine(StormBolt):
         yield from self._by_count() if self.rules.slide_tuples else self._by_time()
 
     def _by_time(self) -> Iterator[Membership]:
-        """Yields the windows that end at multiples of the slide (E7, E8); an empty one waits where it is (E29)."""
+        """Yields the windows that end at multiples of the slide (E7, E8); an empty one waits where
+        it is (E29).
+        """
         slide = self.rules.slide_ms
         while self.next_end_ms <= self.watermark_ms:
-            until = sum(one.ts_ms <= self.next_end_ms for one in self.queue) if self.rules.length_tuples else 0
+            until = (
+                sum(one.ts_ms <= self.next_end_ms for one in self.queue)
+                if self.rules.length_tuples
+                else 0
+            )
             shown = self._evaluate(self.next_end_ms, until)
             if shown:
                 yield from self._fire(self.next_end_ms, shown)
                 self._fired_end_ms = self.next_end_ms
                 self.next_end_ms += slide
                 continue
-            ahead = [one.ts_ms for one in self.queue if self.next_end_ms < one.ts_ms <= self.watermark_ms]
+            ahead = [
+                one.ts_ms for one in self.queue if self.next_end_ms < one.ts_ms <= self.watermark_ms
+            ]
             if not ahead:
                 return
             self.next_end_ms = -(-min(ahead) // slide) * slide
 
     def _by_count(self) -> Iterator[Membership]:
-        """Yields a window for every so many tuples that the watermark has passed, in the order of arrival (E13)."""
+        """Yields a window for every so many tuples that the watermark has passed, in the order of
+        arrival (E13).
+        """
         ends, count, largest = [], 0, None
         for one in self.queue:
             if self.next_end_ms < one.ts_ms <= self.watermark_ms:
@@ -154,7 +182,9 @@ class StormMachine(StormBolt):
             self.next_end_ms = end_ms
 
     def _evaluate(self, end_ms: int, quota: int) -> list[Queued]:
-        """Returns the tuples of a window in the order of arrival, and drops those that are too old (E9, E14)."""
+        """Returns the tuples of a window in the order of arrival, and drops those that are too old
+        (E9, E14).
+        """
         shown: list[Queued] = []
         left: list[Queued] = []
         for place, one in enumerate(self.queue):

@@ -1,11 +1,12 @@
 """Windows as Apache Storm makes them, to compare with (docs/rules/event_time.md sections 1 and 4).
 
-windows = storm_windows({"clicks": clicks}, time, StormWindows(length="1 h", slide="15 min"), {"n": ("count", "*")})
-windows.fired.show()
+windows = storm_windows({"clicks": clicks}, time, StormWindows(length="1 h", slide="15 min"), {"n":
+("count", "*")}) windows.fired.show()
 
-One sequential pass over all tuples in the order of their arrival, in one task (X38): for recordings small enough to be
-compared. `event_windows` is what replays use. Without event time, `storm_windows({"clicks": clicks}, None, ...)`, the
-arrival is the time, as in a topology without a timestamp field (E16).
+One sequential pass over all tuples in the order of their arrival, in one task (X38): for recordings
+small enough to be compared. `event_windows` is what replays use. Without event time,
+`storm_windows({"clicks": clicks}, None, ...)`, the arrival is the time, as in a topology without a
+timestamp field (E16).
 """
 
 from __future__ import annotations
@@ -33,13 +34,21 @@ from rewindow.operators.storm.machine import EXPIRED, Membership, StormMachine, 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_NUMBER, _AT, _TS, _TICK, _ROLE, _WINDOW = "_stream", "_at_us", "_ts_ms", "_tick", "_role", "_window"
+_NUMBER, _AT, _TS, _TICK, _ROLE, _WINDOW = (
+    "_stream",
+    "_at_us",
+    "_ts_ms",
+    "_tick",
+    "_role",
+    "_window",
+)
 _MS = 1_000
 _BATCH = 10_000
 
 
 class StormWindows(BaseModel):
-    """Windows (end - length, end] of Storm, or of so many tuples; of lengths, and of slides, one at most is given.
+    """Windows (end - length, end] of Storm, or of so many tuples; of lengths, and of slides, one at
+    most is given.
 
     Attributes:
         length, length_tuples: how long a window is, in time or in tuples.
@@ -79,13 +88,19 @@ class StormWindows(BaseModel):
             raise ValueError("windows have one length: set length or length_tuples")
         if self.slide is not None and self.slide_tuples is not None:
             raise ValueError("windows have one slide: set slide or slide_tuples, or neither")
-        wrong = [count for count in (self.length_tuples, self.slide_tuples) if count is not None and count < 1]
+        wrong = [
+            count
+            for count in (self.length_tuples, self.slide_tuples)
+            if count is not None and count < 1
+        ]
         if wrong:
             raise ValueError(f"{wrong[0]} tuples are out of range, it must be 1 or more")
         return self
 
     def rules(self, time: EventTime | None) -> StormRules:
-        """Returns what the machine needs, in whole milliseconds (E17); without event time it goes by arrival (E16)."""
+        """Returns what the machine needs, in whole milliseconds (E17); without event time it goes
+        by arrival (E16).
+        """
         return StormRules(
             streams=0 if time is None else len(time.streams),
             lag_ms=0 if time is None else time.lag_us // _MS,
@@ -101,13 +116,16 @@ class StormResult:
     """What Storm would have done.
 
     Attributes:
-        fired: as `Windows.fired`, but that windows are (begin, end]; `pane` is the number of the window over all keys.
-        members: a row for each tuple in a window that fired: the columns of apart and keys, `stream STRING`,
-            `window_end_us BIGINT` (inclusive), `pane INT`, `fired_us BIGINT`, and `role STRING`: `new`, `again` where
-            the tuple was in the window before, too, or `expired` where it has gone since (E12).
-        outcomes: `stream STRING`, those of apart and keys, `outcome STRING`, `tuples BIGINT`: on_time, late, null_ts,
-            pending, and what no other mode has: `hidden_by_scan` (E9) and `lost_tie` (E10). By arrival: on_time,
-            pending, and between_windows for a tuple that no window has shown.
+        fired: as `Windows.fired`, but that windows are (begin, end]; `pane` is the number of the
+            window over all keys.
+        members: a row for each tuple in a window that fired: the columns of apart and keys, `stream
+            STRING`, `window_end_us BIGINT` (inclusive), `pane INT`, `fired_us BIGINT`, and `role
+            STRING`: `new`, `again` where the tuple was in the window before, too, or `expired`
+            where it has gone since (E12).
+        outcomes: `stream STRING`, those of apart and keys, `outcome STRING`, `tuples BIGINT`:
+            on_time, late, null_ts, pending, and what no other mode has: `hidden_by_scan` (E9) and
+            `lost_tie` (E10). By arrival: on_time, pending, and between_windows for a tuple that no
+            window has shown.
     """
 
     fired: DataFrame
@@ -126,18 +144,22 @@ def storm_windows(
     end_us: int | None = None,
     recording_keys: Sequence[str] = (),
 ) -> StormResult:
-    """Returns the windows that Storm would have fired, and what would have become of each tuple (E1 to E16).
+    """Returns the windows that Storm would have fired, and what would have become of each tuple (E1
+    to E16).
 
     Args:
         frames: the tuples of each declared stream.
-        time: streams, lag, ticks; `max_ahead` and `idle_timeout` do not exist in Storm and are not looked at. None for
-            a topology without a timestamp field: then the arrival is the time (`arrived_at`), and no tuple is late.
+        time: streams, lag, ticks; `max_ahead` and `idle_timeout` do not exist in Storm and are not
+            looked at. None for a topology without a timestamp field: then the arrival is the time
+            (`arrived_at`), and no tuple is late.
         windows: how long they are.
         aggregates: as for `event_windows`.
         keys: columns to group by inside of windows.
-        start_us: when the machine began; the first tick is one interval later (E2). By arrival it is one slide later,
-            and its window holds all that came before it, however short windows are (E16).
-        end_us: where the recording ends: no tick from there on (E11). By default after the last tuple's tick.
+        start_us: when the machine began; the first tick is one interval later (E2). By arrival it
+            is one slide later, and its window holds all that came before it, however short windows
+            are (E16).
+        end_us: where the recording ends: no tick from there on (E11). By default after the last
+            tuple's tick.
         apart: columns whose values are recordings of their own.
 
     Raises:
@@ -152,32 +174,58 @@ def storm_windows(
     of_streams = []
     for number, (name, stream) in enumerate(time.streams.items()):
         at_us = arrived_us(frames[name], name, time.arrived_at)
+        event_us = timestamp_us(frames[name], name, stream.event_at, stream.unit)
         about = [
             F.lit(name).alias(STREAM), F.lit(number).alias(_NUMBER), at_us.alias(_AT),
-            floor_div(timestamp_us(frames[name], name, stream.event_at, stream.unit), _MS).alias(_TS),
+            floor_div(event_us, _MS).alias(_TS),
             F.greatest(marks.tick_of(time, at_us, start_us), F.lit(1)).alias(_TICK),
         ]  # fmt: skip
-        of_streams.append(frames[name].select(*(F.col(quoted_column(column)) for column in own), *about, *parts))
+        of_streams.append(
+            frames[name].select(*(F.col(quoted_column(column)) for column in own), *about, *parts)
+        )
     every = reduce(lambda one, other: one.unionByName(other), of_streams)
     order = [*(quoted_column(name) for name in recording_keys), _AT, _NUMBER, *aggregate.parts]
-    tagged = every.limit(0).select(*(F.col(quoted_column(name)) for name in own), STREAM, *aggregate.parts)
+    tagged = every.limit(0).select(
+        *(F.col(quoted_column(name)) for name in own),
+        STREAM,
+        *aggregate.parts,
+    )
     added = {_ROLE: "string", _WINDOW: "int", END: "bigint", FIRED: "bigint"}
     tagged = tagged.withColumns({name: F.lit(None).cast(kind) for name, kind in added.items()})
-    walk = _walk(rules, list(recording_keys), tagged.columns, _Clock(start_us, time.interval_us, end_us))
+    walk = _walk(
+        rules,
+        list(recording_keys),
+        tagged.columns,
+        _Clock(start_us, time.interval_us, end_us),
+    )
     passed = every.repartition(1).sortWithinPartitions(*order).mapInArrow(walk, tagged.schema)
     members = passed.where(F.col(FIRED).isNotNull())
     columns = [F.col(quoted_column(name)) for name in own]
     results = [column.alias(name) for name, column in aggregate.results.items()]
-    found = members.where(F.col(_ROLE) != EXPIRED).groupBy(*columns, _WINDOW, END, FIRED).agg(*results)
+    found = (
+        members.where(F.col(_ROLE) != EXPIRED).groupBy(*columns, _WINDOW, END, FIRED).agg(*results)
+    )
     length_us = None if windows.length is None else int(windows.length * 1_000_000)
     begin = F.lit(None).cast("bigint") if length_us is None else F.col(END) - length_us
     about = [begin, F.col(END), F.col(_WINDOW), F.lit(ON_TIME), F.col(FIRED)]
     named = [value.alias(name) for name, value in zip(WINDOW, about, strict=True)]
     shown = {END: "window_end_us", _WINDOW: "pane", FIRED: "fired_us", _ROLE: "role"}
-    outcomes = passed.where(F.col(FIRED).isNull()).groupBy(STREAM, *columns, F.col(_ROLE).alias("outcome"))
+    outcomes = passed.where(F.col(FIRED).isNull()).groupBy(
+        STREAM,
+        *columns,
+        F.col(_ROLE).alias("outcome"),
+    )
     return StormResult(
-        fired=found.select(*columns, *named, *(F.col(quoted_column(name)) for name in aggregate.results)),
-        members=members.select(*columns, STREAM, *(F.col(old).alias(new) for old, new in shown.items())),
+        fired=found.select(
+            *columns,
+            *named,
+            *(F.col(quoted_column(name)) for name in aggregate.results),
+        ),
+        members=members.select(
+            *columns,
+            STREAM,
+            *(F.col(old).alias(new) for old, new in shown.items()),
+        ),
         outcomes=outcomes.agg(F.count("*").alias(TUPLES)),
     )
 
@@ -185,7 +233,8 @@ def storm_windows(
 def _timer(windows: StormWindows, streams: Iterable[str]) -> EventTime:
     """Returns the time of streams without timestamps: their arrivals, and a tick each slide (E16).
 
-    A tick sees no tuple of its own instant, but where windows are so many tuples: there the tuple goes first (E15).
+    A tick sees no tuple of its own instant, but where windows are so many tuples: there the tuple
+    goes first (E15).
     """
     return EventTime(
         streams={name: StreamTime(event_at="arrived_at") for name in streams},
@@ -211,9 +260,14 @@ class _Clock:
 
 
 def _walk(
-    rules: StormRules, recording_keys: list[str], columns: list[str], clock: _Clock
+    rules: StormRules,
+    recording_keys: list[str],
+    columns: list[str],
+    clock: _Clock,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Returns the pass over batches of tuples in the order of arrival; where a recording begins, so does a machine."""
+    """Returns the pass over batches of tuples in the order of arrival; where a recording begins, so
+    does a machine.
+    """
 
     def walk(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         added = {_ROLE: pa.string(), _WINDOW: pa.int32(), END: pa.int64(), FIRED: pa.int64()}
@@ -222,7 +276,9 @@ def _walk(
         rows: list[dict[str, Any]] = []
         for batch in batches:
             known = batch.schema
-            schema = pa.schema([pa.field(name, added.get(name) or known.field(name).type) for name in columns])
+            schema = pa.schema(
+                [pa.field(name, added.get(name) or known.field(name).type) for name in columns]
+            )
             for row in batch.to_pylist():
                 place = [row[name] for name in recording_keys]
                 if passing is None or passing.place != place:
@@ -241,7 +297,12 @@ def _walk(
 class _Pass:
     """One machine over one recording, and the tuples that are not forgotten yet."""
 
-    def __init__(self, place: list[Any], machine: StormMachine | ArrivalMachine, clock: _Clock) -> None:
+    def __init__(
+        self,
+        place: list[Any],
+        machine: StormMachine | ArrivalMachine,
+        clock: _Clock,
+    ) -> None:
         self.place, self._machine, self._clock = place, machine, clock
         self._tuples: list[dict[str, Any]] = []
         self._tick = 1
@@ -259,10 +320,14 @@ class _Pass:
     def finish(self) -> list[dict[str, Any]]:
         """Returns what the last ticks fire, and what has become of each tuple."""
         rows = self._due(self._tick + 1 if self._clock.end is None else self._clock.end)
-        return rows + [{**self._tuples[number], _ROLE: outcome} for number, outcome in self._machine.finish()]
+        return rows + [
+            {**self._tuples[number], _ROLE: outcome} for number, outcome in self._machine.finish()
+        ]
 
     def _due(self, until: int) -> list[dict[str, Any]]:
-        """Returns what the ticks before another one fire: the first one that sees a tuple, and what that leaves."""
+        """Returns what the ticks before another one fire: the first one that sees a tuple, and what
+        that leaves.
+        """
         rows: list[dict[str, Any]] = []
         last = until if self._clock.end is None else min(until, self._clock.end)
         while self._tick < last:
@@ -274,6 +339,12 @@ class _Pass:
 
     def _rows(self, members: Iterable[Membership], at_us: int) -> list[dict[str, Any]]:
         return [
-            {**self._tuples[one.tuple], _ROLE: one.role, _WINDOW: one.window, END: one.end_ms * _MS, FIRED: at_us}
+            {
+                **self._tuples[one.tuple],
+                _ROLE: one.role,
+                _WINDOW: one.window,
+                END: one.end_ms * _MS,
+                FIRED: at_us,
+            }
             for one in members
         ]

@@ -1,4 +1,6 @@
-"""DelayOperator: hands the tuples of a window to a later one, which is what closes a cycle (O51, O52)."""
+"""DelayOperator: hands the tuples of a window to a later one, which is what closes a cycle (O51,
+O52).
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,13 @@ _DUE = "_rw_due"
 
 
 class DelayOperator(TupleOperator):
-    """Emits on port `out` in window n + 1 what came to port `tuples` in window n; in the first window nothing (X9).
+    """Emits on port `out` in window n + 1 what came to port `tuples` in window n; in the first
+    window nothing (X9).
 
-    A cycle of operators is allowed where it goes through one. Its operators are then called window by window, in one
-    pass over one key range, or, where all their ports are keyed alike, over several (X40). What waits is state, so it
-    outlives a crash; where at most once has lost the window that it was meant for, it comes in the next one computed.
+    A cycle of operators is allowed where it goes through one. Its operators are then called window
+    by window, in one pass over one key range, or, where all their ports are keyed alike, over
+    several (X40). What waits is state, so it outlives a crash; where at most once has lost the
+    window that it was meant for, it comes in the next one computed.
 
     Attributes:
         columns: those of its tuples, as the subclass says.
@@ -48,7 +52,10 @@ class DelayOperator(TupleOperator):
         """Makes ports and state of the columns that a subclass declares."""
         cls.inputs = {"tuples": InputPort(cls.columns, key=tuple(cls.key))}
         cls.outputs = {"out": OutputPort(cls.columns)}
-        kept = [(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in cls.columns]
+        kept = [
+            (field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type)
+            for field in cls.columns
+        ]
         waiting = StateField(pa.list_(pa.struct([(_DUE, pa.int64()), *kept])), [])
         waiting.__set_name__(cls, "waiting")
         setattr(cls, "waiting", waiting)  # noqa: B010 - a field of state that the class does not spell out
@@ -74,7 +81,9 @@ class DelayOperator(TupleOperator):
 
     def process(self: Any, row: Any) -> None:
         """Keeps a tuple until it is due."""
-        self.waiting.append({_DUE: self.window_id + self.windows, **dict(zip(row._fields, row, strict=True))})
+        self.waiting.append(
+            {_DUE: self.window_id + self.windows, **dict(zip(row._fields, row, strict=True))}
+        )
 
     def wrong_properties(self) -> list[WrongProperty]:
         """Returns what is wrong with properties, columns and key."""
@@ -82,9 +91,15 @@ class DelayOperator(TupleOperator):
 
     def _wrong_columns(self) -> Iterator[WrongProperty]:
         if not self.columns.names:
-            yield WrongProperty("columns", "a delay operator says which columns its tuples have", None)
+            yield WrongProperty(
+                "columns",
+                "a delay operator says which columns its tuples have",
+                None,
+            )
         for field in self.columns:
             if pa.types.is_map(field.type):
                 yield WrongProperty(
-                    "columns", f"column {field.name} is a map, which is not kept: use a list of structs", None
+                    "columns",
+                    f"column {field.name} is a map, which is not kept: use a list of structs",
+                    None,
                 )

@@ -1,4 +1,6 @@
-"""InputOperator: tuples that an operator makes or fetches by itself; they are recorded first (O2, O7, O8, X45)."""
+"""InputOperator: tuples that an operator makes or fetches by itself; they are recorded first (O2,
+O7, O8, X45).
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class InputOperator(BaseModel):
     """An operator without input ports, whose tuples become a recorded stream.
 
-    For each window `begin_window`, `emit_tuples` and `end_window` are called once, in the order of the windows, between
-    one `setup` and one `teardown`; also for windows in which nothing is emitted. Properties are fields, as of every
-    operator. What was recorded of a sealed window is never asked for again: replays read the stream.
+    For each window `begin_window`, `emit_tuples` and `end_window` are called once, in the order of
+    the windows, between one `setup` and one `teardown`; also for windows in which nothing is
+    emitted. Properties are fields, as of every operator. What was recorded of a sealed window is
+    never asked for again: replays read the stream.
 
     Attributes:
         columns: columns of its tuples.
@@ -52,7 +55,8 @@ class InputOperator(BaseModel):
         """Called after the last window, and after an error."""
 
     def emit(self, *values: Any, **named: Any) -> None:
-        """Emits a tuple in the window that is open; values in the order of the columns, or by their names.
+        """Emits a tuple in the window that is open; values in the order of the columns, or by their
+        names.
 
         Raises:
             InputError: no window is open, or the values are not those of the columns.
@@ -65,17 +69,20 @@ class InputOperator(BaseModel):
         rest = self.columns.names[len(values) :]
         if len(values) > len(self.columns) or set(rest) != set(named):
             raise InputError(
-                f"{type(self).__name__} emits {', '.join([*(shown(value) for value in values), *named]) or 'nothing'}, "
+                f"{type(self).__name__} emits "
+                f"{', '.join([*(shown(value) for value in values), *named]) or 'nothing'}, "
                 f"its columns are {', '.join(self.columns.names)}"
             )
         self._rows.append((*values, *(named[name] for name in rest)))
 
 
 def input_rows(operator: InputOperator, grid: Grid, windows: WindowRange) -> Iterator[pa.Table]:
-    """Calls an operator for each window of a range, and gives what it emits, some windows at a time.
+    """Calls an operator for each window of a range, and gives what it emits, some windows at a
+    time.
 
     Raises:
-        InputError: a tuple does not have the declared types, or did not arrive in the window in which it was emitted.
+        InputError: a tuple does not have the declared types, or did not arrive in the window in
+            which it was emitted.
         Exception: what the operator's code has raised, with a note of callback and window.
     """
     waiting: list[tuple[Any, ...]] = []
@@ -89,9 +96,13 @@ def input_rows(operator: InputOperator, grid: Grid, windows: WindowRange) -> Ite
 
 
 def window_rows(
-    operator: InputOperator, grid: Grid, windows: WindowRange
+    operator: InputOperator,
+    grid: Grid,
+    windows: WindowRange,
 ) -> Iterator[tuple[int, list[tuple[Any, ...]]]]:
-    """Gives each window of a range with the tuples that an operator emits in it; raises as `input_rows`."""
+    """Gives each window of a range with the tuples that an operator emits in it; raises as
+    `input_rows`.
+    """
     try:
         _call("setup", operator, operator.setup)
         for window in range(windows.first, windows.last + 1):
@@ -102,7 +113,9 @@ def window_rows(
 
 
 def _window_rows(operator: InputOperator, grid: Grid, window: int) -> list[tuple[Any, ...]]:
-    start, end = (_EPOCH + timedelta(microseconds=at) for at in (grid.start_us(window), grid.end_us(window)))
+    start, end = (
+        _EPOCH + timedelta(microseconds=at) for at in (grid.start_us(window), grid.end_us(window))
+    )
     where = f", window {window}"
     operator._rows = []
     _call(f"begin_window{where}", operator, operator.begin_window, window)
@@ -113,7 +126,12 @@ def _window_rows(operator: InputOperator, grid: Grid, window: int) -> list[tuple
     return emitted
 
 
-def _call(name: str, operator: InputOperator, callback: Callable[..., None], *arguments: Any) -> None:
+def _call(
+    name: str,
+    operator: InputOperator,
+    callback: Callable[..., None],
+    *arguments: Any,
+) -> None:
     try:
         callback(*arguments)
     except Exception as error:
@@ -122,7 +140,11 @@ def _call(name: str, operator: InputOperator, callback: Callable[..., None], *ar
 
 
 def _check_arrival(
-    operator: InputOperator, rows: Iterable[tuple[Any, ...]], start: datetime, end: datetime, window: int
+    operator: InputOperator,
+    rows: Iterable[tuple[Any, ...]],
+    start: datetime,
+    end: datetime,
+    window: int,
 ) -> None:
     place = operator.columns.get_field_index(operator.arrival)
     for row in rows:
@@ -130,9 +152,11 @@ def _check_arrival(
         inside = isinstance(at, datetime) and at.tzinfo is not None and start <= at < end
         if not inside:
             raise InputError(
-                f"{type(operator).__name__} emitted a tuple in window {window} that did not arrive in it: "
+                f"{type(operator).__name__} emitted a tuple in window {window} that did not arrive "
+                "in it: "
                 f"{operator.arrival} is {shown(at)}",
-                detail=f"The window is from {start.isoformat()} to {end.isoformat()}, not included.",
+                detail=f"The window is from {start.isoformat()} to {end.isoformat()}, not "
+                "included.",
                 hint="Emit what arrived from `start` on and before `end`, with a time zone.",
             )
 
@@ -141,6 +165,9 @@ def _table(operator: InputOperator, rows: list[tuple[Any, ...]]) -> pa.Table:
     what = f"a tuple of {type(operator).__name__}"
     columns = zip(*rows, strict=True)
     return pa.table(
-        [to_array(list(values), field, what) for values, field in zip(columns, operator.columns, strict=True)],
+        [
+            to_array(list(values), field, what)
+            for values, field in zip(columns, operator.columns, strict=True)
+        ],
         schema=operator.columns,
     )

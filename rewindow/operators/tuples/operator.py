@@ -1,4 +1,6 @@
-"""TupleOperator: what a user writes to be called for each tuple (docs/rules/operators.md, section 3)."""
+"""TupleOperator: what a user writes to be called for each tuple (docs/rules/operators.md, section
+3).
+"""
 
 from __future__ import annotations
 
@@ -16,21 +18,25 @@ from rewindow.operators.tuples.state import StateField
 
 
 class TupleOperator(FrameOperator):
-    """An operator that is called for each tuple, in order, between the begin and the end of its window (O33).
+    """An operator that is called for each tuple, in order, between the begin and the end of its
+    window (O33).
 
-    Of each key range a copy of the operator is called, by one thread (O34, W59): `setup`, then for every window of the
-    group, also an empty one, `begin_window`, `process` for each tuple, `end_window`; then `teardown`. A tuple has the
-    columns of its port as attributes; timestamps are microseconds since the epoch. With several input ports there is a
-    method `process_PORT` for each; they come in the order in which the ports are declared, window by window.
+    Of each key range a copy of the operator is called, by one thread (O34, W59): `setup`, then for
+    every window of the group, also an empty one, `begin_window`, `process` for each tuple,
+    `end_window`; then `teardown`. A tuple has the columns of its port as attributes; timestamps are
+    microseconds since the epoch. With several input ports there is a method `process_PORT` for
+    each; they come in the order in which the ports are declared, window by window.
 
-    An input port says by which columns its tuples are keyed (`InputPort(schema, key=("user",))`): tuples of a key come
-    to the same copy, and a `StateField` has a value for each key. Without keys there is one copy and one value (X41).
+    An input port says by which columns its tuples are keyed (`InputPort(schema, key=("user",))`):
+    tuples of a key come to the same copy, and a `StateField` has a value for each key. Without keys
+    there is one copy and one value (X41).
 
-    A faster form is `process_batch(port, rows)`, called with Arrow batches of one window; where it is defined, no
-    `process` is called.
+    A faster form is `process_batch(port, rows)`, called with Arrow batches of one window; where it
+    is defined, no `process` is called.
 
     Attributes:
-        transient: names of attributes that may be assigned though they are no state: lost after the group (X49).
+        transient: names of attributes that may be assigned though they are no state: lost after the
+            group (X49).
         window_id: the window that is computed.
         context: the group's windows, the grid, the recovery mode and the operator's name.
 
@@ -60,7 +66,9 @@ class TupleOperator(FrameOperator):
     @classmethod
     def __pydantic_init_subclass__(cls, **arguments: Any) -> None:
         """Numbers the declared fields of state; an operator with a key says only what changed."""
-        found = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
+        found = {
+            name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()
+        }
         cls.fields = tuple(value for value in found.values() if isinstance(value, StateField))
         for place, field in enumerate(cls.fields):
             field.place = place
@@ -68,13 +76,16 @@ class TupleOperator(FrameOperator):
         cls.state_increments = any(port.key for port in cls.inputs.values())
 
     def setup(self) -> None:
-        """Called once before the first window of a group; properties, attributes and state are there (O25, O28).
+        """Called once before the first window of a group; properties, attributes and state are
+        there (O25, O28).
 
         Nothing is emitted. An operator that works with some attributes only raises here (O29).
         """
 
     def begin_window(self, window_id: int) -> None:
-        """Called at the begin of every window, also of an empty one (O33); with application windows, of each (W18)."""
+        """Called at the begin of every window, also of an empty one (O33); with application
+        windows, of each (W18).
+        """
 
     def process(self, row: Any) -> None:
         """Called for each tuple of the only input port, in the port's order (O33, O39)."""
@@ -83,16 +94,22 @@ class TupleOperator(FrameOperator):
     def end_window(self) -> None:
         """Called at the end of every window, when all ports have ended it (O33, W34, W35).
 
-        With application windows it is called at the end of each (W18), and where the recording ends (W23), with sliding
-        ones at the end of each pane (W28).
+        With application windows it is called at the end of each (W18), and where the recording ends
+        (W23), with sliding ones at the end of each pane (W28).
         """
 
     def slide(self) -> None:
-        """Called where a sliding window has a result: after `end_window` of the last one it covers (W28, W31)."""
+        """Called where a sliding window has a result: after `end_window` of the last one it covers
+        (W28, W31).
+        """
 
     def partials(self, name: str) -> list[Any]:
-        """Returns the partial results of a `SlidingField` in the panes of the window, the oldest first (W29)."""
-        field = next((one for one in self.fields if one.name == name and isinstance(one, SlidingField)), None)
+        """Returns the partial results of a `SlidingField` in the panes of the window, the oldest
+        first (W29).
+        """
+        field = next(
+            (one for one in self.fields if one.name == name and isinstance(one, SlidingField)), None
+        )
         if field is None:
             raise InputError(f'{type(self).__name__} has no SlidingField "{name}"')
         return field.all_of(self)
@@ -101,63 +118,88 @@ class TupleOperator(FrameOperator):
     def is_partial(self) -> bool:
         """Whether windows of this application or sliding window are missing (X8).
 
-        They lie before a range that began inside of it without a state, at most once has lost them (R20), or the
-        recording has ended before them (W23).
+        They lie before a range that began inside of it without a state, at most once has lost them
+        (R20), or the recording has ended before them (W23).
         """
         return self.context.is_partial(self.window_id)
 
     @property
     def windows_to_checkpoint(self) -> int:
-        """Windows until the next checkpoint falls due: 1 in the window after which it does (W47)."""
+        """Windows until the next checkpoint falls due: 1 in the window after which it does
+        (W47).
+        """
         return self.context.next_mark(self.window_id) - self.window_id + 1
 
     def before_checkpoint(self, window_id: int) -> None:
-        """Called after a window at which a checkpoint falls due by id; what it changes is in the saved state (O36).
+        """Called after a window at which a checkpoint falls due by id; what it changes is in the
+        saved state (O36).
 
-        The window has ended, so nothing is emitted (W53). The end of a group alone is no reason to call it (X42).
+        The window has ended, so nothing is emitted (W53). The end of a group alone is no reason to
+        call it (X42).
         """
 
     def checkpointed(self, window_id: int) -> None:
-        """Called when the state after a window has been saved: on the next group's copy, after `setup` (W78, X42).
+        """Called when the state after a window has been saved: on the next group's copy, after
+        `setup` (W78, X42).
 
-        It may neither emit nor change state. After a crash it comes again for the checkpoint that was restored; after
-        the last group there is none. A key range without tuples and keys has no copy that could be called.
+        It may neither emit nor change state. After a crash it comes again for the checkpoint that
+        was restored; after the last group there is none. A key range without tuples and keys has no
+        copy that could be called.
         """
 
     def committed(self, window_id: int) -> None:
-        """Called after `checkpointed`: all operators have saved their state, in the same commit (W78, X20)."""
+        """Called after `checkpointed`: all operators have saved their state, in the same commit
+        (W78, X20).
+        """
 
     def teardown(self) -> None:
         """Called after the last window of a group, and after an error (O35)."""
 
     def emit(self, port: str, *values: Any, **named: Any) -> None:
-        """Emits a tuple in the window that is computed; values in the order of the port's columns, or by their names.
+        """Emits a tuple in the window that is computed; values in the order of the port's columns,
+        or by their names.
 
         Raises:
-            InputError: there is no such port or column, the count of values is wrong, or no window is open.
+            InputError: there is no such port or column, the count of values is wrong, or no window
+                is open.
         """
         self.__dict__["_range"].emit(port, values, named)
 
-    def emit_error(self, port: str, row: Sequence[Any], reason: str, detail: str = "", position: str = "") -> None:
+    def emit_error(
+        self,
+        port: str,
+        row: Sequence[Any],
+        reason: str,
+        detail: str = "",
+        position: str = "",
+    ) -> None:
         """Emits an error tuple; reasons are those of `rewindow.application.error_tuples` (X14).
 
         So a check on data fails no replay; what a callback raises does (O62).
         """
-        self.__dict__["_range"].emit(port, (*row, position or None, reason, detail or None), {}, is_error=True)
+        self.__dict__["_range"].emit(
+            port,
+            (*row, position or None, reason, detail or None),
+            {},
+            is_error=True,
+        )
 
     def emit_batch(self, port: str, rows: pa.RecordBatch | pa.Table) -> None:
         """Emits rows in the window that is computed; their columns are those of the port."""
         self.__dict__["_range"].emit_batch(port, rows)
 
     def keys(self) -> Iterator[Any]:
-        """Gives the keys that have state, each as the one whose state the operator reads; in their order.
+        """Gives the keys that have state, each as the one whose state the operator reads; in their
+        order.
 
         A key of one column is its value, of several a tuple.
         """
         return self.__dict__["_range"].each_key()  # type: ignore[no-any-return]
 
     def at(self, *key: Any) -> None:
-        """Takes a key as the one whose state the operator reads: for `process_batch`, which gets tuples of many."""
+        """Takes a key as the one whose state the operator reads: for `process_batch`, which gets
+        tuples of many.
+        """
         self.__dict__["_range"].take(key)
 
     def forget(self) -> None:
@@ -167,7 +209,9 @@ class TupleOperator(FrameOperator):
     def state_columns(self) -> pa.Schema | None:
         """Returns the key's columns and those of the declared fields, a row for each key."""
         return (
-            pa.schema([*self.key_schema(), *((field.name, field.stored_as) for field in self.fields)])
+            pa.schema(
+                [*self.key_schema(), *((field.name, field.stored_as) for field in self.fields)]
+            )
             if self.fields
             else None
         )
@@ -177,13 +221,21 @@ class TupleOperator(FrameOperator):
         return tuple(self.key_schema().names)
 
     def key_schema(self) -> pa.Schema:
-        """Returns the columns of the key, as the first port names them that is no control port; none without a key."""
+        """Returns the columns of the key, as the first port names them that is no control port;
+        none without a key.
+        """
         port = next((one for one in self.input_ports().values() if not one.control), None)
         columns = port.schema if port is not None and port.schema is not None else pa.schema([])
-        return pa.schema([columns.field(name) for name in port.key if name in columns.names]) if port else columns
+        return (
+            pa.schema([columns.field(name) for name in port.key if name in columns.names])
+            if port
+            else columns
+        )
 
     def wrong_properties(self) -> list[WrongProperty]:
-        """Returns what is wrong with properties, ports and callbacks; input ports say what their tuples are (O22)."""
+        """Returns what is wrong with properties, ports and callbacks; input ports say what their
+        tuples are (O22).
+        """
         return [*super().wrong_properties(), *self._wrong_ports()]
 
     def _wrong_ports(self) -> list[WrongProperty]:
@@ -191,16 +243,36 @@ class TupleOperator(FrameOperator):
         key = [field.type for field in self.key_schema()]
         for name, port in ports.items():
             if port.schema is None:
-                found.append(WrongProperty(name, "an input port of a tuple operator needs a schema", None))
+                found.append(
+                    WrongProperty(name, "an input port of a tuple operator needs a schema", None)
+                )
                 continue
             absent = [column for column in port.key if column not in port.schema.names]
             if absent:
-                found.append(WrongProperty(name, f"key {', '.join(absent)} is not in the port's columns", port.key))
+                found.append(
+                    WrongProperty(
+                        name,
+                        f"key {', '.join(absent)} is not in the port's columns",
+                        port.key,
+                    )
+                )
             elif port.control:
                 if port.key:
-                    found.append(WrongProperty(name, "a control port has no key: it comes to all of them", port.key))
+                    found.append(
+                        WrongProperty(
+                            name,
+                            "a control port has no key: it comes to all of them",
+                            port.key,
+                        )
+                    )
             elif [port.schema.field(column).type for column in port.key] != key:
-                found.append(WrongProperty(name, "its key has other types than that of the first port", port.key))
+                found.append(
+                    WrongProperty(
+                        name,
+                        "its key has other types than that of the first port",
+                        port.key,
+                    )
+                )
             odd = [
                 column
                 for column in port.key
@@ -208,21 +280,41 @@ class TupleOperator(FrameOperator):
             ]
             if odd:
                 found.append(
-                    WrongProperty(name, f"key {', '.join(odd)} is a float or nested: it has no one value", port.key)
+                    WrongProperty(
+                        name,
+                        f"key {', '.join(odd)} is a float or nested: it has no one value",
+                        port.key,
+                    )
                 )
             if not self._is_called(name, only=len(ports) == 1):
                 method = "process" if len(ports) == 1 else f"process_{name}"
-                found.append(WrongProperty(name, f"there is no method {method} and no process_batch", None))
-        taken = sorted({"window_id", *(field.name for field in self.fields)} & set(self.key_schema().names))
+                found.append(
+                    WrongProperty(name, f"there is no method {method} and no process_batch", None)
+                )
+        taken = sorted(
+            {"window_id", *(field.name for field in self.fields)} & set(self.key_schema().names)
+        )
         if taken:
-            found.append(WrongProperty(taken[0], "a field of state has the name of a column of the key", taken))
+            found.append(
+                WrongProperty(
+                    taken[0],
+                    "a field of state has the name of a column of the key",
+                    taken,
+                )
+            )
         return found
 
     def _is_called(self, port: str, *, only: bool) -> bool:
         of_its_own = type(self).process is not TupleOperator.process
-        return hasattr(self, "process_batch") or hasattr(self, f"process_{port}") or (only and of_its_own)
+        return (
+            hasattr(self, "process_batch")
+            or hasattr(self, f"process_{port}")
+            or (only and of_its_own)
+        )
 
 
 def _can_be_key(field: pa.Field) -> bool:
-    """Returns whether equal values are one key: a NaN is not equal to itself, and a list is none for Python."""
+    """Returns whether equal values are one key: a NaN is not equal to itself, and a list is none
+    for Python.
+    """
     return not (pa.types.is_floating(field.type) or pa.types.is_nested(field.type))

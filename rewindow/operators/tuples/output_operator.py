@@ -15,11 +15,13 @@ _WINDOW = "window_id"
 
 
 class OutputOperator(TupleOperator):
-    """An operator that hands its tuples to something outside, and emits nothing but error tuples (O3, R67).
+    """An operator that hands its tuples to something outside, and emits nothing but error tuples
+    (O3, R67).
 
-    It is called as any tuple operator; what it sends in a window belongs there, at the latest in `end_window` (R63).
-    A test calls it (`rewindow.testing.run_operator`). A replay refuses it in every mode: after a crash it computes
-    windows again, and what has left Rewindow by then is not taken back (X46). Outputs, and what collects, it takes.
+    It is called as any tuple operator; what it sends in a window belongs there, at the latest in
+    `end_window` (R63). A test calls it (`rewindow.testing.run_operator`). A replay refuses it in
+    every mode: after a crash it computes windows again, and what has left Rewindow by then is not
+    taken back (X46). Outputs, and what collects, it takes.
     """
 
     ends_streams: ClassVar[bool] = True
@@ -28,15 +30,23 @@ class OutputOperator(TupleOperator):
     def wrong_properties(self) -> list[WrongProperty]:
         """Returns what is wrong with properties and ports."""
         emitted = [name for name, port in self.output_ports().items() if not port.error]
-        message = "an output operator emits error tuples only: make it a TupleOperator, or OutputPort(..., error=True)"
-        return [*super().wrong_properties(), *(WrongProperty(name, message, None) for name in emitted)]
+        message = (
+            "an output operator emits error tuples only: make it a TupleOperator, or "
+            "OutputPort(..., error=True)"
+        )
+        return [
+            *super().wrong_properties(),
+            *(WrongProperty(name, message, None) for name in emitted),
+        ]
 
 
 class CollectOperator(OutputOperator):
-    """Keeps the last tuples of its only port in its state, for each key: what a test, or a person, wants to look at.
+    """Keeps the last tuples of its only port in its state, for each key: what a test, or a person,
+    wants to look at.
 
-    The field `collected` has them as mappings, the oldest first, each with its window as `window_id`; timestamps are
-    microseconds since the epoch. It writes nothing outside, so that a replay takes it too, in every mode (X46).
+    The field `collected` has them as mappings, the oldest first, each with its window as
+    `window_id`; timestamps are microseconds since the epoch. It writes nothing outside, so that a
+    replay takes it too, in every mode (X46).
 
     Attributes:
         limit: so many of each key are kept.
@@ -58,8 +68,13 @@ class CollectOperator(OutputOperator):
     @classmethod
     def __pydantic_init_subclass__(cls, **arguments: Any) -> None:
         """Makes the field of state of the columns of the port that a subclass declares."""
-        columns = next((port.schema for port in cls.inputs.values() if port.schema is not None), pa.schema([]))
-        kept = [(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in columns]
+        columns = next(
+            (port.schema for port in cls.inputs.values() if port.schema is not None), pa.schema([])
+        )
+        kept = [
+            (field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type)
+            for field in columns
+        ]
         collected = StateField(pa.list_(pa.struct([(_WINDOW, pa.int64()), *kept])), [])
         collected.__set_name__(cls, "collected")
         setattr(cls, "collected", collected)  # noqa: B010 - a field of state that the class does not spell out
@@ -75,12 +90,24 @@ class CollectOperator(OutputOperator):
         """Returns what is wrong with properties, ports and columns."""
         found = super().wrong_properties()
         if len(self.input_ports()) != 1:
-            found.append(WrongProperty("inputs", "a collecting operator has one input port", len(self.input_ports())))
+            found.append(
+                WrongProperty(
+                    "inputs",
+                    "a collecting operator has one input port",
+                    len(self.input_ports()),
+                )
+            )
         columns = [column for port in self.input_ports().values() for column in port.schema or ()]
         for column in columns:
             if pa.types.is_map(column.type):
                 message = f"column {column.name} is a map, which is not kept: use a list of structs"
                 found.append(WrongProperty("inputs", message, None))
             elif column.name == _WINDOW:
-                found.append(WrongProperty("inputs", f"column {_WINDOW} is the window of a collected tuple", None))
+                found.append(
+                    WrongProperty(
+                        "inputs",
+                        f"column {_WINDOW} is the window of a collected tuple",
+                        None,
+                    )
+                )
         return found

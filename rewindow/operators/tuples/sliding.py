@@ -1,4 +1,6 @@
-"""A field of state for sliding windows: the partial result of each pane, of which a result merges many (W27 to W32)."""
+"""A field of state for sliding windows: the partial result of each pane, of which a result merges
+many (W27 to W32).
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,12 @@ from rewindow.operators.tuples.state import RunningOperator, StateField
 
 
 class SlidingField(StateField):
-    """A field of which a sliding window keeps a partial result for each pane; all that are looked back over are state.
+    """A field of which a sliding window keeps a partial result for each pane; all that are looked
+    back over are state.
 
-    Read and assigned as an attribute, it is the partial result of the pane that is computed, and begins each pane with
-    the default. `partials(NAME)` gives those of all panes of the window. What has slid out is dropped.
+    Read and assigned as an attribute, it is the partial result of the pane that is computed, and
+    begins each pane with the default. `partials(NAME)` gives those of all panes of the window. What
+    has slid out is dropped.
 
     Args:
         kind: type of a partial result.
@@ -51,7 +55,9 @@ class SlidingField(StateField):
         self._record(operator)[self._pane(operator)] = value
 
     def all_of(self, operator: RunningOperator) -> list[Any]:
-        """Returns the partial results of all panes, the oldest first; of one without tuples the default (W29)."""
+        """Returns the partial results of all panes, the oldest first; of one without tuples the
+        default (W29).
+        """
         last = self._pane(operator)
         panes = range(last - operator.context.windowing.panes + 1, last + 1)
         found = operator.__dict__["_range"].peek()[self.place]

@@ -1,4 +1,6 @@
-"""A declared field of state: what an operator keeps for each key from window to window (W57, X49)."""
+"""A declared field of state: what an operator keeps for each key from window to window (W57,
+X49).
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,15 @@ class RunningOperator(Protocol):
 
 
 class StateField:
-    """A field that is kept from window to window: one value for each key, or one in all where there is no key.
+    """A field that is kept from window to window: one value for each key, or one in all where there
+    is no key.
 
-    Read and assigned as an attribute of the operator, it is the value of the key of the tuple that is processed.
+    Read and assigned as an attribute of the operator, it is the value of the key of the tuple that
+    is processed.
 
     Args:
-        kind: type of the value. A map is a dict in the operator; it and a list may be changed in place.
+        kind: type of the value. A map is a dict in the operator; it and a list may be changed in
+            place.
         default: the value of a key that has none yet; copied for each key.
 
     Example:
@@ -54,9 +59,13 @@ class StateField:
 
     @property
     def stored_as(self) -> pa.DataType:
-        """The type of the column that holds it: entries of a map are a list, as Spark hashes no maps."""
+        """The type of the column that holds it: entries of a map are a list, as Spark hashes no
+        maps.
+        """
         if pa.types.is_map(self.kind):
-            return pa.list_(pa.struct([("key", self.kind.key_type), ("value", self.kind.item_type)]))
+            return pa.list_(
+                pa.struct([("key", self.kind.key_type), ("value", self.kind.item_type)])
+            )
         return self.kind
 
     def to_stored(self, value: Any) -> Any:

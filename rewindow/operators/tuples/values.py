@@ -13,10 +13,16 @@ from rewindow.errors import InputError
 def to_array(values: Sequence[Any], field: pa.Field, what: str) -> pa.Array:
     try:
         return pa.array(values, field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+    except (
+        pa.ArrowInvalid,
+        pa.ArrowTypeError,
+        pa.ArrowNotImplementedError,
+        OverflowError,
+    ) as error:
         wrong = next((value for value in values if not _fits(value, field.type)), values[0])
         raise InputError(
-            f'column "{field.name}" of {what} is {field.type}, a value was {type(wrong).__name__} {shown(wrong)}',
+            f'column "{field.name}" of {what} is {field.type}, a value was {type(wrong).__name__} '
+            f"{shown(wrong)}",
             detail=f"{error}.",
         ) from error
 

@@ -1,4 +1,6 @@
-"""Which columns of a source are read: those declared, else those recorded before, else those of its first file."""
+"""Which columns of a source are read: those declared, else those recorded before, else those of its
+first file.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _OWN = ("window_id", "offset", "arrived_at")
 
 
 def takes_what_appears(stream: StreamConfig, declared: Sequence[str] | None) -> bool:
-    """Returns whether a column that appears in the source is one of the stream's: where the settings name none."""
+    """Returns whether a column that appears in the source is one of the stream's: where the
+    settings name none.
+    """
     return declared is None and stream.keep is None
 
 
@@ -28,7 +32,8 @@ def choose_columns(
     declared: Sequence[str] | None,
     recorded: pa.Schema | None,
 ) -> SourceContents:
-    """Returns the contents with the columns to read: those declared, else those recorded before, else the first file's.
+    """Returns the contents with the columns to read: those declared, else those recorded before,
+    else the first file's.
 
     Columns that appeared later are reported, or taken, as the setting `new_columns` says.
     """
@@ -46,14 +51,21 @@ def choose_columns(
         return _with(name, contents, list(first))
     fields = {field.name: field for _, schema in reversed(schemas) for field in schema}
     order = list(dict.fromkeys(field.name for _, schema in schemas for field in schema))
-    known = set(first.names) if recorded is None else {*recorded.names, "arrived_at", *stream.select}
+    known = (
+        set(first.names) if recorded is None else {*recorded.names, "arrived_at", *stream.select}
+    )
     new = [column for column in order if column not in known]
     if stream.new_columns == "report":
         chosen = _with(name, contents, [fields[column] for column in order if column in known])
         return replace(chosen, warnings=[*contents.warnings, *_reported(name, new, schemas)])
     gone = [field for field in recorded or [] if field.name not in {*order, *stream.select, *_OWN}]
-    optional = frozenset([*new, *(field.name for field in gone), *(c for c in order if c not in first.names)])
-    return replace(_with(name, contents, [*(fields[column] for column in order), *gone]), optional=optional)
+    optional = frozenset(
+        [*new, *(field.name for field in gone), *(c for c in order if c not in first.names)]
+    )
+    return replace(
+        _with(name, contents, [*(fields[column] for column in order), *gone]),
+        optional=optional,
+    )
 
 
 def _with(name: str, contents: SourceContents, fields: list[pa.Field]) -> SourceContents:
@@ -61,10 +73,13 @@ def _with(name: str, contents: SourceContents, fields: list[pa.Field]) -> Source
         if not _can_be_recorded(field.type):
             others = [other.name for other in fields if _can_be_recorded(other.type)]
             raise InputError(
-                f'column "{field.name}" of the source of stream "{name}" has type {field.type}: it cannot be recorded',
-                hint=f'Leave it out: name those that you want in columns, such as columns = "{others[0]} ...".'
+                f'column "{field.name}" of the source of stream "{name}" has type {field.type}: it '
+                "cannot be recorded",
+                hint="Leave it out: name those that you want in columns, such as columns = "
+                f'"{others[0]} ...".'
                 if others
-                else "Tables have numbers, texts, bytes, dates, timestamps, and lists, structures and maps of these.",
+                else "Tables have numbers, texts, bytes, dates, timestamps, and lists, structures "
+                "and maps of these.",
             )
     schema = pa.schema(fields)
     return replace(contents, columns=schema.names, schema=schema)
@@ -75,7 +90,9 @@ def _reported(name: str, new: list[str], schemas: list[tuple[str, pa.Schema]]) -
     if not new:
         return []
     where = next(file for file, schema in schemas if new[0] in schema.names)
-    listed = ", ".join(f'"{column}"' for column in new) + (f' (first in "{where}")' if where else "")
+    listed = ", ".join(f'"{column}"' for column in new) + (
+        f' (first in "{where}")' if where else ""
+    )
     return [
         f"columns that appeared in the source are not recorded: {listed}; take them with "
         f'new_columns = "take" of stream "{name}", or name the columns that you want'
@@ -83,9 +100,17 @@ def _reported(name: str, new: list[str], schemas: list[tuple[str, pa.Schema]]) -
 
 
 def _can_be_recorded(kind: pa.DataType) -> bool:
-    """Returns whether Delta has a type: it has no times of day, durations, half floats and the like."""
+    """Returns whether Delta has a type: it has no times of day, durations, half floats and the
+    like.
+    """
     if pa.types.is_nested(kind):
         inside = [kind.field(index).type for index in range(kind.num_fields)]
         return not pa.types.is_union(kind) and all(map(_can_be_recorded, inside))
-    odd = (pa.types.is_duration, pa.types.is_time, pa.types.is_interval, pa.types.is_float16, pa.types.is_decimal256)
+    odd = (
+        pa.types.is_duration,
+        pa.types.is_time,
+        pa.types.is_interval,
+        pa.types.is_float16,
+        pa.types.is_decimal256,
+    )
     return not any(is_one(kind) for is_one in odd)

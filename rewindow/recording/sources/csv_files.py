@@ -29,24 +29,33 @@ class CsvSource(FileSource):
     lines = "rows may be longer in quotes"
 
     def check(self) -> None:
-        """See Source: without a header the settings must name the columns, and a delimiter is one character."""
+        """See Source: without a header the settings must name the columns, and a delimiter is one
+        character.
+        """
         if not self.stream.header and self.stream.columns is None:
             raise InputError(
                 f'stream "{self.name}" has a CSV source without header and no columns',
-                hint='Name them in order in rewindow.toml, such as columns = "key STRING, at TIMESTAMP".',
+                hint='Name them in order in rewindow.toml, such as columns = "key STRING, at '
+                'TIMESTAMP".',
             )
         if len(self.stream.delimiter) != 1:
             raise InputError(
-                f'setting "delimiter" of stream "{self.name}" is "{self.stream.delimiter}", not one character',
+                f'setting "delimiter" of stream "{self.name}" is "{self.stream.delimiter}", not '
+                "one character",
                 hint='Write it as in delimiter = ";"; a tab is "\\t".',
             )
 
     def scan(
-        self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
+        self,
+        position: SourcePosition,
+        declared: Sequence[str] | None,
+        recorded: pa.Schema | None,
     ) -> SourceContents:
         """See Source."""
         contents = replace(self.contents(position), nulls=self.stream.null_values)
-        schemas = [(file.name, self._schema(file, declared)) for file in self.looked_at(contents, declared)]
+        schemas = [
+            (file.name, self._schema(file, declared)) for file in self.looked_at(contents, declared)
+        ]
         return choose_columns(self.name, self.stream, contents, schemas, declared, recorded)
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
@@ -61,8 +70,13 @@ class CsvSource(FileSource):
         return pa.schema([(column, pa.string()) for column in columns])
 
 
-def _check_first_row(file: SourceFile, columns: Sequence[str], declared: Sequence[str] | None) -> None:
-    """Refuses a first row that another delimiter splits, or that holds values where names are expected.
+def _check_first_row(
+    file: SourceFile,
+    columns: Sequence[str],
+    declared: Sequence[str] | None,
+) -> None:
+    """Refuses a first row that another delimiter splits, or that holds values where names are
+    expected.
 
     Raises:
         InputError: names the setting that is wrong.
@@ -81,5 +95,6 @@ def _check_first_row(file: SourceFile, columns: Sequence[str], declared: Sequenc
         raise InputError(
             f'first row of source file "{file.name}" names none of the declared columns',
             detail=f"It holds values, such as {values[0][:_SHOWN]}.",
-            hint="If the file has no header, set header = false; columns then names all its columns in order.",
+            hint="If the file has no header, set header = false; columns then names all its "
+            "columns in order.",
         )

@@ -1,10 +1,12 @@
 """A Delta table as source: what it has gained since a version, read from its log.
 
-Only commits that changed data count, so OPTIMIZE brings nothing new. A commit that took rows away or wrote them again
-(DELETE, UPDATE, MERGE, overwrite) is refused by name: a recorded stream only grows, and its files do not tell which of
-their rows are new. With `changed_rows = "skip"` such commits are passed over and reported.
+Only commits that changed data count, so OPTIMIZE brings nothing new. A commit that took rows away
+or wrote them again (DELETE, UPDATE, MERGE, overwrite) is refused by name: a recorded stream only
+grows, and its files do not tell which of their rows are new. With `changed_rows = "skip"` such
+commits are passed over and reported.
 
-When files that are still needed were compacted and vacuumed, the whole table is read and held against what is recorded.
+When files that are still needed were compacted and vacuumed, the whole table is read and held
+against what is recorded.
 """
 
 from __future__ import annotations
@@ -61,13 +63,28 @@ class DeltaSource(FileSource):
         return (path / "_delta_log").is_dir()
 
     def scan(
-        self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
+        self,
+        position: SourcePosition,
+        declared: Sequence[str] | None,
+        recorded: pa.Schema | None,
     ) -> SourceContents:
         """See Source."""
         skip_changes = self.stream.changed_rows == "skip"
         found = find_delta_files(self.name, Path(self.place), position, skip_changes=skip_changes)
-        contents = SourceContents(found.files, version=found.version, warnings=found.warnings, whole=found.whole)
-        chosen = choose_columns(self.name, self.stream, contents, [("", found.schema)], declared, recorded)
+        contents = SourceContents(
+            found.files,
+            version=found.version,
+            warnings=found.warnings,
+            whole=found.whole,
+        )
+        chosen = choose_columns(
+            self.name,
+            self.stream,
+            contents,
+            [("", found.schema)],
+            declared,
+            recorded,
+        )
         return replace(chosen, optional=frozenset(found.schema.names))
 
     def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
@@ -79,8 +96,15 @@ class DeltaSource(FileSource):
         return parquet_rows(part, contents.schema, contents.optional)
 
 
-def find_delta_files(name: str, path: Path, position: SourcePosition, *, skip_changes: bool = False) -> DeltaFiles:
-    """Returns the files of a Delta table that were added after a position, and those that still wait.
+def find_delta_files(
+    name: str,
+    path: Path,
+    position: SourcePosition,
+    *,
+    skip_changes: bool = False,
+) -> DeltaFiles:
+    """Returns the files of a Delta table that were added after a position, and those that still
+    wait.
 
     Args:
         name: the stream.
@@ -89,37 +113,65 @@ def find_delta_files(name: str, path: Path, position: SourcePosition, *, skip_ch
         skip_changes: pass over commits that changed rows instead of refusing them.
 
     Raises:
-        InputError: the table is not there, has a feature that its files alone do not show, changed rows, or its log no
-            longer reaches back to the position.
+        InputError: the table is not there, has a feature that its files alone do not show, changed
+            rows, or its log no longer reaches back to the position.
     """
     try:
         table = Table.open(str(path))
     except TableError as error:
-        raise InputError(f'source "{path}" of stream "{name}" is not a Delta table', detail=str(error)) from error
+        raise InputError(
+            f'source "{path}" of stream "{name}" is not a Delta table',
+            detail=str(error),
+        ) from error
     _check_plain(name, table)
     schema = pa.schema([entry.with_type(spark_type(entry.type)) for entry in table.schema])
     if position.version < 0:
-        return DeltaFiles(table.version, schema, [_source_file(path, add) for add in _active(table)], [], True)
+        return DeltaFiles(
+            table.version,
+            schema,
+            [_source_file(path, add) for add in _active(table)],
+            [],
+            True,
+        )
     adds, changes = _since(name, table, position.version)
     if changes and not skip_changes:
         raise _changed(name, changes)
-    warnings = [f"{change} of its Delta source was passed over, with all that it added" for change in changes]
-    waiting = [{"path": file, "partitionValues": values} for file, values in position.waiting.items()]
+    warnings = [
+        f"{change} of its Delta source was passed over, with all that it added"
+        for change in changes
+    ]
+    waiting = [
+        {"path": file, "partitionValues": values} for file, values in position.waiting.items()
+    ]
     gone = [add["path"] for add in [*waiting, *adds] if not (path / add["path"]).is_file()]
     if gone:
-        lost = f"{len(gone)} files of its Delta source were compacted and vacuumed before they were recorded"
+        lost = (
+            f"{len(gone)} files of its Delta source were compacted and vacuumed before they "
+            "were recorded"
+        )
         warnings.append(f"{lost}; the whole table was read and compared with what is recorded")
-        return DeltaFiles(table.version, schema, [_source_file(path, add) for add in _active(table)], warnings, True)
-    files = [*(_source_file(path, add, seen=True) for add in waiting), *(_source_file(path, add) for add in adds)]
+        return DeltaFiles(
+            table.version,
+            schema,
+            [_source_file(path, add) for add in _active(table)],
+            warnings,
+            True,
+        )
+    files = [
+        *(_source_file(path, add, seen=True) for add in waiting),
+        *(_source_file(path, add) for add in adds),
+    ]
     return DeltaFiles(table.version, schema, files, warnings)
 
 
 def _changed(name: str, changes: list[str]) -> InputError:
     return InputError(
         f'{changes[0]} of the Delta source of stream "{name}" changed rows that were there',
-        detail="A recorded stream only grows, and the rewritten files do not tell which of their rows are new."
+        detail="A recorded stream only grows, and the rewritten files do not tell which of their "
+        "rows are new."
         + (f" {len(changes) - 1} later commits changed rows too." if len(changes) > 1 else ""),
-        hint=f"Record the table as it is now under another stream name, or pass such commits over, with all that they "
+        hint="Record the table as it is now under another stream name, or pass such commits over, "
+        "with all that they "
         f'added: changed_rows = "skip" of stream "{name}".',
     )
 
@@ -138,10 +190,17 @@ def _check_plain(name: str, table: Table) -> None:
 def _active(table: Table) -> list[dict[str, Any]]:
     actions = pa.table(table.delta.get_add_actions(flatten=False)).to_pylist()
     found = [
-        (action["modification_time"], unquote(action["path"]), _texts(action.get("partition") or {}))
+        (
+            action["modification_time"],
+            unquote(action["path"]),
+            _texts(action.get("partition") or {}),
+        )
         for action in actions
     ]
-    return [{"path": path, "partitionValues": values} for _, path, values in sorted(found, key=lambda add: add[:2])]
+    return [
+        {"path": path, "partitionValues": values}
+        for _, path, values in sorted(found, key=lambda add: add[:2])
+    ]
 
 
 def _texts(values: dict[str, Any]) -> dict[str, str | None]:
@@ -149,13 +208,24 @@ def _texts(values: dict[str, Any]) -> dict[str, str | None]:
 
 
 def _since(name: str, table: Table, version: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns the files that commits after a version appended, and the names of commits that changed rows."""
+    """Returns the files that commits after a version appended, and the names of commits that
+    changed rows.
+    """
     adds: list[dict[str, Any]] = []
     changes: list[str] = []
     for number in range(version + 1, table.version + 1):
         actions = list(_commit(name, table.path.local(), number))
-        if any("remove" in action and action["remove"].get("dataChange", True) for action in actions):
-            done = next((action["commitInfo"].get("operation") for action in actions if "commitInfo" in action), None)
+        if any(
+            "remove" in action and action["remove"].get("dataChange", True) for action in actions
+        ):
+            done = next(
+                (
+                    action["commitInfo"].get("operation")
+                    for action in actions
+                    if "commitInfo" in action
+                ),
+                None,
+            )
             changes.append(f"version {number} ({done or 'unknown operation'})")
             continue
         for action in actions:
@@ -172,7 +242,8 @@ def _commit(name: str, path: Path, version: int) -> Iterator[dict[str, Any]]:
         raise InputError(
             f'version {version} of the Delta source of stream "{name}" is no longer in its log',
             detail="What was added since the last run cannot be told any more.",
-            hint="Record it as a new stream, or keep its log longer than the time between two runs.",
+            hint="Record it as a new stream, or keep its log longer than the time between two "
+            "runs.",
         ) from error
     yield from (json.loads(line) for line in lines if line.strip())
 
@@ -187,6 +258,10 @@ def _source_file(root: Path, add: dict[str, Any], *, seen: bool = False) -> Sour
         )
     size = path.stat().st_size
     return SourceFile(
-        add["path"], path, lambda: path.open("rb"), size, add.get("partitionValues") or {},
+        add["path"],
+        path,
+        lambda: path.open("rb"),
+        size,
+        add.get("partitionValues") or {},
         seen_rows=sys.maxsize if seen else 0,
-    )  # fmt: skip
+    )

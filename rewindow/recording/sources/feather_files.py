@@ -17,13 +17,18 @@ from rewindow.recording.sources.typed_rows import columns_inside, rows_as, schem
 
 @source("feather")
 class FeatherSource(FileSource):
-    """Feather files of version 2, also in zip files; their buffers may be compressed, the files themselves not."""
+    """Feather files of version 2, also in zip files; their buffers may be compressed, the files
+    themselves not.
+    """
 
     suffixes: ClassVar[frozenset[str]] = frozenset({".feather", ".arrow"})
     settings: ClassVar[frozenset[str]] = frozenset({"new_columns"})
 
     def scan(
-        self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
+        self,
+        position: SourcePosition,
+        declared: Sequence[str] | None,
+        recorded: pa.Schema | None,
     ) -> SourceContents:
         """See Source."""
         contents = self.contents(position)
@@ -57,5 +62,6 @@ def _opened(file: SourceFile) -> Iterator[pa.RecordBatchFileReader]:
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(
             f'source file "{file.name}" cannot be read as Feather: {error}',
-            hint="It must be an Arrow IPC file: no stream, not Feather version 1, not compressed as a whole.",
+            hint="It must be an Arrow IPC file: no stream, not Feather version 1, not compressed "
+            "as a whole.",
         ) from error

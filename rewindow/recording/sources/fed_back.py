@@ -4,8 +4,9 @@
     source = "errors:shop.split.rejected"
     arrived_at = "arrived_at"
 
-A tuple arrives when it is fed back and keeps its columns. Beside them it says where it came from; what the recorded
-stream has of these references is not fed back again, so a run that dies is run once more.
+A tuple arrives when it is fed back and keeps its columns. Beside them it says where it came from;
+what the recorded stream has of these references is not fed back again, so a run that dies is run
+once more.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from rewindow.errors import InputError, TableError
 from rewindow.location import location
 from rewindow.recording.sources.columns import choose_columns
 from rewindow.recording.sources.readers import with_numbers
-from rewindow.recording.sources.source import ERRORS, SourceContents, SourceFile, SourcePosition, source
+from rewindow.recording.sources.source import (
+    ERRORS,
+    SourceContents,
+    SourceFile,
+    SourcePosition,
+    source,
+)
 from rewindow.recording.sources.typed_rows import schema_for_spark
 from rewindow.settings.config import StreamConfig
 from rewindow.storage import Table, query, quoted
@@ -39,7 +46,9 @@ _ARRIVED = pa.field("arrived_at", pa.timestamp("us", "UTC"))
 
 @source("errors")
 class FedBackSource:
-    """The error tuples of a published error port that have not been fed back yet, in the order of their windows."""
+    """The error tuples of a published error port that have not been fed back yet, in the order of
+    their windows.
+    """
 
     suffixes: ClassVar[frozenset[str]] = frozenset()
     settings: ClassVar[frozenset[str]] = frozenset()
@@ -58,23 +67,42 @@ class FedBackSource:
         """See Source: there is nothing to be set."""
 
     def scan(
-        self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
+        self,
+        position: SourcePosition,
+        declared: Sequence[str] | None,
+        recorded: pa.Schema | None,
     ) -> SourceContents:
         """See Source: one part, the tuples whose references the recorded stream does not have."""
         table = self._opened()
         new, warnings = self._unfed(table)
         self._rows, complete_us = self._arriving(new, position)
-        parts = [SourceFile(self._table.name, self._table.local(), BytesIO, 0)] if new.num_rows else []
+        parts = (
+            [SourceFile(self._table.name, self._table.local(), BytesIO, 0)] if new.num_rows else []
+        )
         contents = SourceContents(
-            parts, version=table.version, warnings=warnings, whole=False, complete_to_us=complete_us
+            parts,
+            version=table.version,
+            warnings=warnings,
+            whole=False,
+            complete_to_us=complete_us,
         )
         schema = schema_for_spark(self._rows.schema)
-        return choose_columns(self.name, self.stream, contents, [(self._table.name, schema)], declared, recorded)
+        return choose_columns(
+            self.name,
+            self.stream,
+            contents,
+            [(self._table.name, schema)],
+            declared,
+            recorded,
+        )
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
         """See Source."""
         chosen = self._rows.select(contents.schema.names).cast(contents.schema)
-        yield with_numbers(chosen, pa.array(range(part.begin_row, part.begin_row + chosen.num_rows), pa.int64()))
+        yield with_numbers(
+            chosen,
+            pa.array(range(part.begin_row, part.begin_row + chosen.num_rows), pa.int64()),
+        )
 
     def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
         """See Source: there are too few to be worth it."""
@@ -86,18 +114,22 @@ class FedBackSource:
         except TableError as error:
             raise InputError(
                 f'source "{ERRORS}{self._table.name}" of stream "{self.name}" is not published',
-                hint="It is the error port of an application, as application.operator.port; publish a replay of it "
+                hint="It is the error port of an application, as application.operator.port; "
+                "publish a replay of it "
                 "first. `rewindow streams` lists what is there.",
             ) from error
         if COLUMNS.names[0] not in table.schema.names:
             raise InputError(
-                f'source "{ERRORS}{self._table.name}" of stream "{self.name}" has no error tuples: it is no error port',
+                f'source "{ERRORS}{self._table.name}" of stream "{self.name}" has no error tuples: '
+                "it is no error port",
                 hint="Of an output, record another stream with format delta.",
             )
         return table
 
     def _unfed(self, table: Table) -> tuple[pa.Table, list[str]]:
-        """Returns the tuples of windows of which none was fed back, and a warning of those published anew since."""
+        """Returns the tuples of windows of which none was fed back, and a warning of those
+        published anew since.
+        """
         replay = quoted(COLUMNS.names[0])
         own = self._table.with_name(self.name)
         if not Table.exists(own) or FROM_WINDOW not in Table.open(own).schema.names:
@@ -105,37 +137,54 @@ class FedBackSource:
         fed = f"""select distinct {quoted(FROM_WINDOW)} as w, {quoted(FROM_REPLAY)} as r from f
                   where {quoted(FROM_STREAM)} = '{self._table.name}'"""
         new = query(
-            f"select e.* from e left anti join ({fed}) x on e.window_id = x.w order by e.window_id, e.offset",
-            e=table, f=Table.open(own),
-        )  # fmt: skip
+            f"select e.* from e left anti join ({fed}) x on e.window_id = x.w order by "
+            "e.window_id, e.offset",
+            e=table,
+            f=Table.open(own),
+        )
         again = query(
-            f"""select e.window_id as w, e.{replay} as r, count(*) as n from e join ({fed}) x on e.window_id = x.w
+            f"""select e.window_id as w, e.{replay} as r, count(*) as n from e join ({fed}) x
+                on e.window_id = x.w
                 group by e.window_id, e.{replay} having bool_and(e.{replay} <> x.r)""",
-            e=table, f=Table.open(own),
-        )  # fmt: skip
+            e=table,
+            f=Table.open(own),
+        )
         if not again.num_rows:
             return new, []
         windows, count = again["w"].to_pylist(), sum(again["n"].to_pylist())
         return new, [
-            f"{count:,} error tuples of windows {WindowRange(min(windows), max(windows))} are not fed back: others of "
+            f"{count:,} error tuples of windows {WindowRange(min(windows), max(windows))} are not "
+            "fed back: others of "
             "the same windows were, before these were published again"
         ]
 
     def _arriving(self, new: pa.Table, position: SourcePosition) -> tuple[pa.Table, int]:
         """Returns tuples as they arrive now, and the time up to which nothing more can come.
 
-        They arrive at the end of the newest window that has ended, so that this run can seal it. Where it is sealed
-        already, they arrive in the open one, and wait: the next run feeds them back.
+        They arrive at the end of the newest window that has ended, so that this run can seal it.
+        Where it is sealed already, they arrive in the open one, and wait: the next run feeds them
+        back.
         """
         grid, now_us = self.stream.grid, time.time_ns() // 1000
         begin_us = grid.start_us(grid.window(now_us))
-        is_sealed = position.sealed_last is not None and grid.window(now_us) - 1 <= position.sealed_last
-        arrived = pa.repeat(pa.scalar(now_us if is_sealed else begin_us - 1, _ARRIVED.type), new.num_rows)
+        is_sealed = (
+            position.sealed_last is not None and grid.window(now_us) - 1 <= position.sealed_last
+        )
+        arrived = pa.repeat(
+            pa.scalar(now_us if is_sealed else begin_us - 1, _ARRIVED.type),
+            new.num_rows,
+        )
         table = pa.repeat(pa.scalar(self._table.name), new.num_rows)
         told = dict(
-            zip(FROM.names, (table, new[COLUMNS.names[0]], new["window_id"], new["offset"]), strict=True)
-        )  # fmt: skip
-        events = new.drop_columns([name for name in (*_OF_THE_PLACE, *COLUMNS.names) if name in new.column_names])
+            zip(
+                FROM.names,
+                (table, new[COLUMNS.names[0]], new["window_id"], new["offset"]),
+                strict=True,
+            )
+        )
+        events = new.drop_columns(
+            [name for name in (*_OF_THE_PLACE, *COLUMNS.names) if name in new.column_names]
+        )
         for field in FROM:
             events = events.append_column(field, told[field.name].cast(field.type))
         return events.append_column(_ARRIVED, arrived), begin_us

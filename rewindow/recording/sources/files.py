@@ -1,7 +1,8 @@
-"""Where a source's rows are: files, folders, patterns, members of zip files, files inside installed packages.
+"""Where a source's rows are: files, folders, patterns, members of zip files, files inside installed
+packages.
 
-The order of a source's files is fixed by their names, and a row's position is file and row number; both decide ties
-between tuples that arrived at the same time.
+The order of a source's files is fixed by their names, and a row's position is file and row number;
+both decide ties between tuples that arrived at the same time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ import pyarrow as pa
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 from rewindow.recording.sources.columns import takes_what_appears
-from rewindow.recording.sources.source import PACKAGE, SourceContents, SourceFile, SourcePosition, known_sources
+from rewindow.recording.sources.source import (
+    PACKAGE,
+    SourceContents,
+    SourceFile,
+    SourcePosition,
+    known_sources,
+)
 from rewindow.recording.sources.taken import select_files
 from rewindow.settings.config import StreamConfig
 
@@ -34,12 +41,15 @@ _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 class FileSource:
-    """What sources of files have in common; a source of a format is one with its own columns and rows."""
+    """What sources of files have in common; a source of a format is one with its own columns and
+    rows.
+    """
 
     suffixes: ClassVar[frozenset[str]] = frozenset()
     settings: ClassVar[frozenset[str]] = frozenset()
     lines: ClassVar[Literal["no", "each a row", "rows may be longer in quotes"]] = "no"
-    """Whether a row is a line of its file's bytes, so that a file that has grown is read on from its old end."""
+    """Whether a row is a line of its file's bytes, so that a file that has grown is read on from
+    its old end."""
 
     def __init__(self, name: str, stream: StreamConfig, place: str) -> None:
         self.name, self.stream, self.place = name, stream, place
@@ -61,21 +71,41 @@ class FileSource:
         files = find_source_files(self.name, self.place, self.suffixes)
         if self.lines == "no" or not _keeps_line_ends(self.stream.encoding):
             return files
-        return [replace(file, lines=_is_plain(file), quotes=self.lines != "each a row") for file in files]
+        return [
+            replace(file, lines=_is_plain(file), quotes=self.lines != "each a row")
+            for file in files
+        ]
 
     def contents(self, position: SourcePosition) -> SourceContents:
-        """Returns the files that are to be read after what was taken before, their columns not chosen yet."""
+        """Returns the files that are to be read after what was taken before, their columns not
+        chosen yet.
+        """
         files = self.files()
         present = [file for file in files if file.size]
         if not present:
             raise _all_empty(self.place, files)
         found = select_files(present, position, self.stream)
         empty = [file.name for file in files if not file.size]
-        warnings = [f"{len(empty):,} files of the source hold nothing, such as {empty[0]}"] if empty else []
-        return SourceContents(found.files, warnings=[*warnings, *found.warnings], whole=found.whole, present=present)
+        warnings = (
+            [f"{len(empty):,} files of the source hold nothing, such as {empty[0]}"]
+            if empty
+            else []
+        )
+        return SourceContents(
+            found.files,
+            warnings=[*warnings, *found.warnings],
+            whole=found.whole,
+            present=present,
+        )
 
-    def looked_at(self, contents: SourceContents, declared: Sequence[str] | None) -> list[SourceFile]:
-        """Returns the files whose columns count: the first one, and, where its names are not given, those to read."""
+    def looked_at(
+        self,
+        contents: SourceContents,
+        declared: Sequence[str] | None,
+    ) -> list[SourceFile]:
+        """Returns the files whose columns count: the first one, and, where its names are not given,
+        those to read.
+        """
         first = contents.present[0]
         more = contents.files if takes_what_appears(self.stream, declared) else []
         return [first, *(file for file in more if file is not first)]
@@ -84,7 +114,10 @@ class FileSource:
 def _all_empty(place: str, files: Sequence[SourceFile]) -> InputError:
     if len(files) == 1:
         return InputError(f'source file "{files[0].name}" is empty', hint=_NOT_THERE_YET)
-    return InputError(f'all {len(files):,} files of source "{place}" are empty', hint="Is whoever writes them done?")
+    return InputError(
+        f'all {len(files):,} files of source "{place}" are empty',
+        hint="Is whoever writes them done?",
+    )
 
 
 def _keeps_line_ends(encoding: str) -> bool:
@@ -101,9 +134,12 @@ def find_source_files(name: str, source: str, suffixes: Collection[str]) -> list
     """Returns the files of a source, in order of their names.
 
     Raises:
-        InputError: the source, the package or a file in it is not there, or holds nothing with these suffixes.
+        InputError: the source, the package or a file in it is not there, or holds nothing with
+            these suffixes.
     """
-    paths = [_in_package(name, source, suffixes)] if source.startswith(PACKAGE) else _on_disk(source)
+    paths = (
+        [_in_package(name, source, suffixes)] if source.startswith(PACKAGE) else _on_disk(source)
+    )
     files = [file for path in paths for file in _files_of(path, suffixes)]
     if not files:
         raise _nothing_at(name, source, suffixes)
@@ -114,21 +150,31 @@ def _on_disk(source: str) -> list[Path]:
     path = Path(source)
     try:
         if path.is_dir():
-            return sorted(child for child in path.iterdir() if child.is_file() and child.name[0] not in "._")
-        return [path] if path.is_file() else sorted(Path(found) for found in glob.glob(source) if Path(found).is_file())
+            return sorted(
+                child for child in path.iterdir() if child.is_file() and child.name[0] not in "._"
+            )
+        return (
+            [path]
+            if path.is_file()
+            else sorted(Path(found) for found in glob.glob(source) if Path(found).is_file())
+        )
     except PermissionError as error:
         raise unreadable(path, error) from error
 
 
 def _nothing_at(name: str, source: str, suffixes: Collection[str]) -> InputError:
-    """Returns the error for a source without files: it is not there, an empty folder, or a pattern without a match."""
+    """Returns the error for a source without files: it is not there, an empty folder, or a pattern
+    without a match.
+    """
     path, wanted = Path(source), " or ".join(sorted(suffixes))
     if path.is_dir():
         held = sorted(child.name for child in path.iterdir())
         return InputError(
             f'source "{source}" of stream "{name}" is a folder without files of its format',
-            detail=f"No file with the suffix {wanted} is in it. It holds: {', '.join(held[:_LISTED]) or 'nothing'}.",
-            hint="Folders below it are not looked into; a pattern does that, such as folder/*/*.csv.",
+            detail=f"No file with the suffix {wanted} is in it. It holds: "
+            f"{', '.join(held[:_LISTED]) or 'nothing'}.",
+            hint="Folders below it are not looked into; a pattern does that, such as "
+            "folder/*/*.csv.",
         )
     if path.exists():
         return InputError(
@@ -144,30 +190,39 @@ def _nothing_at(name: str, source: str, suffixes: Collection[str]) -> InputError
     where = "" if path.parent.is_dir() else f'There is no folder "{path.parent}". '
     return InputError(
         f'source "{source}" of stream "{name}" is not there',
-        hint=f"{did_you_mean(path.name, beside)}{where}A relative path counts from the folder of rewindow.toml.",
+        hint=f"{did_you_mean(path.name, beside)}{where}A relative path counts from the folder of "
+        "rewindow.toml.",
     )
 
 
 def unreadable(path: Path, error: OSError) -> InputError:
     """Returns the error for a source file that the operating system does not let us read."""
     why = os.strerror(error.errno).lower() if error.errno else str(error)
-    return InputError(f'source file "{path}" cannot be read: {why}', hint=f"Look at its rights: ls -l {path}")
+    return InputError(
+        f'source file "{path}" cannot be read: {why}',
+        hint=f"Look at its rights: ls -l {path}",
+    )
 
 
 def _in_package(name: str, source: str, suffixes: Collection[str]) -> Path:
-    """Returns a file of an installed package; the package is not imported, which may fail or take long."""
+    """Returns a file of an installed package; the package is not imported, which may fail or take
+    long.
+    """
     package, _, inside = source.removeprefix(PACKAGE).partition("/")
     try:
         distribution = metadata.distribution(package)
     except metadata.PackageNotFoundError as error:
         raise InputError(
-            f'package "{package}" of stream "{name}" is not installed', hint=f"Install it: pip install {package}."
+            f'package "{package}" of stream "{name}" is not installed',
+            hint=f"Install it: pip install {package}.",
         ) from error
     for relative in (f"{package}/{inside}", inside):
         path = Path(str(distribution.locate_file(relative)))
         if path.is_file():
             return path
-    held = sorted(str(file) for file in distribution.files or [] if file.suffix in {*suffixes, ".zip"})
+    held = sorted(
+        str(file) for file in distribution.files or [] if file.suffix in {*suffixes, ".zip"}
+    )
     raise InputError(
         f'file "{inside}" is not in package "{package}" of stream "{name}"',
         hint=f"It holds: {', '.join(held[:10]) or 'no files of a known format'}.",
@@ -203,11 +258,14 @@ def _members(path: Path, suffixes: Collection[str]) -> list[SourceFile]:
     wanted = [member for member in members if Path(member.filename).suffix.lower() in suffixes]
     return [
         SourceFile(
-            f"{path.name}/{member.filename}", path, _opener(path, member.filename), member.file_size,
+            f"{path.name}/{member.filename}",
+            path,
+            _opener(path, member.filename),
+            member.file_size,
             modified_ns=path.stat().st_mtime_ns,
         )
         for member in wanted
-    ]  # fmt: skip
+    ]
 
 
 def _opener(path: Path, member: str) -> Callable[[], IO[bytes]]:

@@ -1,4 +1,6 @@
-"""Files of JSON lines as source: a row is a line, which Spark reads by the columns of the settings."""
+"""Files of JSON lines as source: a row is a line, which Spark reads by the columns of the
+settings.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,15 @@ class JsonSource(FileSource):
         if self.stream.columns is None:
             raise InputError(
                 f'stream "{self.name}" has a JSON source and no columns',
-                hint='Name them in rewindow.toml, such as columns = "key STRING, amount BIGINT, at TIMESTAMP".',
+                hint='Name them in rewindow.toml, such as columns = "key STRING, amount BIGINT, at '
+                'TIMESTAMP".',
             )
 
     def scan(
-        self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
+        self,
+        position: SourcePosition,
+        declared: Sequence[str] | None,
+        recorded: pa.Schema | None,
     ) -> SourceContents:
         """See Source."""
         return replace(self.contents(position), columns=list(declared or ()))

@@ -1,6 +1,7 @@
 """A Python file with an input operator as source: it is asked for the tuples of each window (X45).
 
-Nothing of a sealed window is asked for again; what a run that died had emitted for later ones is asked for anew.
+Nothing of a sealed window is asked for again; what a run that died had emitted for later ones is
+asked for anew.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _OWN = ("operator", "begin", "end")
 
 @source("operator")
 class OperatorSource:
-    """An `InputOperator`; `source_settings` say from when to when it is called, the others are its properties."""
+    """An `InputOperator`; `source_settings` say from when to when it is called, the others are its
+    properties.
+    """
 
     suffixes: ClassVar[frozenset[str]] = frozenset({".py"})
     settings: ClassVar[frozenset[str]] = frozenset({"source_settings"})
@@ -51,25 +54,51 @@ class OperatorSource:
         """See Source: it builds the operator, with its properties."""
         self._operator = self._built()
         if "begin" not in self.stream.source_settings:
-            raise self._wrong("begin", "is not set", 'Say from when on it is called: begin = "2026-01-01".')
+            raise self._wrong(
+                "begin",
+                "is not set",
+                'Say from when on it is called: begin = "2026-01-01".',
+            )
         for key in ("begin", "end"):
             if key in self.stream.source_settings:
                 self._time_us(key)
 
     def scan(
-        self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
+        self,
+        position: SourcePosition,
+        declared: Sequence[str] | None,
+        recorded: pa.Schema | None,
     ) -> SourceContents:
-        """See Source: one part, the windows behind what is sealed, up to `end` or the last whole one by the clock."""
+        """See Source: one part, the windows behind what is sealed, up to `end` or the last whole
+        one by the clock.
+        """
         grid = self.stream.grid
-        end_us = self._time_us("end") if "end" in self.stream.source_settings else time.time_ns() // 1000
-        last = grid.window(end_us - 1) if "end" in self.stream.source_settings else grid.window(end_us) - 1
-        first = grid.window(self._time_us("begin")) if position.sealed_last is None else position.sealed_last + 1
+        end_us = (
+            self._time_us("end") if "end" in self.stream.source_settings else time.time_ns() // 1000
+        )
+        last = (
+            grid.window(end_us - 1)
+            if "end" in self.stream.source_settings
+            else grid.window(end_us) - 1
+        )
+        first = (
+            grid.window(self._time_us("begin"))
+            if position.sealed_last is None
+            else position.sealed_last + 1
+        )
         parts = []
         if first <= last:
             self._windows = WindowRange(first, last)
-            parts = [SourceFile(f"windows {first} to {last}", self.path, lambda: self.path.open("rb"), 0)]
+            parts = [
+                SourceFile(f"windows {first} to {last}", self.path, lambda: self.path.open("rb"), 0)
+            ]
         complete = min(grid.end_us(last), time.time_ns() // 1000)
-        contents = SourceContents(parts, version=max(last, first - 1, 0), whole=False, complete_to_us=complete)
+        contents = SourceContents(
+            parts,
+            version=max(last, first - 1, 0),
+            whole=False,
+            complete_to_us=complete,
+        )
         schema = schema_for_spark(self._made().columns)
         return choose_columns(self.name, self.stream, contents, [("", schema)], declared, recorded)
 
@@ -92,10 +121,16 @@ class OperatorSource:
 
     def _built(self) -> InputOperator:
         kind = self._kind()
-        given = {key: value for key, value in self.stream.source_settings.items() if key not in _OWN}
-        if not isinstance(getattr(kind, "columns", None), pa.Schema) or kind.arrival not in kind.columns.names:
+        given = {
+            key: value for key, value in self.stream.source_settings.items() if key not in _OWN
+        }
+        if (
+            not isinstance(getattr(kind, "columns", None), pa.Schema)
+            or kind.arrival not in kind.columns.names
+        ):
             raise InputError(
-                f'input operator {kind.__name__} of stream "{self.name}" needs `columns`, a pyarrow schema with the '
+                f'input operator {kind.__name__} of stream "{self.name}" needs `columns`, a '
+                "pyarrow schema with the "
                 f'column "{getattr(kind, "arrival", "at")}"'
             )
         try:
@@ -108,13 +143,22 @@ class OperatorSource:
         found = {
             name: kind
             for name, kind in vars(_module(self.path, self.name)).items()
-            if isinstance(kind, type) and issubclass(kind, InputOperator) and kind.__module__ == _name(self.path)
+            if isinstance(kind, type)
+            and issubclass(kind, InputOperator)
+            and kind.__module__ == _name(self.path)
         }
-        wanted = self.stream.source_settings.get("operator", next(iter(found)) if len(found) == 1 else None)
+        wanted = self.stream.source_settings.get(
+            "operator",
+            next(iter(found)) if len(found) == 1 else None,
+        )
         if wanted not in found:
             raise InputError(
                 f'source "{self.path}" of stream "{self.name}" '
-                + (f'has no input operator "{wanted}"' if wanted else f"has {len(found)} input operators"),
+                + (
+                    f'has no input operator "{wanted}"'
+                    if wanted
+                    else f"has {len(found)} input operators"
+                ),
                 hint=f"Set source_settings.operator to one of: {', '.join(found)}."
                 if found
                 else "Write a class that derives from rewindow.operators.InputOperator.",
@@ -127,11 +171,16 @@ class OperatorSource:
             return parse_time(str(value))
         except InputError as error:
             raise self._wrong(
-                key, f'is "{value}", not a time', 'Write it in ISO 8601, such as "2026-01-01".'
+                key,
+                f'is "{value}", not a time',
+                'Write it in ISO 8601, such as "2026-01-01".',
             ) from error
 
     def _wrong(self, key: str, words: str, hint: str) -> InputError:
-        return InputError(f'setting "source_settings.{key}" of stream "{self.name}" {words}', hint=hint)
+        return InputError(
+            f'setting "source_settings.{key}" of stream "{self.name}" {words}',
+            hint=hint,
+        )
 
 
 def _name(path: Path) -> str:
@@ -148,7 +197,8 @@ def _module(path: Path, stream: str) -> Any:
         spec.loader.exec_module(module)
     except Exception as error:
         raise InputError(
-            f'source "{path}" of stream "{stream}" cannot be imported: {type(error).__name__}: {error}',
+            f'source "{path}" of stream "{stream}" cannot be imported: {type(error).__name__}: '
+            f"{error}",
             hint="Mend it: nothing was recorded.",
         ) from error
     return module

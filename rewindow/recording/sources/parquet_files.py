@@ -22,13 +22,18 @@ _ROWS = 100_000
 
 @source("parquet")
 class ParquetSource(FileSource):
-    """Parquet files, those that pandas writes among them; also in zip files, which Spark does not read by itself."""
+    """Parquet files, those that pandas writes among them; also in zip files, which Spark does not
+    read by itself.
+    """
 
     suffixes: ClassVar[frozenset[str]] = frozenset({".parquet", ".pq"})
     settings: ClassVar[frozenset[str]] = frozenset({"new_columns"})
 
     def scan(
-        self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
+        self,
+        position: SourcePosition,
+        declared: Sequence[str] | None,
+        recorded: pa.Schema | None,
     ) -> SourceContents:
         """See Source."""
         contents = self.contents(position)
@@ -54,11 +59,17 @@ def parquet_schema(file: SourceFile) -> pa.Schema:
         return schema_for_spark(parquet.schema_arrow)
 
 
-def parquet_rows(file: SourceFile, schema: pa.Schema, optional: Collection[str]) -> Iterator[pa.Table]:
-    """Yields a Parquet file's rows in a schema; rows count from 1. An optional column that the file lacks is null.
+def parquet_rows(
+    file: SourceFile,
+    schema: pa.Schema,
+    optional: Collection[str],
+) -> Iterator[pa.Table]:
+    """Yields a Parquet file's rows in a schema; rows count from 1. An optional column that the file
+    lacks is null.
 
     Raises:
-        InputError: a column is not in the file, or has another type than in the source's first file.
+        InputError: a column is not in the file, or has another type than in the source's first
+            file.
     """
     with _opened(file) as parquet:
         inside = columns_inside(file, schema, optional, parquet.schema_arrow.names)
@@ -73,5 +84,6 @@ def _opened(file: SourceFile) -> Iterator[pq.ParquetFile]:
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(
             f'source file "{file.name}" cannot be read as Parquet: {error}',
-            hint="It must be a whole Parquet file; if it is compressed, as by gzip, it must be unpacked first.",
+            hint="It must be a whole Parquet file; if it is compressed, as by gzip, it must be "
+            "unpacked first.",
         ) from error

@@ -1,6 +1,8 @@
-"""Rows of a file of text, batch by batch, with their numbers; what cannot even be read as a row comes along as text.
+"""Rows of a file of text, batch by batch, with their numbers; what cannot even be read as a row
+comes along as text.
 
-Nothing is typed here: CSV's columns are text, JSON's rows are lines. Formats with types of their own: typed_rows.
+Nothing is typed here: CSV's columns are text, JSON's rows are lines. Formats with types of their
+own: typed_rows.
 """
 
 from __future__ import annotations
@@ -34,15 +36,24 @@ _DAMAGED_RE2 = r"[\x{10FF00}-\x{10FFFF}]"
 
 
 def csv_columns(
-    file: SourceFile, delimiter: str, names: Sequence[str] | None = None, encoding: str = "utf-8"
+    file: SourceFile,
+    delimiter: str,
+    names: Sequence[str] | None = None,
+    encoding: str = "utf-8",
 ) -> list[str]:
-    """Returns the names of a CSV file's columns: those of its first row, or, of a file without header, those given.
+    """Returns the names of a CSV file's columns: those of its first row, or, of a file without
+    header, those given.
 
     Raises:
-        InputError: the file is empty, its first row is not in the encoding, or has not as many columns as names.
+        InputError: the file is empty, its first row is not in the encoding, or has not as many
+            columns as names.
     """
     with file.open() as stream:
-        text = io.TextIOWrapper(io.BufferedReader(_Decoded(stream, encoding, _HEAD_BYTES)), "utf-8-sig", newline="")
+        text = io.TextIOWrapper(
+            io.BufferedReader(_Decoded(stream, encoding, _HEAD_BYTES)),
+            "utf-8-sig",
+            newline="",
+        )
         head = text.read(_HEAD_CHARACTERS)
     try:
         found = next(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), [])
@@ -50,11 +61,15 @@ def csv_columns(
         found = None
     if found is None or (len(head) == _HEAD_CHARACTERS and not set(head) & {"\n", "\r"}):
         raise InputError(
-            f'first row of source file "{file.name}" is longer than {_HEAD_CHARACTERS:,} characters',
+            f'first row of source file "{file.name}" is longer than {_HEAD_CHARACTERS:,} '
+            "characters",
             hint="Is it CSV, with a line for each row?",
         )
     if not found:
-        raise InputError(f'source file "{file.name}" is empty', hint="The first row must name the columns.")
+        raise InputError(
+            f'source file "{file.name}" is empty',
+            hint="The first row must name the columns.",
+        )
     if any(map(_DAMAGED.search, found)):
         raise InputError(
             f'first row of source file "{file.name}" is not {encoding.upper()}',
@@ -69,7 +84,8 @@ def csv_columns(
 
 
 def single_names(names: Sequence[str]) -> list[str]:
-    """Returns the names of a header with a number behind each that is there already; one that is empty stays so.
+    """Returns the names of a header with a number behind each that is there already; one that is
+    empty stays so.
 
     >>> single_names(["at", "name", "name", "name_2", "", ""])
     ['at', 'name', 'name_2', 'name_2_2', '', 'column_6']
@@ -84,9 +100,13 @@ def single_names(names: Sequence[str]) -> list[str]:
 
 
 def csv_rows(
-    file: SourceFile, columns: Sequence[str], stream: StreamConfig, optional: Collection[str]
+    file: SourceFile,
+    columns: Sequence[str],
+    stream: StreamConfig,
+    optional: Collection[str],
 ) -> Iterator[pa.Table]:
-    """Yields a CSV file's rows as text; rows that cannot be read come as text in `__raw`. A header is row 1.
+    """Yields a CSV file's rows as text; rows that cannot be read come as text in `__raw`. A header
+    is row 1.
 
     Args:
         file: what to read.
@@ -108,29 +128,45 @@ def csv_rows(
             reader = pacsv.open_csv(
                 io.BufferedReader(decoded),
                 pacsv.ReadOptions(
-                    use_threads=False, block_size=_BLOCK_BYTES, column_names=known, skip_rows_after_names=int(named)
+                    use_threads=False,
+                    block_size=_BLOCK_BYTES,
+                    column_names=known,
+                    skip_rows_after_names=int(named),
                 ),
                 pacsv.ParseOptions(
-                    delimiter=stream.delimiter, newlines_in_values=True,
+                    delimiter=stream.delimiter,
+                    newlines_in_values=True,
                     invalid_row_handler=lambda row: _skip(bad, row, file.begin_row - 1),
                 ),
                 pacsv.ConvertOptions(
-                    column_types=dict.fromkeys(known, pa.string()), include_columns=inside, check_utf8=False,
-                    null_values=list(stream.null_values), strings_can_be_null=True, quoted_strings_can_be_null=False,
+                    column_types=dict.fromkeys(known, pa.string()),
+                    include_columns=inside,
+                    check_utf8=False,
+                    null_values=list(stream.null_values),
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
                 ),
-            )  # fmt: skip
+            )
             number = 2 if named else file.begin_row
             for batch in reader:
                 numbers, number = _numbers(number, batch.num_rows, bad)
                 rows = _widened(pa.Table.from_batches([batch]), columns)
-                yield from _split(rows, numbers, stream) if decoded.damaged else [with_numbers(rows, numbers)]
-                done, bad[:] = [row for row in bad if row.number < number], [r for r in bad if r.number >= number]
+                yield from (
+                    _split(rows, numbers, stream)
+                    if decoded.damaged
+                    else [with_numbers(rows, numbers)]
+                )
+                done, bad[:] = (
+                    [row for row in bad if row.number < number],
+                    [r for r in bad if r.number >= number],
+                )
                 yield from _bad_rows(done, columns)
         except pa.ArrowInvalid as error:
             if "straddling" in str(error):
                 raise InputError(
                     f'source file "{file.name}" has a row longer than {_BLOCK_BYTES >> 20} MB',
-                    hint="Is it CSV, with a line for each row? A quote that is not closed makes one row of all others.",
+                    hint="Is it CSV, with a line for each row? A quote that is not closed makes "
+                    "one row of all others.",
                 ) from error
             raise InputError(f'source file "{file.name}" cannot be read as CSV: {error}') from error
         yield from _bad_rows(bad, columns)
@@ -149,23 +185,43 @@ def _split(rows: pa.Table, numbers: pa.Array, stream: StreamConfig) -> Iterator[
         damaged |= np.asarray(pc.fill_null(pc.match_substring_regex(column, _DAMAGED_RE2), False))
     good, bad = pa.array(~damaged), pa.array(damaged)
     yield with_numbers(rows.filter(good), numbers.filter(good))
-    raw = [stream.delimiter.join(value or "" for value in row.values()) for row in rows.filter(bad).to_pylist()]
+    raw = [
+        stream.delimiter.join(value or "" for value in row.values())
+        for row in rows.filter(bad).to_pylist()
+    ]
     reasons = [_not_in(stream.encoding, "row")] * len(raw)
     yield unreadable_rows(numbers.filter(bad), reasons, raw, rows.column_names)
 
 
 def json_rows(file: SourceFile, encoding: str = "utf-8") -> Iterator[pa.Table]:
-    """Yields a file's lines as they are, in `__raw`; a line not in the encoding is marked. Empty lines are left out."""
+    """Yields a file's lines as they are, in `__raw`; a line not in the encoding is marked. Empty
+    lines are left out.
+    """
     with file.open_at_begin() as stream:
         decoded = _Decoded(stream, encoding)
         numbered = enumerate(_lines(file, io.BufferedReader(decoded)), start=file.begin_row)
         while lines := list(islice(numbered, _LINES)):
-            lines = [(number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line) for number, line in lines]
-            kept = [(number, line.rstrip(b"\r\n").decode()) for number, line in lines if line.strip()]
-            bad = [_not_in(encoding, "line") if decoded.damaged and _DAMAGED.search(line) else None for _, line in kept]
+            lines = [
+                (number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line)
+                for number, line in lines
+            ]
+            kept = [
+                (number, line.rstrip(b"\r\n").decode()) for number, line in lines if line.strip()
+            ]
+            bad = [
+                _not_in(encoding, "line") if decoded.damaged and _DAMAGED.search(line) else None
+                for _, line in kept
+            ]
             numbers = pa.array([number for number, _ in kept], pa.int64())
-            raw = pa.array([_as_written(line) if wrong else line for (_, line), wrong in zip(kept, bad, strict=True)])
-            yield pa.table({ROW: numbers, BAD: pa.array(bad, pa.string()), RAW: raw.cast(pa.string())})
+            raw = pa.array(
+                [
+                    _as_written(line) if wrong else line
+                    for (_, line), wrong in zip(kept, bad, strict=True)
+                ]
+            )
+            yield pa.table(
+                {ROW: numbers, BAD: pa.array(bad, pa.string()), RAW: raw.cast(pa.string())}
+            )
 
 
 def _lines(file: SourceFile, stream: io.BufferedReader) -> Iterator[bytes]:
@@ -175,7 +231,8 @@ def _lines(file: SourceFile, stream: io.BufferedReader) -> Iterator[bytes]:
         number += 1
         if len(line) == _LINE_MAX_BYTES and not line.endswith(b"\n"):
             raise InputError(
-                f'line {number} of source file "{file.name}" is longer than {_LINE_MAX_BYTES >> 20} MB',
+                f'line {number} of source file "{file.name}" is longer than '
+                f"{_LINE_MAX_BYTES >> 20} MB",
                 hint="Each row is a line of its own, such as an object in JSON lines.",
             )
         yield line
@@ -190,7 +247,8 @@ def check_there(file: SourceFile, wanted: Sequence[str], known: Sequence[str]) -
     missing = [name for name in wanted if name not in known]
     if missing:
         raise InputError(
-            f'column "{missing[0]}" is not in source file "{file.name}"', hint=f"It has: {', '.join(known)}."
+            f'column "{missing[0]}" is not in source file "{file.name}"',
+            hint=f"It has: {', '.join(known)}.",
         )
 
 
@@ -200,7 +258,9 @@ def _skip(bad: list[pacsv.InvalidRow], row: pacsv.InvalidRow, before: int) -> st
 
 
 def _numbers(first: int, count: int, bad: Sequence[pacsv.InvalidRow]) -> tuple[pa.Array, int]:
-    """Returns the numbers of the next rows that could be read, and the number after the last of them."""
+    """Returns the numbers of the next rows that could be read, and the number after the last of
+    them.
+    """
     skipped = np.array([row.number for row in bad], dtype=np.int64)
     candidates = np.arange(first, first + count + len(skipped), dtype=np.int64)
     numbers = candidates[~np.isin(candidates, skipped)][:count]
@@ -209,16 +269,31 @@ def _numbers(first: int, count: int, bad: Sequence[pacsv.InvalidRow]) -> tuple[p
 
 def _bad_rows(bad: Sequence[pacsv.InvalidRow], columns: Sequence[str]) -> Iterator[pa.Table]:
     if bad:
-        reasons = [f"row has {row.actual_columns} columns, {row.expected_columns} expected" for row in bad]
+        reasons = [
+            f"row has {row.actual_columns} columns, {row.expected_columns} expected" for row in bad
+        ]
         yield unreadable_rows(
-            pa.array([row.number for row in bad], pa.int64()), reasons, [row.text for row in bad], columns
+            pa.array([row.number for row in bad], pa.int64()),
+            reasons,
+            [row.text for row in bad],
+            columns,
         )
 
 
-def unreadable_rows(numbers: pa.Array, reasons: list[str], raw: list[str], columns: Sequence[str]) -> pa.Table:
-    """Returns rows that cannot be read as `Source.rows` gives them: why each, and its text; they go to quarantine."""
+def unreadable_rows(
+    numbers: pa.Array,
+    reasons: list[str],
+    raw: list[str],
+    columns: Sequence[str],
+) -> pa.Table:
+    """Returns rows that cannot be read as `Source.rows` gives them: why each, and its text; they go
+    to quarantine.
+    """
     texts = {name: pa.nulls(len(raw), pa.string()) for name in columns}
-    why = {BAD: pa.array(reasons, pa.string()), RAW: pa.array([_as_written(text) for text in raw], pa.string())}
+    why = {
+        BAD: pa.array(reasons, pa.string()),
+        RAW: pa.array([_as_written(text) for text in raw], pa.string()),
+    }
     return pa.table({**texts, ROW: numbers, **why})
 
 
@@ -233,7 +308,9 @@ def _not_in(encoding: str, what: str) -> str:
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:
-    """Returns a character for each byte that cannot be decoded: the last 256 of Unicode, which no text has."""
+    """Returns a character for each byte that cannot be decoded: the last 256 of Unicode, which no
+    text has.
+    """
     assert isinstance(error, UnicodeDecodeError), "only decoding asks for marks"
     return "".join(chr(_MARKS + byte) for byte in error.object[error.start : error.end]), error.end
 

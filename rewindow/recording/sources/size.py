@@ -10,9 +10,11 @@ from rewindow.settings.config import Config
 
 
 def bytes_to_read(config: Config, name: str) -> int:
-    """Returns the bytes of the source's files that changed since the stream was recorded last; of a package's data 0.
+    """Returns the bytes of the source's files that changed since the stream was recorded last; of a
+    package's data 0.
 
-    Which rows are new the recording itself finds out: this only says whether it will be a short job.
+    Which rows are new the recording itself finds out: this only says whether it will be a short
+    job.
     """
     log = config.stream_table(name) / "_delta_log"
     since = log.modified_ms() / 1000 if log.is_dir() else 0.0
@@ -23,7 +25,13 @@ def bytes_to_read(config: Config, name: str) -> int:
 def _files(source: str) -> Iterator[Path]:
     """Gives the files at a path, below a folder (a table is one), or of a pattern."""
     path = Path(source)
-    places = path.rglob("*") if path.is_dir() else [path] if path.is_file() else map(Path, glob.glob(source))
+    places = (
+        path.rglob("*")
+        if path.is_dir()
+        else [path]
+        if path.is_file()
+        else map(Path, glob.glob(source))
+    )
     for place in places:
         if place.is_file():
             yield place

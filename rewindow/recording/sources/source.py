@@ -1,7 +1,8 @@
-"""What a stream is recorded from: what every source answers, and how the source of a stream is found.
+"""What a stream is recorded from: what every source answers, and how the source of a stream is
+found.
 
-To add a source, write a module in this folder with a class that has what `Source` names, under `@source("FORMAT")`: the
-modules of this folder are all looked at. Of files of text, whole:
+To add a source, write a module in this folder with a class that has what `Source` names, under
+`@source("FORMAT")`: the modules of this folder are all looked at. Of files of text, whole:
 
     @source("lines")
     class Lines(FileSource):
@@ -17,13 +18,14 @@ modules of this folder are all looked at. Of files of text, whole:
             rows = pa.table({"line": pa.array(lines, pa.string())})
             yield with_numbers(rows, pa.array(range(1, len(lines) + 1), pa.int64()))
 
-Of rows that cannot be read `unreadable_rows` of `readers` gives number, reason and text: they go to quarantine, and the
-rest is recorded. `rows` itself makes nulls of the texts in `contents.nulls` where a column is text. With
-`lines = "each a row"` a file that has grown is read on from its old end: then `rows` opens it by `part.open_at_begin()`
-and counts from `part.begin_row`.
+Of rows that cannot be read `unreadable_rows` of `readers` gives number, reason and text: they go to
+quarantine, and the rest is recorded. `rows` itself makes nulls of the texts in `contents.nulls`
+where a column is text. With `lines = "each a row"` a file that has grown is read on from its old
+end: then `rows` opens it by `part.open_at_begin()` and counts from `part.begin_row`.
 
-A format with types of its own is made of `choose_columns` and of what `typed_rows` has: `feather_files` is one. A
-source with the tests that belong to it: tests/recording/test_own_source.py.
+A format with types of its own is made of `choose_columns` and of what `typed_rows` has:
+`feather_files` is one. A source with the tests that belong to it:
+tests/recording/test_own_source.py.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FILE, ROW, BAD, RAW = "__file", "__row", "__bad", "__raw"
-"""Columns of a source's rows beside its own: part, row number, why a row is unreadable, its text."""
+"""Columns of a source's rows beside its own: part, row number, why a row is unreadable, its
+text."""
 
 PACKAGE, ERRORS = "package:", "errors:"
 """What a source begins with that is no path: a file of a Python package; a published error port."""
@@ -67,7 +70,8 @@ PER_SOURCE = (
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A part of a source: a file, or a member of a zip file; what is read from its beginning to its end.
+    """A part of a source: a file, or a member of a zip file; what is read from its beginning to its
+    end.
 
     Attributes:
         name: how positions name it, such as "flights.csv.zip/flights.csv".
@@ -76,11 +80,12 @@ class SourceFile:
         size: bytes of the file, or of the member of a zip file.
         constants: columns that the file itself does not hold (a Delta table's partition values).
         modified_ns: when the file was written last.
-        lines: whether a row is a line of its bytes, so that it can be read from the beginning of any line.
+        lines: whether a row is a line of its bytes, so that it can be read from the beginning of
+            any line.
         quotes: whether a quote that is open goes on in the next line.
         begin_byte, begin_row: where reading begins, and the number of the row there.
-        seen_rows: rows up to this number were read by an earlier run; only tuples among them that waited then are to
-            be taken now.
+        seen_rows: rows up to this number were read by an earlier run; only tuples among them that
+            waited then are to be taken now.
     """
 
     name: str
@@ -117,8 +122,8 @@ class TakenFile:
         checksum: of its bytes; empty when it changed while it was read.
         waits: whether it holds tuples of windows that were not sealed yet.
         rows: number of its last row.
-        begin_byte, begin_row: where reading goes on: the first row that waits, else the end; 0 and 1 where the whole
-            file must be read again.
+        begin_byte, begin_row: where reading goes on: the first row that waits, else the end; 0 and
+            1 where the whole file must be read again.
     """
 
     name: str
@@ -137,8 +142,10 @@ class SourcePosition:
 
     Attributes:
         version: the source's version that was read, -1 before the first run.
-        sealed_last: last window sealed when it was read; what lies behind it in parts read then is done.
-        waiting: parts read then that hold tuples beyond it, with the columns that they do not hold themselves.
+        sealed_last: last window sealed when it was read; what lies behind it in parts read then is
+            done.
+        waiting: parts read then that hold tuples beyond it, with the columns that they do not hold
+            themselves.
         files: files taken then, by name; a source with versions has none.
         settings: a digest of the settings that said which tuples these files have.
     """
@@ -154,7 +161,10 @@ class SourcePosition:
         values: dict[str, object] = {"version": self.version, "sealed_last": self.sealed_last}
         values["waiting"] = dict(self.waiting)
         if self.files:
-            values |= {"files": [asdict(taken) for taken in self.files.values()], "settings": self.settings}
+            values |= {
+                "files": [asdict(taken) for taken in self.files.values()],
+                "settings": self.settings,
+            }
         return json.dumps(values)
 
     @classmethod
@@ -164,7 +174,13 @@ class SourcePosition:
             return cls()
         values = json.loads(text)
         files = {value["name"]: TakenFile(**value) for value in values.get("files", ())}
-        return cls(values["version"], values["sealed_last"], values["waiting"], files, values.get("settings", ""))
+        return cls(
+            values["version"],
+            values["sealed_last"],
+            values["waiting"],
+            files,
+            values.get("settings", ""),
+        )
 
 
 @dataclass(frozen=True)
@@ -174,16 +190,17 @@ class SourceContents:
     Attributes:
         files: its parts in order; a row's `__file` is an index into them.
         columns: its columns that are read.
-        schema: their pyarrow types, those of the rows, such as Spark reads (`typed_rows.schema_for_spark`); without
-            any, each row is a line of JSON in `__raw`.
-        version: the version of a source that has versions, which the next run goes on from; else None.
+        schema: their pyarrow types, those of the rows, such as Spark reads
+            (`typed_rows.schema_for_spark`); without any, each row is a line of JSON in `__raw`.
+        version: the version of a source that has versions, which the next run goes on from; else
+            None.
         warnings: what is not taken of the source.
         optional: columns that are null in a part that lacks them.
         whole: whether all of the source was read, so that what it lacks is missing from it.
         nulls: texts that mean null.
         present: all files that are there, where those that were taken are remembered.
-        complete_to_us: the time up to which nothing more can come, where the source knows it; windows that end by then
-            are sealed unless the user says otherwise.
+        complete_to_us: the time up to which nothing more can come, where the source knows it;
+            windows that end by then are sealed unless the user says otherwise.
     """
 
     files: list[SourceFile]
@@ -203,13 +220,16 @@ class SourceContents:
         return sum(file.size for file in self.files)
 
     def check_unchanged(self, stream: str) -> None:
-        """Refuses what was read of files that were written meanwhile: nobody knows which of their rows it is.
+        """Refuses what was read of files that were written meanwhile: nobody knows which of their
+        rows it is.
 
         Raises:
             ResourceError: names the file.
         """
         for file in self.files:
-            if file.modified_ns and not (file.path.is_file() and file.path.stat().st_mtime_ns == file.modified_ns):
+            if file.modified_ns and not (
+                file.path.is_file() and file.path.stat().st_mtime_ns == file.modified_ns
+            ):
                 raise ResourceError(
                     f'source file "{file.name}" of stream "{stream}" changed while it was read',
                     detail="Nothing of this run was recorded.",
@@ -226,11 +246,15 @@ class Source(Protocol):
     """Which of `PER_SOURCE` it knows; a stream that gives it others is refused."""
 
     def __init__(self, name: str, stream: StreamConfig, place: str) -> None:
-        """Takes a stream's name, its settings, and its `source` as an absolute path, or as "package:..."."""
+        """Takes a stream's name, its settings, and its `source` as an absolute path, or as
+        "package:...".
+        """
 
     @classmethod
     def is_at(cls, path: Path) -> bool:
-        """Returns whether what is at a path tells that it is a source of this kind, whatever its name."""
+        """Returns whether what is at a path tells that it is a source of this kind, whatever its
+        name.
+        """
 
     def check(self) -> None:
         """Refuses settings that this source cannot go by.
@@ -240,7 +264,10 @@ class Source(Protocol):
         """
 
     def scan(
-        self, position: SourcePosition, declared: Sequence[str] | None, recorded: pa.Schema | None
+        self,
+        position: SourcePosition,
+        declared: Sequence[str] | None,
+        recorded: pa.Schema | None,
     ) -> SourceContents:
         """Returns what is to be read, without its rows.
 
@@ -254,20 +281,22 @@ class Source(Protocol):
         """
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
-        """Yields the rows of a part in their order, some at a time: `__row`, `__bad`, `__raw` and its columns.
+        """Yields the rows of a part in their order, some at a time: `__row`, `__bad`, `__raw` and
+        its columns.
 
-        `__row` counts up from the part's `begin_row`; `__bad` and `__raw` are null in a good row (`with_numbers`);
-        columns have the types of `contents.schema`.
+        `__row` counts up from the part's `begin_row`; `__bad` and `__raw` are null in a good row
+        (`with_numbers`); columns have the types of `contents.schema`.
 
         Raises:
             InputError: the part cannot be read.
         """
 
     def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
-        """Returns the rows of all parts as Spark itself reads them; None where `rows` is asked, and they are copied.
+        """Returns the rows of all parts as Spark itself reads them; None where `rows` is asked, and
+        they are copied.
 
-        Shape: `__file, __row, __bad, __raw` and the columns. `__row` is the row's number in its file, the same in every
-        run: Spark tells it of Parquet, and of no other format.
+        Shape: `__file, __row, __bad, __raw` and the columns. `__row` is the row's number in its
+        file, the same in every run: Spark tells it of Parquet, and of no other format.
         """
 
 
@@ -292,7 +321,12 @@ def known_sources() -> Mapping[str, type[Source]]:
     return dict(sorted(_KINDS.items()))
 
 
-def open_source(name: str, stream: StreamConfig, root: Path, streams: Location | None = None) -> Source:
+def open_source(
+    name: str,
+    stream: StreamConfig,
+    root: Path,
+    streams: Location | None = None,
+) -> Source:
     """Returns the source of a stream, with its settings checked.
 
     Args:
@@ -308,7 +342,9 @@ def open_source(name: str, stream: StreamConfig, root: Path, streams: Location |
         place = stream.source if stream.source.startswith(PACKAGE) else str(root / stream.source)
         kind = source_format(name, place, stream.format)
     cls = known_sources()[kind]
-    foreign = [key for key in PER_SOURCE if key in stream.model_fields_set and key not in cls.settings]
+    foreign = [
+        key for key in PER_SOURCE if key in stream.model_fields_set and key not in cls.settings
+    ]
     if foreign:
         own = ", ".join(sorted(cls.settings - {"source_settings"})) or "none"
         raise InputError(
@@ -329,7 +365,9 @@ def source_format(name: str, place: str, given: str | None) -> str:
     known = known_sources()
     if given:
         if given.lower() not in known:
-            raise InputError(f'format "{given}" of stream "{name}" is unknown, known are {", ".join(known)}')
+            raise InputError(
+                f'format "{given}" of stream "{name}" is unknown, known are {", ".join(known)}'
+            )
         return given.lower()
     path = Path(place)
     told = [kind for kind, cls in known.items() if cls.is_at(path)] or _told(path.name)
@@ -347,7 +385,9 @@ def source_format(name: str, place: str, given: str | None) -> str:
 
 
 def _untold(path: Path) -> str:
-    """Returns why a path tells no format: something is wrong with it rather than with its name, where that is so."""
+    """Returns why a path tells no format: something is wrong with it rather than with its name,
+    where that is so.
+    """
     if path.is_dir():
         return "is a folder without a file that tells its format"
     if path.exists() or any(sign in path.name for sign in "*?["):

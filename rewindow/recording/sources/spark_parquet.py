@@ -1,7 +1,9 @@
-"""Parquet files that Spark reads by itself, with the positions of their rows; without a copy in between.
+"""Parquet files that Spark reads by itself, with the positions of their rows; without a copy in
+between.
 
-Spark reads what Python's reader would, for files whose columns are there as they are wanted. Nanoseconds, unsigned
-integers, other types than the first file's, and names that Spark would take for patterns are left to the copy.
+Spark reads what Python's reader would, for files whose columns are there as they are wanted.
+Nanoseconds, unsigned integers, other types than the first file's, and names that Spark would take
+for patterns are left to the copy.
 """
 
 from __future__ import annotations
@@ -27,13 +29,16 @@ _PLACE = "__path"
 
 
 def parquet_frame(spark: SparkSession, contents: SourceContents) -> DataFrame | None:
-    """Returns the rows of Parquet files as Spark reads them, None where that would not be what the files hold.
+    """Returns the rows of Parquet files as Spark reads them, None where that would not be what the
+    files hold.
 
     Shape: `__file, __row, __bad, __raw` and the columns of the contents.
     """
     if not contents.files or not all(_is_plain(file, contents) for file in contents.files):
         return None
-    constants = {name for file in contents.files for name in file.constants if name in contents.schema.names}
+    constants = {
+        name for file in contents.files for name in file.constants if name in contents.schema.names
+    }
     inside = pa.schema([field for field in contents.schema if field.name not in constants])
     names = [name.lower() for name in contents.schema.names]
     if len(set(names)) < len(names) or not inside.names:
@@ -41,22 +46,39 @@ def parquet_frame(spark: SparkSession, contents: SourceContents) -> DataFrame | 
     schema = from_arrow_schema(inside, prefer_timestamp_ntz=True)
     reader = spark.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
     rows = reader.parquet(*[str(file.path) for file in contents.files])
-    rows = rows.withColumns({ROW: F.col("_metadata.row_index") + 1, _PLACE: F.col("_metadata.file_path")})
+    rows = rows.withColumns(
+        {ROW: F.col("_metadata.row_index") + 1, _PLACE: F.col("_metadata.file_path")}
+    )
     if len(contents.files) == 1 and not constants:
         placed = rows.withColumn(FILE, F.lit(0))
     else:
         parts = spark.createDataFrame(_parts(contents, sorted(constants)))
-        foreign = F.raise_error(F.concat(F.lit("rows of a file that is no part of the source: "), _PLACE)).cast("int")
-        placed = rows.join(F.broadcast(parts), _PLACE, "left").withColumn(FILE, F.coalesce(FILE, foreign))
+        foreign = F.raise_error(
+            F.concat(F.lit("rows of a file that is no part of the source: "), _PLACE)
+        ).cast("int")
+        placed = rows.join(F.broadcast(parts), _PLACE, "left").withColumn(
+            FILE,
+            F.coalesce(FILE, foreign),
+        )
     nothing = F.lit(None).cast(T.StringType())
-    return placed.select(FILE, ROW, nothing.alias(BAD), nothing.alias(RAW), *map(quoted_column, contents.schema.names))
+    return placed.select(
+        FILE,
+        ROW,
+        nothing.alias(BAD),
+        nothing.alias(RAW),
+        *map(quoted_column, contents.schema.names),
+    )
 
 
 def _parts(contents: SourceContents, constants: Sequence[str]) -> pa.Table:
-    """Returns path, index and constant columns of every file; the path in both forms that Spark may write."""
+    """Returns path, index and constant columns of every file; the path in both forms that Spark may
+    write.
+    """
     files = contents.files
     columns: dict[str, pa.Array] = {
-        _PLACE: pa.array([f"{scheme}{file.path}" for scheme in ("file:", "file://") for file in files]),
+        _PLACE: pa.array(
+            [f"{scheme}{file.path}" for scheme in ("file:", "file://") for file in files]
+        ),
         FILE: pa.array([*range(len(files))] * 2, pa.int32()),
     }
     for name in constants:
@@ -91,8 +113,15 @@ def _is_read_as(kind: pa.DataType, plain: pa.DataType, wanted: pa.DataType) -> b
     """Returns whether Spark reads a column of a type as the one wanted, with the same values."""
     if pa.types.is_timestamp(kind):
         return kind.unit in ("us", "ms") and spark_type(kind) == wanted
-    unsigned = pa.types.is_unsigned_integer(kind) or pa.types.is_float16(kind) or pa.types.is_time(kind)
-    return plain == wanted and not unsigned and not pa.types.is_date64(kind) and not _holds_instants(kind)
+    unsigned = (
+        pa.types.is_unsigned_integer(kind) or pa.types.is_float16(kind) or pa.types.is_time(kind)
+    )
+    return (
+        plain == wanted
+        and not unsigned
+        and not pa.types.is_date64(kind)
+        and not _holds_instants(kind)
+    )
 
 
 def _holds_instants(kind: pa.DataType) -> bool:

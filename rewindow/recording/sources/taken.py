@@ -1,10 +1,11 @@
-"""Which files of a source were taken before: by name, size and time, else by the checksum of their bytes.
+"""Which files of a source were taken before: by name, size and time, else by the checksum of their
+bytes.
 
-A file is taken once. A file that is there as it was is not read again, but for tuples that waited in it; one whose time
-alone differs is held against its checksum; one that was renamed is known by it too. A file of lines that has grown is
-read on from its old end, or from its first tuple that waited, if its old bytes have their old checksum. When a file's
-bytes have changed otherwise, nobody knows which of its rows are new: the whole source is then read and held against
-what is recorded.
+A file is taken once. A file that is there as it was is not read again, but for tuples that waited
+in it; one whose time alone differs is held against its checksum; one that was renamed is known by
+it too. A file of lines that has grown is read on from its old end, or from its first tuple that
+waited, if its old bytes have their old checksum. When a file's bytes have changed otherwise, nobody
+knows which of its rows are new: the whole source is then read and held against what is recorded.
 """
 
 from __future__ import annotations
@@ -22,8 +23,15 @@ from rewindow.settings.config import StreamConfig
 from rewindow.storage.files import file_checksum
 
 _NOT_ABOUT_ROWS = {
-    "sealed_to", "seal_after_us", "keys", "event_at", "interval_us", "slack_us", "max_jump_us", "malformed_max_share",
-}  # fmt: skip
+    "sealed_to",
+    "seal_after_us",
+    "keys",
+    "event_at",
+    "interval_us",
+    "slack_us",
+    "max_jump_us",
+    "malformed_max_share",
+}
 """Settings of a stream that do not change which tuples a file has."""
 _CHUNK_BYTES = 4 << 20
 
@@ -34,8 +42,10 @@ class Selection:
 
     Attributes:
         files: the files to read, in order.
-        whole: whether these are all that there are, as what was taken before is not known or has changed.
-        warnings: files that changed otherwise than by growing, or that are gone with tuples that waited.
+        whole: whether these are all that there are, as what was taken before is not known or has
+            changed.
+        warnings: files that changed otherwise than by growing, or that are gone with tuples that
+            waited.
     """
 
     files: list[SourceFile]
@@ -62,7 +72,11 @@ def settings_digest(stream: StreamConfig) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def select_files(files: list[SourceFile], position: SourcePosition, stream: StreamConfig) -> Selection:
+def select_files(
+    files: list[SourceFile],
+    position: SourcePosition,
+    stream: StreamConfig,
+) -> Selection:
     """Returns which of a source's files are to be read, after what was taken before."""
     known = position.files
     by_name = {file.name: file for file in files}
@@ -83,12 +97,18 @@ def select_files(files: list[SourceFile], position: SourcePosition, stream: Stre
             return Selection(files, True, _words_on_change(file, known[before]))
         gone.pop(before or "", None)
     lost = [name for name, taken in gone.items() if taken.waits]
-    words = f"{len(lost)} files are gone from the source in which tuples waited, such as {lost[0]}" if lost else ""
+    words = (
+        f"{len(lost)} files are gone from the source in which tuples waited, such as {lost[0]}"
+        if lost
+        else ""
+    )
     return Selection(chosen, False, [words] if words else [])
 
 
 def remember(
-    files: Sequence[SourceFile], read: Mapping[str, FileRows], position: SourcePosition
+    files: Sequence[SourceFile],
+    read: Mapping[str, FileRows],
+    position: SourcePosition,
 ) -> dict[str, TakenFile]:
     """Returns what is to be remembered of a source's files.
 
@@ -102,19 +122,42 @@ def remember(
     for file in files:
         taken = position.files.get(file.name)
         if taken is not None and file.name not in read:
-            found[file.name] = replace(taken, size=file.size, modified_ns=file.modified_ns, waits=False)
+            found[file.name] = replace(
+                taken,
+                size=file.size,
+                modified_ns=file.modified_ns,
+                waits=False,
+            )
             continue
         rows = read.get(file.name, FileRows(0, None))
         rows = replace(rows, last=max(rows.last, file.seen_rows))
         if file.path not in marks or file.lines:
             marks[file.path] = _marks(file.path, rows.waits)
         mark = marks[file.path]
-        # A file that was written since its rows were read equals nothing when it is looked at again.
+        # A file that was written since its rows were read equals nothing when it is looked at
+        # again.
         checksum = mark.checksum if file.path.stat().st_mtime_ns == file.modified_ns else ""
-        can_go_on = file.lines and mark.is_whole and mark.lines == rows.last and not (file.quotes and mark.quote_open)
-        begin = (mark.byte, mark.lines + 1 if rows.waits is None else rows.waits) if can_go_on else (0, 1)
+        can_go_on = (
+            file.lines
+            and mark.is_whole
+            and mark.lines == rows.last
+            and not (file.quotes and mark.quote_open)
+        )
+        begin = (
+            (mark.byte, mark.lines + 1 if rows.waits is None else rows.waits)
+            if can_go_on
+            else (0, 1)
+        )
         waits = rows.waits is not None
-        found[file.name] = TakenFile(file.name, file.size, file.modified_ns, checksum, waits, rows.last, *begin)
+        found[file.name] = TakenFile(
+            file.name,
+            file.size,
+            file.modified_ns,
+            checksum,
+            waits,
+            rows.last,
+            *begin,
+        )
     return found
 
 
@@ -145,8 +188,19 @@ def _marks(path: Path, line: int | None) -> _Marks:
             inside = chunk.count(b"\n")
             if line is not None and begin is None and lines + inside >= line - 1:
                 begin = size + _after_lines(chunk, line - 1 - lines)
-            size, lines, quotes, last = size + len(chunk), lines + inside, quotes + chunk.count(b'"'), chunk[-1:]
-    return _Marks(digest.hexdigest(), lines, last == b"\n", quotes % 2 == 1, size if begin is None else begin)
+            size, lines, quotes, last = (
+                size + len(chunk),
+                lines + inside,
+                quotes + chunk.count(b'"'),
+                chunk[-1:],
+            )
+    return _Marks(
+        digest.hexdigest(),
+        lines,
+        last == b"\n",
+        quotes % 2 == 1,
+        size if begin is None else begin,
+    )
 
 
 def _after_lines(chunk: bytes, count: int) -> int:
@@ -158,7 +212,9 @@ def _after_lines(chunk: bytes, count: int) -> int:
 
 
 def _read_on(file: SourceFile, taken: TakenFile) -> SourceFile:
-    """Returns a file to be read from where it was left; of rows seen before only tuples that waited are taken."""
+    """Returns a file to be read from where it was left; of rows seen before only tuples that waited
+    are taken.
+    """
     seen = taken.rows or sys.maxsize
     return replace(file, begin_byte=taken.begin_byte, begin_row=taken.begin_row, seen_rows=seen)
 
@@ -171,7 +227,9 @@ def _has_grown(file: SourceFile, taken: TakenFile) -> bool:
 
 
 def _words_on_change(file: SourceFile, taken: TakenFile) -> list[str]:
-    """Returns what to say of a file whose bytes have changed; nothing of one that may only have grown."""
+    """Returns what to say of a file whose bytes have changed; nothing of one that may only have
+    grown.
+    """
     if _has_grown(file, taken) if file.lines else file.size > taken.size:
         return []
     words = f'source file "{file.name}" has changed since it was taken'
@@ -181,7 +239,10 @@ def _words_on_change(file: SourceFile, taken: TakenFile) -> list[str]:
 def _is_same(file: SourceFile, taken: TakenFile) -> bool:
     if file.size != taken.size or not taken.checksum:
         return False
-    return file.modified_ns == taken.modified_ns or file_checksum(location(file.path)) == taken.checksum
+    return (
+        file.modified_ns == taken.modified_ns
+        or file_checksum(location(file.path)) == taken.checksum
+    )
 
 
 def _renamed_from(file: SourceFile, gone: Mapping[str, TakenFile]) -> str | None:

@@ -1,6 +1,8 @@
-"""Rows of formats whose columns have types of their own: those that Spark has, numbered, in the source's schema.
+"""Rows of formats whose columns have types of their own: those that Spark has, numbered, in the
+source's schema.
 
-`parquet_files` and `feather_files` are made of this; so may be another format that gives Arrow batches.
+`parquet_files` and `feather_files` are made of this; so may be another format that gives Arrow
+batches.
 """
 
 from __future__ import annotations
@@ -26,18 +28,32 @@ def schema_for_spark(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_type(spark_type(field.type)) for field in fields])
 
 
-def columns_inside(file: SourceFile, schema: pa.Schema, optional: Collection[str], there: Sequence[str]) -> list[str]:
+def columns_inside(
+    file: SourceFile,
+    schema: pa.Schema,
+    optional: Collection[str],
+    there: Sequence[str],
+) -> list[str]:
     """Returns which columns of a schema are to be read from a file.
 
     Raises:
         InputError: the file lacks one that is neither constant nor optional.
     """
-    check_there(file, [name for name in schema.names if name not in {*file.constants, *optional}], there)
+    check_there(
+        file,
+        [name for name in schema.names if name not in {*file.constants, *optional}],
+        there,
+    )
     return [name for name in schema.names if name in there and name not in file.constants]
 
 
-def rows_as(file: SourceFile, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yields a file's batches as rows in a schema, counted from 1; a column that they lack is constant or null.
+def rows_as(
+    file: SourceFile,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.Table]:
+    """Yields a file's batches as rows in a schema, counted from 1; a column that they lack is
+    constant or null.
 
     Raises:
         InputError: a column has another type than in the source's first file.
@@ -57,7 +73,9 @@ def rows_as(file: SourceFile, schema: pa.Schema, batches: Iterable[pa.RecordBatc
 
 
 def constant_of(file: SourceFile, text: str | None, field: pa.Field) -> pa.Scalar:
-    """Returns the value of a table partition, which a Delta log holds as text: empty is null, times are in UTC."""
+    """Returns the value of a table partition, which a Delta log holds as text: empty is null, times
+    are in UTC.
+    """
     if not text:
         return pa.scalar(None, field.type)
     try:
@@ -70,12 +88,15 @@ def constant_of(file: SourceFile, text: str | None, field: pa.Field) -> pa.Scala
         return pa.scalar(text, pa.string()).cast(field.type)
     except (pa.ArrowInvalid, ValueError) as error:
         raise InputError(
-            f'partition value "{text}" of column "{field.name}" of source file "{file.name}" is not {field.type}'
+            f'partition value "{text}" of column "{field.name}" of source file "{file.name}" is '
+            f"not {field.type}"
         ) from error
 
 
 def spark_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type under which Spark reads a column; nanoseconds become microseconds, also within lists."""
+    """Returns the type under which Spark reads a column; nanoseconds become microseconds, also
+    within lists.
+    """
     if pa.types.is_dictionary(kind):
         return spark_type(kind.value_type)
     if pa.types.is_struct(kind):
@@ -96,5 +117,6 @@ def _as_type(file: SourceFile, column: pa.Array, field: pa.Field) -> pa.Array:
         return column.cast(field.type, safe="timestamp" not in str(field.type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InputError(
-            f'column "{field.name}" of source file "{file.name}" has type {column.type}, expected {field.type}'
+            f'column "{field.name}" of source file "{file.name}" has type {column.type}, expected '
+            f"{field.type}"
         ) from error

@@ -1,4 +1,6 @@
-"""An application with an output that has an arrival time of its own, and one whose tuples say what was seen of it."""
+"""An application with an output that has an arrival time of its own, and one whose tuples say what
+was seen of it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ class Stamp(FrameOperator):
     outputs: ClassVar = {"out": OutputPort(STAMPED)}
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         later = F.timestamp_seconds(F.col("x") + F.lit(1_000_000_000))
         stamp = F.when(F.col("key") != "a", later).alias("arrived_at")
@@ -38,14 +43,24 @@ class Witness(FrameOperator):
     state_schema: ClassVar = pa.schema([("seen", pa.string())])
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
-        return inputs["rows"].select("window_id", "key", F.lit(",".join(inputs["rows"].columns)).alias("seen"))
+        return inputs["rows"].select(
+            "window_id",
+            "key",
+            F.lit(",".join(inputs["rows"].columns)).alias("seen"),
+        )
 
     def next_state(
-        self, inputs: Mapping[str, DataFrame], outputs: Mapping[str, DataFrame], state: DataFrame,
+        self,
+        inputs: Mapping[str, DataFrame],
+        outputs: Mapping[str, DataFrame],
+        state: DataFrame,
         context: OperatorContext,
-    ) -> DataFrame:  # fmt: skip
+    ) -> DataFrame:
         seen = F.lit(",".join(outputs["out"].columns)).alias("seen")
         return outputs["out"].select(seen).union(state).distinct()
 

@@ -18,10 +18,17 @@ class Same(FrameOperator):
     outputs: ClassVar = {"out": OutputPort(EVENTS)}
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         return inputs["events"].select("window_id", "key", "x")
 
 
 app = Application("declared", window="1 hour", checkpoint_windows=2)
-app.output("same", app.add("same", Same(), mode="at_least_once", events=app.input("events")), key=["key", "x"])
+app.output(
+    "same",
+    app.add("same", Same(), mode="at_least_once", events=app.input("events")),
+    key=["key", "x"],
+)

@@ -1,4 +1,6 @@
-"""An application whose operator `sums` fails in the way that a parameter names, and two before it."""
+"""An application whose operator `sums` fails in the way that a parameter names, and two before
+it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def inverse(x: int) -> int:
 
 
 class Early(FrameOperator):
-    """Its tuples are computed only when the operator after it is, with `method_udf` by a method of its own."""
+    """Its tuples are computed only when the operator after it is, with `method_udf` by a method of
+    its own.
+    """
 
     inputs: ClassVar = {"events": InputPort(TOTALS)}
     outputs: ClassVar = {"out": OutputPort(TOTALS)}
@@ -33,7 +37,10 @@ class Early(FrameOperator):
         return 20 // x
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         udf = {"method_udf": self.inverse, "early_udf": inverse}.get(self.fails)
         x = F.udf(udf, "bigint")(F.col("x") * 0) if udf else F.col("x")
@@ -45,7 +52,10 @@ class Doubled(FrameOperator):
     outputs: ClassVar = {"out": OutputPort(TOTALS)}
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         return inputs["early"].withColumn("x", F.col("x") * 2)
 
@@ -57,7 +67,10 @@ class Sums(FrameOperator):
     fails: str
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame | Mapping[str, DataFrame]:
         found = inputs["doubled"].select("window_id", "key", "x")
         if self.fails == "transform":
@@ -90,7 +103,10 @@ class Sums(FrameOperator):
         if self.fails == "next_state":
             return state.select("no_such_column")
         if self.fails == "state_udf":
-            return inputs["doubled"].select("key", F.udf(inverse, "bigint")(F.col("x") * 0).alias("total"))
+            return inputs["doubled"].select(
+                "key",
+                F.udf(inverse, "bigint")(F.col("x") * 0).alias("total"),
+            )
         return state
 
 

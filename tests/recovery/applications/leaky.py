@@ -15,17 +15,26 @@ EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
 
 
 class Numbered(FrameOperator):
-    """Numbers the tuples of each key over the whole frame, without a state to carry the number on."""
+    """Numbers the tuples of each key over the whole frame, without a state to carry the number
+    on.
+    """
 
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {"out": OutputPort(pa.schema([*EVENTS, ("number", pa.int32())]))}
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         number = F.row_number().over(Window.partitionBy("key").orderBy("window_id", "x"))
         return inputs["events"].select("window_id", "key", "x", number.alias("number"))
 
 
 app = Application("leaky", window="1 hour")
-app.output("numbered", app.add("numbered", Numbered(), events=app.input("events")), key=["number", "key"])
+app.output(
+    "numbered",
+    app.add("numbered", Numbered(), events=app.input("events")),
+    key=["number", "key"],
+)

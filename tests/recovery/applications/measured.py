@@ -1,4 +1,6 @@
-"""An application whose output has a suite with measures: over whole numbers, floats with NaN, and nulls."""
+"""An application whose output has a suite with measures: over whole numbers, floats with NaN, and
+nulls.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from pyspark.sql import functions as F
 from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 
 EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
-SHARES = pa.schema([("key", pa.string()), ("total", pa.int64()), ("share", pa.float64()), ("few", pa.int32())])
+SHARES = pa.schema(
+    [("key", pa.string()), ("total", pa.int64()), ("share", pa.float64()), ("few", pa.int32())]
+)
 
 
 class Shares(FrameOperator):
@@ -22,13 +26,20 @@ class Shares(FrameOperator):
     outputs: ClassVar = {"shares": OutputPort(SHARES)}
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         total = F.col("total")
         share = F.when(total % 5 == 0, F.lit(float("nan"))).otherwise(total / F.lit(3.0))
         few = F.when(total % 2 == 0, total).cast("int")
-        return inputs["events"].groupBy("window_id", "key").agg(F.sum("x").alias("total")).select(
-            "window_id", "key", "total", share.alias("share"), few.alias("few"))  # fmt: skip
+        return (
+            inputs["events"]
+            .groupBy("window_id", "key")
+            .agg(F.sum("x").alias("total"))
+            .select("window_id", "key", "total", share.alias("share"), few.alias("few"))
+        )
 
 
 class Heads(FrameOperator):
@@ -36,7 +47,10 @@ class Heads(FrameOperator):
     outputs: ClassVar = {"heads": OutputPort(pa.schema([("keys", pa.int64())]))}
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         return inputs["shares"].groupBy("window_id").agg(F.count("key").alias("keys"))
 

@@ -21,7 +21,10 @@ class Rename(FrameOperator):
     outputs: ClassVar = {"even": OutputPort(ODD), "odd": OutputPort(ODD, error=True)}
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
         columns = [F.col("key").alias("a.`key`"), F.col("x").alias("x`")]
         rows, is_even = inputs["events"], F.col("x") % 2 == 0

@@ -1,4 +1,6 @@
-"""An application whose state forgets: the newest value of each key, beside the one before the window."""
+"""An application whose state forgets: the newest value of each key, beside the one before the
+window.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,17 @@ class Newest(FrameOperator):
     state_schema: ClassVar = NEWEST
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         assert state is not None, "stateful"
-        newest = inputs["events"].groupBy("window_id", "key").agg(F.max_by("x", "offset").alias("newest"))
+        newest = (
+            inputs["events"]
+            .groupBy("window_id", "key")
+            .agg(F.max_by("x", "offset").alias("newest"))
+        )
         kept = state.withColumnRenamed("x", "kept")
         last = F.lag("newest").over(Window.partitionBy("key").orderBy("window_id"))
         rows = newest.withColumn("last", last).join(kept, "key", "left")

@@ -27,7 +27,10 @@ class Split(FrameOperator):
     }
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
         """Returns the tuples by port; error tuples of `key` a have no reason of their own."""
         rows, is_even = inputs["events"], F.col("x") % 2 == 0

@@ -22,7 +22,10 @@ class Scaling(FrameOperator):
     outputs: ClassVar = {"out": OutputPort(pa.schema([("x", pa.int64()), ("six", pa.int64())]))}
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         return inputs["events"].select("window_id", "x", F.udf(twice, "bigint")("x").alias("six"))
 

@@ -23,7 +23,10 @@ class Kept(FrameOperator):
     state_schema: ClassVar = KEPT
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         assert state is not None, "stateful"
         kept = state.agg(F.coalesce(F.max("kept"), F.lit(0)).cast("bigint").alias("kept"))
@@ -38,7 +41,12 @@ class Kept(FrameOperator):
     ) -> DataFrame:
         return state
 
-    def state_after_skip(self, state: DataFrame, windows: WindowRange, outputs: Mapping[str, DataFrame]) -> DataFrame:
+    def state_after_skip(
+        self,
+        state: DataFrame,
+        windows: WindowRange,
+        outputs: Mapping[str, DataFrame],
+    ) -> DataFrame:
         return outputs["out"].agg(F.count("*").alias("kept"))
 
 

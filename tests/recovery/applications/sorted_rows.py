@@ -18,7 +18,10 @@ class Same(FrameOperator):
     outputs: ClassVar = {"out": OutputPort(EVENTS)}
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         return inputs["events"].select("window_id", "key", "x")
 
@@ -26,4 +29,9 @@ class Same(FrameOperator):
 app = Application("sorted_rows", window="1 hour")
 events = app.input("events")
 app.output("as_they_come", app.add("same", Same(), events=events), key=["key", "x"])
-app.output("by_key", app.add("again", Same(), events=events), key=["key", "x"], sorted_by=["key", "window_id"])
+app.output(
+    "by_key",
+    app.add("again", Same(), events=events),
+    key=["key", "x"],
+    sorted_by=["key", "window_id"],
+)

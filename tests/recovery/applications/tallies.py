@@ -1,4 +1,6 @@
-"""As totals, with a state that says only what changed; a key whose total is zero is no longer in it."""
+"""As totals, with a state that says only what changed; a key whose total is zero is no longer in
+it.
+"""
 
 from __future__ import annotations
 

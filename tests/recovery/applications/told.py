@@ -20,10 +20,21 @@ class Told(FrameOperator):
     outputs: ClassVar = {"out": OutputPort(TOLD)}
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
-        name, mode = F.lit(context.operator).alias("operator"), F.lit(context.mode.name).alias("mode")
-        return inputs["events"].select("window_id", name, mode, random_number(context, "offset").alias("drawn"))
+        name, mode = (
+            F.lit(context.operator).alias("operator"),
+            F.lit(context.mode.name).alias("mode"),
+        )
+        return inputs["events"].select(
+            "window_id",
+            name,
+            mode,
+            random_number(context, "offset").alias("drawn"),
+        )
 
 
 app = Application("told", window="1 hour")

@@ -1,4 +1,6 @@
-"""A small application for recovery tests: sums per key and window, and running totals carried in a state."""
+"""A small application for recovery tests: sums per key and window, and running totals carried in a
+state.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ class SumPerKey(FrameOperator):
     outputs: ClassVar = {"sums": OutputPort(TOTALS)}
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         return inputs["events"].groupBy("window_id", "key").agg(F.sum("x").alias("total"))
 
@@ -35,13 +40,20 @@ class RunningTotal(FrameOperator):
     state_buckets: ClassVar = 2
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         assert state is not None, "stateful"
         before = state.select("key", F.col("total").alias("before"))
         running = F.sum("total").over(Window.partitionBy("key").orderBy("window_id"))
         rows = inputs["sums"].withColumn("running", running).join(before, "key", "left")
-        return rows.select("window_id", "key", (F.col("running") + F.coalesce("before", F.lit(0))).alias("total"))
+        return rows.select(
+            "window_id",
+            "key",
+            (F.col("running") + F.coalesce("before", F.lit(0))).alias("total"),
+        )
 
     def next_state(
         self,

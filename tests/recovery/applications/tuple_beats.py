@@ -19,7 +19,10 @@ class Nothing(FrameOperator):
     outputs: ClassVar = {"out": OutputPort(EVENTS)}
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         return inputs["events"].where("false").select("window_id", "key", "x")
 

@@ -18,7 +18,9 @@ class Told(TupleOperator):
     """Counts the tuples of four windows; notes its calls."""
 
     inputs: ClassVar = {"events": InputPort(EVENTS)}
-    outputs: ClassVar = {"out": OutputPort(pa.schema([("count", pa.int64()), ("partial", pa.bool_())]))}
+    outputs: ClassVar = {
+        "out": OutputPort(pa.schema([("count", pa.int64()), ("partial", pa.bool_())]))
+    }
     notes: str = ""
     count = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
@@ -46,5 +48,10 @@ class Told(TupleOperator):
 
 
 app = Application("tuple_callbacks", window="1 hour", checkpoint_windows=8)
-told = app.add("told", Told(notes=os.environ.get("NOTES", "")), events=app.input("events"), application_windows=4)
+told = app.add(
+    "told",
+    Told(notes=os.environ.get("NOTES", "")),
+    events=app.input("events"),
+    application_windows=4,
+)
 app.output("out", told, key=["count"])

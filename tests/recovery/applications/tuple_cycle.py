@@ -1,4 +1,6 @@
-"""Two cycles, ranks of pages in one range, and balances divided by keys; and control tuples that close days."""
+"""Two cycles, ranks of pages in one range, and balances divided by keys; and control tuples that
+close days.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,10 @@ class Around(DelayOperator):
 class Sum(TupleOperator):
     """What has come of each key in a window, with half of the balance of two windows ago."""
 
-    inputs: ClassVar = {"events": InputPort(EVENTS, key=("key",)), "back": InputPort(BALANCES, key=("key",))}
+    inputs: ClassVar = {
+        "events": InputPort(EVENTS, key=("key",)),
+        "back": InputPort(BALANCES, key=("key",)),
+    }
     outputs: ClassVar = {"out": OutputPort(BALANCES)}
     total = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
@@ -96,7 +101,9 @@ class Later(DelayOperator):
 
 
 class Closes(TupleOperator):
-    """Says in the last of every four windows that a day is over: a control tuple of every key range."""
+    """Says in the last of every four windows that a day is over: a control tuple of every key
+    range.
+    """
 
     inputs: ClassVar = {"events": InputPort(EVENTS, key=("key",))}
     outputs: ClassVar = {"out": OutputPort(pa.schema([("day", pa.int64())]), control=True)}
@@ -115,7 +122,11 @@ class Days(TupleOperator):
         "close": InputPort(Closes.outputs["out"].schema, control=True),
         "events": InputPort(EVENTS, key=("key",)),
     }
-    outputs: ClassVar = {"out": OutputPort(pa.schema([("key", pa.string()), ("day", pa.int64()), ("sum", pa.int64())]))}
+    outputs: ClassVar = {
+        "out": OutputPort(
+            pa.schema([("key", pa.string()), ("day", pa.int64()), ("sum", pa.int64())])
+        )
+    }
     sum = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
 
     def process_events(self, event: Any) -> None:
@@ -129,7 +140,12 @@ class Days(TupleOperator):
 
 app = Application("tuple_cycle", window="1 hour", checkpoint_windows=6)
 events = app.input("events")
-ranks = app.add("ranks", Ranks(), links=app.add("links", Links(), events=events), shares=PortHandle("around", "out"))
+ranks = app.add(
+    "ranks",
+    Ranks(),
+    links=app.add("links", Links(), events=events),
+    shares=PortHandle("around", "out"),
+)
 app.add("around", Around(), tuples=ranks["given"])
 sums = app.add("sums", Sum(), events=events, back=PortHandle("later", "out"))
 app.add("later", Later(windows=2), tuples=app.add("half", Half(), rows=sums))

@@ -1,4 +1,6 @@
-"""The application `totals` once more, with an operator that is called tuple by tuple: every digest must be the same."""
+"""The application `totals` once more, with an operator that is called tuple by tuple: every digest
+must be the same.
+"""
 
 from __future__ import annotations
 

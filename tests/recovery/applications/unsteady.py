@@ -27,12 +27,20 @@ class Numbering(FrameOperator):
     fault: str = "none"
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         number = F.lit(random.SystemRandom().randrange(1 << 40) if self.fault == "chance" else 0)
         if self.fault == "order":
             number = F.row_number().over(Window.partitionBy("window_id").orderBy(F.lit(1)))
-        return inputs["events"].select("window_id", "key", "x", number.cast("bigint").alias("number"))
+        return inputs["events"].select(
+            "window_id",
+            "key",
+            "x",
+            number.cast("bigint").alias("number"),
+        )
 
 
 class Passing(FrameOperator):
@@ -40,7 +48,10 @@ class Passing(FrameOperator):
     outputs: ClassVar = {"out": OutputPort(NUMBERED)}
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> DataFrame:
         return inputs["rows"].select("window_id", "key", "x", "number")
 

@@ -1,4 +1,6 @@
-"""An application in whose state tuples wait: two halves of a stream, merged in the order of event time."""
+"""An application in whose state tuples wait: two halves of a stream, merged in the order of event
+time.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ from rewindow.application import Application, FrameOperator, InputPort, Operator
 from rewindow.operators.merge.operator import Merge
 
 EVENTS = pa.schema(
-    [("offset", pa.int64()), ("arrived_at", pa.timestamp("us", tz="UTC")), ("key", pa.string()), ("x", pa.int64())]
+    [
+        ("offset", pa.int64()),
+        ("arrived_at", pa.timestamp("us", tz="UTC")),
+        ("key", pa.string()),
+        ("x", pa.int64()),
+    ]
 )
 
 
@@ -23,7 +30,10 @@ class Halve(FrameOperator):
     outputs: ClassVar = {side: OutputPort(EVENTS) for side in ("left", "right")}
 
     def transform(
-        self, inputs: Mapping[str, DataFrame], state: DataFrame | None, context: OperatorContext
+        self,
+        inputs: Mapping[str, DataFrame],
+        state: DataFrame | None,
+        context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
         rows = inputs["events"]
         return {"left": rows.where("key = 'a'"), "right": rows.where("key <> 'a'")}
@@ -31,5 +41,10 @@ class Halve(FrameOperator):
 
 app = Application("waiting", window="1 hour", checkpoint_windows=3)
 halves = app.add("halves", Halve(), events=app.input("events"))
-both = app.add("both", Merge(columns=EVENTS, event_at="arrived_at"), left=halves["left"], right=halves["right"])
+both = app.add(
+    "both",
+    Merge(columns=EVENTS, event_at="arrived_at"),
+    left=halves["left"],
+    right=halves["right"],
+)
 app.output("both", both, key=[])

@@ -1,4 +1,5 @@
-"""The first ledger. Its number continues that of the versions before it, none of which was released."""
+"""The first ledger. Its number continues that of the versions before it, none of which was
+released."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ depends_on = None
 
 def _replay_id(primary_key: bool = True) -> sa.Column[str]:
     reference = sa.ForeignKey("replays.replay_id")
-    return sa.Column("replay_id", sa.String(255), reference, primary_key=primary_key, nullable=False)
+    return sa.Column(
+        "replay_id",
+        sa.String(255),
+        reference,
+        primary_key=primary_key,
+        nullable=False,
+    )
 
 
 def upgrade() -> None:
@@ -122,7 +129,11 @@ def _create_publications() -> None:
     op.create_table(
         "publication_tables",
         sa.Column(
-            "number", sa.BigInteger(), sa.ForeignKey("publications.number"), primary_key=True, autoincrement=False
+            "number",
+            sa.BigInteger(),
+            sa.ForeignKey("publications.number"),
+            primary_key=True,
+            autoincrement=False,
         ),
         sa.Column("table_name", sa.String(255), primary_key=True),
         sa.Column("position", sa.Integer(), nullable=False),
