@@ -31,7 +31,8 @@ class BuildWithFiles(build_py):
         super().run()
         if self.editable_mode:
             return
-        checkout, package = Path(__file__).parent, Path(self.build_lib) / "rewindow"
+        checkout = Path(__file__).parent
+        package = Path(self.build_lib) / "rewindow"
         for folder, pattern, target in FILES:
             (package / target).mkdir(parents=True, exist_ok=True)
             for file in sorted((checkout / folder).glob(pattern)):

@@ -28,7 +28,10 @@ from rewindow.spark.session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-KEYS, SPAN_S, LATE_PERCENT, VERY_LATE_PERCENT = 1_000, 100_000, 1, 20
+KEYS = 1_000
+SPAN_S = 100_000
+LATE_PERCENT = 1
+VERY_LATE_PERCENT = 20
 
 
 def tuples(spark: SparkSession, count: int, late_percent: int = LATE_PERCENT) -> DataFrame:
@@ -82,7 +85,8 @@ def _measure(stored: DataFrame, count: int) -> list[Row]:
         result = lateness({"clicks": stored}, TIME, start_us=0, end_us=SPAN_S * 1_000_000)
         result.counts("key").write.format("noop").mode("overwrite").save()
 
-    beside, ours = _seconds(plain), _seconds(classified)
+    beside = _seconds(plain)
+    ours = _seconds(classified)
     what = (
         f"lateness of {count // 1_000_000} M tuples, {KEYS} keys, {LATE_PERCENT} % late, "
         "counted by key"
@@ -121,7 +125,8 @@ def _measure_windows(stored: DataFrame, count: int, late: int) -> list[Row]:
             result = event_windows(classified, windows, aggregates, keys=["key"])
             result.fired.write.format("noop").mode("overwrite").save()
 
-        beside, ours = _seconds(plain), _seconds(fired)
+        beside = _seconds(plain)
+        ours = _seconds(fired)
         ratio = ours / beside
         what = (
             f"windows of 60 s by {slide} over {count // 1_000_000} M tuples, {KEYS} keys, "
@@ -188,10 +193,8 @@ def _measure_filling(stored: DataFrame, count: int, keys: int) -> list[Row]:
             .rowsBetween(Window.unboundedPreceding, 0)
         )
         known = F.when(F.col("temp").isNotNull(), F.struct("at", "temp"))
-        before, behind = (
-            F.last(known, ignorenulls=True).over(since),
-            F.last(known, ignorenulls=True).over(until),
-        )
+        before = F.last(known, ignorenulls=True).over(since)
+        behind = F.last(known, ignorenulls=True).over(until)
         rows = rows.withColumns(
             {"before": before, "behind": behind, "level": F.last("level", True).over(since)}
         )
@@ -200,7 +203,8 @@ def _measure_filling(stored: DataFrame, count: int, keys: int) -> list[Row]:
         found = rows.select("key", "at", F.coalesce("temp", line).alias("temp"), "level")
         found.write.format("noop").mode("overwrite").save()
 
-    ours, beside = _seconds(filled), _seconds(joined)
+    ours = _seconds(filled)
+    beside = _seconds(joined)
     recording_keys = f"{keys:,} keys" if keys > 1 else "no keys"
     what = (
         f"gaps of {count / 1e6:.0f} M readings filled, {recording_keys}, a tenth missing, two "

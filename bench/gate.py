@@ -114,7 +114,8 @@ def _replay(config: Config, spark: object, name: str, *, measured: bool) -> tupl
     ledger = Ledger.open(config.ledger_url)
     epoch = ledger.attempts.next_epoch(plan.replay_id)
     ledger.attempts.begin(plan.replay_id, epoch, "bench", os.getpid(), os.getpid(), "boot/0")
-    app, inline = load_application(config, name).app, config.replay.inline_state_bytes
+    app = load_application(config, name).app
+    inline = config.replay.inline_state_bytes
     measures: dict[str, tuple[Measure, ...]] = {}
     if measured:
         measures = replay_measures(config.expectations, plan, app, print)

@@ -22,7 +22,12 @@ from pathlib import Path
 from rewindow.ledger import Ledger, PortCount, PortStretch
 from rewindow.ledger.stretches import Direction
 
-WINDOWS, GROUP, CHECKPOINT, PORTS, OTHERS, REPORTED = 1_000_000, 60, 240, 3, 300, 600
+WINDOWS = 1_000_000
+GROUP = 60
+CHECKPOINT = 240
+PORTS = 3
+OTHERS = 300
+REPORTED = 600
 REACH_MS = 200
 
 
@@ -129,7 +134,8 @@ def _ports() -> list[tuple[Direction, str]]:
 
 
 def _publish(ledger: Ledger, number: int) -> None:
-    name, first = f"r{number}", number * 1000
+    name = f"r{number}"
+    first = number * 1000
     plan = {"replay_id": name, "inputs": [{"stream": "stream", "version": number}] * 3}
     ledger.replays.create(name, "bench", first, first + 999, "exactly_once", plan, "v1")
     epoch = ledger.attempts.next_epoch(name)

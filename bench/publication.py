@@ -40,7 +40,8 @@ from rewindow.storage import Position, Table, data_files, fence, query
 from rewindow.storage.checksums import with_checksums
 from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_contents
 
-FIRST, OUTPUT = 400_000, "copied"
+FIRST = 400_000
+OUTPUT = "copied"
 EVENTS = pa.schema([("key", pa.int64()), ("name", pa.string()), ("value", pa.float64())])
 _DAY_TUPLES = 24 * 1_000
 CASES = (  # name, windows, tuples, files, whether files are linked
@@ -76,7 +77,8 @@ def daily(days: int) -> None:
     last publications.
     """
     with tempfile.TemporaryDirectory() as folder:
-        every, once = _project(Path(folder) / "every"), _project(Path(folder) / "once")
+        every = _project(Path(folder) / "every")
+        once = _project(Path(folder) / "once")
         seconds = []
         for day in range(days):
             stage(every, f"day{day}", 24, _DAY_TUPLES, 1, True, first=FIRST + 24 * day)
@@ -114,7 +116,8 @@ def joined(groups: int) -> None:
         for name in ("files apart", "files joined"):
             config = _project(Path(folder) / name.replace(" ", "-"))
             stage(config, "one", groups, 1_000_000, groups, True)
-            root, seconds = config.replay_root("one"), 0.0
+            root = config.replay_root("one")
+            seconds = 0.0
             if name == "files joined":
                 fenced = fence(root / OUTPUT, app_id("one", OUTPUT), 2)
                 began = time.monotonic()
@@ -265,7 +268,8 @@ def _plan(name: str, first: int, last: int) -> Plan:
 
 
 def _enter(config: Config, plan: Plan) -> None:
-    ledger, name = Ledger.open(config.ledger_url), plan.replay_id
+    ledger = Ledger.open(config.ledger_url)
+    name = plan.replay_id
     ledger.replays.create(
         name,
         plan.application,

@@ -33,7 +33,9 @@ from rewindow.recording.record import record
 from rewindow.settings.config import Config, StreamConfig
 from rewindow.spark.session import spark_session
 
-FILES, WINDOW_S, SPAN_S = 8, 60, 86_400
+FILES = 8
+WINDOW_S = 60
+SPAN_S = 86_400
 COLUMNS = "at TIMESTAMP, k STRING, n BIGINT, x DOUBLE, y DOUBLE"
 _TUPLES_PER_FILE = 250_000
 

@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROOT = Path(__file__).parents[1]
-WINDOWS, KEYS, FILES, FIRST = 1_000, 1_000, 8, 400_000
+WINDOWS = 1_000
+KEYS = 1_000
+FILES = 8
+FIRST = 400_000
 APPLICATION = """
 from typing import ClassVar
 import pyarrow as pa
@@ -111,7 +114,8 @@ def measure_engine(tuples: int) -> list[Row]:
 def _throughput(spark: SparkSession, config: Config, tuples: int) -> list[Row]:
     source = config.stream_table("events")
     files = [file.path for file in Table.open(source).files()]
-    plain_target, stream_target = config.state / "plain", config.state / "streamed"
+    plain_target = config.state / "plain"
+    stream_target = config.state / "streamed"
 
     def plain() -> None:
         _aggregate(spark.read.parquet(*files)).write.format("delta").mode("overwrite").save(
@@ -144,7 +148,8 @@ def _throughput(spark: SparkSession, config: Config, tuples: int) -> list[Row]:
     run_replay(spark, config, "three", 100, "small")
     found = _best_of_rounds(plain, replay, plain_copy, replay_copy, streaming, duck)
     _say(found)
-    ratio, faster = found["replay"] / found["plain"], found["streaming"] / found["replay"]
+    ratio = found["replay"] / found["plain"]
+    faster = found["streaming"] / found["replay"]
     as_large = found["replay_copy"] / found["plain_copy"]
     size = f"{tuples / 1e6:.0f} M tuples, {WINDOWS:,} windows, grouped aggregate"
     return [

@@ -25,7 +25,10 @@ from rewindow.storage import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TUPLES, KEYS, WINDOWS, GROUPS = 20_000_000, 1_000_000, 1_000, 4
+TUPLES = 20_000_000
+KEYS = 1_000_000
+WINDOWS = 1_000
+GROUPS = 4
 APPLICATION = """
 from typing import ClassVar
 import pyarrow as pa

@@ -27,7 +27,9 @@ from rewindow.windows import Grid, WindowRange
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-WINDOWS, KEYS, RUNS = 1_000, 1_000, 5
+WINDOWS = 1_000
+KEYS = 1_000
+RUNS = 5
 IN = pa.schema([("key", pa.int64()), ("value", pa.int64())])
 TOTAL = pa.schema([("key", pa.int64()), ("total", pa.int64())])
 

@@ -42,9 +42,13 @@ from rewindow.storage.files import note_files
 from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, staged_contents
 from rewindow.storage.streams import create_stream
 
-FIRST, GROUP, STREAM, OUTPUT = 400_000, 10_000, "events", "copied"
+FIRST = 400_000
+GROUP = 10_000
+STREAM = "events"
+OUTPUT = "copied"
 PORTS: tuple[tuple[Direction, str], ...] = (("in", STREAM), ("out", OUTPUT))
-REACH_S, REACH_MB = 0.3, 500
+REACH_S = 0.3
+REACH_MB = 500
 ARRIVED_AT = pa.timestamp("us", tz="UTC")
 JARS = Path(__file__).parents[1] / ".rewindow" / "jars"
 APPLICATION = """
@@ -243,11 +247,9 @@ def _record(config: Config, windows: int) -> None:
 
 def _replay(config: Config, plan: Plan) -> None:
     """Fills the tables of a planned replay group after group, and ends it in the ledger."""
-    ledger, root, name = (
-        Ledger.open(config.ledger_url),
-        config.replay_root(plan.replay_id),
-        plan.replay_id,
-    )
+    ledger = Ledger.open(config.ledger_url)
+    root = config.replay_root(plan.replay_id)
+    name = plan.replay_id
     tables = {table: Table.open(root / table) for table in (OUTPUT, FACTS, CHECKPOINTS)}
     epoch = ledger.attempts.next_epoch(name)
     ledger.attempts.begin(name, epoch, "bench", 0, 0, "bench")
@@ -290,10 +292,8 @@ def _rows(first: int, last: int, epoch: int) -> pa.Table:
 
 
 def _facts(first: int, last: int, epoch: int) -> pa.Table:
-    ids, now = (
-        np.arange(first, last + 1),
-        pa.scalar(datetime.now(UTC), FACTS_SCHEMA.field("began_at").type),
-    )
+    ids = np.arange(first, last + 1)
+    now = pa.scalar(datetime.now(UTC), FACTS_SCHEMA.field("began_at").type)
     columns = {
         "window_id": ids, "tuples": np.ones_like(ids), "attempt": np.full_like(ids, epoch),
         "lost": np.zeros_like(ids, dtype=bool), "group_first": np.full_like(ids, first),

@@ -26,7 +26,8 @@ COUNTERS = 16_000
 """Windows of an epoch: the counter runs from 0 to 15,999 (W2)."""
 INITIAL = -1
 """The id of the initial state, before any window (W8)."""
-_COUNTER_BITS, _HEXADECIMAL_DIGITS = 32, 16
+_COUNTER_BITS = 32
+_HEXADECIMAL_DIGITS = 16
 _ID_MAX = 2**63
 
 
@@ -68,7 +69,8 @@ class ApexIds:
         """
         if apex_id == INITIAL:
             raise InputError("Apex id -1 stands for the initial state, which is before any window")
-        base_s, counter = apex_id >> _COUNTER_BITS, apex_id & (1 << _COUNTER_BITS) - 1
+        base_s = apex_id >> _COUNTER_BITS
+        counter = apex_id & (1 << _COUNTER_BITS) - 1
         epoch_ms = COUNTERS * self.grid.width_us // 1000
         epoch = max(0, -((self._origin_ms - base_s * 1000) // epoch_ms))
         if counter >= COUNTERS or self._base_s(epoch) != base_s:

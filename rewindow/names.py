@@ -14,7 +14,8 @@ POSITION_COLUMNS = ("window_id", "offset")
 BOOKKEEPING = (*POSITION_COLUMNS, "attempt")
 """Columns that our tables have beside those of the events; Delta takes names that differ only by
 case for the same."""
-_WINDOWS, _FILES = ".windows", ".files"
+_WINDOWS = ".windows"
+_FILES = ".files"
 REPLAY_ID_LENGTH_MAX = 110
 """So that a certificate's file, which has two of them in its name, can be written (255 bytes)."""
 PUBLISHED = "published"

@@ -139,7 +139,8 @@ def check_order(from_us: int, to_us: int) -> None:
     Raises:
         RangeError: it is; the hint has the ends exchanged.
     """
-    begin, end = format_time(from_us), format_time(to_us)
+    begin = format_time(from_us)
+    end = format_time(to_us)
     if from_us == to_us:
         raise RangeError(
             f"time range is empty: from {begin} to {end}",
@@ -197,7 +198,8 @@ class WindowRange:
 
     def overlap(self, other: WindowRange) -> WindowRange | None:
         """Returns the windows that both ranges have, or None."""
-        first, last = max(self.first, other.first), min(self.last, other.last)
+        first = max(self.first, other.first)
+        last = min(self.last, other.last)
         return WindowRange(first, last) if first <= last else None
 
 
@@ -221,7 +223,8 @@ def without(windows: WindowRange, taken: list[WindowRange]) -> list[WindowRange]
     >>> [str(part) for part in without(WindowRange(0, 9), taken)]
     ['[5, 6]']
     """
-    left, begin = [], windows.first
+    left = []
+    begin = windows.first
     for part in sorted(taken):
         if part.first > windows.last:
             break

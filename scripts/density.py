@@ -201,7 +201,8 @@ def write_baseline(root: Path, figures: dict[str, float], *, force: bool) -> boo
 
 def check(root: Path) -> list[str]:
     """Returns the figures that are worse than the baseline, or better by more than rounding."""
-    figures, baseline = figures_of(root), read_baseline(root) or {}
+    figures = figures_of(root)
+    baseline = read_baseline(root) or {}
     wrong = []
     for name, now in figures.items():
         if name not in baseline:

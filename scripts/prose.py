@@ -133,7 +133,8 @@ def check(root: Path) -> list[str]:
     changed = changed_files(root)
     is_lower = False
     for cell in sorted(totals.keys() | baseline.keys()):
-        total, allowed = totals.get(cell, 0), baseline.get(cell, 0)
+        total = totals.get(cell, 0)
+        allowed = baseline.get(cell, 0)
         is_lower = is_lower or total < allowed
         if total > allowed:
             pattern, kind = cell

@@ -127,7 +127,8 @@ def _markdown(parts: list[str]) -> FileTexts:
     _find_exemptions(content, found)
     lines: list[str] = []
     fence = ""
-    after_blank, is_code = True, False
+    after_blank = True
+    is_code = False
     for line in content.split("\n"):
         marker = re.match(r"\s*(```+|~~~+)", line)
         if fence or marker:
@@ -202,7 +203,8 @@ def _comments(content: str, found: FileTexts) -> Iterator[Text]:
         else:
             if block:
                 yield Text("comments", first + 1, _without_code("\n".join(block)))
-            block, first = [comment.lstrip("#").strip()], line
+            block = [comment.lstrip("#").strip()]
+            first = line
         last = line
     if block:
         yield Text("comments", first + 1, _without_code("\n".join(block)))

@@ -76,7 +76,8 @@ def ids_in(text: str) -> set[str]:
     """
     found = set()
     for match in _ID.finditer(_LINTER.sub("", text)):
-        first, last = int(match["first"]), int(match["last"] or match["first"])
+        first = int(match["first"])
+        last = int(match["last"] or match["first"])
         found |= {f"{match['family']}{number}" for number in range(first, last + 1)}
     return found
 
@@ -100,7 +101,8 @@ def read_rules(root: Path) -> tuple[dict[str, Rule], list[str]]:
                     continue
                 if rule.status:
                     wrong.append(f"docs/rules/status.toml: {name} is {rule.status} and {status}")
-                rule.status, rule.why = status, why
+                rule.status = status
+                rule.why = why
     wrong += [
         f"docs/rules/status.toml: {name} has no status"
         for name, rule in rules.items()

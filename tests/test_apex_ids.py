@@ -17,11 +17,15 @@ def counted(grid: Grid, windows: int) -> list[int]:
     """Returns the ids of the first windows, as a machine makes them that counts on and begins
     epochs (W1, W2, W6).
     """
-    first_ms, width_ms = grid.origin_us // 1000, grid.width_us // 1000
-    found, base_s, counter = [], first_ms // 1000, 0
+    first_ms = grid.origin_us // 1000
+    width_ms = grid.width_us // 1000
+    found = []
+    base_s = first_ms // 1000
+    counter = 0
     for window in range(windows):
         if counter == COUNTERS:
-            base_s, counter = (first_ms + window * width_ms) // 1000, 0
+            base_s = (first_ms + window * width_ms) // 1000
+            counter = 0
         found.append(base_s * 2**32 + counter)
         counter += 1
     return found
@@ -33,7 +37,8 @@ def counted(grid: Grid, windows: int) -> list[int]:
 )
 def test_ids_equal_those_of_a_counting_machine(grid: Grid) -> None:
     # Rules: W4, W7, W10
-    ids, machine = ApexIds(grid), counted(grid, 3 * COUNTERS + 2)
+    ids = ApexIds(grid)
+    machine = counted(grid, 3 * COUNTERS + 2)
     assert [ids.id_of(window) for window in range(len(machine))] == machine
     assert [ids.window_of(one) for one in machine] == list(range(len(machine)))
 
@@ -42,7 +47,8 @@ def test_ids_equal_those_of_a_counting_machine(grid: Grid) -> None:
 def test_id_conversion_is_reversible(grid: Grid, window: int, other: int) -> None:
     # Rules: W9, W13
     ids = ApexIds(grid)
-    one, two = ids.id_of(window), ids.id_of(other)
+    one = ids.id_of(window)
+    two = ids.id_of(other)
     assert ids.window_of(one) == window and id_of_state(state_name(one)) == one
     assert ids.distance(one, two) == other - window
     assert (ids.sort_key(one) < ids.sort_key(two)) == (window < other)

@@ -65,7 +65,8 @@ def test_each_service_has_only_the_secrets_that_it_needs(services: Any) -> None:
 
 def test_airflow_and_ledger_use_different_unprivileged_users(services: Any) -> None:
     variables = services["scheduler"]["environment"]
-    airflow, ledger = variables["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"], variables["REWINDOW_LEDGER"]
+    airflow = variables["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
+    ledger = variables["REWINDOW_LEDGER"]
     users = [url.partition("://")[2].partition("@")[0] for url in (airflow, ledger)]
     assert users == ["airflow", "rewindow"]
     assert services["postgres"]["environment"]["POSTGRES_USER"] not in users
@@ -93,7 +94,9 @@ def test_entrypoint_passes_each_program_its_secret_in_a_private_file(
     tmp_path: Path,
     services: Any,
 ) -> None:
-    secrets, passwords, daemon = tmp_path / "secrets", tmp_path / "pgpass", tmp_path / "spark.conf"
+    secrets = tmp_path / "secrets"
+    passwords = tmp_path / "pgpass"
+    daemon = tmp_path / "spark.conf"
     secrets.mkdir()
     for name, text in (PASSWORDS | {"spark_secret": "s3cret"}).items():
         (secrets / name).write_text(text)

@@ -61,7 +61,8 @@ def test_ranges_contain_the_same_windows(windows: set[int]) -> None:
 
 @given(st.integers(-20, 20), st.integers(0, 20), st.integers(-20, 20), st.integers(0, 20))
 def test_overlap_equals_the_set_intersection(a: int, n: int, b: int, m: int) -> None:
-    one, other = WindowRange(a, a + n), WindowRange(b, b + m)
+    one = WindowRange(a, a + n)
+    other = WindowRange(b, b + m)
     found = one.overlap(other)
     assert set(found or ()) == set(one) & set(other)
 

@@ -328,7 +328,8 @@ class CarrierRanks(FrameOperator):
 
         by_mean = Window.partitionBy("window_id").orderBy(F.asc_nulls_last("mean"), "carrier")
         rows = rows.withColumn("mean", quotient("delay_minutes", "departed"))
-        rank, mean = F.row_number().over(by_mean), F.col("mean").cast("decimal(9,4)")
+        rank = F.row_number().over(by_mean)
+        mean = F.col("mean").cast("decimal(9,4)")
         return rows.withColumns({"rank": rank, "mean_delay": mean})
 
     def next_state(

@@ -64,7 +64,8 @@ def published_streams(
     from rewindow.windows import format_time
 
     plan = Ledger.open(config.ledger_url).replays.get(facts["replay_id"]).read_plan()
-    first, last = facts["first"], facts["last"]
+    first = facts["first"]
+    last = facts["last"]
     for output in plan.staged:
         stream = data_name(plan.application, output.name)
         totals = (

@@ -16,7 +16,11 @@ from airflow.sdk.exceptions import (
 
 from rewindow.errors import RewindowError
 
-DONE, BAD_INPUT, FINAL, TRANSIENT, INTERRUPTED = 0, 2, 65, 75, 130
+DONE = 0
+BAD_INPUT = 2
+FINAL = 65
+TRANSIENT = 75
+INTERRUPTED = 130
 _NOT_RETRYABLE = {BAD_INPUT, FINAL, INTERRUPTED}
 WAIT = timedelta(minutes=5)
 WAITS_MAX = 288

@@ -14,10 +14,16 @@ from rewindow.errors import InputError
 from rewindow.names import COMPONENT
 from rewindow.settings.config import Config
 
-TIMES, WINDOWS, UNPUBLISHED = "times", "windows", "unpublished"
-APPROVE, AT_ONCE, STAGED = "approve", "at_once", "staged"
+TIMES = "times"
+WINDOWS = "windows"
+UNPUBLISHED = "unpublished"
+APPROVE = "approve"
+AT_ONCE = "at_once"
+STAGED = "staged"
 CRASH = "crash"
-_RANGE, _HOW, _DRILL = "Range", "How", "Drill"
+_RANGE = "Range"
+_HOW = "How"
+_DRILL = "Drill"
 _NAME = f"^{COMPONENT}$"
 
 
@@ -65,7 +71,8 @@ def default_application(config: Config) -> str | None:
     Raises:
         InputError: the setting names none that there is.
     """
-    chosen, known = config.airflow.application, applications(config)
+    chosen = config.airflow.application
+    known = applications(config)
     if chosen is not None and chosen not in known:
         raise InputError(
             f'application "{chosen}" of setting "airflow.application" is unknown',
@@ -259,7 +266,8 @@ def _check_range(params: Mapping[str, Any]) -> None:
     Raises:
         InputError: names the fields.
     """
-    given_as, said = params["range_as"], f'The form says "{params["range_as"]}".'
+    given_as = params["range_as"]
+    said = f'The form says "{params["range_as"]}".'
     fields = {TIMES: ("from_time", "to_time"), WINDOWS: ("first_window", "last_window")}
     for name in fields.get(given_as, ()):
         if params[name] is None:

@@ -26,10 +26,14 @@ if TYPE_CHECKING:
 MADE_WAY = "made_way_for"
 """XCom of the task of a run that has made way: how often the run had been cleared then, so that it
 holds but once."""
-_QUEUED, _RUNNING, _SUCCESS, _FAILED = "queued", "running", "success", "failed"
+_QUEUED = "queued"
+_RUNNING = "running"
+_SUCCESS = "success"
+_FAILED = "failed"
 _EVER = datetime(9999, 12, 31, tzinfo=UTC)
 _LOOK_SECONDS = 2.0
-_LOOKS, _LOOKS_WHILE_NEEDED = 150, 10
+_LOOKS = 150
+_LOOKS_WHILE_NEEDED = 10
 """Looks of a trigger before its task decides anew: of two changes at one moment, the trigger may
 see none."""
 _END_SECONDS_MAX = 60.0
@@ -47,7 +51,8 @@ def turn_of(context: Context) -> BaseTrigger | None:
         AirflowFailException: an earlier run is queued for the slot; this one makes way.
     """
     run = context["dag_run"]
-    before, queued = _run_before(run), _count_of_queued(run.dag_id)
+    before = _run_before(run)
+    queued = _count_of_queued(run.dag_id)
     if before is None or before.state == _SUCCESS:
         _start_again_after(context, run)
         return None
@@ -132,13 +137,11 @@ class ChangeTrigger(BaseTrigger):
         looks: int = _LOOKS,
     ) -> None:
         super().__init__()
-        self.dag_id, self.run_id, self.state, self.queued, self.looks = (
-            dag_id,
-            run_id,
-            state,
-            queued,
-            looks,
-        )
+        self.dag_id = dag_id
+        self.run_id = run_id
+        self.state = state
+        self.queued = queued
+        self.looks = looks
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Returns what the triggerer makes this trigger of."""
@@ -156,7 +159,8 @@ class ChangeTrigger(BaseTrigger):
         yield TriggerEvent(self.run_id)
 
     def _has_changed(self) -> bool:
-        before, self.queued = self.queued, _count_of_queued(self.dag_id)
+        before = self.queued
+        self.queued = _count_of_queued(self.dag_id)
         return _state(self.dag_id, self.run_id) != self.state or self.queued > before
 
 

@@ -189,7 +189,8 @@ def show_file(path: str, folder: Results, user: GetUserDep) -> Response:
     """Returns a file below the results folder; the page of a replay is drawn as the replay stands
     now.
     """
-    config, place = Config.load(), PurePosixPath(path)
+    config = Config.load()
+    place = PurePosixPath(path)
     replays = replays_of(folder, place)
     if replays is None:
         raise HTTPException(404, "no such file")

@@ -28,7 +28,9 @@ class TaskLog:
     """
 
     def __init__(self, log: Any, store: Any) -> None:
-        self._log, self._store, self._stored_at = log, store, 0.0
+        self._log = log
+        self._store = store
+        self._stored_at = 0.0
         self.last: ReplayProgress | None = None
 
     def job(self) -> AbstractContextManager[object]:

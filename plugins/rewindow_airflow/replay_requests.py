@@ -213,7 +213,8 @@ def gap_request(stream: str, config: Config, context: Context) -> ReplayRequest:
     from rewindow.settings.config import FILLED, HEARTBEAT
 
     application = f"{FILLED if config.stream(stream).fill else HEARTBEAT}{stream}"
-    recorded, filled = sealed_of(config, stream), sealed_of(config, f"{application}.filled")
+    recorded = sealed_of(config, stream)
+    filled = sealed_of(config, f"{application}.filled")
     if recorded is None:
         raise Nothing(f'stream "{stream}" is not recorded yet')
     if filled is not None and filled.last >= recorded.last:
@@ -302,10 +303,8 @@ def clip(windows: WindowRange, sealed: WindowRange, final: bool) -> WindowRange 
     >>> str(clip(WindowRange(0, 23), WindowRange(5, 100), final=False))
     '[5, 23]'
     """
-    first, last = (
-        max(windows.first, sealed.first),
-        min(windows.last, sealed.last) if final else windows.last,
-    )
+    first = max(windows.first, sealed.first)
+    last = min(windows.last, sealed.last) if final else windows.last
     return WindowRange(first, last) if first <= last else None
 
 
@@ -358,7 +357,8 @@ def describe(plan: Plan) -> list[str]:
 
 
 def _windows_of(grid: Grid, context: Context) -> WindowRange:
-    begin, end = context.get("data_interval_start"), context.get("data_interval_end")
+    begin = context.get("data_interval_start")
+    end = context.get("data_interval_end")
     if begin is None or end is None:
         raise InputError(
             "the run has no data interval",

@@ -15,7 +15,8 @@ from rewindow.progress.listener import Listener
 
 _END_SECONDS = 5.0
 _EXCEPTION = re.compile(r'^Traceback \(most recent call last\)|Exception in thread "')
-_LINES_BEFORE_EXCEPTION, _LINES_SHOWN = 20, 40
+_LINES_BEFORE_EXCEPTION = 20
+_LINES_SHOWN = 40
 
 
 class SparkProcess:

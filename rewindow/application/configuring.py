@@ -102,7 +102,8 @@ def _check_change(app: Application, change: PropertyChange) -> Any:
         known = f"{did_you_mean(change.operator, app.nodes)}There are: {', '.join(app.nodes)}."
         raise InputError(f'{where}: no operator has the name "{change.operator}"', hint=known)
     operator = app.nodes[change.operator].operator
-    kind, changeable = type(operator), sorted(type(operator).changeable)
+    kind = type(operator)
+    changeable = sorted(type(operator).changeable)
     names = {name for name, info in kind.model_fields.items() if change.name in (name, info.alias)}
     if not names:
         known = (

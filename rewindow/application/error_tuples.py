@@ -15,7 +15,9 @@ import pyarrow as pa
 PREFIX = "_rw_"
 """What the names of columns begin with that are added to tuples; a stream's own columns may not
 (X22)."""
-POSITION, REASON, DETAIL = "_rw_position", "_rw_reason", "_rw_detail"
+POSITION = "_rw_position"
+REASON = "_rw_reason"
+DETAIL = "_rw_detail"
 GIVEN = pa.schema([(POSITION, pa.string()), (REASON, pa.string()), (DETAIL, pa.string())])
 """What an operator may say of an error tuple: where it comes from, why it is one, and more in
 words."""

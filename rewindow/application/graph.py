@@ -296,7 +296,8 @@ class Application:
         """Returns the names of all operators that feed an operator, directly or not, and its
         own.
         """
-        found, todo = set(), [name]
+        found = set()
+        todo = [name]
         while todo:
             current = todo.pop()
             if current in found or current not in self.nodes:

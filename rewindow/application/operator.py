@@ -134,10 +134,8 @@ class OperatorContext:
 
         The state lacks them, or the recording has ended before.
         """
-        first, is_cut = (
-            self.windowing.first_of(window),
-            window == self.end and not self.windowing.ends(window),
-        )
+        first = self.windowing.first_of(window)
+        is_cut = window == self.end and not self.windowing.ends(window)
         return is_cut or any(begin <= window and end >= first for begin, end in self.unseen)
 
     def closes(self, window: int) -> bool:
@@ -155,7 +153,8 @@ class OperatorContext:
         """Returns the ids of the partial application windows of the group: `windowing.last_of` of
         theirs (X8).
         """
-        length, last_of = self.windowing.application, self.windowing.last_of
+        length = self.windowing.application
+        last_of = self.windowing.last_of
         found: set[int] = set()
         for begin, end in self.unseen:
             first = last_of(max(begin, self.first - length + 1))
@@ -250,7 +249,8 @@ class FrameOperator(BaseModel):
         except (ValidationError, InputError) as error:
             self.__setstate__(type(self).model_construct(**properties).__getstate__())
             wrong = wrong_properties(error, properties, type(self).model_fields)
-        self._given, self._wrong = properties, wrong
+        self._given = properties
+        self._wrong = wrong
 
     def set_properties(self, **properties: Any) -> None:
         """Gives some properties another value; all are checked together, as if the operator were

@@ -16,7 +16,11 @@ from pydantic import BaseModel, ConfigDict
 
 from rewindow.errors import InputError
 
-FILE, OPTION, FORM, CODE, DEFAULT = "rewindow.toml", "--set", "form", "code", "default"
+FILE = "rewindow.toml"
+OPTION = "--set"
+FORM = "form"
+CODE = "code"
+DEFAULT = "default"
 """Where a value can come from."""
 
 

@@ -135,7 +135,8 @@ def _check_names(app: Application) -> Iterator[Violation]:
         if output.suite is not None:
             yield from _check_suite_name(output.name, output.suite)
     for node in app.nodes.values():
-        inputs, outputs = {*node.input_ports()}, {*node.output_ports()}
+        inputs = {*node.input_ports()}
+        outputs = {*node.output_ports()}
         for port in sorted(
             _TAKEN & {name for name, port in node.output_ports().items() if port.error}
         ):
@@ -213,7 +214,8 @@ def _check_attributes(node: Node) -> Iterator[Violation]:
             node.checkpoint_windows,
             "checkpoint windows must be at least 1",
         )
-    whole, slide = node.application_windows, node.slide_windows
+    whole = node.application_windows
+    slide = node.slide_windows
     if whole < 1:
         yield Violation("W18", node.name, "", whole, "application windows must be at least 1")
     if slide is not None and not 1 <= slide <= max(whole, 1):
@@ -252,7 +254,8 @@ def _check_state(node: Node) -> Iterator[Violation]:
     columns = None if operator.wrong_properties() or node.fault else operator.state_columns()
     if columns is None:
         return
-    key, buckets = operator.state_key_columns(), operator.state_buckets
+    key = operator.state_key_columns()
+    buckets = operator.state_buckets
     for name in key:
         if name not in columns.names:
             yield Violation("X47", node.name, "", name, "the state key is no column of the state")
@@ -450,7 +453,8 @@ def _check_columns(app: Application) -> Iterator[Violation]:
         port = app.port(output.source)
         if port is None or port.schema is None or output.source.operator is None:
             continue
-        operator, place = output.source.operator, output.source.port
+        operator = output.source.operator
+        place = output.source.port
         taken = set(BOOKKEEPING) | set(COLUMNS.names if output.is_error else ())
         for column in sorted(
             name for name in port.schema.names if name.lower() in taken or _is_other_arrival(name)

@@ -77,7 +77,8 @@ class _Range:
     to_time: str | None = None
 
     def within(self, plan: Plan, sample: _Sample) -> WindowRange:
-        first, last = self.first, self.last
+        first = self.first
+        last = self.last
         if self.from_time:
             first = plan.grid.window(parse_time(self.from_time))
         if self.to_time:

@@ -144,7 +144,8 @@ def verify_sample(
     runs = _Runs(config, sample, told)
     try:
         first, *others = ways(count, seed)
-        base, verdicts = runs.run(first), []
+        base = runs.run(first)
+        verdicts = []
         for way in others:
             certificate = certify(config, base, runs.run(way))
             if not certificate.equal:

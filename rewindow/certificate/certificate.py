@@ -35,7 +35,9 @@ from rewindow.names import PUBLISHED
 from rewindow.settings.config import Config
 from rewindow.windows import WindowRange, to_ranges
 
-EQUAL, EQUAL_WITHIN_TOLERANCE, DIFFERENT = "equal", "equal within tolerance", "different"
+EQUAL = "equal"
+EQUAL_WITHIN_TOLERANCE = "equal within tolerance"
+DIFFERENT = "different"
 TOP_WINDOWS = 10
 CONTENTS = {
     "not read": "not read; only Rewindow has changed the published tables, and their files have "
@@ -281,7 +283,8 @@ def _draft(
 
 
 def _same_inputs(left: Snapshot, right: Snapshot) -> bool | None:
-    one, other = left.description.inputs, right.description.inputs
+    one = left.description.inputs
+    other = right.description.inputs
     if one is None or other is None:
         return None
     if are_two(left, right):

@@ -81,7 +81,8 @@ def merge_changes(
         for side, letter in zip(sides, "ab", strict=True)
     )
     matched = before.join(after, key, join_type="inner")
-    a, b = sides[0].take(matched["at_a"]), sides[1].take(matched["at_b"])
+    a = sides[0].take(matched["at_a"])
+    b = sides[1].take(matched["at_b"])
     for name in comparison.columns:
         if name not in comparison.key:
             change = _column_change(a[name], b[name])
@@ -108,11 +109,9 @@ def _column_change(before: pa.ChunkedArray, after: pa.ChunkedArray) -> ColumnCha
     steps = steps.filter(pc.fill_null(pc.is_finite(steps), False))
     if len(steps):
         bounds = pc.min_max(steps).as_py()
-        change.smallest, change.largest, change.total = (
-            bounds["min"],
-            bounds["max"],
-            pc.sum(steps).as_py(),
-        )
+        change.smallest = bounds["min"]
+        change.largest = bounds["max"]
+        change.total = pc.sum(steps).as_py()
     return change
 
 

@@ -215,7 +215,8 @@ def _same(joined: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def _same_or_null(joined: pa.Table, name: str) -> pa.ChunkedArray:
-    left, right = joined[f"{name}_a"], joined[f"{name}_b"]
+    left = joined[f"{name}_a"]
+    right = joined[f"{name}_b"]
     return pc.or_(_same(joined, name), pc.and_(pc.is_null(left), pc.is_null(right)))
 
 
@@ -266,7 +267,8 @@ def _batches(pairs: list[WindowPair]) -> Iterator[list[WindowPair]]:
         size = (pair.tuples_a or 0) + (pair.tuples_b or 0)
         if batch and (tuples + size > TUPLES_PER_BATCH or len(batch) >= WINDOWS_PER_BATCH):
             yield batch
-            batch, tuples = [], 0
+            batch = []
+            tuples = 0
         batch.append(pair)
         tuples += size
     if batch:

@@ -143,10 +143,12 @@ def _file_doubts(table: Table, file: DataFile, written: Written) -> list[Doubt]:
     """Returns what speaks against a file: another size, bytes whose checksum is another one, or
     nobody knows whose.
     """
-    path, name = location(file.path), location(file.path).name
+    path = location(file.path)
+    name = location(file.path).name
     held = None if file.first is None or file.last is None else WindowRange(file.first, file.last)
     try:
-        size, modified = path.size(), path.modified()
+        size = path.size()
+        modified = path.modified()
     except FileNotFoundError:
         return [Doubt(held, f'File "{name}" of table "{table.path.name}" is not there.')]
     if size != file.size:

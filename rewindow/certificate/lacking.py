@@ -55,14 +55,13 @@ class OnlyIn(BaseModel):
             (b, a, self.b, self.a) if turned else (a, b, self.a, self.b)
         )
         bound = "at least " if self.at_least else ""
-        tuples, place = "tuple" if missing == 1 else "tuples", _place(poorer)
+        tuples = "tuple" if missing == 1 else "tuples"
+        place = _place(poorer)
         of = f"published {tuples}" if fuller == PUBLISHED else f"{tuples} of {fuller}"
         if self.changed:
-            missing, surplus, many = (
-                missing - self.changed,
-                surplus - self.changed,
-                self.changed != 1,
-            )
+            missing = missing - self.changed
+            surplus = surplus - self.changed
+            many = self.changed != 1
             of = of if many else of.replace("tuples", "tuple")
             changed = f"{bound}{self.changed:,} {of} {_is(self.changed)} changed in {place}"
             rest = (

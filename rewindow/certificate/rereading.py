@@ -26,7 +26,8 @@ def digested_again(
     The last list names windows whose rows are not what was sealed, though nothing put them in
     doubt.
     """
-    notes, altered = [], []
+    notes = []
+    altered = []
     found = []
     for snapshot in snapshots:
         seals = snapshot.seals
@@ -36,7 +37,8 @@ def digested_again(
                 [snapshot.range] if full else [doubt.windows or snapshot.range for doubt in doubts]
             )
             if windows:
-                sealed, seals = seals, _replaced(config, snapshot, seals, output, windows)
+                sealed = seals
+                seals = _replaced(config, snapshot, seals, output, windows)
                 altered += [] if doubts else _altered(snapshot, output.name, sealed, seals)
             held = ", ".join(
                 str(part)

@@ -36,7 +36,10 @@ class RowComparison:
     """
 
     def __init__(self, a: Snapshot, b: Snapshot, output: OutputPlan, raw: bool) -> None:
-        self.a, self.b, self.output, self.raw = a, b, output, raw
+        self.a = a
+        self.b = b
+        self.output = output
+        self.raw = raw
         left, right = (_event_columns(side, output) for side in (a, b))
         self.columns = [name for name, kind in left.items() if right.get(name) == kind]
         self.floats = [name for name in self.columns if pa.types.is_floating(left[name])]

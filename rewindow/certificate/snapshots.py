@@ -204,7 +204,11 @@ def published_snapshot(config: Config, plan: Plan, windows: WindowRange) -> Snap
     Raises:
         TableError: none of its outputs was ever published.
     """
-    data, parts, versions, ids, doubts = {}, [], {}, {}, {}
+    data = {}
+    parts = []
+    versions = {}
+    ids = {}
+    doubts = {}
     outputs = _published_outputs(config, plan)
     for output in outputs:
         name = data_name(plan.application, output.name)
@@ -333,7 +337,8 @@ def check_comparable(config: Config, a: Snapshot, b: Snapshot) -> None:
             raise _unpublished(config, side, other.name)
     if a.seals.num_rows or b.seals.num_rows:
         return
-    first, last = min(a.range.first, b.range.first), max(a.range.last, b.range.last)
+    first = min(a.range.first, b.range.first)
+    last = max(a.range.last, b.range.last)
     raise InputError(
         "there is nothing to compare: neither side has a sealed window in "
         f"{WindowRange(first, last)}",

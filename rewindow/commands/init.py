@@ -22,7 +22,8 @@ from rewindow.settings.file import SETTINGS_FILE
 from rewindow.spark.jars import missing_jars
 from rewindow.version import PACKAGE
 
-_COLUMNS_SHOWN, _NAMES_SHOWN = 30, 12
+_COLUMNS_SHOWN = 30
+_NAMES_SHOWN = 12
 
 
 def init(

@@ -44,11 +44,9 @@ def command(
     config = load_project()
     rows = list_replays(config, application, state=state, limit=limit)
     tries = attempts_begun(config, rows)
-    lost, seen, gone = (
-        lost_windows(config, rows),
-        covers(config, rows),
-        stopped_unnoticed(config, rows),
-    )
+    lost = lost_windows(config, rows)
+    seen = covers(config, rows)
+    gone = stopped_unnoticed(config, rows)
     if as_json:
         print_json(
             [

@@ -190,7 +190,8 @@ def plan(
         )
         if windows is None:
             return say_nothing_to_replay(application, as_json=as_json)
-        first, last = windows.first, windows.last
+        first = windows.first
+        last = windows.last
     replay_options = ReplayOptions(
         first=first,
         last=last,
@@ -318,10 +319,8 @@ def as_dict(draft: PlanPreview) -> dict[str, Any]:
 def show(draft: PlanPreview) -> None:
     """Prints a draft for people."""
     plan = draft.plan
-    begin, end = (
-        format_time(plan.grid.start_us(plan.first)),
-        format_time(plan.grid.end_us(plan.last)),
-    )
+    begin = format_time(plan.grid.start_us(plan.first))
+    end = format_time(plan.grid.end_us(plan.last))
     estimate = (
         f"unknown: {draft.basis}"
         if draft.seconds is None

@@ -70,7 +70,8 @@ def play(
 
         rewindow play flights --speed 60 --port 9999
     """
-    config, screen = load_project(), JobScreen()
+    config = load_project()
+    screen = JobScreen()
     pace = None if speed == _FASTEST else _number(speed)
     try:
         with to_stdout() if port is None else on_port(port, screen.note) as target:

@@ -35,9 +35,11 @@ def purge(
 
         rewindow purge --older-than 7 --yes
     """
-    config, age = load_project(), timedelta(days=older_than)
+    config = load_project()
+    age = timedelta(days=older_than)
     purged = delete(config, age, delete=yes)
-    found, freed = purged.deleted, purged.bytes
+    found = purged.deleted
+    freed = purged.bytes
     if as_json:
         folders = [str(entry.folder) for entry in found]
         print_json(

@@ -106,7 +106,8 @@ def replay(
             )
             if windows is None:
                 return say_nothing_to_replay(application, as_json=as_json)
-            first, last = windows.first, windows.last
+            first = windows.first
+            last = windows.last
         result = verbs.replay(
             config,
             application,

@@ -167,7 +167,9 @@ class JobScreen:
             get_time=clock,
         )
         self._task: Any = None
-        self._clock, self._windows, self._seconds = clock, 0, 0.0
+        self._clock = clock
+        self._windows = 0
+        self._seconds = 0.0
         self._passing = True
 
     @contextmanager

@@ -57,11 +57,10 @@ def _found(config: Config, replay_id: str) -> ReplayStatus:
 
 
 def _show(config: Config, found: ReplayStatus) -> None:
-    row, plan = found.row, found.plan
-    begin, end = (
-        format_time(plan.grid.start_us(plan.first)),
-        format_time(plan.grid.end_us(plan.last)),
-    )
+    row = found.row
+    plan = found.plan
+    begin = format_time(plan.grid.start_us(plan.first))
+    end = format_time(plan.grid.end_us(plan.last))
     out.print(
         f"[bold]{escape(row.replay_id)}[/bold]: {escape(row.application)}, {escape(found.state)}"
     )

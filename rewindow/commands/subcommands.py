@@ -22,7 +22,8 @@ class Subcommands(TyperGroup):
         return ""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        given, known = args[0], self.list_commands(ctx)
+        given = args[0]
+        known = self.list_commands(ctx)
         if given in known or given.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
         listed = f"There are: {', '.join(known)}. `{ctx.command_path} -h` says what they do."

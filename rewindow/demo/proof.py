@@ -66,7 +66,10 @@ class _Facts:
     """The tables of one replay, asked."""
 
     def __init__(self, config: Config, run: DemoRun, plan: Plan, count: ReplayCount) -> None:
-        self._config, self._run, self._plan, self._count = config, run, plan, count
+        self._config = config
+        self._run = run
+        self._plan = plan
+        self._count = count
 
     def claim(self, words: str, holds: bool, windows: Sequence[WindowRange] = ()) -> str:
         """Returns the words if they hold.
@@ -99,7 +102,8 @@ class _Facts:
         """Every window once, equal to the undisturbed replay, at most the killed group computed
         again.
         """
-        counts, redone = self._count.summary(), self._where(self._count.redone)
+        counts = self._count.summary()
+        redone = self._where(self._count.redone)
         once = not counts.lost and not counts.repeated and not counts.affected
         return (
             self.claim("every window is there once", once, self._repeated()),
@@ -115,7 +119,8 @@ class _Facts:
         """Nothing lost; repeats are confined to the windows after the checkpoint that was
         restored.
         """
-        counts, repeated = self._count.summary(), self._repeated()
+        counts = self._count.summary()
+        repeated = self._repeated()
         checkpoint = self._count.resumed_after.get(2, self._plan.first - 1)
         confined = (
             bool(repeated) and repeated[0].first > checkpoint and self._is_killed_group(repeated)
@@ -178,7 +183,8 @@ class _Facts:
         """Windows of the group in which the job was killed: exactly once counts them, others end on
         due checkpoints.
         """
-        plan, number = self._plan, self._run.drill.group
+        plan = self._plan
+        number = self._run.drill.group
         if plan.mode is Mode.EXACTLY_ONCE and plan.group_windows:
             first = plan.first + (number - 1) * plan.group_windows
             return WindowRange(first, min(first + plan.group_windows - 1, plan.last))

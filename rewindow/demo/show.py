@@ -154,7 +154,8 @@ def _play(stage: Show) -> Location:
 
 def _plan(stage: Show) -> None:
     plan = draft_plan(stage.config, ReplayRequest(APPLICATION, last=stage.last)).plan
-    stage.windows, stage.distance = plan.range, group_distance(plan.range)
+    stage.windows = plan.range
+    stage.distance = group_distance(plan.range)
     _refuse_held(stage, plan.range)
     for entry in plan.inputs:
         stage.demo_console.say(
@@ -244,7 +245,8 @@ def _judge(stage: Show, run: DemoRun) -> None:
 
 def _publish(stage: Show, run: DemoRun) -> None:
     assert stage.airflow is not None, "Airflow runs"
-    demo_console, replay_id = stage.demo_console, run.replay_id
+    demo_console = stage.demo_console
+    replay_id = run.replay_id
     before = _published_windows(stage)
     wait_for_task(
         stage.airflow,

@@ -62,7 +62,9 @@ def follow(ledger: Ledger, airflow: Airflow, run: DemoRun, demo_console: DemoCon
         RewindowError: the replay failed, was not killed where it should have been, or stands still.
     """
     watch = _Watch(ledger, run, demo_console)
-    asked, tries, changed = 0.0, 1, time.monotonic()
+    asked = 0.0
+    tries = 1
+    changed = time.monotonic()
     while True:
         if watch.poll():
             changed = time.monotonic()
@@ -72,7 +74,8 @@ def follow(ledger: Ledger, airflow: Airflow, run: DemoRun, demo_console: DemoCon
             task = _tasks(airflow, run).get(_REPLAY, Task("", 0))
             if task.tries > tries and task.state == "running":
                 demo_console.say(f"Airflow has started try {task.tries} of task {_REPLAY}")
-                tries, changed = task.tries, now
+                tries = task.tries
+                changed = now
             if task.state == "success":
                 watch.read_ledger()
                 break
@@ -120,7 +123,9 @@ class _Watch:
     """Looks at one replay in the ledger and at its process."""
 
     def __init__(self, ledger: Ledger, run: DemoRun, demo_console: DemoConsole) -> None:
-        self._ledger, self._run, self._telling = ledger, run, demo_console
+        self._ledger = ledger
+        self._run = run
+        self._telling = demo_console
         self._plan = ledger.replays.get(run.replay_id).read_plan()
         self._told: set[tuple[int, int]] = set()
         self._begun: set[int] = set()
@@ -152,7 +157,8 @@ class _Watch:
         return True
 
     def _see_kill(self) -> bool:
-        drill, sentry = self._run.drill, self._sentry
+        drill = self._run.drill
+        sentry = self._sentry
         if drill.step is None or self._run.kills or sentry is None or sentry.gone_at is None:
             return False
         self._run.kills.append(KillEvent(1, sentry.gone_at, drill.step.value, drill.group))

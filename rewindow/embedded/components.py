@@ -29,7 +29,8 @@ BACK_OFF_SECONDS_MAX = 30.0
 RESTLESS_SECONDS = 4.0
 """The third delay in a row."""
 STEADY_SECONDS = 60.0
-_WORKER, _IDLE = "airflow worker -- LocalExecutor: ", "LocalExecutor: <idle>"
+_WORKER = "airflow worker -- LocalExecutor: "
+_IDLE = "LocalExecutor: <idle>"
 _LOG_BYTES_MAX = 20_000_000
 
 
@@ -48,7 +49,8 @@ class Component:
 
     def start(self) -> None:
         """Starts the process; it dies with the supervisor."""
-        self._began, self.began_at = time.monotonic(), time.time()
+        self._began = time.monotonic()
+        self.began_at = time.time()
         with open(self.log, "ab" if _is_small(self.log) else "wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "rewindow.embedded.airflow_command", *COMMANDS[self.name]],

@@ -140,7 +140,8 @@ def _start(config: Config, port: int, say: Callable[[str], None]) -> None:
 
 
 def _wait_until_ready(config: Config, say: Callable[[str], None]) -> None:
-    began, last = time.monotonic(), ""
+    began = time.monotonic()
+    last = ""
 
     def is_ready() -> bool:
         nonlocal last

@@ -61,7 +61,8 @@ def descendants(root: int) -> list[int]:
             and fields[0] not in "ZX"
         ):
             children.setdefault(int(fields[1]), []).append(int(entry.name))
-    found, queue = [], list(children.get(root, []))
+    found = []
+    queue = list(children.get(root, []))
     while queue:
         pid = queue.pop(0)
         found.append(pid)

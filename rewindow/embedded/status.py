@@ -10,7 +10,9 @@ from pathlib import Path
 from rewindow.embedded.processes import is_alive
 from rewindow.json_files import reading_json
 
-STARTING, READY, FAILED = "starting", "ready", "failed"
+STARTING = "starting"
+READY = "ready"
+FAILED = "failed"
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,11 @@ class Supervisor:
         self.port = port_of(config)
         self.components = [Component(name, self.home / "logs") for name in COMMANDS]
         self.stopping = threading.Event()
-        self.state, self.message = STARTING, ""
+        self.state = STARTING
+        self.message = ""
         self._telling = threading.Lock()
-        self._cancelled, self._prepared = threading.Event(), threading.Event()
+        self._cancelled = threading.Event()
+        self._prepared = threading.Event()
 
     def run(self) -> int:
         """Returns the process's exit code, after SIGTERM or SIGINT or a failed start."""
@@ -71,7 +73,8 @@ class Supervisor:
         """Returns whether the database has this Airflow's tables; asks Airflow only after an
         installation.
         """
-        marker, wanted = self.home / "migrated", f"{airflow_version()} {sys.prefix}"
+        marker = self.home / "migrated"
+        wanted = f"{airflow_version()} {sys.prefix}"
         if (
             marker.is_file()
             and marker.read_text() == wanted
@@ -101,7 +104,8 @@ class Supervisor:
         count any more.
         """
         self._cancelled.set()
-        self._cancelled, self._prepared = threading.Event(), threading.Event()
+        self._cancelled = threading.Event()
+        self._prepared = threading.Event()
         threading.Thread(
             target=self._make_ready,
             args=(self._cancelled, self._prepared),

@@ -75,9 +75,16 @@ class Attempt:
         crash: Crash | None = None,
         open_table: Callable[[Location], Log] = Table.open,
     ) -> None:
-        self.plan, self.app, self.root, self.ledger, self.epoch = plan, app, root, ledger, epoch
-        self._make_engine, self._open_table = engine, open_table
-        self._tell, self._say, self._stop = tell, say, stop
+        self.plan = plan
+        self.app = app
+        self.root = root
+        self.ledger = ledger
+        self.epoch = epoch
+        self._make_engine = engine
+        self._open_table = open_table
+        self._tell = tell
+        self._say = say
+        self._stop = stop
         self._crash = crash or partial(crash_point, attempt=epoch)
         self._held = RetainedFiles(folder_of(root / CHECKPOINTS), epoch)
         self._schedule = CheckpointSchedule(plan.checkpoint_windows, plan.checkpoint_multiple)
@@ -118,7 +125,8 @@ class Attempt:
         """Returns the states with which the first group begins; lists what at most once gives
         up.
         """
-        plan, found = self.plan, takeover.resume
+        plan = self.plan
+        found = takeover.resume
         states = (
             takeover.checkpoint.states if takeover.checkpoint else self._warm_up(takeover, engine)
         )
@@ -143,7 +151,8 @@ class Attempt:
 
     def _save(self, takeover: Takeover, window: int, states: States) -> None:
         """Commits a checkpoint that no group brings."""
-        plan, mark = self.plan, self.plan.mark_of(window)
+        plan = self.plan
+        mark = self.plan.mark_of(window)
         versions = {node.name: node.operator.state_version for node in self.app.nodes.values()}
         made = stored.Provenance.of(plan, self.epoch)
         rows = stored.encode(window, mark, states, versions, made)
@@ -158,7 +167,8 @@ class Attempt:
             self.ledger.attempts.report_warm_up(plan.replay_id, self.epoch)
 
         crash = partial(self._crash, Step.WARMED_UP)
-        folder, beside = state_folder(self.root), self.root / CHECKPOINTS
+        folder = state_folder(self.root)
+        beside = self.root / CHECKPOINTS
         warm_up = WarmUp(
             plan,
             self.app,
@@ -173,10 +183,12 @@ class Attempt:
         return warm_up.run(takeover.warmed_up)
 
     def _run_groups(self, takeover: Takeover, engine: Engine, states: States) -> None:
-        plan, sizer = self.plan, self._sizer()
+        plan = self.plan
+        sizer = self._sizer()
         commit = GroupCommit(plan, self.app, takeover, engine, self.epoch, self._stop)
         cuts = [plan.window_of(mark) for mark in takeover.resume.cuts]
-        window, number = plan.window_of(takeover.resume.first), 0
+        window = plan.window_of(takeover.resume.first)
+        number = 0
         restored = takeover.resume.restore
         saved = plan.window_of(restored) if restored else None
         skipped = takeover.resume.skipped
@@ -190,7 +202,8 @@ class Attempt:
                 next_end(window, plan.last, sizer.size, plan.mode, self._schedule, cuts),
             )
             number += 1
-            windows, next_mark = WindowRange(window, end), self._schedule.next_due
+            windows = WindowRange(window, end)
+            next_mark = self._schedule.next_due
             group = OperatorContext(
                 plan.grid,
                 windows,
@@ -238,7 +251,8 @@ class Attempt:
         number: int,
     ) -> tuple[States, GroupEnd]:
         """Computes and commits a group; returns the states after it, and how its commit ended."""
-        began, began_at = time.monotonic(), datetime.now(UTC)
+        began = time.monotonic()
+        began_at = datetime.now(UTC)
         mark = self.plan.mark_of(group.last)
         self._crash(Step.STARTED, number)
         counts = engine.count_inputs(group.windows)
@@ -266,7 +280,8 @@ class Attempt:
         """Enters a committed group into the ledger, and tells of it; `compute` and `seconds` since
         it began.
         """
-        plan, mark = self.plan, self.plan.mark_of(group.last)
+        plan = self.plan
+        mark = self.plan.mark_of(group.last)
         timings = {"compute": round(compute, 3), "commit": round(seconds - compute, 3)}
         ports = port_counts(group.windows, counts, result, self.app.errors())
         self.ledger.attempts.report_progress(

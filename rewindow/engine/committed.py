@@ -43,13 +43,11 @@ class Committed:
         runner: GroupRunner,
         tables: Mapping[str, FencedTable],
     ) -> None:
-        self._plan, self._root, self._epoch, self._runner, self._tables = (
-            plan,
-            root,
-            epoch,
-            runner,
-            tables,
-        )
+        self._plan = plan
+        self._root = root
+        self._epoch = epoch
+        self._runner = runner
+        self._tables = tables
         self._sealed_to = plan.first - 1
         if plan.mode.may_repeat:
             self._sealed_to = sealed_to(Table.open(root / FACTS), self._sealed_to)

@@ -19,7 +19,8 @@ class Cycles:
     """The passes of the cycles of a graph."""
 
     def __init__(self, app: Application) -> None:
-        self._app, self.unseen = app, inside_cycles(app)
+        self._app = app
+        self.unseen = inside_cycles(app)
         cycles = [(unit, Pass.of(unit, self.unseen)) for unit in app.cycles()]
         self._passes = {node.name: one for unit, one in cycles for node in unit}
 

@@ -64,7 +64,8 @@ def check_recomputed(replay_id: str, outputs: Iterable[RecomputedOutput]) -> Non
     if not differing:
         return
     window, place = min(differing)
-    output, found = known[place], np.array([window])
+    output = known[place]
+    found = np.array([window])
     committed, now = (
         side.reindex(found).rows.to_pylist()[0] for side in (output.committed, output.recomputed)
     )

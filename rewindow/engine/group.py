@@ -90,16 +90,21 @@ class GroupRunner:
         say: Callable[[str], None] = lambda line: None,
         read: Callable[[SparkSession, Table, WindowRange], DataFrame] = read_windows,
     ) -> None:
-        self._spark, self._read = spark, read
+        self._spark = spark
+        self._read = read
         self._next_act = next_steps
         self._states = states
         self._app = app
         self._inputs = inputs
         self._root = root
         self._epoch = epoch
-        self._tuples, self._is_small = 0, False
-        self._units, self._order, self._cycles = app.units(), app.order(), Cycles(app)
-        self._asked, self._say = asked, say
+        self._tuples = 0
+        self._is_small = False
+        self._units = app.units()
+        self._order = app.order()
+        self._cycles = Cycles(app)
+        self._asked = asked
+        self._say = say
         self._cache = GroupCache(spark, root, epoch, self._in_one_task)
         self._aggregates: dict[str, tuple[list[Column], list[Column]]] = {}
         self._staged = app.staged()
@@ -128,7 +133,8 @@ class GroupRunner:
                 scratch.
             tuples: tuples of all inputs in the group.
         """
-        self._tuples, self._is_small = tuples, tuples <= SMALL_TUPLES
+        self._tuples = tuples
+        self._is_small = tuples <= SMALL_TUPLES
         self._cache.clear()
         with whole_stages(self._spark, compiled=not self._is_small):
             return self._compute(context, mark, states, staged)
@@ -281,7 +287,8 @@ class GroupRunner:
         result = SkipResult()
         for node in self._order:
             if node.operator.is_stateful:
-                before, emitted = states[node.name], self._emitted(node, skipped)
+                before = states[node.name]
+                emitted = self._emitted(node, skipped)
                 state = self._states.load(before)
                 frame = node.operator.state_after_skip(state, skipped, emitted)
                 place = f"{self._epoch}-skip"
@@ -426,7 +433,8 @@ class GroupRunner:
         """
         schema = self._app.nodes[str(handle.operator)].operator.output_ports()[handle.port].schema
         what = f'output port "{handle}"'
-        output, error = self._outputs.get(handle), self._errors.get(handle)
+        output = self._outputs.get(handle)
+        error = self._errors.get(handle)
         if error:
             rows = as_errors(frame, schema, what, self._root.name, self._epoch)
             folder = self._write(rows, error.name, mark, staged, grid)
@@ -493,11 +501,13 @@ class GroupRunner:
         context: OperatorContext,
     ) -> OperatorState:
         inputs = self._cycles.inputs_of(node, frames)
-        operator, own_context = node.operator, self._context_of(node, context)
+        operator = node.operator
+        own_context = self._context_of(node, context)
         outputs = {
             port: frames[node[port]] for port in operator.output_ports() if node[port] in frames
         }
-        place, size = f"{self._epoch}-{context.last}", {"is_small": self._is_small}
+        place = f"{self._epoch}-{context.last}"
+        size = {"is_small": self._is_small}
         with explained(self._computed_with(node), context.windows, "next_state", self._next_act):
             if isinstance(operator, TupleOperator):
                 frame = states_after(operator, inputs, state, own_context)

@@ -54,7 +54,10 @@ class GroupCache:
         epoch: int,
         arrange: Callable[[DataFrame], DataFrame],
     ) -> None:
-        self._spark, self._root, self._epoch, self._arrange = spark, root, epoch, arrange
+        self._spark = spark
+        self._root = root
+        self._epoch = epoch
+        self._arrange = arrange
         self._frames: dict[str, DataFrame] = {}
         self._passes: dict[str, dict[str, Written]] = {}
 
@@ -69,7 +72,8 @@ class GroupCache:
         def materialize(name: str, make: Callable[[], DataFrame]) -> DataFrame:
             place = f"{operator}+{name}"
             if place not in self._frames:
-                frame, folder = make(), self._folder(place, context)
+                frame = make()
+                folder = self._folder(place, context)
                 write_files(frame, folder)
                 self._frames[place] = self._arrange(read_files(self._spark, folder, frame.schema))
             return self._frames[place]
@@ -192,7 +196,9 @@ class _PartFile:
     """One file of one task, begun with its first row."""
 
     def __init__(self, files: _TaskFiles, part: str, task: int) -> None:
-        self._files, self._schema, self._row = files, files.columns[part], task << _TASK_BITS
+        self._files = files
+        self._schema = files.columns[part]
+        self._row = task << _TASK_BITS
         self._name = f"part-{task:05d}-{uuid4().hex}.parquet"
         self._waiting: list[pa.Table] = []
         self._rows = self._bytes = 0
@@ -216,7 +222,8 @@ class _PartFile:
         return self._name
 
     def _with_own(self, rows: pa.Table) -> pa.Table:
-        count, given = rows.num_rows, set(rows.column_names)
+        count = rows.num_rows
+        given = set(rows.column_names)
         grid = self._files.grid
         own = {
             "attempt": lambda: pa.repeat(pa.scalar(self._files.attempt, pa.int64()), count),

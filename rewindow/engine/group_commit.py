@@ -50,13 +50,14 @@ class GroupCommit:
         epoch: int,
         stop: Callable[[], bool],
     ) -> None:
-        self._plan, self._engine, self._epoch, self._stop = plan, engine, epoch, stop
+        self._plan = plan
+        self._engine = engine
+        self._epoch = epoch
+        self._stop = stop
         self._staged = app.staged()
-        self._checkpoints, self._tables, self._sealed = (
-            takeover.checkpoints,
-            takeover.tables,
-            takeover.sealed,
-        )
+        self._checkpoints = takeover.checkpoints
+        self._tables = takeover.tables
+        self._sealed = takeover.sealed
         self._schedule = CheckpointSchedule(plan.checkpoint_windows, plan.checkpoint_multiple)
         self._made = stored.Provenance.of(plan, epoch)
         self._versions = {node.name: node.operator.state_version for node in app.nodes.values()}

@@ -39,7 +39,8 @@ def replay(replay_id: str, epoch: int) -> dict[str, Any]:
         RewindowError: see Attempt.run.
     """
     config = Config.load()
-    ledger, launcher = Ledger.open(config.ledger_url), Launcher.of_this_job()
+    ledger = Ledger.open(config.ledger_url)
+    launcher = Launcher.of_this_job()
     ledger.attempts.begin(replay_id, epoch, **own_process())
     try:
         outcome = _run(config, ledger, replay_id, epoch)

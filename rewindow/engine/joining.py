@@ -62,7 +62,8 @@ def join_files(
 
 def runs_to_join(table: Table, file_bytes: int) -> list[Run]:
     """Returns the files of a staged table that are to become one file each, ascending."""
-    attempts, before = table.single_values("attempt"), None
+    attempts = table.single_values("attempt")
+    before = None
     runs: list[Run] = [[]]
     size = rows = 0
     for unit in _units(with_noted(table, table.files())):
@@ -74,12 +75,15 @@ def runs_to_join(table: Table, file_bytes: int) -> list[Run]:
             runs.append([])
             size = rows = 0
             continue
-        more_size, more_rows = sum(file.size for file in unit), sum(file.rows for file in unit)
+        more_size = sum(file.size for file in unit)
+        more_rows = sum(file.rows for file in unit)
         if attempt != before or size + more_size > file_bytes or rows + more_rows > ROWS_MAX:
             runs.append([])
             size = rows = 0
         runs[-1] += unit
-        size, rows, before = size + more_size, rows + more_rows, attempt
+        size = size + more_size
+        rows = rows + more_rows
+        before = attempt
     return [run for run in runs if len(run) >= FILES_MIN]
 
 

@@ -37,7 +37,8 @@ def record_losses(
         skip: what passing over windows made of the states, None where the states have seen all
             windows.
     """
-    facts, started = takeover.tables[FACTS], takeover.resume.first - 1
+    facts = takeover.tables[FACTS]
+    started = takeover.resume.first - 1
     if facts.done >= started and skip is None:
         return
     windows = plan.windows_of((min(facts.done + 1, started), started))
@@ -62,7 +63,9 @@ def _add_losses(
     rows: GroupFacts,
 ) -> None:
     """Adds lost windows and missing seals of every table, and the inputs of these windows."""
-    resume, facts, windows = takeover.resume, takeover.tables[FACTS], rows.windows
+    resume = takeover.resume
+    facts = takeover.tables[FACTS]
+    windows = rows.windows
     for name, output in app.staged().items():
         if name in resume.lost:
             rows.add_lost(output, plan.windows_of(resume.lost[name]))

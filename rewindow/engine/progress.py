@@ -37,7 +37,8 @@ def port_counts(
     """Returns the tuples of a group by port, as the ledger keeps them; `errors` are the names of
     the error tables.
     """
-    first, last = windows.first, windows.last
+    first = windows.first
+    last = windows.last
     found = [PortCount("in", name, first, last, count.tuples) for name, count in counts.items()]
     for name, tuples in output_tuples(result).items():
         found.append(PortCount("error" if name in errors else "out", name, first, last, tuples))

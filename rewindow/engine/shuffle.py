@@ -14,7 +14,8 @@ from rewindow.spark.frames import read_windows
 from rewindow.storage import Table
 from rewindow.windows import WindowRange
 
-_PARTS, _JOINED = "spark.sql.shuffle.partitions", "spark.sql.adaptive.coalescePartitions.enabled"
+_PARTS = "spark.sql.shuffle.partitions"
+_JOINED = "spark.sql.adaptive.coalescePartitions.enabled"
 
 
 @dataclass(frozen=True)

@@ -112,8 +112,11 @@ class SparkEngine:
         file_bytes: int = FILE_BYTES,
     ) -> None:
         state = state_folder(root)
-        self._tables, self._app, self._say = tables, app, say
-        self._folder, self._file_bytes = f"{epoch}-{len(plan.range)}", file_bytes
+        self._tables = tables
+        self._app = app
+        self._say = say
+        self._folder = f"{epoch}-{len(plan.range)}"
+        self._file_bytes = file_bytes
         self._inputs = open_inputs(plan, state)
         self._files = {
             stream: InputFiles(stream, table, checksums=plan.verify_inputs)
@@ -123,7 +126,8 @@ class SparkEngine:
             entry.stream: Table.open(entry.windows_table(state), entry.windows_version)
             for entry in plan.inputs
         }
-        self._spark, self._shuffle = spark, Shuffle(plan.sample_seed or 0)
+        self._spark = spark
+        self._shuffle = Shuffle(plan.sample_seed or 0)
         states = SizedStates(spark, folder_of(root / CHECKPOINTS), inline_state_bytes)
         asked = (
             _asked(plan, app, measures)

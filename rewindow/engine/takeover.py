@@ -127,7 +127,8 @@ class _Restorer:
         """Loads the newest checkpoint that the mode allows; a damaged one is passed over for an
         older one (R25).
         """
-        plan, left = self.plan, set(stored.marks(self.checkpoints.table))
+        plan = self.plan
+        left = set(stored.marks(self.checkpoints.table))
         if not left and plan.start.source == "warm_up":
             return resume(plan.mode, {0}, done, self.started), None
         if not left:

@@ -50,7 +50,8 @@ class WarmUp:
                 state.
         """
         window, states = self._begin(from_checkpoint)
-        last, number = self.plan.first - 1, 0
+        last = self.plan.first - 1
+        number = 0
         while window <= last:
             began = time.monotonic()
             end = min(last, window + self.sizer.size - 1)
@@ -58,7 +59,8 @@ class WarmUp:
             self.save(end, states)
             self.sizer.took(end - window + 1, time.monotonic() - began)
             self.say(f"warm-up: windows {window} to {end} of {last}")
-            window, number = end + 1, number + 1
+            window = end + 1
+            number = number + 1
             self.crash(number)
         return states
 

@@ -45,7 +45,8 @@ def arrow_digests(rows: pa.Table, events: pa.Schema) -> pa.Table:
     order = np.argsort(ids, kind="stable")
     windows, starts = np.unique(ids[order], return_index=True)
     prefix = schema_hash(spark_schema(events))
-    digests, float_digests = [], []
+    digests = []
+    float_digests = []
     for salt, step in zip(SALTS, (1, -1), strict=True):
         hashes = level_hashes([columns[name] for name in exact[::step]], len(ids), salt)
         digests.append(_sums(hashes[order], starts))

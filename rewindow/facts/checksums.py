@@ -18,8 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Words = npt.NDArray[np.uint32]
-SEPARATOR, NULL = b"\x1f", b"\x00"
-_ALL, _BATCH = 0xFFFFFFFF, 65_536
+SEPARATOR = b"\x1f"
+NULL = b"\x00"
+_ALL = 0xFFFFFFFF
+_BATCH = 65_536
 
 
 def line_checksums(rows: pa.Table, alike: Sequence[str]) -> pa.ChunkedArray:
@@ -54,7 +56,8 @@ def _append(total: Words, texts: pa.Array, prefix: bytes) -> None:
     """
     _, offsets, content = texts.buffers()
     starts = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    letters, lengths = np.frombuffer(content or b"", np.uint8), np.diff(starts)
+    letters = np.frombuffer(content or b"", np.uint8)
+    lengths = np.diff(starts)
     for length in np.flatnonzero(np.bincount(lengths)).tolist():
         mine = np.flatnonzero(lengths == length)
         if len(mine) == len(
@@ -128,7 +131,8 @@ def _run_starts(rows: pa.RecordBatch) -> list[int]:
     starts = np.zeros(rows.num_rows, dtype=bool)
     starts[:1] = True
     for column in rows.columns:
-        before, after = column[:-1], column[1:]
+        before = column[:-1]
+        after = column[1:]
         nulls = pc.xor(pc.is_null(before), pc.is_null(after))
         differ = pc.or_(nulls, pc.fill_null(pc.not_equal(before, after), False))
         starts[1:] |= differ.to_numpy(zero_copy_only=False)

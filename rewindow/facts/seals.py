@@ -36,7 +36,8 @@ from rewindow.storage.streams import WINDOWS_SCHEMA
 from rewindow.windows import WindowRange
 
 _TIME = pa.timestamp("us", tz="UTC")
-FIRST_GENERATION, _PART = 1, 65_536
+FIRST_GENERATION = 1
+_PART = 65_536
 _COVERED = [name for name in WINDOWS_SCHEMA.names if name != "checksum"]
 _ALIKE = _COVERED[_COVERED.index("sealed_at") :]
 """The columns that are the same in all windows that were sealed together."""
@@ -158,7 +159,8 @@ def sealed_windows(
     Raises: see read_seals.
     """
     where = f"window_id between {asked.first} and {asked.last}"
-    ids, tuples = [np.zeros(0, dtype=np.int64)], 0
+    ids = [np.zeros(0, dtype=np.int64)]
+    tuples = 0
     for rows in query_in_parts(f"select * from w where {where}", _PART, w=windows):
         check_seals(rows.select(WINDOWS_SCHEMA.names).cast(WINDOWS_SCHEMA), windows, table_id)
         ids.append(rows["window_id"].to_numpy())

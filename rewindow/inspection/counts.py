@@ -27,7 +27,10 @@ from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.windows import WindowRange
 
 Ints = npt.NDArray[np.int64]
-_LOST, _COMMITTED, _AFFECTED, _REPEATED = 1, 2, 3, 4
+_LOST = 1
+_COMMITTED = 2
+_AFFECTED = 3
+_REPEATED = 4
 _KINDS = {_LOST: LOST, _COMMITTED: COMMITTED, _AFFECTED: AFFECTED, _REPEATED: REPEATED}
 
 
@@ -138,7 +141,8 @@ def count_replay(plan: Plan, root: Location) -> ReplayCount:
     Raises:
         TableError: one of them is gone, as after a purge.
     """
-    facts, checkpoints = Table.open(root / FACTS), Table.open(root / CHECKPOINTS)
+    facts = Table.open(root / FACTS)
+    checkpoints = Table.open(root / CHECKPOINTS)
     seals = query(
         "select window_id, port, attempt, lost from facts where direction = 'out'",
         facts=facts,
@@ -194,13 +198,12 @@ def _count_output(plan: Plan, seals: pa.Table, path: Location) -> OutputCount:
 
     sql = "select window_id, attempt, count(*) as n from t group by window_id, attempt"
     rows = query(sql, t=Table.open(path))
-    place, writer, number = (
-        rows["window_id"].to_numpy() - plan.first,
-        rows["attempt"].to_numpy(),
-        rows["n"].to_numpy(),
-    )
+    place = rows["window_id"].to_numpy() - plan.first
+    writer = rows["attempt"].to_numpy()
+    number = rows["n"].to_numpy()
     _note(wrote, writer, place, size)
-    total, mine = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    total = np.zeros(size, dtype=np.int64)
+    mine = np.zeros(size, dtype=np.int64)
     np.add.at(total, place, number)
     own = taken[place] == writer
     mine[place[own]] = number[own]
@@ -264,7 +267,8 @@ def _stretches(kind: Ints, attempt: Ints, first: int) -> tuple[WindowRun, ...]:
     if not len(kind):
         return ()
     change = np.flatnonzero((np.diff(kind) != 0) | (np.diff(attempt) != 0)) + 1
-    starts, ends = np.concatenate([[0], change]), np.concatenate([change, [len(kind)]])
+    starts = np.concatenate([[0], change])
+    ends = np.concatenate([change, [len(kind)]])
     return tuple(
         WindowRun(
             WindowRange(first + int(a), first + int(b) - 1),

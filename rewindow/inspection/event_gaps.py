@@ -62,16 +62,15 @@ class StreamRows:
         Raises:
             InputError: what is asked for is no key column.
         """
-        table, settings = Table.open(config.stream_table(stream)), config.streams.get(stream)
+        table = Table.open(config.stream_table(stream))
+        settings = config.streams.get(stream)
         if settings is None:
             text = stored_settings(Table.open(config.windows_table(stream))).get("keys", "")
             rows = cls(stream, table, [key for key in text.split(",") if key], only)
         else:
-            cadence_us, keys, fill = (
-                settings.cadence_us or settings.interval_us,
-                settings.keys,
-                settings.fill,
-            )
+            cadence_us = settings.cadence_us or settings.interval_us
+            keys = settings.keys
+            fill = settings.fill
             hours: dict[str, Any] = {}
             if fill is not None and fill.hours is not None:
                 hours = {
@@ -316,7 +315,8 @@ def event_gaps(
             )
         return None
     names = _columns(rows, columns)
-    cadence_us, learned = cadence_us if cadence_us is not None else rows.cadence_us, None
+    cadence_us = cadence_us if cadence_us is not None else rows.cadence_us
+    learned = None
     if cadence_us is None:
         cadence_us, learned = _learned(rows, windows)
     named = [dict(zip(rows.keys, key, strict=True)) for key in rows.expected_keys]
@@ -422,7 +422,8 @@ def _learned(rows: StreamRows, windows: WindowRange) -> tuple[int, tuple[int, in
 
 def _rows(rows: StreamRows, windows: WindowRange, settings: GapSettings) -> str:
     """Returns the query for the tuples with the names that the report knows; keys as text."""
-    sql, names = GapSql(settings, "/"), rows.table.schema.names
+    sql = GapSql(settings, "/")
+    names = rows.table.schema.names
     taken = [
         f"cast({quoted(key)} as varchar) as {name}"
         for key, name in zip(settings.keys, sql.keys, strict=True)
@@ -484,8 +485,12 @@ def _gap(row: Mapping[str, Any], sql: GapSql) -> Gap:
     closed = f"tuple {row['window_id']}:{row['place']}"
     if row["window_id"] is None:
         closed = "" if row["kind"] == LATE_REPAIRED else OPEN
-    from_us, to_us, since_us = row["from_us"], row["to_us"], row["since_us"]
-    length_us, hours, step_us = to_us - from_us, sql.settings.grid, sql.settings.cadence_us
+    from_us = row["from_us"]
+    to_us = row["to_us"]
+    since_us = row["since_us"]
+    length_us = to_us - from_us
+    hours = sql.settings.grid
+    step_us = sql.settings.cadence_us
     if hours is not None:
         from_us, since_us = (hours.start_us(at // step_us) for at in (from_us, since_us))
         to_us = hours.end_us(to_us // step_us - 1)
@@ -507,7 +512,8 @@ def _gap(row: Mapping[str, Any], sql: GapSql) -> Gap:
 
 def _total(row: Mapping[str, Any], sql: GapSql) -> Completeness:
     """Returns a row of the completeness, whose counts balance (G18)."""
-    settings, is_column = sql.settings, row["part"] > 0
+    settings = sql.settings
+    is_column = row["part"] > 0
     counts = [row[name] for name in ("present", "nulls", "missing", "tolerated")]
     points = max(settings.end_point - settings.first_point, 0)
     assert sum(counts) == points, f"report of gaps does not balance: {row} of {points}"

@@ -20,11 +20,14 @@ from rewindow.settings.config import FILLED, Config
 from rewindow.storage import Table, in_windows, query, quoted
 from rewindow.windows import WindowRange
 
-GAPS_MAX, COLUMNS_MAX, AROUND = 6, 3, 12
+GAPS_MAX = 6
+COLUMNS_MAX = 3
+AROUND = 12
 """Gaps and columns that are shown, and rows before and behind a gap that are shown with it."""
 _TRIED_MAX = 10 * GAPS_MAX
 """So many gaps are looked at for values in and around them."""
-RECORDED, NULL = "recorded", "recorded null"
+RECORDED = "recorded"
+NULL = "recorded null"
 _VALUELESS = {NONE, EXPIRED, "null"}
 """Methods that say by themselves that a row has no value; a source of any other may have had
 none."""
@@ -86,7 +89,8 @@ def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledSt
     """Returns what the application `filled_<stream>` has published in some windows; None where
     there is nothing.
     """
-    settings, name = config.streams.get(stream), f"{FILLED}{stream}.filled"
+    settings = config.streams.get(stream)
+    name = f"{FILLED}{stream}.filled"
     if settings is None or settings.fill is None or not Table.exists(config.stream_table(name)):
         return None
     step_us = settings.cadence_us or settings.interval_us
@@ -193,7 +197,9 @@ def _counts(
     for row in query(sql, f=rows.table).to_pylist():
         methods = json.loads(row["_rw_methods"] or "{}")
         for n, column in enumerate(columns):
-            known, unknown, method = row[f"v{n}"], row["rows"] - row[f"v{n}"], methods.get(column)
+            known = row[f"v{n}"]
+            unknown = row["rows"] - row[f"v{n}"]
+            method = methods.get(column)
             if row["_rw_is_made"]:
                 method = method or "null"
                 found[column, method] += known

@@ -9,7 +9,9 @@ from typing import Any
 
 from rewindow.windows import WindowRange, format_time
 
-EMPTY, MISSING, SILENT = "empty", "missing", "silent"
+EMPTY = "empty"
+MISSING = "missing"
+SILENT = "silent"
 OPEN = "open"
 COLUMNS = (
     "kind",

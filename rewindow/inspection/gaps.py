@@ -177,7 +177,8 @@ def gaps(
             hint=f"Run: rewindow record {stream}",
         )
     windows = Table.open(config.windows_table(stream))
-    grid, settings = stored_grid(windows), config.streams.get(stream)
+    grid = stored_grid(windows)
+    settings = config.streams.get(stream)
     if from_time and to_time:
         check_order(parse_time(from_time), parse_time(to_time))
     first = grid.window(parse_time(from_time)) if from_time else first
@@ -205,7 +206,8 @@ def gaps(
         stretches = _stretches(rows, seen, grid, interval_us + slack_us)
         holes = _holes(windows, stretches, seen, grid)
         found += _silences(stretches, rows.keys, seen, grid, interval_us, slack_us, holes)
-    lack, wrong = "", unusable_tuples(rows, seen)
+    lack = ""
+    wrong = unusable_tuples(rows, seen)
     try:
         in_event_time = event_gaps(rows, seen, grid, cadence_us, columns)
     except InputError as error:
@@ -242,7 +244,8 @@ def _refuse_beside(stream: str, windows: Table, first: int | None, last: int | N
     """Refuses a range with one end and no sealed window: the other end would be taken from the
     sealed windows.
     """
-    sealed, grid = sealed_range(windows), stored_grid(windows)
+    sealed = sealed_range(windows)
+    grid = stored_grid(windows)
     if sealed is None:
         return
     asked, word = (
@@ -265,10 +268,12 @@ def _seals(windows: Table, first: int | None, last: int | None) -> tuple[Any, An
     ]
     where = " and ".join(["window_id is not null", *(limit for limit in limits if limit)])
     found = query(f"select window_id, tuples from w where {where}", w=windows)
-    ids, tuples = found["window_id"].to_numpy(), found["tuples"].to_numpy()
+    ids = found["window_id"].to_numpy()
+    tuples = found["tuples"].to_numpy()
     if len(ids) > 1 and not (ids[1:] > ids[:-1]).all():
         order = np.argsort(ids, kind="stable")
-        ids, tuples = ids[order], tuples[order]
+        ids = ids[order]
+        tuples = tuples[order]
     return ids, tuples
 
 
@@ -283,10 +288,8 @@ def _ranges(kind: str, found: Any, grid: Grid) -> list[Gap]:
     """Returns a row for each run of consecutive windows; `found` are windows, or runs already."""
     if found.ndim == 1:
         cuts = np.flatnonzero(np.diff(found) > 1)
-        firsts, lasts = (
-            np.concatenate((found[:1], found[cuts + 1])),
-            np.concatenate((found[cuts], found[-1:])),
-        )
+        firsts = np.concatenate((found[:1], found[cuts + 1]))
+        lasts = np.concatenate((found[cuts], found[-1:]))
         found = np.stack([firsts, lasts], axis=1)
     return [
         Gap(
@@ -312,7 +315,8 @@ def _stretches(
     A key is known from its first tuple on, also from one before the range; the last stretch is open
     at the range's end.
     """
-    names, keys = stream.table.schema.names, stream.keys
+    names = stream.table.schema.names
+    keys = stream.keys
     lacking = [name for name in ("arrived_at", *keys) if name not in names]
     if lacking:
         raise InputError(
@@ -380,7 +384,8 @@ def _silences(
     The slack is counted once in a silence, as by a heartbeat (H7): a gap lacks one interval at
     least.
     """
-    found, start_us = [], grid.start_us(span.first)
+    found = []
+    start_us = grid.start_us(span.first)
     for row in stretches:
         key = {name: row[f"key_{n}"] for n, name in enumerate(keys)}
         for begin, end in _outside(holes, row["since"], row["until"]):

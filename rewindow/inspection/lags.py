@@ -12,7 +12,8 @@ from rewindow.inspection.event_gaps import ARRIVAL, StreamRows
 from rewindow.storage import query, quoted
 from rewindow.windows import Grid, WindowRange
 
-_HOUR_US, _DAY_US = 3_600_000_000, 86_400_000_000
+_HOUR_US = 3_600_000_000
+_DAY_US = 86_400_000_000
 STEPS_MAX = 120
 """So many steps of time a report has at most."""
 LATER_THAN_US = (0, 60_000_000, 600_000_000, 3_600_000_000, 86_400_000_000)

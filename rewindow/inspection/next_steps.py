@@ -14,7 +14,8 @@ from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS
 
-CAUSE_LINES_MAX, LINE_CHARACTERS_MAX = 4, 500
+CAUSE_LINES_MAX = 4
+LINE_CHARACTERS_MAX = 500
 _STACK = re.compile(
     r"\s*(at [\w.$/]+\(|\.\.\. \d+ more|File \"|Traceback \(|Caused by: |Driver stacktrace|JVM "
     r"stacktrace)"
@@ -147,7 +148,8 @@ def cause(message: str) -> str:
         line.rstrip() for line in message.partition(f"\n{_HINT}")[0].splitlines() if line.strip()
     ]
     first = next((number for number, line in enumerate(lines) if _STACK.match(line)), len(lines))
-    kept, rest = lines[:first], lines[first:]
+    kept = lines[:first]
+    rest = lines[first:]
     causes = [
         line.strip().removeprefix("Caused by: ")
         for line in rest

@@ -74,10 +74,8 @@ def unusable_tuples(rows: StreamRows, windows: WindowRange) -> list[Unusable]:
         f"cast({quoted(key)} as varchar) as {name}, "
         for key, name in zip(rows.keys, names, strict=True)
     )
-    listed, by = (
-        "".join(f"{name}, " for name in names),
-        f"partition by {', '.join(names)}" if names else "",
-    )
+    listed = "".join(f"{name}, " for name in names)
+    by = f"partition by {', '.join(names)}" if names else ""
     shrunk = " ".join(f"when {is_shrunk('t', 'a', (factor,))} then {factor}" for factor in FACTORS)
     sql = f"""
     select * from (
@@ -106,7 +104,8 @@ def describe_unusable(found: Sequence[Unusable], shown: int) -> str:
     """
     if not found:
         return ""
-    count, more = sum(one.tuples for one in found), len(found) - shown
+    count = sum(one.tuples for one in found)
+    more = len(found) - shown
     words = "; ".join(one.words for one in found[:shown]) + (
         f"; {more:,} keys and reasons more" if more > 0 else ""
     )

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from rewindow.windows import WindowRange
 
-COMMITTED, REPEATED, LOST, AFFECTED = "committed", "repeated", "lost", "affected"
+COMMITTED = "committed"
+REPEATED = "repeated"
+LOST = "lost"
+AFFECTED = "affected"
 
 
 @dataclass(frozen=True)

@@ -438,7 +438,8 @@ def check_disk(config: Config, input_bytes: int) -> None:
         ResourceError: names the folder, what is free and what is needed.
     """
     config.state.make_folder()
-    free, needed = config.state.free_bytes(), input_bytes + DISK_SPARE_BYTES
+    free = config.state.free_bytes()
+    needed = input_bytes + DISK_SPARE_BYTES
     if free is not None and free < needed:
         raise ResourceError(
             f'no disk space in "{config.state}": {free / 1e6:.0f} MB are free, {needed / 1e6:.0f} '

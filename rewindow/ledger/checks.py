@@ -17,7 +17,8 @@ from rewindow.ledger.replays import Replays, ReplayState, read_replay
 if TYPE_CHECKING:
     from rewindow.storage.layout import Contents
 
-PASSED, FAILED = "passed", "failed"
+PASSED = "passed"
+FAILED = "failed"
 
 
 class OutputSummary(TypedDict):

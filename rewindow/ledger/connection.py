@@ -72,10 +72,8 @@ class Database:
         weakref.finalize(self, _close_connections, engine, os.getpid()).atexit = False
         self.now: ColumnElement[Any] = literal_column(_CLOCK_US[engine.dialect.name], BigInteger)
         if place.file:
-            self._reader, self._writer = (
-                engine,
-                engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"}),
-            )
+            self._reader = engine
+            self._writer = engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
         else:
             self._reader = engine.execution_options(isolation_level="REPEATABLE READ")
             self._writer = engine.execution_options(isolation_level="READ COMMITTED")

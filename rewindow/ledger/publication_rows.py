@@ -14,7 +14,9 @@ from rewindow.ledger.models import publication_tables, publications
 from rewindow.ledger.publication_details import PublicationDetails
 from rewindow.windows import WindowRange
 
-PUBLISH, UNDO, WITHDRAW = "publish", "undo", "withdraw"
+PUBLISH = "publish"
+UNDO = "undo"
+WITHDRAW = "withdraw"
 
 
 def publish_app_id(table_name: str) -> str:

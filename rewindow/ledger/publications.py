@@ -424,7 +424,8 @@ def _check_undoable(connection: Connection, publication: Publication) -> None:
 
 
 def _check_uncovered(connection: Connection, publication: Publication) -> None:
-    number, later = publication.number, later_over(connection, publication)
+    number = publication.number
+    later = later_over(connection, publication)
     if later:
         names = ", ".join(
             f'{one.number} (replay "{one.replay_id}", windows {one.range})' for one in later

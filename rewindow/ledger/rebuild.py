@@ -218,7 +218,8 @@ def _restore_publication(
     last_numbers: Mapping[str, int],
     withdrawn: str | None,
 ) -> None:
-    told, names = found.told, list(found.told["versions_before"])
+    told = found.told
+    names = list(found.told["versions_before"])
     if find_replay(connection, told["replay"]) is None:
         _insert_purged(ledger, connection, told)
     made_at = max(at for _, at in found.commits.values())

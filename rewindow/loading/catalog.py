@@ -114,7 +114,8 @@ def load_application(
         if stream is None:
             raise _unknown(config, name)
         _refuse_parameters(name, parameters)
-        app, sources = _made_application(config, name, stream), []
+        app = _made_application(config, name, stream)
+        sources = []
     else:
         folder = path.parent.resolve()
         with _importing_from(folder):
@@ -181,10 +182,8 @@ def _without_settings_of_streams(
 
 
 def _unknown(config: Config, name: str) -> InputError:
-    known, folders = (
-        application_names(config),
-        ", ".join(str(folder) for folder in config.applications),
-    )
+    known = application_names(config)
+    folders = ", ".join(str(folder) for folder in config.applications)
     hint = f"{did_you_mean(name, known)}Known: {', '.join(known)}."
     if not known:
         hint = (
@@ -229,7 +228,8 @@ def _importing_from(folder: Path) -> Iterator[None]:
 
 def _modules_of(folder: Path) -> dict[str, Path]:
     """Returns the files of the modules that were imported from a folder, by name."""
-    found, inside = {}, f"{folder}/"
+    found = {}
+    inside = f"{folder}/"
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
         if not file.startswith(inside):

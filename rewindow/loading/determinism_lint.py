@@ -104,7 +104,8 @@ def doubts(files: Iterable[Path]) -> list[ShakyLine]:
     for path in sorted(files):
         try:
             source = path.read_bytes()
-            tree, sound = ast.parse(source), _said_to_be_sound(source)
+            tree = ast.parse(source)
+            sound = _said_to_be_sound(source)
         except (OSError, SyntaxError, ValueError) as error:
             raise InputError(f'file "{path}" cannot be read as Python: {error}') from error
         found += [

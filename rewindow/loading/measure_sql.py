@@ -72,7 +72,8 @@ def counts_distinct(sql: str) -> bool:
 
 
 def _tokens(sql: str) -> list[_Token] | None:
-    found, place = [], 0
+    found = []
+    place = 0
     while sql[place:].strip():
         match = _TOKEN.match(sql, place)
         if match is None:
@@ -161,9 +162,11 @@ def _written(
     """Returns the tokens as Spark spells them: columns quoted, decimal numbers as doubles,
     `epoch_us` by its type.
     """
-    parts, place = [], 0
+    parts = []
+    place = 0
     while place < len(tokens):
-        token, name = tokens[place], names[place]
+        token = tokens[place]
+        name = names[place]
         if token.word == "epoch_us" and not name:
             micros = _epoch_us(tokens, names, place, columns)
             if micros is None:

@@ -97,7 +97,8 @@ def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -
     Raises:
         InputError: the stream cannot be filled by these settings.
     """
-    fill, step_us = settings.fill, settings.cadence_us or settings.interval_us
+    fill = settings.fill
+    step_us = settings.cadence_us or settings.interval_us
     step = (
         fill.step
         if fill is not None and fill.step is not None
@@ -164,8 +165,10 @@ def filled_parameters(
         for field in schema
         if "map<" not in str(field.type) and field.name not in POSITION_COLUMNS
     ]
-    event_at, arrived_at = sql_name(operator.event_at), sql_name(operator.arrived_at)
-    ts, at = f"epoch_us({event_at})", f"epoch_us({arrived_at})"
+    event_at = sql_name(operator.event_at)
+    arrived_at = sql_name(operator.arrived_at)
+    ts = f"epoch_us({event_at})"
+    at = f"epoch_us({arrived_at})"
     return {
         "stream": sql_name(stream.replace(".", "_")),
         "event_at": event_at,

@@ -101,7 +101,8 @@ def _expectation_flaws(
     columns |= {measure.name for measure in suite.measures}
     for entry in suite.expectations:
         which = f'check "{entry["meta"]["check"]}" of suite "{suite.name}"'
-        kind, kwargs = str(entry.get("type")), entry.get("kwargs") or {}
+        kind = str(entry.get("type"))
+        kwargs = entry.get("kwargs") or {}
         if types and kind not in types:
             yield Violation(
                 RULE,
@@ -163,7 +164,8 @@ def _measure_flaws(
     inputs = {table_name(name): table for name, table in recorded.items()}
     with tempfile.TemporaryDirectory(prefix="rewindow-suites-") as folder:
         staged = create_table(location(folder) / "output", staged_schema(columns))
-        bound, whys = [], {}
+        bound = []
+        whys = {}
         for measure in suite.measures:
             try:
                 bound.append(measure.bound(known))
@@ -216,7 +218,8 @@ def _types(folder: Path) -> tuple[frozenset[str], list[tuple[str, str]]]:
     """Returns the types that expectations may have, none if the library is not there, and plugins
     that are broken.
     """
-    types, broken = set(_library_types()), []
+    types = set(_library_types())
+    broken = []
     for path in sorted((folder / "plugins").glob("*.py")):
         try:
             tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -303,7 +303,8 @@ def _measure(which: str, name: str, entry: Mapping[str, Any], *, over_rows: bool
     empty = entry.get("empty", 0 if over_rows else None)
     if isinstance(empty, bool) or not isinstance(empty, int | float | None):
         raise GateError(f'{which} needs a number as "empty", or null, not "{empty}"')
-    inputs, windows = entry.get("inputs", []), entry.get("windows", "one")
+    inputs = entry.get("inputs", [])
+    windows = entry.get("windows", "one")
     if not isinstance(inputs, list) or not all(isinstance(one, str) for one in inputs):
         raise GateError(f'{which} needs a list of streams as "inputs", not {json.dumps(inputs)}')
     if windows not in ("one", "several"):

@@ -56,7 +56,8 @@ def write_files(files: Mapping[Path, str]) -> None:
 
 
 def _settings(stream: NewStream, folder: Path, jars: Path | None) -> str:
-    sample, arrival = stream.sample, stream.arrival
+    sample = stream.sample
+    arrival = stream.arrival
     rows = f"all {sample.rows:,} rows" if sample.whole else f"the first {sample.rows:,} rows"
     lines = [
         f"# Settings of Rewindow, guessed by `rewindow init` from {rows} of the source: change "
@@ -114,7 +115,8 @@ def _columns(stream: NewStream) -> list[str]:
     """Returns the setting `columns`; a Parquet file and a Delta table have types of their own."""
     if stream.sample.kind in ("parquet", "delta"):
         return []
-    lines, line = [], ""
+    lines = []
+    line = ""
     for column in stream.columns:
         word = f"{column.sql} {column.kind}"
         if line and len(line) + len(word) > _LINE:

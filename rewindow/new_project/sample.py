@@ -29,7 +29,8 @@ from rewindow.recording.sources.typed_rows import spark_type
 from rewindow.settings.config import StreamConfig
 from rewindow.storage import Table, query
 
-ROWS, CELLS = 20_000, 1_000_000
+ROWS = 20_000
+CELLS = 1_000_000
 """A sample has so many rows, or, of a wide source, so many cells."""
 _BYTES = 64 << 20
 _DELIMITERS = (",", ";", "\t", "|")
@@ -162,11 +163,9 @@ def _csv(place: str, file: SourceFile, text: str, settings: dict[str, Any], whol
     if _has_header(head):
         names = head
     else:
-        names, rows, settings = (
-            [f"column_{n}" for n in range(1, len(head) + 1)],
-            [head, *rows],
-            settings | {"header": False},
-        )
+        names = [f"column_{n}" for n in range(1, len(head) + 1)]
+        rows = [head, *rows]
+        settings = settings | {"header": False}
         numbers = [1, *numbers]
     if delimiter != ",":
         settings = settings | {"delimiter": delimiter}

@@ -37,7 +37,8 @@ LADDER = (
 )
 """Durations that are proposed."""
 _WIDEST = "1 day"
-TUPLES_PER_WINDOW, WINDOWS_MAX = 10, 50_000
+TUPLES_PER_WINDOW = 10
+WINDOWS_MAX = 50_000
 """A width is the least that gives so many tuples a window on average, and no more windows than
 that."""
 _INTERVALS = 10
@@ -213,7 +214,8 @@ def _read_as(stream: NewStream, pattern: str) -> NewStream:
     Raises:
         InputError: it is none of them.
     """
-    before, other = stream.arrival, stream.arrival.other
+    before = stream.arrival
+    other = stream.arrival.other
     if other is None or pattern != other.pattern:
         raise InputError(
             f'column "{before.name}" cannot be read as {pattern}',

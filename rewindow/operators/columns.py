@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 WINDOW = "window_id"
-AT, TS = "_arrived_us", "_event_us"
+AT = "_arrived_us"
+TS = "_event_us"
 """Arrival and timestamp of a tuple: a(j) and t(j) of H48."""
 BIGINT_MIN = -(1 << 63)
 """Sorts before every BIGINT value that a stream can hold."""

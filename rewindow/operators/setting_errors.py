@@ -53,14 +53,17 @@ def _sentence(item: ErrorDetails, model: type[BaseModel]) -> str:
     """Returns what is wrong with a setting, and what it may be; a validator of ours has said it
     itself.
     """
-    place, kind, given = _place(item), item["type"], _shown(item["input"])
+    place = _place(item)
+    kind = item["type"]
+    given = _shown(item["input"])
     if kind == "value_error":
         words = item["msg"].removeprefix("Value error, ")
         return f"{place}: {words}" if len(item["loc"]) > 1 else words
     if kind == "missing":
         return f"{place} is missing"
     if kind == "extra_forbidden":
-        known, name = list(_section(item["loc"][:-1], model).model_fields), str(item["loc"][-1])
+        known = list(_section(item["loc"][:-1], model).model_fields)
+        name = str(item["loc"][-1])
         meant = did_you_mean(_MEANT.get(name, name), known)
         return f"{place} is unknown. {meant}Known are {', '.join(known)}"
     if kind == "literal_error":

@@ -11,7 +11,11 @@ from rewindow.application import GraphDescription, OperatorDescription
 from rewindow.application.overrides import DEFAULT
 from rewindow.pages.drawing import draw
 
-_WIDTH, _HEIGHT, _ACROSS, _DOWN, _EDGE = 190, 46, 80, 18, 12
+_WIDTH = 190
+_HEIGHT = 46
+_ACROSS = 80
+_DOWN = 18
+_EDGE = 12
 """Size of a box, space between boxes across and down, and space around all."""
 _LETTERS = 25
 """So many letters fit into a box."""
@@ -211,7 +215,8 @@ def _line(
 ) -> Line | None:
     """Returns the line of a stream, None for one that comes from nowhere."""
     owner = _owner(graph, end)
-    left, right = boxes.get(f"p:{owner}" if owner else f"s:{end}"), boxes[to]
+    left = boxes.get(f"p:{owner}" if owner else f"s:{end}")
+    right = boxes[to]
     if left is None:
         return None
     middle = _HEIGHT // 2

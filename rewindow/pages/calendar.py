@@ -17,10 +17,14 @@ from rewindow.pages.replay_report import Layer
 from rewindow.windows import Grid, WindowRange, format_time, to_datetime
 
 COLUMNS_MAX = 400
-ROWS_MIN, ROWS_MAX = 12, 48
+ROWS_MIN = 12
+ROWS_MAX = 48
 LEVELS = 6
 _LETTER = 8
-_SECOND, _MINUTE, _HOUR, _DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
+_SECOND = 1_000_000
+_MINUTE = 60_000_000
+_HOUR = 3_600_000_000
+_DAY = 86_400_000_000
 _STEPS = (
     (_SECOND, 10), (10 * _SECOND, 10), (_MINUTE, 12), (10 * _MINUTE, 10), (_HOUR, 12),
     (6 * _HOUR, 12), (_DAY, 24),
@@ -114,12 +118,14 @@ def choose_steps(width_us: int, span_us: int) -> tuple[int, int]:
 
 def place_windows(grid: Grid, windows: WindowRange) -> Cells:
     """Returns where each window of a range lies."""
-    begin, end = grid.start_us(windows.first), grid.end_us(windows.last)
+    begin = grid.start_us(windows.first)
+    end = grid.end_us(windows.last)
     column_us, row_us = choose_steps(grid.width_us, end - begin)
     first = begin // column_us
     starts = np.arange(len(windows), dtype=np.int64) * grid.width_us + begin
     rows = -(-column_us // row_us)
-    column, row = starts // column_us - first, starts % column_us // row_us
+    column = starts // column_us - first
+    row = starts % column_us // row_us
     columns = int(column[-1]) + 1
     width = min(max(1100 // columns, 2), 24)
     return Cells(

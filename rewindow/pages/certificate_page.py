@@ -60,7 +60,8 @@ def _strip(certificate: Certificate, output: OutputCertificate) -> list[dict[str
 def _sides(certificate: Certificate) -> list[tuple[str, str, str]]:
     rows = [("windows", f"{side.first} to {side.last}") for side in (certificate.a, certificate.b)]
     compared = [("windows", rows[0][1], rows[1][1])]
-    a, b = certificate.a.model_dump(), certificate.b.model_dump()
+    a = certificate.a.model_dump()
+    b = certificate.b.model_dump()
     for name, label in (
         ("mode", "recovery mode"),
         ("code_version", "code version"),
@@ -95,7 +96,8 @@ def write_certificate(config: Config, certificate: Certificate) -> Certificate:
     """
     folder = config.results / "certificates"
     name = f"{certificate.a.name}--{certificate.b.name}-{certificate.digest[:8]}"
-    path, page = folder / f"{name}.json", folder / f"{name}.html"
+    path = folder / f"{name}.json"
+    page = folder / f"{name}.html"
     drawn = certificate_page(certificate, CONTENTS[certificate.contents])
     try:
         path.write(certificate.to_json())

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from rewindow.inspection.filled import FilledGap, FilledRow, FilledStream
 from rewindow.windows import format_time
 
-WIDTH, HEIGHT = 1000, 130
+WIDTH = 1000
+HEIGHT = 130
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ def _plot(gap: FilledGap, column: str, step_us: int) -> Plot:
     begin = min([row.at_us for row in gap.rows], default=gap.from_us)
     span = max(max([row.at_us for row in gap.rows], default=gap.last_us) + step_us - begin, 1)
     known = [value for row in gap.rows if (value := row.values[column]) is not None]
-    low, top = min(known, default=0.0), max(known, default=0.0)
+    low = min(known, default=0.0)
+    top = max(known, default=0.0)
 
     def place(at_us: int) -> float:
         return round((at_us - begin) * WIDTH / span, 1)
@@ -57,7 +59,8 @@ def _plot(gap: FilledGap, column: str, step_us: int) -> Plot:
     def height(value: float) -> float:
         return round(HEIGHT * (0.5 if top == low else (top - value) / (top - low)), 1)
 
-    dots, missing = [], []
+    dots = []
+    missing = []
     for row in gap.rows:
         value = row.values[column]
         if value is None:
@@ -93,7 +96,8 @@ def _line(points: Sequence[tuple[float, float | None, int]], step_us: int) -> st
     """Returns a path that begins anew behind a missing value, and where a row is not there at
     all.
     """
-    parts, before = [], None
+    parts = []
+    before = None
     for x, y, at_us in points:
         if y is not None:
             goes_on = before is not None and at_us - before < 2 * step_us

@@ -96,7 +96,8 @@ def _gaps(config: Config, plan: Plan, entry: InputPlan) -> Layer:
     """
     settings = config.streams.get(entry.stream)
     keys = ", ".join(map(quoted, settings.keys)) if settings else ""
-    name, label = f"gaps_{entry.stream}", f"Gaps in {entry.stream}"
+    name = f"gaps_{entry.stream}"
+    label = f"Gaps in {entry.stream}"
     if settings is None or not keys:
         rows = query(
             f"select window_id, tuples as v from w where {in_windows(plan.range)}",

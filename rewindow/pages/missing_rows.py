@@ -119,12 +119,16 @@ def missing_by_window(
     """Returns how much of each window's time is in gaps, counted in rows: the length in the window
     over the cadence.
     """
-    begin, width, size = grid.start_us(windows.first), grid.width_us, len(windows)
-    length, steps = np.zeros(size), np.zeros(size + 1)
+    begin = grid.start_us(windows.first)
+    width = grid.width_us
+    size = len(windows)
+    length = np.zeros(size)
+    steps = np.zeros(size + 1)
     if found:
         from_us = np.array([gap.from_us for gap in found], dtype=np.int64) - begin
         to_us = np.array([gap.to_us for gap in found], dtype=np.int64) - begin
-        from_us, to_us = from_us.clip(0, size * width), to_us.clip(0, size * width)
+        from_us = from_us.clip(0, size * width)
+        to_us = to_us.clip(0, size * width)
         first, last = (
             from_us // width,
             to_us // width,

@@ -68,7 +68,10 @@ _SHOWN = (
     "gaps",
     "attempts",
 )
-OK, EMPTY, WARN, BAD = 0, 1, 2, 3
+OK = 0
+EMPTY = 1
+WARN = 2
+BAD = 3
 _KEY = (
     ("s-ok", "nothing wrong"),
     ("s-none", "no output"),
@@ -79,7 +82,8 @@ _KEY = (
 
 def output_page(plan: Plan, verdict: OutputVerdict, checked_at: datetime) -> str:
     """Returns the page of an output, readable without a network."""
-    report, grid = verdict.table, plan.grid
+    report = verdict.table
+    grid = plan.grid
     levels = window_levels(plan.range, verdict, report)
     rows, count = _noteworthy(report, levels)
     return draw(
@@ -138,7 +142,8 @@ def _bars(first: int, levels: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
     stripes = np.array_split(levels, min(STRIP_MAX, len(levels)))
     worst = [int(stripe.max()) if stripe.max() >= WARN else int(stripe.min()) for stripe in stripes]
     edges = np.concatenate([[0], np.cumsum([len(stripe) for stripe in stripes])])
-    bars, start = [], 0
+    bars = []
+    start = 0
     for position in range(1, len(worst) + 1):
         if position == len(worst) or worst[position] != worst[start]:
             bars.append(

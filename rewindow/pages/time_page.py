@@ -31,8 +31,12 @@ from rewindow.storage import Table
 from rewindow.storage.streams import stored_grid
 from rewindow.windows import format_duration, format_time, to_datetime
 
-WIDTH, _LANE, _CURVE = 1000, 26, 160
-LANES_MAX, RECTANGLES_MAX, ROWS_MAX = 30, 3_000, 200
+WIDTH = 1000
+_LANE = 26
+_CURVE = 160
+LANES_MAX = 30
+RECTANGLES_MAX = 3_000
+ROWS_MAX = 200
 """Keys and gaps that are drawn, and rows of a table: the worst; all of them are in the CSV."""
 
 
@@ -79,16 +83,15 @@ def draw_time_page(config: Config, stream: str, *, found: GapReport | None = Non
         InputError: the stream is unknown or not recorded.
     """
     found = found or gaps(config, stream)
-    grid, windows, event = (
-        stored_grid(Table.open(config.windows_table(stream))),
-        found.windows,
-        found.event,
-    )
+    grid = stored_grid(Table.open(config.windows_table(stream)))
+    windows = found.windows
+    event = found.event
     steps: list[LagStep] = []
     behind: list[KeyLateness] = []
     rows = StreamRows.open(config, stream, {})
     if rows.has_times and windows is not None:
-        steps, behind = lag_over_time(rows, windows, grid), lateness_by_key(rows, windows)
+        steps = lag_over_time(rows, windows, grid)
+        behind = lateness_by_key(rows, windows)
     by_key, by_hour = (
         [row for row in behind if (row.hour is None) == whole] for whole in (True, False)
     )
@@ -137,7 +140,8 @@ def draw_time_page(config: Config, stream: str, *, found: GapReport | None = Non
 def write_time_page(config: Config, stream: str, found: GapReport) -> tuple[Location, Location]:
     """Writes the report as a page and as CSV below the results, and returns where they lie."""
     folder = config.results / "time"
-    page, table = folder / f"{stream}.html", folder / f"{stream}.csv"
+    page = folder / f"{stream}.html"
+    table = folder / f"{stream}.csv"
     table.write(found.to_csv())
     page.write(draw_time_page(config, stream, found=found))
     return page, table
@@ -179,7 +183,8 @@ def _facts(found: GapReport) -> list[tuple[str, str]]:
     ]
     if found.event is not None:
         rows = [row for row in found.event.completeness if not row.column]
-        expected, present = sum(row.expected for row in rows), sum(row.present for row in rows)
+        expected = sum(row.expected for row in rows)
+        present = sum(row.present for row in rows)
         facts.insert(
             0,
             (f"{present / expected:.2%}" if expected else "–", "of the expected rows are there"),
@@ -218,10 +223,8 @@ def gap_lanes(event: EventGaps) -> list[GapLane]:
 
 
 def _rectangle(gap: Gap, begin_us: int, span_us: int) -> tuple[float, float, str, str]:
-    x, width = (
-        (gap.from_us - begin_us) * WIDTH / span_us,
-        (gap.to_us - gap.from_us) * WIDTH / span_us,
-    )
+    x = (gap.from_us - begin_us) * WIDTH / span_us
+    width = (gap.to_us - gap.from_us) * WIDTH / span_us
     words = (
         f"{gap.kind.replace('_', ' ')}: {format_time(gap.from_us)} to "
         f"{format_time(gap.to_us)}, {gap.count:,} rows"
@@ -233,11 +236,10 @@ def draw_curve(steps: Sequence[LagStep]) -> Curve | None:
     """Returns the lag over time; None where no tuple has one."""
     if not steps:
         return None
-    top, low = max(step.most_us for step in steps), min(0, *(step.least_us for step in steps))
-    span, count = (
-        max(top - low, 1),
-        steps[-1].windows.first - steps[0].windows.first + len(steps[0].windows),
-    )
+    top = max(step.most_us for step in steps)
+    low = min(0, *(step.least_us for step in steps))
+    span = max(top - low, 1)
+    count = steps[-1].windows.first - steps[0].windows.first + len(steps[0].windows)
     wide = max(WIDTH * len(steps[0].windows) / count, 1.5)
 
     def height(value: float) -> float:
@@ -246,7 +248,8 @@ def draw_curve(steps: Sequence[LagStep]) -> Curve | None:
     bars = []
     for step in steps:
         x = round((step.windows.first - steps[0].windows.first) * WIDTH / count, 1)
-        begin, words = format_time(step.begin_us), (_words(step.mean_us), _words(step.most_us))
+        begin = format_time(step.begin_us)
+        words = (_words(step.mean_us), _words(step.most_us))
         title = f"{begin}: {step.tuples:,} tuples, mean {words[0]}, most {words[1]}"
         y = height(step.most_us)
         tall = max(round(height(step.least_us) - y, 1), 1)

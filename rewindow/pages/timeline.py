@@ -142,7 +142,8 @@ class _Clock:
     """FileLayout times of one replay on a line."""
 
     def __init__(self, report: ReplayReport, seconds_max: float) -> None:
-        self._story, self._scale = report, WIDTH / seconds_max
+        self._story = report
+        self._scale = WIDTH / seconds_max
         self._zero = report.attempts[0].began_at if report.attempts else None
 
     def x(self, moment: datetime) -> float:
@@ -185,7 +186,8 @@ class _Clock:
 
     def _group(self, group: Group) -> Iterator[Shape]:
         end = self.x(group.ended_at)
-        compute, commit = group.compute_seconds * self._scale, group.commit_seconds * self._scale
+        compute = group.compute_seconds * self._scale
+        commit = group.commit_seconds * self._scale
         title = (
             f"group {group.number}: windows {group.windows.first} to {group.windows.last}, "
             f"{group.compute_seconds:.1f} s computing, {group.commit_seconds:.1f} s commits"

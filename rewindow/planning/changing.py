@@ -57,7 +57,8 @@ def set_property(
         )
     plan = row.read_plan()
     [given] = overrides_from({path: value}, "")
-    by, at = getpass.getuser(), datetime.now(UTC)
+    by = getpass.getuser()
+    at = datetime.now(UTC)
 
     def change(begun: int | None) -> PropertyChange:
         first = plan.first if begun is None else begun + 1

@@ -117,11 +117,9 @@ def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -
     folder = folder_of(table)
     states = {}
     for name, operator in stateful.items():
-        key, rows, place = (
-            operator.state_key_columns(),
-            operator.initial_state(),
-            f"0-0/{name}/{FIELD}",
-        )
+        key = operator.state_key_columns()
+        rows = operator.initial_state()
+        place = f"0-0/{name}/{FIELD}"
         states[name] = write_state(
             rows,
             config.replay.inline_state_bytes,
@@ -150,7 +148,8 @@ def _migrated(
         if node is None or row["schema_version"] == node.operator.state_version:
             found.append(row)
             continue
-        operator, what = node.operator, f"state at window {row['window_id']}"
+        operator = node.operator
+        what = f"state at window {row['window_id']}"
         new = migrated(
             node.name,
             operator,
@@ -162,7 +161,8 @@ def _migrated(
             raise CheckpointError(
                 f'{what}: operator "{node.name}" makes nothing of version {row["schema_version"]}'
             )
-        place, key = f"{stored.START}-migrated/{node.name}/{FIELD}", operator.state_key_columns()
+        place = f"{stored.START}-migrated/{node.name}/{FIELD}"
+        key = operator.state_key_columns()
         state = write_state(
             new,
             config.replay.inline_state_bytes,

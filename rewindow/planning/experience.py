@@ -9,7 +9,8 @@ from datetime import datetime
 
 from rewindow.ledger import Ledger
 
-REPLAYS_MAX, GROUPS_MAX = 5, 100
+REPLAYS_MAX = 5
+GROUPS_MAX = 100
 START_SECONDS = 10.0
 """What a start takes where no attempt has shown it."""
 
@@ -102,7 +103,9 @@ def _measured(ledger: Ledger, replay_id: str) -> _Measured | None:
         return None
     began_at = {attempt.epoch: attempt.began_at for attempt in ledger.attempts.of(replay_id)}
     is_whole = len(groups) < GROUPS_MAX
-    windows, seconds, starts = 0, 0.0, []
+    windows = 0
+    seconds = 0.0
+    starts = []
     for number, group in enumerate(groups):
         took = sum(group.timings.values())
         goes_on = number > 0 and groups[number - 1].epoch == group.epoch

@@ -70,7 +70,8 @@ def expect_recovery(config: Config, plan: Plan) -> Recovery:
         CheckpointError: no checkpoint can be restored.
         TableError: a table of the replay is gone.
     """
-    root, ledger = config.replay_root(plan.replay_id), Ledger.open(config.ledger_url)
+    root = config.replay_root(plan.replay_id)
+    ledger = Ledger.open(config.ledger_url)
     names = [*(output.name for output in plan.staged), FACTS]
     done = {
         name: position(Table.open(root / name), app_id(plan.replay_id, name)).mark for name in names

@@ -265,7 +265,8 @@ def check_warm_up(
     """
     if start.warm_up_first is None:
         return []
-    before, found = WindowRange(start.warm_up_first, windows.first - 1), []
+    before = WindowRange(start.warm_up_first, windows.first - 1)
+    found = []
     for name, stream in recorded.items():
         _, missing = _sealed_in(stream, before)
         if missing and not allow_missing:

@@ -43,7 +43,9 @@ from rewindow.settings.config import Config
 from rewindow.windows import Grid, WindowRange, format_time, parse_time
 
 MARKS_MANY = 100
-SHORT_GROUPS, SHORT_WINDOWS_MIN, SHORT_TUPLES_MAX = 4, 64, 2_000_000
+SHORT_GROUPS = 4
+SHORT_WINDOWS_MIN = 64
+SHORT_TUPLES_MAX = 2_000_000
 """A replay of up to so many tuples is short, and is cut into this many groups if it has enough
 windows."""
 _OTHER_ID = "Give the new replay another --id."
@@ -353,7 +355,8 @@ def _range(
     request: ReplayRequest,
 ) -> WindowRange:
     common = common_range(recorded)
-    by_time, by_window = (request.from_time, request.to_time), (request.first, request.last)
+    by_time = (request.from_time, request.to_time)
+    by_window = (request.first, request.last)
     if any(end is not None for end in by_time) and any(end is not None for end in by_window):
         raise RangeError("a range is given as times or as windows, not as both")
     if any(end is not None for end in by_time):
@@ -398,7 +401,8 @@ def _check_one_end(common: WindowRange, grid: Grid, first: int | None, last: int
 
 
 def _beside(asked: str, word: str, common: WindowRange, grid: Grid) -> RangeError:
-    begin, end = format_time(grid.start_us(common.first)), format_time(grid.end_us(common.last))
+    begin = format_time(grid.start_us(common.first))
+    end = format_time(grid.end_us(common.last))
     return RangeError(
         f"window range {asked} is {word} what is sealed, {common}",
         detail=f"Sealed in all inputs is {begin} to {end}.",

@@ -41,12 +41,11 @@ def with_flaws(
         return start
     ledger = Ledger.open(config.ledger_url)
     if source is not None:
-        lacking, stale = _lacking_of_replay(config, ledger, source), []
+        lacking = _lacking_of_replay(config, ledger, source)
+        stale = []
     else:
-        lacking, stale = (
-            _lacking_of_publication(ledger, application, start.window),
-            _stale(ledger, application),
-        )
+        lacking = _lacking_of_publication(ledger, application, start.window)
+        stale = _stale(ledger, application)
     seen = [
         WindowRange(part.first, min(part.last, start.window))
         for part in lacking

@@ -164,7 +164,8 @@ def _check_fits(rows: pa.Table, app: Application, what: str) -> None:
             "back.",
         )
     for name, operator in wanted.items():
-        have, needed = stored.schema_of(found[name]), operator.state_columns()
+        have = stored.schema_of(found[name])
+        needed = operator.state_columns()
         version = found[name]["schema_version"]
         fits = version == operator.state_version and plain_schema(have).equals(plain_schema(needed))
         if not fits and migrated(name, operator, version, have.empty_table(), what) is None:

@@ -127,11 +127,13 @@ def play(
             f"speed {speed:g} is out of range, it must be above 0 and finite",
             hint="Twice as fast as recorded is 2; as fast as it can be read is max.",
         )
-    listener, clock = listener or Silent(), clock or _MachineClock()
+    listener = listener or Silent()
+    clock = clock or _MachineClock()
     if not Table.exists(config.windows_table(stream)):
         raise _not_there(config, stream)
     windows = Table.open(config.windows_table(stream))
-    data, grid = Table.open(config.stream_table(stream)), stored_grid(windows)
+    data = Table.open(config.stream_table(stream))
+    grid = stored_grid(windows)
     asked = _asked(stream, windows, grid, (first, last), (from_time, to_time))
     seals = read_seals(windows, asked, table_id=data.id).select(["window_id", "tuples"])
     if not seals.num_rows:
@@ -181,7 +183,8 @@ def _asked(
             f'no window of stream "{stream}" is sealed',
             hint=f"Run: rewindow record {stream}",
         )
-    first, last = sealed.first if first is None else first, sealed.last if last is None else last
+    first = sealed.first if first is None else first
+    last = sealed.last if last is None else last
     if first > sealed.last or last < sealed.first:
         raise RangeError(
             f'window range from {first} to {last} of stream "{stream}" is beside what is sealed, '
@@ -250,17 +253,16 @@ class _Player:
         clock: Clock,
         grid: Grid,
     ) -> None:
-        self._report, self._send, self._listener, self._clock, self._grid = (
-            report,
-            target,
-            listener,
-            clock,
-            grid,
-        )
+        self._report = report
+        self._send = target
+        self._listener = listener
+        self._clock = clock
+        self._grid = grid
         self._delays = Delays()
         self._began = self._said = clock.now()
         self._first_us: int | None = None
-        self._latest_us, self._window = 0, report.windows.first
+        self._latest_us = 0
+        self._window = report.windows.first
         self._sent_us = -(2**63)
 
     def play(self, parts: Iterator[_Part]) -> PlaybackReport:
@@ -288,7 +290,8 @@ class _Player:
     def _play(self, part: _Part) -> None:
         if not len(part.lines):
             return
-        due, at = self._due(part.arrived_us), 0
+        due = self._due(part.arrived_us)
+        at = 0
         while at < len(due):
             self._window = int(part.windows[at])
             self._clock.wait_until(due[at])
@@ -337,7 +340,8 @@ class _Player:
         )
 
     def _stopped(self, why: str, *, by_reader: bool = False) -> PlaybackStopped:
-        stream, last = self._report.stream, self._report.windows.last
+        stream = self._report.stream
+        last = self._report.windows.last
         speed = "max" if self._report.speed is None else f"{self._report.speed:g}"
         sent = f"{self._report.tuples:,} tuples, in window {self._window}"
         return PlaybackStopped(

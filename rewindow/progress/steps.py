@@ -21,7 +21,9 @@ from typing import TypeVar
 from rewindow.progress.job_lines import StepProgress
 
 _Item = TypeVar("_Item")
-_QUIET_S, _LOOK_S, _PAUSE_S = 2.0, 0.5, 5.0
+_QUIET_S = 2.0
+_LOOK_S = 0.5
+_PAUSE_S = 5.0
 
 
 @dataclass
@@ -48,7 +50,9 @@ class Watch:
         tell: Callable[[str], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._tell, self._clock, self._began = tell, clock, clock()
+        self._tell = tell
+        self._clock = clock
+        self._began = clock()
         self._steps: list[_Step] = []
         self._told: tuple[str, float] = ("", self._began)
 
@@ -66,7 +70,8 @@ class Watch:
         """Tells the innermost step, with the counts of the innermost one that has any, when it is
         time to.
         """
-        steps, now = tuple(self._steps), self._clock()
+        steps = tuple(self._steps)
+        now = self._clock()
         what, at = self._told
         if (
             not steps
@@ -89,7 +94,8 @@ _watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
 @contextmanager
 def watched(tell: Callable[[str], object]) -> Iterator[None]:
     """Tells how far the steps within it are, from a thread of its own, as long as they take."""
-    watch, ended = Watch(tell), threading.Event()
+    watch = Watch(tell)
+    ended = threading.Event()
 
     def follow() -> None:
         while not ended.wait(_LOOK_S):

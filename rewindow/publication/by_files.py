@@ -120,7 +120,8 @@ class Replacement:
         Raises:
             CommitFailedError: another commit came between.
         """
-        publication, delta = self.publication, self.table.delta
+        publication = self.publication
+        delta = self.table.delta
         assert delta.version() == self.version, "it was built on another snapshot"
         name = self.table.path.name
         sync_folders(self.table.path, [folder_of(self.publication)] if self.added else [])

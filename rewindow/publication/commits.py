@@ -90,7 +90,8 @@ def version_of(config: Config, name: str, number: int) -> int:
     table = open_published(config, name)
     if _brings(table, number):
         return table.version  # As a rule nothing has come after it.
-    low, high = 0, table.version
+    low = 0
+    high = table.version
     while low < high:
         middle = (low + high) // 2
         if _holds(config, name, middle, number):

@@ -116,7 +116,8 @@ def rows_before(config: Config, name: str, pieces: Sequence[PutBack]) -> pa.Tabl
     now = open_published(config, name)
     parts = [now.schema.empty_table()]
     for piece in pieces:
-        windows, version = piece.windows, piece.version
+        windows = piece.windows
+        version = piece.version
         table = open_published(config, name, version)
         rows = query(
             f"select * from t where window_id between {windows.first} and {windows.last}",
@@ -177,7 +178,8 @@ def check_states(config: Config, name: str, piece: PutBack) -> None:
     Raises:
         TableError: a file was removed.
     """
-    windows, table = piece.windows, open_published(config, name, piece.version)
+    windows = piece.windows
+    table = open_published(config, name, piece.version)
     for rows in stored.stored_rows(table):
         inside = pc.and_(
             pc.greater_equal(rows["window_id"], windows.first),

@@ -26,7 +26,8 @@ def states_in_effect(acts: Iterable[Publication]) -> list[EffectivePublication]:
     """Returns the publications that were not taken back, as far as state goes."""
     found = []
     for one in effective_publications(acts):
-        start, states = one.details.started_from, one.details.states
+        start = one.details.started_from
+        states = one.details.states
         found.append(
             EffectivePublication(
                 one.number,

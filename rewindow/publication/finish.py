@@ -331,7 +331,8 @@ class Publisher:
         Raises:
             TableError: a window is not what was sealed, or a file is damaged.
         """
-        windows, name = staged.plan.range, f"{staged.plan.replay_id}/{staged.output.name}"
+        windows = staged.plan.range
+        name = f"{staged.plan.replay_id}/{staged.output.name}"
         if name not in self._checked:
             files = staged_files(staged)
             if files.unnoted:

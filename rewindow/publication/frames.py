@@ -33,7 +33,8 @@ def as_stream_tuples(spark: SparkSession, staged: StagedOutput) -> DataFrame:
     `offset` counts from 0 in each window in the order of the declared key, ties by all other
     columns; `arrived_at` is the output's own, else the start of the window.
     """
-    plan, tuples = staged.plan, pc.sum(staged.seals["tuples"]).as_py() or 0
+    plan = staged.plan
+    tuples = pc.sum(staged.seals["tuples"]).as_py() or 0
     frame = readers_frame(spark, staged.table, staged.seals, plan.range)
     if "arrived_at" not in frame.columns:
         frame = frame.withColumn("arrived_at", window_start(plan.grid))

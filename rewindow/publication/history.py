@@ -127,7 +127,8 @@ def _shown(publications: Sequence[Publication], windows: WindowRange) -> list[_S
 
 def _without(windows: WindowRange, taken: Sequence[WindowRange]) -> list[WindowRange]:
     """Returns what is left of a range beside disjoint parts of it."""
-    left, first = [], windows.first
+    left = []
+    first = windows.first
     for part in sorted(taken, key=lambda part: part.first):
         if first < part.first:
             left.append(WindowRange(first, part.first - 1))

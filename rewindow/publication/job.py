@@ -33,7 +33,8 @@ def run_publication(
     Raises:
         RewindowError: see publish, undo and withdraw.
     """
-    config, wished = Config.load(), PublicationAction(act)
+    config = Config.load()
+    wished = PublicationAction(act)
     try:
         result = run_action(
             wished,

@@ -21,8 +21,10 @@ from rewindow.storage.checksums import differing, with_noted
 from rewindow.storage.delta import DataFile
 from rewindow.windows import WindowRange
 
-FILES_MIN, FILES_MAX = 16, 256
-BYTES_MAX, ROWS_MAX = 64_000_000, 1_000_000
+FILES_MIN = 16
+FILES_MAX = 256
+BYTES_MAX = 64_000_000
+ROWS_MAX = 1_000_000
 _SHARE_MAX = 4
 
 
@@ -67,7 +69,9 @@ def _longest(files: Sequence[DataFile]) -> list[DataFile]:
     for start in range(len(files)):
         size = rows = largest = 0
         for end, file in enumerate(files[start:], start=start + 1):
-            size, rows, largest = size + file.size, rows + file.rows, max(largest, file.size)
+            size = size + file.size
+            rows = rows + file.rows
+            largest = max(largest, file.size)
             if size > BYTES_MAX or rows > ROWS_MAX:
                 break
             if end - start >= max(FILES_MIN, len(found) + 1) and largest * _SHARE_MAX <= size:

@@ -152,7 +152,8 @@ def expected_publication(
         if accept
         else check_publishable(config, ledger, replay, plan)
     )
-    versions, publisher = versions_of(contents), Publisher(None, config, ledger, crash_point)
+    versions = versions_of(contents)
+    publisher = Publisher(None, config, ledger, crash_point)
     tables = publisher.expected(plan, versions)
     check_tables(config, plan)
     names = [table.name for table in targets_of(plan)]
@@ -198,7 +199,8 @@ def check_publishable(
             tables hold now.
         TableError: one of its tables, or a file of them, is not there.
     """
-    replay_id, staged = replay.replay_id, check_ended(config, replay, plan)
+    replay_id = replay.replay_id
+    staged = check_ended(config, replay, plan)
     if accept is not None:
         ledger.checks.accept(replay_id, accept, who or getpass.getuser(), staged)
         return staged

@@ -42,7 +42,8 @@ def reason_for_spark(table: Table, touched: Callable[[], Iterable[DataFile]]) ->
         table: as it is now, or at the version that is read.
         touched: gives its files that are removed, cut or read; called where that matters.
     """
-    name, properties = table.path.name, table.properties
+    name = table.path.name
+    properties = table.properties
     extra = set(table.delta.protocol().writer_features or []) - _KEPT - _SEEN_OTHERWISE
     if extra:
         return f'table "{name}" has the feature {sorted(extra)[0]}'

@@ -123,10 +123,8 @@ def _units(staged: StagedOutput, attempts: Any) -> Iterator[_Unit]:
     if "offset" in staged.events.names:
         return
     ids = staged.seals["window_id"].to_numpy()
-    files, logged = (
-        with_noted(staged.table, staged.table.files()),
-        staged.table.single_values("attempt"),
-    )
+    files = with_noted(staged.table, staged.table.files())
+    logged = staged.table.single_values("attempt")
     placed = [
         (attempt, file)
         for file in files
@@ -134,7 +132,8 @@ def _units(staged: StagedOutput, attempts: Any) -> Iterator[_Unit]:
     ]
     for attempt in sorted({attempt for attempt, _ in placed}):
         for files in _overlapping(file for other, file in placed if other == attempt):
-            first, last = files[0].first or 0, max(file.last or 0 for file in files)
+            first = files[0].first or 0
+            last = max(file.last or 0 for file in files)
             inside = slice(
                 int(np.searchsorted(ids, first)),
                 int(np.searchsorted(ids, last, side="right")),

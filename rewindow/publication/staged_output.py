@@ -73,7 +73,8 @@ class StagedOutput:
         files = self.table.files(windows.first, windows.last)
         columns = ["window_id", "attempt", *self.events.names]
         found = read_rows(files, self.table.schema, columns, inside(windows))
-        ids, attempts = self.seals["window_id"].to_numpy(), self.seals["attempt"].to_numpy()
+        ids = self.seals["window_id"].to_numpy()
+        attempts = self.seals["attempt"].to_numpy()
         place = np.minimum(
             np.searchsorted(ids, found["window_id"].to_numpy()),
             max(0, len(ids) - 1),

@@ -97,7 +97,9 @@ def _outcome(
 ) -> CheckOutcome:
     result = found.get("result") or {}
     kwargs = found["expectation_config"].get("kwargs", {})
-    slug, severity, note = entry["meta"]["check"], entry.get("severity", "critical"), ""
+    slug = entry["meta"]["check"]
+    severity = entry.get("severity", "critical")
+    note = ""
     raised = _raised(found.get("exception_info") or {})
     counted = result.get("element_count")
     if not raised and counted is not None and counted != windows:
@@ -108,7 +110,8 @@ def _outcome(
     status = _status(found, raised, counted, result)
     excused = entry["meta"].get("after_loss") == "warning" and failing and set(failing) <= affected
     if status == "failed" and severity == "critical" and excused:
-        severity, note = "warning", "only in windows affected by a loss or by a stale start state"
+        severity = "warning"
+        note = "only in windows affected by a loss or by a stale start state"
     ranges = to_ranges(failing)
     return CheckOutcome(
         check=slug,

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PROJECT_FILE = "great_expectations.yml"
-DATASOURCE, ASSET, BATCH = "rewindow", "window_report", "window_range"
+DATASOURCE = "rewindow"
+ASSET = "window_report"
+BATCH = "window_range"
 _serial = threading.RLock()
 
 

@@ -108,7 +108,8 @@ class Specimen:
             schema=self.rows.schema,
         )
         with tempfile.TemporaryDirectory(prefix="rewindow-strength-") as folder:
-            staged, facts = location(folder) / "output", location(folder) / "facts"
+            staged = location(folder) / "output"
+            facts = location(folder) / "facts"
             write_deltalake(str(staged), table)
             write_deltalake(str(facts), self._sealed_as(rows))
             sources = replace(

@@ -58,13 +58,16 @@ class StoredMeasures:
         taken: Ints,
         measures: Sequence[Measure],
     ) -> None:
-        self._plan, self._output, self._taken = plan, output, taken
+        self._plan = plan
+        self._output = output
+        self._taken = taken
         self._places = {
             measure.digest(output.columns): place for place, measure in enumerate(measures)
         }
         self._names = {measure.name: place for place, measure in enumerate(measures)}
         shape = (len(measures), len(taken))
-        self._kinds, self._bits = np.zeros(shape, dtype=np.int8), np.zeros(shape, dtype=np.int64)
+        self._kinds = np.zeros(shape, dtype=np.int8)
+        self._bits = np.zeros(shape, dtype=np.int64)
         if "measures" in facts.schema.names:
             for file in facts.files(plan.first, plan.last):
                 self._add(facts.read(file, _COLUMNS))
@@ -85,7 +88,8 @@ class StoredMeasures:
         window = rows["window_id"].to_numpy() - self._plan.first
         inside = (window >= 0) & (window < len(self._taken))
         inside[inside] &= self._taken[window[inside]] == rows["attempt"].to_numpy()[inside]
-        rows, window = rows.filter(pa.array(inside)), window[inside]
+        rows = rows.filter(pa.array(inside))
+        window = window[inside]
         if not rows.num_rows:
             return
         cells = rows["measures"].combine_chunks()
@@ -125,7 +129,8 @@ class StoredMeasures:
         """Returns the values of a measure, and the positions of their windows in the range."""
         place = self._names[measure.name]
         index = np.flatnonzero(self._kinds[place] != _NOTHING)
-        kinds, bits = self._kinds[place][index], self._bits[place][index]
+        kinds = self._kinds[place][index]
+        bits = self._bits[place][index]
         nulls = kinds == _NULL
         if (kinds == _REAL).any():
             found = np.where(kinds == _REAL, bits.view(np.float64), bits.astype(np.float64))

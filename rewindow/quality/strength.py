@@ -32,7 +32,9 @@ from rewindow.storage.layout import event_columns
 from rewindow.storage.results import strength_file
 from rewindow.windows import WindowRange
 
-WINDOWS, WINDOWS_MIN, ROWS_MAX = 120, 8, 50_000
+WINDOWS = 120
+WINDOWS_MIN = 8
+ROWS_MAX = 50_000
 """How many windows a specimen has, as far as they hold no more rows; with fewer windows nothing
 could be planted."""
 FACTORS = (1000, 60, 10)
@@ -202,7 +204,8 @@ def _choose(plan: Plan, output: OutputPlan, sources: Sources, seed: int) -> Wind
     seals = staged_seals(sources.facts, output.name, plan.range)
     tuples = dict(zip(seals["window_id"].to_pylist(), seals["tuples"].to_pylist(), strict=True))
     first = Random(seed).randint(plan.first, max(plan.first, plan.last - WINDOWS + 1))
-    last, rows = first - 1, 0
+    last = first - 1
+    rows = 0
     while last < min(plan.last, first + WINDOWS - 1) and rows + tuples.get(last + 1, 0) <= ROWS_MAX:
         last += 1
         rows += tuples.get(last, 0)

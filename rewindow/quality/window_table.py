@@ -73,10 +73,8 @@ class Sources:
             if Table.exists(root / CHECKPOINTS)
             else None
         )
-        staged, facts = (
-            Table.open(root / output, at.get(output)),
-            Table.open(root / FACTS, at.get(FACTS)),
-        )
+        staged = Table.open(root / output, at.get(output))
+        facts = Table.open(root / FACTS, at.get(FACTS))
         return cls(staged, facts, found, checkpoints, state_folder(root))
 
 
@@ -159,7 +157,9 @@ def _facts_of(rows: pa.Table, direction: str, port: str) -> pa.Table:
 
 class _Report:
     def __init__(self, plan: Plan, output: OutputPlan, sources: Sources) -> None:
-        self.plan, self.output, self.sources = plan, output, sources
+        self.plan = plan
+        self.output = output
+        self.sources = sources
         self.size = len(plan.range)
         self.columns: dict[str, Any] = {}
         self.measured: dict[str, pa.Array] = {}
@@ -218,7 +218,8 @@ class _Report:
         self.columns["error_tuples"] = total
 
     def _add_inputs_of_facts(self, rows: pa.Table) -> None:
-        done, lost_tuples = np.zeros(self.size, dtype=np.int64), np.zeros(self.size, dtype=np.int64)
+        done = np.zeros(self.size, dtype=np.int64)
+        lost_tuples = np.zeros(self.size, dtype=np.int64)
         for entry in self.plan.inputs:
             window, tuples, lost = numbers(
                 _facts_of(rows, "in", entry.stream),
@@ -230,14 +231,13 @@ class _Report:
             # Inputs count as given up when any output lost the window; an output that kept it did
             # process them.
             lost = np.where(self.sealed[index], 0, lost)
-            found, given_up = (
-                np.zeros(self.size, dtype=np.int64),
-                np.zeros(self.size, dtype=np.int64),
-            )
+            found = np.zeros(self.size, dtype=np.int64)
+            given_up = np.zeros(self.size, dtype=np.int64)
             found[index] = np.where(lost == 1, 0, tuples)
             given_up[index] = np.where(lost == 1, tuples, 0)
             self.columns[_column("tuples_in", entry.stream)] = found
-            done, lost_tuples = done + found, lost_tuples + given_up
+            done = done + found
+            lost_tuples = lost_tuples + given_up
         self.columns["tuples_in"], self.columns["lost_tuples"] = done, lost_tuples
 
     # --- inputs
@@ -380,7 +380,8 @@ class _Report:
 
     def add_quarantine(self) -> None:
         """Adds late and otherwise quarantined tuples of the inputs."""
-        late, other = np.zeros(self.size, dtype=np.int64), np.zeros(self.size, dtype=np.int64)
+        late = np.zeros(self.size, dtype=np.int64)
+        other = np.zeros(self.size, dtype=np.int64)
         if self.sources.quarantine is not None:
             streams = ", ".join(f"'{entry.stream}'" for entry in self.plan.inputs)
             sql = f"""select window_id, count(*) filter (where reason like 'late%') as late,
@@ -400,7 +401,8 @@ class _Report:
 
     def table(self, measures: tuple[Measure, ...]) -> pa.Table:
         """Returns the report."""
-        grid, first = self.plan.grid, self.plan.first
+        grid = self.plan.grid
+        first = self.plan.first
         starts = np.arange(self.size, dtype=np.int64) * grid.width_us + grid.start_us(first)
         inputs = [_column("tuples_in", entry.stream) for entry in self.plan.inputs]
         before = COLUMNS.index("tuples_in") + 1
@@ -440,7 +442,8 @@ class _Report:
         has no rows.
         """
         seen = self.sealed[index]
-        plain, index = plain_numbers(values).filter(pa.array(seen)), index[seen]
+        plain = plain_numbers(values).filter(pa.array(seen))
+        index = index[seen]
         if pa.types.is_floating(plain.type) and pc.any(pc.is_nan(plain)).as_py():
             window = self.plan.first + int(
                 index[pc.fill_null(pc.is_nan(plain), False).to_numpy(zero_copy_only=False)].min()

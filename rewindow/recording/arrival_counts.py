@@ -46,7 +46,8 @@ class ArrivalCounts:
             tuples: good and malformed ones.
             event_at: the column with their event time, None where the stream names none.
         """
-        arrived_us, now_us = F.unix_micros("arrived_at"), time.time_ns() // 1000
+        arrived_us = F.unix_micros("arrived_at")
+        now_us = time.time_ns() // 1000
         found = tuples.groupBy("window_id").agg(
             F.count(F.lit(1)).alias("tuples"),
             F.count_if(arrived_us <= now_us).alias("present"),

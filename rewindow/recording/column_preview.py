@@ -82,7 +82,8 @@ def _declared(columns: str | None) -> pa.Schema | None:
     >>> _declared("k ARRAY<STRING>") is None
     True
     """
-    fields, text = [], columns or ""
+    fields = []
+    text = columns or ""
     for part in re.split(r",(?![^(]*\))", text) if text.strip() else []:
         match = _COLUMN.fullmatch(part)
         kind = match and _type(match[3].lower(), match[4])

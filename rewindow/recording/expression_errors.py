@@ -50,7 +50,8 @@ _OTHER_NAMES = {
     "FLOAT64": "DOUBLE",
 }
 """Types as other systems name them."""
-_TAG, _STATE = re.compile(r"^\[[A-Z_.]+\] "), re.compile(r"\.? *SQLSTATE: .*$", re.DOTALL)
+_TAG = re.compile(r"^\[[A-Z_.]+\] ")
+_STATE = re.compile(r"\.? *SQLSTATE: .*$", re.DOTALL)
 _PLAIN = re.compile(r"\w+", re.ASCII)
 
 
@@ -108,11 +109,13 @@ def event_at_hint(event_at: str, events: Mapping[str, T.DataType]) -> str:
     that is not there.
     """
     kind = events.get(event_at)
-    name, column = "event_time", event_at if _PLAIN.fullmatch(event_at) else f"`{event_at}`"
+    name = "event_time"
+    column = event_at if _PLAIN.fullmatch(event_at) else f"`{event_at}`"
     if kind is None:
         if not re.search("[(+*/ ]", event_at):
             return ""
-        value, more = event_at, ""
+        value = event_at
+        more = ""
     else:
         value, more = _as_timestamp(column, kind)
         name = f"{re.sub('_(at|us|ms|s)$', '', event_at)}_at" if column == event_at else name
@@ -154,7 +157,8 @@ def _refused(
     columns: Sequence[str],
     error: PySparkException,
 ) -> InputError:
-    where, given = f'{setting} of stream "{name}"', error.getMessageParameters() or {}
+    where = f'{setting} of stream "{name}"'
+    given = error.getMessageParameters() or {}
     known = f"The source has: {', '.join(columns)}."
     condition = error.getCondition() or ""
     if condition.startswith("UNRESOLVED_COLUMN"):

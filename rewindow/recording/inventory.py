@@ -108,7 +108,8 @@ def find_stream(config: Config, name: str) -> StreamEntry:
 
 
 def _entry(config: Config, name: str, late: int) -> StreamEntry:
-    data, seals = Table.open(config.stream_table(name)), Table.open(config.windows_table(name))
+    data = Table.open(config.stream_table(name))
+    seals = Table.open(config.windows_table(name))
     sql = """select min(window_id) as first, max(window_id) as last, count(window_id) as windows,
              count(case when tuples = 0 then 1 end) as empty, coalesce(sum(tuples), 0) as tuples
                  from w"""

@@ -20,7 +20,8 @@ from rewindow.settings.config import StreamConfig
 
 MALFORMED_MIN = 10
 """Fewer malformed rows than this never stop a recording: a share of a few rows says nothing."""
-_REASONS, _SAMPLE_LENGTH = 5, 100
+_REASONS = 5
+_SAMPLE_LENGTH = 100
 _COLUMN = re.compile(r"column (.+) is not ")
 
 

@@ -193,7 +193,8 @@ class _Run:
         if contents.version is not None or (contents.present and tables.last is not None):
             self._move_on(tables, tuples, contents, position)
         sealing.remove_strays(tables)
-        self.result.stream_first, self.result.stream_last = tables.first, tables.last
+        self.result.stream_first = tables.first
+        self.result.stream_last = tables.last
         self.result.seconds = self.progress.seconds
         self.progress.step("done", self.result.recorded)
         return self.result
@@ -209,7 +210,8 @@ class _Run:
         """
         if not malformed.too_many(arrivals, self.stream):
             return
-        path, bad = self.config.quarantine_table, tuples.where(F.col(REASON).isNotNull())
+        path = self.config.quarantine_table
+        bad = tuples.where(F.col(REASON).isNotNull())
         rows = quarantine.malformed_rows(self.spark, bad, contents.files, are_refused=True)
         quarantine.quarantine(self.spark, path, self.name, rows, by_position=True)
         raise malformed.refused(self.name, self.stream, arrivals, bad, contents.files, path)
@@ -263,7 +265,8 @@ class _Run:
             self.config.state / "streams",
         )
         contents = source.scan(position, declared.names if declared else None, recorded)
-        self.result.bytes_read, self.result.source_version = contents.size, contents.version
+        self.result.bytes_read = contents.size
+        self.result.source_version = contents.version
         self.result.files_unchanged = max(0, len(contents.present) - len(contents.files))
         self.result.warnings.extend(contents.warnings)
 
@@ -293,7 +296,8 @@ class _Run:
         """Returns the tuples of a source out of scratch files, into which they are computed
         once.
         """
-        raw, typed = self.folder / "raw", self.folder / "typed"
+        raw = self.folder / "raw"
+        typed = self.folder / "typed"
         if rows is None:
             count = copy_rows(
                 source,
@@ -340,7 +344,8 @@ class _Run:
                 arrivals,
                 lambda: contents.check_unchanged(self.name),
             )
-        self.result.bytes_written, self.result.recorded = sealed.size, counts.new
+        self.result.bytes_written = sealed.size
+        self.result.recorded = counts.new
         self._count_sealed(windows, sealed.empty)
 
     def _count_sealed(self, windows: WindowRange, empty: int) -> None:
@@ -366,10 +371,8 @@ class _Run:
             self.folder,
             self._mark_stale,
         )
-        self.result.reopened, self.result.taken = (
-            (sum(map(len, opened.windows)) if opened else 0),
-            count,
-        )
+        self.result.reopened = sum(map(len, opened.windows)) if opened else 0
+        self.result.taken = count
 
     def _mark_stale(self, windows: Sequence[WindowRange]) -> None:
         """Enters what was published from windows that get a new seal as stale."""
@@ -401,7 +404,8 @@ class _Run:
                 contents.files,
             )
             new = quarantine.quarantine(self.spark, path, self.name, bad, by_position=by_position)
-            self.result.malformed, self.result.known = new, counts.malformed - new
+            self.result.malformed = new
+            self.result.known = counts.malformed - new
         crash_point("record_after_malformed")
         if before[0] is None or before[1] is None:
             return
@@ -465,7 +469,8 @@ class _Run:
         return more if certain is None else more.unionByName(certain)
 
     def _warn_of_short(self, found: SourceComparison) -> None:
-        self.result.short_windows, self.result.short_tuples = found.short, found.short_tuples
+        self.result.short_windows = found.short
+        self.result.short_tuples = found.short_tuples
         if found.short:
             self.result.warnings.append(
                 f"the source has {found.short_tuples:,} tuples fewer than recorded, in "

@@ -117,7 +117,8 @@ class SealRange:
             )
         if tables.end is not None:
             return tables.end
-        newest_us, newest = arrivals.newest_arrival_us, self.newest_window(arrivals)
+        newest_us = arrivals.newest_arrival_us
+        newest = self.newest_window(arrivals)
         if end and newest is not None:
             return newest if given is None else max(newest, given)
         if given is not None or newest_us is None:

@@ -77,8 +77,10 @@ class _Tally:
     """Rows that all threads have copied; says when they should stop."""
 
     def __init__(self, on_rows: Callable[[int], None]) -> None:
-        self.rows, self.stopped = 0, False
-        self._lock, self._on_rows = threading.Lock(), on_rows
+        self.rows = 0
+        self.stopped = False
+        self._lock = threading.Lock()
+        self._on_rows = on_rows
 
     def add(self, rows: int) -> None:
         with self._lock:

@@ -237,7 +237,8 @@ def tuples_without_seals(config: Config, name: str) -> Table:
     Raises:
         InputError: the seals are there, or the tuples are not.
     """
-    data, windows = config.stream_table(name), config.windows_table(name)
+    data = config.stream_table(name)
+    windows = config.windows_table(name)
     if Table.exists(windows) and Table.open(windows).files():
         raise InputError(f'stream "{name}" cannot be sealed again: its seals are there')
     if not Table.exists(data):

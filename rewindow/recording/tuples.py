@@ -31,7 +31,8 @@ from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, SourceContent
 from rewindow.settings.config import StreamConfig
 from rewindow.spark.digests import check_digestible
 
-REASON, PAYLOAD = "__reason", "__payload"
+REASON = "__reason"
+PAYLOAD = "__payload"
 POSITION = (FILE, ROW)
 _CORRUPT = "__corrupt"
 _EXACT = T.DecimalType(38, 18)

@@ -158,7 +158,8 @@ def _compare(spark: SparkSession, data: Table, seals: pa.Table) -> _Compared:
             parts.append(_Compared(seals.slice(0, 0), seals.slice(0, 0), part))
             continue
         found = _digests(spark, data, names)
-        matching, whole = _matching(part, found), intact(part)
+        matching = _matching(part, found)
+        whole = intact(part)
         resealed = _resealed(part.filter(pc.and_(matching, pc.invert(whole))), found, data, text)
         differing = part.filter(pc.invert(matching))
         parts.append(_Compared(resealed, part.filter(pc.and_(matching, whole)), differing))

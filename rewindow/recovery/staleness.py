@@ -97,13 +97,15 @@ def _is_stale(
     earlier: list[EffectiveStretch],
     stale: list[EffectiveStretch],
 ) -> bool:
-    owner, border = segment.owner, segment.range.first - 1
+    owner = segment.owner
+    border = segment.range.first - 1
     begins = segment.range.first == owner.range.first
     if begins and owner.source in ("initial", "none"):
         return False
     if before is not None and before in stale:
         return True
-    used, now = owner.states.get(border), before.owner.states.get(border) if before else None
+    used = owner.states.get(border)
+    now = before.owner.states.get(border) if before else None
     if before is not None and not (begins and now is None):
         return used is None or used != now
     if not begins or owner.base is None:

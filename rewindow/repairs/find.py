@@ -175,7 +175,8 @@ def find_repairs(config: Config) -> Repairs:
 
 
 def _reached(name: str, edges: Mapping[str, Collection[str]]) -> set[str]:
-    found, ahead = {name}, [name]
+    found = {name}
+    ahead = [name]
     while ahead:
         new = set(edges.get(ahead.pop(), ())) - found
         found |= new

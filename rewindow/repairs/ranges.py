@@ -214,10 +214,8 @@ def _up_to_known_state(
         (window for window in stretch.states if own.last <= window), default=stretch.windows.last
     )
     end = min(end, stretch.windows.last)
-    windows, follows = (
-        WindowRange(own.first, end),
-        _may_follow(known, stretch, WindowRange(own.first, end)),
-    )
+    windows = WindowRange(own.first, end)
+    follows = _may_follow(known, stretch, WindowRange(own.first, end))
     if own.last < end == stretch.windows.last:
         reasons += (f"its state is carried on, so all windows up to {end} depend on these",)
     elif own.last < end:

@@ -53,7 +53,8 @@ def repair(config: Config, listener: Listener | None = None) -> Repaired:
         GateError: a replay did not pass; it stays staged, and nothing of it is published.
         RewindowError: a recording, replay or publication failed, see these verbs.
     """
-    told, done = listener or Silent(), list[RepairStep]()
+    told = listener or Silent()
+    done = list[RepairStep]()
     streams = sorted({one.stream for one in find_repairs(config).late})
     for stream in streams:
         told.note(f"stream {stream}: taking late tuples into their windows")
@@ -117,7 +118,8 @@ def interrupted(config: Config, step: RepairStep) -> str:
     """
     ledger = Ledger.open(config.ledger_url)
     for row in ledger.replays.newest(step.application, RUNNABLE):
-        last, plan = ledger.attempts.last(row.replay_id), row.read_plan()
+        last = ledger.attempts.last(row.replay_id)
+        plan = row.read_plan()
         is_mine = row.range == step.windows and plan.reason == step.reasons[0]
         if is_mine and last is not None and _has_ended(last) and _reads_newest(config, plan):
             return row.replay_id

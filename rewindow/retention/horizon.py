@@ -11,7 +11,8 @@ from rewindow.names import files_name, stream_of
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 
-LOG, FILES = "delta.logRetentionDuration", "delta.deletedFileRetentionDuration"
+LOG = "delta.logRetentionDuration"
+FILES = "delta.deletedFileRetentionDuration"
 _DEFAULT_DAYS = {LOG: 30.0, FILES: 7.0}
 _DAYS = {"week": 7.0, "day": 1.0, "hour": 1 / 24, "minute": 1 / 1440, "second": 1 / 86400}
 

@@ -100,10 +100,8 @@ def purge(config: Config, older_than: timedelta = OLD, *, delete: bool = False) 
         try:
             with ledger.publications.publishing(tables, wait_s=0):
                 rows = [row for row in ledger.replays.newest(limit=LIMIT) if row.plan]
-                row, locked = (
-                    next(row for row in rows if row.replay_id == replay_id),
-                    _locked(config, rows),
-                )
+                row = next(row for row in rows if row.replay_id == replay_id)
+                locked = _locked(config, rows)
                 deleted += [
                     _delete(entry) for entry in _folders(config, ledger, row, older_than, locked)
                 ]
@@ -180,10 +178,8 @@ def _states(config: Config, ledger: Ledger) -> Iterator[tuple[str, list[Purgeabl
     table keeps them for so long.
     """
     for folder in (config.state / "streams").folders("*.checkpoints.state"):
-        table, name = (
-            Table.open(folder.with_name(folder.stem)),
-            folder.name.removesuffix(".checkpoints.state"),
-        )
+        table = Table.open(folder.with_name(folder.stem))
+        name = folder.name.removesuffix(".checkpoints.state")
         if any(one.details.application == name for one in ledger.publications.unfinished()):
             continue
         needed = _needed_states(table)

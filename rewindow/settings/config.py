@@ -52,7 +52,9 @@ from rewindow.settings.types import (
 from rewindow.settings.windows_section import WindowsConfig
 from rewindow.windows import Grid, format_duration
 
-HEARTBEAT, FILLED, WINDOWS = "heartbeat_", "filled_", "windows_"
+HEARTBEAT = "heartbeat_"
+FILLED = "filled_"
+WINDOWS = "windows_"
 """How the names of applications begin that a stream's settings make; the rest is the stream's."""
 JARS = ".rewindow/jars"
 """Where Delta's jars are unless the settings say otherwise."""

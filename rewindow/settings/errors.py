@@ -41,7 +41,9 @@ def wrong_setting(error: ErrorDetails, root: type[BaseModel]) -> tuple[str, str]
         error: the first that it found.
         root: the class of the whole file.
     """
-    kind, place, context = error["type"], error["loc"], error.get("ctx", {})
+    kind = error["type"]
+    place = error["loc"]
+    context = error.get("ctx", {})
     where = ".".join(map(str, place))
     if kind == "missing":
         return (

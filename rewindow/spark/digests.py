@@ -269,7 +269,8 @@ def _hashable(salt: int, column: Column, kind: T.DataType) -> Column:
         hashes = F.transform(column, lambda value: _hash_fields(salt, [(value, element)]))
         return F.when(column.isNotNull(), F.xxhash64(F.lit(salt), F.size(column), hashes))
     if isinstance(kind, T.MapType):
-        key, value = kind.keyType, kind.valueType
+        key = kind.keyType
+        value = kind.valueType
         hashes = F.transform(
             F.map_entries(column),
             lambda entry: _hash_fields(

@@ -86,7 +86,8 @@ def check_limits(heap: str) -> None:
                 f"{OPEN_FILES_MIN}",
             )
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES_MIN, hard))
-    space, needed = resource.getrlimit(resource.RLIMIT_AS)[0], heap_bytes(heap) + BESIDE_HEAP_BYTES
+    space = resource.getrlimit(resource.RLIMIT_AS)[0]
+    needed = heap_bytes(heap) + BESIDE_HEAP_BYTES
     if 0 <= space < needed:
         raise ResourceError(
             f"limit of {space / 2**20:.0f} MB of address space is too low, Java needs "

@@ -56,7 +56,8 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
         }
     except Exception as error:  # noqa: BLE001  (whatever it is, the outcome file must say so)
         keep_traceback(error)
-        retryable, ours = is_passing(error), as_rewindow_error(error)
+        retryable = is_passing(error)
+        ours = as_rewindow_error(error)
         outcome = {
             "exit_code": RETRY_CODE if retryable else RewindowError.exit_code,
             "message": str(ours),

@@ -241,7 +241,8 @@ def _refuse_retries(master: str, needed: Mapping[str, str]) -> None:
     """Refuses a local master that lets a task fail otherwise than is needed: it goes before
     spark.task.maxFailures.
     """
-    found, failures = _LOCAL.fullmatch(master), needed.get("spark.task.maxFailures")
+    found = _LOCAL.fullmatch(master)
+    failures = needed.get("spark.task.maxFailures")
     if failures and found and found["failures"] and found["failures"] != failures:
         raise InputError(
             f'setting "spark.master" is {master}, which lets a task fail '

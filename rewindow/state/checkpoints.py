@@ -124,14 +124,15 @@ def _row(
     made: Provenance,
 ) -> dict[str, object]:
     if isinstance(state, StateFiles):
-        rows, digest, files, blob = (
-            state.rows,
-            state.digest,
-            state.to_json(),
-            _blob(state.schema.empty_table()),
-        )
+        rows = state.rows
+        digest = state.digest
+        files = state.to_json()
+        blob = _blob(state.schema.empty_table())
     else:
-        rows, digest, files, blob = state.num_rows, frame_digest(state), None, _blob(state)
+        rows = state.num_rows
+        digest = frame_digest(state)
+        files = None
+        blob = _blob(state)
     if len(blob) > STATE_BYTES_MAX:
         raise CheckpointError(
             f'state of operator "{name}" takes {len(blob)} bytes, allowed in a cell are '
@@ -177,7 +178,8 @@ def decode(row: Mapping[str, object], table: Location) -> OperatorState:
         CheckpointError: it is damaged: not Arrow, another digest, or a file of it is gone.
         ResourceError: the machine could not read a file that may be whole.
     """
-    state, name = _undecoded(row, table), _name(row)
+    state = _undecoded(row, table)
+    name = _name(row)
     if isinstance(state, StateFiles):
         try:
             state.check()

@@ -187,7 +187,8 @@ def write_rows(
     (folder / place).make_folder()
     files = []
     for bucket in np.unique(of_row).tolist():
-        part, path = rows.filter(pa.array(of_row == bucket)), f"{place}/part-{bucket:05}.parquet"
+        part = rows.filter(pa.array(of_row == bucket))
+        path = f"{place}/part-{bucket:05}.parquet"
         pq.write_table(
             part,
             (folder / path).uri,
@@ -208,7 +209,8 @@ def _check(path: Location, file: StateFile) -> None:
     rows = total = 0
     with pq.ParquetFile(path.uri) as parquet:
         for batch in parquet.iter_batches():
-            rows, total = rows + batch.num_rows, total + row_sum(batch)
+            rows = rows + batch.num_rows
+            total = total + row_sum(batch)
     if (rows, f"{total % 2**64:016x}") != (file.rows, file.hashes):
         raise CheckpointError(f"{name} is damaged: its digest differs")
 

@@ -161,7 +161,8 @@ def _hash_decimals(column: pa.Array, seeds: Hashes) -> Hashes:
     """Hashes unscaled values: as a long up to 18 digits, above that as the fewest bytes that hold
     them.
     """
-    kind, scale = column.type, column.type.scale
+    kind = column.type
+    scale = column.type.scale
     if kind.precision <= 18:
         words = np.frombuffer(
             column.cast(pa.decimal128(kind.precision, scale)).buffers()[1],
@@ -179,7 +180,8 @@ def _hash_lists(column: pa.Array, salt: int) -> Hashes:
     """Returns a hash for each list: salt, size, the hashes of its elements; those of a map's
     entries are sorted.
     """
-    kind, is_map = column.type, pa.types.is_map(column.type)
+    kind = column.type
+    is_map = pa.types.is_map(column.type)
     if is_map:
         column = column.cast(
             pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))

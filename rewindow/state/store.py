@@ -71,7 +71,8 @@ class FileStates:
     """States in files of a folder: a base, and what changed since, step by step."""
 
     def __init__(self, spark: SparkSession, folder: Location) -> None:
-        self._spark, self._folder = spark, folder
+        self._spark = spark
+        self._folder = folder
 
     def load(self, state: OperatorState) -> DataFrame:
         """Returns a state as a frame."""
@@ -91,10 +92,12 @@ class FileStates:
 
     def save(self, node: Node, frame: DataFrame, place: str) -> StateFiles:
         """Computes a frame and keeps it as the state of an operator; a place is used once."""
-        schema, operator = state_schema(node), node.operator
+        schema = state_schema(node)
+        operator = node.operator
         files = self._write(node, frame, schema, f"{place}/{node.name}/{FIELD}")
         total = sum(int(file.hashes, 16) for file in files) % 2**64
-        key, rows = operator.state_key_columns(), sum(file.rows for file in files)
+        key = operator.state_key_columns()
+        rows = sum(file.rows for file in files)
         return StateFiles(
             self._folder,
             schema,
@@ -123,10 +126,12 @@ class FileStates:
             _same_key(before.key),
             "left_semi",
         )
-        rows, total = before.rows, before.hashes
+        rows = before.rows
+        total = before.hashes
         for sign, frame in ((-1, old), (1, written.where(~F.col(DELETED)))) if files else ():
             count, hashes = _sums(frame.select(*map(quoted_column, before.schema.names)))
-            rows, total = rows + sign * count, (total + sign * hashes) % 2**64
+            rows = rows + sign * count
+            total = (total + sign * hashes) % 2**64
         return replace(before, rows=rows, hashes=total, files=(*before.files, *files))
 
     def _read(self, paths: list[str], schema: pa.Schema) -> DataFrame:
@@ -146,7 +151,8 @@ class FileStates:
         step: int = 0,
     ) -> list[StateFile]:
         """Writes a frame, a file for each bucket, and reads back what each file holds."""
-        wanted, operator = spark_schema(schema), node.operator
+        wanted = spark_schema(schema)
+        operator = node.operator
         if DELETED in schema.names:
             frame = frame.withColumn(
                 DELETED,
@@ -170,7 +176,8 @@ class FileStates:
 
     def _noted(self, where: str, row: Row, step: int) -> StateFile:
         """Returns what is noted of a file; the number in its name is its bucket."""
-        path, part = f"{where}/{row['name']}", _PART.match(row["name"])
+        path = f"{where}/{row['name']}"
+        part = _PART.match(row["name"])
         assert part, f"Spark names its files part-..., not {row['name']}"
         return StateFile(
             path,
@@ -191,8 +198,10 @@ class SizedStates:
     """
 
     def __init__(self, spark: SparkSession, folder: Location, inline_bytes: int) -> None:
-        self._inline, self._files = InlineStates(spark), FileStates(spark, folder)
-        self._folder, self._inline_bytes = folder, inline_bytes
+        self._inline = InlineStates(spark)
+        self._files = FileStates(spark, folder)
+        self._folder = folder
+        self._inline_bytes = inline_bytes
 
     def load(self, state: OperatorState) -> DataFrame:
         """Returns a state as a frame."""
@@ -222,7 +231,8 @@ class SizedStates:
         """
         if is_small and isinstance(before, pa.Table):
             rows = self._inline.save(node, frame, place)
-            key, buckets = node.operator.state_key_columns(), node.operator.state_buckets
+            key = node.operator.state_key_columns()
+            buckets = node.operator.state_buckets
             return write_state(
                 rows,
                 self._inline_bytes,

@@ -158,7 +158,8 @@ class Table:
         actions = pa.table(self._delta.get_add_actions(flatten=True))
         empty = [None] * actions.num_rows
         column = {name: actions[name].to_pylist() for name in actions.column_names}
-        low, high = column.get("min.window_id", empty), column.get("max.window_id", empty)
+        low = column.get("min.window_id", empty)
+        high = column.get("max.window_id", empty)
         rows = column.get("num_records", empty)
         changed = actions["modification_time"].cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist()
         found = [

@@ -163,7 +163,8 @@ class FencedTable:
             FencedError: a newer attempt has fenced the table.
         """
         self._check_seen()
-        version, done = self.table.txn(self.app_id), True
+        version = self.table.txn(self.app_id)
+        done = True
         try:
             self.table.replace_files(added, removed, app_id=self.app_id, version=version)
         except FencedError:

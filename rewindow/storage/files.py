@@ -103,7 +103,8 @@ def file_checksum(path: Location, size: int | None = None) -> str:
     """Returns the checksum of a file's bytes, or of its first `size` ones: SHA-256, as `sha256sum`
     prints it.
     """
-    digest, left = hashlib.sha256(), sys.maxsize if size is None else size
+    digest = hashlib.sha256()
+    left = sys.maxsize if size is None else size
     with path.open() as stream:
         while chunk := stream.read(min(_CHUNK_BYTES, left)):
             digest.update(chunk)

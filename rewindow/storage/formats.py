@@ -75,10 +75,12 @@ def check_format(table: Table, kind: TableKind) -> Table:
     Raises:
         TableError: it has an older format, or a newer one; names both and what to do.
     """
-    number, wanted = format_of(table), CURRENT[kind]
+    number = format_of(table)
+    wanted = CURRENT[kind]
     if number == wanted:
         return table
-    name, older = table.path.name, number < wanted
+    name = table.path.name
+    older = number < wanted
     subject = f'replay "{table.path.parent.name}"' if kind in _STAGED else f'table "{name}"'
     raise TableError(
         f"{subject} has format {number}, this version of Rewindow works with format {wanted}",

@@ -57,7 +57,9 @@ class InputFiles:
     """
 
     def __init__(self, stream: str, table: Table, *, checksums: bool) -> None:
-        self._stream, self._table, self._checksums = stream, table, checksums
+        self._stream = stream
+        self._table = table
+        self._checksums = checksums
         self._noted = noted_files(open_files(table.path))
         self._compared: set[str] = set()
         self.foreign: list[str] = []

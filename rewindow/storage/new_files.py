@@ -69,7 +69,8 @@ def write_file(root: Location, folder: str, rows: pa.Table) -> NewFile:
     content = pa.BufferOutputStream()
     pq.write_table(rows, content, compression="zstd", row_group_size=ROW_GROUP)
     path.write(content.getvalue().to_pybytes())
-    footer, changed_ms = pq.read_metadata(path.uri), path.modified_ms()
+    footer = pq.read_metadata(path.uri)
+    changed_ms = path.modified_ms()
     return NewFile(
         f"{folder}/{path.name}",
         footer.num_rows,
@@ -157,7 +158,8 @@ def _bounds(found: Sequence[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
     tests = (pa.types.is_integer, pa.types.is_string, pa.types.is_date32, pa.types.is_timestamp)
     if not found or not any(test(kind) for test in tests):
         return None
-    low, high = min(one.min for one in found), max(one.max for one in found)
+    low = min(one.min for one in found)
+    high = max(one.max for one in found)
     if isinstance(low, str) and max(len(low), len(high)) > _TEXT_MAX:
         return None
     return _as_json(low, kind), _as_json(high, kind)

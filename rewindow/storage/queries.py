@@ -17,7 +17,8 @@ from rewindow.storage.delta import DataFile, Table, plain_schema
 from rewindow.storage.failures import is_about_files, table_failure
 from rewindow.windows import WindowRange
 
-_PIECES_MIN, _PIECE_ROWS_MIN = 16, 1_000
+_PIECES_MIN = 16
+_PIECE_ROWS_MIN = 1_000
 """So many pieces, and one more for so many rows, are moved; more of them are sorted row by row."""
 
 
@@ -57,13 +58,16 @@ def query_in_parts(sql: str, rows: int, **tables: Table) -> Iterator[pa.Table]:
     """
     with _files_of(tables):
         reader = pa.RecordBatchReader.from_stream(_executed(sql, tables))
-        schema, parts, size = plain_schema(reader.schema), [], 0
+        schema = plain_schema(reader.schema)
+        parts = []
+        size = 0
         for batch in reader:
             parts.append(batch)
             size += batch.num_rows
             if size >= rows:
                 yield pa.Table.from_batches(parts).combine_chunks().cast(schema)
-                parts, size = [], 0
+                parts = []
+                size = 0
         if parts:
             yield pa.Table.from_batches(parts).combine_chunks().cast(schema)
 

@@ -68,7 +68,8 @@ def open_delta(path: Location, version: int | None) -> DeltaTable:
 def _is_current(path: Location, version: int | None, kept: _Kept) -> bool:
     now = kept.delta.version()
     if version is None and now != kept.version:
-        kept.version, kept.commit = now, _commit(path, now)
+        kept.version = now
+        kept.commit = _commit(path, now)
     elif kept.commit is None or kept.commit != _commit(path, now):
         return False
     return now == version if version is not None else not _entry(path, now + 1).exists()

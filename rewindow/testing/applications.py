@@ -308,7 +308,8 @@ def _run_frames(node: Node, given: Mapping[str, ByWindow], how: _How, lost: Sequ
     from rewindow.engine.operator_errors import frames_of
     from rewindow.spark.frames import conform, to_frame
 
-    spark, operator = how.spark or local_spark(), node.operator
+    spark = how.spark or local_spark()
+    operator = node.operator
     emitted: dict[str, list[tuple[Any, ...]]] = {port: [] for port in node.output_ports()}
     state = operator.initial_state() if operator.is_stateful else None
     for group in how.contexts(lost):

@@ -152,7 +152,8 @@ def check_grouping(
 
 def _first_difference(whole: Sequence[tuple[Any, ...]], cut: Sequence[tuple[Any, ...]]) -> str:
     """Returns the first window that two runs differ in, with the rows that only one of them has."""
-    here, there = Counter(map(repr, whole)), Counter(map(repr, cut))
+    here = Counter(map(repr, whole))
+    there = Counter(map(repr, cut))
     window = min(row[0] for row in (*whole, *cut) if here[repr(row)] != there[repr(row)])
     of_window = {repr(row): None for row in (*whole, *cut) if row[0] == window}
     sides = [
@@ -166,7 +167,8 @@ def random_cut(chosen: random.Random, windows: int, ports: Sequence[str]) -> dic
     """Returns group borders, key ranges, size of batches and order of ports, as run_operator takes
     them.
     """
-    groups, left = [], windows
+    groups = []
+    left = windows
     while left:
         groups.append(chosen.randint(1, left))
         left -= groups[-1]
@@ -208,8 +210,10 @@ def windows_of(inputs: Tuples, asked: tuple[int, int] | None) -> WindowRange:
 
 def groups_of(windows: WindowRange, sizes: int | Sequence[int]) -> Iterator[WindowRange]:
     """Gives the groups of a range."""
-    first, number = windows.first, 0
+    first = windows.first
+    number = 0
     while first <= windows.last:
         size = sizes if isinstance(sizes, int) else sizes[number]
         yield WindowRange(first, min(first + size - 1, windows.last))
-        first, number = first + size, number + 1
+        first = first + size
+        number = number + 1

@@ -77,7 +77,10 @@ class PassRun:
         batch: int,
         port_order: Sequence[str] = (),
     ) -> None:
-        self._pass, self._shapes, self._context, self._batch = one, one.shapes(), context, batch
+        self._pass = one
+        self._shapes = one.shapes()
+        self._context = context
+        self._batch = batch
         self._key_ranges = key_ranges if one.keys else 1
         self._pending = {
             place: {window: list(rows) for window, rows in by.items()}
@@ -288,9 +291,11 @@ class PassRun:
                 self._states[member][key] = row[:-1]
 
     def _readable(self, member: str) -> dict[Any, dict[str, Any]]:
-        shape, states = self._shapes[member], self._states[member]
+        shape = self._shapes[member]
+        states = self._states[member]
         operator = self._pass.members[member].operator
-        schema, stored = operator.state_columns(), shape.state.stored
+        schema = operator.state_columns()
+        stored = shape.state.stored
         if schema is None or not states:
             return {}
         values = zip(*states.values(), strict=True)

@@ -67,13 +67,11 @@ class CycleRange:
         windows: WindowRange,
         port_order: Iterable[str],
     ) -> None:
-        self._fused, self._ranges, self._shapes, self._inner, self._windows = (
-            fused,
-            ranges,
-            shapes,
-            inner,
-            windows,
-        )
+        self._fused = fused
+        self._ranges = ranges
+        self._shapes = shapes
+        self._inner = inner
+        self._windows = windows
         first = list(port_order)
         self._ports = {
             name: sorted(shape.inputs, key=lambda port: first.index(port) if port in first else -1)
@@ -83,7 +81,8 @@ class CycleRange:
         self._others = [name for name in ranges if name not in delays]
         self._states = {columns.tag: name for name, columns in fused.states.items()}
         self._inputs = {columns.tag: place for place, columns in fused.inputs.items()}
-        self._read, self._unseen = set(inner.values()), unseen
+        self._read = set(inner.values())
+        self._unseen = unseen
         self._own_keys: set[Any] | None = set() if fused.keys else None
         self._given: dict[OperatorPort, list[pa.RecordBatch]] = {}
         self._made: dict[int, list[pa.RecordBatch]] = {}
@@ -208,7 +207,9 @@ class CycleRange:
         """Keeps rows that an operator has made, with the tag and the columns that they have in the
         pass.
         """
-        count, schema, places = batch.num_rows, self._fused.made, batch[SORT_KEY].to_numpy()
+        count = batch.num_rows
+        schema = self._fused.made
+        places = batch[SORT_KEY].to_numpy()
         values = {name: batch[name] for name in wide.names}
         values[SORT_KEY] = pa.array(places - tag_of(places) + wide.tag)
         arrays = [

@@ -30,7 +30,10 @@ class Emissions:
     """
 
     def __init__(self, name: str, shape: TagShape, kept: EmittedCopies, before: int) -> None:
-        self._name, self._shape, self.kept, self._before = name, shape, kept, before
+        self._name = name
+        self._shape = shape
+        self.kept = kept
+        self._before = before
         self._window: int | None = None
         self._fields = list(shape.made)[1:]
         self._values: dict[str, list[Any]] = {port: [] for port in shape.outputs}
@@ -182,7 +185,8 @@ class Emissions:
                 )
                 tables.clear()
             if values := self._values[port]:
-                stretches, what = self._stretches[port].copy(), f'port "{port}" of {self._name}'
+                stretches = self._stretches[port].copy()
+                what = f'port "{port}" of {self._name}'
                 width = self._shape.widths[port]
                 arrays = [
                     to_array(values[place::width], field, what)
@@ -208,10 +212,8 @@ class Emissions:
             *((sort_key(window, columns.tag, self._before), count) for window, count in stretches),
             strict=True,
         )
-        count, given = (
-            sum(counts),
-            dict(zip(columns.names, map(as_travelling, values), strict=True)),
-        )
+        count = sum(counts)
+        given = dict(zip(columns.names, map(as_travelling, values), strict=True))
         arrays = [pa.array(np.repeat(np.array(places, np.int64), counts))]
         for field in self._fields:
             arrays.append(given[field.name] if field.name in given else pa.nulls(count, field.type))

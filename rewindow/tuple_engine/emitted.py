@@ -75,7 +75,8 @@ class EmittedCopies:
         Raises:
             InputError: names operator, port, window and column.
         """
-        emitted, self._emitted = self._emitted, []
+        emitted = self._emitted
+        self._emitted = []
         for one in emitted:
             if not _is_same(one.given, one.was):
                 raise InputError(

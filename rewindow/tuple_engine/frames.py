@@ -139,7 +139,8 @@ def pass_of(
     sent = ordered.select(
         *(name if name in ordered.columns else F.lit(None).alias(name) for name in one.sent.names)
     )
-    members, alone = one.members, context.alone()
+    members = one.members
+    alone = context.alone()
     controls = {
         place: _controls(inputs[place], columns)
         for place, columns in one.controls.items()
@@ -164,7 +165,8 @@ def _tagged(
     names = [quoted_column(name) for name in columns.schema.names]
     has_order = has_order and _OFFSET in frame.columns
     placed = F.col(_OFFSET).cast("bigint") if has_order else F.xxhash64(*names)
-    window, before = F.col(WINDOW).cast("bigint"), F.lit(context.first - 1)
+    window = F.col(WINDOW).cast("bigint")
+    before = F.lit(context.first - 1)
     place = (window - before) * F.lit(1 << TAG_BITS) + F.lit(columns.tag)
     return frame.select(place.alias(SORT_KEY), placed.alias(_ORDER), *_named(columns))
 
@@ -203,7 +205,8 @@ def _named(columns: Columns) -> list[Column]:
 
 
 def _untagged(rows: DataFrame, columns: Columns, context: OperatorContext) -> DataFrame:
-    place, values = F.col(SORT_KEY), []
+    place = F.col(SORT_KEY)
+    values = []
     for field, sent in zip(columns.schema, columns.names, strict=True):
         column = F.timestamp_micros(sent) if pa.types.is_timestamp(field.type) else F.col(sent)
         values.append(column.cast(spark_schema(pa.schema([field]))[0].dataType).alias(field.name))

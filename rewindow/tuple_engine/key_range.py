@@ -61,35 +61,34 @@ class KeyRange:
         *,
         tells_changes: bool = False,
     ) -> None:
-        self._windows, self._window, self._closes = (
-            context.windows,
-            context.first - 1,
-            context.closes,
-        )
-        self._windowing, self._next_mark, self._checkpointed = (
-            context.windowing,
-            context.next_mark,
-            context.checkpointed,
-        )
+        self._windows = context.windows
+        self._window = context.first - 1
+        self._closes = context.closes
+        self._windowing = context.windowing
+        self._next_mark = context.next_mark
+        self._checkpointed = context.checkpointed
         self._shape = shape or TagShape(operator)
-        self._names, self._controls = list(self._shape.inputs), controls
+        self._names = list(self._shape.inputs)
+        self._controls = controls
         self._out = Emissions(
             type(operator).__name__,
             self._shape,
             EmittedCopies(self._shape.outputs, tells=tells_changes),
             self._window,
         )
-        self.emit, self.emit_batch = self._out.emit, self._out.emit_batch
+        self.emit = self._out.emit
+        self.emit_batch = self._out.emit_batch
         self._operator = running_copy(operator, self._shape, self, context, self._out.emitter())
         self._assigned = dict(self._operator.__dict__)
         self._state = KeyedState(self._shape, self._operator)
-        self.take, self.each_key, self.forget = (
-            self._state.take,
-            self._state.each_key,
-            self._state.forget,
-        )
-        self.load, self.flush = self._state.load, self._out.flush
-        self.own, self.peek, self.unkeyed = self._state.own, self._state.peek, self._state.unkeyed
+        self.take = self._state.take
+        self.each_key = self._state.each_key
+        self.forget = self._state.forget
+        self.load = self._state.load
+        self.flush = self._out.flush
+        self.own = self._state.own
+        self.peek = self._state.peek
+        self.unkeyed = self._state.unkeyed
         self._in_batches = hasattr(operator, "process_batch")
         self._defined = {
             name
@@ -152,7 +151,8 @@ class KeyRange:
     def _tell(self) -> None:
         """Tells a copy that has been set up which state has been saved (W78, X42)."""
         for name in ("checkpointed", "committed"):
-            callback, by_default = getattr(self._operator, name), getattr(TupleOperator, name)
+            callback = getattr(self._operator, name)
+            by_default = getattr(TupleOperator, name)
             if self._checkpointed is None or callback.__func__ is by_default:
                 continue
             before = self._state.copied()
@@ -283,7 +283,9 @@ class KeyRange:
 
     def _tuples(self, port: str, batch: pa.RecordBatch) -> tuple[Iterator[Any], Iterator[Any]]:
         """Returns the tuples of a batch and their keys, made one by one as they are asked for."""
-        lists, make, key_of = lists_of(batch), self._shape.rows[port], self._shape.key_of[port]
+        lists = lists_of(batch)
+        make = self._shape.rows[port]
+        key_of = self._shape.key_of[port]
         values: Iterator[Any] = zip(*lists, strict=True) if lists else repeat((), batch.num_rows)
         keys = (
             iter(lists[key_of[0]])

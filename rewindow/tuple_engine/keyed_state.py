@@ -38,14 +38,18 @@ class KeyedState:
     """
 
     def __init__(self, shape: TagShape, operator: TupleOperator) -> None:
-        self._shape, self._fields, self._keys = shape, shape.fields, shape.keys
-        self._name, self._now = type(operator).__name__, operator.__dict__
+        self._shape = shape
+        self._fields = shape.fields
+        self._keys = shape.keys
+        self._name = type(operator).__name__
+        self._now = operator.__dict__
         self._fields_there = shape.attributes
         self._states: dict[Any, list[Any]] = {}
         self._gone: set[Any] = set()
         self._known: set[Any] = set()
         self._key: Any = None if self._keys else ()
-        self._has_key, self._moved = False, False
+        self._has_key = False
+        self._moved = False
         self.failed_at: Any = None
 
     def begin(self) -> None:
@@ -96,9 +100,14 @@ class KeyedState:
         read another key.
         """
         (field,) = self._fields_there
-        name, place, default = field.name, field.place, field.default
-        find, now, row = self._states.get, self._now, None
-        self._has_key, self._moved = True, False
+        name = field.name
+        place = field.place
+        default = field.default
+        find = self._states.get
+        now = self._now
+        row = None
+        self._has_key = True
+        self._moved = False
         try:
             for row, key in zip(rows, keys, strict=False):
                 self._key = key
@@ -107,7 +116,8 @@ class KeyedState:
                 process(row)
                 if self._moved:
                     self.leave()
-                    self._has_key, self._moved = True, False
+                    self._has_key = True
+                    self._moved = False
                 elif (new := now[name]) is not value:
                     if found is None:
                         found = self._record(key)
@@ -118,7 +128,8 @@ class KeyedState:
             raise
 
     def _enter(self, key: Any) -> None:
-        self._key, self._has_key = key, True
+        self._key = key
+        self._has_key = True
         found = self._states.get(key)
         for field in self._fields_there:
             self._now[field.name] = field.first() if found is None else found[field.place]
@@ -232,7 +243,8 @@ class KeyedState:
         """Takes rows of state."""
         if not batch.num_rows:
             return
-        keys, stored = self._keys, lists_of(batch.select(self._shape.loaded.names))
+        keys = self._keys
+        stored = lists_of(batch.select(self._shape.loaded.names))
         found = (
             stored[0]
             if keys == 1

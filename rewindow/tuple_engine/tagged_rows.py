@@ -24,7 +24,9 @@ from rewindow.application.error_tuples import GIVEN
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.operators.tuples.sliding import SlidingField
 
-SORT_KEY, WINDOW, DELETED = "_rw_place", "window_id", "_rw_gone"
+SORT_KEY = "_rw_place"
+WINDOW = "window_id"
+DELETED = "_rw_gone"
 TAG_BITS = 20
 """Bits of a place that are the tag: a cycle may have a thousand operators, a group 2**43
 windows."""
@@ -55,7 +57,8 @@ class Columns:
         """Their names in the tagged rows: by type, counted; the key's first, so that all tags have
         it in the same.
         """
-        names, counts = [""] * len(self.schema), Counter[str]()
+        names = [""] * len(self.schema)
+        counts = Counter[str]()
         keys = [self.schema.get_field_index(name) for name in self.key if name in self.schema.names]
         for place in (*keys, *(place for place in range(len(names)) if place not in keys)):
             kind = _name_of(_travelling(self.schema.field(place).type))
@@ -201,8 +204,10 @@ class TagShape:
             for field in self.fields
             if not ((self.keys and field.changes_in_place) or isinstance(field, SlidingField))
         ]
-        self.inputs, self.outputs = input_tags(operator), output_tags(operator)
-        self.loaded, self.state = loaded_tag(operator), state_tag(operator)
+        self.inputs = input_tags(operator)
+        self.outputs = output_tags(operator)
+        self.loaded = loaded_tag(operator)
+        self.state = state_tag(operator)
         self.sent = tagged_schema([self.loaded, *self.inputs.values()])
         self.made = tagged_schema([self.state, *self.outputs.values()])
         self.rows = {name: row_class(name, columns.schema) for name, columns in self.inputs.items()}

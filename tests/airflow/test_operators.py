@@ -180,7 +180,9 @@ def test_recording_that_seals_nothing_emits_no_asset(
 ) -> None:
     operator, context = job("leave(0, windows_sealed=0)")
     monkeypatch.setitem(attempts.BEGINNINGS, "record", attempts.BEGINNINGS["replay"])
-    operator.job, operator.replay, operator.arguments = "record", "", {"stream": "clicks"}
+    operator.job = "record"
+    operator.replay = ""
+    operator.arguments = {"stream": "clicks"}
     with pytest.raises(AirflowSkipException):
         operator.execute(context)
 
@@ -191,7 +193,9 @@ def test_recording_retry_emits_the_asset_that_the_failed_try_did_not(
 ) -> None:
     operator, context = job("leave(0, windows_sealed=0)")
     monkeypatch.setitem(attempts.BEGINNINGS, "record", attempts.BEGINNINGS["replay"])
-    operator.job, operator.replay, operator.arguments = "record", "", {"stream": "clicks"}
+    operator.job = "record"
+    operator.replay = ""
+    operator.arguments = {"stream": "clicks"}
     context["ti"].try_number = 2
     assert operator.execute(context)["windows_sealed"] == 0
 

@@ -54,7 +54,9 @@ class Scheduler:
 
     def clear(self, day: Day) -> None:
         if day.state in (DagRunState.SUCCESS, DagRunState.FAILED):
-            day.state, day.step, day.trigger = DagRunState.QUEUED, "begin", None
+            day.state = DagRunState.QUEUED
+            day.step = "begin"
+            day.trigger = None
             day.clear_number += 1
 
     def add(self) -> None:

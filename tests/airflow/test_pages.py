@@ -36,7 +36,8 @@ KEY: Any = None
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A results folder with one replay's report, and a secret beside it."""
     folder = tmp_path_factory.mktemp("state") / "results"
-    checked, certificates = folder / "quality" / "replays" / "r-1", folder / "certificates"
+    checked = folder / "quality" / "replays" / "r-1"
+    certificates = folder / "certificates"
     checked.mkdir(parents=True)
     certificates.mkdir()
     rows = "".join(f"{window},{window * 2},<b>&\n" for window in range(450))

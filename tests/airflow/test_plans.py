@@ -90,15 +90,14 @@ def plan(found: dict[str, Any]) -> RewindowPlanOperator:
 
 
 def test_run_continues_its_open_replay() -> None:
-    first, again = plan(context("open")), plan(context("open"))
+    first = plan(context("open"))
+    again = plan(context("open"))
     assert first.replay == again.replay == run_name(DAG, "open").replay_id("2026-03-01")
 
 
 def test_run_plans_a_new_replay_once_its_last_one_is_closed(settings: Config) -> None:
-    ledger, first = (
-        Ledger.open(settings.ledger_url),
-        run_name(DAG, "closed").replay_id("2026-03-01"),
-    )
+    ledger = Ledger.open(settings.ledger_url)
+    first = run_name(DAG, "closed").replay_id("2026-03-01")
     for replay_id in (first, f"{first}-2", f"{first}-3"):
         operator = plan(context("closed"))
         assert operator.replay == replay_id

@@ -243,7 +243,8 @@ def test_backfill_continues_in_order_after_its_first_day_was_cleared(
 ) -> None:
     (project.root / "fail-02-01").touch()
     unpause(airflow, "backfilled")
-    first, last = datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 2, 8, tzinfo=UTC)
+    first = datetime(2026, 2, 1, tzinfo=UTC)
+    last = datetime(2026, 2, 8, tzinfo=UTC)
     wish = {
         "dag_id": "backfilled",
         "from_date": stamp(first),

@@ -359,7 +359,8 @@ def test_secrets_survive_a_restart(tmp_path: Path) -> None:
     # With new keys, sessions and stored connections would be lost.
     config = Config.load(state=tmp_path)
     with clean_environment():
-        first, second = airflow_environment(config), airflow_environment(config)
+        first = airflow_environment(config)
+        second = airflow_environment(config)
     keys = [name for name in first if "SECRET" in name or "FERNET" in name]
     assert len(keys) == 3
     assert all(first[name] == second[name] for name in keys)

@@ -94,7 +94,8 @@ def test_valid_application_has_no_violation_and_runs_nothing() -> None:
 def test_stream_has_one_writing_port_and_any_number_of_reading_ports() -> None:
     # Rules: O17
     app = good()
-    first, second = app.add("again", Pass(), a=app.input("s")), more(app)
+    first = app.add("again", Pass(), a=app.input("s"))
+    second = more(app)
     app.output("both", app.add("both", Pass(), a=first, b=first), key=["x"])
     assert rules(app) == []
     app.add("both", app.nodes["both"].operator, a=second, b=first)
@@ -252,7 +253,8 @@ def test_method_with_an_old_name_is_rejected() -> None:
 def test_one_instance_under_two_names_is_rejected() -> None:
     # Rules: X12
     app = Application("twice", window="1 s")
-    shared, events = Pass(), app.input("events")
+    shared = Pass()
+    events = app.input("events")
     app.output("one", app.add("one", shared, a=events), key=["x"])
     app.output("two", app.add("two", shared, a=events), key=["x"])
     app.output("three", app.add("three", Pass(), a=events), key=["x"])

@@ -96,7 +96,8 @@ def test_candidate_runs_alongside_other_replays_and_is_never_published(
     tmp_path: Path,
 ) -> None:
     # Rules: X19
-    config, ledger = recorded.config, Ledger.open(recorded.config.ledger_url)
+    config = recorded.config
+    ledger = Ledger.open(recorded.config.ledger_url)
     held = create_replay(config, ReplayRequest("totals", first=FIRST, last=LAST, replay_id="held"))
     ledger.leases.acquire("held", [f"totals.{output.name}" for output in held.outputs], FIRST, LAST)
     same = edited(tmp_path, "A small application", "The same application")

@@ -409,7 +409,8 @@ def as_row(row: tuple) -> Row:
 
 
 def naive_class(a: Counter, b: Counter) -> str:
-    missing, surplus = a - b, b - a
+    missing = a - b
+    surplus = b - a
     if not missing and not surplus:
         return "equal"
     if not surplus:
@@ -432,7 +433,8 @@ def test_unknown_replays_and_ranges_are_rejected(config: Config) -> None:
 
 
 def test_json_of_a_side_omits_absent_fields_and_reads_both_forms() -> None:
-    versions, ids = {"t": 3}, {"t": "x"}
+    versions = {"t": 3}
+    ids = {"t": "x"}
     side = Description(
         name="published",
         application="app",

@@ -110,7 +110,8 @@ def test_version_without_a_log_raises_doubt_about_everything(table: Table) -> No
 
 
 def test_file_changed_in_place_raises_doubt_unless_only_its_time_changed(table: Table) -> None:
-    written, file = checksums(table), file_of(table, 105)
+    written = checksums(table)
+    file = file_of(table, 105)
     later(file)
     assert doubts(table, **written) == []
     content = bytearray(file.read_bytes())
@@ -138,7 +139,8 @@ def published_by_hand(config: Config) -> Path:
     tuples.
     """
     replay = simple(config, "r", 100, 107, outputs=("ranks",))
-    plan, name = replay.plan, "app.ranks"
+    plan = replay.plan
+    name = "app.ranks"
     prepare_tables(config, plan)
     table = open_published(config, name)
     rows = query("select * from t", t=Table.open(replay.root / "ranks"))

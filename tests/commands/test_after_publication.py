@@ -229,10 +229,8 @@ def test_attempt_without_a_process_is_distinguished_from_a_running_one(
 ) -> None:
     # No end is recorded, so the process is looked up on the host that it ran on.
     replay = simple(config, "other", 100, 109, ledger=False)
-    ledger, plan = (
-        Ledger.open(config.ledger_url),
-        replay.plan.model_copy(update={"replay_id": "one"}),
-    )
+    ledger = Ledger.open(config.ledger_url)
+    plan = replay.plan.model_copy(update={"replay_id": "one"})
     ledger.replays.create(
         "one",
         "app",
@@ -243,7 +241,8 @@ def test_attempt_without_a_process_is_distinguished_from_a_running_one(
         "code-1",
     )
     epoch = ledger.attempts.next_epoch("one")
-    here, group = socket.gethostname(), os.getpgid(0)
+    here = socket.gethostname()
+    group = os.getpgid(0)
     ledger.attempts.begin(
         "one",
         epoch,
@@ -374,7 +373,8 @@ def test_hint_does_not_recommend_publishing_an_unpublishable_replay(
 def test_starting_attempt_is_awaited(config: Config, command: Command) -> None:
     # A resume would end it: the JVM needs seconds before it reports its process.
     replay = simple(config, "other", 100, 109, ledger=False)
-    ledger, plan = Ledger.open(config.ledger_url), replay.plan
+    ledger = Ledger.open(config.ledger_url)
+    plan = replay.plan
     ledger.replays.create(
         "one",
         "app",

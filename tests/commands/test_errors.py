@@ -16,7 +16,8 @@ from rewindow.storage.layout import create_staged, staged_schema
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, rows_of, state_of
 
-FIRST, LAST = 100, 109
+FIRST = 100
+LAST = 109
 COLUMNS = error_columns(pa.schema([("origin", pa.string()), ("flights", pa.int64())]))
 PORTS = ("split.odd", "split.other")
 

@@ -38,7 +38,8 @@ from tests.quality.staging import StagedReplay as JudgedReplay
 from tests.quality.staging import ended
 from tests.recovery.project import make_project
 
-FIRST, LAST = 100, 109
+FIRST = 100
+LAST = 109
 
 
 @pytest.fixture

@@ -93,7 +93,8 @@ def group(first: int, last: int, mark: int, seconds: float) -> str:
 def test_terminal_shows_a_bar_at_once_and_the_time_left_after_the_first_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    terminal, now = Console(force_terminal=True, width=120, file=StringIO()), [0.0]
+    terminal = Console(force_terminal=True, width=120, file=StringIO())
+    now = [0.0]
     monkeypatch.setattr(screen, "err", terminal)
     job = screen.JobScreen(clock=lambda: now[0])
 

@@ -11,7 +11,8 @@ from rewindow.settings.config import Config
 from tests.commands.conftest import Command
 from tests.publication.staging import StagedReplay, rows_of, state_of
 
-FIRST, LAST = 100, 109
+FIRST = 100
+LAST = 109
 
 
 @pytest.fixture

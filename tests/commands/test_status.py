@@ -148,7 +148,8 @@ def test_lost_repeated_and_affected_windows_are_shown_with_the_committed_ones(
     replay.lose(110, 114, ["delays", "ranks"], 2)
     replay.group(115, 119, rows_of(range(115, 120)), 2, state=state_of(2))
     replay.end(epoch=2, ledger=False)
-    ledger, plan = Ledger.open(config.ledger_url), replay.plan
+    ledger = Ledger.open(config.ledger_url)
+    plan = replay.plan
     ledger.replays.create(
         "once",
         "app",

@@ -67,7 +67,8 @@ def test_window_outside_a_stream_is_rejected_and_the_bounds_are_named(
     project: Project,
     run: Command,
 ) -> None:
-    begin, end = "1970-02-11T16:00:00Z", "1970-02-12T16:00:00Z"
+    begin = "1970-02-11T16:00:00Z"
+    end = "1970-02-12T16:00:00Z"
     code, text, errors = run("streams", "rows", "events", FIRST - 1)
     assert (code, text) == (
         2,

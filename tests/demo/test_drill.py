@@ -35,7 +35,9 @@ def test_distance_creates_six_groups_that_end_on_due_checkpoints(first: int, len
         distance = group_distance(windows)
     except RangeError:
         assume(False)
-    schedule, ends, window = CheckpointSchedule(distance), [], windows.first
+    schedule = CheckpointSchedule(distance)
+    ends = []
+    window = windows.first
     while window <= windows.last:
         ends.append(next_end(window, windows.last, distance, Mode.AT_LEAST_ONCE, schedule))
         window = ends[-1] + 1

@@ -87,7 +87,8 @@ def test_kill_is_recorded_with_step_group_and_time_once_the_process_has_ended(
         begin(ledger, process.pid)
         began = ledger.attempts.of("r")[0].began_at
         run = DemoRun(Drill(Mode.EXACTLY_ONCE, Step.AFTER_OUTPUTS, 3), "run", "r")
-        running, done = Task("running", 1), Task("success", 2)
+        running = Task("running", 1)
+        done = Task("success", 2)
         airflow = Script(
             running,
             running,

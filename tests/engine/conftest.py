@@ -36,10 +36,8 @@ def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
         dies_at: tuple[Step, int] | None = None,
         **replay_options: Any,
     ) -> Attempt:
-        stop, say = (
-            replay_options.pop("stop", lambda: False),
-            replay_options.pop("say", lambda line: None),
-        )
+        stop = replay_options.pop("stop", lambda: False)
+        say = replay_options.pop("say", lambda line: None)
         inline_state_bytes = replay_options.pop("inline_state_bytes", None)
         replay_options = {"group_windows": GROUP, **replay_options}
         plan = create_replay(

@@ -360,7 +360,8 @@ def test_tuples_dropped_from_a_state_by_a_skip_are_facts(
     said: list[str] = []
     second = attempt("waiting", "one", mode="at_most_once", say=said.append)
     second.run()
-    root, group = config.replay_root("one"), set(range(FIRST + 2, FIRST + 5))
+    root = config.replay_root("one")
+    group = set(range(FIRST + 2, FIRST + 5))
     losses = losses_of(second.plan, Table.open(root / FACTS), None, second.plan.range)
     never_seen = {window for part in losses.state_lost.get("both", []) for window in part}
     assert never_seen == (group if dies_at is Step.AFTER_FIRST_OUTPUT else set())
@@ -382,7 +383,8 @@ def test_tuples_dropped_from_a_state_by_a_skip_are_facts(
     )
     sql = f"select window_id from e where window_id <= {LAST}"
     recorded = query(sql, e=Table.open(config.stream_table("events")))["window_id"].to_pylist()
-    wanted, found = Counter(recorded), emitted + waiting + Counter(dropped)
+    wanted = Counter(recorded)
+    found = emitted + waiting + Counter(dropped)
     assert {w: wanted[w] for w in wanted if w not in group} == {
         w: found[w] for w in found if w not in group
     }

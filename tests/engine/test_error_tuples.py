@@ -107,7 +107,8 @@ def test_error_tuples_are_published_undone_and_listed_after_a_purge(
     said: list[str] = []
     run = attempt("rejects", "one", group_windows=WINDOWS, say=said.append)
     run.run()
-    ledger, wanted = Ledger.open(config.ledger_url), emitted(config)
+    ledger = Ledger.open(config.ledger_url)
+    wanted = emitted(config)
     ledger.attempts.end("one", run.epoch, AttemptEnd.DONE)
     assert [t.tuples for t in ledger.counts.totals("one") if t.direction == "error"] == [
         wanted.total()

@@ -18,7 +18,8 @@ from rewindow.windows import Grid, WindowRange
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TASKS, EACH = 3, 200_000
+TASKS = 3
+EACH = 200_000
 SCHEMAS = {
     "out": pa.schema([("x", pa.int64())]),
     "none": pa.schema([("arrived_at", pa.timestamp("us", "UTC"))]),
@@ -48,7 +49,8 @@ def test_tasks_write_every_row_once_to_files_that_the_output_adopts(
     spark: SparkSession,
     tmp_path: Path,
 ) -> None:
-    root, asked = location(tmp_path), []
+    root = location(tmp_path)
+    asked = []
 
     def make(sink: PartSink) -> DataFrame:
         asked.append(sink)

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from rewindow.engine.attempt import Attempt
 
 COLUMNS = pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), ("key", pa.string())])
-APP_ID, MARK = "r/out", 99
+APP_ID = "r/out"
+MARK = 99
 LARGE = 64_000_000
 FEW = 4
 

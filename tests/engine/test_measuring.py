@@ -64,7 +64,8 @@ def report(config: Config, attempt: Attempt, *, stored: bool, output: int = 0) -
     """Returns the window report of an output, from the facts as they are or without what they
     store.
     """
-    root, found = config.replay_root(attempt.plan.replay_id), attempt.plan.outputs[output]
+    root = config.replay_root(attempt.plan.replay_id)
+    found = attempt.plan.outputs[output]
     sources = Sources.open(root, found.name, config.quarantine_table)
     if not stored:
         names = ", ".join(name for name in FACTS_SCHEMA.names if name != "measures")
@@ -120,7 +121,8 @@ def test_nan_and_null_measures_are_stored_unchanged(attempt: Attempts, project: 
     run = attempt("measured", "one", last=LAST)
     run.run()
     rows = query("select * from o", o=project.replay_root("one") / "shares").to_pandas()
-    root, output = project.replay_root("one"), run.plan.outputs[0]
+    root = project.replay_root("one")
+    output = run.plan.outputs[0]
     digests = {one.name: one.digest(output.columns) for one in suite_of(project, output).measures}
     sql = (
         "select window_id, measures from f where port = 'shares' and direction = 'out' and "

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 FILE = Path(__file__).parents[1] / "recovery" / "applications" / "failing.py"
 RANGE = f"[{FIRST}, {FIRST + WINDOWS - 1}]"
-LINES_MAX, CHARACTERS_MAX = 3, 1200
+LINES_MAX = 3
+CHARACTERS_MAX = 1200
 
 FAILURES = {
     "transform": (

@@ -91,10 +91,8 @@ def test_staged_files_are_published_unchanged_even_after_a_recomputation(
     other = attempt("arrivals", "two", group_windows=2 * GROUP, **replay_options)
     other.run()
 
-    root, schemas = (
-        config.replay_root("one"),
-        {"stamped": STAMPED, "seen": pa.schema([("key", pa.string()), ("seen", pa.string())])},
-    )
+    root = config.replay_root("one")
+    schemas = {"stamped": STAMPED, "seen": pa.schema([("key", pa.string()), ("seen", pa.string())])}
     for output, events in schemas.items():
         table = Table.open(root / output)
         assert event_columns(table).names == events.names
@@ -114,10 +112,8 @@ def test_staged_files_are_published_unchanged_even_after_a_recomputation(
 
 
 def test_engine_columns_are_separated_from_the_columns_of_the_output(tmp_path: Path) -> None:
-    stamped, plain = (
-        create_staged(tmp_path / "stamped", STAMPED),
-        create_staged(tmp_path / "plain", EVENTS),
-    )
+    stamped = create_staged(tmp_path / "stamped", STAMPED)
+    plain = create_staged(tmp_path / "plain", EVENTS)
     assert bookkeeping(stamped) == {"window_id", "attempt", "offset"}
     assert event_columns(stamped) == STAMPED
     assert bookkeeping(plain) == {"window_id", "attempt", "offset", "arrived_at"}

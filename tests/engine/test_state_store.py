@@ -53,7 +53,8 @@ def test_state_has_the_same_rows_and_digest_in_either_form(
 ) -> None:
     # Rules: X48
     rows = random_frame(random.Random(5), list(VALUES), 200)
-    frame, inline = spark.createDataFrame(rows), InlineStates(spark)
+    frame = spark.createDataFrame(rows)
+    inline = InlineStates(spark)
     kept = inline.save(node_of(rows.schema), frame, "")
     want = stored.frame_digest(kept)
     by_spark = [
@@ -85,9 +86,12 @@ def test_state_has_the_same_rows_and_digest_in_either_form(
 
 def test_form_of_a_state_follows_its_size(spark: SparkSession, tmp_path: Path) -> None:
     rows = random_frame(random.Random(6), ["text", "long"], 200)
-    node, frame = node_of(rows.schema), spark.createDataFrame(rows)
-    small, bound = rows.slice(0, 0), rows.nbytes + 1000
-    states, strict = SizedStates(spark, tmp_path, bound), SizedStates(spark, tmp_path, 100)
+    node = node_of(rows.schema)
+    frame = spark.createDataFrame(rows)
+    small = rows.slice(0, 0)
+    bound = rows.nbytes + 1000
+    states = SizedStates(spark, tmp_path, bound)
+    strict = SizedStates(spark, tmp_path, 100)
     in_memory = states.save(node, frame, small, "1-1", is_small=True)
     assert not isinstance(in_memory, StateFiles)
     assert not isinstance(states.save(node, frame, small, "1-2", is_small=False), StateFiles)
@@ -125,11 +129,10 @@ def test_incremental_state_equals_a_state_written_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(store, "CHANGES_SHARE", 2.5)  # Small files are mostly footers.
-    rng, schema = (
-        random.Random(8),
-        pa.schema([("text", pa.string()), ("long", pa.int64()), ("value", pa.float64())]),
-    )
-    node, states = node_of(schema), SizedStates(spark, tmp_path, 0)
+    rng = random.Random(8)
+    schema = pa.schema([("text", pa.string()), ("long", pa.int64()), ("value", pa.float64())])
+    node = node_of(schema)
+    states = SizedStates(spark, tmp_path, 0)
     kept: dict[tuple, float] = {(text, n): float(n) for text in ("a", "b", None) for n in range(40)}
     state = states.save(
         node,
@@ -184,7 +187,8 @@ def test_large_group_or_an_emptied_state_ends_the_incremental_files(
     tmp_path: Path,
 ) -> None:
     schema = pa.schema([("text", pa.string()), ("long", pa.int64())])
-    node, states = node_of(schema), SizedStates(spark, tmp_path, 0)
+    node = node_of(schema)
+    states = SizedStates(spark, tmp_path, 0)
     rows = pa.table({"text": ["a", "b"], "long": [1, 2]}, schema=schema)
     base = states.save(node, spark.createDataFrame(rows), schema.empty_table(), "0", is_small=False)
     all_gone = spark.createDataFrame(rows.append_column("_rw_gone", pa.array([True, True])))
@@ -212,7 +216,8 @@ def test_large_group_replaces_all_rows_of_its_keys_and_keeps_other_keys(
     tmp_path: Path,
 ) -> None:
     schema = pa.schema([("text", pa.string()), ("long", pa.int64()), ("value", pa.float64())])
-    node, states = node_of(schema), SizedStates(spark, tmp_path, 10_000 if is_small else 0)
+    node = node_of(schema)
+    states = SizedStates(spark, tmp_path, 10_000 if is_small else 0)
     there = [
         ("a", 1, 1.0),
         ("a", 1, 2.0),
@@ -337,7 +342,8 @@ def _each_damage_once() -> list[Any]:
     """Returns every mode with every damage: one by `make test`, one a mode with the matrix, all by
     `make test-all`.
     """
-    modes, damages = ("exactly_once", "at_least_once", "at_most_once"), (Path.unlink, cut, flip)
+    modes = ("exactly_once", "at_least_once", "at_most_once")
+    damages = (Path.unlink, cut, flip)
     chosen = dict(zip(modes, damages, strict=True))
     matrix = {mode: () if mode == modes[0] else pytest.mark.recovery_matrix for mode in modes}
     return [

@@ -108,8 +108,10 @@ def test_event_gaps_of_hundreds_of_recordings_equal_a_naive_row_scan(tmp_path: P
         (2, 0, 1, ("a", "z")),
         (3, 1, 4, ("a", "z")),
     ]:
-        windows, grid = WindowRange(first, first + length - 1), Grid(5_000)
-        begin, end = grid.start_us(windows.first), grid.end_us(windows.last)
+        windows = WindowRange(first, first + length - 1)
+        grid = Grid(5_000)
+        begin = grid.start_us(windows.first)
+        end = grid.end_us(windows.last)
         keys = [[str(n), key] for n in range(150) for key in expected]
         found = event_gaps(
             StreamRows("s", table, ["case", "k"], {}, "at", cadence * SECOND, keys),

@@ -21,7 +21,8 @@ from tests.inspection.test_event_gaps import STEADY, recorded
 DAY = 86_400
 FIRST = 177_000_000
 BEGIN = 10 * FIRST
-WINDOWS, GRID = WindowRange(FIRST, FIRST + 9), Grid(10_000)
+WINDOWS = WindowRange(FIRST, FIRST + 9)
+GRID = Grid(10_000)
 Rows = list[tuple[str | None, float, float | None, float | None]]
 GOOD: Rows = [(key, BEGIN + at, BEGIN + t, value) for key, at, t, value in STEADY if t is not None]
 BAD: Rows = [
@@ -63,8 +64,10 @@ def test_unusable_tuples_are_counted_by_key_and_reason(tmp_path: Path) -> None:
 def test_gaps_and_lags_ignore_unusable_tuples(tmp_path: Path) -> None:
     usable: Rows = [*GOOD, BAD[-1]]
     with_bad: Rows = [("a", BEGIN, BEGIN + 9 * DAY, 1.0), *usable, *BAD[:-1]]
-    one, other = bad_ones(tmp_path / "a", with_bad), bad_ones(tmp_path / "b", usable)
-    found, wanted = gaps(one, "s").event, gaps(other, "s").event
+    one = bad_ones(tmp_path / "a", with_bad)
+    other = bad_ones(tmp_path / "b", usable)
+    found = gaps(one, "s").event
+    wanted = gaps(other, "s").event
     assert found is not None and wanted is not None and found.completeness == wanted.completeness
 
     def places(event: object) -> list[tuple[str, str, int, int]]:
@@ -73,7 +76,8 @@ def test_gaps_and_lags_ignore_unusable_tuples(tmp_path: Path) -> None:
     assert places(found) == places(wanted) and ("k=b", "never_started") in [
         gap[:2] for gap in places(found)
     ]
-    rows, clean = StreamRows.open(one, "s", {}), StreamRows.open(other, "s", {})
+    rows = StreamRows.open(one, "s", {})
+    clean = StreamRows.open(other, "s", {})
     assert lag_over_time(rows, WINDOWS, GRID) == lag_over_time(clean, WINDOWS, GRID)
     assert lateness_by_key(rows, WINDOWS) == lateness_by_key(clean, WINDOWS)
 
@@ -86,9 +90,12 @@ def test_learned_cadence_ignores_unusable_tuples(tmp_path: Path) -> None:
 
 
 def test_timestamp_checks_equal_those_of_lateness_for_any_timestamp(tmp_path: Path) -> None:
-    random, rows, wanted = Random(4), [], 0
+    random = Random(4)
+    rows = []
+    wanted = 0
     for _ in range(500):
-        at, factor = BEGIN + random.randrange(100), random.choice((1, 1000, 1_000_000))
+        at = BEGIN + random.randrange(100)
+        factor = random.choice((1, 1000, 1_000_000))
         place = at * 1_000_000 // factor + random.choice((-1, 1)) * (
             DAY * 1_000_000 // factor + random.randint(-1, 1)
         )

@@ -52,7 +52,8 @@ def test_job_uses_the_master_of_its_launcher(
     create_replay(project.config, request(replay_id="one"))
     spark = project.config.spark.model_copy(update={"master": "spark://somewhere:7077"})
     config = project.config.model_copy(update={"spark": spark})
-    config._root, config._file = project.config.root, project.config.file
+    config._root = project.config.root
+    config._file = project.config.file
     submission = begin_attempt(config, "one")
     assert submission is not None
     for name, value in submission.environment.items():
@@ -221,7 +222,8 @@ def test_replay_with_a_lost_ledger_is_reported_and_can_be_rebuilt(project: Proje
 
 @pytest.mark.parametrize("state", ["ended", "checked"])
 def test_replay_that_lost_commits_is_reopened(project: Project, state: str) -> None:
-    config, ledger = project.config, Ledger.open(project.config.ledger_url)
+    config = project.config
+    ledger = Ledger.open(project.config.ledger_url)
     plan = create_replay(config, request(replay_id="one"))
     _commit_to_its_end(config, plan)
     ledger.take_over("one", ["totals.sums"], plan.first, plan.last)

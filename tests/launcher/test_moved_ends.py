@@ -23,10 +23,8 @@ def move_end(config: Config, last: int | None) -> None:
     entered first.
     """
     mark_end(Ledger.open(config.ledger_url), "flights", last)
-    table, data = (
-        Table.open(config.windows_table("flights")),
-        Table.open(config.stream_table("flights")),
-    )
+    table = Table.open(config.windows_table("flights"))
+    data = Table.open(config.stream_table("flights"))
     if last is None:
         table.delta.delete("end_window is not null")
     else:
@@ -89,10 +87,8 @@ def test_moved_end_makes_windows_from_the_earlier_end_on_stale(config: Config) -
     move_end(config, 112)
     move_end(config, None)
     move_end(config, 115)
-    delays, ranks = (
-        [("app.delays", 113, 115), ("app.delays", 116, 119)],
-        [("app.ranks", 112, 112), ("app.ranks", 113, 119)],
-    )
+    delays = [("app.delays", 113, 115), ("app.delays", 116, 119)]
+    ranks = [("app.ranks", 112, 112), ("app.ranks", 113, 119)]
     assert stale(config) == delays + ranks
     assert proposed(find_repairs(config)) == [("app", 112, 119)]
 

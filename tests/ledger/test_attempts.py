@@ -201,7 +201,8 @@ def test_failures_equal_a_naive_count(
         for mark in sorted(set(marks)):
             ledger.attempts.report_progress(replay_id, epoch, mark, mark)
             if mark > newest:
-                newest, count = mark, 0
+                newest = mark
+                count = 0
         if end != "lost":
             ledger.attempts.end(replay_id, epoch, end)
         count += end != "interrupted"

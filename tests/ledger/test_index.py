@@ -99,7 +99,9 @@ def test_index_equals_one_row_per_window(
     ledger = Ledger.open(sqlite_url)
     replay_id = f"r{len(ledger.replays.newest(limit=1000))}"
     plan(ledger, replay_id)
-    epoch, mark, checkpoint = begin(ledger, replay_id), 0, 0
+    epoch = begin(ledger, replay_id)
+    mark = 0
+    checkpoint = 0
     by_window: dict[int, int] = {}
     for width, saved, dies in groups:
         report(ledger, replay_id, epoch, mark + 1, mark + width, saved, width * epoch)
@@ -108,7 +110,8 @@ def test_index_equals_one_row_per_window(
         mark += width
         checkpoint = mark if saved else checkpoint
         if dies:
-            epoch, mark = begin(ledger, replay_id), checkpoint
+            epoch = begin(ledger, replay_id)
+            mark = checkpoint
     total = next(total for total in ledger.counts.totals(replay_id) if total.port == "s")
     assert (total.windows, total.tuples) == (len(by_window), sum(by_window.values()))
     parts = ledger.counts.index(replay_id, "s")

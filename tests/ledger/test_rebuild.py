@@ -23,7 +23,8 @@ from tests.ledger.life import begin, newest_over
 from tests.ledger.test_index import write_facts
 
 ROW = pa.schema([("window_id", pa.int64()), ("x", pa.int64())])
-OUT, SAVED = "app.out", "app.checkpoints"
+OUT = "app.out"
+SAVED = "app.checkpoints"
 
 
 @pytest.fixture(scope="module")

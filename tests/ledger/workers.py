@@ -118,7 +118,8 @@ def publish_often(url: str, replay_id: str, store: str, rounds: int) -> int:
     """Publishes the replay again and again, against other workers on the same tables; returns how
     often it was.
     """
-    ledger, tables = Ledger.open(url), FakeTables(Path(store))
+    ledger = Ledger.open(url)
+    tables = FakeTables(Path(store))
     done = 0
     while done < rounds:
         try:

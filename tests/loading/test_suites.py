@@ -57,7 +57,8 @@ def test_every_check_declares_its_severity(path: Path) -> None:
 
 
 def test_suite_of_an_output_starts_with_the_checks_of_every_output() -> None:
-    common, own = read_suite(PROJECT, EVERY_OUTPUT), read_suite(PROJECT, "ranks")
+    common = read_suite(PROJECT, EVERY_OUTPUT)
+    own = read_suite(PROJECT, "ranks")
     assert list(suite_for(PROJECT, "ranks").checks) == [*common.checks, *own.checks]
     assert suite_for(PROJECT, None).checks == common.checks
 

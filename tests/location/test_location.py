@@ -18,7 +18,9 @@ from rewindow.location import Location, location
 from rewindow.location.local import LocalLocation
 
 KINDS: dict[str, Callable[[Path], Location]] = {"local": lambda folder: LocalLocation(str(folder))}
-RACERS, KEYS, LENGTH = 3, 40, 100_000
+RACERS = 3
+KEYS = 40
+LENGTH = 100_000
 NAMES = ("plain", "with spaces", "Grüße, 世界", "a%20b", "key=value", "#1?")
 
 
@@ -135,7 +137,8 @@ def test_exactly_one_of_concurrent_puts_stores_each_file(root: Location) -> None
 
 
 def test_copy_outlives_its_source_and_overwrites_nothing(root: Location) -> None:
-    source, copy = root / "a" / "one", root / "b" / "two"
+    source = root / "a" / "one"
+    copy = root / "b" / "two"
     source.write("content")
     source.copy_to(copy)
     source.write("other")

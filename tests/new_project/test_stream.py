@@ -47,7 +47,8 @@ def test_title_line_above_the_header_is_reported() -> None:
 
 
 def test_event_time_is_another_time_that_is_rarely_later_than_the_arrival() -> None:
-    sent, received = times(20, timedelta(seconds=5)), times(21, timedelta(seconds=5))[1:]
+    sent = times(20, timedelta(seconds=5))
+    received = times(21, timedelta(seconds=5))[1:]
     both = proposed(received_at=received, sent_at=sent, eta=times(40, timedelta(seconds=5))[20:])
     assert (both.arrival.name, both.event_at.name) == ("received_at", "sent_at")
     assert "not later than the arrival in 20 of 20 rows" in both.why["event_at"]
@@ -101,7 +102,8 @@ def test_source_without_a_time_proposes_nothing_and_lists_the_examined_columns()
 
 def test_key_is_a_repeating_column_without_nulls() -> None:
     stamps = times(12, timedelta(seconds=1))
-    pages, numbers = ["a", "b", "c"] * 4, [str(n) for n in range(12)]
+    pages = ["a", "b", "c"] * 4
+    numbers = [str(n) for n in range(12)]
     assert (
         found := proposed(at=stamps, id=numbers, page=pages).key
     ) is not None and found.name == "page"

@@ -74,7 +74,8 @@ def fill(
     last = -(-end // step) - 1
     inside = _seen(rows, step, (first, last), begin, look_back)
     there = {row.ts // step for row in inside}
-    made, gap = [], list[int]()
+    made = []
+    gap = list[int]()
     for point in range(first, last + 2):
         if point <= last and point not in there:
             gap.append(point)
@@ -114,7 +115,8 @@ def fill_nulls(
     look_back: int | None = None,
 ) -> dict[tuple[int, int], tuple[Any, str]]:
     """Returns value and method for the recorded nulls, by timestamp and number of the column."""
-    first, last = -(-begin // step), -(-end // step) - 1
+    first = -(-begin // step)
+    last = -(-end // step) - 1
     inside = _seen(rows, step, (first, last), begin, look_back)
     return {
         (row.ts, number): _chosen(method, row.ts, inside, step, (first, last), look_back)
@@ -138,11 +140,13 @@ def _chosen(
     for row in rows:
         first_of.setdefault(row.ts // step, row)
     used = [row for row in rows if method.uses(row)]
-    before, after = [row for row in used if row.ts < ts], [row for row in used if row.ts > ts]
+    before = [row for row in used if row.ts < ts]
+    after = [row for row in used if row.ts > ts]
     begin = before[-1].ts // step + 1 if before else ends[0]
     end = after[0].ts // step if after else ends[1] + 1
     seasons = [row for row in first_of.values() if method.uses(row) and _near(row, ts, look_back)]
-    previous, following = before[-1] if before else None, after[0] if after else None
+    previous = before[-1] if before else None
+    following = after[0] if after else None
     return _value(
         method,
         ts,
@@ -165,8 +169,10 @@ def _of_gap(
 ) -> list[Made]:
     before = [row for row in rows if row.ts < gap[0] * step]
     after = [row for row in rows if row.ts > gap[-1] * step]
-    previous, following = before[-1] if before else None, after[0] if after else None
-    count, whole = len(gap), len(gap) if previous is None else gap[-1] - previous.ts // step
+    previous = before[-1] if before else None
+    following = after[0] if after else None
+    count = len(gap)
+    whole = len(gap) if previous is None else gap[-1] - previous.ts // step
     is_open = previous is None or following is None
     first_of: dict[int, Row] = {}
     for row in rows:

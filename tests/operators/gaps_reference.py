@@ -111,7 +111,8 @@ def missing_rows(
 ) -> tuple[list, int]:
     """Returns the gaps, and how many points the factor bears."""
     at = {point(row, rules) for row in own}
-    gaps, tolerated = [], 0
+    gaps = []
+    tolerated = 0
     for run in stretches(points, set(points) - at):
         before = [row for row in own if point(row, rules) < run[0]]
         after = sorted(

@@ -36,7 +36,8 @@ def _make_case(random: Random, length_max: int) -> Case:
     silences, jumps.
     """
     case: Case = []
-    at_us, ts_us = 0, random.randint(-40, 20) * UNIT_US
+    at_us = 0
+    ts_us = random.randint(-40, 20) * UNIT_US
     for offset in range(random.randint(1, length_max)):
         jitter = random.choice([0, 0, 0, 0, -1, 1, 7])
         gap = random.choice([0, 1, 2, 3, random.randint(0, 24)])

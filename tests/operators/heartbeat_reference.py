@@ -102,7 +102,8 @@ class Clock:
     def take(self, tuple_: Arrival) -> list[Emitted]:
         """Returns what one data tuple brings, itself included, and moves the clock (H3 to H9)."""
         data = Emitted("data", tuple_.at_us, tuple_.ts_us, tuple_.offset, None)
-        ts_us, rules = tuple_.ts_us, self.rules
+        ts_us = tuple_.ts_us
+        rules = self.rules
         if ts_us is None or (self.ts_us is not None and ts_us < self.ts_us):
             return [data]
         if (
@@ -117,11 +118,9 @@ class Clock:
 
     def _cross(self, tuple_: Arrival, ts_us: int) -> tuple[list[Emitted], list[Emitted]]:
         """Returns the crossing timers before and after a clock tuple (H5)."""
-        rules, own, interval_us = (
-            self.rules,
-            ts_us // self.rules.interval_us,
-            self.rules.interval_us,
-        )
+        rules = self.rules
+        own = ts_us // self.rules.interval_us
+        interval_us = self.rules.interval_us
         if self.arrived_us is None:
             brings_own = self.rules.first_on_multiple == "timer" and ts_us % interval_us == 0
             first = own - 1 if brings_own else own
@@ -134,7 +133,8 @@ class Clock:
         elif len(crossed) > self.rules.max_timers:
             if self.rules.on_too_many == "stop":
                 raise TooManyTimers
-            count, crossed = len(crossed), crossed[-1:]
+            count = len(crossed)
+            crossed = crossed[-1:]
         if rules.answered == "drop" and count == 1:
             crossed = [index for index in crossed if index * interval_us != ts_us]
         before: list[Emitted] = []
@@ -150,7 +150,8 @@ class Clock:
         H31, H37).
         """
         assert self.index is not None
-        rules, own = self.rules, ts_us // self.rules.interval_us
+        rules = self.rules
+        own = ts_us // self.rules.interval_us
         timed_out = self.in_silence > 0
         in_slack = self.arrived_us is not None and self.scheduled_us(self.index + 1) <= at_us
         next_us = (max(self.index, own) + 1) * rules.interval_us
@@ -175,7 +176,8 @@ def emit(
     included: bool = True,
 ) -> list[Emitted]:
     """Returns the whole output of a Heartbeat, in emission order."""
-    clock, emitted = Clock(replace(rules)), []
+    clock = Clock(replace(rules))
+    emitted = []
     for tuple_ in sorted(arrivals, key=lambda one: one.offset):
         emitted += clock.run_to(tuple_.at_us, included=rules.tie == "timer_first")
         emitted += clock.take(tuple_)

@@ -54,7 +54,8 @@ def walk(hours: Hours, begin: int, end: int) -> Clock:
     starts: list[int] = []
     ends: list[int] = []
     lies_in: dict[int, int] = {}
-    current, zone = None, ZoneInfo(hours.zone)
+    current = None
+    zone = ZoneInfo(hours.zone)
     for tick in range(begin // TICK * TICK, end + 2 * 86_400, TICK):
         local = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=tick)).astimezone(zone)
         minute = local.hour * 60 + local.minute
@@ -138,7 +139,8 @@ def fill(rows: Sequence[Row], clock: Clock, bounds: Bounds, step: int) -> list[M
             behind = [row for row in inside if row.ts > ts]
             line = None
             if before and behind and len(gap) * step <= bounds.max_gap:
-                one, other = before[-1], behind[0]
+                one = before[-1]
+                other = behind[0]
                 line = one.a + (other.a - one.a) * (ts - one.ts) / (other.ts - one.ts)
             values = (
                 behind[0].a if behind else None,
@@ -177,8 +179,11 @@ def gaps(
     rows = sorted((row for row in rows if clock.point(row.ts) is not None), key=lambda row: row.ts)
     at = [clock.point(row.ts) or 0 for row in rows]
     valued = {point for point, row in zip(at, rows, strict=True) if row.a >= 10}
-    inside, values = set(at) & set(points), valued & set(points)
-    found, tolerated, missing = [], 0, 0
+    inside = set(at) & set(points)
+    values = valued & set(points)
+    found = []
+    tolerated = 0
+    missing = 0
     for run in _runs(points, set(points) - set(at)):
         before = [row for row, point in zip(rows, at, strict=True) if point < run[0]]
         after = [row for row, point in zip(rows, at, strict=True) if point > run[-1]]
@@ -228,11 +233,9 @@ def _found(
     step: int,
     closed_by: int | None,
 ) -> Found:
-    begin, end, is_last = (
-        clock.starts[run[0]],
-        clock.ends[run[-1]],
-        run[-1] == len(clock.starts) - 1,
-    )
+    begin = clock.starts[run[0]]
+    end = clock.ends[run[-1]]
+    is_last = run[-1] == len(clock.starts) - 1
     return Found(
         column,
         kind,

@@ -71,7 +71,8 @@ def classify(
             if limit is not None and ts_us > at_us + limit:
                 outcomes[number] = Classified("far_future", None)
                 continue
-            jump, highest = (rules.jumps_us or (None,) * rules.streams)[stream], largest[stream]
+            jump = (rules.jumps_us or (None,) * rules.streams)[stream]
+            highest = largest[stream]
             if jump is not None and highest is not None and ts_us > highest + jump:
                 outcomes[number] = Classified("jump", None)
                 continue

@@ -37,7 +37,8 @@ class _Walk:
     """What the bolt knows: status of each tuple, clocks, the last windows."""
 
     def __init__(self, case: Sequence[Tuple], storm: Storm) -> None:
-        self.case, self.storm = case, storm
+        self.case = case
+        self.storm = storm
         self.status = ["unseen"] * len(case)
         self.order: list[int] = []
         self.shown: set[int] = set()
@@ -100,7 +101,8 @@ class _Walk:
                 role = "again" if number in self.evaluated_before else "new"
                 self.members.append((self.number, end, tick, number, role))
             self.members += [(self.number, end, tick, number, "expired") for number in self.expired]
-            self.expired, self.fired_end = [], end
+            self.expired = []
+            self.fired_end = end
             self.shown |= set(belongs)
             self.number += 1
         self.evaluated_before = belongs
@@ -113,7 +115,8 @@ class _Walk:
             for last in range(storm.slide_tuples, len(passed) + 1, storm.slide_tuples):
                 end = max(self.ts(n) for n in passed[:last])
                 belongs = self.window(end, self.size + storm.slide_tuples)
-                self.size, self.next_end = len(belongs), end
+                self.size = len(belongs)
+                self.next_end = end
                 self.show(tick, end, belongs)
             return
         while self.next_end <= watermark:

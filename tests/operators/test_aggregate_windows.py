@@ -39,7 +39,8 @@ COLUMNS = pa.schema([
     ("arrived_at", pa.int64()), ("ts", pa.int64()), ("key", pa.string()), ("number", pa.int32()),
     ("price", pa.decimal128(9, 2)),
 ])  # fmt: skip
-WINDOWS, WIDTH_US = 6, 1_000
+WINDOWS = 6
+WIDTH_US = 1_000
 AGGREGATES = {
     "tuples": "count(*)",
     "most": "max(number)",
@@ -172,7 +173,9 @@ def test_windows_fire_like_the_function_in_any_grouping(
     }
     operated = operator(**properties_of(windows))
     assert operated.wrong_properties() == []
-    state, found, late = to_frame(spark, operated.initial_state()), list[str](), 0
+    state = to_frame(spark, operated.initial_state())
+    found = list[str]()
+    late = 0
     counts: list[dict[str, Any]] = []
     for first, end in pairwise(cuts):
         kept = Kept()

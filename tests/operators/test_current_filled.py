@@ -14,7 +14,8 @@ from tests.operators.test_filling import BEGIN, END, STEP, frame_of, make_cases,
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FIRST, LAST = -(-BEGIN // STEP), -(-END // STEP) - 1
+FIRST = -(-BEGIN // STEP)
+LAST = -(-END // STEP) - 1
 """Grid points of the range."""
 
 

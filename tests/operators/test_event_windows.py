@@ -43,7 +43,10 @@ from tests.operators.windows_reference import Fired, fire, fire_counted, fire_se
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PIECES, GROUPS, RECORDINGS, WIDTH_US = 6, 3, 120, 1_000
+PIECES = 6
+GROUPS = 3
+RECORDINGS = 120
+WIDTH_US = 1_000
 PIECE_US = END_US // PIECES
 MERGING = {
     "n": ("count", "*"), "filled": ("count", "value"), "total": ("sum", "value"),
@@ -162,7 +165,9 @@ def test_windows_equal_a_state_machine_for_every_cut(spark: SparkSession) -> Non
     seed = new_seed()
     random = Random(seed)
     merging = random.random() < 0.5
-    rules, windows, ends = make_rules(random), make_windows(random), random.random() < 0.5
+    rules = make_rules(random)
+    windows = make_windows(random)
+    ends = random.random() < 0.5
     cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
     frames = {
         name: frame.select("*", *map_expr(KEYED))
@@ -177,7 +182,8 @@ def test_windows_equal_a_state_machine_for_every_cut(spark: SparkSession) -> Non
     )
     results = in_groups(classified, windows, merging, ends)
     found = found_in(results, merging)
-    counts, of_windows = counted(results), balances(results)
+    counts = counted(results)
+    of_windows = balances(results)
     for number, case in enumerate(cases):
         outcomes, ticks = classify(case, rules, 0, END_US)
         lengths = windows.length_us, windows.slide_us
@@ -204,8 +210,11 @@ def test_sessions_equal_a_state_machine(spark: SparkSession) -> None:
     # Rules: E67, E68, E70
     seed = new_seed()
     random = Random(seed)
-    merging, ends, inclusive = random.random() < 0.5, random.random() < 0.5, random.random() < 0.3
-    rules, gap_us = make_rules(random), random.choice([1, 2, 5, 20]) * UNIT_US
+    merging = random.random() < 0.5
+    ends = random.random() < 0.5
+    inclusive = random.random() < 0.3
+    rules = make_rules(random)
+    gap_us = random.choice([1, 2, 5, 20]) * UNIT_US
     sessions = SessionWindows(gap=gap_us / S, gap_inclusive=inclusive)
     cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
     frames = {
@@ -220,7 +229,9 @@ def test_sessions_equal_a_state_machine(spark: SparkSession) -> None:
         recording_keys=("case",),
     )
     results = in_groups(classified, sessions, merging, ends)
-    found, counts, of_windows = found_in(results, merging), counted(results), balances(results)
+    found = found_in(results, merging)
+    counts = counted(results)
+    of_windows = balances(results)
     for number, case in enumerate(cases):
         outcomes, ticks = classify(case, rules, 0, END_US)
         keys = [key_of(one) for one in range(len(case))]
@@ -264,9 +275,11 @@ def test_count_windows_equal_a_state_machine(spark: SparkSession) -> None:
     # Rules: E13, E14, E18, E45
     seed = new_seed()
     random = Random(seed)
-    merging, ends = random.random() < 0.5, random.random() < 0.5
+    merging = random.random() < 0.5
+    ends = random.random() < 0.5
     length, slide = random.choice([(1, 1), (3, 3), (4, 2), (3, 2), (5, 1), (7, 7)])
-    rules, windows = make_rules(random), CountWindows(length=length, slide=slide)
+    rules = make_rules(random)
+    windows = CountWindows(length=length, slide=slide)
     cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
     frames = {
         name: frame.select("*", *map_expr(KEYED))
@@ -280,7 +293,9 @@ def test_count_windows_equal_a_state_machine(spark: SparkSession) -> None:
         recording_keys=("case",),
     )
     results = in_groups(classified, windows, merging, ends)
-    found, counts, of_windows = found_in(results, merging), counted(results), balances(results)
+    found = found_in(results, merging)
+    counts = counted(results)
+    of_windows = balances(results)
     for number, case in enumerate(cases):
         outcomes, ticks = classify(case, rules, 0, END_US)
         keys = [key_of(one) for one in range(len(case))]
@@ -377,7 +392,8 @@ def balances(results: list[Windows], width_us: int = WIDTH_US) -> Balances:
     for row in (
         reduce(lambda one, other: one.unionByName(other), frames).select("case", *names).collect()
     ):
-        place, values = tuple(row)[1:5], tuple(row)[5:]
+        place = tuple(row)[1:5]
+        values = tuple(row)[5:]
         assert found.setdefault(row["case"], {}).setdefault(place, values) is values, (
             "a place has one row"
         )
@@ -404,7 +420,8 @@ TIME = EventTime(
 
 def test_recording_in_pieces_continues_from_the_carried_state(spark: SparkSession) -> None:
     # Rules: E41, E45, E46
-    frame, windows = clicks(spark), EventWindows(length="10 s", slide="10 s")
+    frame = clicks(spark)
+    windows = EventWindows(length="10 s", slide="10 s")
     rows: list[tuple[Any, ...]] = []
     states: list[Any] = []
     before = None

@@ -23,7 +23,11 @@ from tests.operators.test_filling import BEGIN, END, GIVEN, METHODS, STEP, S, is
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-WIDTH, WINDOWS, CLOSING, CASES, AHEAD = 60, 8, 5, 250, 40
+WIDTH = 60
+WINDOWS = 8
+CLOSING = 5
+CASES = 250
+AHEAD = 40
 KINDS = {name: pa.int64() if name == "other" else pa.float64() for name in METHODS}
 BOOKKEEPING = [
     ("arrived_at", pa.int64()),
@@ -96,7 +100,8 @@ def expected(case: list[Tuple], *, bounded: bool) -> list[tuple[int, Made]]:
     counts.
     """
     if bounded:
-        first, last = -(-BEGIN // STEP), -(-END // STEP) - 1
+        first = -(-BEGIN // STEP)
+        last = -(-END // STEP) - 1
         case = [one for one in case if one.ts is not None and first <= one.ts // STEP <= last]
         case = [one for one in case if one.at // WIDTH <= CLOSING]
     tuples = [(one.ts, one) for one in moving(case) if one.ts is not None]
@@ -199,7 +204,8 @@ def test_filling_in_groups_of_windows_equals_one_pass(
     expects = {"expected_keys": tuple((case,) for case in cases), **BOUNDS} if bounded else {}
     found, reported = run(spark, operator(**expects), cases, cuts)
     for case, tuples in cases.items():
-        wanted, mine = expected(tuples, bounded=bounded), found.get(case, [])
+        wanted = expected(tuples, bounded=bounded)
+        mine = found.get(case, [])
         assert [(window, row.ts) for window, row in mine] == [
             (window, row.ts) for window, row in sorted(wanted)
         ], f"case {case}: {sorted(tuples)}"

@@ -92,7 +92,8 @@ def frame_of(spark: SparkSession, cases: dict[int, list[Tuple]], windows: Window
 def counted(case: list[Tuple], *, bounded: bool) -> tuple[list[Row], int, int]:
     """Returns the rows that count, and the range that is filled."""
     if bounded:
-        first, last = -(-BEGIN // STEP), -(-END // STEP) - 1
+        first = -(-BEGIN // STEP)
+        last = -(-END // STEP) - 1
         case = [one for one in case if one.ts is not None and first <= one.ts // STEP <= last]
         case = [one for one in case if one.at // WIDTH <= CLOSING]
     rows = [Row(one.ts, one.a, one.b) for one in moving(case) if one.ts is not None]
@@ -127,7 +128,8 @@ def run(
             "methods",
             F.from_json("_rw_methods", "map<string,string>"),
         ).collect():
-            methods, sources = row["methods"] or {}, json.loads(row["_rw_sources"] or "{}")
+            methods = row["methods"] or {}
+            sources = json.loads(row["_rw_sources"] or "{}")
             for name, word in methods.items():
                 value = row[name] if row["_rw_is_made"] else row[f"_rw_filled_{name}"]
                 assert value is None or (sources.get(name) is None) == (word == "constant"), (

@@ -19,7 +19,11 @@ from tests.operators.filling_reference import Made, Method, Row, fill
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-STEP, BEGIN, END, CASES, S = 10, 5, 305, 400, 1_000_000
+STEP = 10
+BEGIN = 5
+END = 305
+CASES = 400
+S = 1_000_000
 METHODS = {
     "plain": Method("null", "a"),
     "same": Method("constant", "a", constant=7.5),
@@ -130,9 +134,11 @@ def is_explained(
         at * S for at in recorded
     }:
         return False
-    rows, at = [recorded[time // S] for time in times], ts * S
+    rows = [recorded[time // S] for time in times]
+    at = ts * S
     found = [getattr(row, method.source) for row in rows]
-    is_before, is_behind = word in ("forward", "previous_of", "seasonal"), word == "backward"
+    is_before = word in ("forward", "previous_of", "seasonal")
+    is_behind = word == "backward"
     if (
         (is_before and times[0] >= at)
         or (is_behind and times[0] <= at)

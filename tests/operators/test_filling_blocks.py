@@ -74,7 +74,8 @@ def one_source(spark: SparkSession) -> DataFrame:
     """Returns rows of one source: some of one instant, outside, without a time or a value; silences
     of many blocks.
     """
-    random, rows = Random(4), []
+    random = Random(4)
+    rows = []
     for ts in [*range(-40, 900, 7), *range(2_000, 2_300, 13), 2_900]:
         for _ in range(random.choice([0, 1, 1, 1, 3])):
             value = random.choice([None, float(ts), 5_000.0, -1.0])
@@ -108,7 +109,8 @@ def test_filling_one_key_in_blocks_equals_one_pass(
     more: dict[str, Any],
 ) -> None:
     # Rules: G5, G8, G16, G27, G38
-    frame, found = one_source(spark), []
+    frame = one_source(spark)
+    found = []
     monkeypatch.setattr(function, "COSTLY", 1)
     for count in (1, 97):
         monkeypatch.setattr(blocks, "BLOCKS", count)

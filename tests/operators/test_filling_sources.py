@@ -99,12 +99,11 @@ def test_values_come_from_usable_rows_as_in_the_reference(spark: SparkSession) -
     found: list[dict[int, Any]] = [{} for _ in cases]
     nulls: list[dict[tuple[int, int], Any]] = [{} for _ in cases]
     for row in filled.where("_rw_is_made or _rw_methods is not null").collect():
-        methods, recorded = row["_rw_methods"], {one.ts: one for one in cases[row["case"]]}
+        methods = row["_rw_methods"]
+        recorded = {one.ts: one for one in cases[row["case"]]}
         for name, word in methods.items():
-            value, times = (
-                row[name if row["_rw_is_made"] else f"_rw_filled_{name}"],
-                row["_rw_sources"][name],
-            )
+            value = row[name if row["_rw_is_made"] else f"_rw_filled_{name}"]
+            times = row["_rw_sources"][name]
             about = f"{name} of {row}: {recorded}"
             assert is_explained(METHODS[name], row["ts"], value, word, times, recorded), about
         if row["_rw_is_made"]:

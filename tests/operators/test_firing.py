@@ -21,7 +21,8 @@ def test_window_end_is_reached_by_the_first_tick_at_or_above_it(spark: SparkSess
         random = Random(seed)
         step = random.choice([1, 7, 60])
         phase = random.randrange(step)
-        watermark, raised = random.randint(-5_000, 5_000), []
+        watermark = random.randint(-5_000, 5_000)
+        raised = []
         for number in range(random.randint(0, 40)):
             raised.append((number * 10, watermark))
             watermark += random.choice([1, 1, step, 5 * step, 3_000 * step])

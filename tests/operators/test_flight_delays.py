@@ -39,7 +39,9 @@ def run(name: str, inputs: dict[str, DataFrame], spark: SparkSession, *ends: int
     """Returns an operator's output over all hours, in groups of windows that end at `ends` and at
     the last hour.
     """
-    one, made, first = operator(name), [], 0
+    one = operator(name)
+    made = []
+    first = 0
     state = (
         spark.createDataFrame([], spark_schema(one.state_columns())) if one.is_stateful else None
     )
@@ -183,7 +185,8 @@ def test_hourly_weather_has_a_row_for_silent_hours_in_any_grouping(spark: SparkS
     # Reports that arrive later than interval - slack move rows of silent hours to a later window.
     on_time = [("EWR", about, about, 30.0 + about) for about in (0, 1, 4, 5)]
     late = [("JFK", 0, 0, 20.0), ("JFK", 1, 1.5, 21.0), ("JFK", 2, 2, 22.0)]
-    nameless, too_late = [(None, 0, 0, 40.0), (None, 1, 0.8 + 1, 41.0)], [("LGA", 0, 0.85, 10.0)]
+    nameless = [(None, 0, 0, 40.0), (None, 1, 0.8 + 1, 41.0)]
+    too_late = [("LGA", 0, 0.85, 10.0)]
     inputs = {"weather": weather_of(spark, [*on_time, *late, *nameless, *too_late])}
     rows = run("hourly_weather", inputs, spark)
     shown = {
@@ -248,7 +251,8 @@ def test_delays_count_departed_and_cancelled_flights(spark: SparkSession) -> Non
     assert set(found) == set(groups) | {(window, "EWR") for window in range(HOURS)}
     for key, delays in groups.items():
         left = sorted(delay for delay in delays if delay is not None)
-        row, late = found[key], sum(delay > 15 for delay in left)
+        row = found[key]
+        late = sum(delay > 15 for delay in left)
         assert (row["flights"], row["cancelled"]) == (len(delays), len(delays) - len(left))
         assert (row["departed"], row["delay_minutes"], row["late"]) == (len(left), sum(left), late)
         if left:

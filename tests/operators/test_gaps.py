@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SECOND = 1_000_000
-CASES, RULES = 300, 1
+CASES = 300
+RULES = 1
 SCHEMA = (
     "case INT, window_id BIGINT, offset BIGINT, arrived_us BIGINT, at BIGINT, `k.1` STRING, "
     "v DOUBLE"
@@ -49,10 +50,12 @@ def make_case(random: Random) -> list[Row]:
     """Returns a recording with ties, null keys, times and values, late and far rows, and a clock
     that steps back.
     """
-    rows, at = [], random.randint(-10, 4) * SECOND
+    rows = []
+    at = random.randint(-10, 4) * SECOND
     for place in range(random.choice([0, 1, 3, 12, 30])):
         at += random.choice([0, 0, 1, 1, 2, 3, 9, -2]) * SECOND // random.choice([1, 1, 2])
-        late, early = at - random.randint(0, 6) * SECOND, at + random.choice([1, 400_000])
+        late = at - random.randint(0, 6) * SECOND
+        early = at + random.choice([1, 400_000])
         t = random.choice([at, at, at, late, early, 10**15, None])
         rows.append(
             Row(
@@ -160,7 +163,8 @@ def test_gaps_equal_a_naive_row_scan(spark: SparkSession, seed: int) -> None:
     once = [gap_report(frame, settings_of(each, CASES)) for each in rules]
     pieces = []
     for each in rules:
-        cuts, state = random.choice([2, 3]), None
+        cuts = random.choice([2, 3])
+        state = None
         for piece in range(cuts):
             part = frame.where(f"pmod(hash(window_id, case), {cuts}) = {piece}")
             last = gap_report(part, settings_of(each, CASES), state=state)

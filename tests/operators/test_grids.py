@@ -17,14 +17,16 @@ from rewindow.operators import FillSettings, fill_gaps
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FROM, TO = datetime(2017, 1, 15, 10, tzinfo=UTC), datetime(2018, 12, 20, 3, tzinfo=UTC)
+FROM = datetime(2017, 1, 15, 10, tzinfo=UTC)
+TO = datetime(2018, 12, 20, 3, tzinfo=UTC)
 GRIDS = [("1 day", "America/Sao_Paulo"), ("2 weeks", "Europe/Vienna"), ("month", "America/Havana")]
 """In Sao Paulo clocks were put forward at midnight, in Havana midnight came twice."""
 
 
 def days(zone: str) -> Iterator[tuple[date, datetime]]:
     """Gives each local day with its first instant, found by looking at every half hour."""
-    at, last = datetime(2016, 12, 1, tzinfo=UTC), None
+    at = datetime(2016, 12, 1, tzinfo=UTC)
+    last = None
     while at < TO + timedelta(days=70):
         day = at.astimezone(ZoneInfo(zone)).date()
         if last is not None and day > last:
@@ -52,7 +54,8 @@ def test_calendar_steps_equal_those_of_the_calendar(
     zone: str,
 ) -> None:
     # The year contains both changes of the clocks.
-    random, grid = Random(7), starts(step, zone)
+    random = Random(7)
+    grid = starts(step, zone)
     known = sorted({FROM + (TO - FROM) * random.random() for _ in range(len(grid) // 2)})
     frame = spark.createDataFrame([(at, 1.0) for at in known], "at timestamp, x double")
     settings = FillSettings(

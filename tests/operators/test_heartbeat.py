@@ -81,7 +81,8 @@ def results_in_groups(
         sorted({grid.window(cut * WINDOW_US) for cut in {0, *cuts, WINDOWS}})
     ):
         part = frame.where(f"window_id >= {first} AND window_id < {end}")
-        state, end_us = made[-1].state.localCheckpoint() if made else None, grid.start_us(end)
+        state = made[-1].state.localCheckpoint() if made else None
+        end_us = grid.start_us(end)
         settings = settings_of(rules, **more)
         made.append(
             heartbeat(part, settings, state=state, end_us=end_us, end_included=False, grid=grid)

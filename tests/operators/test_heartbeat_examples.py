@@ -160,7 +160,8 @@ def test_heartbeat_restarts_after_skipped_windows(spark: SparkSession) -> None:
 def test_timers_emitted_before_a_skip_are_not_repeated(spark: SparkSession) -> None:
     # Rules: H58, H10
     # The restored state is older than the output, also for a clock that it does not know yet.
-    first, new = {"a": [(30, 30)]}, {"b": [(70, 70)]}
+    first = {"a": [(30, 30)]}
+    new = {"b": [(70, 70)]}
     restored = heartbeat(
         frame_of(spark, first),
         MINUTE,

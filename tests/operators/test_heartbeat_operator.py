@@ -63,10 +63,8 @@ def test_timers_have_only_timestamp_keys_and_arrival(
     ]
     schema = pa.schema([("window_id", pa.int64()), *COLUMNS])
     frame = to_frame(spark, pa.Table.from_pylist([row | {"value": 1.5} for row in rows], schema))
-    context, state = (
-        OperatorContext(Grid(120_000), WindowRange(0, 0)),
-        to_frame(spark, beat.initial_state()),
-    )
+    context = OperatorContext(Grid(120_000), WindowRange(0, 0))
+    state = to_frame(spark, beat.initial_state())
     out = beat.transform({"stream": frame}, state, context)["out"].orderBy("_rw_emission")
     shown = out.selectExpr(
         "unix_seconds(arrived_at)",
@@ -135,7 +133,8 @@ def test_ended_recording_has_its_last_timer_at_its_end_and_none_later(
     schema = pa.schema([("window_id", pa.int64()), *COLUMNS])
 
     def timers(ends: dict[str, int]) -> list[tuple[int, int, int]]:
-        state, found = to_frame(spark, beat.initial_state()), []
+        state = to_frame(spark, beat.initial_state())
+        found = []
         for first, end in pairwise(cuts):
             rows = [row | {"value": 1.5}] if first == 0 else []
             inputs = {"stream": to_frame(spark, pa.Table.from_pylist(rows, schema))}

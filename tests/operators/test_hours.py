@@ -27,7 +27,10 @@ from tests.operators.hours_reference import Bounds, Clock, Hours, Made, Row, fil
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-S, DAY, WIDTH, CASES = 1_000_000, 86_400, 6 * 3600, 25
+S = 1_000_000
+DAY = 86_400
+WIDTH = 6 * 3600
+CASES = 25
 CHANGES = {
     "America/New_York": ["2024-03-10", "2024-11-03"], "Europe/Vienna": ["2024-03-31", "2024-10-27"],
     "America/Sao_Paulo": ["2018-02-18", "2018-11-04"],
@@ -101,7 +104,8 @@ def make_hours(random: Random) -> tuple[Hours, int]:
 
 
 def test_points_follow_the_local_clock_across_dst_changes_and_closing_hours() -> None:
-    random, lengths = Random(11), set()
+    random = Random(11)
+    lengths = set()
     for _ in range(80):
         hours, change = make_hours(random)
         clock = walk(hours, change - 9 * DAY, change + 4 * DAY)
@@ -146,8 +150,10 @@ def make_rows(random: Random, clock: Clock, begin: int, end: int) -> list[Row]:
 
 def cases_of(number: int) -> tuple[Hours, Clock, list[list[Row]], int, int]:
     """Returns hours, what was seen of their clock, rows of some keys, begin and end."""
-    hours, change = GIVEN[number][0], second(date.fromisoformat(GIVEN[number][1]))
-    begin, end = change - 3 * DAY - 1234, change + 5 * DAY + 4321
+    hours = GIVEN[number][0]
+    change = second(date.fromisoformat(GIVEN[number][1]))
+    begin = change - 3 * DAY - 1234
+    end = change + 5 * DAY + 4321
     seen = walk(hours, begin - 9 * DAY, end)
     first = next(place for place, start in enumerate(seen.starts) if start >= begin)
     lies_in = {tick: place - first for tick, place in seen.lies_in.items() if place >= first}
@@ -239,7 +245,8 @@ def test_filling_in_opening_hours_equals_the_reference(
     numbers: list[int],
 ) -> None:
     # Rules: G3, G5, G8, G29
-    given, frames = [cases_of(number) for number in numbers], []
+    given = [cases_of(number) for number in numbers]
+    frames = []
     for hours, _, cases, begin, end in given:
         settings = FillSettings(
             event_at="ts",
@@ -256,7 +263,8 @@ def test_filling_in_opening_hours_equals_the_reference(
     total = 0
     for number, (hours, clock, cases, _, _) in enumerate(given):
         for case, recorded in enumerate(cases):
-            mine, wanted = found.get((number, case), []), wanted_of(hours, clock, recorded)
+            mine = found.get((number, case), [])
+            wanted = wanted_of(hours, clock, recorded)
             assert is_same(mine, wanted), f"{hours}, case {case}: {recorded}"
             total += len(mine)
     assert total > 1_500 * len(numbers)
@@ -309,11 +317,14 @@ def test_filling_in_groups_of_windows_equals_one_pass(spark: SparkSession) -> No
         to_time=end * S,
         **settings_of(hours) | {"closed": hours.closed},
     )
-    first, last = (begin - DAY) // WIDTH, (end + 3 * DAY) // WIDTH
+    first = (begin - DAY) // WIDTH
+    last = (end + 3 * DAY) // WIDTH
     cuts = [first, first + 9, first + 17, first + 18, last]
-    found, total = made_of(run(spark, fills, frame_of(spark, cases), cuts)), 0
+    found = made_of(run(spark, fills, frame_of(spark, cases), cuts))
+    total = 0
     for case, recorded in enumerate(cases):
-        mine, wanted = found.get((0, case), []), wanted_of(hours, clock, recorded)
+        mine = found.get((0, case), [])
+        wanted = wanted_of(hours, clock, recorded)
         assert is_same(mine, wanted), f"{hours}, case {case}: {recorded}"
         total += len(mine)
     assert total > 900

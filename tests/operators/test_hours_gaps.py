@@ -34,8 +34,10 @@ def case_of(number: int) -> Case:
     """Returns hours, factor, their clock with points before the range, its first point, keys' rows,
     begin and end.
     """
-    hours, change = GIVEN[number][0], second(date.fromisoformat(GIVEN[number][1]))
-    begin, end = change - 3 * DAY - 1234, change + 5 * DAY + 4321
+    hours = GIVEN[number][0]
+    change = second(date.fromisoformat(GIVEN[number][1]))
+    begin = change - 3 * DAY - 1234
+    end = change + 5 * DAY + 4321
     clock = walk(hours, begin - 9 * DAY, end)
     first = next(place for place, start in enumerate(clock.starts) if start >= begin)
     random = Random(number)
@@ -54,7 +56,8 @@ def plain(hours: Hours) -> dict[str, Any]:
 def wanted(one: Case) -> tuple[dict[int, list[Found]], dict[int, list[int]]]:
     """Returns gaps and counts by case; a key without a row inside of the hours is not known."""
     hours, factor, clock, first, cases, _, _ = one
-    found, counts = {}, {}
+    found = {}
+    counts = {}
     for case, rows in enumerate(cases):
         if any(clock.point(row.ts) is not None for row in rows):
             found[case], counts[case] = gaps(rows, clock, first, hours.step, factor)
@@ -133,7 +136,8 @@ def test_gaps_of_a_recorded_stream_equal_the_reference(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_gaps_of_a_frame_equal_the_reference(spark: SparkSession, tmp_path: Path) -> None:
     # Rules: G3, G8, G9, G16 to G18, G38
-    given, reports = [case_of(number) for number in range(len(GIVEN))], []
+    given = [case_of(number) for number in range(len(GIVEN))]
+    reports = []
     for number, (hours, factor, _, _, cases, begin, end) in enumerate(given):
         rows = [
             (case, row.ts, row.ts, row.at, row.a if row.a >= 10 else None)

@@ -46,7 +46,9 @@ def test_resumed_stream_is_idle_until_its_next_tick_after_a_cut(
         "case INT, number INT, stream INT, arrived_at BIGINT, ts BIGINT",
     )
     stream = StreamTime(event_at="ts", idle_timeout="5 s", max_ahead=None)
-    time, state, results = EventTime(streams={"s0": stream, "s1": stream}), None, []
+    time = EventTime(streams={"s0": stream, "s1": stream})
+    state = None
+    results = []
     for first_us, end_us in pairwise([0, cut_us, 20_000_000]):
         piece = frame.where(f"arrived_at >= {first_us} AND arrived_at < {end_us}")
         frames = {
@@ -71,7 +73,8 @@ def test_stream_that_has_sent_is_silent_since_its_last_tuple_even_before_the_fir
     # Rules: E47, X28
     stream = StreamTime(event_at="ts", idle_timeout="1 s", max_ahead=None)
     time = EventTime(streams={"s0": stream, "s1": stream}, watermark_interval="10 s")
-    kind, second = "arrived_at BIGINT, ts BIGINT", 10**6
+    kind = "arrived_at BIGINT, ts BIGINT"
+    second = 10**6
     frames = {
         "s0": spark.createDataFrame([(3 * second, 3 * second)], kind),
         "s1": spark.createDataFrame([(10 * second, 10 * second), (12 * second, 5 * second)], kind),
@@ -96,7 +99,8 @@ def test_tuples_made_late_only_by_an_idle_timeout_are_reported(spark: SparkSessi
         recording_keys=("case",),
     )
     mine = {(row["case"], row["number"]) for frame in found.values() for row in frame.collect()}
-    patient, wanted = replace(rules, timeouts_us=(None, None)), set()
+    patient = replace(rules, timeouts_us=(None, None))
+    wanted = set()
     for key, case in enumerate(cases):
         pairs = zip(
             classify(case, rules, 0, END_US)[0],

@@ -26,7 +26,9 @@ from tests.operators.lateness_reference import Arrival, Classified, Rules, class
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-UNIT_US, END_US, CASES = 250, 24_000, 800
+UNIT_US = 250
+END_US = 24_000
+CASES = 800
 Case = list[Arrival]
 S = Decimal(1_000_000)
 
@@ -55,7 +57,8 @@ def make_case(random: Random, streams: int) -> Case:
     """Returns a recording with ties, silences, and equal, null, negative, late and far
     timestamps.
     """
-    case, at_us = [], random.choice([0, 0, 3_000])
+    case = []
+    at_us = random.choice([0, 0, 3_000])
     for _ in range(random.randint(0, 25)):
         at_us = min(
             at_us
@@ -147,7 +150,8 @@ def assert_same(
     seed: int,
 ) -> None:
     """Shows the shortest recording whose tuples or ticks differ from the reference."""
-    found, ticks = outcomes(results), raised(results, len(cases))
+    found = outcomes(results)
+    ticks = raised(results, len(cases))
     wrong = []
     for key, case in enumerate(cases):
         wanted, wanted_ticks = classify(case, rules, 0, END_US)
@@ -258,12 +262,14 @@ def test_lateness_is_independent_of_the_grouping(
 def test_single_pass_timestamp_check_equals_a_loop(seed: int) -> None:
     # Rules: E50
     random = Random(seed)
-    jump, highest = random.choice([0, 1, 5]), random.randint(-5, 5)
+    jump = random.choice([0, 1, 5])
+    highest = random.randint(-5, 5)
     values = [
         random.randint(-20, 20) + random.choice([0, 0, number // 3])
         for number in range(random.randint(0, 60))
     ]
-    wanted, known = [], highest
+    wanted = []
+    known = highest
     for value in values:
         wanted.append(value > known + jump)
         known = known if wanted[-1] else max(known, value)

@@ -22,7 +22,9 @@ from tests.operators.test_filling import END, STEP, S, is_same
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BEGIN, BACK, CASES = 105, 100, 300
+BEGIN = 105
+BACK = 100
+CASES = 300
 """The range begins beside the grid; the periods of seasonal columns are up to 100."""
 
 

@@ -129,7 +129,8 @@ def run_groups(
     """Returns the rows of all groups and the last state; every state goes through a checkpoint's
     form.
     """
-    merge_all, rows = operator(ports), []
+    merge_all = operator(ports)
+    rows = []
     state = merge_all.initial_state()
     for first, end in pairwise([0, *cuts, WINDOWS]):
         context = OperatorContext(Grid(1), WindowRange(first, end - 1))
@@ -250,11 +251,10 @@ def test_merge_continues_past_a_silent_input_with_a_heartbeat(spark: SparkSessio
     tuples = [Tuple(0, at_us, 0, at_us) for at_us in range(200, 3_000, 500)] + [
         Tuple(1, 300, 0, 300)
     ]
-    inputs, context = frames_of(spark, tuples, 2), OperatorContext(Grid(1), WindowRange(0, 2))
-    bare, beat = (
-        operator(2),
-        Heartbeat(interval="500 us", slack="100 us", event_at="at", columns=COLUMNS),
-    )
+    inputs = frames_of(spark, tuples, 2)
+    context = OperatorContext(Grid(1), WindowRange(0, 2))
+    bare = operator(2)
+    beat = Heartbeat(interval="500 us", slack="100 us", event_at="at", columns=COLUMNS)
     beats = {
         port: beat.transform({"stream": frame}, empty_state(spark, beat), context)["out"]
         for port, frame in inputs.items()
@@ -292,10 +292,8 @@ def test_merge_continues_past_a_silent_input_with_a_heartbeat(spark: SparkSessio
 @pytest.mark.long
 def test_merge_of_merges_equals_one_merge_of_all_inputs(spark: SparkSession) -> None:
     tuples = make_tuples(Random(9), 3, 150, WINDOWS)
-    inputs, context = (
-        frames_of(spark, tuples, 3),
-        OperatorContext(Grid(1), WindowRange(0, WINDOWS - 1)),
-    )
+    inputs = frames_of(spark, tuples, 3)
+    context = OperatorContext(Grid(1), WindowRange(0, WINDOWS - 1))
     inner = operator(2)
     columns = pa.schema(
         [field for field in inner.output_ports()["out"].schema if field.name != "_rw_source"]
@@ -320,7 +318,8 @@ def test_merge_of_merges_equals_one_merge_of_all_inputs(spark: SparkSession) -> 
 def test_merge_drops_pending_tuples_after_skipped_windows(spark: SparkSession) -> None:
     # Rules: H58
     tuples = [Tuple(0, 10, 0, 10), Tuple(0, 20, 1, 20), Tuple(1, 30, 0, 10)]
-    waits, context = operator(2), OperatorContext(Grid(1), WindowRange(0, 0))
+    waits = operator(2)
+    context = OperatorContext(Grid(1), WindowRange(0, 0))
     state = waits.next_state(frames_of(spark, tuples, 2), {}, empty_state(spark, waits), context)
     assert state_rows(to_arrow(state, waits.state_columns(), "state"))[1] == {(0, "left 20 1 20")}
     after = to_arrow(
@@ -338,7 +337,8 @@ def test_merge_drops_pending_tuples_after_skipped_windows(spark: SparkSession) -
 def test_merge_accepts_columns_with_dots_in_their_names(spark: SparkSession) -> None:
     names = {"note": "a.b", "at": "x.at", "offset": "x.offset"}
     columns = pa.schema([field.with_name(names.get(field.name, field.name)) for field in COLUMNS])
-    both, found = operator(2, columns=columns, event_at="x.at", order_by=("x.offset",)), []
+    both = operator(2, columns=columns, event_at="x.at", order_by=("x.offset",))
+    found = []
     tuples = [Tuple(0, 10, 0, 10), Tuple(0, 20, 1, 20), Tuple(1, 30, 0, 15), Tuple(1, 1_010, 0, 20)]
     state = empty_state(spark, both)
     for window in (0, 1):

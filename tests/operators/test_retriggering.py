@@ -102,7 +102,8 @@ def windows_of(again: Again) -> EventWindows | GlobalWindow:
 
 def wanted(row: Shown, length_us: int | None) -> tuple[Any, ...]:
     values = [value for number in row.tuples if (value := value_of(number)) is not None]
-    least, most = min(values, default=None), max(values, default=None)
+    least = min(values, default=None)
+    most = max(values, default=None)
     total, mean = (sum(values), sum(values) / len(values)) if values else (None, None)
     folded = (len(row.tuples), len(values), total, least, most, mean)
     end_us = None if row.begin_us is None or length_us is None else row.begin_us + length_us
@@ -184,15 +185,14 @@ def test_windows_fire_again_like_a_state_machine(spark: SparkSession) -> None:
     # Rules: E41, E49, E51 to E61, E64 to E66, X29
     seed = new_seed()
     random = Random(seed)
-    rules, ends = make_rules(random), random.random() < 0.5
+    rules = make_rules(random)
+    ends = random.random() < 0.5
     again = make_again(random, rules)
     cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
     results, cuts = in_pieces(spark, cases, rules, windows_of(again), random, ends)
-    found, counts, of_windows = (
-        found_in(results, merging=True),
-        counted(results),
-        balances(results, width_us=1),
-    )
+    found = found_in(results, merging=True)
+    counts = counted(results)
+    of_windows = balances(results, width_us=1)
     for number, case in enumerate(cases):
         outcomes, raised = classify(case, rules, 0, END_US)
         keys = [key_of(one) for one in range(len(case))]
@@ -202,7 +202,8 @@ def test_windows_fire_again_like_a_state_machine(spark: SparkSession) -> None:
         mine = sorted(found.get(number, []), key=str)
         told = f"seed {seed}\n{rules}\n{again}\n{case}\nticks {raised}\ncuts {cuts}, ends {ends}"
         assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
-        length_us, ended_us = again.length_us or 1, END_US if ends else None
+        length_us = again.length_us or 1
+        ended_us = END_US if ends else None
         passed = [(tick, watermark - again.is_apex) for tick, watermark in raised]
         on_time, fired = fire(case, keys, outcomes, passed, length_us, again.slide_us, ended_us)
         last = last_of(outcomes, again, fired, ends)
@@ -225,11 +226,11 @@ def test_late_tuples_change_sessions_like_a_state_machine(spark: SparkSession) -
     # Rules: E42, E49, E61, E65 to E69, X29, X37
     seed = new_seed()
     random = Random(seed)
-    rules, ends, inclusive = make_rules(random), random.random() < 0.5, random.random() < 0.3
-    gap_us, allowed_us = (
-        random.choice([1, 2, 5, 9]) * UNIT_US,
-        random.choice([2, 10, 30, 100]) * UNIT_US,
-    )
+    rules = make_rules(random)
+    ends = random.random() < 0.5
+    inclusive = random.random() < 0.3
+    gap_us = random.choice([1, 2, 5, 9]) * UNIT_US
+    allowed_us = random.choice([2, 10, 30, 100]) * UNIT_US
     again = Again(
         gap_us,
         gap_us,
@@ -247,11 +248,9 @@ def test_late_tuples_change_sessions_like_a_state_machine(spark: SparkSession) -
     )
     cases = [make_case(random, rules.streams) for _ in range(RECORDINGS)]
     results, cuts = in_pieces(spark, cases, rules, sessions, random, ends)
-    found, counts, of_windows = (
-        found_in(results, merging=True),
-        counted(results),
-        balances(results, width_us=1),
-    )
+    found = found_in(results, merging=True)
+    counts = counted(results)
+    of_windows = balances(results, width_us=1)
     for number, case in enumerate(cases):
         outcomes, raised = classify(case, rules, 0, END_US)
         keys = [key_of(one) for one in range(len(case))]
@@ -372,7 +371,8 @@ def test_late_tuples_retrigger_by_count_and_at_removal(
         )
         result = event_windows(classified, windows, {"n": ("count", "*")}, state=state)
         assert classified.state is not None and result.state is not None
-        before, state = classified.state.localCheckpoint(), result.state.localCheckpoint()
+        before = classified.state.localCheckpoint()
+        state = result.state.localCheckpoint()
         fired = result.fired.where("window_begin_us = 0").orderBy("fired_us").collect()
         shown += [(row["fired_us"] // 1_000_000, row["kind"], row["n"]) for row in fired]
     assert shown == shows
@@ -406,7 +406,8 @@ def test_late_tuples_at_a_gap_border_stay_in_separate_sessions(
         )
         result = event_windows(classified, sessions, {"n": ("count", "*")}, state=state)
         assert classified.state is not None and result.state is not None
-        before, state = classified.state.localCheckpoint(), result.state.localCheckpoint()
+        before = classified.state.localCheckpoint()
+        state = result.state.localCheckpoint()
         columns = "window_begin_us DIV 1000000", "fired_us DIV 1000000", "kind", "n"
         shown += [tuple(row) for row in result.fired.selectExpr(*columns).collect()]
     assert sorted(shown) == [
@@ -444,7 +445,8 @@ def test_unchanged_firings_can_be_omitted(spark: SparkSession) -> None:
     # Rules: E62
     seed = new_seed()
     random = Random(seed)
-    rules, ends = make_rules(random), random.random() < 0.5
+    rules = make_rules(random)
+    ends = random.random() < 0.5
     again = replace(
         make_again(random, rules),
         early_us=UNIT_US,
@@ -461,10 +463,8 @@ def test_unchanged_firings_can_be_omitted(spark: SparkSession) -> None:
     left_out = 0
     for number, case in enumerate(cases):
         outcomes, raised = classify(case, rules, 0, END_US)
-        keys, orders = (
-            [key_of(one) for one in range(len(case))],
-            [order_of(one, merging=True) for one in range(len(case))],
-        )
+        keys = [key_of(one) for one in range(len(case))]
+        orders = [order_of(one, merging=True) for one in range(len(case))]
         shown = fire_again(case, keys, orders, outcomes, raised, again, END_US, ends)
         rows = sorted(only_updates(shown, again.accumulation), key=str)
         left_out += len(shown) - len(rows)

@@ -44,7 +44,8 @@ Found = dict[str, Rows]
 def make_shared(random: Random) -> Rules:
     """Returns settings of two or three streams, with one timeout for all, or none."""
     rules = make_rules(random)
-    streams, timeout = random.choice([2, 3]), random.choice([None, 2, 9])
+    streams = random.choice([2, 3])
+    timeout = random.choice([None, 2, 9])
     return replace(
         rules,
         streams=streams,
@@ -103,7 +104,9 @@ def run(
     """Returns as text what is emitted by port, sorted; windows between cuts come one group after
     the other.
     """
-    tuples, found, columns = frame_of(spark, case), Found(), operator.state_columns()
+    tuples = frame_of(spark, case)
+    found = Found()
+    columns = operator.state_columns()
     assert columns is not None and operator.wrong_properties() == []
     state = to_frame(spark, operator.initial_state())
     for first, end in pairwise(cuts):
@@ -173,7 +176,8 @@ def test_streams_of_an_operator_share_a_watermark(spark: SparkSession) -> None:
     seed = new_seed()
     random = Random(seed)
     rules = make_shared(random)
-    case, cuts = make_case(random, rules.streams), cuts_of(random)
+    case = make_case(random, rules.streams)
+    cuts = cuts_of(random)
     found = run(spark, SplitLate(**properties_of(rules), key_by=("key",)), case, cuts)
     assert found == expected(case, rules), f"seed {seed}\n{rules}\n{case}\ncut at {cuts}"
 
@@ -183,9 +187,11 @@ def test_windows_of_several_streams_balance_in_each_streaming_window(spark: Spar
     # Rules: E28, E40, E42, X37, E45
     seed = new_seed()
     random = Random(seed)
-    rules, ends = make_shared(random), random.random() < 0.5
+    rules = make_shared(random)
+    ends = random.random() < 0.5
     length, slide = (many * UNIT_US for many in random.choice([(4, 4), (8, 2), (7, 3), (20, 20)]))
-    case, cuts = make_case(random, rules.streams), cuts_of(random)
+    case = make_case(random, rules.streams)
+    cuts = cuts_of(random)
     operator = AggregateWindows(
         **properties_of(rules),
         length=length / S,
@@ -232,7 +238,8 @@ def test_stream_that_never_sends_is_idle_from_the_first_tick_of_the_recording(
         "event_at": "ts",
         "watermark_interval": "1 ms",
     }
-    split, tuples = SplitLate(**properties, idle_timeout="2500 us"), frame_of(spark, case)
+    split = SplitLate(**properties, idle_timeout="2500 us")
+    tuples = frame_of(spark, case)
     inputs = {
         "s0": tuples.where("stream = 0").drop("stream"),
         "s1": tuples.where("stream = 1").drop("stream"),
@@ -272,7 +279,8 @@ def test_streams_are_input_ports_and_tuples_name_their_stream(make: Callable[...
     )
     app.output("late", classified["late"], key=["stream", "number"])
     validate(app, recorded={"a": COLUMNS, "b": COLUMNS})
-    one, several = make().output_ports(), make(streams=("left", "right")).output_ports()
+    one = make().output_ports()
+    several = make(streams=("left", "right")).output_ports()
     assert [*make().input_ports()] == ["stream"]
     for port, spec in several.items():
         named = [] if port in ("ticks", "fired") else ["stream"]

@@ -42,7 +42,11 @@ if TYPE_CHECKING:
 COLUMNS = pa.schema(
     [("arrived_at", pa.int64()), ("ts", pa.int64()), ("key", pa.string()), ("number", pa.int64())]
 )
-WINDOWS, WIDTH_US, LAG_US, TICK_US, AHEAD_US = 6, 1_000, 500, 250, 5_000
+WINDOWS = 6
+WIDTH_US = 1_000
+LAG_US = 500
+TICK_US = 250
+AHEAD_US = 5_000
 RULES = Rules(1, TICK_US, LAG_US, (None,), (AHEAD_US,))
 Found = dict[str, list[tuple[Any, ...]]]
 
@@ -90,7 +94,8 @@ def run(spark: SparkSession, case: list[Arrival], cuts: list[int]) -> Found:
     """Returns as text what is emitted by port, sorted; windows between cuts come one group after
     the other.
     """
-    split, found = operator(), Found()
+    split = operator()
+    found = Found()
     state = to_frame(spark, split.initial_state())
     for first, end in pairwise(cuts):
         context = OperatorContext(Grid(1), WindowRange(first, end - 1))
@@ -121,7 +126,8 @@ def expected(case: list[Arrival]) -> Found:
     counts: Counter[tuple[int, str, str]] = Counter()
     most: dict[tuple[int, str, str], int] = {}
     for number, ((_, at, ts), (outcome, watermark)) in enumerate(zip(case, outcomes, strict=True)):
-        window, key = at // WIDTH_US, f"k{number % 3}"
+        window = at // WIDTH_US
+        key = f"k{number % 3}"
         counts[window, key, outcome] += 1
         if outcome == "on_time":
             found["on_time"].append((window, at, ts, key, number))

@@ -25,7 +25,9 @@ from tests.operators.test_lateness import new_seed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-RECORDINGS, SETTINGS, END = 60, 4, 60
+RECORDINGS = 60
+SETTINGS = 4
+END = 60
 
 
 def make_storm(random: Random) -> Storm:
@@ -46,7 +48,8 @@ def make_storm(random: Random) -> Storm:
 
 def make_case(random: Random, streams: int) -> list[Tuple]:
     """Returns a recording with ties, silences, and null, negative, late and far timestamps."""
-    case, at = [], 0
+    case = []
+    at = 0
     for _ in range(random.randint(0, 30)):
         at = min(at + random.choice([0, 0, 1, 1, 2, 3, 9]), END - 1)
         ts = random.choice([at, at, at - random.randint(-3, 6), random.randint(-9, 90), None])

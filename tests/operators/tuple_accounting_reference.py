@@ -51,7 +51,8 @@ def tuple_accounting(
         for window in {*came.values(), *fired.values()}:
             outcomes: dict[str, list[int]] = {}
             for number in own:
-                is_here, waits = came[number] == window, last[number] in WAITS
+                is_here = came[number] == window
+                waits = last[number] in WAITS
                 fires_at = fired.get(number, window + 1)
                 outcomes.setdefault("input", []).extend([number] * is_here)
                 outcomes.setdefault(last[number] if not waits else "on_time", []).extend(

@@ -8,7 +8,9 @@ from rewindow.application import Mode
 from rewindow.settings.config import Config
 from tests.publication.staging import StagedReplay, rows_of, state_of
 
-FIRST, LAST, SIZE = 100, 119, 5
+FIRST = 100
+LAST = 119
+SIZE = 5
 
 
 def undisturbed(config: Config, replay_id: str = "calm") -> StagedReplay:

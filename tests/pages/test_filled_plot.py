@@ -60,7 +60,8 @@ def row(at: int, v: float | None, **more: Any) -> dict[str, Any]:
 
 def made(at: int, v: float | None, method: str, gap: str = "g1", count: int = 1) -> dict[str, Any]:
     methods = json.dumps({"v": method, "word": "forward"})
-    before, after = 10 * SECOND, 40 * SECOND
+    before = 10 * SECOND
+    after = 40 * SECOND
     return row(
         at,
         v,

@@ -114,7 +114,8 @@ def test_page_of_a_million_windows_stays_small(staged: StagedReplay) -> None:
 
 
 def test_index_shows_each_run_and_links_only_to_existing_pages(tmp_path: Path) -> None:
-    bad, good = faulty(tmp_path), StagedReplay(tmp_path, replay_id="good").write()
+    bad = faulty(tmp_path)
+    good = StagedReplay(tmp_path, replay_id="good").write()
     drawn(bad.config, bad.plan)
     drawn(good.config, good.plan)
     html = write_index(good.config).read_text()

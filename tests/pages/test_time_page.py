@@ -46,7 +46,8 @@ def test_missing_time_of_a_window_equals_a_naive_count_of_seconds() -> None:
     for _ in range(200):
         width = random.randint(1, 7)
         windows = WindowRange(random.randint(0, 5), random.randint(5, 9))
-        begin, end = windows.first * width, (windows.last + 1) * width
+        begin = windows.first * width
+        end = (windows.last + 1) * width
         found = [
             (at, at + random.randint(0, 30)) for at in (random.randint(-5, end) for _ in range(5))
         ]
@@ -150,7 +151,9 @@ def test_lag_and_lateness_equal_a_naive_scan(tmp_path: Path) -> None:
             )
         )
     config = recorded(tmp_path, tuples, cadence="10 s")
-    rows, windows, grid = StreamRows.open(config, "s", {}), WindowRange(2, 9), Grid(10_000)
+    rows = StreamRows.open(config, "s", {})
+    windows = WindowRange(2, 9)
+    grid = Grid(10_000)
     steps = lag_over_time(rows, windows, grid)
     timed = [
         (int(at // 10), n, at, t, key) for n, (key, at, t, _) in enumerate(tuples) if t is not None
@@ -213,7 +216,8 @@ def test_tuples_with_impossible_timestamps_are_listed_and_left_out_of_charts(
 
 
 def test_lateness_is_drawn_by_key_and_hour_of_the_day(tmp_path: Path) -> None:
-    hour, late = 3600 * SECOND, [3, 2, 2, 0, 0]
+    hour = 3600 * SECOND
+    late = [3, 2, 2, 0, 0]
     by_key = [KeyLateness({"k": "a"}, 10, late, hour), KeyLateness({"k": "b"}, 10, [0] * 5, 0)]
     by_hour = [
         KeyLateness({"k": "a"}, 4, [2, 1, 1, 0, 0], hour, 5),

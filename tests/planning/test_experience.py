@@ -40,7 +40,8 @@ def run(
             process_identity="boot/0",
         )
         for mark, seconds in groups:
-            first, last = plan.window_of(done + 1), plan.window_of(mark)
+            first = plan.window_of(done + 1)
+            last = plan.window_of(mark)
             ports = [PortCount("in", "events", first, last, tuples * (mark - done), False)]
             ledger.attempts.report_progress(
                 replay_id,

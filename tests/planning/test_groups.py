@@ -20,7 +20,8 @@ def groups_of(plan: Plan) -> list[int]:
         plan.group_windows_max,
     )
     schedule = CheckpointSchedule(plan.checkpoint_windows)
-    first, found = plan.first, []
+    first = plan.first
+    found = []
     while first <= plan.last:
         end = next_end(first, plan.last, sizer.size, plan.mode, schedule)
         sizer.took(end - first + 1, 0.0)
@@ -35,7 +36,8 @@ def test_short_replay_has_several_groups_unless_few_windows_or_a_fixed_size(
     monkeypatch: pytest.MonkeyPatch,
     mode: Mode,
 ) -> None:
-    config, replay_options = project.config, {"mode": mode.name, "checkpoint_windows": 10**6}
+    config = project.config
+    replay_options = {"mode": mode.name, "checkpoint_windows": 10**6}
     assert groups_of(draft_plan(config, request(**replay_options)).plan) == [WINDOWS]
     monkeypatch.setattr(planner, "SHORT_WINDOWS_MIN", WINDOWS)
     plan = draft_plan(config, request(**replay_options)).plan

@@ -38,7 +38,8 @@ def test_width_changed_after_the_recording_is_rejected(
     of: Callable[..., object],
 ) -> None:
     # Rules: W15
-    config, width_us = project.config, 3_600_000_000
+    config = project.config
+    width_us = 3_600_000_000
     asked = request() if of is draft_plan else "totals"
     stream = StreamConfig(source="events.csv", arrived_at="at", width=f"{2 * width_us} us")
     changed = config.model_copy(update={"streams": {"events": stream}})
@@ -133,10 +134,8 @@ def test_seals_of_another_table_are_rejected(project: Project) -> None:
 def test_windows_after_the_end_of_a_stream_are_sealed_and_empty(project: Project) -> None:
     # Rules: W36, X21
     config = project.config
-    data, windows = (
-        Table.open(config.stream_table("events")),
-        Table.open(config.windows_table("events")),
-    )
+    data = Table.open(config.stream_table("events"))
+    windows = Table.open(config.windows_table("events"))
     windows.commit_arrow(end_row(data, LAST), app_id="record", version=2)
     assert draft_plan(config, request()).plan.last == LAST
     plan = draft_plan(config, request(last=LAST + 40)).plan
@@ -250,7 +249,9 @@ def test_windows_after_the_end_of_all_inputs_cause_a_warning() -> None:
     def stream(end: int | None) -> RecordedStream:
         return RecordedStream(cast("Table", None), cast("Table", None), WindowRange(1, 9), end)
 
-    ended, other, going = stream(9), stream(7), stream(None)
+    ended = stream(9)
+    other = stream(7)
+    going = stream(None)
     assert end_warnings({"a": ended, "b": other}, WindowRange(5, 12)) == [
         "3 windows lie behind the end of a, b, window 9: they are empty"
     ]

@@ -44,7 +44,8 @@ def changed(project: Project, body: str, inline_bytes: int = 1 << 20) -> Config:
     (folder / "totals.py").write_text(source.replace(OLD, NEW.format(body)))
     replay = project.config.replay.model_copy(update={"inline_state_bytes": inline_bytes})
     config = project.config.model_copy(update={"applications": [folder], "replay": replay})
-    config._root, config._file = project.config.root, project.config.file
+    config._root = project.config.root
+    config._file = project.config.file
     return config
 
 

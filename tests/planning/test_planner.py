@@ -374,7 +374,8 @@ def test_start_state_of_other_code_is_rejected_unless_allowed(project: Project) 
     folder.mkdir()
     (folder / "totals.py").write_text(source.read_text() + "\n# changed\n")
     changed = project.config.model_copy(update={"applications": [folder]})
-    changed._root, changed._file = project.config.root, project.config.file
+    changed._root = project.config.root
+    changed._file = project.config.file
     with pytest.raises(CheckpointError, match="was made by code .* now they are"):
         draft_plan(changed, request(state_from="one"))
     allowed = draft_plan(changed, request(state_from="one", allow_other_code=True)).plan
@@ -421,7 +422,8 @@ def test_incompatible_start_state_is_always_rejected(
 
 def _reseal(project: Project, properties: dict[str, str]) -> None:
     path = project.config.windows_table("events")
-    schema, rows = Table.open(path).schema, Table.open(path)
+    schema = Table.open(path).schema
+    rows = Table.open(path)
     import pyarrow.parquet as pq
 
     kept = pa.concat_tables(

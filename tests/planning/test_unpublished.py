@@ -27,7 +27,8 @@ def publish(
     undo: bool = False,
 ) -> None:
     """Enters a publication of the totals in the ledger, as if its tables were committed."""
-    ledger, replay_id = Ledger.open(project.config.ledger_url), f"r-{first}-{last}"
+    ledger = Ledger.open(project.config.ledger_url)
+    replay_id = f"r-{first}-{last}"
     project.plan(replay_id, "exactly_once", first=first, last=last, initial_state=True)
     run_to_end(ledger, replay_id)
     names = ["totals.sums", "totals.totals", "totals.checkpoints"]
@@ -38,10 +39,8 @@ def publish(
             ledger.publications.mark_done(number, name, 1)
         ledger.publications.close(number)
         if undo:
-            acts, undo = (
-                [ledger.publications.open_undo(number, dict.fromkeys(names, 1)).number],
-                False,
-            )
+            acts = [ledger.publications.open_undo(number, dict.fromkeys(names, 1)).number]
+            undo = False
 
 
 def test_everything_sealed_is_unpublished_before_the_first_publication(project: Project) -> None:
@@ -92,10 +91,8 @@ def test_ended_stream_is_unpublished_only_up_to_its_last_window(project: Project
 def test_range_difference_equals_a_naive_set_difference() -> None:
     @given(st.lists(st.tuples(st.integers(-3, 30), st.integers(0, 8)), max_size=8))
     def check(parts: list[tuple[int, int]]) -> None:
-        whole, taken = (
-            WindowRange(0, 24),
-            [WindowRange(first, first + more) for first, more in parts],
-        )
+        whole = WindowRange(0, 24)
+        taken = [WindowRange(first, first + more) for first, more in parts]
         left = without(whole, taken)
         assert [window for part in left for window in part] == sorted(set(whole).difference(*taken))
         assert left == sorted(left)

@@ -37,7 +37,8 @@ class Clock:
     """Stands still but while somebody waits, and jumps by `late` behind what was asked for."""
 
     def __init__(self, late: float = 0.0) -> None:
-        self.moment, self.late = 100.0, late
+        self.moment = 100.0
+        self.late = late
 
     def now(self) -> float:
         return self.moment
@@ -51,7 +52,8 @@ class Reader:
     """Notes when each line came; goes away before the line `until`."""
 
     def __init__(self, clock: Clock, until: int | None = None) -> None:
-        self.clock, self.until = clock, until
+        self.clock = clock
+        self.until = until
         self.got: list[tuple[float, dict[str, Any]]] = []
 
     def __call__(self, data: bytes) -> None:
@@ -65,11 +67,9 @@ def record(root: Path, arrivals: list[float], lacking: int | None = None) -> Con
     """Records the stream `s`: a tuple for each arrival in seconds, windows of ten seconds, sealed
     but for `lacking`.
     """
-    config, rows, counts = (
-        Config(state=root),
-        [],
-        dict.fromkeys(range(int(max(arrivals)) // 10 + 1), 0),
-    )
+    config = Config(state=root)
+    rows = []
+    counts = dict.fromkeys(range(int(max(arrivals)) // 10 + 1), 0)
     for n, second in enumerate(arrivals):
         window = int(second) // 10
         rows.append((window, counts[window], EPOCH + timedelta(seconds=second), f"k{n}"))
@@ -104,7 +104,8 @@ def test_tuple_is_sent_when_its_arrival_is_due_at_the_given_speed(
 
 
 def test_fastest_playback_waits_for_nothing_and_reports_no_delay(tmp_path: Path) -> None:
-    config, clock = record(tmp_path, [1.0, 500.0, 90_000.0]), Clock()
+    config = record(tmp_path, [1.0, 500.0, 90_000.0])
+    clock = Clock()
     reader = Reader(clock)
     report = play(config, "s", reader, speed=None, clock=clock)
     assert [moment for moment, _ in reader.got] == [0.0, 0.0, 0.0]
@@ -124,7 +125,8 @@ def test_line_contains_the_whole_tuple_with_its_position(tmp_path: Path) -> None
 
 
 def test_delays_do_not_accumulate(tmp_path: Path) -> None:
-    config, clock = record(tmp_path, [float(n) for n in range(50)]), Clock(late=0.02)
+    config = record(tmp_path, [float(n) for n in range(50)])
+    clock = Clock(late=0.02)
     reader = Reader(clock)
     report = play(config, "s", reader, clock=clock)
     assert [moment for moment, _ in reader.got] == [
@@ -184,7 +186,8 @@ def test_range_of_windows_or_times_is_played_from_its_first_tuple(tmp_path: Path
 
 def test_unsealed_windows_are_reported_and_not_sent(tmp_path: Path) -> None:
     # Rules: W40
-    config, lines = record(tmp_path, [3.0, 14.0, 29.0], lacking=1), list[str]()
+    config = record(tmp_path, [3.0, 14.0, 29.0], lacking=1)
+    lines = list[str]()
     reader = Reader(clock := Clock())
     report = play(config, "s", reader, clock=clock, listener=Lines(lines.append))
     assert [row["key"] for _, row in reader.got] == ["k0", "k2"]
@@ -252,7 +255,8 @@ def test_unknown_streams_are_rejected_with_the_existing_ones(tmp_path: Path) -> 
 def test_disconnected_reader_ends_the_playback_with_the_window_to_resume_from(
     tmp_path: Path,
 ) -> None:
-    config, clock = record(tmp_path, [3.0, 14.0, 29.0]), Clock()
+    config = record(tmp_path, [3.0, 14.0, 29.0])
+    clock = Clock()
     with pytest.raises(
         Interrupted,
         match="ended after 2 tuples, in window 2: the reader has gone",
@@ -316,7 +320,9 @@ def test_closed_pipe_reports_how_much_was_read() -> None:
 
 
 def test_port_serves_one_reader_until_the_end_of_the_stream(tmp_path: Path) -> None:
-    config, said, got = record(tmp_path, [3.0, 14.0, 29.0]), list[str](), list[bytes]()
+    config = record(tmp_path, [3.0, 14.0, 29.0])
+    said = list[str]()
+    got = list[bytes]()
     threads = list[threading.Thread]()
 
     def read(line: str) -> None:
@@ -334,7 +340,8 @@ def test_port_serves_one_reader_until_the_end_of_the_stream(tmp_path: Path) -> N
 
 
 def test_long_playback_reports_its_position_every_ten_seconds(tmp_path: Path) -> None:
-    config, lines = record(tmp_path, [3.0, 14.0, 29.0, 33.0]), list[str]()
+    config = record(tmp_path, [3.0, 14.0, 29.0, 33.0])
+    lines = list[str]()
     play(config, "s", Reader(clock := Clock()), clock=clock, listener=Lines(lines.append))
     assert lines == [
         "2 tuples sent, up to 1970-01-01T00:00:14Z, at most 26 s left",

@@ -206,7 +206,8 @@ class StagedReplay:
         if not self.noted:
             self._commit(output, frame, epoch, last)
             return
-        table, folder = Table.open(self.root / output), self.root / output / f"group-{uuid4().hex}"
+        table = Table.open(self.root / output)
+        folder = self.root / output / f"group-{uuid4().hex}"
         folder.make_folder()
         counted = [name for name in frame.column_names if self.linkable or name != "attempt"]
         pq.write_table(frame, (folder / "rows.parquet").uri, write_statistics=counted)
@@ -362,11 +363,9 @@ def simple(
     **fields: Any,
 ) -> StagedReplay:
     """Returns an ended, checked replay of one group."""
-    checked, ledger, publishable = (
-        fields.pop("checked", True),
-        fields.pop("ledger", True),
-        fields.pop("publishable", False),
-    )
+    checked = fields.pop("checked", True)
+    ledger = fields.pop("ledger", True)
+    publishable = fields.pop("publishable", False)
     replay = StagedReplay(config, replay_id, first, last, **fields)
     replay.group(first, last, rows_of(range(first, last + 1), plus), state=state_of(last + plus))
     if publishable:

@@ -173,7 +173,8 @@ def test_concurrent_commits_are_neither_lost_nor_duplicated(
     stage(config, "one", 100, 109)
     publish(config, "one")
     stage(config, "fix", 102, 104, plus=50)
-    path, pending = str(config.stream_table(STREAM)), [OTHERS[other]]
+    path = str(config.stream_table(STREAM))
+    pending = [OTHERS[other]]
 
     def meddle() -> None:
         if pending:
@@ -232,7 +233,8 @@ def test_full_disk_leaves_no_files_and_the_next_publisher_finishes(
         stage(config, name, first, first + 4)
         publish(config, name)
     stage(config, "fix", 103, 106, plus=5)
-    write, places = new_files.pq.write_table, iter([True, False])
+    write = new_files.pq.write_table
+    places = iter([True, False])
 
     def full(*given: Any, **named: Any) -> None:
         if not next(places):
@@ -307,7 +309,8 @@ def test_vacuum_keeps_an_old_file_that_an_undo_is_restoring(
     (old,) = Table.open(config.stream_table(STREAM)).files()
     os.utime(old.path, (0, 0))
     publish(config, "fix")
-    commit, taken = by_files.Replacement.commit, []
+    commit = by_files.Replacement.commit
+    taken = []
 
     def vacuum(change: by_files.Replacement) -> None:
         delta = Table.open(change.table.path).delta

@@ -120,7 +120,8 @@ def test_intact_windows_are_restored_and_published_alongside_damaged_ones_on_req
     simple(config, "r0", 100, 107, publishable=True, outputs=("ranks",), linkable=False)
     simple(config, "fix", 100, 107, plus=9, publishable=True, outputs=("ranks",), linkable=False)
     simple(config, "next", 106, 107, plus=5, publishable=True, outputs=("ranks",), linkable=False)
-    path, seals = config.stream_table("app.ranks"), config.windows_table("app.ranks")
+    path = config.stream_table("app.ranks")
+    seals = config.windows_table("app.ranks")
     publish(config, "r0")
     damaged = file_of(path, 103)
     (held,) = [

@@ -35,7 +35,8 @@ def files(*sizes: int) -> list[DataFile]:
 
 
 def test_daily_publications_are_joined_into_few_files(config: Config) -> None:
-    most, apart = 0, {}
+    most = 0
+    apart = {}
     for name, windows in DAYS.items():
         stage(config, name, *windows)
         foreseen = expected_publication(config, name)
@@ -112,11 +113,15 @@ def test_year_of_daily_publications_is_few_files_with_few_rewrites_per_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.undo()
-    day, there, rewritten, most = 500_000, list[DataFile](), 0, 0
+    day = 500_000
+    there = list[DataFile]()
+    rewritten = 0
+    most = 0
     for number in range(365):
         run = joining._longest(joining._chain(there[::-1])[::-1])
         if run:
-            at, size = there.index(run[0]), sum(file.size for file in run)
+            at = there.index(run[0])
+            size = sum(file.size for file in run)
             rewritten += size
             there[at : at + len(run)] = [DataFile("/t/joined", 1, run[0].first, run[-1].last, size)]
         there.append(DataFile(f"/t/{number}", 1, number, number, day))

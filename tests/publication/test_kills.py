@@ -87,7 +87,8 @@ def recover(act: str, step: str, scenes: dict[str, Scene], folder: Path) -> None
 def test_undisturbed_actions_produce_the_expected_result_of_the_kill_tests(
     scenes: dict[str, Scene],
 ) -> None:
-    published, undone = scenes["publish, undisturbed"], scenes["undo, undisturbed"]
+    published = scenes["publish, undisturbed"]
+    undone = scenes["undo, undisturbed"]
     assert published.contents() != scenes["publish"].contents() == undone.contents()
     assert (
         published.standing()["stale"] == [("app.ranks", 108, 109)]

@@ -232,7 +232,8 @@ def test_replay_without_a_passed_gate_is_rejected_unless_accepted(config: Config
 def test_replay_that_has_not_ended_is_rejected(config: Config) -> None:
     replay = StagedReplay(config, "half", 100, 119, outputs=("ranks",))
     replay.group(100, 109, rows_of(range(100, 110)), state=state_of(1)).end(ledger=False)
-    plan, ledger = replay.plan, book(config)
+    plan = replay.plan
+    ledger = book(config)
     ledger.replays.create(
         "half",
         plan.application,
@@ -322,8 +323,10 @@ def test_altered_staged_files_are_not_published(config: Config) -> None:
 def test_pinned_publication_is_readable_until_its_files_are_vacuumed(config: Config) -> None:
     ranks_only(config, "r1", 100, 103, publishable=True)
     ranks_only(config, "fix", 102, 103, plus=50, publishable=True)
-    one, two = publish(config, "r1"), publish(config, "fix")
-    first, newest = read_published(config, "app", one.number), read_published(config, "app")
+    one = publish(config, "r1")
+    two = publish(config, "fix")
+    first = read_published(config, "app", one.number)
+    newest = read_published(config, "app")
     assert {name: version for name, (_, version) in first.items()} == {
         "ranks": one.versions["app.ranks"]
     }

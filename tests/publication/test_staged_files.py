@@ -142,7 +142,8 @@ def test_changed_staged_file_is_reported_before_anything_starts(
 
 def flip(file: Path) -> None:
     """Changes a byte in place and keeps the file's time."""
-    before, content = file.stat(), bytearray(file.read_bytes())
+    before = file.stat()
+    content = bytearray(file.read_bytes())
     content[30] ^= 1
     file.write_bytes(content)
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -211,7 +212,8 @@ def test_files_without_checksums_are_reported_and_verified_against_their_seals(
 def test_checksums_survive_log_cleanup(config: Config) -> None:
     replay = stage(config, "one", 100, 104)
     for name in ("ranks", FACTS, CHECKPOINTS):
-        table, long_ago = Table.open(replay.root / name), time.time() - 60 * 86_400
+        table = Table.open(replay.root / name)
+        long_ago = time.time() - 60 * 86_400
         logs = sorted((replay.root / name / "_delta_log").local().glob("*.json"))
         for log in logs:
             os.utime(log, (long_ago, long_ago))

@@ -141,11 +141,9 @@ def test_undo_rejects_a_table_that_was_deleted_and_recreated(config: Config) -> 
     stage(config, "r0", 100, 103)
     publish(config, "r0")
     path = config.stream_table("app.ranks")
-    rows, version, before = (
-        query("select * from t", t=path),
-        Table.open(path).version,
-        Table.open(path).id,
-    )
+    rows = query("select * from t", t=path)
+    version = Table.open(path).version
+    before = Table.open(path).id
     shutil.rmtree(path)
     for _ in range(version + 1):
         write_deltalake(str(path), rows, mode="overwrite")

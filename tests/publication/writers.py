@@ -78,7 +78,8 @@ ACTS: dict[str, list[Callable[[str], None]]] = {
 
 def disturb(kind: str) -> None:
     """Has an act of another process come before each commit of tuples, one after the other."""
-    commit, numbers = by_files.Replacement.commit, iter(range(len(ACTS[kind])))
+    commit = by_files.Replacement.commit
+    numbers = iter(range(len(ACTS[kind])))
 
     def commit_later(change: by_files.Replacement) -> None:
         number = next(numbers, None)

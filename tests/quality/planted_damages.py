@@ -17,7 +17,8 @@ from rewindow.quality.planting import Damage, Row, Rows
 
 Change = Callable[[Row], dict[str, Any] | None]
 HOUR = timedelta(hours=1)
-TIMER, REAL = "_rw_is_timer", "weather_is_real"
+TIMER = "_rw_is_timer"
+REAL = "weather_is_real"
 
 
 def value(kind: str, change: Change, reach: int = 0) -> Damage:
@@ -72,7 +73,8 @@ def moved(kind: str, one: bool) -> Damage:
     def plant(rows: Rows, window: int, random: Random) -> bool:
         if not rows[window] or window + 1 not in rows:
             return False
-        mine, other = rows[window], [] if one else rows[window + 1]
+        mine = rows[window]
+        other = [] if one else rows[window + 1]
         taken = [random.choice(mine)] if one else list(mine)
         rows[window] = [row for row in mine if row not in taken] + other
         rows[window + 1] = (rows[window + 1] if one else []) + taken

@@ -50,7 +50,8 @@ def specimen(folder: Path, name: str) -> Specimen:
     """Returns an output of the example as a replay of its windows would have staged it, in a folder
     of its own.
     """
-    windows, rows = RANGES[name], _read(name, RANGES[name])
+    windows = RANGES[name]
+    rows = _read(name, RANGES[name])
     config = Config.load(PROJECT.parent / "rewindow.toml").model_copy(
         update={"state": folder / "state"}
     )

@@ -225,7 +225,8 @@ def test_evaluations_of_threads_are_serialized(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    inside, most = 0, 0
+    inside = 0
+    most = 0
     original = evaluation._build
 
     def counted(suite: Suite) -> Any:
@@ -289,7 +290,8 @@ def test_report_that_lost_windows_is_rejected(
 
 
 def test_replay_that_staged_nothing_fails(staged: StagedReplay) -> None:
-    staged.rows, staged.facts = [], []
+    staged.rows = []
+    staged.facts = []
     result = judge(staged.config, staged.write().plan)
     assert [entry.check for entry in result.outputs[0].failed] == [
         "no-undeclared-loss",

@@ -233,7 +233,8 @@ def err_in_second_attempt(staged: StagedReplay) -> None:
     """At most once, stateful: from window 110 on by attempt 2; window 115 fails a check that a loss
     excuses.
     """
-    staged.mode, staged.stateful = "at_most_once", True
+    staged.mode = "at_most_once"
+    staged.stateful = True
     for row in (*staged.rows, *staged.facts):
         if row["window_id"] >= 110:
             row["attempt"] = 2

@@ -17,7 +17,8 @@ from tests.quality.staging import StagedReplay, ended
 
 
 def test_verdict_names_the_table_versions_at_the_start_of_the_gate(staged: StagedReplay) -> None:
-    ledger, root = ended(staged), staged.config.replay_root(staged.replay_id)
+    ledger = ended(staged)
+    root = staged.config.replay_root(staged.replay_id)
     before = staged_contents(root)
     assert (
         check(staged.config, staged.replay_id).tables

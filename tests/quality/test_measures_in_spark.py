@@ -156,7 +156,8 @@ def test_documented_aggregates_are_stored_as_they_are_computed(
     spark: SparkSession,
 ) -> None:
     table = _odd_rows()
-    left, different = [], {}
+    left = []
+    different = {}
     write_deltalake(str(tmp_path / "t"), table)
     frame = spark.createDataFrame(table)
     for sql in AGGREGATES:

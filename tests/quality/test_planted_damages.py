@@ -51,7 +51,8 @@ def test_planted_damages_are_detected_and_most_fail_a_critical_check(
     name: str,
     record_property: Callable[[str, object], None],
 ) -> None:
-    made, damages = specimen(tmp_path, name), DAMAGES[name]
+    made = specimen(tmp_path, name)
+    damages = DAMAGES[name]
     found = plant(made, (*damages, *FURTHER.get(name, ())), seed=1)
     score = found[: len(damages)]
     record_property(SCORE, told(name, score))

@@ -20,15 +20,18 @@ from rewindow.storage import Table, create_table, data_files
 from rewindow.storage.layout import FACTS, FACTS_SCHEMA
 from tests.quality.staging import SCHEMA, StagedReplay, expectation
 
-SUM, HALF = "sum(flights)", "avg(flights)"
-WRONG, WRONG_HALF = 7_000, 0.25
+SUM = "sum(flights)"
+HALF = "avg(flights)"
+WRONG = 7_000
+WRONG_HALF = 0.25
 """What is stored, so that it can be told from what would be measured: six flights and two."""
 
 
 def store(staged: StagedReplay, attempt: int = 1, **values: Any) -> None:
     plan = staged.plan
     output = plan.outputs[0]
-    suite, known = suite_of(staged.config, output), values_of(plan, output)
+    suite = suite_of(staged.config, output)
+    known = values_of(plan, output)
     own = {measure.name: measure for measure in every_output_has(output.key, SCHEMA)}
     asked = own | {measure.name: measure.bound(known) for measure in suite.measures}
     cells = [

@@ -100,10 +100,8 @@ def test_check_that_fails_in_later_windows_does_not_hide_other_damages(
 
 def test_strength_is_deterministic_for_a_seed_and_changes_no_table(staged: StagedReplay) -> None:
     ledger = ended(staged)
-    first, again = (
-        strength(staged.config, staged.replay_id),
-        strength(staged.config, staged.replay_id),
-    )
+    first = strength(staged.config, staged.replay_id)
+    again = strength(staged.config, staged.replay_id)
     assert [one.to_dict() for one in first] == [one.to_dict() for one in again]
     assert (ledger.replays.get(staged.replay_id).state, runs(staged.config)) == (
         ReplayState.ENDED,

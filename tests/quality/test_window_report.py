@@ -51,7 +51,8 @@ def test_ordered_facts_are_not_sorted_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Sorting a million windows takes longer than reading them.
-    in_order, moved = window_table.in_order, []
+    in_order = window_table.in_order
+    moved = []
 
     def noted(rows: pa.Table, *names: str) -> pa.Table:
         moved.append(in_order(rows, *names) is not rows)
@@ -92,7 +93,8 @@ def test_inputs_of_a_lost_window_count_as_lost_and_not_as_processed(staged: Stag
     ]
     staged.facts += [staged.fact(108, "in", "flights", 5, attempt=2)]
     report = report_of(staged.write())
-    given_up, processed = column(report, "lost_tuples"), column(report, "tuples_in")
+    given_up = column(report, "lost_tuples")
+    processed = column(report, "tuples_in")
     assert (processed[106], given_up[106]) == (6, 0) and (processed[107], given_up[107]) == (0, 6)
     assert processed[108] == 5 and column(report, "unaccounted_tuples")[108] == 1
 
@@ -267,7 +269,8 @@ def test_error_tuples_are_those_of_the_newest_seal(staged: StagedReplay) -> None
 
 
 def test_row_measure_compares_with_an_input_where_both_are_sealed(staged: StagedReplay) -> None:
-    staged.inputs, staged.mode = ["raw.flights"], "at_most_once"
+    staged.inputs = ["raw.flights"]
+    staged.mode = "at_most_once"
     staged.seals = [{"window_id": w, "tuples": 6, "stream": "raw.flights"} for w in staged.windows]
     staged.facts = [
         {**fact, "port": "raw.flights"} if fact["direction"] == "in" else fact

@@ -176,7 +176,8 @@ def test_only_orphan_files_of_dead_runs_are_removed(bench: Bench) -> None:
     # Files of a later commit number may be a recording on another machine.
     bench.write(ROWS)
     bench.record()
-    folder, tuples = bench.config().stream_table("s"), bench.tuples()
+    folder = bench.config().stream_table("s")
+    tuples = bench.tuples()
     held = {path.name for path in folder.glob("run-*")}
     assert held
     for name in ("run-1-dead", "run-7-elsewhere"):

@@ -18,7 +18,8 @@ def test_stream_without_its_seals_is_rejected_and_can_be_resealed(bench: Bench) 
     bench.write(ROWS)
     bench.record()
     seals = "select window_id, tuples, digest, float_digest from w order by window_id"
-    tuples, sealed = bench.tuples(), bench.rows(seals)
+    tuples = bench.tuples()
+    sealed = bench.rows(seals)
     shutil.rmtree(bench.config().windows_table("s"))
     bench.write("")
     with pytest.raises(

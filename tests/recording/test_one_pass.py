@@ -122,7 +122,8 @@ def test_file_that_changes_during_the_read_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings = {**write_parquet(bench.root), "malformed_max_share": 1}
-    file, put = bench.root / "p" / "1.parquet", FileLayout.put
+    file = bench.root / "p" / "1.parquet"
+    put = FileLayout.put
 
     def touched(self: FileLayout, *arguments: Any) -> Any:
         os.utime(file, ns=(1, 1))

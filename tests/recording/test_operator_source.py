@@ -16,7 +16,8 @@ from rewindow.settings.config import StreamConfig
 from rewindow.testing import run_input
 from tests.recording.conftest import Bench
 
-BEGIN, END = "1970-01-01T02:46:40Z", "1970-01-01T02:47:20Z"
+BEGIN = "1970-01-01T02:46:40Z"
+END = "1970-01-01T02:47:20Z"
 """Windows 1000 to 1003, of ten seconds."""
 MODULE = '''
 from datetime import timedelta

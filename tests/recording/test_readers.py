@@ -102,12 +102,14 @@ class Endless(io.RawIOBase):
     """
 
     def __init__(self, begin: bytes) -> None:
-        self._begin, self.read_bytes = begin, 0
+        self._begin = begin
+        self.read_bytes = 0
 
     def read(self, size: int = -1) -> bytes:
         assert 0 < size <= 8 << 20 and self.read_bytes < 100 << 20, "it is read as if it had an end"
         self.read_bytes += size
-        begin, self._begin = self._begin, b""
+        begin = self._begin
+        self._begin = b""
         return begin + b"2" * (size - len(begin))
 
 

@@ -76,7 +76,8 @@ def test_second_run_changes_nothing(bench: Bench) -> None:
 def test_late_tuples_are_quarantined_once(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record()
-    copy, new = "a,1970-01-01T02:46:50Z,4\n", "z,1970-01-01T02:47:01Z,9\n"
+    copy = "a,1970-01-01T02:46:50Z,4\n"
+    new = "z,1970-01-01T02:47:01Z,9\n"
     bench.write(ROWS + copy + new + "early,1970-01-01T02:46:01Z,7\n")
     late = bench.record()
     assert (late.late, late.already_there, late.recorded) == (3, 0, 0)

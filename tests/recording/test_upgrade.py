@@ -68,7 +68,8 @@ def test_repaired_stream_is_complete_and_a_second_repair_changes_nothing(
 ) -> None:
     before = Table.open(damaged.windows_table("s"))
     upgrade_stream(bench.spark, damaged, "s")
-    data, windows = Table.open(damaged.stream_table("s")), Table.open(damaged.windows_table("s"))
+    data = Table.open(damaged.stream_table("s"))
+    windows = Table.open(damaged.windows_table("s"))
     seals = read_seals(windows, table_id=data.id)
     assert seals["tuples"].to_pylist() == [3, 0, 1, 0, 0] and set(
         seals["generation"].to_pylist()

@@ -100,7 +100,9 @@ class _Lines(io.TextIOBase):
     """A stream that hands on whole lines."""
 
     def __init__(self, on_line: Callable[[str], None]) -> None:
-        self._on_line, self._rest, self._stdout = on_line, "", sys.stdout
+        self._on_line = on_line
+        self._rest = ""
+        self._stdout = sys.stdout
 
     def write(self, text: str) -> int:
         *lines, self._rest = (self._rest + text).split("\n")

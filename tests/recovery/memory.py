@@ -103,7 +103,9 @@ class MemoryLog:
     """A table of the world, as a process sees it: pinned to the snapshot that it last looked at."""
 
     def __init__(self, world: World, path: Location, pause: Pause) -> None:
-        self.path, self._world, self._pause = path, world, pause
+        self.path = path
+        self._world = world
+        self._pause = pause
         self._commits = world.tables.setdefault(path.name, [])
         pause()
         self._seen = len(self._commits)
@@ -205,7 +207,10 @@ class MemoryEngine:
         pause: Pause,
         tables: Mapping[str, FencedTable],
     ) -> None:
-        self._world, self._epoch, self._pause, self._tables = world, epoch, pause, tables
+        self._world = world
+        self._epoch = epoch
+        self._pause = pause
+        self._tables = tables
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
         return {"events": WindowFacts.empty()}

@@ -27,7 +27,9 @@ from rewindow.storage.streams import create_stream
 from tests.small_frames import small_frames_toml
 
 ROOT = Path(__file__).parents[2]
-FIRST, WINDOWS, GROUP = 1000, 24, 3
+FIRST = 1000
+WINDOWS = 24
+GROUP = 3
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = pa.timestamp("us", tz="UTC")
 STREAM = pa.schema(
@@ -142,7 +144,8 @@ def record_clicks(config: Config, times: list[tuple[int, int]]) -> None:
             ("at", _TIME),
         ]
     )
-    rows, counts = [], dict.fromkeys(range(10), 0)
+    rows = []
+    counts = dict.fromkeys(range(10), 0)
     for arrived_s, at_s in times:
         window = arrived_s // 60
         arrived_at, at = (EPOCH + timedelta(seconds=seconds) for seconds in (arrived_s, at_s))

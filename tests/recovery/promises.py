@@ -54,7 +54,8 @@ def _check_exactly_once(config: Config, plan: Plan, baseline: Plan) -> None:
     """
     for output in OUTPUTS:
         assert raw(config, plan, output) == seen(config, baseline, output), f"{output}: rows differ"
-        found, want = seals(config, plan, output), seals(config, baseline, output)
+        found = seals(config, plan, output)
+        want = seals(config, baseline, output)
         assert [row["window_id"] for row in found] == list(plan.range), (
             f"{output}: not one seal for every window"
         )
@@ -83,7 +84,8 @@ def _check_at_least_once(config: Config, plan: Plan, baseline: Plan) -> None:
 def _check_at_most_once(config: Config, plan: Plan, baseline: Plan) -> None:
     """Nothing twice; what is missing is listed, window by window, and what is listed is missing."""
     for output in OUTPUTS:
-        rows, want = raw(config, plan, output), raw(config, baseline, output)
+        rows = raw(config, plan, output)
+        want = raw(config, baseline, output)
         keys = Counter((window, key) for window, key, _ in rows.elements())
         assert max(keys.values(), default=0) <= 1, f"{output}: a tuple is there twice"
         found = seals(config, plan, output)
@@ -91,7 +93,8 @@ def _check_at_most_once(config: Config, plan: Plan, baseline: Plan) -> None:
             f"{output}: facts per window"
         )
         lost = {row["window_id"] for row in found if row["lost"]}
-        there, all_windows = {row[0] for row in rows}, {row[0] for row in want}
+        there = {row[0] for row in rows}
+        all_windows = {row[0] for row in want}
         assert all_windows - there == lost & all_windows, (
             f"{output}: lost {lost}, absent {all_windows - there}"
         )

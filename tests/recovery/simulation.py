@@ -254,7 +254,8 @@ def _unfenced_positions(
     """Reads what is done in a table before the fence, not on the snapshot that it is made on."""
     done = position(open_table(path), app)
     table = _fence(path, app, epoch, lambda mark: done.mark, open_table)
-    table.done, table.previous = done.mark, done.epoch
+    table.done = done.mark
+    table.previous = done.epoch
     return table
 
 
@@ -394,7 +395,8 @@ tests/storage/test_fence.py makes that happen.
 
 
 def broken(world: World, plan: Plan) -> Iterator[str]:
-    mode, first = plan.mode, plan.start.warm_up_first or plan.first
+    mode = plan.mode
+    first = plan.start.warm_up_first or plan.first
     want = {window: sum(range(first, window + 1)) for window in range(1, WINDOWS + 1)}
     seals = [
         row

@@ -25,7 +25,8 @@ from tests.recovery.project import EPOCH, Project, make_stream
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WINDOWS, STEP = 20, 10
+WINDOWS = 20
+STEP = 10
 COLUMNS = {
     "filled": "window_id, key, arrived_at, at, x, _rw_is_made, _rw_gap_id, _rw_methods",
     "fired": "window_id, key, window_begin_us, pane, kind, fired_us, n, high",
@@ -43,12 +44,14 @@ def recorded(project: Project) -> list[tuple[str, Tuple]]:
     """Records `readings` of two keys, with silences, late tuples and some that are ahead; returns
     them, in seconds.
     """
-    random, times = Random(12), dict[tuple[str, int], Tuple]()
+    random = Random(12)
+    times = dict[tuple[str, int], Tuple]()
     for second in sorted(random.sample(range(40, WINDOWS * 60), 90)):
         ts = max(0, second - random.choice([0, 1, 4, 12, random.randrange(100), -7]))
         times.setdefault((random.choice("ab"), ts), Tuple(second, ts, float(second), None))
     found = [(key, one) for (key, _), one in times.items()]
-    rows, counts = [], dict.fromkeys(range(WINDOWS), 0)
+    rows = []
+    counts = dict.fromkeys(range(WINDOWS), 0)
     for key, one in found:
         arrived_at, at = (EPOCH + timedelta(seconds=seconds) for seconds in (one.at, one.ts))
         window = one.at // 60

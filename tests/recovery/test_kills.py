@@ -301,7 +301,8 @@ def test_lost_ledger_is_rebuilt_and_the_replay_resumes(
 ) -> None:
     # Rules: R7
     config = project.config.model_copy(update={"state": tmp_path / "state"})
-    config._root, config._file = project.config.root, None
+    config._root = project.config.root
+    config._file = None
     shutil.copytree(project.config.state / "streams", config.state / "streams")
     own = Project(config)
     monkeypatch.setenv("REWINDOW_CONFIG", str(project.config.file))

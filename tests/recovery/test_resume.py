@@ -137,7 +137,8 @@ def test_groups_do_not_shrink_where_that_saves_no_time(
     each: float,
     least: int,
 ) -> None:
-    sizer, sizes = GroupSizer(None, 10.0, 2_000), list[int]()
+    sizer = GroupSizer(None, 10.0, 2_000)
+    sizes = list[int]()
     for _ in range(12):
         sizer.took(sizer.size, overhead + each * sizer.size)
         sizes.append(sizer.size)
@@ -152,8 +153,10 @@ def test_no_group_is_longer_than_the_loss_named_by_the_plan(
     bound: int | None,
 ) -> None:
     # Rules: X1
-    schedule, sizer = CheckpointSchedule(distance, multiple), GroupSizer(None, 10.0, 64, bound)
-    lengths, window = [], 0
+    schedule = CheckpointSchedule(distance, multiple)
+    sizer = GroupSizer(None, 10.0, 64, bound)
+    lengths = []
+    window = 0
     while window < 400:
         end = next_end(window, 10_000, sizer.size, Mode.AT_MOST_ONCE, schedule)
         lengths.append(end - window + 1)

@@ -130,13 +130,15 @@ def test_stale_windows_equal_a_model_that_recomputes(steps: list[tuple[int, int,
     shown: dict[int, tuple[int, str, str]] = {}
     published: list[EffectivePublication] = []
     for number, (start, width, fixed) in enumerate(steps, start=1):
-        first, last = start, start + width - 1
+        first = start
+        last = start + width - 1
         if first and first - 1 not in shown:
             continue
         state = shown[first - 1][2] if first else "s"
         states = {first - 1: state}
         for window in range(first, last + 1):
-            before, state = state, f"{state}{'!' if fixed else '.'}{window}"
+            before = state
+            state = f"{state}{'!' if fixed else '.'}{window}"
             states[window] = state
             shown[window] = (number, before, state)
         published.append(
@@ -152,6 +154,7 @@ def test_stale_windows_equal_a_model_that_recomputes(steps: list[tuple[int, int,
 
 
 def test_newest_publication_over_a_window_is_in_effect() -> None:
-    whole, middle = publication(1, 0, 9, {}), publication(2, 3, 5, {})
+    whole = publication(1, 0, 9, {})
+    middle = publication(2, 3, 5, {})
     segments = [(str(one.range), one.owner.number) for one in in_effect([middle, whole])]
     assert segments == [("[0, 2]", 1), ("[3, 5]", 2), ("[6, 9]", 1)]

@@ -33,8 +33,10 @@ TIME = pa.timestamp("us", "UTC")
 EVENTS = pa.schema(
     [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME), ("key", pa.string())]
 )
-FIRST, LAST = 100, 119
-STATELESS, STATEFUL = ("delays",), ("ranks",)
+FIRST = 100
+LAST = 119
+STATELESS = ("delays",)
+STATEFUL = ("ranks",)
 
 
 @pytest.fixture
@@ -71,10 +73,8 @@ def published(
 
 def seal_again(config: Config, *windows: int) -> None:
     """Gives windows of `flights` other seals, as after late tuples."""
-    table, data = (
-        Table.open(config.windows_table("flights")),
-        Table.open(config.stream_table("flights")),
-    )
+    table = Table.open(config.windows_table("flights"))
+    data = Table.open(config.stream_table("flights"))
     found = pa.table(
         {
             "window_id": pa.array(windows, pa.int64()),

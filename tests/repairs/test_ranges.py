@@ -166,7 +166,8 @@ class World:
 
     def wrong(self) -> list[int]:
         """Returns the published windows that are not as if all were computed anew."""
-        state, found = 0, []
+        state = 0
+        found = []
         for window, x in enumerate(self.inputs):
             if window in self.outputs and self.outputs[window] != (state, x):
                 found.append(window)

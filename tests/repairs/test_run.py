@@ -162,7 +162,8 @@ def test_repair_ends_where_the_state_converges_and_equals_a_computation_from_scr
     check(config, "before")
     publish(config, "before")
     before = Ledger.open(config.ledger_url).publications.newest()[0].details.states
-    window, last = add_tuple(config), FIRST_EVENT + WINDOWS - 1
+    window = add_tuple(config)
+    last = FIRST_EVENT + WINDOWS - 1
     (proposal,) = find_repairs(config).steps
     known = min(state for state in before if state >= window)
     assert (proposal.windows, proposal.may_follow) == (
@@ -265,10 +266,8 @@ def add_tuple(config: Config) -> int:
     """Puts one more tuple into a window of `events`, as a reopening does, and returns the
     window.
     """
-    data, windows = (
-        Table.open(config.stream_table("events")),
-        Table.open(config.windows_table("events")),
-    )
+    data = Table.open(config.stream_table("events"))
+    windows = Table.open(config.windows_table("events"))
     row = query(
         'select * from e where x is not null order by window_id, "offset" limit 40',
         e=data,

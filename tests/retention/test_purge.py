@@ -98,7 +98,8 @@ def test_id_that_leads_outside_the_replays_folder_is_rejected(
 
 def test_replay_that_is_a_link_to_another_folder_is_not_purged(config: Config, here: Path) -> None:
     published(config, "one").close()
-    root, elsewhere = config.replay_root("one"), here / "elsewhere"
+    root = config.replay_root("one")
+    elsewhere = here / "elsewhere"
     root.rename(elsewhere)
     root.symlink_to(elsewhere)
     assert list(root.glob("*/")), "there is something that could be deleted"

@@ -138,7 +138,8 @@ def test_digest_ignores_offset_and_attempt(spark: SparkSession) -> None:
     ["union all select 'x'", "union all select 'z'", "union all select null"],
 )
 def test_digest_counts_duplicates_and_additions(spark: SparkSession, change: str) -> None:
-    before, after = digest_of(spark, "select 'x' a"), digest_of(spark, f"select 'x' a {change}")
+    before = digest_of(spark, "select 'x' a")
+    after = digest_of(spark, f"select 'x' a {change}")
     assert before[1] != after[1]
     assert (before[0], after[0]) == (1, 2)
 

@@ -218,7 +218,8 @@ def test_example_streams_have_8756_common_windows() -> None:
     from rewindow.windows import parse_time
 
     config = Config.load(ROOT / "rewindow.toml")
-    flights, weather = config.stream("flights"), config.stream("weather")
+    flights = config.stream("flights")
+    weather = config.stream("weather")
     assert flights.sealed_to is not None
     assert flights.sealed_to == weather.sealed_to
     first = flights.grid.window(parse_time("2013-01-01T10:17:00Z"))
@@ -232,7 +233,8 @@ def test_scratch_files_of_ended_local_processes_are_deleted(config: Config) -> N
     host = own.name.rpartition("-")[0]
     with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
         process.wait()
-    ended, other = own.with_name(f"{host}-{process.pid}"), own.with_name(f"{host}x-{process.pid}")
+    ended = own.with_name(f"{host}-{process.pid}")
+    other = own.with_name(f"{host}x-{process.pid}")
     living = own.with_name(f"{host}-{os.getppid()}")
     for folder in (ended / "blockmgr", other, living):
         folder.mkdir(parents=True)

@@ -131,10 +131,8 @@ def test_full_disk_is_reported_before_the_error_of_spark() -> None:
         "a.B(C.scala:1)\n"
         "Caused by: java.io.IOException: No space left on device\n\tat a.B(C.scala:1)"
     )
-    full, other = (
-        Py4JNetworkError(text),
-        Py4JNetworkError(text.replace("No space left on device", "too hot")),
-    )
+    full = Py4JNetworkError(text)
+    other = Py4JNetworkError(text.replace("No space left on device", "too hot"))
     assert describe(full) == "Spark failed: java.io.IOException: No space left on device"
     assert describe(other).startswith("Spark failed: [TASK_WRITE_FAILED]")
     assert "Make room" in str(hint_on(full))

@@ -45,7 +45,8 @@ def test_group_ends_before_a_change_and_the_last_change_of_a_window_counts(tmp_p
 
 
 def test_second_of_two_concurrent_writers_sees_the_first(tmp_path: Path) -> None:
-    here, there = ChangeLog(location(tmp_path)), ChangeLog(location(tmp_path))
+    here = ChangeLog(location(tmp_path))
+    there = ChangeLog(location(tmp_path))
     seen: list[int | None] = []
 
     def late(begun: int | None) -> PropertyChange:

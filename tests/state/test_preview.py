@@ -25,7 +25,8 @@ def rows_of(users: dict[str, int]) -> pa.Table:
 
 def changed(state: StateFiles, users: dict[str, int | None]) -> StateFiles:
     """Writes one step more, in two files: what users have now, None for one that is gone."""
-    step, files = state.steps + 1, []
+    step = state.steps + 1
+    files = []
     for half in (0, 1):
         rows = rows_of({user: seen or 0 for user, seen in users.items()})
         rows = rows.append_column(

@@ -105,7 +105,10 @@ def test_only_the_newest_epoch_commits(
 ) -> None:
     path = tmp_path_factory.mktemp("t") / "out"
     create_table(path, SCHEMA)
-    newest, mark, held, committed = 0, 0, {}, 0
+    newest = 0
+    mark = 0
+    held = {}
+    committed = 0
     for kind, who in steps:
         if kind == "fence":
             newest += 1

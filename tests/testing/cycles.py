@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 Rows = list[tuple[int, str, int]]
-UNIT, PAGES = 1_000_000, "abc"
+UNIT = 1_000_000
+PAGES = "abc"
 
 
 def ranks(events: Mapping[int, Iterable[tuple[str, int]]], windows: range) -> Rows:

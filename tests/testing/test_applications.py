@@ -57,7 +57,8 @@ class Leader(TupleOperator):
     def process_totals(self, row: Any) -> None:
         """Keeps the largest one, that of the first name among equal ones."""
         if (row.total, self.user or "") > (self.best, row.user):
-            self.best, self.user = row.total, row.user
+            self.best = row.total
+            self.user = row.user
 
     def process_known(self, row: Any) -> None:
         self.names.append(row.name)

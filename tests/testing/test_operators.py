@@ -275,7 +275,8 @@ class Batched(Totals):
 
 def test_batches_produce_the_same_state() -> None:
     clicks = random_clicks(3)
-    found, by_tuple = run_operator(Batched(), clicks), run_operator(Totals(), clicks)
+    found = run_operator(Batched(), clicks)
+    by_tuple = run_operator(Totals(), clicks)
     assert found.states == by_tuple.states
     assert {row[:2] for row in found["out"]} == {row[:2] for row in by_tuple["out"]}
 

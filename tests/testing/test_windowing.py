@@ -282,10 +282,8 @@ def test_application_windows_can_be_overridden_like_other_attributes() -> None:
 
 def test_state_is_bound_to_its_application_windows() -> None:
     # Rules: W65, X8
-    plain, four = (
-        configuration_digest(_application()),
-        configuration_digest(_application(application_windows=4)),
-    )
+    plain = configuration_digest(_application())
+    four = configuration_digest(_application(application_windows=4))
     slid = configuration_digest(_application(application_windows=4, slide_windows=2))
     assert len({plain, four, slid}) == 3
     given = _application()

@@ -63,10 +63,12 @@ class Moving(TupleOperator):
 
 def test_window_slides_across_the_end_of_a_group(spark: SparkSession) -> None:
     # Rules: W28, W31, W32
-    operator, windowing = Moving(), Windowing(6, 4)
+    operator = Moving()
+    windowing = Windowing(6, 4)
     rows = [(window, "ann", 0, 0) for window in range(14)] + [(6, "bob", 0, 1)]
     frame = spark.createDataFrame(rows, "window_id bigint, key string, x bigint, offset bigint")
-    state, found = None, []
+    state = None
+    found = []
     for first, last in ((0, 6), (7, 13)):
         context = OperatorContext(Grid(1000), WindowRange(first, last), windowing=windowing)
         group = frame.where(f"window_id between {first} and {last}")
@@ -86,7 +88,8 @@ def test_windows_without_tuples_are_called_even_for_frames_that_spark_knows_are_
     spark: SparkSession,
 ) -> None:
     # Rules: O33
-    operator, context = Beats(), OperatorContext(Grid(1000), WindowRange(4, 6))
+    operator = Beats()
+    context = OperatorContext(Grid(1000), WindowRange(4, 6))
     columns = "0L as window_id", "'a' as key", "0L as x", "0L as offset"
     nothing = spark.range(1).selectExpr(*columns).where("false")
     state = spark.createDataFrame([(0,)], "count bigint").where("false")
@@ -107,7 +110,8 @@ def test_tuples_of_a_window_are_ordered_by_their_offset(spark: SparkSession) -> 
     ]
     Random(3).shuffle(rows)
     frame = spark.createDataFrame(rows, "window_id bigint, key string, x bigint, offset bigint")
-    operator, context = Numbers(), OperatorContext(Grid(1000), WindowRange(0, 2))
+    operator = Numbers()
+    context = OperatorContext(Grid(1000), WindowRange(0, 2))
     found = emitted_frames(operator, {"events": frame}, None, context)["out"].collect()
     for key in "abc":
         called = sorted(

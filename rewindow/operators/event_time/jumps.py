@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 
 JUMPS = "_jumps"
 """Whether a tuple jumps ahead."""
-_BLOCK, _HIGHEST, _BEGINS, _IS_TUPLE = "_block", "_highest_us", "_begins", "_is_tuple"
-_AT, _TS = "_jump_arrived_us", "_jump_event_us"
+_BLOCK = "_block"
+_HIGHEST = "_highest_us"
+_BEGINS = "_begins"
+_IS_TUPLE = "_is_tuple"
+_AT = "_jump_arrived_us"
+_TS = "_jump_event_us"
 _CHUNK = 4_096
 
 

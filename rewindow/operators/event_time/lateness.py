@@ -112,7 +112,8 @@ class Lateness:
         """
         from pyspark.sql import functions as F
 
-        columns, parts = [F.col(quoted_column(column)) for column in by], []
+        columns = [F.col(quoted_column(column)) for column in by]
+        parts = []
         for name, frame in self.tuples.items():
             _check_counted(name, frame, by)
             grouped = frame.groupBy(*columns, F.col(OUTCOME).alias("outcome"))
@@ -359,7 +360,8 @@ def refused_because(at: Column, ts: str = TIMESTAMP) -> Column:
     """
     from pyspark.sql import functions as F
 
-    stamp, hint = F.col(ts), F.lit("")
+    stamp = F.col(ts)
+    hint = F.lit("")
     for factor, words in FACTORS.items():
         larger = F.abs(stamp - floor_div(at, factor)) <= DAY_US // factor
         smaller = F.abs(floor_div(stamp, factor) - at) <= DAY_US
@@ -457,7 +459,8 @@ def _us(frame: DataFrame, name: str, expression: str, unit_us: int) -> Column:
             hint=_has(frame),
         ) from error
     if isinstance(kind, IntegralType):
-        number, most = column.cast("bigint"), _FARTHEST_US // unit_us
+        number = column.cast("bigint")
+        most = _FARTHEST_US // unit_us
         return F.when(number > most, most).when(number < -most, -most).otherwise(number) * unit_us
     if isinstance(kind, TimestampType | TimestampNTZType):
         return F.unix_micros(column.cast("timestamp"))
@@ -517,7 +520,8 @@ def _classify(
         unreadable = F.raise_error(text).cast("string")
     # One CASE of constants: a filter on the outcome becomes one on its conditions, and no text is
     # compared.
-    is_late, far = F.col(TS) < F.col(WATERMARK), _far(stream)
+    is_late = F.col(TS) < F.col(WATERMARK)
+    far = _far(stream)
     outcome = F.when(F.col(TS).isNull(), unreadable)
     if far is not None:
         outcome = outcome.when(F.expr(far), FAR_FUTURE).when(F.expr(is_shrunk(TS, AT)), BAD_TYPE)
@@ -525,10 +529,8 @@ def _classify(
     if (
         IS_TIMER in columns
     ):  # A timer is the passage of time and no tuple (H60): it moves the clock, and is never late.
-        outcome, is_late = (
-            outcome.when(F.col(IS_TIMER), TIMER),
-            is_late & ~F.coalesce(IS_TIMER, F.lit(False)),
-        )
+        outcome = outcome.when(F.col(IS_TIMER), TIMER)
+        is_late = is_late & ~F.coalesce(IS_TIMER, F.lit(False))
     outcome = outcome.when(is_late, LATE).otherwise(ON_TIME)
     moves = _moves_clock(stream)
     added = [

@@ -30,10 +30,14 @@ BLOCK = 4_096
 ONE_TASK = 64 * BLOCK
 """So many ticks, three days of one a second, are put in order in one task: that is over before
 blocks have begun."""
-STREAM, TICK, AT, TS = "_stream", "_tick", "_arrived_us", "_event_us"
+STREAM = "_stream"
+TICK = "_tick"
+AT = "_arrived_us"
+TS = "_event_us"
 """Columns of a tuple here: number of its stream, index of the first tick that sees it, arrival,
 timestamp."""
-WATERMARK, BEFORE = "_watermark_us", "_before_us"
+WATERMARK = "_watermark_us"
+BEFORE = "_before_us"
 """Watermark after a tick, and the one before it, which its tuples are held against; null before
 any."""
 IS_NEWS = "_is_news"
@@ -42,7 +46,8 @@ STATE = ("stream", "until_us", "ahead_us", "arrived_us", "watermark_us")
 """Columns of the carried state, a row per stream (E41): its name; up to when; the largest timestamp
 of all tuples; the last arrival, or where nothing was sent and a stream may be idle, the first tick;
 the watermark at the last tick, the same in all rows."""
-_BLOCK, _CANDIDATE = "_block", "_candidate_us"
+_BLOCK = "_block"
+_CANDIDATE = "_candidate_us"
 
 
 def tick_of(settings: EventTime, arrived_us: Column, origin_us: int) -> Column:
@@ -75,7 +80,8 @@ def tick_table(
     """
     from pyspark.sql import functions as F
 
-    settings, origin_us = clock.settings, clock.origin_us
+    settings = clock.settings
+    origin_us = clock.origin_us
     ticks = _shown(tuples, settings, recording_keys)
     more = [_falling_idle(ticks, settings, origin_us, recording_keys)] if settings.may_idle else []
     more += _before(settings, ticks, state, clock.start_us, origin_us, recording_keys)
@@ -299,10 +305,8 @@ def _nothing_yet(
         else ticks.sparkSession.range(1).select()
     )
     first = -(-(start_us - origin_us) // settings.interval_us)
-    unknown, first_us = (
-        F.lit(None).cast("bigint"),
-        F.lit(first * settings.interval_us + origin_us).cast("bigint"),
-    )
+    unknown = F.lit(None).cast("bigint")
+    first_us = F.lit(first * settings.interval_us + origin_us).cast("bigint")
     shown = dict.fromkeys([*_running(settings), WATERMARK], unknown)
     waiting = dict.fromkeys(map(_waits, _idle_streams(settings)), first_us)
     return keys.withColumns({"_first": F.lit(first).cast("bigint"), **shown, **waiting})
@@ -343,7 +347,8 @@ def _carried(
     first_us = F.col("_first") * settings.interval_us + origin_us
     waiting = {}
     for number in _idle_streams(settings):
-        has_sent, since_us = F.col(_seen(number)).isNotNull(), F.col(_arrived(number))
+        has_sent = F.col(_seen(number)).isNotNull()
+        since_us = F.col(_arrived(number))
         waiting[_waits(number)] = F.when(~has_sent, F.coalesce(since_us, first_us))
         waiting[_arrived(number)] = F.when(has_sent, since_us)
     return known.withColumns(waiting).drop("_until")
@@ -413,7 +418,8 @@ def _candidate(settings: EventTime, origin_us: int) -> Column:
     """
     from pyspark.sql import functions as F
 
-    shown, waits = [], F.lit(False)
+    shown = []
+    waits = F.lit(False)
     for number, stream in enumerate(settings.streams.values()):
         is_active = F.lit(True)
         if stream.idle_timeout_us is not None:

@@ -154,7 +154,8 @@ def _add_sum(
     from pyspark.sql import functions as F
     from pyspark.sql.types import DecimalType, DoubleType
 
-    kind, value = _type(frame, name, function, argument), _argument(argument)
+    kind = _type(frame, name, function, argument)
+    value = _argument(argument)
     count = F.when(value.isNotNull(), 1).otherwise(0).cast("bigint")
     if function == "count":
         aggregate.parts[part] = count

@@ -47,22 +47,24 @@ from rewindow.operators.event_time_windows.settings import CountWindows
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-FIRST_TS, LAST_TS, ARRIVED = "_rw_first_us", "_rw_last_us", "_rw_arrived_us"
-ORDINAL, LAST_ORDINAL = "_rw_place", "_rw_last_place"
+FIRST_TS = "_rw_first_us"
+LAST_TS = "_rw_last_us"
+ARRIVED = "_rw_arrived_us"
+ORDINAL = "_rw_place"
+LAST_ORDINAL = "_rw_last_place"
 STATE = (STREAM, FIRST_TS, LAST_TS, ARRIVED, ORDINAL, LAST_ORDINAL, TUPLES)
 """Columns of the carried state beside apart, keys and parts: stream, first and last timestamp, the
 last arrival, the first and the last place counted from 0, null for tuples that wait for one, and
 how many tuples."""
-_BASE, _TOTAL, _HAD, _UNTIL, _STRETCH, _AHEAD, _COUNT = (
-    "_base",
-    "_total",
-    "_had",
-    "_until",
-    "_stretch",
-    "_ahead",
-    "_count",
-)
-_STRETCH_US, _STEP_US = 60_000_000, 1_000_000
+_BASE = "_base"
+_TOTAL = "_total"
+_HAD = "_had"
+_UNTIL = "_until"
+_STRETCH = "_stretch"
+_AHEAD = "_ahead"
+_COUNT = "_count"
+_STRETCH_US = 60_000_000
+_STEP_US = 1_000_000
 _MOST = (1 << 63) - 1
 
 
@@ -106,7 +108,8 @@ def _tuples(classified: Lateness, aggregate: AggregateSpec, own: Sequence[str]) 
 
     of_streams = []
     for name, frame in classified.tuples.items():
-        at, nowhere = F.col(TIMESTAMP), F.lit(None).cast("bigint")
+        at = F.col(TIMESTAMP)
+        nowhere = F.lit(None).cast("bigint")
         base = [
             F.lit(name).alias(STREAM), at.alias(FIRST_TS), at.alias(LAST_TS),
             arrived_us(frame, name, classified.clock.settings.arrived_at).alias(ARRIVED),
@@ -132,10 +135,8 @@ def _placed(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> Da
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    had, passed = (
-        F.col(ORDINAL).isNotNull(),
-        F.coalesce(F.col(LAST_TS) < F.col(REACHED), F.lit(False)),
-    )
+    had = F.col(ORDINAL).isNotNull()
+    passed = F.coalesce(F.col(LAST_TS) < F.col(REACHED), F.lit(False))
     stretch = (
         F.when(had, -_MOST).when(passed, floor_div(F.col(LAST_TS), _STRETCH_US)).otherwise(_MOST)
     )

@@ -24,7 +24,11 @@ Accumulation = Literal["discarding", "accumulating", "retracting"]
 BEGIN, END, PANE, KIND, FIRED = WINDOW
 _ADDED = {"count": "sum", "max": "max", "min": "min", "sum": "sum"}
 """By aggregate the function that makes the window's value of those of its panes."""
-_ROW, _MANY, _IS_BACK, _LEAST, _MOST = "_row", "_many", "_is_back", "_least", "_most"
+_ROW = "_row"
+_MANY = "_many"
+_IS_BACK = "_is_back"
+_LEAST = "_least"
+_MOST = "_most"
 DIFFER = "fired rows of one window and pane differ; name all keys: "
 SEVERAL = (
     "fired rows: no retraction takes back all but one of a window; pass the accumulation of the "

@@ -21,16 +21,23 @@ if TYPE_CHECKING:
 
 BLOCK = 10_000
 """A block is as long as so many windows or ticks, whichever lie closer together."""
-END, FIRED = "_end_us", "_fired_us"
+END = "_end_us"
+FIRED = "_fired_us"
 WINDOW = ("window_begin_us", "window_end_us", "pane", "kind", "fired_us")
 """Columns of a fired row beside apart, keys and aggregates (E65)."""
-STREAM, TUPLES, FIRED_UNTIL = "stream", "tuples", "fired_until_us"
+STREAM = "stream"
+TUPLES = "tuples"
+FIRED_UNTIL = "fired_until_us"
 """Columns of a carried state: stream, how many tuples a row holds, and up to which watermark its
 windows have fired."""
-BEGIN, REACHED, CARRIED = "_begin_us", "_reached_us", "_carried"
+BEGIN = "_begin_us"
+REACHED = "_reached_us"
+CARRIED = "_carried"
 """Begin of a window, the last watermark, and whether a row comes from the piece before."""
 _FEW_ENDS = 1_000
-_VALUE, _BLOCK, _IS_END = "_value", "_block", "_is_end"
+_VALUE = "_value"
+_BLOCK = "_block"
+_IS_END = "_is_end"
 
 
 def first_ticks(

@@ -56,16 +56,31 @@ from rewindow.operators.event_time_windows.settings import SessionWindows
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-DUE, PANES, IS_SHOWN = "_rw_due_us", "_rw_panes", "_rw_is_shown"
+DUE = "_rw_due_us"
+PANES = "_rw_panes"
+IS_SHOWN = "_rw_is_shown"
 STATE = (STREAM, FIRST_TS, LAST_TS, DUE, PANES, IS_SHOWN, TUPLES, FIRED_UNTIL)
 """Columns of the carried state beside apart, keys and parts: stream, its first and last timestamp
 in a session; the tick at which late tuples will show, else null; how often a session with this
 begin has shown; whether this one has; how many tuples on time have not; how far the watermark
 was."""
-_SESSION, _GROUP, _STEP, _STEPS, _NUMBER = "_session", "_group", "_step", "_steps", "_number"
-_LAST, _ROWS, _FROM, _UNTIL, _AT = "_last_us", "_rows", "_from", "_until", "_at"
-_WAS, _SHOWS, _EVER, _FIRST, _WAITS = "_was", "_shows", "_ever", "_first", "_waits"
-_AGO, _NEVER = -(1 << 63), (1 << 63) - 1
+_SESSION = "_session"
+_GROUP = "_group"
+_STEP = "_step"
+_STEPS = "_steps"
+_NUMBER = "_number"
+_LAST = "_last_us"
+_ROWS = "_rows"
+_FROM = "_from"
+_UNTIL = "_until"
+_AT = "_at"
+_WAS = "_was"
+_SHOWS = "_shows"
+_EVER = "_ever"
+_FIRST = "_first"
+_WAITS = "_waits"
+_AGO = -(1 << 63)
+_NEVER = (1 << 63) - 1
 
 
 def changed_rows(
@@ -123,11 +138,9 @@ def _rows(
     """
     from pyspark.sql import functions as F
 
-    at, is_late, columns = (
-        F.col(TIMESTAMP),
-        F.col(OUTCOME) == LATE,
-        [F.col(quoted_column(name)) for name in own],
-    )
+    at = F.col(TIMESTAMP)
+    is_late = F.col(OUTCOME) == LATE
+    columns = [F.col(quoted_column(name)) for name in own]
     allowed = is_late & (at >= F.col(WATERMARK) - sessions.allowed_us)
     of_streams = []
     for name, frame in classified.tuples.items():
@@ -238,7 +251,8 @@ def fired_changed(
         F.struct(F.lit(RETRACTION).alias("kind"), F.col(_UNTIL).alias("fired_us")),
     )
     shown = forms.select("*", F.inline(F.filter(firings, lambda one: one["fired_us"].isNotNull())))
-    pane, end_us = (F.col(PANES) - 1).cast("int"), F.col(_LAST) + sessions.gap_us
+    pane = (F.col(PANES) - 1).cast("int")
+    end_us = F.col(_LAST) + sessions.gap_us
     values = [F.col(BEGIN), end_us, pane, F.col("kind"), F.col("fired_us")]
     named = [value.alias(name) for name, value in zip(WINDOW, values, strict=True)]
     return shown.select(
@@ -263,7 +277,8 @@ def left_changed(
 
     rows = _ever_shown(reached(rows, ticks, recording_keys, None), own)
     rows = rows.withColumn(FIRED_UNTIL, F.coalesce(REACHED, FIRED_UNTIL))
-    waits, is_last = F.col(_STEP).isNull(), F.col(_UNTIL).isNull()
+    waits = F.col(_STEP).isNull()
+    is_last = F.col(_UNTIL).isNull()
     is_open = ~F.col(_SHOWS) | (_end(_LAST, sessions) > F.col(FIRED_UNTIL) - sessions.allowed_us)
     had = rows.where(waits | (is_last & F.coalesce(is_open, F.lit(True)))).withColumns({
         CARRIED: F.lit(True), DUE: F.when(waits, F.col(DUE)),

@@ -33,7 +33,8 @@ def late_tuples(classified: Lateness, windows: AnyWindows) -> dict[str, DataFram
     if not isinstance(windows, EventWindows):
         begin = end = F.lit(None).cast("bigint")
         if isinstance(windows, SessionWindows):
-            begin, end = F.col(TIMESTAMP), F.col(TIMESTAMP) + windows.gap_us
+            begin = F.col(TIMESTAMP)
+            end = F.col(TIMESTAMP) + windows.gap_us
         return {
             name: frame.withColumns({TARGET[0]: begin, TARGET[1]: end})
             for name, frame in classified.late.items()

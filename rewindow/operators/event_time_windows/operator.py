@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 PART = "_rw_part"
 """Which of the two parts of the state a row is of: the watermark's, or what waits for it."""
-_CLOCK, _WAITING = "clock", "pane"
+_CLOCK = "clock"
+_WAITING = "pane"
 _US = pa.int64()
 _KINDS = {repeats.IS_LATE: pa.bool_(), changed_sessions.IS_SHOWN: pa.bool_()}
 """Types of columns of the state that are no whole numbers."""
@@ -301,7 +302,8 @@ def _kinds(text: str, columns: pa.Schema) -> tuple[pa.DataType, dict[str, pa.Dat
     """
     call = _CALL.fullmatch(text.strip())
     assert call is not None, "checked before"
-    function, argument = call[1].lower(), call[2].strip()
+    function = call[1].lower()
+    argument = call[2].strip()
     if function == "count":
         return _US, {"": _US}
     if argument not in columns.names:

@@ -52,23 +52,29 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
 Repeating = EventWindows | GlobalWindow
-EARLY, RETRACTION = "early", "retraction"
-IS_LATE, _DUE, _PANES, _MANY = "_rw_is_late", "_rw_due_us", "_rw_panes", "_rw_many"
+EARLY = "early"
+RETRACTION = "retraction"
+IS_LATE = "_rw_is_late"
+_DUE = "_rw_due_us"
+_PANES = "_rw_panes"
+_MANY = "_rw_many"
 STATE = (STREAM, BEGIN, IS_LATE, _DUE, _PANES, _MANY, TUPLES, FIRED_UNTIL)
 """Columns of the carried state beside apart, keys and parts: stream and begin of the window;
 whether its tuples came after it had fired; when they show, null for when it fires; how often the
 window has shown what the row holds, 0 for a row that has not been shown; how many tuples it holds;
 those on time whose first window it is; up to which watermark windows have fired."""
-_KIND, _PANE, _SHOWN, _ARRIVED, _NUMBER, _MULTIPLE = (
-    "_kind",
-    "_pane",
-    "_shown",
-    "_arrived_us",
-    "_number",
-    "_multiple",
-)
-_NOW, _BEFORE, _UPDATES = "_now", "_before", "_updates"
-_SEEN, _CALLED, _LIMIT = "_seen_us", "_called_us", "_limit_us"
+_KIND = "_kind"
+_PANE = "_pane"
+_SHOWN = "_shown"
+_ARRIVED = "_arrived_us"
+_NUMBER = "_number"
+_MULTIPLE = "_multiple"
+_NOW = "_now"
+_BEFORE = "_before"
+_UPDATES = "_updates"
+_SEEN = "_seen_us"
+_CALLED = "_called_us"
+_LIMIT = "_limit_us"
 _AGO = -(1 << 63)
 
 
@@ -256,7 +262,9 @@ def _late_by_count(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    is_carried, emit_at, tick = F.col(CARRIED), F.col(_DUE), tick_after(clock, F.col(_ARRIVED))
+    is_carried = F.col(CARRIED)
+    emit_at = F.col(_DUE)
+    tick = tick_after(clock, F.col(_ARRIVED))
     waits = F.col(IS_LATE) & (F.col(_PANES) == 0)
     makes_up = (F.pmod(F.col(_NUMBER), F.lit(every)) == 0) & F.coalesce(
         emit_at >= tick,

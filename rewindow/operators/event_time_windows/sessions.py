@@ -37,13 +37,16 @@ from rewindow.operators.event_time_windows.settings import SessionWindows
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-FIRST_TS, LAST_TS = "_rw_first_us", "_rw_last_us"
+FIRST_TS = "_rw_first_us"
+LAST_TS = "_rw_last_us"
 TICKS_APART_US = 1_000_000
 """Ticks that raise the watermark lie hardly closer together in event time."""
 STATE = (STREAM, FIRST_TS, LAST_TS, TUPLES)
 """Columns of the carried state beside apart, keys and parts of aggregates: stream, its first and
 last timestamp in a session that has not fired, and how many tuples."""
-_IS_NEW, _NUMBER, _BUCKET = "_is_new", "_number", "_bucket"
+_IS_NEW = "_is_new"
+_NUMBER = "_number"
+_BUCKET = "_bucket"
 
 
 def session_rows(

@@ -33,11 +33,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 WINDOW_ID = "window_id"
-INPUT, BEFORE, AFTER = "input", "pending_before", "pending_after"
+INPUT = "input"
+BEFORE = "pending_before"
+AFTER = "pending_after"
 """Outcomes of a balance beside those of tuples."""
 _LEFT = (*(outcome for outcome in OUTCOMES if outcome != ON_TIME), BETWEEN)
 """Outcomes of tuples that enter no window."""
-_SETTLED, _LATE_BY = "_n_settled", "_late_by"
+_SETTLED = "_n_settled"
+_LATE_BY = "_late_by"
 
 
 def tuple_accounting(

@@ -26,7 +26,9 @@ BLOCKS = 4_096
 borders of all."""
 COSTLY = 4
 """What blocks cost where most rows are sorted a second and a third time, as for recorded nulls."""
-BLOCK, _EDGE, _PLACE = "_rw_block", "_rw_edge", "_rw_place"
+BLOCK = "_rw_block"
+_EDGE = "_rw_edge"
+_PLACE = "_rw_place"
 
 Step: TypeAlias = "Callable[[DataFrame, list[str], list[str]], DataFrame]"
 """Adds to rows what lies before and behind each: of those that are equal in some columns, in the

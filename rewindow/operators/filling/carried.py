@@ -50,13 +50,11 @@ from rewindow.windows import Grid, WindowRange
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_HIGHEST, _BEFORE, _LAST, _FRONT, _MOVES = (
-    "_rw_highest",
-    "_rw_point_before",
-    "_rw_is_last",
-    "_rw_front",
-    "_rw_moves",
-)
+_HIGHEST = "_rw_highest"
+_BEFORE = "_rw_point_before"
+_LAST = "_rw_is_last"
+_FRONT = "_rw_front"
+_MOVES = "_rw_moves"
 
 
 def carried_rows(
@@ -100,7 +98,8 @@ def _moving(
     if closing is not None:
         rows = rows.withColumn(COUNTS, F.col(COUNTS) & (F.col(WINDOW) <= closing))
     if state is not None:
-        before, counts = F.lit(first - 1).cast("bigint").alias(WINDOW), F.lit(True).alias(COUNTS)
+        before = F.lit(first - 1).cast("bigint").alias(WINDOW)
+        counts = F.lit(True).alias(COUNTS)
         carried = state.select(before, *keys, TS, POINT, _row(rows), counts)
         rows = rows.unionByName(carried, allowMissingColumns=True)
     earlier = Window.partitionBy(*keys).orderBy(WINDOW).rangeBetween(Window.unboundedPreceding, -1)
@@ -271,7 +270,8 @@ def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
     rows = with_usable(rows.withColumn(HASH, row_hash(rows)), settings)
     rows = with_sides(rows, settings, [*settings.keys], [WINDOW, TS, HASH])
     for name in settings.source_columns:
-        found, behind = F.col(quoted_column(usable(name))), F.col(quoted_column(next_side(name)))
+        found = F.col(quoted_column(usable(name)))
+        behind = F.col(quoted_column(next_side(name)))
         kept = kept | (found.isNotNull() & behind.isNull())
     if settings.periods_us:
         points = settings.grid.points_in(settings.periods_us[-1])

@@ -30,7 +30,10 @@ from rewindow.operators.filling.values import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_CUTS, _BEFORE, _BEHIND, _ID = "_rw_cuts", "_rw_cut_before", "_rw_cut_behind", "_rw_id"
+_CUTS = "_rw_cuts"
+_BEFORE = "_rw_cut_before"
+_BEHIND = "_rw_cut_behind"
+_ID = "_rw_id"
 
 
 def current_filled(filled: DataFrame, settings: FillRules) -> DataFrame:
@@ -72,14 +75,16 @@ def _stretches(made: DataFrame, recorded: DataFrame, settings: FillRules) -> Dat
     """
     from pyspark.sql import functions as F
 
-    begin, point = F.col(f"made.{POINT}"), F.col(f"recorded.{POINT}")
+    begin = F.col(f"made.{POINT}")
+    point = F.col(f"recorded.{POINT}")
     is_in = (point >= begin) & (point < begin + F.col(f"made.{ROWS}"))
     for name in map(quoted_column, settings.keys):
         is_in = is_in & (F.col(f"made.{name}") == F.col(f"recorded.{name}"))
     numbered = made.withColumn(_ID, F.monotonically_increasing_id()).alias("made")
     beside = numbered.join(recorded.alias("recorded"), is_in, "left").groupBy(f"made.{_ID}")
     found = beside.agg(F.first(F.struct("made.*")).alias(ROW), F.collect_set(point).alias(_CUTS))
-    begin, count = F.col(f"{ROW}.{POINT}"), F.col(f"{ROW}.{ROWS}")
+    begin = F.col(f"{ROW}.{POINT}")
+    count = F.col(f"{ROW}.{ROWS}")
     ahead = F.array_sort(F.concat(F.array(begin - 1), _CUTS))
     behind = F.array_sort(F.concat(F.array(begin + count), _CUTS))
     pairs = F.arrays_zip(ahead.alias(_BEFORE), behind.alias(_BEHIND))

@@ -64,7 +64,8 @@ from rewindow.operators.filling.values import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_BEHIND, _IS_FIRST = "_rw_behind", "_rw_is_first"
+_BEHIND = "_rw_behind"
+_IS_FIRST = "_rw_is_first"
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
 
@@ -112,14 +113,13 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     check_columns(dict(frame.dtypes), settings)
     rows = place_rows(frame, settings)
     made = make_rows(_gaps(rows, settings), rows, frame, settings)
-    recorded, added = (
-        with_provenance(frame),
-        [*PROVENANCE, *(FILLED + name for name in settings.nulls)],
-    )
+    recorded = with_provenance(frame)
+    added = [*PROVENANCE, *(FILLED + name for name in settings.nulls)]
     if settings.nulls:
         recorded = with_provenance(_with_filled_nulls(frame, rows, settings))
     if settings.bounded_columns:
-        recorded, added = recorded.withColumn(OUTLIERS, outliers(settings)), [*added, OUTLIERS]
+        recorded = recorded.withColumn(OUTLIERS, outliers(settings))
+        added = [*added, OUTLIERS]
     columns = [quoted_column(name) for name in (*frame.columns, *added)]
     return recorded.select(*columns).unionByName(made, allowMissingColumns=True)
 
@@ -238,10 +238,12 @@ def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
         {_IS_FIRST: F.lit(True), _BEHIND: F.lit(None).cast("bigint"), **unknown}
     )
     ahead = {_BEHIND: POINT} | {behind[name]: own[name] for name in own}
-    by, order = [*settings.keys], [TS, HASH]
+    by = [*settings.keys]
+    order = [TS, HASH]
 
     def step(rows: DataFrame, by: list[str], order: list[str]) -> DataFrame:
-        over, is_open = in_order(by, order), F.col(_BEHIND).isNull()
+        over = in_order(by, order)
+        is_open = F.col(_BEHIND).isNull()
         found = {
             at: F.when(is_open, F.lead(name).over(over)).otherwise(F.col(at))
             for at, name in ahead.items()
@@ -275,7 +277,9 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     keys = [F.col(quoted_column(key)) for key in settings.keys]
     rows = _beside_gaps(with_usable(rows.select(*keys, TS, POINT, ROW), settings), settings)
     nothing = F.lit(None).cast(rows.schema[ROW].dataType)
-    point, end, first = F.col(POINT), F.lit(settings.end_point), F.lit(settings.first_point)
+    point = F.col(POINT)
+    end = F.lit(settings.end_point)
+    first = F.lit(settings.first_point)
     behind = F.struct(
         (point + 1).alias(START),
         F.coalesce(_BEHIND, end).cast("bigint").alias(UNTIL),

@@ -114,7 +114,8 @@ class FillGaps(FrameOperator):
 
     @model_validator(mode="after")
     def _check_properties(self) -> Self:
-        settings, names = self.rules(), [field.name for field in self._carried()]
+        settings = self.rules()
+        names = [field.name for field in self._carried()]
         if self.max_ahead is not None:
             seconds(self.max_ahead)
         refuse_later_rows(settings.nulls)
@@ -182,7 +183,8 @@ class FillGaps(FrameOperator):
         """
         from pyspark.sql import functions as F
 
-        settings, frame = self.rules(), self._frame(inputs["stream"])
+        settings = self.rules()
+        frame = self._frame(inputs["stream"])
         closing = closing_window(settings, context.grid)
         rows = self._rows(frame, state, context.first, closing)
         gaps = carried_gaps(rows, settings, context.windows, context.grid, closing)
@@ -195,10 +197,8 @@ class FillGaps(FrameOperator):
             settings,
             {WINDOW: F.col(WINDOW), self.arrived_at: arrival},
         )
-        recorded, names = (
-            frame,
-            [*frame.columns, *PROVENANCE, *(FILLED + name for name in settings.nulls)],
-        )
+        recorded = frame
+        names = [*frame.columns, *PROVENANCE, *(FILLED + name for name in settings.nulls)]
         if settings.nulls:
             recorded = carried_nulls(
                 self._marked(frame),
@@ -226,7 +226,8 @@ class FillGaps(FrameOperator):
         """Returns what later windows need of these; the inputs tell it, so it is the same in every
         run.
         """
-        settings, frame = self.rules(), self._frame(inputs["stream"])
+        settings = self.rules()
+        frame = self._frame(inputs["stream"])
         closing = closing_window(settings, context.grid)
         return state_of(self._rows(frame, state, context.first, closing), settings)
 
@@ -284,7 +285,8 @@ class FillGaps(FrameOperator):
         """
         from pyspark.sql import functions as F
 
-        rules, unbelieved = self.rules(), self._unbelieved()
+        rules = self.rules()
+        unbelieved = self._unbelieved()
         timed = frame.withColumns({TS: timestamp(frame, rules), AT: to_us(frame, self.arrived_at)})
         reason = F.when(F.col(TS).isNull(), NULL_TS)
         for key in self.keys:

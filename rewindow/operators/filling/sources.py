@@ -52,7 +52,8 @@ def nothing(rows: DataFrame, name: str, point: Column) -> Column:
     from pyspark.sql import functions as F
 
     kind = rows.schema[usable(name)].dataType[name].dataType  # type: ignore[index]
-    null_ts, null = F.lit(None).cast("bigint").alias(TS), F.lit(None).cast(kind).alias(name)
+    null_ts = F.lit(None).cast("bigint").alias(TS)
+    null = F.lit(None).cast(kind).alias(name)
     return F.struct(null_ts, point.cast("bigint").alias(POINT), null)
 
 
@@ -69,13 +70,17 @@ def with_sides(rows: DataFrame, settings: FillRules, by: list[str], order: list[
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    so_far, found = in_order(by, order).rowsBetween(Window.unboundedPreceding, 0), {}
+    so_far = in_order(by, order).rowsBetween(Window.unboundedPreceding, 0)
+    found = {}
     for name in settings.source_columns:
-        own, before, behind = usable(name), previous_side(name), next_side(name)
+        own = usable(name)
+        before = previous_side(name)
+        behind = next_side(name)
         if before not in rows.columns:
             unknown = F.lit(None).cast(rows.schema[own].dataType)
             rows = rows.withColumns({before: F.col(quoted_column(own)), behind: unknown})
-        own, known = quoted_column(own), quoted_column(behind)
+        own = quoted_column(own)
+        known = quoted_column(behind)
         found[before] = F.last(quoted_column(before), ignorenulls=True).over(so_far)
         found[behind] = F.coalesce(F.col(known), next_known(f"coalesce({own}, {known})", by, order))
     return rows.withColumns(found)
@@ -95,7 +100,8 @@ def bounded_sides(
     empty = no_sides(rows, settings, F.lit(settings.first_point - 1), F.lit(settings.end_point))
     sides = {}
     for name in settings.source_columns:
-        before, behind = previous_side(name), next_side(name)
+        before = previous_side(name)
+        behind = next_side(name)
         itself = F.col(quoted_column(usable(name)))
         found = (
             [itself, F.col(quoted_column(behind))] if is_ahead else [F.col(quoted_column(behind))]
@@ -133,7 +139,9 @@ def filled_nulls(frame: DataFrame, settings: FillRules, is_counted: Column) -> D
     from pyspark.sql import functions as F
 
     types = {field.name: field.dataType for field in frame.schema}
-    entries, found, values = [], [], {}
+    entries = []
+    found = []
+    values = {}
     frame = looking_back(frame, settings)
     is_counted = is_counted & (F.col(POINT) >= settings.first_point)
     for name in settings.nulls:

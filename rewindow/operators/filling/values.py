@@ -32,14 +32,23 @@ IS_MADE, ROWS, GAP, IS_OPEN, METHODS, BEFORE, AFTER, SOURCES = PROVENANCE = (
 """Columns that `fill_gaps` adds (G39); see there."""
 FILLED = "_rw_filled_"
 """What the name begins with of a column with the values for recorded nulls of another."""
-NONE, EXPIRED, EXTRAPOLATED = "none", "expired", "extrapolated"
+NONE = "none"
+EXPIRED = "expired"
+EXTRAPOLATED = "extrapolated"
 """In the place of a method: the gap is too long; the source is too far away; a line has a row on
 one side only."""
 OUTLIERS = "_rw_outliers"
 """Names of the columns of a recorded row whose values are beyond their bounds."""
-TS, POINT, ROW, NEXT, PREVIOUS = "_rw_ts", "_rw_point", "_rw_row", "_rw_next", "_rw_previous"
-FROM, UNTIL, OPEN = "_rw_from", "_rw_until", "_rw_open"
-COUNTS, HASH = "_rw_counts", "_rw_hash"
+TS = "_rw_ts"
+POINT = "_rw_point"
+ROW = "_rw_row"
+NEXT = "_rw_next"
+PREVIOUS = "_rw_previous"
+FROM = "_rw_from"
+UNTIL = "_rw_until"
+OPEN = "_rw_open"
+COUNTS = "_rw_counts"
+HASH = "_rw_hash"
 """Whether a row counts; what tells it from others of its instant, see `row_hash`."""
 START = "_rw_start"
 """First point of the whole gap, where `FROM` is only that of a part of it: with the same sources,
@@ -254,7 +263,8 @@ def _filled_rows(
     types = {field.name: field.dataType for field in frame.schema}
     values: dict[str, Column] = {**given, settings.event_at: event_value(frame, settings)}
     values |= {key: F.col(quoted_column(key)) for key in settings.keys}
-    methods, found = [], []
+    methods = []
+    found = []
     made = looking_back(made.withColumn(BEFORE, F.col(PREVIOUS).getField(TS)), settings, PREVIOUS)
     for name in settings.columns:
         values[name], word, rows = filled_value(name, types[name], settings)
@@ -343,18 +353,19 @@ def filled_value(name: str, kind: DataType, settings: FillRules) -> tuple[Column
     value, word, near, rows = _choice(name, fill, fill.method, settings, kind)
     if fill.max_carry is not None:
         word = F.when(near, word).otherwise(EXPIRED)
-        value, rows = F.when(near, value), F.when(near, rows)
+        value = F.when(near, value)
+        rows = F.when(near, rows)
     if fill.max_gap is not None:
-        first, end = F.col(START), F.col(UNTIL)
+        first = F.col(START)
+        end = F.col(UNTIL)
         if name in settings.source_columns:
-            first, end = _of(previous_side(name), POINT) + 1, _of(next_side(name), POINT)
+            first = _of(previous_side(name), POINT) + 1
+            end = _of(next_side(name), POINT)
         length_us = settings.grid.length(first, end)
         short = length_us <= int(fill.max_gap * 1_000_000)
-        value, word, rows = (
-            F.when(short, value),
-            F.when(short, word).otherwise(NONE),
-            F.when(short, rows),
-        )
+        value = F.when(short, value)
+        word = F.when(short, word).otherwise(NONE)
+        rows = F.when(short, rows)
     is_whole = isinstance(kind, IntegralType) and "linear" in fill.methods
     return (F.round(value) if is_whole else value), word, rows
 
@@ -369,15 +380,21 @@ def _choice(
     from pyspark.sql import functions as F
 
     carry_us = None if fill.max_carry is None else int(fill.max_carry * 1_000_000)
-    before_at, behind_at = PREVIOUS, NEXT
+    before_at = PREVIOUS
+    behind_at = NEXT
     if name in settings.source_columns:
-        before_at, behind_at = previous_side(name), next_side(name)
-    before_ts, behind_ts = _of(before_at, TS), _of(behind_at, TS)
-    since, until = F.col(TS) - before_ts, behind_ts - F.col(TS)
-    yes, word = F.lit(True), F.lit(method)
+        before_at = previous_side(name)
+        behind_at = next_side(name)
+    before_ts = _of(before_at, TS)
+    behind_ts = _of(behind_at, TS)
+    since = F.col(TS) - before_ts
+    until = behind_ts - F.col(TS)
+    yes = F.lit(True)
+    word = F.lit(method)
     early = yes if carry_us is None else F.coalesce(since <= carry_us, yes)
     later = yes if carry_us is None else F.coalesce(until <= carry_us, yes)
-    before, behind = _of(before_at, name), _of(behind_at, name)
+    before = _of(before_at, name)
+    behind = _of(behind_at, name)
     if method == "constant":
         return _Choice(F.lit(fill.value), word, yes, F.lit(None))
     if method == "forward":
@@ -386,10 +403,8 @@ def _choice(
         return _Choice(behind, word, later, _one(behind_ts))
     if method == "nearest":
         is_before = behind_ts.isNull() | F.coalesce(since <= until, F.lit(False))
-        near, ts = (
-            F.when(is_before, early).otherwise(later),
-            F.when(is_before, before_ts).otherwise(behind_ts),
-        )
+        near = F.when(is_before, early).otherwise(later)
+        ts = F.when(is_before, before_ts).otherwise(behind_ts)
         return _Choice(F.when(is_before, before).otherwise(behind), word, near, _one(ts))
     if method == "linear":
         both = F.when(before_ts.isNotNull() & behind_ts.isNotNull(), F.array(before_ts, behind_ts))
@@ -422,11 +437,9 @@ def _line(before: Column, behind: Column, share: Column, kind: DataType) -> Colu
     from pyspark.sql.types import DecimalType, IntegralType
 
     if isinstance(kind, IntegralType):
-        kind, before, behind = (
-            DecimalType(20, 0),
-            before.cast("decimal(20,0)"),
-            behind.cast("decimal(20,0)"),
-        )
+        kind = DecimalType(20, 0)
+        before = before.cast("decimal(20,0)")
+        behind = behind.cast("decimal(20,0)")
     if not isinstance(kind, DecimalType):
         return before.cast("double") + (behind.cast("double") - before.cast("double")) * share
     room = min(3, 37 - kind.precision) if kind.precision < 37 else 0

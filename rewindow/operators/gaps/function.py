@@ -84,7 +84,8 @@ def gap_report(
         InputError: a column is missing, or has a wrong type.
     """
     _check(frame, settings)
-    sql, session = GapSql(settings, "div"), frame.sparkSession
+    sql = GapSql(settings, "div")
+    session = frame.sparkSession
     runs = _ask(session, sql.runs("{rows}"), rows=_rows(frame, settings))
     names = [*sql.keys, "part", *RUN]
     # A report asks for its runs several times: they are computed once, and are few.
@@ -92,9 +93,11 @@ def gap_report(
     merged = (
         _ask(session, sql.merged("{runs}"), runs=given).select(*names).localCheckpoint(eager=False)
     )
-    expected, more = "", {}
+    expected = ""
+    more = {}
     if settings.expected_keys:
-        expected, more = "select * from {expected}", {"expected": _expected(frame, settings)}
+        expected = "select * from {expected}"
+        more = {"expected": _expected(frame, settings)}
     gaps = _ask(session, sql.gaps("{runs}", expected), runs=merged, **more)
     totals = _ask(session, sql.completeness("{runs}", expected), runs=merged, **more)
     return FrameGaps(_shown_gaps(gaps, settings), _shown_totals(totals, settings), merged)
@@ -172,12 +175,14 @@ def _rows(frame: DataFrame, settings: GapSettings) -> DataFrame:
     """Returns the rows with the names that the queries know."""
     from pyspark.sql import functions as F
 
-    sql, null = GapSql(settings, "div"), F.lit(None).cast("bigint")
+    sql = GapSql(settings, "div")
+    null = F.lit(None).cast("bigint")
     taken = [
         F.col(quoted_column(key)).alias(name)
         for key, name in zip(settings.keys, sql.keys, strict=True)
     ]
-    at, grid = timestamp_us(frame, "frame", settings.event_at, settings.unit), settings.grid
+    at = timestamp_us(frame, "frame", settings.event_at, settings.unit)
+    grid = settings.grid
     taken.append((at if grid is None else grid.clock(at)).alias("t"))
     arrived = timestamp_us(frame, "frame", settings.arrived_at) if settings.needs_arrival else null
     taken.append(arrived.alias("a"))
@@ -222,7 +227,8 @@ def _shown_gaps(gaps: DataFrame, settings: GapSettings) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    sql, gaps = GapSql(settings, "div"), _in_time(gaps, settings)
+    sql = GapSql(settings, "div")
+    gaps = _in_time(gaps, settings)
     closed = F.concat("window_id", F.lit(":"), "place")
     texts = [F.coalesce(F.col(name).cast("string"), F.lit("\\N")) for name in sql.keys]
     clock = F.when(F.col("kind") == LULL, "arrival").otherwise("event")
@@ -252,7 +258,8 @@ def _in_time(gaps: DataFrame, settings: GapSettings) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    grid, step_us = settings.grid, settings.cadence_us
+    grid = settings.grid
+    step_us = settings.cadence_us
     gaps = gaps.withColumn("length_us", F.col("to_us") - F.col("from_us"))
     if grid is None:
         return gaps

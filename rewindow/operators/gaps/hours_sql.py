@@ -20,7 +20,9 @@ def clock_sql(grid: HoursGrid, rows: str, names: Sequence[str]) -> str:
         rows: a query with `t`, in microseconds since 1970-01-01 UTC, and the other columns.
         names: the other columns.
     """
-    step, of_day, opens = grid.step_us, grid.points_of_day, grid.opens
+    step = grid.step_us
+    of_day = grid.points_of_day
+    opens = grid.opens
     pieces = ", ".join(
         f"({n}, {piece.offset}, {'null' if piece.base is None else piece.base}, {piece.first}, "
         f"{piece.rest})"
@@ -36,10 +38,8 @@ def clock_sql(grid: HoursGrid, rows: str, names: Sequence[str]) -> str:
     is_open = " or ".join(
         f"(r >= {at} and r < {at - grid.open_us + grid.close_us})" for at in opens
     )
-    listed, index = (
-        "".join(f"{name}, " for name in names),
-        _halves([piece.start for piece in grid.pieces], 0),
-    )
+    listed = "".join(f"{name}, " for name in names)
+    index = _halves([piece.start for piece in grid.pieces], 0)
     return f"""
     select {listed}case when t < rest or (({is_open}) and number > first) then (number - 1) * {step}
         + case when t < rest then {step - 1} else (r % {DAY_US} - {grid.open_us}) % {step} end end
@@ -61,5 +61,6 @@ def _halves(starts: Sequence[int], first: int) -> str:
     if len(starts) == 1:
         return str(first)
     half = len(starts) // 2
-    below, above = _halves(starts[:half], first), _halves(starts[half:], first + half)
+    below = _halves(starts[:half], first)
+    above = _halves(starts[half:], first + half)
     return f"case when t < {starts[half]} then {below} else {above} end"

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from rewindow.operators.gaps.settings import GapSettings
 
-ARRIVALS, ROWS = -1, 0
+ARRIVALS = -1
+ROWS = 0
 """Parts; those of columns follow from 1 on."""
 RUN = ("first_x", "last_x", "first_t", "last_t", "window_id", "place")
 """Columns of a run behind keys and part: first and last point (of arrivals, their time), first and
@@ -71,10 +72,8 @@ class GapSql:
         """
         ours = self.settings
         assert ours.window is not None, "asked for with windows"
-        width, end = (
-            int(ours.window * 1_000_000),
-            f"({ours.origin} + ({self.point(t)} + 1) * {ours.cadence_us})",
-        )
+        width = int(ours.window * 1_000_000)
+        end = f"({ours.origin} + ({self.point(t)} + 1) * {ours.cadence_us})"
         return (
             f"case when {self._floor(f'({end} - 1 - {ours.window_origin})', width)} < {window} "
             "then 0 else 1 end"
@@ -127,7 +126,10 @@ class GapSql:
             f"when {number + 1} then {inside} and {name} = 1"
             for number, name in enumerate(self.columns)
         ]
-        lull_us, x, t, block = self.settings.lull_us, "p", "t", f"p {self.divides} {_BLOCK}"
+        lull_us = self.settings.lull_us
+        x = "p"
+        t = "t"
+        block = f"p {self.divides} {_BLOCK}"
         if lull_us is not None:
             numbers.insert(0, ARRIVALS)
             when.append(f"when {ARRIVALS} then a < {self.settings.to_time}")
@@ -203,7 +205,8 @@ class GapSql:
         """Returns a row per key and part: points present, null, missing, tolerated; together all
         points (G17, G18).
         """
-        ours, keys = self.settings, _listed(self.keys)
+        ours = self.settings
+        keys = _listed(self.keys)
         count = len(ours.columns)
         parts = f"(values {', '.join(f'({n})' for n in range(count + 1))}) as parts(part)"
         inside = f"least(last_x + 1, {ours.end_point}) - greatest(first_x, {ours.first_point})"
@@ -232,7 +235,8 @@ class GapSql:
         """Returns the keys: of those rows that are not beyond the range, and those that are
         expected (G7).
         """
-        keys, grouped = _listed(self.keys), f"group by {_list(self.keys)}" if self.keys else ""
+        keys = _listed(self.keys)
+        grouped = f"group by {_list(self.keys)}" if self.keys else ""
         every = [f"select {keys} 0 as is_expected from {runs} where part = {ROWS}"]
         every += [f"select {keys} 1 as is_expected from ({expected}) as x"] if expected else []
         without = "" if self.keys else "coalesce("
@@ -246,8 +250,12 @@ class GapSql:
         """Returns each key's runs of points without a row, cut at the range: `[f, u)`, `is_gap`
         unless tolerated.
         """
-        ours, keys, by = self.settings, _listed(self.keys), _partition(self.keys)
-        null, first, end = "cast(null as bigint)", ours.first_point, ours.end_point
+        ours = self.settings
+        keys = _listed(self.keys)
+        by = _partition(self.keys)
+        null = "cast(null as bigint)"
+        first = ours.first_point
+        end = ours.end_point
         edges = f"""
             select {keys} first_x, last_x, first_t, last_t, window_id, place, 0 as is_end
             from {runs} where part = {ROWS}
@@ -274,8 +282,10 @@ class GapSql:
         values have not.
         """
         columns = ", ".join(f"({number + 1})" for number in range(len(self.columns)))
-        keys, key = _listed(self.keys), [*self.keys, "part"]
-        null, ordered = "cast(null as bigint)", f"over (partition by {_list(key)} order by x)"
+        keys = _listed(self.keys)
+        key = [*self.keys, "part"]
+        null = "cast(null as bigint)"
+        ordered = f"over (partition by {_list(key)} order by x)"
         rows = f"from {runs} as r cross join (values {columns}) as c(number) where r.part = {ROWS}"
         number = "cast(c.number as bigint) as part"
         events = f"""
@@ -303,8 +313,10 @@ class GapSql:
         """Returns each key's stretches between two arrivals, or one and the range's end, that are
         lulls (G12).
         """
-        ours, keys = self.settings, _listed(self.keys)
-        null, arrivals = "cast(null as bigint)", f"from {runs} where part = {ARRIVALS}"
+        ours = self.settings
+        keys = _listed(self.keys)
+        null = "cast(null as bigint)"
+        arrivals = f"from {runs} where part = {ARRIVALS}"
         edges = f"""
             select {keys} first_x, last_x, window_id, place, 0 as is_end {arrivals}
             union all select distinct {keys} {ours.to_time}, {null}, {null}, {null}, 1 {arrivals}"""

@@ -67,7 +67,8 @@ def _step(
     from pyspark.sql import functions as F
 
     interval_us, (speed, per) = settings.interval_us, settings.speed_ratio
-    carried, own = one["_is_tuple"] == 0, one["_crossed_index"]
+    carried = one["_is_tuple"] == 0
+    own = one["_crossed_index"]
     is_first = one["_prev_event_us"].isNull()
     seen = (
         F.when(carried, own)

@@ -28,10 +28,16 @@ if TYPE_CHECKING:
 IS_TUPLE = "_is_tuple"
 """1 for a tuple, 0 for a row that carries what came before; a carry row precedes all tuples of its
 partition."""
-END, IS_LAST = "_end_us", "_is_last"
-NEXT, PREV_AT, PREV_TS = "_next_us", "_prev_arrived_us", "_prev_event_us"
+END = "_end_us"
+IS_LAST = "_is_last"
+NEXT = "_next_us"
+PREV_AT = "_prev_arrived_us"
+PREV_TS = "_prev_event_us"
 """Arrival of the next clock tuple; arrival and timestamp of the one before."""
-SEEN, CROSSED, LAST, BASE = "_seen_index", "_crossed_index", "_last_index", "_silence_index"
+SEEN = "_seen_index"
+CROSSED = "_crossed_index"
+LAST = "_last_index"
+BASE = "_silence_index"
 """Timer index before a clock tuple, m(j); of its timestamp, c(j); after its silence, m(j+1); as its
 silence began."""
 SLACK = "_slack_us"
@@ -74,7 +80,8 @@ def clock_tuples(
         )
         clock = _append(_thin(clock, settings), carried)
     if last_us is None:
-        clock, end = clock.crossJoin(F.broadcast(rows.agg(F.max(AT).alias(END)))), F.col(END)
+        clock = clock.crossJoin(F.broadcast(rows.agg(F.max(AT).alias(END))))
+        end = F.col(END)
     return _index(clock, settings, end)
 
 
@@ -280,7 +287,8 @@ def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> Data
     known = {name: F.col(name) for name in clock.columns}
     unknown = F.lit(None).cast("bigint")
     order = ordered(clock, settings)
-    after, carried = F.lead(AT).over(order), F.col(IS_TUPLE) == 0
+    after = F.lead(AT).over(order)
+    carried = F.col(IS_TUPLE) == 0
     own = _own_index(settings)
     columns = {
         NEXT: F.coalesce(_bound(F.coalesce(known.get(NEXT, unknown), after), settings), end),

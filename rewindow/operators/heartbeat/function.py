@@ -235,13 +235,11 @@ def _timer_range(settings: HeartbeatProperties) -> tuple[Column, Column, Column]
     """
     from pyspark.sql import functions as F
 
-    seen, crossed, last, base, most = (
-        F.col(SEEN),
-        F.col(CROSSED),
-        F.col(LAST),
-        F.col(BASE),
-        settings.max_timers,
-    )
+    seen = F.col(SEEN)
+    crossed = F.col(CROSSED)
+    last = F.col(LAST)
+    base = F.col(BASE)
+    most = settings.max_timers
     beyond_crossing = (crossed - seen > most) if settings.crossing == "all" else F.lit(False)
     beyond_silence = last - base > most
     only_last = (
@@ -282,7 +280,8 @@ def _timers(
     """
     from pyspark.sql import functions as F
 
-    emitted, stamp = F.col("_emitted_us"), F.col("_index") * settings.interval_us
+    emitted = F.col("_emitted_us")
+    stamp = F.col("_index") * settings.interval_us
     made = {settings.arrived_at: emitted, settings.event_at: stamp}
     made |= {name: F.col(name) for name in settings.key_by}
     if grid is not None:

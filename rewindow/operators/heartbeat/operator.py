@@ -99,7 +99,8 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
     def output_ports(self) -> Mapping[str, OutputPort]:
         """Returns the port `out`, and behind it `errors` (H16)."""
         payload = self._payload()
-        out, errors = pa.schema([*payload, *PROVENANCE]), pa.schema(payload)
+        out = pa.schema([*payload, *PROVENANCE])
+        errors = pa.schema(payload)
         return {"out": OutputPort(out), "errors": OutputPort(errors, error=True)}
 
     def state_columns(self) -> pa.Schema:
@@ -156,7 +157,8 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         names = dict.fromkeys(["window_id", *(field.name for field in self._needed())])
         frame = inputs["stream"].select(*map(quoted_column, names))
         last = context.last if context.end is None else min(context.end, context.last)
-        end_us, has_ended = context.grid.end_us(last), last == context.end
+        end_us = context.grid.end_us(last)
+        has_ended = last == context.end
         return heartbeat(
             frame,
             self,
@@ -180,7 +182,8 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         last = F.lit(context.ended_us).cast("bigint")
         if tuples.schema[self.arrived_at].dataType.typeName() != "long":
             last = F.timestamp_micros(last)
-        at_end, arrival = F.col("window_id") > context.end, F.col(quoted_column(self.arrived_at))
+        at_end = F.col("window_id") > context.end
+        arrival = F.col(quoted_column(self.arrived_at))
         moved = {self.arrived_at: F.when(at_end, last).otherwise(arrival)}
         return tuples.withColumns(
             {**moved, "window_id": F.least("window_id", F.lit(context.end).cast("bigint"))}

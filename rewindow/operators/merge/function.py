@@ -17,17 +17,22 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-SOURCE, RELEASED_AT, EMISSION = "_rw_source", "_rw_released_at", "_rw_emission"
+SOURCE = "_rw_source"
+RELEASED_AT = "_rw_released_at"
+EMISSION = "_rw_emission"
 """Columns that the Merge adds (X22)."""
 BLOCK_WINDOWS = 32
 """The window of a release is looked for among blocks of so many windows, then within one of
 them."""
-_COVER, _FROM, _BLOCK = "_cover_us", "_from_us", "_block"
+_COVER = "_cover_us"
+_FROM = "_from_us"
+_BLOCK = "_block"
 """Event time that every input has shown, the lowest one that a window newly covers, and the
 window's block."""
 _BEYOND = 1 << 62
 """An event time beyond all others."""
-_RELEASED_US, _ARRIVED_IN = "_released_us", "_arrived_in"
+_RELEASED_US = "_released_us"
+_ARRIVED_IN = "_arrived_in"
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,8 @@ def merge(
     """
     from pyspark.sql import functions as F
 
-    ports, types = list(frames), _types(frames)
+    ports = list(frames)
+    types = _types(frames)
     if wrong := find_fault(ports, list(types), event_at, arrived_at, order_by):
         raise InputError(f"streams cannot be merged: {wrong}")
     columns = [*map(quoted_column, types)]
@@ -95,7 +101,8 @@ def merge(
         event_at,
         arrived_at,
     )
-    clocks, waiting = rows, rows
+    clocks = rows
+    waiting = rows
     if state is not None:
         before = _with_times(state, event_at, arrived_at)
         clocks = rows.unionByName(before.where(F.col(WINDOW).isNull()))
@@ -186,10 +193,8 @@ def find_fault(
     ]
     if absent:
         return f"column {', '.join(absent)} is not in the streams' columns: {', '.join(names)}"
-    own, may_be_there = (
-        {WINDOW, SOURCE, RELEASED_AT, EMISSION},
-        {RELEASED_AT, EMISSION} & {arrived_at, *order_by},
-    )
+    own = {WINDOW, SOURCE, RELEASED_AT, EMISSION}
+    may_be_there = {RELEASED_AT, EMISSION} & {arrived_at, *order_by}
     taken = sorted(name for name in names if name.lower() in own and name not in may_be_there)
     return (
         f"column {', '.join(taken)} has a name of the Merge's own: rename it or leave it out"

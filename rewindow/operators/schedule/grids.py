@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _DAY_US = 86_400_000_000
-_EPOCH, _MONDAY = date(1970, 1, 1), 4
+_EPOCH = date(1970, 1, 1)
+_MONDAY = 4
 _CALENDAR = re.compile(r"\s*(\d+)?\s*(day|week|month)s?\s*")
 
 

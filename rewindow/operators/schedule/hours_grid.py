@@ -129,7 +129,8 @@ class HoursGrid:
 
     def end_us(self, point: int) -> int:
         """Returns the instant at which a step ends (exclusive)."""
-        end, index = self.start_us(point) + self.step_us, self._index_of(point) + 1
+        end = self.start_us(point) + self.step_us
+        index = self._index_of(point) + 1
         if index == len(self.pieces) or end < self.pieces[index].start:
             return end
         return self.pieces[index].rest
@@ -173,7 +174,9 @@ class HoursGrid:
         """All pieces in order of time."""
         pieces: list[ClockPiece] = []
         for start, offset, is_open in self._stretches():
-            plain, first, rest = self._plain(start + offset), -_FAR, start
+            plain = self._plain(start + offset)
+            first = -_FAR
+            rest = start
             if pieces:
                 before = pieces[-1]
                 first = self._number(start - 1, before)
@@ -192,7 +195,8 @@ class HoursGrid:
             at = start
             for day in sorted(set(self.closed)):
                 midnight = (day.toordinal() - date(1970, 1, 1).toordinal()) * DAY_US - offset
-                since, until = max(midnight, at), min(midnight + DAY_US, end)
+                since = max(midnight, at)
+                until = min(midnight + DAY_US, end)
                 if since < until:
                     if at < since:
                         yield at, offset, True
@@ -244,8 +248,11 @@ class HoursGrid:
         from pyspark.sql import functions as F
 
         def of(one: Column) -> Column:
-            piece, week, rest = one["piece"], one["week"], one["rest"]
-            plain, is_open = week * self._of_week, F.lit(False)
+            piece = one["piece"]
+            week = one["week"]
+            rest = one["rest"]
+            plain = week * self._of_week
+            is_open = F.lit(False)
             for opens in self.opens:
                 steps = F.least(
                     F.greatest(floor_div(rest - opens, self.step_us) + 1, F.lit(0)),
@@ -329,7 +336,8 @@ def clock_changes(zone: str) -> list[tuple[int, int]]:
     Both in microseconds. Days are looked at one by one, and between two that differ the second is
     searched by halves.
     """
-    clock, day = ZoneInfo(zone), 86_400
+    clock = ZoneInfo(zone)
+    day = 86_400
 
     def offset(second: int) -> int:
         found = datetime.fromtimestamp(second, clock).utcoffset()
@@ -341,7 +349,8 @@ def clock_changes(zone: str) -> list[tuple[int, int]]:
     for second in range(first + day, last, day):
         if offset(second) == changes[-1][1]:
             continue
-        low, high = second - day, second
+        low = second - day
+        high = second
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if offset(middle) == changes[-1][1] else (low, middle)

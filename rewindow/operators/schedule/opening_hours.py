@@ -89,7 +89,8 @@ class OpeningHours(BaseModel):
         if self.hours is None or self.zone is None:
             return None
         opens, closes = open_close(self.hours)
-        step_us, minutes = int(seconds(step) * 1_000_000), (closes - opens) // _MINUTE_US
+        step_us = int(seconds(step) * 1_000_000)
+        minutes = (closes - opens) // _MINUTE_US
         if step_us == 0:
             raise ValueError(f"{what} is {step}, it must be above 0")
         if (closes - opens) % step_us:
@@ -141,7 +142,8 @@ def _days(text: str) -> Iterator[int]:
                 'as "mon-fri"'
             )
             raise ValueError(f'weekday "{text.strip()}" is unknown. {hint}')
-    first, last = DAYS.index(ends[0]), DAYS.index(ends[-1])
+    first = DAYS.index(ends[0])
+    last = DAYS.index(ends[-1])
     yield from ((first + n) % 7 for n in range((last - first) % 7 + 1))
 
 

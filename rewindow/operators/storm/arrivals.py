@@ -54,7 +54,8 @@ class ArrivalMachine(StormBolt):
         """
         rules = self.rules
         if rules.length_tuples:
-            begin, end = max(0, len(self.queue) - rules.length_tuples), len(self.queue)
+            begin = max(0, len(self.queue) - rules.length_tuples)
+            end = len(self.queue)
         else:
             begin = (
                 0 if is_whole else sum(one.ts_ms <= end_ms - rules.length_ms for one in self.queue)
@@ -62,7 +63,8 @@ class ArrivalMachine(StormBolt):
             end = sum(one.ts_ms <= end_ms for one in self.queue)
         for one in self.queue[:begin]:
             self._expire(one, BETWEEN)
-        shown, self.queue = self.queue[begin:end], self.queue[begin:]
+        shown = self.queue[begin:end]
+        self.queue = self.queue[begin:]
         if shown:
             yield from self._fire(end_ms, shown)
         else:

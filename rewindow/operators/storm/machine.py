@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-NEW, AGAIN, EXPIRED = "new", "again", "expired"
+NEW = "new"
+AGAIN = "again"
+EXPIRED = "expired"
 """What a tuple is in a window that fires: not in the one evaluated before, in both, or removed
 since the last (E12)."""
-HIDDEN, LOST_TIE, BETWEEN = "hidden_by_scan", "lost_tie", "between_windows"
+HIDDEN = "hidden_by_scan"
+LOST_TIE = "lost_tie"
+BETWEEN = "between_windows"
 """What becomes of a tuple that expires before any window has shown it."""
 
 
@@ -91,7 +95,8 @@ class StormBolt:
             )
         for number in self._expired:
             yield Membership(self._fired, end_ms, number, EXPIRED)
-        self._before, self._expired = {one.number for one in shown}, []
+        self._before = {one.number for one in shown}
+        self._expired = []
         self._fired += 1
 
 
@@ -166,7 +171,9 @@ class StormMachine(StormBolt):
         """Yields a window for every so many tuples that the watermark has passed, in the order of
         arrival (E13).
         """
-        ends, count, largest = [], 0, None
+        ends = []
+        count = 0
+        largest = None
         for one in self.queue:
             if self.next_end_ms < one.ts_ms <= self.watermark_ms:
                 largest = one.ts_ms if largest is None else max(largest, one.ts_ms)
@@ -197,7 +204,8 @@ class StormMachine(StormBolt):
                 if age < -self.rules.lag_ms:
                     left += self.queue[place:]
                     break
-                belongs, is_old = age >= 0, age >= self.rules.length_ms
+                belongs = age >= 0
+                is_old = age >= self.rules.length_ms
             if is_old:
                 self._expire(one, LOST_TIE if one.is_tie else HIDDEN)
                 continue

@@ -34,14 +34,12 @@ from rewindow.operators.storm.machine import EXPIRED, Membership, StormMachine, 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_NUMBER, _AT, _TS, _TICK, _ROLE, _WINDOW = (
-    "_stream",
-    "_at_us",
-    "_ts_ms",
-    "_tick",
-    "_role",
-    "_window",
-)
+_NUMBER = "_stream"
+_AT = "_at_us"
+_TS = "_ts_ms"
+_TICK = "_tick"
+_ROLE = "_role"
+_WINDOW = "_window"
 _MS = 1_000
 _BATCH = 10_000
 
@@ -167,7 +165,8 @@ def storm_windows(
     """
     from pyspark.sql import functions as F
 
-    rules, time = windows.rules(time), time or _timer(windows, frames)
+    rules = windows.rules(time)
+    time = time or _timer(windows, frames)
     own = [*recording_keys, *keys]
     aggregate = aggregate_spec(next(iter(frames.values())), aggregates)
     parts = [column.alias(part) for part, column in aggregate.parts.items()]
@@ -303,7 +302,9 @@ class _Pass:
         machine: StormMachine | ArrivalMachine,
         clock: _Clock,
     ) -> None:
-        self.place, self._machine, self._clock = place, machine, clock
+        self.place = place
+        self._machine = machine
+        self._clock = clock
         self._tuples: list[dict[str, Any]] = []
         self._tick = 1
 

@@ -121,7 +121,8 @@ def _window_rows(operator: InputOperator, grid: Grid, window: int) -> list[tuple
     _call(f"begin_window{where}", operator, operator.begin_window, window)
     _call(f"emit_tuples{where}", operator, operator.emit_tuples, start, end)
     _call(f"end_window{where}", operator, operator.end_window)
-    emitted, operator._rows = operator._rows, None
+    emitted = operator._rows
+    operator._rows = None
     _check_arrival(operator, emitted, start, end, window)
     return emitted
 

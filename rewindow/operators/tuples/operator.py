@@ -239,7 +239,8 @@ class TupleOperator(FrameOperator):
         return [*super().wrong_properties(), *self._wrong_ports()]
 
     def _wrong_ports(self) -> list[WrongProperty]:
-        found, ports = [], self.input_ports()
+        found = []
+        ports = self.input_ports()
         key = [field.type for field in self.key_schema()]
         for name, port in ports.items():
             if port.schema is None:

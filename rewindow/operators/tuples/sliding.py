@@ -30,7 +30,8 @@ class SlidingField(StateField):
 
     def __init__(self, kind: pa.DataType, default: Any = None) -> None:
         super().__init__(pa.map_(pa.int64(), kind), {})
-        self.partial, self.empty = kind, default
+        self.partial = kind
+        self.empty = default
 
     def _pane(self, operator: RunningOperator) -> int:
         return operator.window_id // operator.context.windowing.pane

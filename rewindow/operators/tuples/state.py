@@ -38,7 +38,10 @@ class StateField:
     """
 
     def __init__(self, kind: pa.DataType, default: Any = None) -> None:
-        self.kind, self.default, self.name, self.place = kind, default, "", -1
+        self.kind = kind
+        self.default = default
+        self.name = ""
+        self.place = -1
         self._is_shared = isinstance(default, list | dict)
         self.changes_in_place = pa.types.is_nested(kind)
 

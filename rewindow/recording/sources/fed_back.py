@@ -54,7 +54,8 @@ class FedBackSource:
     settings: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, name: str, stream: StreamConfig, place: str) -> None:
-        self.name, self.stream = name, stream
+        self.name = name
+        self.stream = stream
         self._table = location(place.removeprefix(ERRORS))
         self._rows = pa.table({})
 
@@ -151,7 +152,8 @@ class FedBackSource:
         )
         if not again.num_rows:
             return new, []
-        windows, count = again["w"].to_pylist(), sum(again["n"].to_pylist())
+        windows = again["w"].to_pylist()
+        count = sum(again["n"].to_pylist())
         return new, [
             f"{count:,} error tuples of windows {WindowRange(min(windows), max(windows))} are not "
             "fed back: others of "
@@ -165,7 +167,8 @@ class FedBackSource:
         Where it is sealed already, they arrive in the open one, and wait: the next run feeds them
         back.
         """
-        grid, now_us = self.stream.grid, time.time_ns() // 1000
+        grid = self.stream.grid
+        now_us = time.time_ns() // 1000
         begin_us = grid.start_us(grid.window(now_us))
         is_sealed = (
             position.sealed_last is not None and grid.window(now_us) - 1 <= position.sealed_last

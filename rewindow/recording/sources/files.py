@@ -52,7 +52,9 @@ class FileSource:
     its old end."""
 
     def __init__(self, name: str, stream: StreamConfig, place: str) -> None:
-        self.name, self.stream, self.place = name, stream, place
+        self.name = name
+        self.stream = stream
+        self.place = place
 
     @classmethod
     def is_at(cls, path: Path) -> bool:
@@ -166,7 +168,8 @@ def _nothing_at(name: str, source: str, suffixes: Collection[str]) -> InputError
     """Returns the error for a source without files: it is not there, an empty folder, or a pattern
     without a match.
     """
-    path, wanted = Path(source), " or ".join(sorted(suffixes))
+    path = Path(source)
+    wanted = " or ".join(sorted(suffixes))
     if path.is_dir():
         held = sorted(child.name for child in path.iterdir())
         return InputError(

@@ -41,7 +41,9 @@ class OperatorSource:
     settings: ClassVar[frozenset[str]] = frozenset({"source_settings"})
 
     def __init__(self, name: str, stream: StreamConfig, place: str) -> None:
-        self.name, self.stream, self.path = name, stream, Path(place)
+        self.name = name
+        self.stream = stream
+        self.path = Path(place)
         self._operator: InputOperator | None = None
         self._windows = WindowRange(0, 0)
 

@@ -92,9 +92,11 @@ def single_names(names: Sequence[str]) -> list[str]:
     """
     found: list[str] = []
     for place, name in enumerate(names, 1):
-        single, number = name or ("column_" + str(place) if "" in found else ""), 2
+        single = name or ("column_" + str(place) if "" in found else "")
+        number = 2
         while single in found:
-            single, number = f"{name}_{number}", number + 1
+            single = f"{name}_{number}"
+            number = number + 1
         found.append(single)
     return found
 
@@ -183,7 +185,8 @@ def _split(rows: pa.Table, numbers: pa.Array, stream: StreamConfig) -> Iterator[
     damaged = np.zeros(rows.num_rows, dtype=bool)
     for column in rows.itercolumns():
         damaged |= np.asarray(pc.fill_null(pc.match_substring_regex(column, _DAMAGED_RE2), False))
-    good, bad = pa.array(~damaged), pa.array(damaged)
+    good = pa.array(~damaged)
+    bad = pa.array(damaged)
     yield with_numbers(rows.filter(good), numbers.filter(good))
     raw = [
         stream.delimiter.join(value or "" for value in row.values())

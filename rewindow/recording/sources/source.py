@@ -49,11 +49,15 @@ from rewindow.settings.config import StreamConfig
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FILE, ROW, BAD, RAW = "__file", "__row", "__bad", "__raw"
+FILE = "__file"
+ROW = "__row"
+BAD = "__bad"
+RAW = "__raw"
 """Columns of a source's rows beside its own: part, row number, why a row is unreadable, its
 text."""
 
-PACKAGE, ERRORS = "package:", "errors:"
+PACKAGE = "package:"
+ERRORS = "errors:"
 """What a source begins with that is no path: a file of a Python package; a published error port."""
 PER_SOURCE = (
     "delimiter",
@@ -337,7 +341,8 @@ def open_source(
         InputError: the format is unknown or not told, or a setting does not fit it.
     """
     if stream.source.startswith(ERRORS) and streams is not None:
-        place, kind = f"{ERRORS}{streams / stream.source.removeprefix(ERRORS)}", "errors"
+        place = f"{ERRORS}{streams / stream.source.removeprefix(ERRORS)}"
+        kind = "errors"
     else:
         place = stream.source if stream.source.startswith(PACKAGE) else str(root / stream.source)
         kind = source_format(name, place, stream.format)

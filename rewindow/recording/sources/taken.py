@@ -181,19 +181,22 @@ class _Marks:
 
 
 def _marks(path: Path, line: int | None) -> _Marks:
-    digest, size, lines, quotes, begin, last = hashlib.sha256(), 0, 0, 0, None, b""
+    digest = hashlib.sha256()
+    size = 0
+    lines = 0
+    quotes = 0
+    begin = None
+    last = b""
     with path.open("rb") as stream:
         while chunk := stream.read(_CHUNK_BYTES):
             digest.update(chunk)
             inside = chunk.count(b"\n")
             if line is not None and begin is None and lines + inside >= line - 1:
                 begin = size + _after_lines(chunk, line - 1 - lines)
-            size, lines, quotes, last = (
-                size + len(chunk),
-                lines + inside,
-                quotes + chunk.count(b'"'),
-                chunk[-1:],
-            )
+            size = size + len(chunk)
+            lines = lines + inside
+            quotes = quotes + chunk.count(b'"')
+            last = chunk[-1:]
     return _Marks(
         digest.hexdigest(),
         lines,

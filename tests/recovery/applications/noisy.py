@@ -47,10 +47,8 @@ class Score(FrameOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> DataFrame:
-        exact, noise = (
-            int(os.environ.get("NOISE_EXACT", "0")),
-            float(os.environ.get("NOISE_FLOAT", "0")),
-        )
+        exact = int(os.environ.get("NOISE_EXACT", "0"))
+        noise = float(os.environ.get("NOISE_FLOAT", "0"))
         x = F.col("x") + F.lit(exact).cast("bigint")
         amounts = F.array(F.when(F.col("key") == "a", F.lit(noise)).otherwise(F.lit(0.0)))
         score = (F.col("x") + F.lit(noise)).alias("score")

@@ -27,7 +27,8 @@ class Rename(FrameOperator):
         context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
         columns = [F.col("key").alias("a.`key`"), F.col("x").alias("x`")]
-        rows, is_even = inputs["events"], F.col("x") % 2 == 0
+        rows = inputs["events"]
+        is_even = F.col("x") % 2 == 0
         return {
             "even": rows.where(is_even).select("window_id", *columns),
             "odd": rows.where(~is_even).select("window_id", *columns),

@@ -33,7 +33,8 @@ class Split(FrameOperator):
         context: OperatorContext,
     ) -> Mapping[str, DataFrame]:
         """Returns the tuples by port; error tuples of `key` a have no reason of their own."""
-        rows, is_even = inputs["events"], F.col("x") % 2 == 0
+        rows = inputs["events"]
+        is_even = F.col("x") % 2 == 0
         said = {
             REASON: F.when(F.col("key") != "a", os.environ.get("SPLIT_REASON", "bad_type")),
             DETAIL: F.format_string("%d is odd", "x"),

@@ -25,10 +25,8 @@ class Told(FrameOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> DataFrame:
-        name, mode = (
-            F.lit(context.operator).alias("operator"),
-            F.lit(context.mode.name).alias("mode"),
-        )
+        name = F.lit(context.operator).alias("operator")
+        mode = F.lit(context.mode.name).alias("mode")
         return inputs["events"].select(
             "window_id",
             name,

@@ -14,7 +14,8 @@ from rewindow.operators import DelayOperator, StateField, TupleOperator
 EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
 SHARES = pa.schema([("page", pa.string()), ("share", pa.int64())])
 BALANCES = pa.schema([("key", pa.string()), ("balance", pa.int64())])
-UNIT, PAGES = 1_000_000, "abc"
+UNIT = 1_000_000
+PAGES = "abc"
 
 
 class Links(TupleOperator):
