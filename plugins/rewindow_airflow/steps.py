@@ -217,7 +217,7 @@ def verbatim(text: str) -> str:
     ````
     """
     lines = ["".join(map(_shown, line)) for line in re.split(r"\r\n|\n|\r", text)]
-    longest = max((len(run) for run in re.findall(r"[`~]+", text)), default=0)
+    longest = max(map(len, re.findall(r"[`~]+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return "\n".join([f"{fence}text", *lines, fence])
 

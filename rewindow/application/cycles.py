@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from rewindow.application.node import Node
 from rewindow.application.violations import Violation
+from rewindow.sequences import names_of
 
 
 def cycles_of(nodes: Mapping[str, Node]) -> list[list[Node]]:
@@ -48,7 +49,7 @@ def wrong_members(cycle: list[Node]) -> Iterator[Violation]:
     """Yields what cannot be in a cycle that goes through a delay operator, as it is one pass over
     its tuples (X40).
     """
-    names = {node.name for node in cycle}
+    names = set(names_of(cycle))
     for node in cycle:
         if not node.operator.called_by_tuples:
             message = (
@@ -104,7 +105,7 @@ def _in_order(nodes: list[Node]) -> list[Node]:
     """
     placed: list[Node] = []
     while True:
-        waiting = {node.name for node in nodes} - {node.name for node in placed}
+        waiting = set(names_of(nodes)) - set(names_of(placed))
         ready = [
             node
             for node in nodes

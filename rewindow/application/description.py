@@ -13,6 +13,7 @@ from pydantic_core import to_jsonable_python
 from rewindow.application.graph import Application
 from rewindow.application.node import Node
 from rewindow.application.overrides import CODE, DEFAULT
+from rewindow.sequences import names_of
 
 
 class _Value(BaseModel):
@@ -80,7 +81,7 @@ def describe_graph(app: Application) -> GraphDescription:
         streams=list(app.streams),
         operators=[_operator(node, _given_to(app, node)) for node in app.order()],
         outputs={output.name: str(output.source) for output in app.outputs.values()},
-        cycles=[[node.name for node in cycle] for cycle in app.cycles()],
+        cycles=[names_of(cycle) for cycle in app.cycles()],
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import pyarrow as pa
 
@@ -16,6 +17,7 @@ from rewindow.application.node import End, Node, PortHandle, end_of
 from rewindow.application.operator import FrameOperator, InputPort, OutputPort
 from rewindow.application.overrides import PropertyOverride
 from rewindow.application.violations import Violation
+from rewindow.sequences import excluding, names_of
 from rewindow.windows import Grid, parse_duration
 
 CHECKPOINT_WINDOWS = 60
@@ -281,7 +283,7 @@ class Application:
             ready = [
                 unit for unit in rest if _sources(unit) <= names
             ] or rest  # What has no source is refused.
-            rest = [unit for unit in rest if unit not in ready]
+            rest = excluding(rest, ready)
             placed += ready
             names |= {node.name for unit in ready for node in unit}
         return placed
@@ -290,7 +292,7 @@ class Application:
         """Returns the operators so that each comes after what feeds it; those of a cycle come
         together.
         """
-        return [node for unit in self.units() for node in unit]
+        return list(chain.from_iterable(self.units()))
 
     def upstream(self, name: str) -> set[str]:
         """Returns the names of all operators that feed an operator, directly or not, and its
@@ -353,6 +355,6 @@ class Application:
 
 def _sources(unit: list[Node]) -> set[str]:
     """Returns the operators that feed an operator or a cycle from outside."""
-    return {end.operator for node in unit for end in node.feeds.values() if end.operator} - {
-        one.name for one in unit
-    }
+    return {end.operator for node in unit for end in node.feeds.values() if end.operator} - set(
+        names_of(unit)
+    )

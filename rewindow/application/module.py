@@ -25,6 +25,7 @@ from typing import Any, Protocol
 from rewindow.application.node import End, Node, PortHandle, end_of
 from rewindow.application.operator import FrameOperator
 from rewindow.application.violations import Violation
+from rewindow.sequences import excluding, names_of
 
 Build = Callable[..., Any]
 
@@ -85,9 +86,9 @@ def place(app: Graph, name: str, build: Build, feeds: Mapping[str, End]) -> Part
         app.declared.append(
             Violation("O14", name, port, port, "an input port of this module is not fed")
         )
-    foreign = [port for port in ends if port not in {one.name for one in takes}]
+    foreign = excluding(ends, {one.name for one in takes})
     for port in foreign:
-        known = ", ".join(one.name for one in takes) or "none"
+        known = ", ".join(names_of(takes)) or "none"
         app.declared.append(
             Violation(
                 "O10",

@@ -50,7 +50,7 @@ def validate(
         raise ValidationFailed(
             f'application "{app.name}" cannot be replayed: {many} wrong',
             violations=rows,
-            detail="\n    " + "\n    ".join(str(row) for row in rows),
+            detail="\n    " + "\n    ".join(map(str, rows)),
             hint="Mend them all; nothing has been started.",
         )
 

@@ -26,6 +26,7 @@ from rewindow.planning import ReplayRequest, create_replay
 from rewindow.progress.listener import Listener, Silent
 from rewindow.recovery import Candidate, Plan
 from rewindow.repairs.ranges import PublishedStretch
+from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.windows import WindowRange, parse_time
@@ -279,10 +280,10 @@ def _check_outputs(recorded: Plan, new: Plan, chosen: Sequence[str]) -> None:
     Raises:
         InputError: names it.
     """
-    gone = {output.name for output in recorded.outputs} - {output.name for output in new.outputs}
+    gone = set(names_of(recorded.outputs)) - set(names_of(new.outputs))
     lacking = sorted(gone & set(chosen) if chosen else gone)
     if lacking:
-        rest = ", ".join(output.name for output in new.outputs)
+        rest = ", ".join(names_of(new.outputs))
         raise InputError(
             f'the new code has no output "{lacking[0]}", which was recorded',
             hint=f"Choose among those it has: --output {rest}",

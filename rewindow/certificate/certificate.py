@@ -32,6 +32,7 @@ from rewindow.certificate.rows import RowComparison
 from rewindow.certificate.snapshots import Snapshot, both_snapshots, check_comparable, staged_plan
 from rewindow.errors import InputError
 from rewindow.names import PUBLISHED
+from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.windows import WindowRange, to_ranges
 
@@ -215,7 +216,7 @@ def certify(
     check_comparable(config, left, right)
     (left, right), digested, altered = digested_again(config, (left, right), full)
     every = {output.name: output for side in (right, left) for output in side.outputs}
-    names = [{output.name for output in side.outputs} for side in (left, right)]
+    names = [set(names_of(side.outputs)) for side in (left, right)]
     shared = [output for name, output in every.items() if name in names[0] & names[1]]
     if tolerance is not None:
         shared = [output.model_copy(update={"tolerance": tolerance}) for output in shared]
@@ -226,7 +227,7 @@ def certify(
     draft["notes"] = [*on_outputs, *draft["notes"], *digested, *altered]
     if altered:
         draft["verdict"] = DIFFERENT
-    missing = sorted(set(every) - {output.name for output in shared})
+    missing = sorted(set(every) - set(names_of(shared)))
     if missing:
         draft["notes"].append(
             f"Only one side has the outputs or error tables {', '.join(missing)}."
@@ -455,8 +456,8 @@ def _first_difference(
         "port": result.output.port,
         "class": found.difference.value,
         "only_in": found.only_in,
-        "rows_a": [_plain(row) for row in rows_a],
-        "rows_b": [_plain(row) for row in rows_b],
+        "rows_a": list(map(_plain, rows_a)),
+        "rows_b": list(map(_plain, rows_b)),
     }
 
 

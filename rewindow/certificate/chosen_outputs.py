@@ -14,6 +14,7 @@ from rewindow.certificate.snapshots import Snapshot
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 from rewindow.recovery import Plan
+from rewindow.sequences import excluding, names_of
 
 
 def are_two(a: Snapshot, b: Snapshot) -> bool:
@@ -28,7 +29,7 @@ def shared_outputs(a: Snapshot, b: Snapshot) -> tuple[tuple[Snapshot, Snapshot],
     Raises:
         InputError: they have none in common.
     """
-    names = [{output.name for output in side.outputs} for side in (a, b)]
+    names = [set(names_of(side.outputs)) for side in (a, b)]
     shared = names[0] & names[1]
     if not shared:
         has = "; ".join(
@@ -66,7 +67,7 @@ def chosen_outputs(
         InputError: neither side has one of them.
     """
     known = [output.name for side in (a, b) for output in side.outputs]
-    unknown = [name for name in chosen if name not in known]
+    unknown = excluding(chosen, known)
     if unknown:
         raise InputError(
             f'neither side has an output "{unknown[0]}"',

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import starmap
 
 import numpy as np
 import pyarrow as pa
@@ -196,7 +197,7 @@ def _pairs(a: Snapshot, b: Snapshot, output: str) -> tuple[list[WindowPair], int
     whole = pc.and_(exact, _same_or_null(joined, "float_digest"))
     rest = joined.append_column("exact", exact).filter(pc.invert(whole)).sort_by("window_id")
     columns = [rest[name].to_pylist() for name in ("window_id", "tuples_a", "tuples_b", "exact")]
-    pairs = [WindowPair(*row) for row in zip(*columns, strict=True)] + _in_neither(a, b, joined)
+    pairs = list(starmap(WindowPair, zip(*columns, strict=True))) + _in_neither(a, b, joined)
     return sorted(pairs, key=lambda pair: pair.window), joined.num_rows - rest.num_rows
 
 

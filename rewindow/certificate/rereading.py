@@ -41,8 +41,7 @@ def digested_again(
                 seals = _replaced(config, snapshot, seals, output, windows)
                 altered += [] if doubts else _altered(snapshot, output.name, sealed, seals)
             held = ", ".join(
-                str(part)
-                for part in to_ranges({w for part in windows for w in part if w in snapshot.range})
+                map(str, to_ranges({w for part in windows for w in part if w in snapshot.range}))
             )
             notes += [
                 f"{doubt.why} Windows {held} of {output.name} were read and digested again."

@@ -17,6 +17,7 @@ from rewindow.errors import TableError
 from rewindow.facts.closeness import SortKey, are_close, in_one_order, sort_key
 from rewindow.names import POSITION_COLUMNS
 from rewindow.recovery import OutputPlan
+from rewindow.sequences import excluding
 from rewindow.storage import query, quoted
 from rewindow.storage.layout import bookkeeping
 from rewindow.windows import to_ranges
@@ -132,7 +133,7 @@ class RowComparison:
             return f"""left_over as (
                 select window_id{comma}, {more}, in_a > 0 as repeat_ from counted
                     where in_a <> in_b)"""
-        exact = _names(["window_id", *(name for name in self.columns if name not in self.floats)])
+        exact = _names(["window_id", *excluding(self.columns, self.floats)])
         near = " and ".join(self._near(name, f"lo_{i}") for i, name in enumerate(self.floats))
         near_high = " and ".join(self._near(name, f"hi_{i}") for i, name in enumerate(self.floats))
         bounds = ", ".join(

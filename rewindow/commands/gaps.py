@@ -182,7 +182,7 @@ def _show_event_time(event: EventGaps, limit: int) -> None:
     out.print(f"\n{len(gaps):,} gaps in event time" if gaps else "\nno gaps in event time")
     if gaps:
         columns = ("kind", "key", "column", "from", "to", "lasts", "missing", "closed by")
-        print_rows("", columns, [_event_gap(gap) for gap in gaps[:limit]])
+        print_rows("", columns, list(map(_event_gap, gaps[:limit])))
     if len(gaps) > limit:
         out.print(
             f"... {len(gaps) - limit:,} gaps more; all of them: --limit {len(gaps)}, or --format "

@@ -17,6 +17,7 @@ from rewindow.new_project.columns import Column
 from rewindow.new_project.files import OUTPUT, new_files, write_files
 from rewindow.new_project.sample import read_sample
 from rewindow.new_project.stream import NewStream, changed, propose_stream
+from rewindow.sequences import names_of
 from rewindow.settings.config import JARS
 from rewindow.settings.file import SETTINGS_FILE
 from rewindow.spark.jars import missing_jars
@@ -136,7 +137,7 @@ def _show_choices(stream: NewStream) -> None:
 
 
 def _names(columns: Sequence[Column]) -> list[str]:
-    return [column.name for column in columns]
+    return names_of(columns)
 
 
 _Question = tuple[str, str, Callable[[NewStream], str], Callable[[NewStream], list[str]]]

@@ -19,7 +19,7 @@ def load_project() -> Config:
     config = Config.load()
     if config.file is None:
         here = Path.cwd()
-        searched = ", ".join(str(folder) for folder in (here, *here.parents))
+        searched = ", ".join(map(str, (here, *here.parents)))
         raise InputError(
             f"no {SETTINGS_FILE} was found",
             detail=f"Searched: {searched}. Nothing was made.",

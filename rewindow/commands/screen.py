@@ -95,7 +95,7 @@ def print_rows(
         box=None,
         pad_edge=False,
     )
-    body = [list(row) for row in rows]
+    body = list(map(list, rows))
     for index, column in enumerate(columns):
         numbers = bool(body) and all(isinstance(row[index], int | float) for row in body)
         is_whole = index < whole
@@ -106,7 +106,7 @@ def print_rows(
             no_wrap=is_whole,
         )
     for row in body:
-        table.add_row(*[format_value(value) for value in row])
+        table.add_row(*map(format_value, row))
     out.print(table)
 
 

@@ -55,7 +55,7 @@ def command(
         limit=limit,
     )
     if as_json:
-        print_json({"replay": replay_id, "states": [_as_dict(one) for one in found]})
+        print_json({"replay": replay_id, "states": list(map(_as_dict, found))})
         return
     if not found:
         out.print(f"no operator of replay {escape(replay_id)} has a state")
@@ -66,7 +66,7 @@ def command(
             print_rows(
                 "",
                 one.rows.column_names,
-                [[_shown(value) for value in row.values()] for row in _values(one.rows)],
+                [list(map(_shown, row.values())) for row in _values(one.rows)],
             )
         if one.rows.num_rows < one.count:
             out.print(

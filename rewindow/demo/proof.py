@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 
 from rewindow.application import Mode
 from rewindow.certificate.certificate import Certificate, certify
@@ -153,7 +154,7 @@ class _Facts:
         ):
             listed = self._where(self._count.outputs[output.name].lost)
             absent = self._absent(output.name, reference)
-            compared = [WindowRange(*pair) for pair in output.ranges.get("lost", [])]
+            compared = list(starmap(WindowRange, output.ranges.get("lost", [])))
             exact = listed == absent == compared and (not listed or self._is_killed_group(listed))
             words = f"{output.name}: lost is what is listed, {_words(listed)}"
             sentences.append(self.claim(words, exact, absent or listed or compared))

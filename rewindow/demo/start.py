@@ -9,6 +9,7 @@ from rewindow.embedded import PORT_DEFAULT, Running, down, running, up
 from rewindow.errors import InputError, ResourceError
 from rewindow.ledger import Ledger
 from rewindow.progress.listener import Lines
+from rewindow.sequences import names_of
 from rewindow.settings.config import HEARTBEAT, Config
 
 PORTS_TRIED = 10
@@ -78,7 +79,7 @@ def begin_afresh(
     """
     ours = {application, *event_time.APPLICATIONS, *(f"{HEARTBEAT}{stream}" for stream in streams)}
     known = {*streams, "quarantine"} | ours
-    found = [path.name for path in (config.state / "streams").entries()]
+    found = names_of((config.state / "streams").entries())
     foreign = [name for name in found if name.split(".")[0] not in known]
     if foreign:
         raise InputError(

@@ -44,7 +44,7 @@ def print_summary(
         "in group",
         *(f"{drill.group} of {GROUPS}" if drill.step else "–" for drill in drills),
     )
-    table.add_row("time to recover", *(_seconds(story) for story in stories))
+    table.add_row("time to recover", *map(_seconds, stories))
     table.add_row(
         "gate",
         *(ledger.checks.newest(proof.run.replay_id, limit=1)[0].verdict for proof in proofs),

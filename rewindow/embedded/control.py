@@ -209,9 +209,9 @@ def _end_leftovers(config: Config) -> bool:
         if entry.name.isdigit() and session(int(entry.name)) in leaders
     ]
     signal_all(left, signal.SIGTERM)
-    if not wait_until(lambda: not any(started_at(pid) for pid in left), _STOP_SECONDS_MAX / 2):
+    if not wait_until(lambda: not any(map(started_at, left)), _STOP_SECONDS_MAX / 2):
         signal_all(left, signal.SIGKILL)
-        wait_until(lambda: not any(started_at(pid) for pid in left), _STOP_SECONDS_MAX / 2)
+        wait_until(lambda: not any(map(started_at, left)), _STOP_SECONDS_MAX / 2)
     (airflow_home(config) / "supervisor.json").unlink(missing_ok=True)
     return bool(left)
 

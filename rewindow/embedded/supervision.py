@@ -229,5 +229,5 @@ def _reap_adopted(mine: set[int]) -> None:
 
 def _zombies() -> list[int]:
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
-    pids = [int(pid) for pid in children.read_text().split()] if children.is_file() else []
+    pids = list(map(int, children.read_text().split())) if children.is_file() else []
     return [pid for pid in pids if started_at(pid) is None]

@@ -186,7 +186,7 @@ class Attempt:
         plan = self.plan
         sizer = self._sizer()
         commit = GroupCommit(plan, self.app, takeover, engine, self.epoch, self._stop)
-        cuts = [plan.window_of(mark) for mark in takeover.resume.cuts]
+        cuts = list(map(plan.window_of, takeover.resume.cuts))
         window = plan.window_of(takeover.resume.first)
         number = 0
         restored = takeover.resume.restore

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from rewindow.application import Application, Node, OperatorContext, PortHandle
 from rewindow.engine.group_cache import GroupCache
+from rewindow.sequences import names_of
 from rewindow.tuple_engine.frames import pass_of
 from rewindow.tuple_engine.passes import Pass
 
@@ -68,7 +69,7 @@ def inside_cycles(app: Application) -> set[PortHandle]:
     """
     found: set[PortHandle] = set()
     for cycle in app.cycles():
-        names = {node.name for node in cycle}
+        names = set(names_of(cycle))
         inner = {end for node in cycle for end in node.feeds.values() if end.operator in names}
         outside = {
             end

@@ -108,7 +108,7 @@ def _beyond_tolerance(committed: DataFrame, now: DataFrame, tolerance: float) ->
     """Returns the windows in which rows that are equal but for their floats do not lie close to
     each other.
     """
-    left, right = (_by_window(frame) for frame in (committed, now))
+    left, right = map(_by_window, (committed, now))
     windows = left.keys() | right.keys()
     return [
         window
@@ -127,9 +127,7 @@ def _by_window(frame: DataFrame) -> dict[int, list[Any]]:
 
 def _sample(committed: DataFrame, now: DataFrame) -> list[str]:
     """Returns, in words, some rows that only one side has."""
-    there, here = (
-        Counter(_text(row) for row in frame.toArrow().to_pylist()) for frame in (committed, now)
-    )
+    there, here = (Counter(map(_text, frame.toArrow().to_pylist())) for frame in (committed, now))
     found = []
     for words, mine, others in (("Only committed", there, here), ("Only now", here, there)):
         rows = sorted((mine - others).elements())[:SAMPLE_ROWS]

@@ -244,7 +244,7 @@ class GroupRunner:
             rows = empty_frame(self._spark, _with_windows(self._schema(output)))
             measures = MeasuredRows(self._asked.get(output, ()), rows)
             digests = digest_columns(schema)
-            names = [F.col(name) for name in DIGESTS_SCHEMA.names]
+            names = list(map(F.col, DIGESTS_SCHEMA.names))
             self._aggregates[output] = (
                 [*digests, *measures.columns],
                 [*names, measures.cell, F.lit(output).alias("port")],

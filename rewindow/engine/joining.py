@@ -14,6 +14,7 @@ those that were noted when it was written: damage must stay to be found.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from rewindow.errors import TableError
 from rewindow.location import location
@@ -56,7 +57,7 @@ def join_files(
         return 0
     made = [_join(table, folder, run, sorted_by) for run in runs]
     sync_folders(table.path, [folder])
-    done = fenced.replace(with_checksums(made), [file for run in runs for file in run])
+    done = fenced.replace(with_checksums(made), list(chain.from_iterable(runs)))
     return sum(map(len, runs)) - len(runs) if done else 0
 
 

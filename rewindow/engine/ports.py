@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 
 from rewindow.application import Application, Node, PortHandle
+from rewindow.sequences import names_of
 
 
 def ports_to_write(app: Application) -> set[PortHandle]:
@@ -53,7 +54,7 @@ def levels(units: list[list[Node]]) -> list[list[list[Node]]]:
     depths: dict[int, list[list[Node]]] = {}
     for unit in units:
         ends = {end.operator for node in unit for end in node.feeds.values() if end.operator}
-        depth = 1 + max((level[name] for name in ends - {node.name for node in unit}), default=0)
+        depth = 1 + max((level[name] for name in ends - set(names_of(unit))), default=0)
         level.update({node.name: depth for node in unit})
         depths.setdefault(depth, []).append(unit)
     return [depths[depth] for depth in sorted(depths)]

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.facts.window_facts import DIGESTS_SCHEMA, unequal
+from rewindow.sequences import excluding, names_of
 from rewindow.state.row_hash import Hashes, level_hashes, one_array
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
@@ -33,13 +34,13 @@ def arrow_digests(rows: pa.Table, events: pa.Schema) -> pa.Table:
     from rewindow.spark.frames import spark_schema
 
     fields = [field for field in spark_schema(events).fields if field.name not in NOT_DIGESTED]
-    names = sorted(field.name for field in fields)
+    names = sorted(names_of(fields))
     floats = [
         field.name
         for field in sorted(fields, key=lambda field: field.name)
         if holds_float(field.dataType)
     ]
-    exact = [name for name in names if name not in floats]
+    exact = excluding(names, floats)
     columns = {name: one_array(rows[name].cast(events.field(name).type)) for name in names}
     ids = one_array(rows["window_id"]).to_numpy(zero_copy_only=False)
     order = np.argsort(ids, kind="stable")

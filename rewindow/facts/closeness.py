@@ -17,7 +17,7 @@ def in_one_order(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: in_one_order(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        items = [in_one_order(item) for item in value]
+        items = list(map(in_one_order, value))
         return (
             sorted(items, key=lambda entry: repr(entry[0]))
             if value and isinstance(value[0], tuple)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import starmap
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -68,7 +69,7 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
 
     Once its checkpoints were purged, every window after its first attempt counts as affected.
     """
-    inherited = [WindowRange(*part) for part in plan.start.lacking]
+    inherited = list(starmap(WindowRange, plan.start.lacking))
     stateful = [output.name for output in plan.staged if output.stateful]
     if not plan.mode.may_lose:
         return Losses(

@@ -237,7 +237,7 @@ def _with_checksums(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Tab
     rows = (
         pa.table(dict(columns))
         .select(_COVERED)
-        .cast(pa.schema([WINDOWS_SCHEMA.field(name) for name in _COVERED]))
+        .cast(pa.schema(list(map(WINDOWS_SCHEMA.field, _COVERED))))
     )
     return rows.append_column(WINDOWS_SCHEMA.field("checksum"), line_checksums(rows, _ALIKE))
 

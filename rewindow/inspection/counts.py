@@ -120,7 +120,7 @@ class ReplayCount:
             ),
             lost=anywhere([count.lost for count in outputs]),
             lost_tuples=self.unprocessed,
-            affected=anywhere([self.affected(name) for name in self.outputs]),
+            affected=anywhere(list(map(self.affected, self.outputs))),
         )
 
     def stretches(self, output: str) -> tuple[WindowRun, ...]:

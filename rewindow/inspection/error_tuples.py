@@ -14,6 +14,7 @@ from rewindow.facts.readers import newest_seals, seen_rows
 from rewindow.ledger import Ledger
 from rewindow.location import Location
 from rewindow.recovery import Plan
+from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.layout import FACTS, event_columns
@@ -105,7 +106,7 @@ def list_errors(
         TableError: see read_errors.
     """
     plan = Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
-    known = [table.name for table in plan.errors]
+    known = names_of(plan.errors)
     if port is not None and port not in known:
         raise InputError(
             f'replay "{replay_id}" has no error port "{port}"',

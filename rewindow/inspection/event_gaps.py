@@ -23,6 +23,7 @@ from rewindow.operators.gaps.hours_sql import clock_sql
 from rewindow.operators.gaps.settings import GapSettings
 from rewindow.operators.gaps.sql import ENDED, LATE_REPAIRED, NEVER_STARTED, RUN, GapSql
 from rewindow.operators.schedule.hours_grid import HoursGrid
+from rewindow.sequences import excluding
 from rewindow.settings.config import Config
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.streams import stored_settings
@@ -374,7 +375,7 @@ def _with_late(
 def _columns(rows: StreamRows, asked: Sequence[str]) -> list[str]:
     """Returns the columns whose nulls are looked for."""
     beside = {*rows.keys, rows.event_at, "arrived_at", *BOOKKEEPING}
-    known = [name for name in rows.table.schema.names if name not in beside]
+    known = excluding(rows.table.schema.names, beside)
     if "*" in asked:
         return known
     for name in asked:
@@ -460,9 +461,7 @@ def _asked(
     merged = query(sql.merged(f"({sql.runs(f'({_rows(rows, windows, settings)})')})"), s=rows.table)
     expected = ""
     if settings.expected_keys:
-        values = ", ".join(
-            "(" + ", ".join(_text(value) for value in key) + ")" for key in settings.expected_keys
-        )
+        values = ", ".join("(" + ", ".join(map(_text, key)) + ")" for key in settings.expected_keys)
         expected = f"select * from (values {values}) as x({', '.join(sql.keys)})"
     with tempfile.TemporaryDirectory(prefix="rewindow-gaps-") as folder:
         write_deltalake(folder, merged.select([*sql.keys, "part", *RUN]))

@@ -16,6 +16,7 @@ import pyarrow as pa
 from rewindow.inspection.event_gaps import StreamRows
 from rewindow.operators.filling.settings import FillRules
 from rewindow.operators.filling.values import EXPIRED, NONE
+from rewindow.sequences import excluding
 from rewindow.settings.config import FILLED, Config
 from rewindow.storage import Table, in_windows, query, quoted
 from rewindow.windows import WindowRange
@@ -113,7 +114,7 @@ def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledSt
     made = sorted((gap for gap in gaps if gap["made"]), key=lambda gap: -gap["made"])[
         : GAPS_MAX // 2
     ]
-    ordered = [*made, *(gap for gap in gaps if gap not in made)][:_TRIED_MAX]
+    ordered = [*made, *excluding(gaps, made)][:_TRIED_MAX]
     around = (_around(rows, columns, gap, windows, step_us) for gap in ordered)
     shown = [*islice((gap for gap in around if gap.has_values), GAPS_MAX)]
     counts = _counts(rows, filled, windows)

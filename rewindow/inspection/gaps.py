@@ -30,6 +30,7 @@ from rewindow.inspection.event_gaps import EventGaps, StreamRows, event_gaps
 from rewindow.inspection.gap_rows import COLUMNS, EMPTY, MISSING, OPEN, SILENT, Gap, with_nulls
 from rewindow.inspection.unusable import Unusable, unusable_tuples
 from rewindow.operators.gaps.sql import LATE_REPAIRED, RECORDED_NULLS
+from rewindow.sequences import excluding
 from rewindow.settings.config import Config, StreamConfig
 from rewindow.storage import Table, query, quoted
 from rewindow.storage.streams import stored_grid
@@ -126,7 +127,7 @@ class GapReport:
             "event_time": self.event.to_dict() if self.event else None,
             "event_time_lack": self.event_lack or None,
             "unusable": [one.row() for one in self.unusable],
-            "gaps": [with_nulls(row) for row in self.rows()],
+            "gaps": list(map(with_nulls, self.rows())),
         }
 
     def to_json(self) -> str:
@@ -317,7 +318,7 @@ def _stretches(
     """
     names = stream.table.schema.names
     keys = stream.keys
-    lacking = [name for name in ("arrived_at", *keys) if name not in names]
+    lacking = excluding(("arrived_at", *keys), names)
     if lacking:
         raise InputError(
             f'stream "{stream.name}" has no column "{lacking[0]}" to look for silences on'

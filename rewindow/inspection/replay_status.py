@@ -127,10 +127,10 @@ class ReplayStatus:
             "checkpoint_mark": row.checkpoint_mark,
             "windows": len(row.range),
             "message": row.message or self.cause,
-            "attempts": [vars(attempt) for attempt in self.attempts],
-            "ports": [vars(total) for total in self.ports],
-            "checks": [vars(check) for check in self.checks],
-            "stale": [vars(stale) for stale in self.stale],
+            "attempts": list(map(vars, self.attempts)),
+            "ports": list(map(vars, self.ports)),
+            "checks": list(map(vars, self.checks)),
+            "stale": list(map(vars, self.stale)),
             "publications": [
                 {
                     "number": act.number,
@@ -148,7 +148,7 @@ class ReplayStatus:
                 name: dict(zip(*counts.rows.to_pydict().values(), strict=True))
                 for name, counts in self.losses.skipped.items()
             },
-            "states": [vars(size) for size in self.states],
+            "states": list(map(vars, self.states)),
             "recovery": self.recovery,
             "lost": self.counts and self.counts.lost,
             "repeated": self.counts and self.counts.repeated,

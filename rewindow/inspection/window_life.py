@@ -15,6 +15,7 @@ from rewindow.location import Location
 from rewindow.names import did_you_mean
 from rewindow.planning.changing import change_log
 from rewindow.recovery import Plan
+from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.storage.layout import CHECKPOINTS, FACTS
@@ -150,18 +151,18 @@ class WindowLife:
         """Returns it for programs (docs/json.md)."""
         parts = {
             "inputs": [entry.to_json() for entry in self.inputs],
-            "facts": [asdict(fact) for fact in self.facts],
-            "checkpoint": [asdict(state) for state in self.checkpoint],
+            "facts": list(map(asdict, self.facts)),
+            "checkpoint": list(map(asdict, self.checkpoint)),
             "checks": [
                 {**vars(check), "windows": [[part.first, part.last] for part in check.windows]}
                 for check in self.checks
             ],
-            "publications": [asdict(publication) for publication in self.publications],
-            "attempts": [vars(attempt) for attempt in self.attempts],
+            "publications": list(map(asdict, self.publications)),
+            "attempts": list(map(vars, self.attempts)),
             "purged": list(self.purged),
-            "properties": [asdict(one) for one in self.properties],
+            "properties": list(map(asdict, self.properties)),
         }
-        names = [field.name for field in fields(self)]
+        names = names_of(fields(self))
         return {_JSON_NAMES.get(name, name): parts.get(name, getattr(self, name)) for name in names}
 
 
@@ -245,7 +246,7 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> WindowLif
         inputs=tuple(
             _input(config, entry.stream, entry.windows_version, window) for entry in plan.inputs
         ),
-        purged=tuple(name for name in (FACTS, CHECKPOINTS) if name not in there),
+        purged=tuple(excluding((FACTS, CHECKPOINTS), there)),
         facts=_facts(root, window) if FACTS in there else (),
         checkpoint=_checkpoint(root, window) if CHECKPOINTS in there else (),
         checks=tuple(failures(config, row.replay_id, window)),
@@ -297,14 +298,14 @@ def _properties(plan: Plan, changes: list[PropertyChange]) -> tuple[PropertyOrig
 
 
 def _facts(root: Location, window: int) -> tuple[PortFact, ...]:
-    columns = ", ".join(field.name for field in fields(PortFact))
+    columns = ", ".join(names_of(fields(PortFact)))
     sql = f"select {columns} from f where window_id = {window} order by direction, port, attempt"
     return tuple(PortFact(**row) for row in query(sql, f=root / FACTS).to_pylist())
 
 
 def _checkpoint(root: Location, window: int) -> tuple[SavedState, ...]:
     """Returns the states of the newest checkpoint at or before a window."""
-    columns = ", ".join(field.name for field in fields(SavedState))
+    columns = ", ".join(names_of(fields(SavedState)))
     sql = f"""select {columns} from c
               where window_id <= {window} order by window_id desc, attempt desc,
                   operator limit 20"""

@@ -31,7 +31,7 @@ def end_process_group(group: int, leader: str, *, only_stopped: bool = False) ->
     if not is_of_this_boot(leader) or process_identity(group) not in ("", leader):
         return
     members = list(_members(group))
-    if only_stopped and not any(_is_stopped(process) for process in members):
+    if only_stopped and not any(map(_is_stopped, members)):
         return
     for process in members:
         try:

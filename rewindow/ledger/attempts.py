@@ -248,7 +248,7 @@ class Attempts(LedgerPart):
         """Returns the attempts of a replay, oldest first."""
         query = select(attempts).where(attempts.c.replay_id == replay_id).order_by(attempts.c.epoch)
         with self.reading() as connection:
-            return [_to_attempt(row) for row in connection.execute(query)]
+            return list(map(_to_attempt, connection.execute(query)))
 
     def begun(self, replay_ids: Sequence[str]) -> dict[str, int]:
         """Returns how many attempts of replays have begun; those without any are left out."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 from rewindow.windows import WindowRange
@@ -124,7 +125,7 @@ class PublicationDetails:
             inputs=values.get("inputs", {}),
             stateful=tuple(values.get("stateful", ())),
             lost=values.get("lost", {}),
-            state_lacks=tuple(WindowRange(*part) for part in values.get("state_lacks", ())),
+            state_lacks=tuple(starmap(WindowRange, values.get("state_lacks", ()))),
             accepted=values.get("accepted"),
             stale=tuple(
                 StaleWindows(name, WindowRange(*windows))

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, select
 from rewindow.errors import InputError
 from rewindow.ledger.models import publication_tables, publications
 from rewindow.ledger.publication_details import PublicationDetails
+from rewindow.sequences import names_of
 from rewindow.windows import WindowRange
 
 PUBLISH = "publish"
@@ -181,5 +182,5 @@ def later_over(connection: Connection, publication: Publication) -> list[Publica
     later = (publications.c.number > publication.number) & overlapping(publication.range)
     return find_publications(
         connection,
-        EFFECTIVE & later & of_tables(table.name for table in publication.tables),
+        EFFECTIVE & later & of_tables(names_of(publication.tables)),
     )

@@ -75,6 +75,7 @@ from rewindow.ledger.publication_rows import (
 )
 from rewindow.ledger.publishing import publisher_locks
 from rewindow.ledger.replays import ReplayState, end_leases, read_replay
+from rewindow.sequences import names_of
 from rewindow.windows import WindowRange
 
 NO_DETAILS = PublicationDetails()
@@ -175,7 +176,7 @@ class Publications(LedgerPart):
             if there is not None and there.undoes == number:
                 return there
             _check_undoable(connection, undone)
-            if set(versions_before) != {table.name for table in undone.tables}:
+            if set(versions_before) != set(names_of(undone.tables)):
                 raise InputError(
                     f"publication {number} has other tables: "
                     f"{[table.name for table in undone.tables]}"
@@ -395,7 +396,7 @@ def _same_open(
         publications.c.closed_at.is_(None) & of_tables(names),
     ):
         same = (there.replay_id, there.kind, there.range) == (replay_id, kind, windows)
-        if not same or {table.name for table in there.tables} != names:
+        if not same or set(names_of(there.tables)) != names:
             raise OverlapError(
                 f'publication {there.number} of replay "{there.replay_id}" is open and must be '
                 "rolled forward first",
@@ -438,7 +439,7 @@ def _check_uncovered(connection: Connection, publication: Publication) -> None:
 
 
 def _being_published(table_name: str, unfinished: list[Publication]) -> OverlapError:
-    named = [one for one in unfinished if table_name in {table.name for table in one.tables}]
+    named = [one for one in unfinished if table_name in set(names_of(one.tables))]
     detail = (
         f'It is publication {named[0].number}, {named[0].kind} of replay "{named[0].replay_id}".'
         if named

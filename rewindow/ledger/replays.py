@@ -271,7 +271,7 @@ class Replays(LedgerPart):
                 (replays.c.state != ReplayState.ABANDONED) | (replays.c.message != SAMPLE)
             )
         with self.reading() as connection:
-            return [to_replay(row) for row in connection.execute(query)]
+            return list(map(to_replay, connection.execute(query)))
 
     def abandon(self, replay_id: str, reason: str = "") -> Replay:
         """Gives a replay up for good: its leases end, and an attempt that still runs is fenced off

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import starmap
 from typing import Any
 
 from sqlalchemy import Connection, case, delete, func, insert, select, update
@@ -33,7 +34,7 @@ class CountsIndex(LedgerPart):
         if port is not None:
             query = query.where(segments.c.port == port)
         with self.reading() as connection:
-            return [PortStretch(*row) for row in connection.execute(query)]
+            return list(starmap(PortStretch, connection.execute(query)))
 
     def totals(self, replay_id: str) -> list[PortTotal]:
         """Returns windows and tuples of each port of a replay."""
@@ -52,8 +53,7 @@ class CountsIndex(LedgerPart):
         query = query.group_by(c.direction, c.port).order_by(c.direction, c.port)
         with self.reading() as connection:
             return [
-                PortTotal(row[0], row[1], *(int(value) for value in row[2:]))
-                for row in connection.execute(query)
+                PortTotal(row[0], row[1], *map(int, row[2:])) for row in connection.execute(query)
             ]
 
     def lost_windows(self, replay_ids: Sequence[str]) -> dict[str, int]:
@@ -87,7 +87,7 @@ class CountsIndex(LedgerPart):
                 .where(c.replay_id == replay_id)
                 .group_by(c.direction, c.port)
             )
-            found = [int(windows) for windows in connection.execute(counted).scalars()]
+            found = list(map(int, connection.execute(counted).scalars()))
         return all(windows == mark for windows in found or [0])
 
     def add(

@@ -183,7 +183,7 @@ def _without_settings_of_streams(
 
 def _unknown(config: Config, name: str) -> InputError:
     known = application_names(config)
-    folders = ", ".join(str(folder) for folder in config.applications)
+    folders = ", ".join(map(str, config.applications))
     hint = f"{did_you_mean(name, known)}Known: {', '.join(known)}."
     if not known:
         hint = (

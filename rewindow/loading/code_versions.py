@@ -47,6 +47,8 @@ DECIDES_ROWS = (
     "engine/warm_up.py",
     "loading/stream_applications.py",
     "operators",
+    "sequences.py",
+    "spark/columns.py",
     "spark/digests.py",
     "spark/frames.py",
     "spark/session.py",
@@ -89,9 +91,7 @@ def code_version(app: Application, sources: Iterable[Path]) -> str:
         sources: files of the application and of the modules that it imports from its folder.
     """
     own = own_files(app, sources)
-    parts = [_code(path) for path in library_files()] + [
-        f"{path.name}\n{_code(path)}" for path in own
-    ]
+    parts = list(map(_code, library_files())) + [f"{path.name}\n{_code(path)}" for path in own]
     digests = sorted(hashlib.sha256(part.encode()).hexdigest() for part in parts)
     return f"{FORMAT}-{hashlib.sha256(' '.join([VERSION, *digests]).encode()).hexdigest()[:16]}"
 
@@ -251,9 +251,9 @@ def _canonical(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_text(_canonical(key)): _canonical(item) for key, item in value.items()}
     if isinstance(value, set | frozenset):
-        return sorted((_canonical(item) for item in value), key=_text)
+        return sorted(map(_canonical, value), key=_text)
     if isinstance(value, list | tuple):
-        return [_canonical(item) for item in value]
+        return list(map(_canonical, value))
     return to_jsonable_python(value)
 
 

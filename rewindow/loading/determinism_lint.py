@@ -163,7 +163,7 @@ def _call(node: ast.Call, names: dict[str, str]) -> Iterator[tuple[int, str, str
     if isinstance(node.func, ast.Attribute | ast.Name) and name.rpartition(".")[2] in _TAKES_SQL:
         yield from _in_sql(node)
     own = node.func.attr if isinstance(node.func, ast.Attribute) else name
-    if own in _KEEPS_ORDER and any(_is_set(argument) for argument in node.args):
+    if own in _KEEPS_ORDER and any(map(_is_set, node.args)):
         yield node.lineno, f"{own}()", _ORDER
 
 

@@ -16,6 +16,7 @@ from rewindow.operators.event_time_windows.operator import AggregateWindows
 from rewindow.operators.filling.operator import FillGaps
 from rewindow.operators.heartbeat.function import EMISSION
 from rewindow.operators.heartbeat.operator import Heartbeat
+from rewindow.sequences import excluding
 from rewindow.settings.config import FILLED, HEARTBEAT, WINDOWS, StreamConfig
 from rewindow.storage import quoted
 from rewindow.windows import format_duration
@@ -266,7 +267,7 @@ def suite_parameters(
         for field in compared
         if field.name not in POSITION_COLUMNS and field.name != beat.arrived_at
     ]
-    payload = [name for name in passed if name not in (beat.event_at, *beat.key_by)]
+    payload = excluding(passed, (beat.event_at, *beat.key_by))
     return {
         "stream": sql_name(stream.replace(".", "_")),
         "event_at": sql_name(beat.event_at),

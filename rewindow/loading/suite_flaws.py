@@ -32,6 +32,7 @@ from rewindow.loading.measures import (
 )
 from rewindow.loading.suites import COLUMNS, Suite, suite_for
 from rewindow.location import location
+from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import Config
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.layout import staged_schema
@@ -98,7 +99,7 @@ def _expectation_flaws(
     recorded: Iterable[str],
 ) -> Iterator[Violation]:
     columns = {*COLUMNS, *(f"tuples_in_{table_name(name)}" for name in recorded)}
-    columns |= {measure.name for measure in suite.measures}
+    columns |= set(names_of(suite.measures))
     for entry in suite.expectations:
         which = f'check "{entry["meta"]["check"]}" of suite "{suite.name}"'
         kind = str(entry.get("type"))
@@ -195,7 +196,7 @@ def _why_not(
     is read.
     """
     measure = measures[0]
-    unknown = [name for name in measure.inputs if name not in inputs]
+    unknown = excluding(measure.inputs, inputs)
     if unknown:
         return f'it sees the input "{unknown[0]}", inputs are {", ".join(sorted(inputs)) or "none"}'
     if measure.over_rows:

@@ -39,6 +39,7 @@ from rewindow.errors import GateError, RewindowError
 from rewindow.loading.measures import Measure, every_output_has, values_of
 from rewindow.names import check_suite
 from rewindow.recovery import Plan
+from rewindow.sequences import names_of
 from rewindow.version import PACKAGE
 
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "rewindow.expectations")
@@ -123,7 +124,7 @@ def suite_for(folder: Path, name: str | None, *, may_be_empty: bool = False) -> 
     own = read_suite(folder, name)
     if may_be_empty or own.may_be_empty:
         common = _without_emptiness(common)
-    names = [measure.name for measure in (*common.measures, *own.measures)]
+    names = names_of((*common.measures, *own.measures))
     _refuse_twice(name, "measure", names)
     return Suite(
         name,

@@ -21,6 +21,7 @@ from rewindow.new_project.times import (
     sounds_like_time,
     text_times,
 )
+from rewindow.sequences import excluding
 
 _INTEGER = re.compile(r"[+-]?(0|[1-9]\d{0,17})")
 _FIXED = re.compile(r"[+-]?\d{1,14}\.(\d{1,4})")
@@ -147,7 +148,7 @@ def _of_most_texts(
 def _of_texts(name: str, event: str, values: Sequence[str | None]) -> Column:
     """Returns a column of texts: the narrowest type that all of them have."""
     there = [value for value in values if value is not None]
-    meant = [value for value in there if value not in NULLS]
+    meant = excluding(there, NULLS)
     if not meant:
         return _empty(name, event, values)
     nulls = frozenset(value for value in there if value in NULLS)
@@ -248,7 +249,7 @@ def _number(texts: Sequence[str]) -> tuple[str, str]:
         return "BOOLEAN", "true or false"
     if all(map(_INTEGER.fullmatch, texts)):
         return "BIGINT", "whole numbers"
-    fixed = [_FIXED.fullmatch(text) for text in texts]
+    fixed = list(map(_FIXED.fullmatch, texts))
     scales = {len(match[1]) for match in fixed if match}
     if all(fixed) and len(scales) == 1:
         scale = scales.pop()

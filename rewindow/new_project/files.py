@@ -185,7 +185,7 @@ def _application(stream: NewStream, suite: str) -> str:
         for c, cast, name in zip(stream.measures, casts, sums, strict=True)
     )
     names = [c.event for c in keys]
-    groups = ", ".join(_toml(name) for name in ["window_id", *names])
+    groups = ", ".join(map(_toml, ["window_id", *names]))
     per = f"{names[0]} and window" if names else "window"
     class_name = "".join(part.capitalize() for part in stream.application.split("_"))
     return f'''"""Counts tuples of stream {stream.name} for each {per}; change it as you like."""

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from rewindow.recording.sources.parquet_files import parquet_schema
 from rewindow.recording.sources.readers import single_names
 from rewindow.recording.sources.source import SourceFile, known_sources, source_format
 from rewindow.recording.sources.typed_rows import spark_type
+from rewindow.sequences import names_of
 from rewindow.settings.config import StreamConfig
 from rewindow.storage import Table, query
 
@@ -70,7 +71,7 @@ class Sample:
     @property
     def rows(self) -> int:
         """Rows looked at."""
-        return max((len(column) for column in self.values.values()), default=0)
+        return max(map(len, self.values.values()), default=0)
 
 
 def read_sample(path: Path) -> Sample:
@@ -117,11 +118,7 @@ def _first_file(place: str, kind: str) -> SourceFile:
 
 
 def _beside(path: Path) -> str:
-    return (
-        did_you_mean(path.name, [entry.name for entry in path.parent.iterdir()])
-        if path.parent.is_dir()
-        else ""
-    )
+    return did_you_mean(path.name, names_of(path.parent.iterdir())) if path.parent.is_dir() else ""
 
 
 def _decoded(data: bytes) -> tuple[str, str]:
@@ -204,7 +201,7 @@ def _has_decimal_commas(values: Mapping[str, Sequence[str | None]]) -> bool:
         misfits = sum(not _COMMA.fullmatch(text) for text in texts)
         if texts and misfits <= MISFITS_MAX * len(texts):
             found = found or any("," in text for text in texts)
-        elif texts and all(_POINT.fullmatch(text) for text in texts):
+        elif texts and all(map(_POINT.fullmatch, texts)):
             return False
     return found
 
@@ -267,7 +264,7 @@ def _json(place: str, file: SourceFile, text: str, settings: dict[str, Any], who
             f'no line of source file "{file.name}" is a JSON object',
             hint="Write one object a line.",
         )
-    names = list(dict.fromkeys(name for row in found for name in row))
+    names = list(dict.fromkeys(chain.from_iterable(found)))
     values = {name: [row.get(name) for row in found] for name in names}
     misshapen = min(len(lines), ROWS) - len(found)
     return Sample(

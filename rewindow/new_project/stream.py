@@ -17,6 +17,7 @@ from rewindow.names import COMPONENT, check_name, did_you_mean
 from rewindow.new_project.columns import Column, combined_times, describe_columns, read_as_epoch
 from rewindow.new_project.sample import Sample
 from rewindow.new_project.times import ZONELESS, sounds_like_time
+from rewindow.sequences import names_of
 from rewindow.windows import parse_duration
 
 LADDER = (
@@ -252,7 +253,7 @@ def _time(stream: NewStream, name: str) -> Column:
     found = next((column for column in times if column.name == name), None)
     if found is not None:
         return found
-    names = [column.name for column in times]
+    names = names_of(times)
     hint = f"{did_you_mean(name, names)}Columns that are times: {', '.join(names)}."
     column = next((column for column in stream.columns if column.name == name), None)
     if column is None:
@@ -266,7 +267,7 @@ def _key_of(stream: NewStream, name: str) -> Column:
     Raises:
         InputError: there is none of this name, or it cannot be the key.
     """
-    names = [column.name for column in stream.keys]
+    names = names_of(stream.keys)
     hint = (
         f"{did_you_mean(name, names)}Columns that can be the key: "
         f"{', '.join(names) or 'none'}; or none."

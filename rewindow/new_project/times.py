@@ -138,9 +138,7 @@ def text_times(
         return _iso(quoted, values, meant)
     compact = _COMPACT.get(len(meant[0])) if meant[0].isdigit() else None
     if compact is not None:
-        is_time = len({len(text) for text in meant}) == 1 and (
-            len(meant[0]) == 14 or sounds_like_time(name)
-        )
+        is_time = len({*map(len, meant)}) == 1 and (len(meant[0]) == 14 or sounds_like_time(name))
         micros = _read(values, partial(_parse, compact[0])) if is_time else None
         in_time = micros is not None and all(
             _SINCE <= t // 10**6 < _UNTIL for t in micros if t is not None
@@ -204,7 +202,7 @@ def clock_micros(values: Sequence[str | None]) -> list[int | None] | None:
     for value in values:
         if value is not None and not _CLOCK.fullmatch(value):
             return None
-        parts = [float(part) for part in value.split(":")] if value is not None else []
+        parts = list(map(float, value.split(":"))) if value is not None else []
         found.append(
             sum(int(part * 10**6) * 60 ** (2 - place) for place, part in enumerate(parts))
             if parts

@@ -25,6 +25,6 @@ def random_number(context: OperatorContext, *columns: str) -> Column:
     drawn = F.xxhash64(
         F.lit(context.operator),
         F.col("window_id"),
-        *(F.col(name) for name in columns),
+        *map(F.col, columns),
     )
     return F.shiftrightunsigned(drawn, 11) / F.lit(float(1 << 53))

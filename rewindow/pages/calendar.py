@@ -163,11 +163,11 @@ def thresholds(values: Floats) -> list[float]:
     """
     distinct = np.unique(values)
     if len(distinct) <= LEVELS:
-        return [float(value) for value in distinct]
+        return list(map(float, distinct))
     whole = bool((distinct == np.round(distinct)).all())
     shares = np.quantile(values, np.linspace(0, 1, LEVELS + 1)[:-1])
     bounds = np.unique(np.floor(shares) if whole else np.floor(shares * 10) / 10)
-    return [float(bound) for bound in bounds]
+    return list(map(float, bounds))
 
 
 def _draw_layer(cells: Cells, layer: Layer, values: Floats) -> DrawnLayer:

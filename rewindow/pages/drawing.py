@@ -62,4 +62,4 @@ def _seconds(value: float | None) -> str:
 
 
 def _ranges(ranges: Iterable[object]) -> str:
-    return ", ".join(str(part) for part in ranges)
+    return ", ".join(map(str, ranges))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +86,7 @@ def calendar_layers(event: EventGaps, windows: WindowRange, grid: Grid) -> list[
     def missing(found: Sequence[Gap]) -> npt.NDArray[np.float64]:
         return missing_by_window(_open_parts(found, event.hours), event.cadence_us, windows, grid)
 
-    every = missing([gap for found in by_key.values() for gap in found])
+    every = missing(list(chain.from_iterable(by_key.values())))
     layers = [Layer("missing", "missing, all keys", "rows", every, hue="red")]
     whole = Gap(MISSING_ROWS, windows, grid.start_us(windows.first), grid.end_us(windows.last), 0)
     expected = count * missing([whole])

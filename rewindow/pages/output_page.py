@@ -141,7 +141,7 @@ def _bars(first: int, levels: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
     """Returns the range as a strip of bars; where windows share a stripe, the worst one shows."""
     stripes = np.array_split(levels, min(STRIP_MAX, len(levels)))
     worst = [int(stripe.max()) if stripe.max() >= WARN else int(stripe.min()) for stripe in stripes]
-    edges = np.concatenate([[0], np.cumsum([len(stripe) for stripe in stripes])])
+    edges = np.concatenate([[0], np.cumsum(list(map(len, stripes)))])
     bars = []
     start = 0
     for position in range(1, len(worst) + 1):

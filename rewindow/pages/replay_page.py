@@ -18,6 +18,7 @@ from rewindow.pages.page import render_page
 from rewindow.pages.replay_report import Page, ReplayReport
 from rewindow.pages.report_data import pages_folder, read_acts, read_report
 from rewindow.recovery import Plan
+from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS, FACTS
@@ -104,7 +105,7 @@ def purged_tables(config: Config, replay_id: str) -> list[str]:
     """
     plan = Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
     root = config.replay_root(replay_id)
-    names = (FACTS, CHECKPOINTS, *(output.name for output in plan.outputs))
+    names = (FACTS, CHECKPOINTS, *names_of(plan.outputs))
     return sorted(name for name in names if not Table.exists(root / name))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any
 
 from rewindow.inspection.counts import ReplayCount, count_replay
@@ -17,6 +18,7 @@ from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.location import Location
 from rewindow.pages import replay_report as report
 from rewindow.recovery import Plan
+from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.storage.results import replay_folder
 from rewindow.windows import WindowRange
@@ -81,7 +83,7 @@ def read_acts(
             act.kind,
             act.replay_id,
             act.range,
-            tuple(table.name for table in act.tables),
+            tuple(names_of(act.tables)),
             act.undoes,
             act.opened_at,
             act.closed_at,
@@ -97,10 +99,7 @@ def comparison_of(content: dict[str, Any], page: str = "") -> report.Certificate
         report.ComparedOutput(
             output["name"],
             output["classes"],
-            {
-                kind: tuple(WindowRange(*pair) for pair in pairs)
-                for kind, pairs in output["ranges"].items()
-            },
+            {kind: tuple(starmap(WindowRange, pairs)) for kind, pairs in output["ranges"].items()},
         )
         for output in content["outputs"]
     )

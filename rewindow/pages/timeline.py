@@ -72,7 +72,7 @@ class Strips:
 
 def clock_seconds(stories: Sequence[ReplayReport]) -> float:
     """Returns how long the longest of several replays took, for one clock under all of them."""
-    return max((_length(report) for report in stories), default=1.0) or 1.0
+    return max(map(_length, stories), default=1.0) or 1.0
 
 
 def draw_timeline(report: ReplayReport, seconds_max: float) -> Timeline:

@@ -11,6 +11,7 @@ from rewindow.facts.readers import sealed_to
 from rewindow.ledger import Ledger
 from rewindow.planning.experience import experience_of
 from rewindow.recovery import Plan, resume
+from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, position
@@ -72,7 +73,7 @@ def expect_recovery(config: Config, plan: Plan) -> Recovery:
     """
     root = config.replay_root(plan.replay_id)
     ledger = Ledger.open(config.ledger_url)
-    names = [*(output.name for output in plan.staged), FACTS]
+    names = [*names_of(plan.staged), FACTS]
     done = {
         name: position(Table.open(root / name), app_id(plan.replay_id, name)).mark for name in names
     }

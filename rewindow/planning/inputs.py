@@ -302,7 +302,7 @@ def _missing_error(
     missing: list[WindowRange],
     where: str = "",
 ) -> RangeError:
-    listed = ", ".join(str(part) for part in missing[:5]) + (" ..." if len(missing) > 5 else "")
+    listed = ", ".join(map(str, missing[:5])) + (" ..." if len(missing) > 5 else "")
     return RangeError(
         f'stream "{name}" has {sum(map(len, missing))} missing windows {where}in {windows}: '
         f"{listed}",

@@ -39,6 +39,7 @@ from rewindow.planning.request import PlanPreview, ReplayRequest
 from rewindow.planning.start_flaws import AFFECTED, refusal
 from rewindow.planning.start_state import find_start_state
 from rewindow.recovery import CheckpointSchedule, InputPlan, OutputPlan, Plan, StartState, guarantee
+from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.windows import Grid, WindowRange, format_time, parse_time
 
@@ -318,7 +319,7 @@ def _multiple(app: Application) -> int:
 
 def _topological(app: Application) -> list[str]:
     """Returns the outputs in the order of the operators that they come from (O140)."""
-    order = [node.name for node in app.order()]
+    order = names_of(app.order())
     return sorted(app.outputs, key=lambda name: order.index(str(app.outputs[name].source.operator)))
 
 

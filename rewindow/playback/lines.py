@@ -56,4 +56,4 @@ def _finite(value: Any) -> Any:
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
         return {name: _finite(inside) for name, inside in value.items()}
-    return [_finite(inside) for inside in value] if isinstance(value, list | tuple) else value
+    return list(map(_finite, value)) if isinstance(value, list | tuple) else value

@@ -299,7 +299,7 @@ class _Player:
             try:
                 self._send(b"".join(part.lines[at:end]))
             except ReaderGone as gone:
-                lengths = np.cumsum([len(line) for line in part.lines[at:end]])
+                lengths = np.cumsum(list(map(len, part.lines[at:end])))
                 self._count(part, due, at, at + int(np.searchsorted(lengths, gone.taken, "right")))
                 raise
             sent = self._count(part, due, at, end)

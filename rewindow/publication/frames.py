@@ -17,6 +17,7 @@ from rewindow.facts.readers_frame import readers_frame
 from rewindow.ledger.publication_details import PutBack
 from rewindow.names import quoted_column
 from rewindow.publication.staged_output import TUPLES_PER_FILE, StagedOutput
+from rewindow.sequences import excluding
 from rewindow.settings.config import Config
 from rewindow.spark.frames import window_start
 
@@ -42,7 +43,7 @@ def as_stream_tuples(spark: SparkSession, staged: StagedOutput) -> DataFrame:
     parts = min(_FILES_MAX, 1 + tuples // TUPLES_PER_FILE)
     ranged = frame.repartitionByRange(parts, "window_id") if parts > 1 else frame.coalesce(1)
     numbered = ranged.withColumn("offset", (F.row_number().over(order) - 1).cast("bigint"))
-    rest = [name for name in frame.columns if name not in ("window_id", "arrived_at")]
+    rest = excluding(frame.columns, ("window_id", "arrived_at"))
     return numbered.select("window_id", "offset", "arrived_at", *map(quoted_column, rest))
 
 

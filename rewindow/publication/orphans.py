@@ -68,7 +68,7 @@ def _end_leftovers(note: Location, application: str, jvm: list[Named]) -> None:
         return
     if not isinstance(left, dict) or not {"host", "python", "java"} <= left.keys():
         return  # As one that was cut short: its publisher had not begun.
-    mine = {tuple(named) for named in (_named(psutil.Process()), *jvm)}
+    mine = {*map(tuple, (_named(psutil.Process()), *jvm))}
     if left.get("host") != socket.gethostname() or tuple(left["python"]) in mine:
         return
     if _find(left["python"]) is not None:

@@ -35,6 +35,7 @@ from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
 from rewindow.recovery.staleness import EffectivePublication
+from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, position
@@ -98,7 +99,7 @@ def publish(
     tables = targets_of(plan)
     with (
         snapshot_cache(),
-        ledger.publications.publishing(table.name for table in tables) as unfinished,
+        ledger.publications.publishing(names_of(tables)) as unfinished,
         exclusive_publisher(config, plan.application, spark),
     ):
         publisher = Publisher(spark, config, ledger, crash, say)
@@ -114,7 +115,7 @@ def publish(
             if is_data and (reason := reason_to_publish_with_spark(config, table.name, plan.range)):
                 publisher.spark_for(table.name, reason)
         check_room(config, publisher.expected(plan, details.staged_versions))
-        damage = damaged_now(config, [table.name for table in tables], plan.range)
+        damage = damaged_now(config, names_of(tables), plan.range)
         resolve_damage(config, damage, leave_out_damaged, f"rewindow publish {replay_id}", say)
         publication = _open(config, ledger, plan, details, crash)
         crash(PublishStep.OPENED, 1)
@@ -156,14 +157,14 @@ def expected_publication(
     publisher = Publisher(None, config, ledger, crash_point)
     tables = publisher.expected(plan, versions)
     check_tables(config, plan)
-    names = [table.name for table in targets_of(plan)]
+    names = names_of(targets_of(plan))
     if not leave_out_damaged and (damage := damaged_now(config, names, plan.range)):
         raise damaged_error(damage, f"rewindow publish {replay_id}")
     check_room(config, tables)
     unfinished = {
         one.number
         for one in ledger.publications.unfinished()
-        if {t.name for t in one.tables} & set(names)
+        if set(names_of(one.tables)) & set(names)
     }
     return PublicationPreview(
         PUBLISH,
@@ -374,7 +375,7 @@ def _open(
     details: PublicationDetails,
     crash: Crash,
 ) -> Publication:
-    names = [table.name for table in targets_of(plan)]
+    names = names_of(targets_of(plan))
     ledger.leases.acquire(plan.replay_id, names, plan.first, plan.last)
     try:
         versions = prepare_tables(config, plan)

@@ -186,7 +186,7 @@ def _attempt_of(staged: StagedOutput, file: DataFile, logged: Mapping[str, int])
             f"{file.rows}",
         )
     names = list(footer.schema.names)
-    groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
+    groups = list(map(footer.row_group, range(footer.num_row_groups)))
     found = [group.column(names.index("attempt")).statistics for group in groups if group.num_rows]
     bounds = {
         bound

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from rewindow.errors import TableError
 from rewindow.facts.arrow_digests import arrow_digests, differing_windows
 from rewindow.recovery import OutputPlan, Plan
+from rewindow.sequences import excluding
 from rewindow.storage import Table
 from rewindow.storage.layout import event_columns
 from rewindow.storage.queries import read_rows
@@ -116,11 +117,11 @@ class StagedOutput:
             grid = self.plan.grid
             start_us = pc.add(pc.multiply(rows["window_id"], grid.width_us), grid.origin_us)
             rows = rows.append_column("arrived_at", start_us.cast(pa.timestamp("us", tz="UTC")))
-        rest = [name for name in rows.column_names if name not in ("window_id", "arrived_at")]
+        rest = excluding(rows.column_names, ("window_id", "arrived_at"))
         ordered = [
             "window_id",
             *self.output.key,
-            *(name for name in rest if name not in self.output.key),
+            *excluding(rest, self.output.key),
         ]
         sortable = [
             (name, "ascending", "at_start")

@@ -27,6 +27,7 @@ from rewindow.publication.history import versions_without, without_windows
 from rewindow.publication.orphans import exclusive_publisher
 from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.steps import Crash, PublishStep
+from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.damage import (
@@ -146,7 +147,7 @@ def withdraw(
     ledger = Ledger.open(config.ledger_url)
     replay = ledger.replays.get(replay_id)
     newest = next(iter(ledger.publications.newest(replay_id, limit=1)), None)
-    names = [table.name for table in newest.tables] if newest else []
+    names = names_of(newest.tables) if newest else []
     with (
         snapshot_cache(),
         ledger.publications.publishing(names) as unfinished,
@@ -189,7 +190,7 @@ def open_undo(
     crash: Crash,
 ) -> Publication:
     """Enters an undo once it is sure that what it puts back is there."""
-    names = [table.name for table in newest.tables]
+    names = names_of(newest.tables)
     acts = related_acts(ledger, application, names)
     left = [act for act in acts if act.replay_id != newest.replay_id]
     covered = ledger.publications.later_overlapping(newest.number)
@@ -251,7 +252,7 @@ def _details(
     Raises:
         TableError: a version that is needed was removed, or a file of it is damaged.
     """
-    names = [table.name for table in taken.tables]
+    names = names_of(taken.tables)
     holding = [name for name in names if taken.closed_at or is_begun(config, name, taken)]
     found = find_put_back(config, taken, acts, left, holding)
     for name, pieces in found.items():
@@ -295,9 +296,7 @@ def find_put_back(
     found = {}
     for name in names:
         on_table = [
-            act
-            for act in acts
-            if act.withdrawn is None and name in {table.name for table in act.tables}
+            act for act in acts if act.withdrawn is None and name in set(names_of(act.tables))
         ]
         found[name] = versions_without(on_table, name, taken, remaining)
         for piece in found[name]:

@@ -16,6 +16,7 @@ from rewindow.publication.undo import (
     same_table,
     without_damaged,
 )
+from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.storage.damage import damaged_error
 from rewindow.storage.published_tables import Kind, kind_of
@@ -47,7 +48,7 @@ def expected_undo(
     newest = newest_act(ledger, replay)
     if newest.kind == UNDO and newest.closed_at:
         return result_of(config, ledger, newest, already=True, rolled=[])
-    names = [table.name for table in newest.tables]
+    names = names_of(newest.tables)
     acts = related_acts(ledger, replay.application, names)
     left = [act for act in acts if act.replay_id != replay_id]
     put_back = _put_back(config, ledger, newest, acts, left, leave_out_damaged)

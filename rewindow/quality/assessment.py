@@ -168,13 +168,13 @@ def _observed(result: Mapping[str, Any]) -> str:
     if "observed_value" in result:
         return str(result["observed_value"])[:200]
     values = result.get("partial_unexpected_list") or []
-    shown = [_number(value) for value in values[:3]]
+    shown = list(map(_number, values[:3]))
     return ", ".join(shown) + (" ..." if len(values) > len(shown) else "")
 
 
 def _number(value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        return " against ".join(_number(part) for part in value)
+        return " against ".join(map(_number, value))
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)

@@ -179,7 +179,7 @@ def _build(suite: Suite) -> Any:
     try:
         return ExpectationSuite(
             name=suite.name,
-            expectations=[dict(entry) for entry in suite.expectations],
+            expectations=list(map(dict, suite.expectations)),
         )
     except Exception as error:  # pydantic's errors, of a version that the library picks
         raise GateError(

@@ -127,7 +127,7 @@ def failures(config: Config, replay_id: str, window: int | None = None) -> list[
     sql = f"""select * from f where replay_id = '{name}' and status in ('failed', 'not_run')
         and run_id =
               (select run_id from f where replay_id = '{name}' order by checked_at desc limit 1)"""
-    found = [_finding(row) for row in query(sql, f=path).to_pylist()]
+    found = list(map(_finding, query(sql, f=path).to_pylist()))
     wanted = [
         entry
         for entry in found

@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any, Literal
@@ -104,7 +105,7 @@ class Specimen:
             GateError: they cannot be judged at all.
         """
         table = pa.Table.from_pylist(
-            [row for part in rows.values() for row in part],
+            list(chain.from_iterable(rows.values())),
             schema=self.rows.schema,
         )
         with tempfile.TemporaryDirectory(prefix="rewindow-strength-") as folder:
@@ -161,7 +162,7 @@ def plant(specimen: Specimen, damages: Sequence[Damage], seed: int) -> list[Plan
 
 def copy_of(rows: Rows) -> Rows:
     """Returns rows that may be changed."""
-    return {window: [dict(row) for row in part] for window, part in rows.items()}
+    return {window: list(map(dict, part)) for window, part in rows.items()}
 
 
 def _place(specimen: Specimen, damage: Damage, clean: Rows, seed: int) -> Iterable[int]:
@@ -191,7 +192,7 @@ def _changed(specimen: Specimen, damage: Damage, rows: Rows, window: int, seed: 
         return None
     try:
         pa.Table.from_pylist(
-            [row for part in made.values() for row in part],
+            list(chain.from_iterable(made.values())),
             schema=specimen.rows.schema,
         )
     except (pa.ArrowException, OverflowError):

@@ -26,6 +26,7 @@ from rewindow.quality.gate import checkable, suite_of
 from rewindow.quality.planting import LEVELS, Damage, Planted, Row, Rows, Specimen, cut, plant
 from rewindow.quality.window_table import Sources
 from rewindow.recovery import OutputPlan, Plan
+from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.storage import query
 from rewindow.storage.layout import event_columns
@@ -97,7 +98,7 @@ class Strength:
             "planted": len(rows),
             **{level: counts[level] for level in LEVELS},
             "damages": rows,
-            "without_place": [list(one) for one in self.without_place],
+            "without_place": list(map(list, self.without_place)),
         }
 
 
@@ -130,7 +131,7 @@ def strength(
     plan = checkable(config, Ledger.open(config.ledger_url), replay_id)
     outputs = [one for one in plan.outputs if output in (None, one.name)]
     if not outputs:
-        known = ", ".join(one.name for one in plan.outputs)
+        known = ", ".join(names_of(plan.outputs))
         raise InputError(
             f'replay "{replay_id}" has no output "{output}"',
             hint=f"Its outputs: {known}.",

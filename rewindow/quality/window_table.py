@@ -42,6 +42,7 @@ from rewindow.quality.report_queries import (
 )
 from rewindow.quality.stored_measures import StoredMeasures, written_by_attempts
 from rewindow.recovery import InputPlan, OutputPlan, Plan
+from rewindow.sequences import excluding, names_of
 from rewindow.storage import Table, query
 from rewindow.storage.layout import CHECKPOINTS, FACTS, state_folder
 from rewindow.storage.queries import in_order
@@ -298,8 +299,8 @@ class _Report:
         for measure in taken:
             assert stored is not None, "what is taken from it is there"
             self.measured[measure.name] = self._spread(*stored.values(measure), measure)
-        rest = [measure for measure in [*own, *measures] if measure not in taken]
-        self.taken_now = {measure.name for measure in rest}
+        rest = excluding([*own, *measures], taken)
+        self.taken_now = set(names_of(rest))
         self._add_aggregates([measure for measure in rest if not measure.over_rows])
         for measure in rest:
             if measure.over_rows:

@@ -17,6 +17,7 @@ from rewindow.ledger import Ledger
 from rewindow.lineage.dependents import Dependent, dependents
 from rewindow.location import Location
 from rewindow.names import did_you_mean, windows_name
+from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.storage.files import files_path
@@ -99,7 +100,7 @@ def find_stream(config: Config, name: str) -> StreamEntry:
         TableError: one of its tables cannot be read.
     """
     if not any(path.exists() for path in tables_of(config, name)):
-        known = [entry.name for entry in list_streams(config)]
+        known = names_of(list_streams(config))
         hint = (
             f"{did_you_mean(name, known)}Recorded and published are: {', '.join(known) or 'none'}."
         )

@@ -45,4 +45,4 @@ def upgrade_job(names: Sequence[str]) -> dict[str, Any]:
         results.append(upgrade_stream(spark, config, name))
         for line in results[-1].lines():
             say(line)
-    return {"streams": [dataclasses.asdict(result) for result in results]}
+    return {"streams": list(map(dataclasses.asdict, results))}

@@ -16,9 +16,10 @@ from pyspark.sql import functions as F
 
 from rewindow.errors import FencedError, OverlapError
 from rewindow.location import Location
-from rewindow.names import quoted_column
 from rewindow.recording.sources.source import FILE, ROW, SourceFile
 from rewindow.recording.tuples import PAYLOAD, REASON
+from rewindow.sequences import names_of
+from rewindow.spark.columns import named_columns
 from rewindow.spark.frames import empty_frame, spark_schema
 from rewindow.storage import Table, data_files, query
 from rewindow.storage.streams import QUARANTINE_SCHEMA, create_quarantine
@@ -71,7 +72,7 @@ def late_rows(
     """Returns late tuples as rows for the quarantine, whose payload gives them back as they
     were.
     """
-    columns = [F.col(quoted_column(name)) for name in ("arrived_at", *events)]
+    columns = named_columns(("arrived_at", *events))
     payload = F.to_json(
         F.struct(*columns),
         {"ignoreNullFields": "false", "timestampFormat": _MICROSECONDS},
@@ -86,9 +87,7 @@ def _rows(
     reason: Column,
     payload: Column,
 ) -> DataFrame:
-    names = pa.table(
-        {FILE: pa.array(range(len(files)), pa.int32()), "__part": [file.name for file in files]}
-    )
+    names = pa.table({FILE: pa.array(range(len(files)), pa.int32()), "__part": names_of(files)})
     position = F.concat_ws(":", F.col("__part"), F.col(ROW).cast("string"))
     return frame.join(F.broadcast(spark.createDataFrame(names)), FILE).select(
         "window_id",

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,7 +58,7 @@ class Reopening:
         if not text:
             return None
         run, windows = json.loads(text)
-        return cls(run, tuple(WindowRange(*part) for part in windows))
+        return cls(run, tuple(starmap(WindowRange, windows)))
 
     def note(self, tables: StreamTables) -> None:
         """Notes it with the seals."""

@@ -70,7 +70,7 @@ def _shares(contents: SourceContents, count: int) -> list[list[int]]:
         least = sizes.index(min(sizes))
         shares[least].append(index)
         sizes[least] += contents.files[index].size + 1
-    return [sorted(share) for share in shares]
+    return list(map(sorted, shares))
 
 
 class _Tally:

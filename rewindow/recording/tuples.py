@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,7 +29,9 @@ from rewindow.recording.expression_errors import (
     plain_words,
 )
 from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, SourceContents, SourceFile
+from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import StreamConfig
+from rewindow.spark.columns import aliased
 from rewindow.spark.digests import check_digestible
 
 REASON = "__reason"
@@ -121,7 +124,7 @@ def read_tuples(
             detail=plain_words(error),
             hint="Read it as STRING, and compute another column from it with select.",
         ) from error
-    read = [field.name for field in declared.fields] if declared else contents.columns
+    read = names_of(declared.fields) if declared else contents.columns
     events = _event_expressions(name, stream, read)
     try:
         frame = typed.select(
@@ -193,7 +196,7 @@ def untaken(tuples: DataFrame, files: Sequence[SourceFile], sealed_last: int | N
     if not seen or sealed_last is None:
         return tuples
     pairs = [(F.lit(index), F.lit(rows).cast("long")) for index, rows in seen.items()]
-    rows_seen = F.create_map(*(value for pair in pairs for value in pair))[F.col(FILE)]
+    rows_seen = F.create_map(*chain.from_iterable(pairs))[F.col(FILE)]
     is_new = F.col(ROW) > F.coalesce(rows_seen, F.lit(0))
     return tuples.where(is_new | F.coalesce(F.col("window_id") > F.lit(sealed_last), F.lit(False)))
 
@@ -293,7 +296,7 @@ def _typed(
         *POSITION,
         F.coalesce(F.col(BAD), *failed).alias(BAD),
         F.coalesce(F.col(RAW), fields_text).alias(PAYLOAD),
-        *(column.alias(name) for name, column in columns.items()),
+        *aliased(columns),
     )
 
 
@@ -332,7 +335,7 @@ def _event_expressions(name: str, stream: StreamConfig, read: list[str]) -> dict
     that already.
     """
     kept = read if stream.keep is None else stream.keep
-    unknown = [column for column in kept if column not in read]
+    unknown = excluding(kept, read)
     if unknown:
         raise InputError(
             f'column "{unknown[0]}" that stream "{name}" keeps is not in its source',

@@ -13,6 +13,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -169,7 +170,7 @@ def find_repairs(config: Config) -> Repairs:
             for output in applications[name].outputs:
                 words = f"{output} is published again in windows {step.windows}"
                 changes.add(output, step.windows, words)
-    every = [step for listed in steps.values() for step in listed]
+    every = list(chain.from_iterable(steps.values()))
     inputs = {name: known.inputs for name, known in applications.items()}
     return Repairs(late, every, tuple(dict.fromkeys(changes.unknown)), inputs)
 

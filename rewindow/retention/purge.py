@@ -23,6 +23,7 @@ from rewindow.errors import OverlapError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, ReplayState
 from rewindow.location import Location
+from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.state.files import folder_of, leaves_in
@@ -96,15 +97,13 @@ def purge(config: Config, older_than: timedelta = OLD, *, delete: bool = False) 
     busy: list[str] = []
     staged = (entry.replay_id for entry in purgeable(config, older_than) if not entry.published)
     for replay_id in dict.fromkeys(staged):
-        tables = [table.name for table in targets_of(ledger.replays.get(replay_id).read_plan())]
+        tables = names_of(targets_of(ledger.replays.get(replay_id).read_plan()))
         try:
             with ledger.publications.publishing(tables, wait_s=0):
                 rows = [row for row in ledger.replays.newest(limit=LIMIT) if row.plan]
                 row = next(row for row in rows if row.replay_id == replay_id)
                 locked = _locked(config, rows)
-                deleted += [
-                    _delete(entry) for entry in _folders(config, ledger, row, older_than, locked)
-                ]
+                deleted += list(map(_delete, _folders(config, ledger, row, older_than, locked)))
         except OverlapError:
             busy.append(replay_id)
     for name, _ in _states(config, ledger):
@@ -116,7 +115,7 @@ def purge(config: Config, older_than: timedelta = OLD, *, delete: bool = False) 
                     for entry in entries
                     if other == name
                 ]
-                deleted += [_delete(entry) for entry in again]
+                deleted += list(map(_delete, again))
         except OverlapError:
             busy.append(name)
     return Purged(deleted, busy)
@@ -166,7 +165,7 @@ def _locked(config: Config, rows: list[Replay]) -> set[Location]:
         for plan in plans
         if plan.start.taken_from.endswith(CHECKPOINTS)
     }
-    return tables | {folder_of(table) for table in tables}
+    return tables | {*map(folder_of, tables)}
 
 
 def _states(config: Config, ledger: Ledger) -> Iterator[tuple[str, list[Purgeable]]]:
@@ -193,7 +192,7 @@ def _needed_states(table: Table) -> set[str]:
     put back.
     """
     expired = {table.path / path for path in table.delta.vacuum(dry_run=True)}
-    there = [path for path in table.path.entries("*.parquet") if path not in expired]
+    there = excluding(table.path.entries("*.parquet"), expired)
     return stored.leaves_of(
         pq.read_table(path.uri, columns=["files"], partitioning=None) for path in there
     )

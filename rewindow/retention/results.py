@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from rewindow.location import Location
+from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.storage.results import quality_folder
 
@@ -24,7 +25,7 @@ def prune_results(config: Config) -> list[str]:
     ]
     for folder in old:
         folder.delete_tree()
-    return [folder.name for folder in old]
+    return names_of(old)
 
 
 def _written(folder: Location) -> float:

@@ -95,9 +95,9 @@ def _form(kind: str, where: str, value: Any, context: Mapping[str, Any]) -> str:
     if kind == "dict_type" and name != "streams":
         return f'Write it as in {name} = {{ NAME = "VALUE" }}.'
     if kind == "literal_error":
-        allowed = [str(entry) for entry in context.get("allowed", ())] or str(
-            context["expected"]
-        ).split("'")[1::2]
+        allowed = (
+            list(map(str, context.get("allowed", ()))) or str(context["expected"]).split("'")[1::2]
+        )
         return f"{did_you_mean(str(value), allowed)}Allowed: {', '.join(map(_toml, allowed))}."
     section = "streams.NAME" if where == "streams" else where
     return f"Write it as a section of its own, [{section}], with its settings below."

@@ -33,6 +33,7 @@ from pyspark.sql import types as T
 from rewindow.application.error_tuples import OF_THE_REPLAY
 from rewindow.errors import InputError
 from rewindow.names import BOOKKEEPING, quoted_column
+from rewindow.sequences import excluding
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -87,7 +88,7 @@ def digest_columns(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED
     check_digestible(schema, exclude)
     name = schema_hash(schema, exclude)
     floats = [field for field in fields if holds_float(field.dataType)]
-    exact = [field for field in fields if field not in floats]
+    exact = excluding(fields, floats)
     nothing = F.lit(None).cast("string")
     return [
         F.count(F.lit(1)).alias("tuples"),

@@ -16,6 +16,7 @@ from rewindow.errors import InputError
 from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.recovery import Plan
+from rewindow.sequences import excluding
 from rewindow.storage import Table, query
 from rewindow.storage.inputs import open_input
 from rewindow.storage.streams import open_sealed
@@ -199,7 +200,7 @@ def check_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
     Raises:
         InputError: a column is absent.
     """
-    missing: Sequence[str] = [name for name in schema.names if name not in frame.columns]
+    missing: Sequence[str] = excluding(schema.names, frame.columns)
     if missing:
         raise InputError(f'{what} lacks the column "{missing[0]}" that it declares')
     return frame

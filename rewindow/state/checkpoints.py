@@ -435,7 +435,7 @@ def _parts(table: Log, columns: list[str]) -> Iterable[pa.Table]:
             yield (
                 table.read(file, columns)
                 .select(columns)
-                .cast(pa.schema([SCHEMA.field(name) for name in columns]))
+                .cast(pa.schema(list(map(SCHEMA.field, columns))))
             )
         except (OSError, pa.ArrowException) as error:
             if may_be_whole(error):

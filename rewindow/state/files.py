@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import starmap
 from typing import TypeAlias
 
 import numpy as np
@@ -114,7 +115,7 @@ class StateFiles:
     def from_json(cls, text: str, folder: Location, schema: pa.Schema, rows: int) -> StateFiles:
         """Returns what `to_json` kept."""
         kept = json.loads(text)
-        files = tuple(StateFile(*values) for values in kept["files"])
+        files = tuple(starmap(StateFile, kept["files"]))
         return cls(
             folder,
             schema,

@@ -24,15 +24,15 @@ Hashes: TypeAlias = Any
 SEED = 42
 SALT = 0x52657769_6E646F77
 _BITMAP_COLUMNS = 62
-_P1, _P2, _P3, _P4, _P5 = (
-    np.uint64(prime)
-    for prime in (
+_P1, _P2, _P3, _P4, _P5 = map(
+    np.uint64,
+    (
         0x9E3779B185EBCA87,
         0xC2B2AE3D27D4EB4F,
         0x165667B19E3779F9,
         0x85EBCA77C2B2AE63,
         0x27D4EB2F165667C5,
-    )
+    ),
 )
 
 

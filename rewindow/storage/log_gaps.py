@@ -8,6 +8,7 @@ import re
 
 from rewindow.errors import TableError
 from rewindow.location import Location
+from rewindow.sequences import names_of
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*parquet")
@@ -19,7 +20,7 @@ def missing_commits(table: Location) -> list[int]:
 
     Older ones are not needed: the Delta checkpoint says what they brought.
     """
-    names = [place.name for place in (table / "_delta_log").entries()]
+    names = names_of((table / "_delta_log").entries())
     commits, checkpoints = (
         {int(found[1]) for name in names if (found := pattern.fullmatch(name))}
         for pattern in (_COMMIT, _CHECKPOINT)

@@ -105,7 +105,7 @@ def read_rows(
         wanted: which rows; all unless given.
     """
     if not files:
-        return pa.schema([schema.field(name) for name in columns]).empty_table()
+        return pa.schema(list(map(schema.field, columns))).empty_table()
     import pyarrow.dataset as ds  # It imports pandas, which no other verb needs.
 
     form = ds.ParquetFileFormat(

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from rewindow.errors import TableError
 from rewindow.location import Location
 from rewindow.recovery import Plan
+from rewindow.sequences import names_of
 from rewindow.storage.delta import Table
 from rewindow.storage.fence import Position, position
 from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id
@@ -23,7 +24,7 @@ def staged_positions(root: Location, plan: Plan) -> dict[str, Position]:
     Raises:
         TableError: the log of a table has a gap.
     """
-    names = [*(output.name for output in plan.staged), FACTS, CHECKPOINTS]
+    names = [*names_of(plan.staged), FACTS, CHECKPOINTS]
     for name in names:
         check_log(root / name, _plan_again(plan))
     return {

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -375,7 +376,7 @@ def _frame(
     for column in declared if declared is not None else ():
         if column.name not in known.names:
             known = known.append(column)
-    more = {name for row in flat for name in row} - set(known.names)
+    more = {*chain.from_iterable(flat)} - set(known.names)
     if more:
         rest = pa.Table.from_pylist(
             [{name: row.get(name) for name in sorted(more)} for row in flat]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from rewindow.application import Mode, OperatorContext
@@ -193,7 +194,7 @@ def windows_of(inputs: Tuples, asked: tuple[int, int] | None) -> WindowRange:
     """Returns the windows to run: those asked for, or from the first with a tuple to the last."""
     if asked is not None:
         return WindowRange(*asked)
-    found = [window for by in inputs.values() for window in by]
+    found = list(chain.from_iterable(inputs.values()))
     odd = next((window for window in found if not isinstance(window, int)), None)
     if odd is not None:
         raise InputError(

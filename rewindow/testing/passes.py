@@ -340,7 +340,7 @@ def _tuple(port: str, columns: Columns, given: Any) -> tuple[Any, ...]:
                 f'port "{port}" has no column "{unknown[0]}"',
                 hint=f"Its columns: {', '.join(names)}.",
             )
-        return tuple(given.get(name) for name in names)
+        return tuple(map(given.get, names))
     values = tuple(given) if isinstance(given, list | tuple) else (given,)
     if len(values) != len(names):
         raise InputError(

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from rewindow.errors import InputError
 from rewindow.operators.tuples.values import shown
+from rewindow.sequences import excluding
 from rewindow.tuple_engine.emissions import BATCH
 from rewindow.tuple_engine.key_range import KeyRange
 from rewindow.tuple_engine.tagged_rows import (
@@ -78,7 +79,7 @@ class CycleRange:
             for name, shape in shapes.items()
         }
         self._delays = [name for name in ranges if name in delays]
-        self._others = [name for name in ranges if name not in delays]
+        self._others = excluding(ranges, delays)
         self._states = {columns.tag: name for name, columns in fused.states.items()}
         self._inputs = {columns.tag: place for place, columns in fused.inputs.items()}
         self._read = set(inner.values())
@@ -186,11 +187,7 @@ class CycleRange:
         """Refuses a tuple of a key that another key range may have."""
         if self._own_keys is None:
             return
-        foreign = [
-            key
-            for key in _keys_of(rows, self._shapes[reader].key_of[port])
-            if key not in self._own_keys
-        ]
+        foreign = excluding(_keys_of(rows, self._shapes[reader].key_of[port]), self._own_keys)
         if foreign:
             raise InputError(
                 f'"{end}" sends a tuple of the key {shown(foreign[0])} around the cycle, from '

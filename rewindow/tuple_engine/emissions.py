@@ -177,7 +177,7 @@ class Emissions:
         for port, columns in self._shape.outputs.items():
             if tables := self._batches[port]:
                 table = pa.concat_tables([table for _, table in tables]).combine_chunks()
-                arrays = [one_array(column) for column in table.columns]
+                arrays = list(map(one_array, table.columns))
                 yield self.tagged(
                     columns,
                     [(window, rows.num_rows) for window, rows in tables],

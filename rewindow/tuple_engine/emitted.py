@@ -92,7 +92,7 @@ class EmittedCopies:
 def copied(value: Any) -> Any:
     """Returns a value with lists, structs and maps of its own."""
     if isinstance(value, list):
-        return [copied(part) for part in value]
+        return list(map(copied, value))
     if isinstance(value, dict):
         return {key: copied(part) for key, part in value.items()}
     return value if isinstance(value, _PLAIN) else deepcopy(value)

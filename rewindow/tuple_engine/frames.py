@@ -162,7 +162,7 @@ def _tagged(
     *,
     has_order: bool,
 ) -> DataFrame:
-    names = [quoted_column(name) for name in columns.schema.names]
+    names = list(map(quoted_column, columns.schema.names))
     has_order = has_order and _OFFSET in frame.columns
     placed = F.col(_OFFSET).cast("bigint") if has_order else F.xxhash64(*names)
     window = F.col(WINDOW).cast("bigint")

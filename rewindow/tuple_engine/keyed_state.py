@@ -253,9 +253,7 @@ class KeyedState:
             else [()] * batch.num_rows
         )
         values = [
-            [field.from_stored(value) for value in column]
-            if pa.types.is_map(field.kind)
-            else column
+            list(map(field.from_stored, column)) if pa.types.is_map(field.kind) else column
             for field, column in zip(self._fields, stored[keys:], strict=True)
         ]
         self._states.update(

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from rewindow.application import Node, OperatorContext, PortHandle
 from rewindow.application.windowing import EVERY_WINDOW, Windowing
 from rewindow.operators.tuples.operator import TupleOperator
+from rewindow.sequences import names_of
 from rewindow.tuple_engine.cycle_range import CycleRange
 from rewindow.tuple_engine.key_range import KeyRange
 from rewindow.tuple_engine.tagged_rows import (
@@ -103,7 +104,7 @@ class Pass:
         """
         if len(unit) == 1:
             return cls({ALONE: _member(unit[0], set(), unseen)})
-        names = {node.name for node in unit}
+        names = set(names_of(unit))
         return cls({node.name: _member(node, names, unseen) for node in unit})
 
     def run(
@@ -186,9 +187,7 @@ def control_rows(rows: pa.Table) -> pa.Table:
     """Returns control tuples, `window_id` first, in the order of their values; equal ones are one
     (O133, X44).
     """
-    shown = [
-        repr(row) for row in zip(*(column.to_pylist() for column in rows.columns), strict=True)
-    ]
+    shown = list(map(repr, zip(*(column.to_pylist() for column in rows.columns), strict=True)))
     places = {text: place for place, text in reversed(list(enumerate(shown)))}
     return rows.take(pa.array([places[text] for text in sorted(places)], pa.int64()))
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from rewindow.application import OperatorContext
 from rewindow.errors import InputError
 from rewindow.operators.tuples.operator import TupleOperator
+from rewindow.sequences import names_of
 from rewindow.tuple_engine.tagged_rows import TagShape
 
 
@@ -42,7 +43,7 @@ def running_copy(
     """Returns a copy of an operator that reads and emits through a key range."""
     copied = operator.model_copy()
     copied.__dict__.update(_range=key_range, context=context, emit=emit)
-    names = tuple(field.name for field in shape.attributes)
+    names = tuple(names_of(shape.attributes))
     object.__setattr__(copied, "__class__", _running_class(type(operator), names))
     return copied
 

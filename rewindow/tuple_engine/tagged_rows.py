@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from rewindow.application.error_tuples import GIVEN
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.operators.tuples.sliding import SlidingField
+from rewindow.sequences import excluding
 
 SORT_KEY = "_rw_place"
 WINDOW = "window_id"
@@ -60,7 +61,7 @@ class Columns:
         names = [""] * len(self.schema)
         counts = Counter[str]()
         keys = [self.schema.get_field_index(name) for name in self.key if name in self.schema.names]
-        for place in (*keys, *(place for place in range(len(names)) if place not in keys)):
+        for place in (*keys, *excluding(range(len(names)), keys)):
             kind = _name_of(_travelling(self.schema.field(place).type))
             names[place] = f"_{kind}_{counts[kind]}"
             counts[kind] += 1
@@ -212,9 +213,7 @@ class TagShape:
         self.made = tagged_schema([self.state, *self.outputs.values()])
         self.rows = {name: row_class(name, columns.schema) for name, columns in self.inputs.items()}
         self.key_of = {
-            name: tuple(port.schema.get_field_index(column) for column in port.key)
-            if port.schema
-            else ()
+            name: tuple(map(port.schema.get_field_index, port.key)) if port.schema else ()
             for name, port in operator.input_ports().items()
         }
         self.widths = {name: len(columns.schema) for name, columns in self.outputs.items()}

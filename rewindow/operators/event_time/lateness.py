@@ -23,6 +23,8 @@ from rewindow.operators.event_time.settings import EventTime, StreamTime
 from rewindow.operators.event_time.timestamp_checks import DAY_US, FACTORS, is_far, is_shrunk
 from rewindow.operators.event_time.watermarks import AT, BEFORE, IS_NEWS, STREAM, TICK, TS
 from rewindow.operators.heartbeat.function import IS_TIMER
+from rewindow.sequences import excluding
+from rewindow.spark.columns import named_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -112,7 +114,7 @@ class Lateness:
         """
         from pyspark.sql import functions as F
 
-        columns = [F.col(quoted_column(column)) for column in by]
+        columns = named_columns(by)
         parts = []
         for name, frame in self.tuples.items():
             _check_counted(name, frame, by)
@@ -291,7 +293,7 @@ def _check(
 
 def _check_counted(name: str, frame: DataFrame, by: Sequence[str]) -> None:
     """Refuses columns to count by that are not there, or that counts have themselves."""
-    absent = [column for column in by if column not in frame.columns]
+    absent = excluding(by, frame.columns)
     if absent:
         raise InputError(
             f'stream "{name}" has no column {", ".join(absent)} to count by',
@@ -540,4 +542,4 @@ def _classify(
         F.when(moves & is_late, F.col(WATERMARK) - F.col(TS)).alias(LATE_BY),
     ]
     joined = matched(timed, held, recording_keys, TICK, "left")
-    return joined.select(*(F.col(quoted_column(column)) for column in columns), *added)
+    return joined.select(*named_columns(columns), *added)

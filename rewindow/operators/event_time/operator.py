@@ -30,6 +30,7 @@ from rewindow.operators.event_time.lateness import (
 )
 from rewindow.operators.event_time.settings import EventTime, StreamTime
 from rewindow.operators.event_time.watermarks import STATE
+from rewindow.sequences import excluding, names_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -111,7 +112,7 @@ class EventTimeOperator(FrameOperator):
         return self
 
     def _check_columns(self, *asked: str) -> None:
-        absent = [name for name in asked if name not in self._names()]
+        absent = excluding(asked, self._names())
         if absent:
             raise ValueError(
                 f"column {', '.join(absent)} is not in the stream's columns: "
@@ -139,7 +140,7 @@ class EventTimeOperator(FrameOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> Lateness:
-        columns = [quoted_column(name) for name in ("window_id", *self._names())]
+        columns = list(map(quoted_column, ("window_id", *self._names())))
         return lateness(
             {name: inputs[name].select(*columns) for name in self._ports()},
             self._settings(),
@@ -217,7 +218,7 @@ class EventTimeOperator(FrameOperator):
         return [field for field in self.columns if field.name not in _NOT_CARRIED]
 
     def _names(self) -> list[str]:
-        return [field.name for field in self._carried()]
+        return names_of(self._carried())
 
 
 class SplitLate(EventTimeOperator):

@@ -186,7 +186,7 @@ def _running(settings: EventTime) -> list[str]:
 
 
 def _shows(settings: EventTime, name: Callable[[int], str]) -> list[str]:
-    return [name(number) for number in range(len(settings.streams))]
+    return list(map(name, range(len(settings.streams))))
 
 
 def _shown(tuples: DataFrame, settings: EventTime, recording_keys: Sequence[str]) -> DataFrame:

@@ -43,6 +43,7 @@ from rewindow.operators.event_time_windows.firing import (
     reached,
 )
 from rewindow.operators.event_time_windows.settings import CountWindows
+from rewindow.spark.columns import aliased, named_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -116,11 +117,9 @@ def _tuples(classified: Lateness, aggregate: AggregateSpec, own: Sequence[str]) 
             nowhere.alias(ORDINAL), nowhere.alias(LAST_ORDINAL),
             F.lit(1).cast("bigint").alias(TUPLES), F.lit(False).alias(CARRIED),
         ]  # fmt: skip
-        parts = [column.alias(part) for part, column in aggregate.parts.items()]
+        parts = aliased(aggregate.parts)
         on_time = frame.where(F.col(OUTCOME) == ON_TIME)
-        of_streams.append(
-            on_time.select(*(F.col(quoted_column(column)) for column in own), *base, *parts)
-        )
+        of_streams.append(on_time.select(*named_columns(own), *base, *parts))
     return reduce(lambda one, other: one.unionByName(other), of_streams)
 
 
@@ -162,7 +161,7 @@ def _stretches(rows: DataFrame, own: Sequence[str]) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    columns = [F.col(quoted_column(name)) for name in own]
+    columns = named_columns(own)
     is_new = ~F.col(_HAD) & (F.col(_STRETCH) < _MOST)
     before = F.coalesce(F.max(F.when(F.col(_HAD), F.col(LAST_ORDINAL))) + 1, F.lit(0))
     count = F.when(F.col(_STRETCH) == -_MOST, before).otherwise(F.count(F.when(is_new, 1)))
@@ -206,8 +205,8 @@ def fired_counted(
     """
     from pyspark.sql import functions as F
 
-    columns = [F.col(quoted_column(name)) for name in own]
-    results = [column.alias(name) for name, column in aggregate.results.items()]
+    columns = named_columns(own)
+    results = aliased(aggregate.results)
     whole = floor_div(F.col(_TOTAL), windows.slide) * windows.slide
     limit = (
         whole
@@ -224,7 +223,7 @@ def fired_counted(
     spread = emit_at.select(*columns, FIRST_TS, LAST_TS, _TOTAL, *aggregate.parts, ends)
     bounds = [F.min(FIRST_TS).alias(FIRST_TS), (F.max(LAST_TS) + 1).alias(END)]
     found = spread.groupBy(*columns, _UNTIL, _TOTAL).agg(*bounds, *results)
-    ends_of = found.select(*(F.col(quoted_column(name)) for name in recording_keys), END).distinct()
+    ends_of = found.select(*named_columns(recording_keys), END).distinct()
     ticks = first_ticks(ends_of, classified.ticks, _STEP_US, recording_keys)
     joined = matched(found, ticks, recording_keys, END, "inner" if ended_us is None else "left")
     fired_us = F.when(F.col(_UNTIL) <= F.col(_TOTAL), F.col(FIRED))
@@ -237,7 +236,7 @@ def fired_counted(
     return joined.select(
         *columns,
         *about,
-        *(F.col(quoted_column(name)) for name in aggregate.results),
+        *named_columns(aggregate.results),
     )
 
 
@@ -254,7 +253,7 @@ def first_fired_counted(
 
     number = (_first_end(windows) / windows.slide - 1).cast("int")
     waiting = rows.where(F.col(FIRED_UNTIL).isNull()).withColumn(_UNTIL, number)
-    columns = [F.col(quoted_column(name)) for name in own]
+    columns = named_columns(own)
     shown = fired.select(*columns, F.col("pane").alias(_UNTIL), F.col("fired_us").alias(FIRED))
     return matched(waiting, shown, own, _UNTIL, "left")
 
@@ -276,9 +275,9 @@ def left_counted(
     kept = kept.drop(_BASE, _TOTAL, _HAD, END, FIRED_UNTIL, CARRIED)
     if not aggregate.merges:
         return kept
-    columns = [F.col(quoted_column(name)) for name in own]
+    columns = named_columns(own)
     pane = (F.col(ORDINAL) - F.pmod(F.col(ORDINAL), F.lit(windows.pane))).alias(ORDINAL)
-    merged = [column.alias(part) for part, column in aggregate.merged.items()]
+    merged = aliased(aggregate.merged)
     bounds = [
         F.min(FIRST_TS).alias(FIRST_TS),
         *(F.max(name).alias(name) for name in (LAST_TS, ARRIVED, LAST_ORDINAL)),

@@ -16,6 +16,8 @@ from rewindow.errors import InputError
 from rewindow.names import BOOKKEEPING, did_you_mean, quoted_column
 from rewindow.operators.event_time_windows.firing import WINDOW
 from rewindow.operators.event_time_windows.retriggering import RETRACTION
+from rewindow.sequences import excluding
+from rewindow.spark.columns import named_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -79,11 +81,11 @@ def current_windows(
             hint=f"It is one of {', '.join(get_args(Accumulation))}.",
         )
     functions = _functions(aggregates) if accumulation == "discarding" else {}
-    missing = [name for name in (*keys, *WINDOW, *functions) if name not in fired.columns]
+    missing = excluding((*keys, *WINDOW, *functions), fired.columns)
     if missing:
         hint = did_you_mean(missing[0], fired.columns) or f"They have {', '.join(fired.columns)}."
         raise InputError(f"fired rows have no column {', '.join(missing)}", hint=hint)
-    window = [*(F.col(quoted_column(name)) for name in keys), F.col(BEGIN), F.col(END)]
+    window = [*named_columns(keys), F.col(BEGIN), F.col(END)]
     is_back = F.col(KIND) == RETRACTION
     row = F.max_by(F.when(~is_back, F.struct("*")), F.when(~is_back, F.col(FIRED)))
     content = F.when(~is_back, F.xxhash64(*_content(fired)))

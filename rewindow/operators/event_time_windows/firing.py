@@ -15,6 +15,7 @@ from rewindow.errors import InputError
 from rewindow.names import quoted_column
 from rewindow.operators.columns import floor_div
 from rewindow.operators.event_time.lateness import matched
+from rewindow.spark.columns import named_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -107,7 +108,7 @@ def first_fired(
     from pyspark.sql import functions as F
 
     waiting = rows.where(F.col(FIRED_UNTIL).isNull() | (F.col(END) > F.col(FIRED_UNTIL)))
-    ends = waiting.select(*(F.col(quoted_column(name)) for name in recording_keys), END).distinct()
+    ends = waiting.select(*named_columns(recording_keys), END).distinct()
     found = matched(
         waiting,
         first_ticks(ends, ticks, step_us, recording_keys),

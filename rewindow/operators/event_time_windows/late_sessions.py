@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from rewindow.names import quoted_column
 from rewindow.operators.event_time.lateness import (
     LATE,
     ON_TIME,
@@ -52,6 +51,7 @@ from rewindow.operators.event_time_windows.sessions import (
     numbered,
 )
 from rewindow.operators.event_time_windows.settings import SessionWindows
+from rewindow.spark.columns import aliased, named_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -104,7 +104,7 @@ def changed_rows(
     rows = rows.withColumns(
         {DUE: F.when(F.col(DUE).isNotNull(), F.least(DUE, last)), END: _end(LAST_TS, sessions)}
     )
-    ends = rows.select(*(F.col(quoted_column(name)) for name in recording_keys), END).distinct()
+    ends = rows.select(*named_columns(recording_keys), END).distinct()
     ticks = first_ticks(
         ends,
         classified.ticks,
@@ -140,7 +140,7 @@ def _rows(
 
     at = F.col(TIMESTAMP)
     is_late = F.col(OUTCOME) == LATE
-    columns = [F.col(quoted_column(name)) for name in own]
+    columns = named_columns(own)
     allowed = is_late & (at >= F.col(WATERMARK) - sessions.allowed_us)
     of_streams = []
     for name, frame in classified.tuples.items():
@@ -155,7 +155,7 @@ def _rows(
             F.when(is_late, 0).otherwise(1).cast("bigint").alias(TUPLES),
             F.when(is_late, F.col(WATERMARK)).alias(FIRED_UNTIL), F.lit(False).alias(CARRIED),
         ]  # fmt: skip
-        parts = [column.alias(part) for part, column in aggregate.parts.items()]
+        parts = aliased(aggregate.parts)
         placed = frame.where((F.col(OUTCOME) == ON_TIME) | allowed)
         of_streams.append(
             placed.select(*columns, *about, *parts, bucket_of(at, sessions).alias(_NUMBER))
@@ -174,8 +174,8 @@ def _merged(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str], *more
 
     most = [F.max(name).alias(name) for name in (LAST_TS, PANES, IS_SHOWN, FIRED_UNTIL)]
     totals = [F.min(FIRST_TS).alias(FIRST_TS), *most, F.sum(TUPLES).alias(TUPLES)]
-    merged = [column.alias(part) for part, column in aggregate.merged.items()]
-    by = [F.col(quoted_column(name)) for name in (*own, STREAM, CARRIED, DUE, *more)]
+    merged = aliased(aggregate.merged)
+    by = named_columns((*own, STREAM, CARRIED, DUE, *more))
     return rows.groupBy(*by).agg(*totals, *merged)
 
 
@@ -186,7 +186,7 @@ def _with_forms(rows: DataFrame, sessions: SessionWindows, own: Sequence[str]) -
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    columns = [F.col(quoted_column(name)) for name in own]
+    columns = named_columns(own)
     shown_from = F.coalesce(DUE, F.lit(_AGO))
     # What waits for a later piece is in groups of its own, which change nothing.
     rows = numbered(rows, sessions, [*own, _WAITS], _GROUP)
@@ -237,8 +237,8 @@ def fired_changed(
     """
     from pyspark.sql import functions as F
 
-    columns = [F.col(quoted_column(name)) for name in own]
-    results = [column.alias(name) for name, column in aggregate.results.items()]
+    columns = named_columns(own)
+    results = aliased(aggregate.results)
     about = (BEGIN, _LAST, _WAS, _AT, _FROM, _UNTIL, FIRED, PANES)
     forms = (
         rows.where(F.col(_SHOWS) & (F.col(_STEP) == F.col(_FROM)))
@@ -258,7 +258,7 @@ def fired_changed(
     return shown.select(
         *columns,
         *named,
-        *(F.col(quoted_column(name)) for name in aggregate.results),
+        *named_columns(aggregate.results),
     )
 
 
@@ -314,9 +314,7 @@ def _ever_shown(rows: DataFrame, own: Sequence[str]) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    columns = [
-        F.col(quoted_column(name)) for name in (*own, _GROUP, STREAM, CARRIED, FIRST_TS, DUE)
-    ]
+    columns = named_columns((*own, _GROUP, STREAM, CARRIED, FIRST_TS, DUE))
     every_step = Window.partitionBy(*columns)
     ever = F.coalesce(F.max(_SHOWS).over(every_step), F.lit(False))
     return rows.withColumns(

@@ -278,7 +278,7 @@ class AggregateWindows(EventTimeOperator):
             raise ValueError(f"{what} no {', '.join(wrong)}")
 
     def _key_fields(self) -> list[Any]:
-        return [self.columns.field(name) for name in self.keys]
+        return list(map(self.columns.field, self.keys))
 
     def _parts(self) -> list[tuple[str, pa.DataType]]:
         return [

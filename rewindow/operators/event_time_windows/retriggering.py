@@ -47,6 +47,7 @@ from rewindow.operators.event_time_windows.firing import (
 )
 from rewindow.operators.event_time_windows.grid import PANE, each_begin, first_begin, pane_of
 from rewindow.operators.event_time_windows.settings import EventWindows, GlobalWindow
+from rewindow.spark.columns import aliased, named_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -114,9 +115,9 @@ def pane_rows(
 def _merged(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str], *more: str) -> DataFrame:
     from pyspark.sql import functions as F
 
-    merged = [column.alias(part) for part, column in aggregate.merged.items()]
+    merged = aliased(aggregate.merged)
     by = [*own, STREAM, BEGIN, IS_LATE, _DUE, _PANES, FIRED_UNTIL, *more]
-    return rows.groupBy(*(F.col(quoted_column(name)) for name in by)).agg(
+    return rows.groupBy(*named_columns(by)).agg(
         *(F.sum(name).alias(name) for name in (TUPLES, _MANY)),
         *merged,
     )
@@ -146,7 +147,7 @@ def _tuples(
         F.lit(False),
     )
     return spread.select(
-        *(F.col(quoted_column(column)) for column in own),
+        *named_columns(own),
         F.lit(name).alias(STREAM),
         BEGIN,
         is_late.alias(IS_LATE),
@@ -159,7 +160,7 @@ def _tuples(
         F.lit(None).cast("bigint").alias(FIRED_UNTIL),
         F.lit(False).alias(CARRIED),
         _ARRIVED,
-        *(column.alias(part) for part, column in aggregate.parts.items()),
+        *aliased(aggregate.parts),
     )
 
 
@@ -212,7 +213,7 @@ def _numbered(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> 
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    window = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN)
+    window = Window.partitionBy(*named_columns(own), BEGIN)
     order = window.orderBy(_ARRIVED, STREAM, *aggregate.parts).rowsBetween(
         Window.unboundedPreceding,
         0,
@@ -235,7 +236,7 @@ def _early_by_count(rows: DataFrame, every: int, own: Sequence[str]) -> DataFram
 
     rows = rows.withColumn(_MULTIPLE, floor_div(F.col(_NUMBER) + every - 1, every))
     of_multiple = Window.partitionBy(
-        *(F.col(quoted_column(name)) for name in own),
+        *named_columns(own),
         BEGIN,
         _MULTIPLE,
     )
@@ -280,9 +281,7 @@ def _late_by_count(
         }
     )
     # From behind: the smallest of all that follow would be looked for anew for each row.
-    order = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN).orderBy(
-        F.desc(_SEEN)
-    )
+    order = Window.partitionBy(*named_columns(own), BEGIN).orderBy(F.desc(_SEEN))
     called_us = F.min(_CALLED).over(order.rangeBetween(Window.unboundedPreceding, 0))
     return rows.withColumn(
         _DUE,
@@ -311,7 +310,7 @@ def emit_at_rows(
         F.col(END) + F.when(F.col(IS_LATE), windows.allowed_us).otherwise(0),
     )
     ends = rows.select(
-        *(F.col(quoted_column(name)) for name in recording_keys),
+        *named_columns(recording_keys),
         F.col(_LIMIT).alias(END),
     ).distinct()
     ticks = first_ticks(ends, classified.ticks, min(windows.slide_us, 1_000_000), recording_keys)
@@ -348,7 +347,7 @@ def _closing(found: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> 
     from pyspark.sql import functions as F
 
     columns = [
-        *(F.col(quoted_column(name)) for name in own),
+        *named_columns(own),
         F.col(STREAM),
         F.col(BEGIN),
         F.col(END),
@@ -379,7 +378,7 @@ def fired_rows(
     """
     from pyspark.sql import functions as F
 
-    columns = [F.col(quoted_column(name)) for name in own]
+    columns = named_columns(own)
     firings = _firings(rows, windows, aggregate, own).where(_UPDATES)
     firings = firings.select(
         *columns,
@@ -390,13 +389,13 @@ def fired_rows(
     )
     if windows.accumulation == "retracting":
         firings = firings.where(F.col("pane") >= 0)
-    about = [F.col(name) for name in WINDOW]
+    about = list(map(F.col, WINDOW))
     firings = firings.withColumn(END, F.col(END) - windows.behind_us)
     named = firings.withColumnsRenamed({BEGIN: WINDOW[0], END: WINDOW[1], _DUE: WINDOW[4]})
     return named.select(
         *columns,
         *about,
-        *(column.alias(name) for name, column in aggregate.finished.items()),
+        *aliased(aggregate.finished),
     )
 
 
@@ -412,8 +411,8 @@ def _firings(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    columns = [F.col(quoted_column(name)) for name in own]
-    merged = [column.alias(part) for part, column in aggregate.merged.items()]
+    columns = named_columns(own)
+    merged = aliased(aggregate.merged)
     past = rows.where(F.col(_PANES) > 0).withColumns({_DUE: F.lit(_AGO), _KIND: F.lit("")})
     firings = rows.where(F.col(_SHOWN)).unionByName(past)
     firings = firings.groupBy(*columns, BEGIN, END, _DUE, _KIND).agg(
@@ -444,7 +443,7 @@ def _with_values(firings: DataFrame, aggregate: AggregateSpec, ending: str) -> D
     firings = firings.withColumns({part: F.col(f"{part}{ending}") for part in aggregate.functions})
     return firings.withColumn(
         ending,
-        F.struct(*(value.alias(name) for name, value in aggregate.finished.items())),
+        F.struct(*aliased(aggregate.finished)),
     )
 
 
@@ -498,7 +497,7 @@ def left_rows(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    of_window = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), BEGIN)
+    of_window = Window.partitionBy(*named_columns(own), BEGIN)
     fresh = F.size(F.collect_set(F.when(F.col(_SHOWN), F.col(_DUE))).over(of_window))
     if windows.only_updated_panes:
         updates = (

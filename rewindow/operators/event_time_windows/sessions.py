@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from rewindow.names import quoted_column
 from rewindow.operators.event_time.lateness import ON_TIME, OUTCOME, TIMESTAMP, Lateness, matched
 from rewindow.operators.event_time_windows.aggregates import AggregateSpec
 from rewindow.operators.event_time_windows.firing import (
@@ -33,6 +32,7 @@ from rewindow.operators.event_time_windows.firing import (
     reached,
 )
 from rewindow.operators.event_time_windows.settings import SessionWindows
+from rewindow.spark.columns import aliased, named_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -66,7 +66,7 @@ def session_rows(
     if state is not None:
         rows = rows.unionByName(check_state(state, rows.columns))
     rows = numbered(rows, sessions, own, _NUMBER)
-    whole = Window.partitionBy(*(F.col(quoted_column(name)) for name in own), _NUMBER)
+    whole = Window.partitionBy(*named_columns(own), _NUMBER)
     ends = F.max(LAST_TS).over(whole) + sessions.behind_us
     return rows.withColumns(
         {BEGIN: F.min(FIRST_TS).over(whole), END: ends, FIRED_UNTIL: F.lit(None).cast("bigint")}
@@ -89,7 +89,7 @@ def numbered(rows: DataFrame, sessions: SessionWindows, by: Sequence[str], name:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    order = Window.partitionBy(*(F.col(quoted_column(column)) for column in by)).orderBy(
+    order = Window.partitionBy(*named_columns(by)).orderBy(
         FIRST_TS,
         LAST_TS,
     )
@@ -122,11 +122,9 @@ def _tuples(
             at.alias(FIRST_TS), at.alias(LAST_TS), F.lit(1).cast("bigint").alias(TUPLES),
             F.lit(False).alias(CARRIED),
         ]  # fmt: skip
-        parts = [column.alias(part) for part, column in aggregate.parts.items()]
+        parts = aliased(aggregate.parts)
         on_time = frame.where(F.col(OUTCOME) == ON_TIME)
-        of_streams.append(
-            on_time.select(*(F.col(quoted_column(column)) for column in own), *base, *parts)
-        )
+        of_streams.append(on_time.select(*named_columns(own), *base, *parts))
     return reduce(lambda one, other: one.unionByName(other), of_streams)
 
 
@@ -134,18 +132,16 @@ def _buckets(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> D
     """Returns a row per stream, key and multiple of the gap where aggregates merge, else the rows
     as they are.
     """
-    from pyspark.sql import functions as F
-
     if not aggregate.merges:
         return rows.drop(_BUCKET)
-    columns = [F.col(quoted_column(name)) for name in own]
+    columns = named_columns(own)
     return rows.groupBy(*columns, STREAM, CARRIED, _BUCKET).agg(*_totals(aggregate)).drop(_BUCKET)
 
 
 def _totals(aggregate: AggregateSpec) -> list[Column]:
     from pyspark.sql import functions as F
 
-    merged = [column.alias(part) for part, column in aggregate.merged.items()]
+    merged = aliased(aggregate.merged)
     bounds = [F.min(FIRST_TS).alias(FIRST_TS), F.max(LAST_TS).alias(LAST_TS)]
     return [*bounds, F.sum(TUPLES).alias(TUPLES), *merged]
 
@@ -164,10 +160,10 @@ def fired_sessions(
     """
     from pyspark.sql import functions as F
 
-    columns = [F.col(quoted_column(name)) for name in own]
-    results = [column.alias(name) for name, column in aggregate.results.items()]
+    columns = named_columns(own)
+    results = aliased(aggregate.results)
     found = rows.groupBy(*columns, BEGIN, END).agg(*results)
-    ends = rows.select(*(F.col(quoted_column(name)) for name in recording_keys), END).distinct()
+    ends = rows.select(*named_columns(recording_keys), END).distinct()
     ticks = first_ticks(
         ends,
         classified.ticks,
@@ -189,7 +185,7 @@ def fired_sessions(
     return joined.select(
         *columns,
         *about,
-        *(F.col(quoted_column(name)) for name in aggregate.results),
+        *named_columns(aggregate.results),
     )
 
 
@@ -208,5 +204,5 @@ def left_sessions(
     )
     if not aggregate.merges:
         return waiting.drop(REACHED, BEGIN, END, FIRED_UNTIL, CARRIED, _NUMBER)
-    columns = [F.col(quoted_column(name)) for name in own]
+    columns = named_columns(own)
     return waiting.groupBy(*columns, STREAM, BEGIN).agg(*_totals(aggregate)).drop(BEGIN)

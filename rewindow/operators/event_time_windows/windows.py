@@ -22,7 +22,6 @@ from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
-from rewindow.names import quoted_column
 from rewindow.operators.event_time.lateness import (
     ADDED,
     ON_TIME,
@@ -71,6 +70,8 @@ from rewindow.operators.event_time_windows.settings import (
     SessionWindows,
 )
 from rewindow.operators.event_time_windows.tuple_accounting import tuple_accounting
+from rewindow.sequences import excluding
+from rewindow.spark.columns import aliased, named_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -154,7 +155,7 @@ class Windows:
         classified = self._classified.counts(*by).drop("late_by_us_max")
         given = classified.withColumn("outcome", F.lit("input"))
         refused = classified.where(F.col("outcome") != ON_TIME)
-        columns = [F.col(quoted_column(name)) for name in (STREAM, *by)]
+        columns = named_columns((STREAM, *by))
         first = F.col(END)
         waited = F.col(CARRIED) & (F.col(FIRED_UNTIL).isNull() | (first > F.col(FIRED_UNTIL)))
         is_new = ~F.col(CARRIED)
@@ -509,9 +510,9 @@ def _check(
             hint="Rename it.",
         )
     for name, frame in classified.tuples.items():
-        missing = [column for column in own if column not in frame.columns]
+        missing = excluding(own, frame.columns)
         if missing:
-            has = ", ".join(column for column in frame.columns if column not in ADDED)
+            has = ", ".join(excluding(frame.columns, ADDED))
             raise InputError(
                 f'stream "{name}" has no column {", ".join(missing)}',
                 hint=f"It has {has}.",
@@ -530,7 +531,7 @@ def _tuples(
     of_streams = []
     for name, frame in classified.tuples.items():
         on_time = frame.where(F.col(OUTCOME) == ON_TIME)
-        parts = [column.alias(part) for part, column in aggregate.parts.items()]
+        parts = aliased(aggregate.parts)
         base = [
             F.lit(name).alias(STREAM),
             pane_of(windows).alias(PANE),
@@ -538,9 +539,7 @@ def _tuples(
             F.lit(None).cast("bigint").alias(FIRED_UNTIL),
             F.lit(False).alias(CARRIED),
         ]
-        of_streams.append(
-            on_time.select(*(F.col(quoted_column(column)) for column in own), *base, *parts)
-        )
+        of_streams.append(on_time.select(*named_columns(own), *base, *parts))
     return reduce(lambda one, other: one.unionByName(other), of_streams)
 
 
@@ -550,9 +549,9 @@ def _panes(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> Dat
 
     if not aggregate.merges:
         return rows
-    merged = [column.alias(part) for part, column in aggregate.merged.items()]
+    merged = aliased(aggregate.merged)
     totals = [F.sum(TUPLES).alias(TUPLES), F.max(FIRED_UNTIL).alias(FIRED_UNTIL)]
-    return rows.groupBy(*(F.col(quoted_column(name)) for name in own), STREAM, PANE).agg(
+    return rows.groupBy(*named_columns(own), STREAM, PANE).agg(
         *totals,
         *merged,
     )
@@ -569,7 +568,7 @@ def _ends(
     """
     from pyspark.sql import functions as F
 
-    own = [F.col(quoted_column(name)) for name in recording_keys]
+    own = named_columns(recording_keys)
     panes = [
         frame.select(*own, pane_of(windows).alias(PANE)) for frame in classified.tuples.values()
     ]
@@ -582,7 +581,7 @@ def _ends(
 def _ends_of(panes: DataFrame, windows: EventWindows, recording_keys: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as F
 
-    own = [F.col(quoted_column(name)) for name in recording_keys]
+    own = named_columns(recording_keys)
     every = panes.select(*own, PANE).distinct()
     ends = every.select(*own, F.explode(begins(windows)).alias(END)).withColumn(
         END,
@@ -600,11 +599,11 @@ def _found(
     """Returns the windows that have not fired before, with their aggregates: `BEGIN`, `END`."""
     from pyspark.sql import functions as F
 
-    columns = [F.col(quoted_column(name)) for name in own]
-    parts = [F.col(part) for part in aggregate.parts]
+    columns = named_columns(own)
+    parts = list(map(F.col, aggregate.parts))
     spread = rows.select(*columns, *parts, FIRED_UNTIL, each_begin(windows).alias(BEGIN))
     waiting = F.col(FIRED_UNTIL).isNull() | (F.col(BEGIN) + windows.length_us > F.col(FIRED_UNTIL))
-    results = [column.alias(name) for name, column in aggregate.results.items()]
+    results = aliased(aggregate.results)
     found = spread.where(waiting).groupBy(*columns, BEGIN).agg(*results)
     return found.withColumn(END, F.col(BEGIN) + windows.length_us)
 
@@ -618,7 +617,7 @@ def _fired(
     """Returns the windows that a tick fires, or the end of the recording (E45)."""
     from pyspark.sql import functions as F
 
-    columns = [F.col(quoted_column(name)) for name in own]
+    columns = named_columns(own)
     if ended_us is None:
         found = found.where(F.col(FIRED).isNotNull())
     fired_us = (
@@ -632,7 +631,7 @@ def _fired(
     return found.select(
         *columns,
         *about,
-        *(F.col(quoted_column(name)) for name in aggregate.results),
+        *named_columns(aggregate.results),
     )
 
 

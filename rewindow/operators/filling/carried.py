@@ -45,6 +45,8 @@ from rewindow.operators.filling.values import (
     sources,
     with_season,
 )
+from rewindow.sequences import excluding
+from rewindow.spark.columns import named_columns
 from rewindow.windows import Grid, WindowRange
 
 if TYPE_CHECKING:
@@ -76,7 +78,7 @@ def carried_rows(
     """
     from pyspark.sql import functions as F
 
-    keys = [F.col(quoted_column(key)) for key in settings.keys]
+    keys = named_columns(settings.keys)
     rows = placed.select(WINDOW, *keys, TS, POINT, AT, ROW, F.lit(True).alias(COUNTS))
     return _moving(rows, state, settings, first, closing).where(_MOVES).drop(_MOVES, COUNTS)
 
@@ -94,7 +96,7 @@ def _moving(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    keys = [F.col(quoted_column(key)) for key in settings.keys]
+    keys = named_columns(settings.keys)
     if closing is not None:
         rows = rows.withColumn(COUNTS, F.col(COUNTS) & (F.col(WINDOW) <= closing))
     if state is not None:
@@ -163,7 +165,7 @@ def carried_gaps(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    keys = [F.col(quoted_column(key)) for key in settings.keys]
+    keys = named_columns(settings.keys)
     order = Window.partitionBy(*keys).orderBy(WINDOW, TS, row_hash(rows))
     rows = with_usable(rows, settings)
     beside = rows.withColumns({PREVIOUS: F.lag(ROW).over(order), _BEFORE: F.lag(POINT).over(order)})
@@ -218,7 +220,7 @@ def _still_open(rows: DataFrame, settings: FillRules, grid: Grid, closing: int) 
     from pyspark.sql import functions as F
 
     assert settings.to_time is not None, "the grid has an end"
-    keys = [F.col(quoted_column(key)) for key in settings.keys]
+    keys = named_columns(settings.keys)
     nothing = F.lit(None).cast(rows.schema[ROW].dataType)
     at = max(grid.start_us(closing), settings.to_time - 1)
     rest = [F.lit(settings.end_point).cast("bigint").alias(UNTIL), F.lit(True).alias(OPEN)]
@@ -261,7 +263,7 @@ def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    keys = [F.col(quoted_column(key)) for key in settings.keys]
+    keys = named_columns(settings.keys)
     order = Window.partitionBy(*keys).orderBy(WINDOW, TS, row_hash(rows))
     rows = rows.withColumns(
         {_LAST: F.lead(TS).over(order).isNull(), _BEFORE: F.lag(POINT).over(order)}
@@ -278,7 +280,7 @@ def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
         rows = rows.withColumn(_FRONT, F.max(POINT).over(Window.partitionBy(*keys)))
         is_first = F.col(_BEFORE).isNull() | (F.col(_BEFORE) < F.col(POINT))
         kept = kept | (is_first & (F.col(POINT) >= F.col(_FRONT) - points))
-    names = [name for name in rows.schema[ROW].dataType.names if name not in (TS, *settings.keys)]  # type: ignore[attr-defined]
+    names = excluding(rows.schema[ROW].dataType.names, (TS, *settings.keys))  # type: ignore[attr-defined]
     values = [F.col(ROW).getField(name).alias(name) for name in names]
     return rows.where(kept).select(*keys, TS, POINT, *values)
 
@@ -289,9 +291,9 @@ def _row(rows: DataFrame) -> Column:
 
     kind = rows.schema[ROW].dataType
     names = kind.names  # type: ignore[attr-defined]
-    return F.struct(*(F.col(quoted_column(name)) for name in names)).cast(kind).alias(ROW)
+    return F.struct(*named_columns(names)).cast(kind).alias(ROW)
 
 
 def state_names(names: list[str], settings: FillRules) -> list[str]:
     """Returns the columns of a stream whose values are carried, beside keys and timestamp."""
-    return [name for name in sources(names, settings) if name not in settings.keys]
+    return excluding(sources(names, settings), settings.keys)

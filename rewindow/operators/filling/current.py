@@ -26,6 +26,7 @@ from rewindow.operators.filling.values import (
     place_rows,
     with_places,
 )
+from rewindow.sequences import excluding
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,16 +57,16 @@ def current_filled(filled: DataFrame, settings: FillRules) -> DataFrame:
     from pyspark.sql import functions as F
 
     wanted = (IS_MADE, ROWS, settings.event_at, *settings.keys)
-    if missing := [name for name in wanted if name not in filled.columns]:
+    if missing := excluding(wanted, filled.columns):
         hint = f"Pass rows of fill_gaps or FillGaps. These have {', '.join(filled.columns)}."
         raise InputError(f"filled rows have no column {', '.join(missing)}", hint=hint)
     is_made = F.coalesce(F.col(IS_MADE), F.lit(False))
-    keys = [quoted_column(name) for name in settings.keys]
+    keys = list(map(quoted_column, settings.keys))
     recorded = place_rows(filled.where(~is_made), settings, []).select(*keys, POINT).distinct()
     made = with_places(filled.where(is_made), settings, []).drop(ROW, COUNTS)
     one = made.where(F.col(ROWS) == 1).join(recorded, [*settings.keys, POINT], "left_anti")
     many = _stretches(made.where(F.col(ROWS) > 1), recorded, settings)
-    names = [quoted_column(name) for name in filled.columns]
+    names = list(map(quoted_column, filled.columns))
     return filled.where(~is_made).unionByName(one.select(*names)).unionByName(many.select(*names))
 
 

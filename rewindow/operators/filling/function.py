@@ -60,6 +60,8 @@ from rewindow.operators.filling.values import (
     with_provenance,
     with_season,
 )
+from rewindow.sequences import excluding
+from rewindow.spark.columns import aliased, named_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -120,7 +122,7 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     if settings.bounded_columns:
         recorded = recorded.withColumn(OUTLIERS, outliers(settings))
         added = [*added, OUTLIERS]
-    columns = [quoted_column(name) for name in (*frame.columns, *added)]
+    columns = list(map(quoted_column, (*frame.columns, *added)))
     return recorded.select(*columns).unionByName(made, allowMissingColumns=True)
 
 
@@ -160,9 +162,7 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
     Raises:
         InputError: a column is not there, or has a type or a name with which it cannot be.
     """
-    absent = [
-        name for name in (settings.event_at, *settings.keys, *settings.columns) if name not in types
-    ]
+    absent = excluding((settings.event_at, *settings.keys, *settings.columns), types)
     absent += [
         fill.column
         for fill in settings.columns.values()
@@ -274,7 +274,7 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    keys = [F.col(quoted_column(key)) for key in settings.keys]
+    keys = named_columns(settings.keys)
     rows = _beside_gaps(with_usable(rows.select(*keys, TS, POINT, ROW), settings), settings)
     nothing = F.lit(None).cast(rows.schema[ROW].dataType)
     point = F.col(POINT)
@@ -286,7 +286,7 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
         F.col(_BEHIND).isNull().alias(OPEN),
         F.col(ROW).alias(PREVIOUS),
         F.col(NEXT).alias(NEXT),
-        *(side.alias(name) for name, side in bounded_sides(rows, settings).items()),
+        *aliased(bounded_sides(rows, settings)),
     )
     ahead = F.struct(
         first.cast("bigint").alias(START),
@@ -294,7 +294,7 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
         F.lit(True).alias(OPEN),
         nothing.alias(PREVIOUS),
         F.col(ROW).alias(NEXT),
-        *(side.alias(name) for name, side in bounded_sides(rows, settings, is_ahead=True).items()),
+        *aliased(bounded_sides(rows, settings, is_ahead=True)),
     )
     both = F.when(F.col(_IS_FIRST), F.array(ahead, behind)).otherwise(F.array(behind))
     found = rows.select(*keys, F.inline(both))
@@ -309,6 +309,6 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
         F.lit(True).alias(OPEN),
         nothing.alias(PREVIOUS),
         nothing.alias(NEXT),
-        *(side.alias(name) for name, side in empty.items()),
+        *aliased(empty),
     )
     return in_range(found.unionByName(whole), settings)

@@ -42,6 +42,7 @@ from rewindow.operators.filling.values import (
     with_provenance,
 )
 from rewindow.operators.setting_errors import refusal, seconds
+from rewindow.sequences import names_of
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class FillGaps(FrameOperator):
     @model_validator(mode="after")
     def _check_properties(self) -> Self:
         settings = self.rules()
-        names = [field.name for field in self._carried()]
+        names = names_of(self._carried())
         if self.max_ahead is not None:
             seconds(self.max_ahead)
         refuse_later_rows(settings.nulls)
@@ -261,7 +262,7 @@ class FillGaps(FrameOperator):
         """Returns all tuples in their places, those counted that are believed."""
         from pyspark.sql import functions as F
 
-        placed = with_places(frame, self.rules(), [field.name for field in self._carried()])
+        placed = with_places(frame, self.rules(), names_of(self._carried()))
         placed = placed.withColumn(AT, to_us(frame, self.arrived_at))
         return placed.withColumn(COUNTS, F.col(COUNTS) & self._unbelieved().isNull())
 

@@ -80,7 +80,7 @@ class ColumnFill(BaseModel):
     @classmethod
     def _check_periods(cls, value: object) -> tuple[Decimal, ...]:
         given = value if isinstance(value, list | tuple) else (value,)
-        periods = tuple(seconds(one) for one in given)
+        periods = tuple(map(seconds, given))
         if 0 in periods:
             raise ValueError("a period is 0, it must be above 0")
         return periods

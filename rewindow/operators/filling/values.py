@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rewindow.names import quoted_column
 from rewindow.operators.columns import floor_div
 from rewindow.operators.filling.settings import ColumnFill, FillRules
+from rewindow.spark.columns import named_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -82,7 +83,7 @@ def with_places(frame: DataFrame, settings: FillRules, names: list[str] | None =
         counts = counts & F.col(quoted_column(key)).isNotNull()
     row = F.struct(
         F.col(TS),
-        *(F.col(quoted_column(name)) for name in sources(names or frame.columns, settings)),
+        *named_columns(sources(names or frame.columns, settings)),
     )
     return placed.withColumns({ROW: row, COUNTS: F.coalesce(counts, F.lit(False))})
 
@@ -240,7 +241,7 @@ def with_season(made: DataFrame, rows: DataFrame, settings: FillRules, period_us
     """
     from pyspark.sql import functions as F
 
-    keys = [F.col(quoted_column(key)) for key in settings.keys]
+    keys = named_columns(settings.keys)
     first = F.min_by(ROW, F.struct(TS, row_hash(rows)))
     rows = rows.groupBy(*keys, POINT).agg(first.alias(_season(period_us)))
     same = {key: f"_rw_key_{number}" for number, key in enumerate((*settings.keys, POINT))}
@@ -270,7 +271,7 @@ def _filled_rows(
         values[name], word, rows = filled_value(name, types[name], settings)
         methods += [F.lit(name), word]
         found += [F.lit(name), rows]
-    key_columns = [F.col(quoted_column(key)) for key in settings.keys]
+    key_columns = named_columns(settings.keys)
     gap_id = F.sha2(F.to_json(F.struct(*key_columns, F.col(START).alias(FROM))), 256)
     return made.select(
         *(values.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in types.items()),

@@ -18,6 +18,7 @@ from rewindow.operators.columns import floor_div
 from rewindow.operators.event_time.lateness import timestamp_us
 from rewindow.operators.gaps.settings import GapSettings
 from rewindow.operators.gaps.sql import LULL, ROWS, RUN, GapSql
+from rewindow.sequences import excluding
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -165,7 +166,7 @@ def _check(frame: DataFrame, settings: GapSettings) -> None:
         *settings.columns,
         *([settings.arrived_at] if settings.needs_arrival else []),
     ]
-    lacking = [name for name in needed if name not in frame.columns]
+    lacking = excluding(needed, frame.columns)
     if lacking:
         hint = f"{did_you_mean(lacking[0], frame.columns)}It has {', '.join(frame.columns)}."
         raise InputError(f'frame has no column "{lacking[0]}" to look for gaps in', hint=hint)
@@ -201,7 +202,7 @@ def _expected(frame: DataFrame, settings: GapSettings) -> DataFrame:
     from pyspark.sql import functions as F
 
     names = GapSql(settings, "div").keys
-    given = [[str(value) for value in key] for key in settings.expected_keys]
+    given = [list(map(str, key)) for key in settings.expected_keys]
     texts = frame.sparkSession.createDataFrame(given, [*names])
     kinds = [frame.schema[key].dataType for key in settings.keys]
     return texts.select(

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
+from rewindow.sequences import excluding
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -30,7 +31,7 @@ def fold_indices(clock: DataFrame, settings: HeartbeatProperties, order: list[st
     """
     from pyspark.sql import functions as F
 
-    rest = [name for name in clock.columns if name not in {*order, *settings.key_by}]
+    rest = excluding(clock.columns, {*order, *settings.key_by})
     tuples = F.sort_array(F.collect_list(F.struct(*order, *rest))).alias("_tuples")
     folded = clock.groupBy(*settings.key_by).agg(tuples)
     return folded.select(*settings.key_by, F.inline(_fold(settings)))

@@ -19,6 +19,7 @@ from rewindow.names import quoted_column
 from rewindow.operators.columns import AT, TS, WINDOW, floor_div, to_us
 from rewindow.operators.heartbeat.aggregates import fold_indices
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
+from rewindow.spark.columns import named_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -145,7 +146,7 @@ def as_errors(
     """
     from pyspark.sql import functions as F
 
-    order = [F.col(quoted_column(name)) for name in settings.order_by]
+    order = named_columns(settings.order_by)
     position = order[0].cast("string") if len(order) == 1 else F.to_json(F.struct(*order))
     return frame.withColumns({POSITION: position, REASON: F.lit(reason), DETAIL: detail})
 

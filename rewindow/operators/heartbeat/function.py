@@ -31,6 +31,7 @@ from rewindow.operators.heartbeat import clock
 from rewindow.operators.heartbeat.clock import BASE, CROSSED, LAST, PREV_AT, PREV_TS, SEEN
 from rewindow.operators.heartbeat.jumps import split_jumps
 from rewindow.operators.heartbeat.settings import HeartbeatProperties, HeartbeatSettings
+from rewindow.sequences import excluding
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -162,7 +163,7 @@ def without_clock(
 
 def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> None:
     named = [settings.event_at, settings.arrived_at, *settings.order_by, *settings.key_by]
-    absent = [name for name in named if name not in frame.columns]
+    absent = excluding(named, frame.columns)
     if absent:
         raise InputError(
             f"frame has no column {', '.join(absent)}",
@@ -317,7 +318,7 @@ def _data(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) ->
     """Returns the tuples unchanged (H1), marked as data."""
     from pyspark.sql import functions as F
 
-    order = [F.col(name) for name in settings.order_by]
+    order = list(map(F.col, settings.order_by))
     return frame.select(
         "*",
         F.lit(False).alias(IS_TIMER),

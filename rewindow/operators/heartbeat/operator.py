@@ -22,6 +22,7 @@ from rewindow.operators.heartbeat.function import (
     without_clock,
 )
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
+from rewindow.sequences import excluding, names_of
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         twice (H19).
         """
         names = self.columns.names
-        absent = [name for name in self._clock_columns() if name not in names]
+        absent = excluding(self._clock_columns(), names)
         if absent:
             yield f"column {', '.join(absent)} is not in the stream's columns: {', '.join(names)}"
         for field in self.columns:
@@ -154,7 +155,7 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> HeartbeatResult:
-        names = dict.fromkeys(["window_id", *(field.name for field in self._needed())])
+        names = dict.fromkeys(["window_id", *names_of(self._needed())])
         frame = inputs["stream"].select(*map(quoted_column, names))
         last = context.last if context.end is None else min(context.end, context.last)
         end_us = context.grid.end_us(last)
@@ -193,7 +194,7 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
         return list(dict.fromkeys([self.event_at, self.arrived_at, *self.order_by, *self.key_by]))
 
     def _needed(self) -> list[Any]:
-        needed = {*self._clock_columns(), *(field.name for field in self._payload())}
+        needed = {*self._clock_columns(), *names_of(self._payload())}
         return [field for field in self.columns if field.name in needed]
 
     def _payload(self) -> list[Any]:

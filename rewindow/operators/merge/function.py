@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
 from rewindow.operators.columns import AT, BIGINT_MIN, TS, WINDOW, to_us
+from rewindow.sequences import excluding
+from rewindow.spark.columns import aliased
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -92,7 +94,7 @@ def merge(
     types = _types(frames)
     if wrong := find_fault(ports, list(types), event_at, arrived_at, order_by):
         raise InputError(f"streams cannot be merged: {wrong}")
-    columns = [*map(quoted_column, types)]
+    columns = list(map(quoted_column, types))
     arrivals = [
         frame.select(WINDOW, F.lit(port).alias(SOURCE), *columns) for port, frame in frames.items()
     ]
@@ -128,7 +130,7 @@ def _last_times(rows: DataFrame, ports: Sequence[str], window: int, at_us: int) 
     """Returns a time beyond all tuples for each port, which it shows when it has ended."""
     from pyspark.sql import functions as F
 
-    port = F.explode(F.array(*(F.lit(name) for name in ports))).alias(SOURCE)
+    port = F.explode(F.array(*map(F.lit, ports))).alias(SOURCE)
     values = {WINDOW: window, AT: at_us, TS: _BEYOND}
     return rows.sparkSession.range(1).select(
         port,
@@ -188,9 +190,7 @@ def find_fault(
     """Returns what is wrong with the ports or their columns, None when nothing is."""
     if len(set(ports)) < max(2, len(ports)):
         return f"ports are {', '.join(ports) or 'none'}, there must be two or more, all different"
-    absent = [
-        name for name in dict.fromkeys([event_at, arrived_at, *order_by]) if name not in names
-    ]
+    absent = excluding(dict.fromkeys([event_at, arrived_at, *order_by]), names)
     if absent:
         return f"column {', '.join(absent)} is not in the streams' columns: {', '.join(names)}"
     own = {WINDOW, SOURCE, RELEASED_AT, EMISSION}
@@ -323,12 +323,12 @@ def _cover_steps(rows: DataFrame, shown: DataFrame, ports: Sequence[str]) -> Dat
     times = rows.where(F.col(TS).isNotNull()).select(
         WINDOW,
         AT,
-        *(time.alias(name) for name, time in names.items()),
+        *aliased(names),
     )
     times = times.unionByName(shown.select(WINDOW, F.lit(BIGINT_MIN).alias(AT), *names))
     so_far = Window.partitionBy(WINDOW).orderBy(AT)
     times = times.select(WINDOW, AT, *(F.max(name).over(so_far).alias(name) for name in names))
-    cover = _least([F.col(name) for name in names]).alias(_COVER)
+    cover = _least(list(map(F.col, names))).alias(_COVER)
     return times.groupBy(WINDOW, cover).agg(F.min(AT).alias(AT)).where(F.col(_COVER).isNotNull())
 
 
@@ -357,7 +357,7 @@ def _in_order(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    port = F.array_position(F.array(*(F.lit(name) for name in ports)), F.col(SOURCE))
+    port = F.array_position(F.array(*map(F.lit, ports)), F.col(SOURCE))
     arrival = [_ARRIVED_IN, AT, *(F.asc_nulls_first(quoted_column(name)) for name in order_by)]
     order = Window.partitionBy(WINDOW).orderBy(_RELEASED_US, F.asc_nulls_first(TS), port, *arrival)
     place = F.row_number().over(order) - 1

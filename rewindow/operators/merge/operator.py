@@ -23,6 +23,7 @@ from rewindow.operators.merge.function import (
     merge,
     without_waiting,
 )
+from rewindow.sequences import names_of
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class Merge(FrameOperator):
         )
 
     def _names(self) -> list[str]:
-        return [field.name for field in self._carried()]
+        return names_of(self._carried())
 
     def _carried(self) -> list[Any]:
         dropped = {WINDOW, "attempt"} | {"offset"} - {*self.order_by}

@@ -66,7 +66,7 @@ class OpeningHours(BaseModel):
     @classmethod
     def _check_closed(cls, value: Any) -> tuple[date, ...]:
         given = value if isinstance(value, list | tuple) else (value,)
-        return tuple(sorted({_date(day) for day in given}))
+        return tuple(sorted({*map(_date, given)}))
 
     @model_validator(mode="after")
     def _check_alone(self) -> OpeningHours:

@@ -30,6 +30,7 @@ from rewindow.operators.event_time_windows.firing import END, FIRED, STREAM, TUP
 from rewindow.operators.setting_errors import refusal, seconds
 from rewindow.operators.storm.arrivals import ArrivalMachine, machine_of
 from rewindow.operators.storm.machine import EXPIRED, Membership, StormMachine, StormRules
+from rewindow.spark.columns import aliased, named_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -169,7 +170,7 @@ def storm_windows(
     time = time or _timer(windows, frames)
     own = [*recording_keys, *keys]
     aggregate = aggregate_spec(next(iter(frames.values())), aggregates)
-    parts = [column.alias(part) for part, column in aggregate.parts.items()]
+    parts = aliased(aggregate.parts)
     of_streams = []
     for number, (name, stream) in enumerate(time.streams.items()):
         at_us = arrived_us(frames[name], name, time.arrived_at)
@@ -179,13 +180,11 @@ def storm_windows(
             floor_div(event_us, _MS).alias(_TS),
             F.greatest(marks.tick_of(time, at_us, start_us), F.lit(1)).alias(_TICK),
         ]  # fmt: skip
-        of_streams.append(
-            frames[name].select(*(F.col(quoted_column(column)) for column in own), *about, *parts)
-        )
+        of_streams.append(frames[name].select(*named_columns(own), *about, *parts))
     every = reduce(lambda one, other: one.unionByName(other), of_streams)
-    order = [*(quoted_column(name) for name in recording_keys), _AT, _NUMBER, *aggregate.parts]
+    order = [*map(quoted_column, recording_keys), _AT, _NUMBER, *aggregate.parts]
     tagged = every.limit(0).select(
-        *(F.col(quoted_column(name)) for name in own),
+        *named_columns(own),
         STREAM,
         *aggregate.parts,
     )
@@ -199,8 +198,8 @@ def storm_windows(
     )
     passed = every.repartition(1).sortWithinPartitions(*order).mapInArrow(walk, tagged.schema)
     members = passed.where(F.col(FIRED).isNotNull())
-    columns = [F.col(quoted_column(name)) for name in own]
-    results = [column.alias(name) for name, column in aggregate.results.items()]
+    columns = named_columns(own)
+    results = aliased(aggregate.results)
     found = (
         members.where(F.col(_ROLE) != EXPIRED).groupBy(*columns, _WINDOW, END, FIRED).agg(*results)
     )
@@ -218,7 +217,7 @@ def storm_windows(
         fired=found.select(
             *columns,
             *named,
-            *(F.col(quoted_column(name)) for name in aggregate.results),
+            *named_columns(aggregate.results),
         ),
         members=members.select(
             *columns,

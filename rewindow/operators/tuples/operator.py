@@ -15,6 +15,7 @@ from rewindow.application.properties import WrongProperty
 from rewindow.errors import InputError
 from rewindow.operators.tuples.sliding import SlidingField
 from rewindow.operators.tuples.state import StateField
+from rewindow.sequences import excluding, names_of
 
 
 class TupleOperator(FrameOperator):
@@ -248,7 +249,7 @@ class TupleOperator(FrameOperator):
                     WrongProperty(name, "an input port of a tuple operator needs a schema", None)
                 )
                 continue
-            absent = [column for column in port.key if column not in port.schema.names]
+            absent = excluding(port.key, port.schema.names)
             if absent:
                 found.append(
                     WrongProperty(
@@ -292,9 +293,7 @@ class TupleOperator(FrameOperator):
                 found.append(
                     WrongProperty(name, f"there is no method {method} and no process_batch", None)
                 )
-        taken = sorted(
-            {"window_id", *(field.name for field in self.fields)} & set(self.key_schema().names)
-        )
+        taken = sorted({"window_id", *names_of(self.fields)} & set(self.key_schema().names))
         if taken:
             found.append(
                 WrongProperty(

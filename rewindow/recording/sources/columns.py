@@ -12,6 +12,7 @@ import pyarrow as pa
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 from rewindow.recording.sources.source import SourceContents
+from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import StreamConfig
 
 _OWN = ("window_id", "offset", "arrived_at")
@@ -39,14 +40,14 @@ def choose_columns(
     """
     first = schemas[0][1]
     if declared is not None:
-        missing = [column for column in declared if column not in first.names]
+        missing = excluding(declared, first.names)
         if missing:
             source = schemas[0][0] or name
             raise InputError(
                 f'column "{missing[0]}" is not in source file "{source}"',
                 hint=f"{did_you_mean(missing[0], first.names)}It has: {', '.join(first.names)}.",
             )
-        return _with(name, contents, [first.field(column) for column in declared])
+        return _with(name, contents, list(map(first.field, declared)))
     if not takes_what_appears(stream, declared):
         return _with(name, contents, list(first))
     fields = {field.name: field for _, schema in reversed(schemas) for field in schema}
@@ -54,14 +55,12 @@ def choose_columns(
     known = (
         set(first.names) if recorded is None else {*recorded.names, "arrived_at", *stream.select}
     )
-    new = [column for column in order if column not in known]
+    new = excluding(order, known)
     if stream.new_columns == "report":
         chosen = _with(name, contents, [fields[column] for column in order if column in known])
         return replace(chosen, warnings=[*contents.warnings, *_reported(name, new, schemas)])
     gone = [field for field in recorded or [] if field.name not in {*order, *stream.select, *_OWN}]
-    optional = frozenset(
-        [*new, *(field.name for field in gone), *(c for c in order if c not in first.names)]
-    )
+    optional = frozenset([*new, *names_of(gone), *excluding(order, first.names)])
     return replace(
         _with(name, contents, [*(fields[column] for column in order), *gone]),
         optional=optional,

@@ -30,6 +30,7 @@ from rewindow.recording.sources.source import (
     known_sources,
 )
 from rewindow.recording.sources.taken import select_files
+from rewindow.sequences import names_of
 from rewindow.settings.config import StreamConfig
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def _nothing_at(name: str, source: str, suffixes: Collection[str]) -> InputError
     path = Path(source)
     wanted = " or ".join(sorted(suffixes))
     if path.is_dir():
-        held = sorted(child.name for child in path.iterdir())
+        held = sorted(names_of(path.iterdir()))
         return InputError(
             f'source "{source}" of stream "{name}" is a folder without files of its format',
             detail=f"No file with the suffix {wanted} is in it. It holds: "
@@ -189,7 +190,7 @@ def _nothing_at(name: str, source: str, suffixes: Collection[str]) -> InputError
             f'source "{source}" of stream "{name}" is a pattern that no file matches',
             hint="A relative path counts from the folder of rewindow.toml.",
         )
-    beside = [child.name for child in path.parent.iterdir()] if path.parent.is_dir() else []
+    beside = names_of(path.parent.iterdir()) if path.parent.is_dir() else []
     where = "" if path.parent.is_dir() else f'There is no folder "{path.parent}". '
     return InputError(
         f'source "{source}" of stream "{name}" is not there',

@@ -22,6 +22,7 @@ import pyarrow.csv as pacsv
 
 from rewindow.errors import InputError
 from rewindow.recording.sources.source import BAD, RAW, ROW, SourceFile
+from rewindow.sequences import excluding
 from rewindow.settings.config import StreamConfig
 
 _BLOCK_BYTES = 8 << 20
@@ -120,7 +121,7 @@ def csv_rows(
         InputError: the file lacks a column, or is not CSV.
     """
     known = csv_columns(file, stream.delimiter, None if stream.header else columns, stream.encoding)
-    check_there(file, [name for name in columns if name not in optional], known)
+    check_there(file, excluding(columns, optional), known)
     inside = [name for name in columns if name in known]
     bad: list[pacsv.InvalidRow] = []
     named = stream.header and not file.begin_byte
@@ -247,7 +248,7 @@ def check_there(file: SourceFile, wanted: Sequence[str], known: Sequence[str]) -
     Raises:
         InputError: names the first one.
     """
-    missing = [name for name in wanted if name not in known]
+    missing = excluding(wanted, known)
     if missing:
         raise InputError(
             f'column "{missing[0]}" is not in source file "{file.name}"',
@@ -295,7 +296,7 @@ def unreadable_rows(
     texts = {name: pa.nulls(len(raw), pa.string()) for name in columns}
     why = {
         BAD: pa.array(reasons, pa.string()),
-        RAW: pa.array([_as_written(text) for text in raw], pa.string()),
+        RAW: pa.array(list(map(_as_written, raw)), pa.string()),
     }
     return pa.table({**texts, ROW: numbers, **why})
 

@@ -166,7 +166,7 @@ class SourcePosition:
         values["waiting"] = dict(self.waiting)
         if self.files:
             values |= {
-                "files": [asdict(taken) for taken in self.files.values()],
+                "files": list(map(asdict, self.files.values())),
                 "settings": self.settings,
             }
         return json.dumps(values)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from rewindow.errors import InputError
 from rewindow.recording.sources.readers import check_there, with_numbers
 from rewindow.recording.sources.source import SourceFile
+from rewindow.sequences import excluding
 from rewindow.storage.delta import plain_schema
 
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
@@ -41,7 +42,7 @@ def columns_inside(
     """
     check_there(
         file,
-        [name for name in schema.names if name not in {*file.constants, *optional}],
+        excluding(schema.names, {*file.constants, *optional}),
         there,
     )
     return [name for name in schema.names if name in there and name not in file.constants]

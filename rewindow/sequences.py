@@ -1,0 +1,31 @@
+"""Short sequences of named things: streams, ports, fields, files."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import Protocol, TypeVar
+
+Item = TypeVar("Item")
+
+
+class Named(Protocol):
+    """Anything with a name."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        ...
+
+
+def names_of(items: Iterable[Named]) -> list[str]:
+    """Returns the names of some items, in their order."""
+    return [item.name for item in items]
+
+
+def excluding(items: Iterable[Item], excluded: Container[Item]) -> list[Item]:
+    """Returns the items that are not among the excluded ones, in their order.
+
+    >>> excluding(["a", "b", "c"], {"b"})
+    ['a', 'c']
+    """
+    return [item for item in items if item not in excluded]
