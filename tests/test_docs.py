@@ -147,3 +147,13 @@ def test_wrong_command_in_the_docs_is_detected() -> None:
     for words in (["replai", "x"], ["replay", "x", "--modus", "y"], ["status", "a", "b"]):
         with pytest.raises(Exception, match=r"unknown|No such|unexpected"):
             parse(command, words)
+
+
+def test_tests_named_by_the_guarantees_exist() -> None:
+    text = (ROOT / "docs/guarantees.md").read_text()
+    named = re.findall(r"`([a-z_/]+\.py)(?:::(\w+))?`", text)
+    assert len(named) > 50
+    for path, test in named:
+        file = ROOT / "tests" / path
+        assert file.is_file(), path
+        assert not test or f"def {test}(" in file.read_text(), test
