@@ -347,7 +347,7 @@ def test_pages_leave_state_folder_and_ledger_unchanged(
     of_a_team: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(replay_page, "read_layers", lambda config, plan, measures: ())
+    monkeypatch.setattr(replay_page, "read_layers", lambda config, plan: ())
     replays.undisturbed(of_a_team)
     before = content_of(of_a_team.state)
     for replay in ("calm", "r-5", "r-9"):

@@ -135,7 +135,7 @@ def test_page_counts_error_tuples_by_port(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Rules: O65
-    monkeypatch.setattr(replay_page, "read_layers", lambda config, plan, measures: ())
+    monkeypatch.setattr(replay_page, "read_layers", lambda config, plan: ())
     html = replay_page.draw_replay_page(replay.config, "one")
     assert "<dd>6</dd><dt>error tuples: 5 of split.odd, 1 of split.other</dt>" in html
     assert "rewindow errors one" in html
