@@ -91,7 +91,7 @@ def check_determinism(
         sample_windows: how many windows, from the first of the range on.
         seed: chooses group borders and order of rows; a new one by default.
         listener: is told what happens.
-        wishes: see plan.
+        replay_options: see plan.
 
     Raises:
         NotDeterministicError: names the first operator, port and window that differ, and what they

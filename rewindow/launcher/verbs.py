@@ -78,7 +78,7 @@ def plan(config: Config, application: str, **replay_options: Unpack[ReplayOption
     Args:
         config: settings in force.
         application: its name.
-        wishes: range, mode and the rest of ReplayRequest, by keyword; without a range every window
+        replay_options: range, mode and the rest of ReplayRequest, by keyword; without a range every window
             that all inputs have sealed.
 
     Raises:
@@ -104,7 +104,7 @@ def replay(
         application: its name.
         listener: is told what happens; nobody by default.
         crash: drill: kill the job at STEP:GROUP@ATTEMPT.
-        wishes: see plan.
+        replay_options: see plan.
 
     Raises:
         RewindowError: see plan; the range is held by another replay; an attempt failed for good, or

@@ -14,18 +14,18 @@ from rewindow.spark.job import say
 from rewindow.spark.session import spark_session
 
 
-def record_job(stream: str, **replay_options: Any) -> dict[str, Any]:
+def record_job(stream: str, **options: Any) -> dict[str, Any]:
     """Records a stream and returns its counts for the outcome file; progress goes to standard
     output.
 
     Args:
         stream: its name.
-        wishes: as `record` takes them: sealed_to, end, seal_again, reopen, start_over.
+        options: as `record` takes them: sealed_to, end, seal_again, reopen, start_over.
     """
     config = Config.load()
     config.stream(stream)
     spark = spark_session(config, f"rewindow record {stream}", quick=True)
-    result = record(spark, config, stream, listener=Lines(say), **replay_options)
+    result = record(spark, config, stream, listener=Lines(say), **options)
     for line in result.lines():
         say(line)
     return result.to_json()

@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk import Param
 from airflow.sdk.definitions.param import ParamsDict
 
-from rewindow.application.overrides import FILE, FORM, given_as
+from rewindow.application.overrides import FILE, FORM, overrides_from
 from rewindow.errors import InputError
 from rewindow.recovery import Plan
 from rewindow.settings.config import AirflowConfig, Config
@@ -66,7 +66,10 @@ def test_properties_are_parsed_one_per_line_like_set_options() -> None:
 def test_run_that_requests_other_properties_than_it_planned_is_rejected() -> None:
     # Rules: O28
     # Values from rewindow.toml do not count as requested by the run.
-    given = [*given_as({"half.least": "3"}, FORM), *given_as({"half.keys": ["a"]}, FILE)]
+    given = [
+        *overrides_from({"half.least": "3"}, FORM),
+        *overrides_from({"half.keys": ["a"]}, FILE),
+    ]
     plan = cast(Plan, SimpleNamespace(replay_id="one", given=given))
     reject_other_options(plan, {"properties": "half.least=3"})
     reject_other_options(plan, {})

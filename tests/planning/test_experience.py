@@ -120,7 +120,7 @@ def test_estimated_start_is_the_shortest_of_all_attempts(project: Project) -> No
 
 
 @pytest.mark.parametrize(
-    ("wishes", "words"),
+    ("replay_options", "words"),
     [
         (
             {"mode": "at_least_once", "group_windows": 300},

@@ -128,7 +128,7 @@ def test_planning_starts_no_jvm(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "error", "words"),
+    ("replay_options", "error", "words"),
     [
         ({"application": "nosuch"}, InputError, 'application "nosuch" is unknown'),
         ({"mode": "twice"}, InputError, 'recovery mode "twice" is unknown'),

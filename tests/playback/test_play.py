@@ -84,10 +84,10 @@ def record(root: Path, arrivals: list[float], lacking: int | None = None) -> Con
     return config
 
 
-def played(config: Config, clock: Clock, **replay_options: Any) -> list[tuple[float, str]]:
+def played(config: Config, clock: Clock, **options: Any) -> list[tuple[float, str]]:
     """Returns when which key was sent."""
     reader = Reader(clock)
-    play(config, "s", reader, clock=clock, **replay_options)
+    play(config, "s", reader, clock=clock, **options)
     return [(moment, row["key"]) for moment, row in reader.got]
 
 
@@ -203,7 +203,7 @@ def test_lost_tuples_are_detected_by_window(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "kind", "words"),
+    ("options", "kind", "words"),
     [
         ({"speed": 0.0}, InputError, "speed 0 is out of range, it must be above 0 and finite"),
         ({"speed": -2.0}, InputError, "speed -2 is out of range"),
@@ -226,12 +226,12 @@ def test_lost_tuples_are_detected_by_window(tmp_path: Path) -> None:
 )
 def test_unplayable_stream_is_rejected_before_anything_is_sent(
     tmp_path: Path,
-    replay_options: dict[str, Any],
+    options: dict[str, Any],
     kind: type[Exception],
     words: str,
 ) -> None:
     with pytest.raises(kind, match=words):
-        played(record(tmp_path, [3.0, 14.0, 29.0], lacking=1), Clock(), **replay_options)
+        played(record(tmp_path, [3.0, 14.0, 29.0], lacking=1), Clock(), **options)
 
 
 def test_unknown_streams_are_rejected_with_the_existing_ones(tmp_path: Path) -> None:

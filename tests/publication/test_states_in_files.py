@@ -17,7 +17,7 @@ from rewindow.publication.undo import undo
 from rewindow.retention.purge import purge, purgeable
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
-from rewindow.state.files import ReplayState, StateFiles, folder_of, read_rows, write_rows
+from rewindow.state.files import OperatorState, StateFiles, folder_of, read_rows, write_rows
 from rewindow.storage import Table
 from tests.publication.staging import StagedReplay, rows_of, state_of
 
@@ -40,7 +40,7 @@ def minutes(config: Config, window: int) -> int:
     digests.
     """
     (row,) = stored.rows_at(Table.open(config.checkpoints_table("app")), window).to_pylist()
-    state: ReplayState = stored.decode(row, config.checkpoints_table("app"))
+    state: OperatorState = stored.decode(row, config.checkpoints_table("app"))
     assert isinstance(state, StateFiles)
     return min(read_rows(state)["minutes"].to_pylist())
 

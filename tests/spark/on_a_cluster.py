@@ -23,7 +23,7 @@ from rewindow.settings.config import Config, SparkConfig
 from rewindow.spark.executors import check_executors, send_code
 from rewindow.spark.frames import spark_schema
 from rewindow.spark.session import spark_session
-from rewindow.tuple_engine.frames import emitted
+from rewindow.tuple_engine.frames import emitted_frames
 from rewindow.windows import Grid, WindowRange
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def computed(spark: SparkSession, root: Location) -> list[Any]:
     context = OperatorContext(Grid(1000), WindowRange(7, 7))
     in_group = GroupCache(spark, root, 1, lambda frame: frame).context("prices", context)
     found = (
-        emitted(operator, {"clicks": clicks}, state, one)["out"].collect()
+        emitted_frames(operator, {"clicks": clicks}, state, one)["out"].collect()
         for one in (context, in_group)
     )
     return [[list(row) for row in rows] for rows in found]
