@@ -17,6 +17,19 @@ class Named(Protocol):
         ...
 
 
+NamedItem = TypeVar("NamedItem", bound=Named)
+
+
+def present(values: Iterable[Item | None]) -> list[Item]:
+    """Returns the values that are not None, in their order."""
+    return [value for value in values if value is not None]
+
+
+def find_named(items: Iterable[NamedItem], name: str) -> NamedItem | None:
+    """Returns the first item of this name, or None."""
+    return next((item for item in items if item.name == name), None)
+
+
 def names_of(items: Iterable[Named]) -> list[str]:
     """Returns the names of some items, in their order."""
     return [item.name for item in items]

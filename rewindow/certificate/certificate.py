@@ -12,9 +12,10 @@ import hashlib
 import json
 import math
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import starmap
 from typing import Any
 
 import pyarrow as pa
@@ -215,23 +216,25 @@ def certify(
         on_outputs += on_two
     check_comparable(config, left, right)
     (left, right), digested, altered = digested_again(config, (left, right), full)
-    every = {output.name: output for side in (right, left) for output in side.outputs}
-    names = [set(names_of(side.outputs)) for side in (left, right)]
-    shared = [output for name, output in every.items() if name in names[0] & names[1]]
+    # The outputs of the left side replace those of the right, whose order stays.
+    every = {output.name: output for output in [*right.outputs, *left.outputs]}
+    missing = set(names_of(left.outputs)) ^ set(names_of(right.outputs))
+    shared = [output for name, output in every.items() if name not in missing]
     if tolerance is not None:
         shared = [output.model_copy(update={"tolerance": tolerance}) for output in shared]
     results = [compare_output(left, right, output, raw) for output in shared]
     draft = _draft(config, left, right, results, raw)
-    draft["contents"] = "read" if full else "read where in doubt" if digested else "not read"
+    if full:
+        draft["contents"] = "read"
+    elif digested:
+        draft["contents"] = "read where in doubt"
     draft["data_read"] = draft["data_read"] or full or bool(digested)
     draft["notes"] = [*on_outputs, *draft["notes"], *digested, *altered]
     if altered:
         draft["verdict"] = DIFFERENT
-    missing = sorted(set(every) - set(names_of(shared)))
     if missing:
-        draft["notes"].append(
-            f"Only one side has the outputs or error tables {', '.join(missing)}."
-        )
+        listed = ", ".join(sorted(missing))
+        draft["notes"].append(f"Only one side has the outputs or error tables {listed}.")
         draft["verdict"] = DIFFERENT
     draft["seconds"] = round(time.monotonic() - began, 3)
     draft["made_at"] = datetime.now(UTC).isoformat(timespec="seconds")
@@ -255,20 +258,18 @@ def _draft(
     raw: bool,
 ) -> dict[str, Any]:
     plan = staged_plan(config, left.name if left.name != PUBLISHED else right.name)
-    differing = [
-        (found.window, number)
-        for number, result in enumerate(results)
-        for found in result.differing
-    ]
-    near = any(result.equal_within_tolerance for result in results)
+    verdict = EQUAL
+    if any(result.differing for result in results):
+        verdict = DIFFERENT
+    elif any(result.equal_within_tolerance for result in results):
+        verdict = EQUAL_WITHIN_TOLERANCE
+    applications = (left.description.application, right.description.application)
     outputs = [_output(left, right, result) for result in results]
     return {
-        "verdict": DIFFERENT if differing else EQUAL_WITHIN_TOLERANCE if near else EQUAL,
+        "verdict": verdict,
         "a": left.description,
         "b": right.description,
-        "application": " and ".join(
-            dict.fromkeys(side.description.application for side in (left, right))
-        ),
+        "application": " and ".join(dict.fromkeys(applications)),
         "first": min(left.range.first, right.range.first),
         "last": max(left.range.last, right.range.last),
         "width_ms": plan.width_ms,
@@ -278,7 +279,7 @@ def _draft(
         "notes": [*_notes(left, right, raw), *_notes_on_missing(results)],
         "outputs": outputs,
         "only_in_tuples": OnlyIn.sum(output.only_in_tuples for output in outputs),
-        "first_difference": _first_difference(left, right, results, raw) if differing else None,
+        "first_difference": _first_difference(left, right, results, raw),
         "data_read": any(result.data_read for result in results) or raw,
     }
 
@@ -298,8 +299,10 @@ def _notes(left: Snapshot, right: Snapshot, raw: bool) -> list[str]:
     notes = []
     if _same_inputs(left, right) is False:
         notes.append("The sides read different versions of their inputs.")
-    codes = [side.description.code_version for side in (left, right)]
-    if all(codes) and codes[0] != codes[1] and not are_two(left, right):
+    code = left.description.code_version
+    other_code = right.description.code_version
+    # Two applications always differ in their code, and published tables do not name one.
+    if code and other_code and code != other_code and not are_two(left, right):
         notes.append("The sides were computed by different code.")
     if left.range != right.range:
         notes.append(f"The sides have different ranges: {left.range} and {right.range}.")
@@ -317,7 +320,7 @@ def _notes(left: Snapshot, right: Snapshot, raw: bool) -> list[str]:
             notes.append(f'The state of replay "{side.name}" never saw the windows {lacking}.')
         start = side.description.start_state
         if start is not None and start.stale:
-            parts = ", ".join(str(WindowRange(*part)) for part in start.stale)
+            parts = ", ".join(map(str, starmap(WindowRange, start.stale)))
             notes.append(
                 f'Replay "{side.name}" began with a state of the windows {parts}, which were stale.'
             )
@@ -329,21 +332,24 @@ def _notes(left: Snapshot, right: Snapshot, raw: bool) -> list[str]:
 
 
 def _notes_on_missing(results: list[OutputResult]) -> list[str]:
-    missing = {
-        result.output.name: _ranges(one for one in result.differing if one.in_neither)
-        for result in results
-    }
-    return [
-        f"No side has the windows {', '.join(str(WindowRange(*part)) for part in ranges)} of "
-        f'output "{name}".'
-        for name, ranges in missing.items()
-        if ranges
-    ]
+    notes = []
+    for result in results:
+        missing = [window.window for window in result.differing if window.in_neither]
+        if missing:
+            ranges = ", ".join(map(str, to_ranges(missing)))
+            notes.append(f'No side has the windows {ranges} of output "{result.output.name}".')
+    return notes
 
 
 def _output(left: Snapshot, right: Snapshot, result: OutputResult) -> OutputCertificate:
-    classes = Counter(found.difference for found in result.differing)
-    classes[Difference.EQUAL] = result.windows - len(result.differing)
+    # One pass sorts the differing windows by class, and by the side that alone has them.
+    by_class: dict[Difference, list[WindowResult]] = defaultdict(list)
+    by_side: dict[str | None, list[WindowResult]] = defaultdict(list)
+    for window in result.differing:
+        by_class[window.difference].append(window)
+        by_side[window.only_in].append(window)
+    classes = {difference.value: len(by_class[difference]) for difference in Difference}
+    classes[Difference.EQUAL.value] = result.windows - len(result.differing)
     top = sorted(
         result.differing,
         key=lambda found: (-(found.missing + found.surplus), found.window),
@@ -356,29 +362,21 @@ def _output(left: Snapshot, right: Snapshot, result: OutputResult) -> OutputCert
         tuples_b=result.tuples_b,
         digest_a=seals_digest(left.output_seals(name)),
         digest_b=seals_digest(right.output_seals(name)),
-        classes={kind.value: classes[kind] for kind in Difference},
+        classes=classes,
         ranges={
-            kind.value: _ranges(found for found in result.differing if found.difference is kind)
-            for kind in Difference
-            if kind is not Difference.EQUAL and classes[kind]
+            difference.value: _ranges(by_class[difference])
+            for difference in Difference
+            if by_class[difference]
         },
-        only_in={
-            side: _ranges(found for found in result.differing if found.only_in == side)
-            for side in ("a", "b")
-            if any(found.only_in == side for found in result.differing)
-        },
+        only_in={side: _ranges(by_side[side]) for side in ("a", "b") if by_side[side]},
         only_in_tuples=OnlyIn(
-            a=sum(found.missing for found in result.differing),
-            b=sum(found.surplus for found in result.differing),
+            a=sum(window.missing for window in result.differing),
+            b=sum(window.surplus for window in result.differing),
             changed=result.rows_changed,
             at_least=result.by_digest,
         ),
-        lost_tuples=sum(
-            found.missing for found in result.differing if found.difference is Difference.LOST
-        ),
-        repeated_tuples=sum(
-            found.surplus for found in result.differing if found.difference is Difference.REPEATED
-        ),
+        lost_tuples=sum(window.missing for window in by_class[Difference.LOST]),
+        repeated_tuples=sum(window.surplus for window in by_class[Difference.REPEATED]),
         rows_added=result.rows_added,
         rows_removed=result.rows_removed,
         rows_changed=result.rows_changed,
@@ -387,20 +385,20 @@ def _output(left: Snapshot, right: Snapshot, result: OutputResult) -> OutputCert
         changes={column: change.totals() for column, change in sorted(result.changes.items())},
         top_windows=[
             {
-                "window": one.window,
-                "class": one.difference.value,
-                "missing": one.missing,
-                "surplus": one.surplus,
+                "window": window.window,
+                "class": window.difference.value,
+                "missing": window.missing,
+                "surplus": window.surplus,
             }
-            for one in top
+            for window in top
         ],
         affected_from=right.losses.affected_first.get(name),
     )
 
 
-def _ranges(results: Any) -> list[tuple[int, int]]:
-    found: list[WindowResult] = list(results)
-    return [(part.first, part.last) for part in to_ranges(result.window for result in found)]
+def _ranges(windows: list[WindowResult]) -> list[tuple[int, int]]:
+    ranges = to_ranges(window.window for window in windows)
+    return [(part.first, part.last) for part in ranges]
 
 
 def seals_digest(seals: pa.Table) -> str:
@@ -437,14 +435,16 @@ def _first_difference(
     right: Snapshot,
     results: list[OutputResult],
     raw: bool,
-) -> FirstDifference:
+) -> FirstDifference | None:
     """Returns the first differing window, then the first output in the plan's order, with rows of
     each side (O140).
     """
-    found, result = min(
-        ((result.differing[0], result) for result in results if result.differing),
-        key=lambda pair: pair[0].window,
-    )
+    differing = [result for result in results if result.differing]
+    if not differing:
+        return None
+    # Of outputs that differ from the same window on, `min` keeps the first.
+    result = min(differing, key=lambda result: result.differing[0].window)
+    found = result.differing[0]
     rows_a: list[Row] = []
     rows_b: list[Row] = []
     if result.output.name in left.data and result.output.name in right.data:
@@ -463,13 +463,11 @@ def _first_difference(
 
 def _plain(row: Row) -> Row:
     """Returns a row with values that JSON holds without loss; others as text."""
-    return {
-        name: value
-        if value is None or isinstance(value, str | int) or _is_finite(value)
-        else str(value)
-        for name, value in row.items()
-    }
+    return {name: _json_value(value) for name, value in row.items()}
 
 
-def _is_finite(value: object) -> bool:
-    return isinstance(value, float) and math.isfinite(value)
+def _json_value(value: object) -> object:
+    if value is None or isinstance(value, str | int):
+        return value
+    # JSON has neither infinity nor NaN.
+    return value if isinstance(value, float) and math.isfinite(value) else str(value)

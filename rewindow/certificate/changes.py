@@ -76,6 +76,8 @@ def merge_changes(
     totals = [pc.sum(side["n_"]).as_py() or 0 for side in sides]
     if not comparison.key or not sides[0].num_rows or not sides[1].num_rows:
         return totals[1], totals[0], 0
+    # Only keys and row numbers are joined; Arrow cannot join nested columns, so these are taken by
+    # the numbers afterwards.
     before, after = (
         side.select(key).append_column(f"at_{letter}", pa.array(range(side.num_rows), pa.int64()))
         for side, letter in zip(sides, "ab", strict=True)
@@ -102,10 +104,11 @@ def _column_change(before: pa.ChunkedArray, after: pa.ChunkedArray) -> ColumnCha
     none = pc.and_(pc.is_null(before), pc.is_null(after))
     differs = pc.invert(pc.or_(pc.fill_null(pc.equal(before, after), False), none))
     change = ColumnChange(pc.sum(differs).as_py() or 0)
-    one, other = (_number(column.filter(differs)) for column in (before, after))
-    if one is None or other is None:
+    old = _number(before.filter(differs))
+    new = _number(after.filter(differs))
+    if old is None or new is None:
         return change
-    steps = pc.subtract(other, one)
+    steps = pc.subtract(new, old)
     steps = steps.filter(pc.fill_null(pc.is_finite(steps), False))
     if len(steps):
         bounds = pc.min_max(steps).as_py()

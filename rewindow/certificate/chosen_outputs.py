@@ -29,7 +29,7 @@ def shared_outputs(a: Snapshot, b: Snapshot) -> tuple[tuple[Snapshot, Snapshot],
     Raises:
         InputError: they have none in common.
     """
-    names = [set(names_of(side.outputs)) for side in (a, b)]
+    names = (set(names_of(a.outputs)), set(names_of(b.outputs)))
     shared = names[0] & names[1]
     if not shared:
         has = "; ".join(
@@ -66,7 +66,7 @@ def chosen_outputs(
     Raises:
         InputError: neither side has one of them.
     """
-    known = [output.name for side in (a, b) for output in side.outputs]
+    known = names_of([*a.outputs, *b.outputs])
     unknown = excluding(chosen, known)
     if unknown:
         raise InputError(

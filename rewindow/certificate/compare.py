@@ -106,8 +106,12 @@ def compare_output(a: Snapshot, b: Snapshot, output: OutputPlan, raw: bool) -> O
         tuples_a=_tuples(a, output.name),
         tuples_b=_tuples(b, output.name),
     )
-    result.differing += [_not_in_both(pair) for pair in pairs if not pair.in_both]
-    both = [pair for pair in pairs if pair.in_both]
+    both = []
+    for pair in pairs:
+        if pair.in_both:
+            both.append(pair)
+        else:
+            result.differing.append(_not_in_both(pair))
     if output.name in a.data and output.name in b.data:
         result.data_read = bool(both)
         comparison = RowComparison(a, b, output, raw)
@@ -134,15 +138,12 @@ def _compare_batch(
         missing, surplus, repeats = counts.get(pair.window, (0, 0, 0))
         found = _classify(missing, surplus, repeats)
         if found is Difference.EQUAL and not pair.exact:
-            found = (
-                Difference.CHANGED
-            )  # Other columns, or a table that was altered after it was sealed.
+            # Other columns, or a table that was altered after it was sealed.
+            found = Difference.CHANGED
         if found is Difference.EQUAL:
             result.equal_within_tolerance += 1
             continue
-        if found is not Difference.REPEATED and any(
-            side.losses.is_affected(name, pair.window) for side in (a, b)
-        ):
+        if found is not Difference.REPEATED and _is_affected(pair, a, b, name):
             found = Difference.AFFECTED
         result.differing.append(WindowResult(pair.window, found, missing, surplus))
     added, removed, changed = merge_changes(result.changes, rows, comparison)
@@ -169,13 +170,14 @@ def _not_in_both(pair: WindowPair) -> WindowResult:
 
 def _by_digest(pair: WindowPair, a: Snapshot, b: Snapshot, output: str) -> WindowResult:
     """Returns what the digests alone say of a window, where rows were purged."""
-    affected = a.losses.is_affected(output, pair.window) or b.losses.is_affected(
-        output,
-        pair.window,
-    )
     more = (pair.tuples_b or 0) - (pair.tuples_a or 0)
-    found = Difference.AFFECTED if affected else Difference.CHANGED
+    found = Difference.AFFECTED if _is_affected(pair, a, b, output) else Difference.CHANGED
     return WindowResult(pair.window, found, max(-more, 0), max(more, 0))
+
+
+def _is_affected(pair: WindowPair, a: Snapshot, b: Snapshot, output: str) -> bool:
+    window = pair.window
+    return a.losses.is_affected(output, window) or b.losses.is_affected(output, window)
 
 
 def _pairs(a: Snapshot, b: Snapshot, output: str) -> tuple[list[WindowPair], int]:
@@ -183,11 +185,14 @@ def _pairs(a: Snapshot, b: Snapshot, output: str) -> tuple[list[WindowPair], int
 
     Windows that neither side has are among the former: of them nothing is known to be equal.
     """
-    seals = {"a": a.output_seals(output), "b": b.output_seals(output)}
-    if seals["a"].equals(seals["b"]):
-        return _in_neither(a, b, seals["a"]), seals["a"].num_rows
-    joined = seals["a"].join(
-        seals["b"],
+    left = a.output_seals(output)
+    right = b.output_seals(output)
+    if left.equals(right):
+        return _in_neither(a, b, left), left.num_rows
+    # A full join keeps windows that one side alone has; Arrow's columns are compared as a whole, so
+    # that Python sees only the windows that are not equal.
+    joined = left.join(
+        right,
         "window_id",
         join_type="full outer",
         left_suffix="_a",
@@ -196,7 +201,7 @@ def _pairs(a: Snapshot, b: Snapshot, output: str) -> tuple[list[WindowPair], int
     exact = pc.and_(_same(joined, "tuples"), _same(joined, "digest"))
     whole = pc.and_(exact, _same_or_null(joined, "float_digest"))
     rest = joined.append_column("exact", exact).filter(pc.invert(whole)).sort_by("window_id")
-    columns = [rest[name].to_pylist() for name in ("window_id", "tuples_a", "tuples_b", "exact")]
+    columns = rest.select(["window_id", "tuples_a", "tuples_b", "exact"]).to_pydict().values()
     pairs = list(starmap(WindowPair, zip(*columns, strict=True))) + _in_neither(a, b, joined)
     return sorted(pairs, key=lambda pair: pair.window), joined.num_rows - rest.num_rows
 
@@ -206,7 +211,10 @@ def _in_neither(a: Snapshot, b: Snapshot, sealed: pa.Table) -> list[WindowPair]:
     shared = a.range.overlap(b.range)
     if sealed.num_rows == len(a.range) + len(b.range) - (len(shared) if shared else 0):
         return []
-    wanted = np.union1d(*(np.arange(side.range.first, side.range.last + 1) for side in (a, b)))
+    wanted = np.union1d(
+        np.arange(a.range.first, a.range.last + 1),
+        np.arange(b.range.first, b.range.last + 1),
+    )
     missing = np.setdiff1d(wanted, sealed["window_id"].to_numpy())
     return [WindowPair(window, None, None) for window in missing.tolist()]
 
@@ -233,8 +241,9 @@ def _with_repeats(
 ) -> list[WindowPair]:
     """Returns the pairs together with windows of which a side holds more rows than readers see."""
     found = {pair.window: pair for pair in pairs}
-    sealed = {letter: _counts(side.output_seals(output)) for letter, side in (("a", a), ("b", b))}
-    for side, letter in ((a, "a"), (b, "b")):
+    sealed_a = _counts(a.output_seals(output))
+    sealed_b = _counts(b.output_seals(output))
+    for side, sealed in ((a, sealed_a), (b, sealed_b)):
         if side.facts is None:
             continue
         counted = query(
@@ -244,11 +253,11 @@ def _with_repeats(
             t=side.data[output],
         )
         for window, tuples in _counts(counted).items():
-            if tuples != sealed[letter].get(window) and window not in found:
+            if tuples != sealed.get(window) and window not in found:
                 found[window] = WindowPair(
                     window,
-                    sealed["a"].get(window),
-                    sealed["b"].get(window),
+                    sealed_a.get(window),
+                    sealed_b.get(window),
                     exact=True,
                 )
     return sorted(found.values(), key=lambda pair: pair.window)

@@ -60,14 +60,12 @@ def doubts_of(
         windows: the range that is asked about.
         written: what is known of the files' bytes.
     """
-    versions = range(since + 1, table.version + 1)
-    found = [doubt for version in versions for doubt in _commit_doubts(table, version, app_id)]
-    found += [
-        doubt
-        for file in table.files(windows.first, windows.last)
-        for doubt in _file_doubts(table, file, written)
-    ]
-    return [doubt for doubt in found if doubt.windows is None or doubt.windows.overlap(windows)]
+    doubts: list[Doubt] = []
+    for version in range(since + 1, table.version + 1):
+        doubts += _commit_doubts(table, version, app_id)
+    for file in table.files(windows.first, windows.last):
+        doubts += _file_doubts(table, file, written)
+    return [doubt for doubt in doubts if doubt.windows is None or doubt.windows.overlap(windows)]
 
 
 def _commit_doubts(table: Table, version: int, app_id: str) -> list[Doubt]:
@@ -83,22 +81,19 @@ def _commit_doubts(table: Table, version: int, app_id: str) -> list[Doubt]:
                 version,
             )
         ]
-    if any(action.get("txn", {}).get("appId") == app_id for action in actions) or _leaves_out(
-        actions
-    ):
+    info = _commit_info(actions)
+    if _leaves_out(info):
         return []
-    changed = [
-        action[verb]
-        for action in actions
-        for verb in ("add", "remove")
-        if action.get(verb, {}).get("dataChange")
-    ]
+    changed = []
+    for action in actions:
+        if action.get("txn", {}).get("appId") == app_id:
+            return []
+        for verb in ("add", "remove"):
+            if action.get(verb, {}).get("dataChange"):
+                changed.append(action[verb])
     if not changed:
         return []
-    what = next(
-        (action["commitInfo"].get("operation") for action in actions if "commitInfo" in action),
-        None,
-    )
+    what = info.get("operation")
     why = (
         f'Version {version} of table "{table.path.name}" ({what or "unknown operation"}) was '
         "not made by Rewindow."
@@ -110,31 +105,33 @@ def _held(table: Table, changed: Sequence[dict[str, Any]], version: int) -> Wind
     """Returns the windows that some files hold, by the statistics of the versions before and after;
     None: not known.
     """
+    # A removed file is only in the version before, an added one only in the version after.
+    held = {}
     try:
-        files = [
-            file for at in (version - 1, version) for file in Table.open(table.path, at).files()
-        ]
+        for at in (version - 1, version):
+            for file in Table.open(table.path, at).files():
+                held[location(file.path).relative_to(table.path)] = file
     except TableError:
         return None
-    held = {location(file.path).relative_to(table.path): file for file in files}
-    bounds = [held.get(unquote(action["path"])) for action in changed]
-    known = [
-        (file.first, file.last)
-        for file in bounds
-        if file and file.first is not None and file.last is not None
-    ]
-    if len(known) < len(bounds):
-        return None
-    return WindowRange(min(first for first, _ in known), max(last for _, last in known))
+    windows: list[int] = []
+    for action in changed:
+        changed_file = held.get(unquote(action["path"]))
+        if changed_file is None or changed_file.first is None or changed_file.last is None:
+            return None
+        windows += [changed_file.first, changed_file.last]
+    return WindowRange(min(windows), max(windows))
 
 
-def _leaves_out(actions: Sequence[dict[str, Any]]) -> bool:
-    told = next(
-        (action["commitInfo"].get("userMetadata") for action in actions if "commitInfo" in action),
-        None,
-    )
+def _commit_info(actions: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    for action in actions:
+        if "commitInfo" in action:
+            return dict(action["commitInfo"])
+    return {}
+
+
+def _leaves_out(info: dict[str, Any]) -> bool:
     try:
-        return bool(json.loads(told or "{}").get("rewindow") == LEFT_OUT)
+        return bool(json.loads(info.get("userMetadata") or "{}").get("rewindow") == LEFT_OUT)
     except (ValueError, AttributeError):
         return False
 

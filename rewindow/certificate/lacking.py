@@ -28,13 +28,13 @@ class OnlyIn(BaseModel):
     @classmethod
     def sum(cls, parts: Iterable[OnlyIn]) -> OnlyIn:
         """Returns the tuples of several outputs together."""
-        every = list(parts)
-        return cls(
-            a=sum(part.a for part in every),
-            b=sum(part.b for part in every),
-            changed=sum(part.changed for part in every),
-            at_least=any(part.at_least for part in every),
-        )
+        total = cls()
+        for part in parts:
+            total.a += part.a
+            total.b += part.b
+            total.changed += part.changed
+            total.at_least |= part.at_least
+        return total
 
     def words(self, a: str, b: str) -> str:
         """Returns both directions as one sentence, named from the side that lacks more.

@@ -35,31 +35,27 @@ def seals_of_rows(
         TableError: a file is damaged (names it and its windows).
     """
     asked = [part for part in windows if part.overlap(snapshot.range)]
-    seals = snapshot.output_seals(output.name).to_pylist()
-    wanted = [
-        seal["window_id"] for seal in seals if any(seal["window_id"] in part for part in asked)
-    ]
+    sealed = snapshot.output_seals(output.name)["window_id"].to_pylist()
     try:
         frame = _rows(spark, snapshot, output)
         empty, empty_float = empty_digests(frame.schema)
         found = {row["window_id"]: row for row in _digests(frame, asked)}
     except Exception:
-        damage = [
-            entry
-            for part in asked
-            for entry in find_damage(snapshot.data[output.name], output.name, part)
-        ]
+        # A damaged file may be the cause. Looking for one reads every file, so it is done only
+        # after a failure.
+        damage = []
+        for part in asked:
+            damage += find_damage(snapshot.data[output.name], output.name, part)
         if damage:
             raise damaged_error(damage, "") from None
         raise
     nothing = {"tuples": 0, "digest": empty, "float_digest": empty_float}
-    return pa.Table.from_pylist(
-        [
-            {**nothing, **found.get(w, {}), "window_id": w, "port": output.name, "seals": 1}
-            for w in wanted
-        ],
-        SEALS_SCHEMA,
-    )
+    seals = []
+    for window in sealed:
+        if any(window in part for part in asked):
+            digests = {**nothing, **found.get(window, {})}
+            seals.append({**digests, "window_id": window, "port": output.name, "seals": 1})
+    return pa.Table.from_pylist(seals, SEALS_SCHEMA)
 
 
 def _rows(spark: SparkSession, snapshot: Snapshot, output: OutputPlan) -> DataFrame:
@@ -73,7 +69,7 @@ def _rows(spark: SparkSession, snapshot: Snapshot, output: OutputPlan) -> DataFr
             snapshot.range,
         )
     frame = spark.read.format("delta").option("versionAsOf", table.version).load(str(table.path))
-    names = ["window_id", *(name for name, _ in output.columns)]
+    names = ["window_id", *dict(output.columns)]
     return frame.select(*map(quoted_column, names))
 
 

@@ -31,18 +31,21 @@ def digested_again(
     found = []
     for snapshot in snapshots:
         seals = snapshot.seals
-        for output in (output for output in snapshot.outputs if output.name in snapshot.data):
+        for output in snapshot.outputs:
+            if output.name not in snapshot.data:
+                continue
             doubts = snapshot.doubts.get(output.name, [])
-            windows = (
-                [snapshot.range] if full else [doubt.windows or snapshot.range for doubt in doubts]
-            )
+            windows = [doubt.windows or snapshot.range for doubt in doubts]
+            if full:
+                windows = [snapshot.range]
             if windows:
                 sealed = seals
                 seals = _replaced(config, snapshot, seals, output, windows)
                 altered += [] if doubts else _altered(snapshot, output.name, sealed, seals)
-            held = ", ".join(
-                map(str, to_ranges({w for part in windows for w in part if w in snapshot.range}))
-            )
+            read: set[int] = set()
+            for part in windows:
+                read.update(part.overlap(snapshot.range) or ())
+            held = ", ".join(map(str, to_ranges(read)))
             notes += [
                 f"{doubt.why} Windows {held} of {output.name} were read and digested again."
                 for doubt in doubts

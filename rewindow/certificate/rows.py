@@ -41,12 +41,16 @@ class RowComparison:
         self.b = b
         self.output = output
         self.raw = raw
-        left, right = (_event_columns(side, output) for side in (a, b))
+        left = _event_columns(a, output)
+        right = _event_columns(b, output)
         self.columns = [name for name, kind in left.items() if right.get(name) == kind]
-        self.floats = [name for name in self.columns if pa.types.is_floating(left[name])]
-        self.nested = [
-            name for name in self.columns if name not in self.floats and _holds_float(left[name])
-        ]
+        self.floats: list[str] = []
+        self.nested: list[str] = []
+        for name in self.columns:
+            if pa.types.is_floating(left[name]):
+                self.floats.append(name)
+            elif _holds_float(left[name]):
+                self.nested.append(name)
         self.key = [name for name in output.key if name in self.columns]
 
     def differing_rows(self, windows: list[int]) -> pa.Table:
@@ -90,10 +94,9 @@ class RowComparison:
         summed = frame.group_by("window_id").aggregate(
             [("missing", "sum"), ("surplus", "sum"), ("repeats", "sum")]
         )
-        names = ("window_id", "missing_sum", "surplus_sum", "repeats_sum")
         return {
-            w: (m, s, r)
-            for w, m, s, r in zip(*(summed[name].to_pylist() for name in names), strict=True)
+            row["window_id"]: (row["missing_sum"], row["surplus_sum"], row["repeats_sum"])
+            for row in summed.to_pylist()
         }
 
     def sample(self, window: int) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
@@ -117,6 +120,8 @@ class RowComparison:
         left = self.a.rows_sql(self.output.name, "a", f"0 as side_, {wanted}", where, self.raw)
         right = self.b.rows_sql(self.output.name, "b", f"1 as side_, {wanted}", where, self.raw)
         rank = ", ".join(["side_", "window_id", *map(quoted, self.key)])
+        # Rows of both sides are counted together: equal ones make one group, and a group with other
+        # counts on the two sides differs by the surplus of one of them.
         return f"""
         with both_sides as ({left} union all {right}),
         counted as (
@@ -134,40 +139,46 @@ class RowComparison:
                 select window_id{comma}, {more}, in_a > 0 as repeat_ from counted
                     where in_a <> in_b)"""
         exact = _names(["window_id", *excluding(self.columns, self.floats)])
-        near = " and ".join(self._near(name, f"lo_{i}") for i, name in enumerate(self.floats))
-        near_high = " and ".join(self._near(name, f"hi_{i}") for i, name in enumerate(self.floats))
-        bounds = ", ".join(
-            f"min(case when in_a > 0 then {quoted(name)} end) over (partition by {exact}) as "
-            f"lo_{i}, "
-            f"max(case when in_a > 0 then {quoted(name)} end) over (partition by {exact}) as hi_{i}"
-            for i, name in enumerate(self.floats)
-        )
-        pair = ", ".join(
-            f"max(case when side_ = {side} then {quoted(name)} end) over (partition by {exact}, "
-            f"at_) as {letter}_{i}"
-            for i, name in enumerate(self.floats)
-            for side, letter in ((0, "fa"), (1, "fb"))
-        )
-        close = " and ".join(self._close(f"fa_{i}", f"fb_{i}") for i in range(len(self.floats)))
+        near_low = []
+        near_high = []
+        bounds = []
+        pair = []
+        close = []
+        for i, name in enumerate(self.floats):
+            column = quoted(name)
+            near_low.append(self._close(column, f"lo_{i}"))
+            near_high.append(self._close(column, f"hi_{i}"))
+            of_a = f"case when in_a > 0 then {column} end) over (partition by {exact})"
+            bounds.append(f"min({of_a} as lo_{i}, max({of_a} as hi_{i}")
+            of_pair = f"then {column} end) over (partition by {exact}, at_)"
+            pair.append(f"max(case when side_ = 0 {of_pair} as fa_{i}")
+            pair.append(f"max(case when side_ = 1 {of_pair} as fb_{i}")
+            close.append(self._close(f"fa_{i}", f"fb_{i}"))
+        # A row of b repeats one of a if a has the row itself, or one whose floats are as near as
+        # the smallest or largest that a has among rows with these exact columns. What is unequal is
+        # then ranked by its floats on each side, and rows of equal rank are one pair: where all
+        # floats of a pair are close, and both have it equally often, it does not differ.
         return f"""
-        bounded as (select *, {bounds}, max(in_a) over (partition by {exact}) as any_a
+        bounded as (
+            select *, {", ".join(bounds)}, max(in_a) over (partition by {exact}) as any_a
             from counted),
         unequal as (
             select window_id{comma}, {more},
-                in_a > 0 or (any_a > 0 and (({near}) or ({near_high}))) as repeat_
+                in_a > 0 or (any_a > 0 and (
+                    ({" and ".join(near_low)}) or ({" and ".join(near_high)}))) as repeat_
             from bounded where in_a <> in_b),
         ranked as (
             select *, row_number() over (partition by side_, {exact}
                 order by {_names(self.floats)}) as at_
             from unequal),
         paired as (
-            select *, {pair},
+            select *, {", ".join(pair)},
                 max(case when side_ = 0 then n_ end) over (partition by {exact}, at_) as n_a,
                 max(case when side_ = 1 then n_ end) over (partition by {exact}, at_) as n_b
             from ranked),
         left_over as (
             select window_id{comma}, side_, n_, repeat_ from paired
-            where not coalesce(n_a = n_b and {close}, false))"""
+            where not coalesce(n_a = n_b and {" and ".join(close)}, false))"""
 
     def _without_close(self, rows: pa.Table) -> pa.Table:
         """Leaves out the rows that have a row of the other side close to them."""
@@ -182,23 +193,20 @@ class RowComparison:
             sides[row["side_"]].setdefault(tuple(key[0]), []).append((key, place, values))
         left: set[int] = set(range(rows.num_rows))
         for exact in sides[0].keys() & sides[1].keys():
-            for (_, one, mine), (_, other, theirs) in zip(
-                *(sorted(side[exact]) for side in sides),
-                strict=False,
-            ):
+            # In sorted order, rows with the nearest floats face each other.
+            pairs = zip(sorted(sides[0][exact]), sorted(sides[1][exact]), strict=False)
+            for (_, place, mine), (_, other_place, theirs) in pairs:
                 if are_close(mine, theirs, self.output.tolerance):
-                    left -= {one, other}
+                    left -= {place, other_place}
         return rows.take(pa.array(sorted(left), pa.int64()))
-
-    def _near(self, name: str, bound: str) -> str:
-        return self._close(quoted(name), bound)
 
     def _close(self, left: str, right: str) -> str:
         """Returns SQL for: equal, both null, both not a number, or finite and within the
         tolerance.
         """
         allowed = f"{self.output.tolerance!r} * greatest(1.0, abs({left}), abs({right}))"
-        finite = " and ".join(f"abs({value}) < cast('inf' as double)" for value in (left, right))
+        infinity = "cast('inf' as double)"
+        finite = f"abs({left}) < {infinity} and abs({right}) < {infinity}"
         close = f"coalesce({finite} and abs({left} - {right}) <= {allowed}, false)"
         return f"(({left} is not distinct from {right}) or {close})"
 
@@ -219,14 +227,11 @@ def _event_columns(snapshot: Snapshot, output: OutputPlan) -> dict[str, pa.DataT
         else frozenset(POSITION_COLUMNS)
     )
     own |= OF_THE_REPLAY if output.errors else frozenset()
-    planned = {name for name, _ in output.columns}
+    # Published streams have an arrival time, added for readers where the output has none itself.
+    if snapshot.facts is None and "arrived_at" not in dict(output.columns):
+        own |= {"arrived_at"}
     schema = snapshot.data[output.name].schema
-    return {
-        column.name: column.type
-        for column in schema
-        if column.name not in own
-        and (snapshot.facts is not None or column.name != "arrived_at" or "arrived_at" in planned)
-    }
+    return {column.name: column.type for column in schema if column.name not in own}
 
 
 def _where(windows: list[int]) -> str:
@@ -235,11 +240,8 @@ def _where(windows: list[int]) -> str:
     if len(ranges) == 1:
         return cover
     if len(ranges) <= _RANGES_MAX:
-        return (
-            "("
-            + " or ".join(f"o.window_id between {part.first} and {part.last}" for part in ranges)
-            + ")"
-        )
+        parts = [f"o.window_id between {part.first} and {part.last}" for part in ranges]
+        return f"({' or '.join(parts)})"
     return f"{cover} and o.window_id in ({', '.join(map(str, windows))})"
 
 

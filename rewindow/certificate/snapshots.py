@@ -135,6 +135,7 @@ def staged_snapshot(config: Config, replay_id: str, windows: WindowRange | None 
         if Table.exists(root / output.name)
     }
     facts = Table.open(root / FACTS)
+    tables = {**data, FACTS: facts}
     checkpoints = Table.open(root / CHECKPOINTS) if Table.exists(root / CHECKPOINTS) else None
     asked = plan.range if windows is None else windows.overlap(plan.range)
     if asked is None:
@@ -169,11 +170,8 @@ def staged_snapshot(config: Config, replay_id: str, windows: WindowRange | None 
             lacking=plan.start.lacking,
             stale=plan.start.stale,
         ),
-        table_versions={
-            **{name: table.version for name, table in data.items()},
-            FACTS: facts.version,
-        },
-        table_ids={**{name: table.id for name, table in data.items()}, FACTS: facts.id},
+        table_versions={name: table.version for name, table in tables.items()},
+        table_ids={name: table.id for name, table in tables.items()},
         windows_sealed_again=_sealed_again(seals),
         **({"candidate": plan.candidate.words} if plan.candidate else {}),
     )
@@ -390,14 +388,15 @@ def _staged_seals(facts: Table, windows: WindowRange) -> pa.Table:
         facts=facts,
     )
     ports = sorted(pc.unique(rows["port"]).to_pylist())
-    parts = [
-        rows.filter(pc.equal(rows["port"], port)) if len(ports) > 1 else rows for port in ports
-    ]
-    rows = pa.concat_tables(
-        [rows.slice(0, 0), *(in_order(part, "window_id", "attempt") for part in parts)]
-    )
+    # Each port is sorted alone, since its facts are usually in order already and then not copied.
+    parts = [rows.slice(0, 0)]
+    for port in ports:
+        part = rows.filter(pc.equal(rows["port"], port)) if len(ports) > 1 else rows
+        parts.append(in_order(part, "window_id", "attempt"))
+    rows = pa.concat_tables(parts)
     ones = pa.array(np.ones(rows.num_rows, dtype=np.int64))
     last = _differs_from_next(rows, ("port", "window_id"))
+    # Without repeated windows, each row is the newest seal of its window.
     if last.all():
         return rows.drop_columns(["attempt"]).append_column("seals", ones).cast(SEALS_SCHEMA)
     attempts = rows.filter(pa.array(_differs_from_next(rows, ("port", "window_id", "attempt"))))
@@ -421,9 +420,10 @@ def _differs_from_next(rows: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np
 
 def _published_seals(output: str, seals: pa.Table) -> pa.Table:
     count = seals.num_rows
-    values = {name: seals[name] for name in ("window_id", "tuples", "digest", "float_digest")}
     return (
-        pa.table({**values, "port": pa.repeat(output, count), "seals": pa.repeat(1, count)})
+        seals.select(["window_id", "tuples", "digest", "float_digest"])
+        .append_column("port", pa.repeat(output, count))
+        .append_column("seals", pa.repeat(1, count))
         .select(SEALS_SCHEMA.names)
         .cast(SEALS_SCHEMA)
     )
