@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from itertools import chain
+from types import UnionType
 from typing import Any
 
 from rewindow.names import BOOKKEEPING, quoted_column
@@ -21,12 +23,13 @@ from rewindow.new_project.times import (
     sounds_like_time,
     text_times,
 )
-from rewindow.sequences import excluding
+from rewindow.sequences import excluding, present
 
 _INTEGER = re.compile(r"[+-]?(0|[1-9]\d{0,17})")
 _FIXED = re.compile(r"[+-]?\d{1,14}\.(\d{1,4})")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_DAY_US = 86_400_000_000
+_PADDED = re.compile(r"[+-]?0\d")
+DAY_US = 86_400_000_000
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -77,7 +80,12 @@ class Column:
     @property
     def distinct(self) -> int:
         """Different values of the sample."""
-        return len({str(value) for value in self.values if value is not None})
+        return len(set(map(str, present(self.values))))
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether one of its times is not midnight."""
+        return any(time % DAY_US for time in present(self.times))
 
 
 def describe_columns(sample: Sample) -> list[Column]:
@@ -122,7 +130,9 @@ def _of_most_texts(
     if column.kind != "STRING" or column.instant:
         return column
     rows = zip(numbers or range(1, len(values) + 1), values, strict=True)
-    meant = [(row, value) for row, value in rows if value is not None and value not in NULLS]
+    meant = [(value, row) for row, value in rows if value is not None and value not in NULLS]
+    # Each form is tried on all texts. The first one that nearly all of them have decides: without
+    # the texts that do not, the others may have a type.
     for fits in (
         ISO.fullmatch,
         _NUMBER.fullmatch,
@@ -130,13 +140,13 @@ def _of_most_texts(
         re.compile(r"\d+[-./:].*").match,
         re.compile(r"[A-Z][a-z]{2} \d").match,
     ):
-        misfits = [(row, value) for row, value in meant if not fits(value)]
+        misfits = [(value, row) for value, row in meant if not fits(value)]
         if not 0 < len(misfits) <= MISFITS_MAX * len(meant):
             continue
-        wrong = {value for _, value in misfits}
+        wrong = dict(misfits)
         most = _of_texts(name, event, [None if value in wrong else value for value in values])
         if most.kind != "STRING" or most.instant:
-            row, value = misfits[0]
+            value, row = misfits[0]
             words = (
                 f'{len(misfits):,} do not fit and go to quarantine, such as "{value[:40]}" in '
                 f"row {row:,}"
@@ -147,16 +157,16 @@ def _of_most_texts(
 
 def _of_texts(name: str, event: str, values: Sequence[str | None]) -> Column:
     """Returns a column of texts: the narrowest type that all of them have."""
-    there = [value for value in values if value is not None]
-    meant = excluding(there, NULLS)
+    texts = present(values)
+    meant = excluding(texts, NULLS)
     if not meant:
         return _empty(name, event, values)
-    nulls = frozenset(value for value in there if value in NULLS)
+    nulls = frozenset(NULLS).intersection(texts)
     also = f"; {', '.join(sorted(nulls))} means null" if nulls else ""
     time = text_times(name, _quoted(name), values, meant)
     if time is not None:
         return _as_time(Column(name, event, time.kind, "", values, nulls=nulls), time, also)
-    kind, why = _number([text.strip() for text in meant])
+    kind, why = _number(list(map(str.strip, meant)))
     plain = Column(
         name,
         event,
@@ -199,11 +209,10 @@ def combined_times(columns: Sequence[Column]) -> list[Column]:
     """Returns times that are made of two columns: one of days, and one of times of day beside
     it.
     """
-    days = [
-        c for c in columns if c.instant and not any(t is not None and t % _DAY_US for t in c.times)
-    ]
     found = []
-    for day in days:
+    for day in columns:
+        if not day.instant or day.has_clock:
+            continue
         for clock in columns:
             if clock.kind != "STRING" or clock.instant or not sounds_like_time(clock.name):
                 continue
@@ -245,7 +254,7 @@ def _empty(name: str, event: str, values: Sequence[Any]) -> Column:
 
 
 def _number(texts: Sequence[str]) -> tuple[str, str]:
-    if all(text.lower() in ("true", "false") for text in texts):
+    if {*map(str.lower, texts)} <= {"true", "false"}:
         return "BOOLEAN", "true or false"
     if all(map(_INTEGER.fullmatch, texts)):
         return "BIGINT", "whole numbers"
@@ -257,9 +266,8 @@ def _number(texts: Sequence[str]) -> tuple[str, str]:
             f"DECIMAL(18,{scale})",
             f"numbers, all with {scale} digit{'s' * (scale > 1)} behind the point",
         )
-    if all(map(_NUMBER.fullmatch, texts)) and not any(
-        re.match(r"[+-]?0\d", text) for text in texts
-    ):
+    # Digits after a leading zero are a code, such as a postal code, which loses it as a number.
+    if all(map(_NUMBER.fullmatch, texts)) and not any(map(_PADDED.match, texts)):
         return "DOUBLE", "numbers"
     return "STRING", "text"
 
@@ -268,11 +276,11 @@ def _of_values(name: str, event: str, values: Sequence[Any], own: str | None) ->
     """Returns a column of values that have types: JSON's, or those of a Parquet file, which keep
     their own type.
     """
-    there = [value for value in values if value is not None]
+    there = present(values)
     if own is None and not there:
         return _empty(name, event, values)
-    if there and all(isinstance(value, str) for value in there):
-        meant = [value for value in there if value]
+    if _are(there, str):
+        meant = list(filter(None, there))
         time = text_times(name, _quoted(name), values, meant) if meant else None
         plain = Column(name, event, own or "STRING", "text", values)
         if time is None:
@@ -284,7 +292,7 @@ def _of_values(name: str, event: str, values: Sequence[Any], own: str | None) ->
             replace(time, kind=own, instant=f"try_cast({_quoted(name)} as timestamp)"),
             "",
         )
-    if there and all(isinstance(value, datetime | date) for value in there):
+    if _are(there, datetime | date):
         times = [None if value is None else micros_of(value) for value in values]
         return Column(
             name,
@@ -304,6 +312,11 @@ def _of_values(name: str, event: str, values: Sequence[Any], own: str | None) ->
 
 def _quoted(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else quoted_column(name)
+
+
+def _are(values: Sequence[Any], types: type | UnionType) -> bool:
+    """Returns whether values exist and all have one of these types."""
+    return bool(values) and all(isinstance(value, types) for value in values)
 
 
 def _is_number(value: Any) -> bool:
@@ -330,21 +343,18 @@ def json_type(values: Sequence[Any]) -> str:
     >>> json_type([1, "x"]), json_type([1, 2.5]), json_type([])
     ('STRING', 'DOUBLE', 'STRING')
     """
-    there = [value for value in values if value is not None]
-    if there and all(isinstance(value, bool) for value in there):
+    there = present(values)
+    # In Python a boolean is an integer, so it is looked for first.
+    if _are(there, bool):
         return "BOOLEAN"
     if there and all(map(_is_number, there)):
         whole = all(isinstance(value, int) and abs(value) < 2**63 for value in there)
         return "BIGINT" if whole else "DOUBLE"
-    if there and all(isinstance(value, list) for value in there):
-        return f"ARRAY<{json_type([item for value in there for item in value])}>"
-    names = list(
-        dict.fromkeys(name for value in there if isinstance(value, dict) for name in value)
-    )
-    if names and all(isinstance(value, dict) for value in there):
-        fields = (
-            f"{quoted_column(name)}: {json_type([value.get(name) for value in there])}"
-            for name in names
-        )
-        return f"STRUCT<{', '.join(fields)}>"
-    return "STRING"
+    if _are(there, list):
+        return f"ARRAY<{json_type(list(chain.from_iterable(there)))}>"
+    fields = []
+    if _are(there, dict):
+        for name in dict.fromkeys(chain.from_iterable(there)):
+            kind = json_type([value.get(name) for value in there])
+            fields.append(f"{quoted_column(name)}: {kind}")
+    return f"STRUCT<{', '.join(fields)}>" if fields else "STRING"

@@ -13,6 +13,7 @@ from typing import Any
 from rewindow.errors import InputError
 from rewindow.new_project.columns import Column
 from rewindow.new_project.stream import NewStream
+from rewindow.sequences import excluding, names_of
 from rewindow.settings.file import SETTINGS_FILE
 
 OUTPUT = "counts"
@@ -77,8 +78,12 @@ def _settings(stream: NewStream, folder: Path, jars: Path | None) -> str:
     lines += [f"{name} = {_toml(value)}" for name, value in sample.settings.items()]
     lines += _columns(stream)
     lines += _event_columns(stream)
-    nulls = sorted({text for column in stream.columns for text in column.nulls})
-    lines += [f"null_values = {_toml(['', *nulls])}"] if nulls else []
+    nulls: set[str] = set()
+    for column in stream.columns:
+        nulls |= column.nulls
+    # A list in the settings replaces the default, so the empty text is named again.
+    if nulls:
+        lines.append(f"null_values = {_toml(['', *sorted(nulls)])}")
     lines += [
         f"# {stream.why['arrived_at']}; {arrival.why}",
         f"arrived_at = {_toml(arrival.instant)}",
@@ -124,7 +129,7 @@ def _columns(stream: NewStream) -> list[str]:
             line = ""
         line += f"{word}, "
     lines.append(f"    {line.removesuffix(', ')}")
-    return ['columns = """', *(text.rstrip() for text in lines), '"""']
+    return ['columns = """', *map(str.rstrip, lines), '"""']
 
 
 def _event_columns(stream: NewStream) -> list[str]:
@@ -140,9 +145,7 @@ def _event_columns(stream: NewStream) -> list[str]:
             select[time.event] = time.instant
     lines = []
     if renamed:
-        lines.append(
-            f"keep = {_toml([column.name for column in stream.columns if column not in renamed])}"
-        )
+        lines.append(f"keep = {_toml(names_of(excluding(stream.columns, renamed)))}")
     if select:
         inside = ", ".join(f"{name} = {_toml(sql)}" for name, sql in select.items())
         lines += ["# event columns under another name, or computed", f"select = {{ {inside} }}"]
@@ -164,30 +167,24 @@ def _arrow(column: Column) -> str:
 
 def _application(stream: NewStream, suite: str) -> str:
     keys = [stream.key] if stream.key else []
-    sums = [f"{column.event}_sum" for column in stream.measures]
-    kinds = [
-        f"pa.decimal128(38, {c.kind[:-1].split(',')[1]})" if "(" in c.kind else "pa.int64()"
-        for c in stream.measures
-    ]
-    casts = [
-        kind.replace("pa.decimal128", "decimal").replace("pa.int64()", "bigint") for kind in kinds
-    ]
-    needed = "".join(
-        f"({_toml(c.event)}, {_arrow(c)}), " for c in [*keys, *stream.measures]
-    ).rstrip(", ")
-    made = [(c.event, _arrow(c)) for c in keys] + [
-        ("tuples", "pa.int64()"),
-        *zip(sums, kinds, strict=True),
-    ]
-    fields = "\n".join(f"        ({_toml(name)}, {kind})," for name, kind in made)
-    adds = "".join(
-        f"            F.sum({_toml(c.event)}).cast({_toml(cast)}).alias({_toml(name)}),\n"
-        for c, cast, name in zip(stream.measures, casts, sums, strict=True)
-    )
-    names = [c.event for c in keys]
+    needed = [f"({_toml(column.event)}, {_arrow(column)})" for column in [*keys, *stream.measures]]
+    fields = [*needed[: len(keys)], '("tuples", pa.int64())']
+    adds = ""
+    # A sum needs more digits than its terms: Spark widens a decimal to 38 digits at most.
+    for column in stream.measures:
+        name = _toml(f"{column.event}_sum")
+        arrow = "pa.int64()"
+        cast = "bigint"
+        if "(" in column.kind:
+            cast = f"decimal(38, {column.kind[:-1].split(',')[1]})"
+            arrow = cast.replace("decimal", "pa.decimal128")
+        fields.append(f"({name}, {arrow})")
+        adds += f"            F.sum({_toml(column.event)}).cast({_toml(cast)}).alias({name}),\n"
+    listed_fields = "".join(f"        {field},\n" for field in fields)
+    names = [column.event for column in keys]
     groups = ", ".join(map(_toml, ["window_id", *names]))
     per = f"{names[0]} and window" if names else "window"
-    class_name = "".join(part.capitalize() for part in stream.application.split("_"))
+    class_name = "".join(map(str.capitalize, stream.application.split("_")))
     return f'''"""Counts tuples of stream {stream.name} for each {per}; change it as you like."""
 
 from typing import ClassVar
@@ -197,17 +194,16 @@ from pyspark.sql import functions as F
 
 from rewindow.application import Application, FrameOperator, InputPort, OutputPort
 
-NEEDED = pa.schema([{needed}])
+NEEDED = pa.schema([{", ".join(needed)}])
 """Columns of the stream that are read; it may have more."""
 COUNTS = pa.schema(
     [
-{fields}
-    ]
+{listed_fields}    ]
 )
 
 
 class {class_name}(FrameOperator):
-    """Tuples of each {per}{", and sums" if sums else ""}. What has no tuple has no row."""
+    """Tuples of each {per}{", and sums" if adds else ""}. What has no tuple has no row."""
 
     inputs: ClassVar = {{"{stream.name}": InputPort(NEEDED)}}
     outputs: ClassVar = {{"{OUTPUT}": OutputPort(COUNTS)}}
@@ -265,18 +261,24 @@ def _recount(stream: NewStream) -> str:
     """Returns SQL that counts, for each window, rows that are too many, missing, or not what the
     stream gives.
     """
-    keys = ["window_id", *([stream.key.event] if stream.key else [])]
-    sums = [(f"{column.event}_sum", f"sum({_sql(column.event)})") for column in stream.measures]
-    values = [("tuples", "count(*)"), *sums]
+    keys = ["window_id"]
+    if stream.key:
+        keys.append(stream.key.event)
+    values = ['count(*) as "tuples"']
+    differ = ['(o."tuples" is distinct from s."tuples")']
+    for column in stream.measures:
+        total = _sql(f"{column.event}_sum")
+        values.append(f"sum({_sql(column.event)}) as {total}")
+        differ.append(f"(o.{total} is distinct from s.{total})")
     groups = ", ".join(map(_sql, keys))
-    recount = f"select {groups}, {', '.join(f'{sql} as {_sql(name)}' for name, sql in values)}"
+    recount = f"select {groups}, {', '.join(values)}"
     same = " and ".join(f"o.{_sql(key)} = s.{_sql(key)}" for key in keys)
-    differ = " or ".join(f"(o.{_sql(name)} is distinct from s.{_sql(name)})" for name, _ in values)
+    # A full join also finds rows that only one side has: their values are distinct from null.
     return (
         "select coalesce(o.window_id, s.window_id) as window_id, count(*) as value from output o "
         "full join "
         f"({recount} from {_sql(stream.name)} group by {groups}) s on {same} "
-        f"where {differ} group by coalesce(o.window_id, s.window_id)"
+        f"where {' or '.join(differ)} group by coalesce(o.window_id, s.window_id)"
     )
 
 

@@ -132,9 +132,8 @@ def _decoded(data: bytes) -> tuple[str, str]:
             return data[: len(data) - cut].decode("utf-8-sig"), "utf-8"
         except UnicodeDecodeError:
             continue
-    if any(
-        0x80 <= byte < 0xA0 for byte in data
-    ):  # Latin 1 has control characters there, Windows letters and quotes.
+    # Latin 1 has control characters there, Windows letters and quotes.
+    if any(0x80 <= byte < 0xA0 for byte in data):
         try:
             return data.decode("cp1252"), "cp1252"
         except UnicodeDecodeError:
@@ -145,17 +144,22 @@ def _decoded(data: bytes) -> tuple[str, str]:
 def _csv(place: str, file: SourceFile, text: str, settings: dict[str, Any], whole: bool) -> Sample:
     delimiter = _delimiter(text)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    head = next((row for row in reader if row), [])
+    head = next(filter(None, reader), [])
     if not head:
         raise InputError(
             f'source file "{file.name}" is empty',
             hint="Its first row must name the columns.",
         )
     limit = max(1, min(ROWS, CELLS // len(head)))
-    read = [row for row in islice(reader, limit + 1) if row]
+    # One row more than needed tells whether the sample is the whole file.
+    read = list(filter(None, islice(reader, limit + 1)))
     whole = whole and len(read) <= limit
-    rows = [row for row in read[:limit] if len(row) == len(head)]
-    numbers = [number for number, row in enumerate(read[:limit], 2) if len(row) == len(head)]
+    rows = []
+    numbers = []
+    for number, row in enumerate(read[:limit], 2):
+        if len(row) == len(head):
+            rows.append(row)
+            numbers.append(number)
     misshapen = min(len(read), limit) - len(rows)
     if _has_header(head):
         names = head
@@ -168,14 +172,11 @@ def _csv(place: str, file: SourceFile, text: str, settings: dict[str, Any], whol
         settings = settings | {"delimiter": delimiter}
     names = single_names(names)
     columns = zip(*rows[:limit], strict=True) if rows else ([] for _ in names)
-    values = {
-        name: [value or None for value in column]
-        for name, column in zip(names, columns, strict=True)
-    }
-    values.pop(
-        "",
-        None,
-    )  # A column without a name, such as an index that pandas wrote, is not read.
+    values = {}
+    for name, column in zip(names, columns, strict=True):
+        values[name] = [value or None for value in column]
+    # A column without a name, such as an index that pandas wrote, is not read.
+    values.pop("", None)
     if _has_decimal_commas(values):
         settings = settings | {"decimal": ","}
         values = {name: _with_points(column) for name, column in values.items()}
@@ -208,12 +209,13 @@ def _has_decimal_commas(values: Mapping[str, Sequence[str | None]]) -> bool:
 
 def _with_points(column: Sequence[str | None]) -> list[str | None]:
     """Returns a column with its numbers as they are written with a decimal point."""
-    return [
-        value.strip().replace(".", "").replace(",", ".")
-        if value and _COMMA.fullmatch(value.strip())
-        else value
-        for value in column
-    ]
+    written: list[str | None] = []
+    for value in column:
+        if value and _COMMA.fullmatch(value.strip()):
+            written.append(value.strip().replace(".", "").replace(",", "."))
+        else:
+            written.append(value)
+    return written
 
 
 def _delimiter(text: str) -> str:
@@ -223,12 +225,12 @@ def _delimiter(text: str) -> str:
     Of two that give as many, the one that does so in more lines: a decimal comma is not in the
     names of the columns.
     """
-    lines = [line for line in islice(io.StringIO(text), 20) if line.strip()]
+    lines = list(filter(str.strip, islice(io.StringIO(text), 20)))
 
     def columns(delimiter: str) -> tuple[int, int]:
-        rows = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
-        count = max(set(rows), key=rows.count)
-        return (count, rows.count(count)) if 2 * rows.count(count) > len(rows) else (0, 0)
+        widths = list(map(len, filter(None, csv.reader(lines, delimiter=delimiter))))
+        count = max(set(widths), key=widths.count)
+        return (count, widths.count(count)) if 2 * widths.count(count) > len(widths) else (0, 0)
 
     return max(_DELIMITERS, key=columns) if lines else ","
 
@@ -237,7 +239,7 @@ def _has_header(head: Sequence[str]) -> bool:
     """Returns whether the first row names columns: most cells have text, none begins as a number
     does.
     """
-    cells = [cell.strip() for cell in head]
+    cells = list(map(str.strip, head))
     return 2 * sum(map(bool, cells)) > len(cells) and not any(
         cell.lstrip("+-.")[:1].isdigit() for cell in cells
     )
@@ -250,7 +252,7 @@ def _json(place: str, file: SourceFile, text: str, settings: dict[str, Any], who
             hint=f"Write one object a line, such as by: jq -c '.[]' {file.name} > "
             f"{Path(file.name).stem}.jsonl",
         )
-    lines = [line for line in islice(io.StringIO(text), ROWS + 1) if line.strip()]
+    lines = list(filter(str.strip, islice(io.StringIO(text), ROWS + 1)))
     found: list[dict[str, Any]] = []
     for line in lines[:ROWS]:
         try:
@@ -264,8 +266,9 @@ def _json(place: str, file: SourceFile, text: str, settings: dict[str, Any], who
             f'no line of source file "{file.name}" is a JSON object',
             hint="Write one object a line.",
         )
-    names = list(dict.fromkeys(chain.from_iterable(found)))
-    values = {name: [row.get(name) for row in found] for name in names}
+    values = {}
+    for name in dict.fromkeys(chain.from_iterable(found)):
+        values[name] = [row.get(name) for row in found]
     misshapen = min(len(lines), ROWS) - len(found)
     return Sample(
         place,
@@ -291,7 +294,7 @@ def _parquet(place: str, file: SourceFile) -> Sample:
         place,
         "parquet",
         values,
-        {name: _ddl(schema.field(name).type) for name in schema.names},
+        _types(schema),
         whole=whole,
     )
 
@@ -302,9 +305,12 @@ def _delta(place: str) -> Sample:
     schema = pa.schema([field.with_type(spark_type(field.type)) for field in table.schema])
     limit = max(1, min(ROWS, CELLS // max(1, len(schema))))
     rows = query(f"select * from t limit {limit + 1}", t=table)
-    values = {name: rows[name].to_pylist()[:limit] for name in schema.names}
-    types = {name: _ddl(schema.field(name).type) for name in schema.names}
-    return Sample(place, "delta", values, types, whole=rows.num_rows <= limit)
+    values = rows.select(schema.names).slice(0, limit).to_pydict()
+    return Sample(place, "delta", values, _types(schema), whole=rows.num_rows <= limit)
+
+
+def _types(schema: pa.Schema) -> dict[str, str]:
+    return {field.name: _ddl(field.type) for field in schema}
 
 
 def _ddl(kind: Any) -> str:

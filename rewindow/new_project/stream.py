@@ -14,10 +14,16 @@ from zoneinfo import available_timezones
 
 from rewindow.errors import InputError
 from rewindow.names import COMPONENT, check_name, did_you_mean
-from rewindow.new_project.columns import Column, combined_times, describe_columns, read_as_epoch
+from rewindow.new_project.columns import (
+    DAY_US,
+    Column,
+    combined_times,
+    describe_columns,
+    read_as_epoch,
+)
 from rewindow.new_project.sample import Sample
 from rewindow.new_project.times import ZONELESS, sounds_like_time
-from rewindow.sequences import names_of
+from rewindow.sequences import find_named, names_of, present
 from rewindow.windows import parse_duration
 
 LADDER = (
@@ -44,7 +50,7 @@ WINDOWS_MAX = 50_000
 that."""
 _INTERVALS = 10
 """A key is called silent when it has sent nothing for so many times its usual distance."""
-_ARRIVAL = ("arriv", "receive", "ingest", "record", "load", "insert", "logged", "created")
+_ARRIVAL = re.compile("arriv|receive|ingest|record|load|insert|logged|created")
 _KEY = re.compile(
     r"(^|_)(id|key|name|code|user|customer|device|sensor|station|host|page|account|symbol|origin)$"
 )
@@ -53,7 +59,6 @@ _NO_MEASURE = re.compile(
 )
 _MEASURES = 3
 _SHOWN = 30
-_DAY_US = 86_400_000_000
 _EARLIER_MIN = 0.9
 """A time is taken for the event's where so many rows have one that is not later than the
 arrival."""
@@ -250,12 +255,12 @@ def _time(stream: NewStream, name: str) -> Column:
         InputError: there is none of this name, or it is none.
     """
     times = stream.times
-    found = next((column for column in times if column.name == name), None)
-    if found is not None:
-        return found
+    time = find_named(times, name)
+    if time is not None:
+        return time
     names = names_of(times)
     hint = f"{did_you_mean(name, names)}Columns that are times: {', '.join(names)}."
-    column = next((column for column in stream.columns if column.name == name), None)
+    column = find_named(stream.columns, name)
     if column is None:
         raise InputError(f'column "{name}" is not in the source', hint=hint)
     raise InputError(f'column "{name}" is not a time: {column.kind}, {column.why}', hint=hint)
@@ -272,7 +277,7 @@ def _key_of(stream: NewStream, name: str) -> Column:
         f"{did_you_mean(name, names)}Columns that can be the key: "
         f"{', '.join(names) or 'none'}; or none."
     )
-    column = next((column for column in stream.columns if column.name == name), None)
+    column = find_named(stream.columns, name)
     if column is None:
         raise InputError(f'column "{name}" is not in the source', hint=hint)
     if why := no_key(column):
@@ -335,21 +340,18 @@ def _arrival(sample: Sample, columns: Sequence[Column]) -> tuple[Column, str]:
         )
 
     def rank(column: Column) -> tuple[bool, int, bool, bool, int]:
-        named = any(word in column.name.lower() for word in _ARRIVAL)
-        dates = not _has_clock(column)
+        # The least rank wins: a name of arrivals counts most, then rows without a null.
         return (
-            not named,
+            not _ARRIVAL.search(column.name.lower()),
             column.missing,
-            dates,
+            not column.has_clock,
             not sounds_like_time(column.name),
             columns.index(column),
         )
 
     best = min(candidates, key=rank)
     reasons = [
-        "its name is that of an arrival"
-        if any(word in best.name.lower() for word in _ARRIVAL)
-        else "",
+        "its name is that of an arrival" if _ARRIVAL.search(best.name.lower()) else "",
         "the only column that is a time"
         if len(candidates) == 1
         else f"the best of {len(candidates)} columns that are times",
@@ -359,15 +361,15 @@ def _arrival(sample: Sample, columns: Sequence[Column]) -> tuple[Column, str]:
 
 
 def _first(column: Column) -> str:
-    value = next((value for value in column.values if value is not None), None)
-    return "" if value is None else f", such as {str(value)[:_SHOWN]}"
+    values = present(column.values)
+    return f", such as {str(values[0])[:_SHOWN]}" if values else ""
 
 
 def _event_at(columns: Sequence[Column], arrival: Column) -> tuple[Column, str]:
     """Returns the column of the event timestamp: another time, hardly ever later than the arrival,
     and near to it.
     """
-    there = [time for time in arrival.times if time is not None]
+    arrivals = present(arrival.times)
     for column in columns:
         if (
             not column.instant
@@ -381,10 +383,9 @@ def _event_at(columns: Sequence[Column], arrival: Column) -> tuple[Column, str]:
             arrived - time for time, arrived in both if time is not None and arrived is not None
         ]
         earlier = sum(wait >= 0 for wait in waits)
-        is_near = bool(waits) and statistics.median(waits) <= max(there) - min(
-            there
-        )  # A date of birth is not.
-        is_as_fine = _has_clock(column) or not _has_clock(arrival)
+        # A date of birth is further from the arrival than the arrivals are from each other.
+        is_near = bool(waits) and statistics.median(waits) <= max(arrivals) - min(arrivals)
+        is_as_fine = column.has_clock or not arrival.has_clock
         if (
             is_near
             and is_as_fine
@@ -396,10 +397,6 @@ def _event_at(columns: Sequence[Column], arrival: Column) -> tuple[Column, str]:
                 f"a time that is not later than the arrival in {earlier:,} of {len(waits):,} rows",
             )
     return arrival, "the arrival; another column if tuples arrive later than they happen"
-
-
-def _has_clock(column: Column) -> bool:
-    return any(time is not None and time % _DAY_US for time in column.times)
 
 
 def _key(columns: Sequence[Column], arrival: Column) -> tuple[Column | None, str]:
@@ -424,13 +421,15 @@ def _measures(columns: Sequence[Column], key: Column | None) -> list[Column]:
     """Returns numbers that can be added up: no names of things, and none that each key has one and
     the same of.
     """
-    numbers = [c for c in columns if c.kind in ("BIGINT", "INT") or c.kind.startswith("DECIMAL")]
-    fitting = [
-        c
-        for c in numbers
-        if c is not key and not c.instant and not _NO_MEASURE.search(c.event.lower())
-    ]
-    return [column for column in fitting if not _follows(column, key)][:_MEASURES]
+    fitting = []
+    for column in columns:
+        if column is key or column.instant or _NO_MEASURE.search(column.event.lower()):
+            continue
+        # Sums of DOUBLE depend on the order of rows, so that digests of a window would differ.
+        is_exact = column.kind in ("BIGINT", "INT") or column.kind.startswith("DECIMAL")
+        if is_exact and not _follows(column, key):
+            fitting.append(column)
+    return fitting[:_MEASURES]
 
 
 def _follows(column: Column, key: Column | None) -> bool:
@@ -446,16 +445,15 @@ def _follows(column: Column, key: Column | None) -> bool:
 
 
 def _with_durations(stream: NewStream) -> NewStream:
-    times = sorted(time for time in stream.arrival.times if time is not None)
+    times = sorted(present(stream.arrival.times))
     if len(times) < 2 or times[0] == times[-1]:
         why = {**stream.why, "width": "no rows to go by", "interval": "no rows to go by"}
         return replace(stream, width="1 minute", interval=None, why=why)
     span = times[-1] - times[0]
-    step = 86_400_000_000 if all(time % 86_400_000_000 == 0 for time in times) else 1
+    # Arrivals that are dates all fall on midnight, so narrower windows than a day would be empty.
+    step = 1 if stream.arrival.has_clock else DAY_US
     least = max(span * TUPLES_PER_WINDOW / len(times), span / WINDOWS_MAX, step)
-    width = next(
-        (rung for rung in LADDER if parse_duration(rung) >= least or rung == _WIDEST), _WIDEST
-    )
+    width = _rung(least, _WIDEST)
     tuples = len(times) * parse_duration(width) / span
     interval, distance = _interval(stream, times)
     why = {
@@ -474,10 +472,15 @@ def _interval(stream: NewStream, times: Sequence[int]) -> tuple[str, str]:
     for key, time in zip(keys, stream.arrival.times, strict=True):
         if time is not None:
             groups.setdefault(key, []).append(time)
-    distances = [
-        after - before for group in groups.values() for before, after in pairwise(sorted(group))
-    ]
+    distances = []
+    for group in groups.values():
+        for before, after in pairwise(sorted(group)):
+            distances.append(after - before)
     usual = statistics.median(distances) if distances else times[-1] - times[0]
     least = max(usual * _INTERVALS, 1_000_000)
-    interval = next((rung for rung in LADDER if parse_duration(rung) >= least), LADDER[-1])
-    return interval, f"{usual / 1e6:,.10g} s"
+    return _rung(least, LADDER[-1]), f"{usual / 1e6:,.10g} s"
+
+
+def _rung(least: float, widest: str) -> str:
+    """Returns the shortest proposed duration that is long enough, or the widest one allowed."""
+    return next(rung for rung in LADDER if parse_duration(rung) >= least or rung == widest)

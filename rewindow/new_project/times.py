@@ -11,6 +11,8 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from itertools import product
 
+from rewindow.sequences import present
+
 NULLS = ("NA", "N/A", "NULL", "null", "None", "nan", "NaN", "\\N", "-")
 """Texts that mean null in a column whose other values are no text."""
 ISO = re.compile(
@@ -115,9 +117,8 @@ def sounds_like_time(name: str) -> bool:
     [True, True, True, False, False]
     """
     words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
-    return any(word in TIME_WORDS for word in re.split(r"[^a-z]+", words)) or words.endswith(
-        ("time", "timestamp")
-    )
+    is_time = not TIME_WORDS.isdisjoint(re.split(r"[^a-z]+", words))
+    return is_time or words.endswith(("time", "timestamp"))
 
 
 def text_times(
@@ -140,10 +141,10 @@ def text_times(
     if compact is not None:
         is_time = len({*map(len, meant)}) == 1 and (len(meant[0]) == 14 or sounds_like_time(name))
         micros = _read(values, partial(_parse, compact[0])) if is_time else None
-        in_time = micros is not None and all(
-            _SINCE <= t // 10**6 < _UNTIL for t in micros if t is not None
-        )
-        return _by_pattern(quoted, compact[1], micros) if micros is not None and in_time else None
+        # Digits alone may be a number. As times they have to be of this century.
+        if micros is None or not all(_SINCE <= t // 10**6 < _UNTIL for t in present(micros)):
+            return None
+        return _by_pattern(quoted, compact[1], micros)
     return _by_form(quoted, values, meant)
 
 
@@ -151,9 +152,9 @@ def _iso(quoted: str, values: Sequence[str | None], meant: Sequence[str]) -> Tim
     micros = _read(values, _parse_iso)
     if micros is None:
         return None
-    if all(len(text) == 10 for text in meant):
+    if {*map(len, meant)} == {10}:
         return Times("DATE", quoted, micros, "dates in ISO 8601")
-    has_zone = any(len(text) > 10 and _ZONE.search(text[11:]) for text in meant)
+    has_zone = any(_ZONE.search(text[11:]) for text in meant)
     zone = "" if has_zone else f", {ZONELESS}"
     return Times("TIMESTAMP", quoted, micros, f"times in ISO 8601{zone}")
 
@@ -171,9 +172,8 @@ def _by_form(quoted: str, values: Sequence[str | None], meant: Sequence[str]) ->
             fitting.append(_by_pattern(quoted, spark_day + spark_clock, micros))
     if not fitting:
         return None
-    fitting.sort(
-        key=lambda times: _span(times.micros)
-    )  # With day and month exchanged, they lie months apart.
+    # With day and month exchanged, they are months apart.
+    fitting.sort(key=lambda times: _span(times.micros))
     if len(fitting) == 1:
         return fitting[0]
     best, other = fitting[:2]
@@ -200,22 +200,22 @@ def clock_micros(values: Sequence[str | None]) -> list[int | None] | None:
     """
     found: list[int | None] = []
     for value in values:
-        if value is not None and not _CLOCK.fullmatch(value):
+        if value is None:
+            found.append(None)
+            continue
+        if not _CLOCK.fullmatch(value):
             return None
-        parts = list(map(float, value.split(":"))) if value is not None else []
-        found.append(
-            sum(int(part * 10**6) * 60 ** (2 - place) for place, part in enumerate(parts))
-            if parts
-            else None
-        )
-    return found if any(micros is not None for micros in found) else None
+        parts = map(float, value.split(":"))
+        # Hours, minutes and seconds weigh 60**2, 60 and 1; the seconds may be missing.
+        found.append(sum(int(part * 10**6) * 60 ** (2 - i) for i, part in enumerate(parts)))
+    return found if present(found) else None
 
 
 def epoch_times(quoted: str, kind: str, numbers: Sequence[float | None]) -> Times | None:
     """Returns numbers that count time since 1970, from 2000 to 2100, as times; None if they do
     not.
     """
-    there = [number for number in numbers if number is not None]
+    there = present(numbers)
     for function, units in _EPOCHS.items():
         if there and all(_SINCE * units <= number < _UNTIL * units for number in there):
             micros = [
@@ -279,5 +279,5 @@ def _parses(text: str, form: str) -> bool:
 
 
 def _span(times: Sequence[int | None]) -> int:
-    there = [time for time in times if time is not None]
+    there = present(times)
     return max(there) - min(there)
