@@ -128,6 +128,7 @@ class ReplayCount:
         any are left out.
         """
         count = self.outputs[output]
+        # Later lines win: a window that is both affected and repeated is shown as repeated.
         kind = np.where(count.taken > 0, _COMMITTED, 0)
         kind = np.where(self.affected(output), _AFFECTED, kind)
         kind = np.where(count.repeated, _REPEATED, kind)
@@ -186,7 +187,8 @@ def _groups(facts: Table) -> tuple[WindowRange, ...]:
 
 def _count_output(plan: Plan, seals: pa.Table, path: Location) -> OutputCount:
     size = len(plan.range)
-    window, attempt = (seals[name].to_numpy() for name in ("window_id", "attempt"))
+    window = seals["window_id"].to_numpy()
+    attempt = seals["attempt"].to_numpy()
     lost_seal = seals["lost"].to_numpy()
     sealed = ~lost_seal
     taken = np.zeros(size, dtype=np.int64)
@@ -232,7 +234,11 @@ def _count_inputs(facts: Table) -> tuple[int, int]:
     ) newest on f.window_id = newest.window_id and f.port = newest.port
         and f.attempt = newest.attempt
     where f.direction = 'in' group by f.lost"""
-    if len({attempt for row in rows for attempt in (row["low"], row["high"])}) > 1:
+    attempts: set[int] = set()
+    for row in rows:
+        attempts |= {row["low"], row["high"]}
+    # Only where several attempts counted inputs does the newest count of each window matter.
+    if len(attempts) > 1:
         rows = query(sql, facts=facts).to_pylist()
     found = {row["lost"]: int(row["n"]) for row in rows}
     return found.get(False, 0), found.get(True, 0)
@@ -269,12 +275,9 @@ def _stretches(kind: Ints, attempt: Ints, first: int) -> tuple[WindowRun, ...]:
     change = np.flatnonzero((np.diff(kind) != 0) | (np.diff(attempt) != 0)) + 1
     starts = np.concatenate([[0], change])
     ends = np.concatenate([change, [len(kind)]])
-    return tuple(
-        WindowRun(
-            WindowRange(first + int(a), first + int(b) - 1),
-            _KINDS[int(kind[a])],
-            int(attempt[a]),
-        )
-        for a, b in zip(starts, ends, strict=True)
-        if kind[a]
-    )
+    runs = []
+    for a, b in zip(starts.tolist(), ends.tolist(), strict=True):
+        if kind[a]:
+            windows = WindowRange(first + a, first + b - 1)
+            runs.append(WindowRun(windows, _KINDS[int(kind[a])], int(attempt[a])))
+    return tuple(runs)

@@ -64,18 +64,13 @@ class ErrorTuples:
     def reasons(self) -> list[ReasonTotal]:
         """Returns the reasons, the most frequent one first."""
         found: dict[str, list[ErrorCount]] = {}
-        for one in self.counts:
-            found.setdefault(one.reason, []).append(one)
-        totals = [
-            ReasonTotal(
-                reason,
-                sum(one.tuples for one in some),
-                len(some),
-                some[0].window,
-                some[-1].window,
-            )
-            for reason, some in found.items()
-        ]
+        for count in self.counts:
+            found.setdefault(count.reason, []).append(count)
+        totals = []
+        for reason, counts in found.items():
+            tuples = sum(count.tuples for count in counts)
+            first = counts[0].window
+            totals.append(ReasonTotal(reason, tuples, len(counts), first, counts[-1].window))
         return sorted(totals, key=lambda total: (-total.tuples, total.reason))
 
 

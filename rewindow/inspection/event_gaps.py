@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from rewindow.errors import InputError
-from rewindow.inspection.gap_rows import OPEN, Gap, with_nulls
+from rewindow.inspection.gap_rows import OPEN, Gap, key_text, with_nulls
 from rewindow.location import location
 from rewindow.names import BOOKKEEPING, did_you_mean
 from rewindow.operators.event_time.timestamp_checks import is_far, is_shrunk
@@ -67,7 +67,7 @@ class StreamRows:
         settings = config.streams.get(stream)
         if settings is None:
             text = stored_settings(Table.open(config.windows_table(stream))).get("keys", "")
-            rows = cls(stream, table, [key for key in text.split(",") if key], only)
+            rows = cls(stream, table, list(filter(None, text.split(","))), only)
         else:
             cadence_us = settings.cadence_us or settings.interval_us
             keys = settings.keys
@@ -101,18 +101,40 @@ class StreamRows:
     @property
     def of_keys(self) -> str:
         """What narrows a query to the keys asked for, to stand behind another condition."""
-        wanted = ((quoted(name), value.replace("'", "''")) for name, value in self.only.items())
-        return "".join(f" and cast({name} as varchar) = '{value}'" for name, value in wanted)
+        conditions = ""
+        for name, value in self.only.items():
+            conditions += f" and cast({quoted(name)} as varchar) = {_text(value)}"
+        return conditions
+
+    @property
+    def key_names(self) -> list[str]:
+        """Names of the key columns in a query, since their own might clash with its other names."""
+        return [f"key_{n}" for n in range(len(self.keys))]
+
+    @property
+    def listed_keys(self) -> str:
+        """The key columns in a query, to stand before others."""
+        return "".join(f"{name}, " for name in self.key_names)
+
+    @property
+    def selected_keys(self) -> str:
+        """What selects the key columns as text under these names, to stand before others."""
+        return "".join(
+            f"cast({quoted(key)} as varchar) as {name}, "
+            for key, name in zip(self.keys, self.key_names, strict=True)
+        )
+
+    def key_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the key of a row of a query with these names."""
+        return {key: row[name] for key, name in zip(self.keys, self.key_names, strict=True)}
 
     @property
     def has_times(self) -> bool:
         """Whether the tuples have an event time that can be taken."""
-        kind = (
-            self.table.schema.field(self.event_at).type
-            if self.event_at in self.table.schema.names
-            else None
-        )
-        return kind is not None and (pa.types.is_timestamp(kind) or pa.types.is_integer(kind))
+        if self.event_at not in self.table.schema.names:
+            return False
+        column_type = self.table.schema.field(self.event_at).type
+        return pa.types.is_timestamp(column_type) or pa.types.is_integer(column_type)
 
     @cached_property
     def time_sql(self) -> str:
@@ -181,7 +203,7 @@ class Completeness:
     @property
     def keys(self) -> str:
         """The key in words."""
-        return ", ".join(f"{name}={value}" for name, value in self.key.items())
+        return key_text(self.key)
 
     def row(self) -> dict[str, Any]:
         """Returns plain values."""
@@ -320,8 +342,12 @@ def event_gaps(
     learned = None
     if cadence_us is None:
         cadence_us, learned = _learned(rows, windows)
-    named = [dict(zip(rows.keys, key, strict=True)) for key in rows.expected_keys]
-    expected = [[*key.values()] for key in named if rows.only.items() <= key.items()]
+    expected = []
+    # Where only some keys are asked for, no other expected key may count as missing.
+    for values in rows.expected_keys:
+        key = dict(zip(rows.keys, values, strict=True))
+        if rows.only.items() <= key.items():
+            expected.append([*values])
     settings = GapSettings(
         event_at=rows.event_at,
         cadence=format_duration(cadence_us),
@@ -335,9 +361,9 @@ def event_gaps(
     settings = _with_late(rows, windows, settings, grid)
     gaps, totals = _asked(rows, windows, settings)
     if rows.only and not totals:
-        asked = ", ".join(f"{name}={value}" for name, value in rows.only.items())
         raise InputError(
-            f'stream "{rows.name}" has no tuple of key {asked} up to window {windows.last}'
+            f'stream "{rows.name}" has no tuple of key {key_text(rows.only)} up to window '
+            f"{windows.last}"
         )
     return EventGaps(
         cadence_us,
@@ -365,6 +391,7 @@ def _with_late(
         update={"window": Decimal(grid.width_us) / 1_000_000, "window_origin": grid.origin_us}
     )
     in_time = GapSql(late, "/").columns[-1]
+    # One row that was late is enough; the query stops at it.
     found = query(
         f"select 1 from ({_rows(rows, windows, late)}) as s where {in_time} = 0 limit 1",
         s=rows.table,
@@ -461,7 +488,7 @@ def _asked(
     merged = query(sql.merged(f"({sql.runs(f'({_rows(rows, windows, settings)})')})"), s=rows.table)
     expected = ""
     if settings.expected_keys:
-        values = ", ".join("(" + ", ".join(map(_text, key)) + ")" for key in settings.expected_keys)
+        values = ", ".join(f"({', '.join(map(_text, key))})" for key in settings.expected_keys)
         expected = f"select * from (values {values}) as x({', '.join(sql.keys)})"
     with tempfile.TemporaryDirectory(prefix="rewindow-gaps-") as folder:
         write_deltalake(folder, merged.select([*sql.keys, "part", *RUN]))
@@ -475,9 +502,8 @@ def _asked(
             f"select * from ({sql.completeness('r', expected)}) as c order by {order}",
             r=runs,
         )
-    return [_gap(row, sql) for row in gaps.to_pylist()], [
-        _total(row, sql) for row in totals.to_pylist()
-    ]
+    completeness = [_total(row, sql) for row in totals.to_pylist()]
+    return [_gap(row, sql) for row in gaps.to_pylist()], completeness
 
 
 def _gap(row: Mapping[str, Any], sql: GapSql) -> Gap:
@@ -491,7 +517,9 @@ def _gap(row: Mapping[str, Any], sql: GapSql) -> Gap:
     hours = sql.settings.grid
     step_us = sql.settings.cadence_us
     if hours is not None:
-        from_us, since_us = (hours.start_us(at // step_us) for at in (from_us, since_us))
+        # In opening hours the report counts points of a clock without the closed time.
+        from_us = hours.start_us(from_us // step_us)
+        since_us = hours.start_us(since_us // step_us)
         to_us = hours.end_us(to_us // step_us - 1)
     return Gap(
         row["kind"],

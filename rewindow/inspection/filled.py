@@ -7,16 +7,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from rewindow.inspection.event_gaps import StreamRows
+from rewindow.inspection.gap_rows import key_text
 from rewindow.operators.filling.settings import FillRules
 from rewindow.operators.filling.values import EXPIRED, NONE
-from rewindow.sequences import excluding
+from rewindow.sequences import excluding, present
 from rewindow.settings.config import FILLED, Config
 from rewindow.storage import Table, in_windows, query, quoted
 from rewindow.windows import WindowRange
@@ -62,7 +62,7 @@ class FilledGap:
     @property
     def has_values(self) -> bool:
         """Whether any column has a value in or around it, so that there is something to see."""
-        return any(value is not None for row in self.rows for value in row.values.values())
+        return any(present(row.values.values()) for row in self.rows)
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledSt
         {},
         settings.event_at,
     )
-    numbers = [field.name for field in rows.table.schema if _is_number(field.type)]
-    filled = [column for column in settings.fill.columns if column in rows.table.schema.names]
-    columns = [column for column in filled if column in numbers][:COLUMNS_MAX]
+    schema = rows.table.schema
+    filled = [column for column in settings.fill.columns if column in schema.names]
+    columns = [column for column in filled if _is_number(schema.field(column).type)][:COLUMNS_MAX]
     if settings.event_at is None or step_us is None or not columns:
         return None
     gaps = query(_gaps_sql(rows, columns, windows), f=rows.table).to_pylist()
@@ -115,8 +115,14 @@ def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledSt
         : GAPS_MAX // 2
     ]
     ordered = [*made, *excluding(gaps, made)][:_TRIED_MAX]
-    around = (_around(rows, columns, gap, windows, step_us) for gap in ordered)
-    shown = [*islice((gap for gap in around if gap.has_values), GAPS_MAX)]
+    # Each gap takes a query, so none is looked at after enough have been found.
+    shown: list[FilledGap] = []
+    for gap in ordered:
+        around = _around(rows, columns, gap, windows, step_us)
+        if around.has_values:
+            shown.append(around)
+        if len(shown) == GAPS_MAX:
+            break
     counts = _counts(rows, filled, windows)
     return FilledStream(name, columns, shown, len(gaps), counts, step_us)
 
@@ -130,7 +136,9 @@ def _is_number(kind: pa.DataType) -> bool:
 def _gaps_sql(rows: StreamRows, columns: Sequence[str], windows: WindowRange) -> str:
     """Returns the query for all gaps, the longest first, and how many values of each were made."""
     keys = "".join(f"{quoted(key)}, " for key in rows.keys)
-    named = "".join(f"{quoted(key)} as k{n}, " for n, key in enumerate(rows.keys))
+    named = "".join(
+        f"{quoted(key)} as {name}, " for key, name in zip(rows.keys, rows.key_names, strict=True)
+    )
     values = " + ".join(f"count({quoted(column)})" for column in columns)
     return f"""
     select {named} min({rows.time_sql}) as from_us, max({rows.time_sql}) as last_us,
@@ -147,13 +155,8 @@ def _around(
     windows: WindowRange,
     step_us: int,
 ) -> FilledGap:
-    key = {name: gap[f"k{n}"] for n, name in enumerate(rows.keys)}
-    of_key = StreamRows(
-        rows.name,
-        rows.table,
-        rows.keys,
-        {name: str(value) for name, value in key.items()},
-    )
+    key = rows.key_of(gap)
+    of_key = replace(rows, only=dict(zip(key, map(str, key.values()), strict=True)))
     margin_us = AROUND * step_us
     values = ", ".join(
         f"cast({quoted(column)} as double) as v{n}" for n, column in enumerate(columns)
@@ -163,20 +166,20 @@ def _around(
         _rw_made_rows, {values}
     from f where {in_windows(windows)} and {rows.time_sql} >= {gap["from_us"] - margin_us}
       and {rows.time_sql} <= {gap["last_us"] + margin_us}{of_key.of_keys} order by at_us"""
-    found = [
-        FilledRow(
-            row["at_us"],
-            row["_rw_is_made"],
-            {column: row[f"v{n}"] for n, column in enumerate(columns)},
-            json.loads(row["_rw_methods"] or "{}"),
-            row["_rw_before_us"],
-            row["_rw_after_us"],
-            row["_rw_made_rows"] or 1,
+    found = []
+    for row in query(sql, f=rows.table).to_pylist():
+        found.append(
+            FilledRow(
+                row["at_us"],
+                row["_rw_is_made"],
+                {column: row[f"v{n}"] for n, column in enumerate(columns)},
+                json.loads(row["_rw_methods"] or "{}"),
+                row["_rw_before_us"],
+                row["_rw_after_us"],
+                row["_rw_made_rows"] or 1,
+            )
         )
-        for row in query(sql, f=rows.table).to_pylist()
-    ]
-    words = ", ".join(f"{name}={value}" for name, value in key.items())
-    return FilledGap(words, gap["from_us"], gap["last_us"], gap["missing"], found)
+    return FilledGap(key_text(key), gap["from_us"], gap["last_us"], gap["missing"], found)
 
 
 def _counts(
@@ -187,6 +190,8 @@ def _counts(
     """Returns by column how many values are recorded, null, or made by which method, with a value
     or without one.
     """
+    # A made row may stand for several, so rows are added up instead of counted. Methods are grouped
+    # as text: few combinations of them exist, and each is parsed once.
     one = "coalesce(_rw_made_rows, 1)"
     values = ", ".join(
         f"sum(case when {quoted(column)} is null then 0 else {one} end) as v{n}"
@@ -199,14 +204,13 @@ def _counts(
         methods = json.loads(row["_rw_methods"] or "{}")
         for n, column in enumerate(columns):
             known = row[f"v{n}"]
-            unknown = row["rows"] - row[f"v{n}"]
+            unknown = row["rows"] - known
             method = methods.get(column)
             if row["_rw_is_made"]:
                 method = method or "null"
                 found[column, method] += known
-                found[column, method if method in _VALUELESS else f"{method} without a value"] += (
-                    unknown
-                )
+                valueless = method if method in _VALUELESS else f"{method} without a value"
+                found[column, valueless] += unknown
             else:
                 found[column, RECORDED] += known
                 # A recorded null that was filled has its method too; its value is in a column of

@@ -71,7 +71,7 @@ class Gap:
     @property
     def keys(self) -> str:
         """The key in words."""
-        return ", ".join(f"{name}={value}" for name, value in self.key.items())
+        return key_text(self.key)
 
     @property
     def gap_id(self) -> str:
@@ -102,6 +102,15 @@ class Gap:
             self.gap_id,
         )
         return dict(zip(COLUMNS, values, strict=True))
+
+
+def key_text(key: Mapping[str, Any]) -> str:
+    """Returns a key in words.
+
+    >>> key_text({"station": "KSFO", "sensor": 3})
+    'station=KSFO, sensor=3'
+    """
+    return ", ".join(f"{name}={value}" for name, value in key.items())
 
 
 def with_nulls(row: Mapping[str, Any]) -> dict[str, Any]:

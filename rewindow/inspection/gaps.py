@@ -77,15 +77,15 @@ class GapReport:
         names = {EMPTY: "windows_empty", MISSING: "windows_missing", RECORDED_NULLS: "values_null"}
         names[LATE_REPAIRED] = "rows_late"
         for gap in self.gaps:
-            silence = "intervals_open" if gap.closed_by == OPEN else "intervals_missing"
-            found[names.get(gap.kind, silence if gap.kind == SILENT else "rows_missing")] += (
-                gap.count
-            )
+            name = names.get(gap.kind, "rows_missing")
+            if gap.kind == SILENT:
+                name = "intervals_open" if gap.closed_by == OPEN else "intervals_missing"
+            found[name] += gap.count
         return dict(found)
 
     def rows(self) -> list[dict[str, Any]]:
         """Returns the report as rows, columns as in `COLUMNS`."""
-        return [gap.row() for gap in self.gaps]
+        return list(map(Gap.row, self.gaps))
 
     def to_csv(self) -> str:
         """Returns the report as CSV with a header."""
@@ -97,10 +97,10 @@ class GapReport:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Returns column names and rows of text, the longest gap first, for a log."""
-        rows = (gap.row() for gap in self.by_length())
-        return list(COLUMNS), [
-            ["" if value is None else str(value) for value in row.values()] for row in rows
-        ]
+        rows = []
+        for gap in self.by_length():
+            rows.append(["" if value is None else str(value) for value in gap.row().values()])
+        return list(COLUMNS), rows
 
     def by_length(self) -> list[Gap]:
         """Returns all gaps, the longest first, and of the same length the earliest."""
@@ -126,7 +126,7 @@ class GapReport:
             **self.counts,
             "event_time": self.event.to_dict() if self.event else None,
             "event_time_lack": self.event_lack or None,
-            "unusable": [one.row() for one in self.unusable],
+            "unusable": list(map(Unusable.row, self.unusable)),
             "gaps": list(map(with_nulls, self.rows())),
         }
 
@@ -214,10 +214,9 @@ def gaps(
     except InputError as error:
         if keys or columns or cadence_us is not None:
             raise
-        in_event_time, lack = (
-            None,
-            f"{error.primary}. {error.hint}".strip(),
-        )  # Nobody has asked for event time alone.
+        # Event time was not asked for in particular, so the report goes without it.
+        in_event_time = None
+        lack = f"{error.primary}. {error.hint}".strip()
     found += in_event_time.gaps if in_event_time else []
     return GapReport(
         stream,
@@ -249,9 +248,11 @@ def _refuse_beside(stream: str, windows: Table, first: int | None, last: int | N
     grid = stored_grid(windows)
     if sealed is None:
         return
-    asked, word = (
-        (f"from {first} on", "after") if first is not None else (f"up to {last}", "before")
-    )
+    asked = f"up to {last}"
+    word = "before"
+    if first is not None:
+        asked = f"from {first} on"
+        word = "after"
     raise RangeError(
         f'window range {asked} of stream "{stream}" is {word} what is sealed, {sealed}',
         detail=f"Sealed is {format_time(grid.start_us(sealed.first))} to "
@@ -263,11 +264,11 @@ def _refuse_beside(stream: str, windows: Table, first: int | None, last: int | N
 
 def _seals(windows: Table, first: int | None, last: int | None) -> tuple[Any, Any]:
     """Returns the sealed windows of a range in ascending order, and their numbers of tuples."""
-    limits = [
-        f"window_id >= {first}" if first is not None else "",
-        f"window_id <= {last}" if last is not None else "",
-    ]
-    where = " and ".join(["window_id is not null", *(limit for limit in limits if limit)])
+    where = "window_id is not null"
+    if first is not None:
+        where += f" and window_id >= {first}"
+    if last is not None:
+        where += f" and window_id <= {last}"
     found = query(f"select window_id, tuples from w where {where}", w=windows)
     ids = found["window_id"].to_numpy()
     tuples = found["tuples"].to_numpy()
@@ -325,12 +326,16 @@ def _stretches(
         )
     end_us = grid.end_us(span.last)
     # The stream's columns get names of ours before anything else is named: its own may be any.
-    given = "".join(f"{quoted(name)} as key_{n}, " for n, name in enumerate(keys))
-    columns = "".join(f"key_{n}, " for n in range(len(keys)))
+    given = "".join(
+        f"{quoted(key)} as {name}, " for key, name in zip(keys, stream.key_names, strict=True)
+    )
+    columns = stream.listed_keys
     ordered = (
         f"over ({'partition by ' + columns.rstrip(', ') if keys else ''} order by arrived, place)"
     )
     place = "offset" if "offset" in names else "window_id"
+    # `lead` pairs each tuple of a key with the next one, in order of arrival. The last tuple has no
+    # next one: its stretch lasts until the end of the range.
     sql = f"""
     select {columns} since, coalesce(until, {end_us}) as until, by_window, by_offset
     from (select {columns} arrived as since, lead(arrived) {ordered} as until,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewindow.inspection.event_gaps import ARRIVAL, StreamRows
+from rewindow.inspection.gap_rows import key_text
 from rewindow.storage import query, quoted
 from rewindow.windows import Grid, WindowRange
 
@@ -56,7 +57,7 @@ class KeyLateness:
     @property
     def keys(self) -> str:
         """The key in words."""
-        return ", ".join(f"{name}={value}" for name, value in self.key.items())
+        return key_text(self.key)
 
 
 def lag_over_time(rows: StreamRows, windows: WindowRange, grid: Grid) -> list[LagStep]:
@@ -90,7 +91,6 @@ def lateness_by_key(rows: StreamRows, windows: WindowRange) -> list[KeyLateness]
     """Returns how far each key's tuples were behind, the furthest behind first; then by hour of the
     day.
     """
-    names = [f"key_{number}" for number in range(len(rows.keys))]
     counts = ", ".join(
         f"sum(case when behind > {us} then 1 else 0 end) as later_{n}"
         for n, us in enumerate(LATER_THAN_US)
@@ -99,24 +99,22 @@ def lateness_by_key(rows: StreamRows, windows: WindowRange) -> list[KeyLateness]
         "max(t) over (order by a, window_id, place rows between unbounded preceding and 1 "
         "preceding)"
     )
-    listed = "".join(f"{name}, " for name in names)
     hour = f"(a % {_DAY_US} + {_DAY_US}) % {_DAY_US} / {_HOUR_US}"
+    # A tuple is held against the newest event time of all keys before it, so the inner query also
+    # reads tuples from before the range. Grouping sets return each key as a whole, where the hour
+    # is null, and by hour of the day in one pass.
+    listed = rows.listed_keys
     sql = f"""
     select {listed} hour, count(*) as tuples, {counts}, max(behind) as most
     from (select {listed} window_id, {hour} as hour, {newest} - t as behind
         from ({_times(rows, windows)}) as s) as s
     where window_id >= {windows.first}
-    group by grouping sets (({", ".join(names)}), ({listed} hour))"""
-    found = [
-        KeyLateness(
-            {key: row[name] for key, name in zip(rows.keys, names, strict=True)},
-            row["tuples"],
-            [row[f"later_{n}"] or 0 for n in range(len(LATER_THAN_US))],
-            max(row["most"] or 0, 0),
-            row["hour"],
-        )
-        for row in query(sql, s=rows.table).to_pylist()
-    ]
+    group by grouping sets (({", ".join(rows.key_names)}), ({listed} hour))"""
+    found = []
+    for row in query(sql, s=rows.table).to_pylist():
+        later = [row[f"later_{n}"] or 0 for n in range(len(LATER_THAN_US))]
+        most = max(row["most"] or 0, 0)
+        found.append(KeyLateness(rows.key_of(row), row["tuples"], later, most, row["hour"]))
     furthest = {row.keys: row.most_us for row in found if row.hour is None}
     return sorted(
         found,
@@ -128,12 +126,10 @@ def _times(rows: StreamRows, windows: WindowRange) -> str:
     """Returns the query for arrival and event time of the tuples that have both, with an event time
     that can be.
     """
-    keys = "".join(
-        f"cast({quoted(key)} as varchar) as key_{number}, " for number, key in enumerate(rows.keys)
-    )
     place = quoted("offset") if "offset" in rows.table.schema.names else "window_id"
     return (
-        f"select {keys} window_id, {place} as place, {ARRIVAL} as a, {rows.time_sql} as t from s "
+        f"select {rows.selected_keys} window_id, {place} as place, {ARRIVAL} as a, "
+        f"{rows.time_sql} as t from s "
         f"where window_id <= {windows.last} and {quoted(rows.event_at or '')} is not "
         f"null{rows.of_keys}{rows.usable}"
     )

@@ -144,18 +144,19 @@ def cause(message: str) -> str:
     Job aborted
     java.io.IOException: disk full
     """
-    lines = [
-        line.rstrip() for line in message.partition(f"\n{_HINT}")[0].splitlines() if line.strip()
-    ]
+    text = message.partition(f"\n{_HINT}")[0]
+    lines = list(filter(None, map(str.rstrip, text.splitlines())))
     first = next((number for number, line in enumerate(lines) if _STACK.match(line)), len(lines))
     kept = lines[:first]
-    rest = lines[first:]
-    causes = [
-        line.strip().removeprefix("Caused by: ")
-        for line in rest
-        if line.strip().startswith("Caused by: ")
-    ]
-    python = [line for line in rest if not line.startswith((" ", "\t")) and not _STACK.match(line)]
+    causes = []
+    python = []
+    # The JVM names causes from the outside to the inside, and Python ends with the error: the last
+    # one of either says what went wrong.
+    for line in lines[first:]:
+        if line.strip().startswith("Caused by: "):
+            causes.append(line.strip().removeprefix("Caused by: "))
+        elif not line.startswith((" ", "\t")) and not _STACK.match(line):
+            python.append(line)
     kept = kept[: CAUSE_LINES_MAX - 1] + (causes or python)[-1:]
     return "\n".join(
         f"{line[:LINE_CHARACTERS_MAX]} ..." if len(line) > LINE_CHARACTERS_MAX else line

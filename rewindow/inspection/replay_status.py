@@ -238,14 +238,14 @@ def covers(config: Config, rows: Sequence[Replay]) -> dict[str, Visibility]:
 
 def attempts_begun(config: Config, rows: Sequence[Replay]) -> dict[str, int]:
     """Returns how many attempts of each replay have begun."""
-    found = Ledger.open(config.ledger_url).attempts.begun([row.replay_id for row in rows])
-    return {row.replay_id: found.get(row.replay_id, 0) for row in rows}
+    ids = [row.replay_id for row in rows]
+    return dict.fromkeys(ids, 0) | Ledger.open(config.ledger_url).attempts.begun(ids)
 
 
 def lost_windows(config: Config, rows: Sequence[Replay]) -> dict[str, int]:
     """Returns how many windows each replay has lost, as the ledger counted them."""
-    found = Ledger.open(config.ledger_url).counts.lost_windows([row.replay_id for row in rows])
-    return {row.replay_id: found.get(row.replay_id, 0) for row in rows}
+    ids = [row.replay_id for row in rows]
+    return dict.fromkeys(ids, 0) | Ledger.open(config.ledger_url).counts.lost_windows(ids)
 
 
 def _counts(config: Config, row: Replay, plan: Plan) -> ReplayCounts | None:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewindow.inspection.event_gaps import ARRIVAL, StreamRows
+from rewindow.inspection.gap_rows import key_text
 from rewindow.operators.event_time.lateness import BAD_TYPE, FAR_FUTURE
 from rewindow.operators.event_time.timestamp_checks import FACTORS, is_far, is_shrunk
-from rewindow.storage import query, quoted
+from rewindow.storage import query
 from rewindow.windows import WindowRange
 
 
@@ -35,7 +36,7 @@ class Unusable:
     @property
     def keys(self) -> str:
         """The key in words."""
-        return ", ".join(f"{name}={value}" for name, value in self.key.items())
+        return key_text(self.key)
 
     @property
     def why(self) -> str:
@@ -69,26 +70,23 @@ def unusable_tuples(rows: StreamRows, windows: WindowRange) -> list[Unusable]:
     """
     if not rows.can_judge:
         return []
-    names = [f"key_{number}" for number in range(len(rows.keys))]
-    given = "".join(
-        f"cast({quoted(key)} as varchar) as {name}, "
-        for key, name in zip(rows.keys, names, strict=True)
-    )
-    listed = "".join(f"{name}, " for name in names)
-    by = f"partition by {', '.join(names)}" if names else ""
+    listed = rows.listed_keys
+    by = f"partition by {', '.join(rows.key_names)}" if rows.keys else ""
     shrunk = " ".join(f"when {is_shrunk('t', 'a', (factor,))} then {factor}" for factor in FACTORS)
+    # Verdict 0 is too far in the future, a factor is a wrong unit, and null is usable. Usable
+    # tuples are grouped too, since `of` adds up all tuples of a key; the outer query drops them.
     sql = f"""
     select * from (
       select {listed} verdict, count(*) as tuples, sum(count(*)) over ({by}) as of
       from (select {listed} case when {is_far("t", "a")} then 0 {shrunk} end as verdict
-            from (select {given} {rows.time_sql} as t, {ARRIVAL} as a from s
+            from (select {rows.selected_keys} {rows.time_sql} as t, {ARRIVAL} as a from s
                   where window_id between {windows.first} and {windows.last}{rows.of_keys}) as s)
                       as s
       group by {listed} verdict) as s
     where verdict is not null order by tuples desc, {listed} verdict"""
     return [
         Unusable(
-            {key: row[name] for key, name in zip(rows.keys, names, strict=True)},
+            rows.key_of(row),
             BAD_TYPE if row["verdict"] else FAR_FUTURE,
             row["verdict"] or None,
             row["tuples"],

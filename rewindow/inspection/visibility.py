@@ -70,13 +70,11 @@ def outcome(act: Publication, acts: Sequence[Publication]) -> str:
         return "begun, not finished"
     if act.kind != PUBLISH:
         return f"took publication {act.undoes} back"
-    undone = [
-        one.number
-        for one in acts
-        if one.kind == UNDO
-        and one.replay_id == act.replay_id
-        and one.withdrawn is None
-        and one.closed_at is not None
-        if one.undoes is not None and one.undoes >= act.number
-    ]
+    undone = []
+    # An undo of a later publication of the replay took this one back too.
+    for undo in acts:
+        if undo.kind != UNDO or undo.replay_id != act.replay_id or undo.undoes is None:
+            continue
+        if undo.withdrawn is None and undo.closed_at is not None and undo.undoes >= act.number:
+            undone.append(undo.number)
     return f"taken back by {min(undone)}" if undone else "stands"

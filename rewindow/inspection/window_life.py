@@ -149,14 +149,15 @@ class WindowLife:
 
     def to_json(self) -> dict[str, object]:
         """Returns it for programs (docs/json.md)."""
+        checks = []
+        for check in self.checks:
+            ranges = [[part.first, part.last] for part in check.windows]
+            checks.append({**vars(check), "windows": ranges})
         parts = {
-            "inputs": [entry.to_json() for entry in self.inputs],
+            "inputs": list(map(WindowInput.to_json, self.inputs)),
             "facts": list(map(asdict, self.facts)),
             "checkpoint": list(map(asdict, self.checkpoint)),
-            "checks": [
-                {**vars(check), "windows": [[part.first, part.last] for part in check.windows]}
-                for check in self.checks
-            ],
+            "checks": checks,
             "publications": list(map(asdict, self.publications)),
             "attempts": list(map(vars, self.attempts)),
             "purged": list(self.purged),
@@ -190,14 +191,14 @@ def _find(config: Config, ledger: Ledger, subject: str, window: str) -> tuple[Re
     for want of others.
     """
     found = ledger.replays.find(subject)
-    candidates = (
-        [found] if found else [row for row in ledger.replays.newest(subject, limit=200) if row.plan]
-    )
+    if found:
+        candidates = [found]
+    else:
+        candidates = [row for row in ledger.replays.newest(subject, limit=200) if row.plan]
     if not candidates:
         rows = ledger.replays.newest()
-        known = dict.fromkeys(
-            [*(row.application for row in rows), *(row.replay_id for row in rows)]
-        )
+        known = dict.fromkeys([row.application for row in rows])
+        known |= dict.fromkeys([row.replay_id for row in rows])
         raise InputError(
             f'there is no replay "{subject}", and none of an application of that name',
             hint=f"{did_you_mean(subject, known)}See those that there are with: rewindow list",
@@ -271,30 +272,19 @@ def _properties(plan: Plan, changes: list[PropertyChange]) -> tuple[PropertyOrig
     """Returns the values in one window: those of the plan, but for what was changed while the
     replay ran.
     """
-    own = [
-        PropertyOrigin("", one.path, one.value, one.source)
-        for one in plan.given
-        if not one.operator
-    ]
-    operators = plan.graph.operators if plan.graph else []
-    found = [
-        *own,
-        *(
-            PropertyOrigin(node.name, one.name, one.value, one.source)
-            for node in operators
-            for one in node.properties
-        ),
-    ]
-    changed = {
-        (one.operator, one.name): PropertyOrigin(
-            one.operator,
-            one.name,
-            one.value,
-            f"rewindow set, from window {one.from_window} on",
-        )
-        for one in changes
-    }
-    return tuple(changed.get((one.operator, one.name), one) for one in found)
+    origins = []
+    for given in plan.given:
+        if not given.operator:
+            origins.append(PropertyOrigin("", given.path, given.value, given.source))
+    for node in plan.graph.operators if plan.graph else []:
+        for item in node.properties:
+            origins.append(PropertyOrigin(node.name, item.name, item.value, item.source))
+    changed = {}
+    for change in changes:
+        name = (change.operator, change.name)
+        source = f"rewindow set, from window {change.from_window} on"
+        changed[name] = PropertyOrigin(*name, change.value, source)
+    return tuple(changed.get((origin.operator, origin.name), origin) for origin in origins)
 
 
 def _facts(root: Location, window: int) -> tuple[PortFact, ...]:

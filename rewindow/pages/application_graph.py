@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rewindow.application import GraphDescription, OperatorDescription
+from rewindow.application import GraphDescription
 from rewindow.application.overrides import DEFAULT
 from rewindow.pages.drawing import draw
+from rewindow.sequences import present
 
 _WIDTH = 190
 _HEIGHT = 46
@@ -121,9 +122,9 @@ def graph_text(graph: GraphDescription) -> str:
             f"{operator.kind}{', with state' if operator.stateful else ''}"
         )
         lines += [
-            f"    {one.name} = {_cut(' '.join(str(one.value).split()), 60)} ({one.source})"
-            for one in operator.properties
-            if one.source != DEFAULT
+            f"    {item.name} = {_cut(' '.join(str(item.value).split()), 60)} ({item.source})"
+            for item in operator.properties
+            if item.source != DEFAULT
         ]
         lines += [f"    {port} <- {end}" for port, end in operator.feeds.items()]
         for port in operator.ports:
@@ -151,13 +152,13 @@ def _boxes(graph: GraphDescription) -> dict[str, Box]:
     listed = [(f"s:{name}", "stream", name, "recorded stream", 0) for name in graph.streams]
     listed += [
         (
-            f"p:{one.name}",
-            "stateful" if one.stateful else "operator",
-            one.name,
-            one.kind,
-            columns[one.name],
+            f"p:{operator.name}",
+            "stateful" if operator.stateful else "operator",
+            operator.name,
+            operator.kind,
+            columns[operator.name],
         )
-        for one in graph.operators
+        for operator in graph.operators
     ]
     listed += [(f"o:{name}", "output", name, "output", last) for name in graph.outputs]
     rows: dict[int, int] = {}
@@ -187,23 +188,14 @@ def _owner(graph: GraphDescription, end: str) -> str:
 
 
 def _lines(graph: GraphDescription, boxes: Mapping[str, Box]) -> list[Line]:
-    ends = [
-        (end, f"p:{one.name}", port, one)
-        for one in graph.operators
-        for port, end in one.feeds.items()
-    ]
-    streams = [
-        _line(graph, boxes, end, to, f"{end} to {_name(one, port)}") for end, to, port, one in ends
-    ]
-    outputs = [
-        _line(graph, boxes, end, f"o:{name}", f"{end} to output {name}")
-        for name, end in graph.outputs.items()
-    ]
-    return [line for line in (*streams, *outputs) if line is not None]
-
-
-def _name(operator: OperatorDescription, port: str) -> str:
-    return f"{operator.name}.{port}"
+    lines = []
+    for operator in graph.operators:
+        for port, end in operator.feeds.items():
+            words = f"{end} to {operator.name}.{port}"
+            lines.append(_line(graph, boxes, end, f"p:{operator.name}", words))
+    for name, end in graph.outputs.items():
+        lines.append(_line(graph, boxes, end, f"o:{name}", f"{end} to output {name}"))
+    return present(lines)
 
 
 def _line(

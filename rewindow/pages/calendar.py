@@ -7,6 +7,7 @@ The colour of a cell is its value. Pure: values in, shapes out.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -181,18 +182,16 @@ def _draw_layer(cells: Cells, layer: Layer, values: Floats) -> DrawnLayer:
     shown = known & ((values != 0) | (not _counts(layer)))
     level[shown] = np.searchsorted(np.array(bounds), values[shown], side="right").clip(1, LEVELS)
     top = len(bounds)
-    names = {
-        0: "h0",
-        **{index + 1: f"h{round((index + 1) * LEVELS / top)}" for index in range(top)},
-    }
-    paths = tuple(
-        (names[index], _path(cells, level == index))
-        for index in sorted(names)
-        if (level == index).any()
-    )
-    zero = ("h0", "none" if _counts(layer) else "nothing to show")
-    legend = (zero, *((names[index + 1], _bound(bounds, index)) for index in range(top)))
-    return DrawnLayer(layer, paths, legend, _summary(layer, values[known]))
+    paths = []
+    legend = [("h0", "none" if _counts(layer) else "nothing to show")]
+    # Few levels are spread over all colours, so that the highest always has the strongest one.
+    for index in range(top + 1):
+        name = f"h{round(index * LEVELS / max(top, 1))}"
+        if (level == index).any():
+            paths.append((name, _path(cells, level == index)))
+        if index:
+            legend.append((name, _bound(bounds, index - 1)))
+    return DrawnLayer(layer, tuple(paths), tuple(legend), _summary(layer, values[known]))
 
 
 def _counts(layer: Layer) -> bool:
@@ -202,14 +201,10 @@ def _counts(layer: Layer) -> bool:
 
 def _bound(bounds: list[float], index: int) -> str:
     here = short(bounds[index])
+    whole = all(map(float.is_integer, bounds))
     if index + 1 == len(bounds):
-        return (
-            here
-            if bounds == [float(int(b)) for b in bounds] and len(bounds) < LEVELS
-            else f"{here} and more"
-        )
+        return here if whole and len(bounds) < LEVELS else f"{here} and more"
     following = bounds[index + 1]
-    whole = all(bound == int(bound) for bound in bounds)
     if whole and following - bounds[index] == 1:
         return here
     return f"{here} to {short(following - 1 if whole else following)}"
@@ -220,7 +215,7 @@ def _summary(layer: Layer, values: Floats) -> str:
         return "no values"
     if layer.total:
         return f"{short(float(values.sum()))} {layer.unit} in {int((values != 0).sum()):,} cells"
-    low, middle, high = (short(float(share)) for share in np.quantile(values, (0, 0.5, 1)))
+    low, middle, high = map(short, np.quantile(values, (0, 0.5, 1)).tolist())
     return f"{low} to {high} {layer.unit}, half of the cells above {middle}"
 
 
@@ -283,18 +278,10 @@ def _row_labels(cells: Cells) -> tuple[tuple[int, str], ...]:
 
 
 def _script(cells: Cells, layers: Sequence[Layer], values: Sequence[Floats]) -> str:
-    listed = [
-        [None if value != value else round(value, 1) for value in found.tolist()]
-        for found in values
-    ]
-    listed = [
-        [int(value) if value is not None and value == int(value) else value for value in row]
-        for row in listed
-    ]
-    kept = [
-        {"label": layer.label, "unit": layer.unit, "values": row}
-        for layer, row in zip(layers, listed, strict=True)
-    ]
+    kept = []
+    for layer, found in zip(layers, values, strict=True):
+        listed = list(map(_json_number, found.tolist()))
+        kept.append({"label": layer.label, "unit": layer.unit, "values": listed})
     facts = {
         "rows": cells.rows,
         "w": cells.width,
@@ -306,6 +293,14 @@ def _script(cells: Cells, layers: Sequence[Layer], values: Sequence[Floats]) -> 
     }
     # A "<" could end the script element that holds it.
     return json.dumps(facts, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _json_number(value: float) -> float | None:
+    """Returns a value in few characters, since a page has one for each cell; null for NaN."""
+    if math.isnan(value):
+        return None
+    rounded = round(value, 1)
+    return int(rounded) if rounded.is_integer() else rounded
 
 
 def _height(rows: int) -> int:

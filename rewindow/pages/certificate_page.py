@@ -44,24 +44,24 @@ def _strip(certificate: Certificate, output: OutputCertificate) -> list[dict[str
     """Returns the rectangles of an output's strip: one for each stretch of windows of a class."""
     windows = WindowRange(certificate.first, certificate.last)
     scale = STRIP_WIDTH / len(windows)
-    found = [
-        {
-            "x": round((first - windows.first) * scale, 2),
-            "width": round(max((last - first + 1) * scale, 1.0), 2),
-            "kind": kind,
-            "label": f"{kind}: windows {first} to {last}",
-        }
-        for kind, ranges in output.ranges.items()
-        for first, last in ranges
-    ]
-    return found[:_RECTANGLES_MAX]
+    rectangles: list[dict[str, Any]] = []
+    for difference, ranges in output.ranges.items():
+        for first, last in ranges:
+            rectangles.append(
+                {
+                    "x": round((first - windows.first) * scale, 2),
+                    "width": round(max((last - first + 1) * scale, 1.0), 2),
+                    "kind": difference,
+                    "label": f"{difference}: windows {first} to {last}",
+                }
+            )
+    return rectangles[:_RECTANGLES_MAX]
 
 
 def _sides(certificate: Certificate) -> list[tuple[str, str, str]]:
-    rows = [("windows", f"{side.first} to {side.last}") for side in (certificate.a, certificate.b)]
-    compared = [("windows", rows[0][1], rows[1][1])]
     a = certificate.a.model_dump()
     b = certificate.b.model_dump()
+    compared = [("windows", f"{a['first']} to {a['last']}", f"{b['first']} to {b['last']}")]
     for name, label in (
         ("mode", "recovery mode"),
         ("code_version", "code version"),

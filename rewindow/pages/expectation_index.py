@@ -39,13 +39,7 @@ def index_html(found: Sequence[GateRun], folder: Location, now: datetime) -> str
     return draw(
         "index.html",
         state=_state(len(outputs), failing) if outputs else "Nothing has been checked yet.",
-        outputs=[
-            runs
-            for _, runs in sorted(
-                outputs.items(),
-                key=lambda one: (one[1][0].verdict == "passed", one[0]),
-            )
-        ],
+        outputs=sorted(outputs.values(), key=_rank),
         link=lambda run: (
             os.path.relpath(run.docs, folder.uri) if location(run.docs).is_file() else ""
         ),
@@ -54,6 +48,12 @@ def index_html(found: Sequence[GateRun], folder: Location, now: datetime) -> str
         shown_runs=SHOWN_RUNS,
         history_runs=HISTORY_RUNS,
     )
+
+
+def _rank(runs: Sequence[GateRun]) -> tuple[bool, str, str]:
+    """Returns what sorts outputs: first those whose newest run did not pass, then by name."""
+    newest = runs[0]
+    return newest.verdict == "passed", newest.application, newest.output
 
 
 def _state(outputs: int, failing: int) -> str:

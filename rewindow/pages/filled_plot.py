@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rewindow.inspection.filled import FilledGap, FilledRow, FilledStream
+from rewindow.sequences import present
 from rewindow.windows import format_time
 
 WIDTH = 1000
@@ -40,16 +41,17 @@ class Plot:
 
 def draw_plots(filled: FilledStream) -> list[tuple[FilledGap, list[Plot]]]:
     """Returns a plot for each gap and column."""
-    return [
-        (gap, [_plot(gap, column, filled.step_us) for column in filled.columns])
-        for gap in filled.gaps
-    ]
+    plots = []
+    for gap in filled.gaps:
+        plots.append((gap, [_plot(gap, column, filled.step_us) for column in filled.columns]))
+    return plots
 
 
 def _plot(gap: FilledGap, column: str, step_us: int) -> Plot:
-    begin = min([row.at_us for row in gap.rows], default=gap.from_us)
-    span = max(max([row.at_us for row in gap.rows], default=gap.last_us) + step_us - begin, 1)
-    known = [value for row in gap.rows if (value := row.values[column]) is not None]
+    times = [row.at_us for row in gap.rows]
+    begin = min(times, default=gap.from_us)
+    span = max(max(times, default=gap.last_us) + step_us - begin, 1)
+    known = present(row.values[column] for row in gap.rows)
     low = min(known, default=0.0)
     top = max(known, default=0.0)
 
@@ -61,28 +63,24 @@ def _plot(gap: FilledGap, column: str, step_us: int) -> Plot:
 
     dots = []
     missing = []
+    points = []
     for row in gap.rows:
         value = row.values[column]
-        if value is None:
-            missing.append(
-                (
-                    place(row.at_us),
-                    round(step_us * row.stands_for * WIDTH / span, 1),
-                    _words(row, column),
-                )
-            )
+        x = place(row.at_us)
+        y = None if value is None else height(value)
+        points.append((x, y, row.at_us))
+        if y is None:
+            # One row may stand for several points of the grid, so its mark is as wide as these.
+            width = round(step_us * row.stands_for * WIDTH / span, 1)
+            missing.append((x, width, _words(row, column)))
         else:
-            dots.append((place(row.at_us), height(value), row.is_made, _words(row, column)))
+            dots.append((x, y, row.is_made, _words(row, column)))
     end = gap.last_us + step_us * next(
         (row.stands_for for row in gap.rows if row.at_us == gap.last_us and row.is_made), 1
     )
-    points = [(place(row.at_us), row.values[column], row.at_us) for row in gap.rows]
     return Plot(
         column,
-        _line(
-            [(x, None if value is None else height(value), at) for x, value, at in points],
-            step_us,
-        ),
+        _line(points, step_us),
         tuple(dots),
         tuple(missing),
         (place(gap.from_us), round(place(end) - place(gap.from_us), 1)),

@@ -16,6 +16,7 @@ from rewindow.loading.measures import TIMER_COLUMNS
 from rewindow.location import Location
 from rewindow.pages.replay_report import Layer
 from rewindow.recovery import InputPlan, OutputPlan, Plan
+from rewindow.sequences import present
 from rewindow.settings.config import Config
 from rewindow.storage import Table, in_windows, query, quoted
 from rewindow.storage.layout import FACTS
@@ -56,8 +57,8 @@ def read_layers(
     layers = [_tuples(config, plan)] if len(inputs) == len(plan.inputs) else []
     layers += [_measure(plan, root, measure) for measure in measures]
     layers += [_gaps(config, plan, entry) for entry in inputs]
-    beats = [_heartbeats(plan, root, output) for output in plan.outputs]
-    return (*layers, *(layer for layer in beats if layer is not None))
+    layers += present(_heartbeats(plan, root, output) for output in plan.outputs)
+    return tuple(layers)
 
 
 def _tuples(config: Config, plan: Plan) -> Layer:
@@ -112,10 +113,11 @@ def _gaps(config: Config, plan: Plan, entry: InputPlan) -> Layer:
             hue="plum",
             note="windows without a tuple",
         )
+    # Every key that the stream has ever had is expected in each window. The keys with a tuple in it
+    # are counted, and the others are silent.
     table = Table.open(entry.table(config.state), entry.version)
-    known = query(f"select count(*) as n from (select distinct {keys} from t)", t=table)["n"][
-        0
-    ].as_py()
+    counted = query(f"select count(*) as n from (select distinct {keys} from t)", t=table)
+    known = counted["n"][0].as_py()
     sql = f"""select window_id, count(*) as v from (
               select distinct window_id, {keys} from t where {in_windows(plan.range)})
                   group by window_id"""

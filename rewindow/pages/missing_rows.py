@@ -54,16 +54,14 @@ def missing_by_day(event: EventGaps, rows_max: int) -> MissingDays:
         for key, found in by_key.items()
     }
     total = sum(counts.values(), np.zeros(len(days)))
+    # The days on which most are missing are chosen by count, and listed in order of time.
     shown = np.sort(np.argsort(-total, kind="stable")[: min(rows_max, np.count_nonzero(total))])
     keys = tuple(by_key)[:_KEYS_MAX]
-    rows = (
-        (
-            f"{to_datetime(_DAYS.start_us(days.first + int(day))):%Y-%m-%d}",
-            short(float(total[day])),
-            tuple(short(float(counts[key][day])) for key in keys),
-        )
-        for day in shown
-    )
+    rows = []
+    for day in shown:
+        date = f"{to_datetime(_DAYS.start_us(days.first + int(day))):%Y-%m-%d}"
+        of_keys = tuple(short(float(counts[key][day])) for key in keys)
+        rows.append((date, short(float(total[day])), of_keys))
     return MissingDays(keys, tuple(rows), int(np.count_nonzero(total)), len(by_key))
 
 
@@ -73,7 +71,17 @@ def _by_key(event: EventGaps) -> dict[str, list[Gap]]:
     for gap in event.gaps:
         if gap.kind not in (RECORDED_NULLS, LATE_REPAIRED):
             by_key.setdefault(gap.keys, []).append(gap)
-    return dict(sorted(by_key.items(), key=lambda one: (-sum(gap.count for gap in one[1]), one[0])))
+    return dict(most_missing_first(by_key))
+
+
+def most_missing_first(gaps: dict[str, list[Gap]]) -> list[tuple[str, list[Gap]]]:
+    """Returns names with their gaps, first the name that misses most rows."""
+
+    def rank(named: tuple[str, list[Gap]]) -> tuple[int, str]:
+        name, gaps = named
+        return -sum(gap.count for gap in gaps), name
+
+    return sorted(gaps.items(), key=rank)
 
 
 def calendar_layers(event: EventGaps, windows: WindowRange, grid: Grid) -> list[Layer]:
@@ -103,12 +111,11 @@ def _open_parts(found: Sequence[Gap], hours: HoursGrid | None) -> list[Gap]:
     """Returns gaps cut at closing times: of each the parts in which rows were expected."""
     if hours is None:
         return [*found]
-    parts = ((gap, hours.openings(gap.from_us, gap.to_us)) for gap in found)
-    return [
-        replace(gap, from_us=start, to_us=end)
-        for gap, stretches in parts
-        for start, end in stretches
-    ]
+    parts = []
+    for gap in found:
+        for start, end in hours.openings(gap.from_us, gap.to_us):
+            parts.append(replace(gap, from_us=start, to_us=end))
+    return parts
 
 
 def missing_by_window(
@@ -130,10 +137,11 @@ def missing_by_window(
         to_us = np.array([gap.to_us for gap in found], dtype=np.int64) - begin
         from_us = from_us.clip(0, size * width)
         to_us = to_us.clip(0, size * width)
-        first, last = (
-            from_us // width,
-            to_us // width,
-        )  # Both are cut in part; all windows between are whole.
+        first = from_us // width
+        last = to_us // width
+        # A gap adds a whole width to each window from its first up to the one before its last: one
+        # step up and one down, summed up over all gaps at once. What it leaves out of its first
+        # window is subtracted, and what it has of its last one is added.
         np.add.at(steps, first, 1)
         np.add.at(steps, last, -1)
         length += np.cumsum(steps)[:-1] * width

@@ -114,9 +114,11 @@ def window_levels(
 ) -> npt.NDArray[np.int64]:
     """Returns per window how it stands: OK, EMPTY (no output), WARN or BAD."""
     levels = np.where(report["output_rows"].to_numpy() > 0, OK, EMPTY)
+    # Failures are written after warnings, so that they win where a window has both.
     for checks, level in ((verdict.warnings, WARN), (verdict.failed, BAD)):
-        for part in (part for check in checks for part in check.failing):
-            levels[part.first - windows.first : part.last - windows.first + 1] = level
+        for check in checks:
+            for part in check.failing:
+                levels[part.first - windows.first : part.last - windows.first + 1] = level
     return levels
 
 

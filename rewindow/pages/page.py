@@ -64,7 +64,11 @@ def _checks(stories: Iterable[ReplayReport]) -> list[dict[str, Any]]:
     ones passed in all.
     """
     judged = list(stories)
-    groups: dict[str, dict[str, Any]] = {name: {} for report in judged for name in report.outputs}
+    groups: dict[str, dict[str, Any]] = {}
+    # First come the outputs in the order of the plans, then those that a gate alone knows.
+    for report in judged:
+        for name in report.outputs:
+            groups.setdefault(name, {})
     for index, report in enumerate(judged):
         for finding in report.gate.findings if report.gate else ():
             empty = {
@@ -91,29 +95,26 @@ def _acts(acts: Iterable[PublicationEvent]) -> list[dict[str, Any]]:
     one.
     """
     listed = list(acts)
-    undos = [act for act in listed if act.kind == "undo"]
-    undone = {
-        act.number
-        for act in listed
-        if any(
-            undo.replay_id == act.replay_id and (undo.undoes or 0) >= act.number for undo in undos
-        )
-    }
+    # An undo takes back the publication that it names, and all earlier ones of the same replay.
+    undone = set()
+    for undo in listed:
+        if undo.kind != "undo":
+            continue
+        for act in listed:
+            if undo.replay_id == act.replay_id and (undo.undoes or 0) >= act.number:
+                undone.add(act.number)
     found: list[dict[str, Any]] = []
-    for place, act in enumerate(listed):
-        later = [
-            one for one in listed[place + 1 :] if one.kind == "publish" and one.number not in undone
-        ]
-        covered = any(one.windows.overlap(act.windows) == act.windows for one in later)
-        standing = act.kind == "publish" and act.number not in undone
-        state = (
-            "undone"
-            if act.number in undone
-            else ""
-            if not standing
-            else "replaced"
-            if covered
-            else "stands"
-        )
+    # From the newest to the oldest, so that the publications that can cover an act are known.
+    standing: list[PublicationEvent] = []
+    for act in reversed(listed):
+        state = ""
+        if act.number in undone:
+            state = "undone"
+        elif act.kind == "publish":
+            is_covered = any(
+                later.windows.overlap(act.windows) == act.windows for later in standing
+            )
+            state = "replaced" if is_covered else "stands"
+            standing.append(act)
         found.append({"act": act, "state": state})
-    return found
+    return found[::-1]

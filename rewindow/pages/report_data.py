@@ -95,20 +95,19 @@ def read_acts(
 
 def comparison_of(content: dict[str, Any], page: str = "") -> report.CertificateSummary:
     """Returns a certificate's JSON as a page shows it."""
-    outputs = tuple(
-        report.ComparedOutput(
-            output["name"],
-            output["classes"],
-            {kind: tuple(starmap(WindowRange, pairs)) for kind, pairs in output["ranges"].items()},
-        )
-        for output in content["outputs"]
-    )
+    outputs = []
+    for output in content["outputs"]:
+        ranges = {
+            difference: tuple(starmap(WindowRange, pairs))
+            for difference, pairs in output["ranges"].items()
+        }
+        outputs.append(report.ComparedOutput(output["name"], output["classes"], ranges))
     return report.CertificateSummary(
         content["a"]["name"],
         content["b"]["name"],
         content["verdict"],
         content["digest"],
-        outputs,
+        tuple(outputs),
         content["data_read"],
         content["seconds"],
         page,
@@ -148,24 +147,25 @@ def relative(path: Location, config: Config) -> str:
 
 
 def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[report.DrawnAttempt, ...]:
-    saved = {window for window, _ in counted.checkpoints}
+    saved = dict(counted.checkpoints)
     timings = sorted(
         ledger.attempts.timings(plan.replay_id, limit=_GROUPS_MAX),
         key=lambda timing: (timing.epoch, timing.mark),
     )
+    # Timings name a group by its mark, facts by its windows: the last window connects them. A
+    # timing without facts gets number 0.
     number = {
         windows.last: (index, windows) for index, windows in enumerate(counted.groups, start=1)
     }
     groups: dict[int, list[report.Group]] = {}
     for timing in timings:
         index, windows = number.get(plan.window_of(timing.mark), (0, plan.range))
-        compute, commit = (timing.timings.get(name, 0.0) for name in ("compute", "commit"))
         group = report.Group(
             index,
             windows,
             timing.reported_at,
-            compute,
-            commit,
+            timing.timings.get("compute", 0.0),
+            timing.timings.get("commit", 0.0),
             windows.last in saved,
         )
         groups.setdefault(timing.epoch, []).append(group)
@@ -205,12 +205,12 @@ def _gate(config: Config, ledger: Ledger, replay_id: str) -> report.Gate | None:
         f"Check again, which writes it anew: rewindow check {replay_id}",
     ):
         outputs = json.loads(path.read_text())["outputs"] if path.is_file() else []
-        findings = tuple(
-            _finding(output["output"], check) for output in outputs for check in output["checks"]
-        )
+        findings = []
+        for output in outputs:
+            findings += [_finding(output["output"], check) for check in output["checks"]]
     pages = folder.entries("*.html")
     docs = relative(pages[0], config) if pages else ""
-    return report.Gate(newest[0].verdict, newest[0].checked_at, findings, docs)
+    return report.Gate(newest[0].verdict, newest[0].checked_at, tuple(findings), docs)
 
 
 def _finding(output: str, check: dict[str, Any]) -> report.CheckResult:
@@ -223,6 +223,6 @@ def _finding(output: str, check: dict[str, Any]) -> report.CheckResult:
         check["description"],
         status,
         check["failing_windows"],
-        tuple(WindowRange(first, last) for first, last in check["failing"][:5]),
+        tuple(starmap(WindowRange, check["failing"][:5])),
         check["observed"],
     )

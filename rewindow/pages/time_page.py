@@ -25,7 +25,7 @@ from rewindow.location import Location
 from rewindow.pages.calendar import describe_range, draw_calendar
 from rewindow.pages.drawing import draw
 from rewindow.pages.filled_plot import HEIGHT, draw_plots
-from rewindow.pages.missing_rows import calendar_layers, missing_by_day
+from rewindow.pages.missing_rows import calendar_layers, missing_by_day, most_missing_first
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.streams import stored_grid
@@ -92,9 +92,8 @@ def draw_time_page(config: Config, stream: str, *, found: GapReport | None = Non
     if rows.has_times and windows is not None:
         steps = lag_over_time(rows, windows, grid)
         behind = lateness_by_key(rows, windows)
-    by_key, by_hour = (
-        [row for row in behind if (row.hour is None) == whole] for whole in (True, False)
-    )
+    by_key = [row for row in behind if row.hour is None]
+    by_hour = [row for row in behind if row.hour is not None]
     filled = filled_stream(config, stream, windows) if windows is not None else None
     calendar = (
         draw_calendar(grid, windows, calendar_layers(event, windows, grid))
@@ -124,7 +123,7 @@ def draw_time_page(config: Config, stream: str, *, found: GapReport | None = Non
         hour_grid=draw_hours(by_key, by_hour),
         behind_hours=by_hour[:ROWS_MAX],
         later_than=[format_duration(us) if us else "0" for us in LATER_THAN_US],
-        gaps=[gap.row() for gap in listed[:ROWS_MAX]],
+        gaps=list(map(Gap.row, listed[:ROWS_MAX])),
         gap_count=len(listed),
         rows_max=ROWS_MAX,
         width=WIDTH,
@@ -182,9 +181,13 @@ def _facts(found: GapReport) -> list[tuple[str, str]]:
         (f"{counts['windows_missing']:,}", "windows missing"),
     ]
     if found.event is not None:
-        rows = [row for row in found.event.completeness if not row.column]
-        expected = sum(row.expected for row in rows)
-        present = sum(row.present for row in rows)
+        expected = 0
+        present = 0
+        # Totals with a column count the values of that column, not rows of the stream.
+        for row in found.event.completeness:
+            if not row.column:
+                expected += row.expected
+                present += row.present
         facts.insert(
             0,
             (f"{present / expected:.2%}" if expected else "–", "of the expected rows are there"),
@@ -209,17 +212,13 @@ def gap_lanes(event: EventGaps) -> list[GapLane]:
     longest = sorted(event.gaps, key=lambda gap: -gap.length_us)[:RECTANGLES_MAX]
     by_label: dict[str, list[Gap]] = {}
     for gap in longest:
-        by_label.setdefault(
-            ", ".join(filter(None, (gap.keys, gap.column))) or "the stream",
-            [],
-        ).append(gap)
-    worst = sorted(by_label.items(), key=lambda one: (-sum(gap.count for gap in one[1]), one[0]))[
-        :LANES_MAX
-    ]
-    return [
-        GapLane(n * _LANE, label, tuple(_rectangle(gap, event.from_us, span) for gap in found))
-        for n, (label, found) in enumerate(worst)
-    ]
+        label = ", ".join(filter(None, (gap.keys, gap.column))) or "the stream"
+        by_label.setdefault(label, []).append(gap)
+    lanes = []
+    for n, (label, of_label) in enumerate(most_missing_first(by_label)[:LANES_MAX]):
+        rectangles = tuple(_rectangle(gap, event.from_us, span) for gap in of_label)
+        lanes.append(GapLane(n * _LANE, label, rectangles))
+    return lanes
 
 
 def _rectangle(gap: Gap, begin_us: int, span_us: int) -> tuple[float, float, str, str]:
@@ -264,7 +263,10 @@ def draw_hours(by_key: Sequence[KeyLateness], by_hour: Sequence[KeyLateness]) ->
     would be.
     """
     total = sum(row.tuples for row in by_key)
-    late = [sum(row.behind[n] for row in by_key) for n in range(len(LATER_THAN_US))]
+    late = [0] * len(LATER_THAN_US)
+    for row in by_key:
+        for n, count in enumerate(row.behind):
+            late[n] += count
     if not late[0]:
         return None
     some = [n for n, count in enumerate(late) if count]

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import starmap
 
 from rewindow.inspection.window_runs import WindowRun
 from rewindow.pages.replay_report import DrawnAttempt, Group, KillEvent, ReplayReport
@@ -78,7 +79,7 @@ def clock_seconds(stories: Sequence[ReplayReport]) -> float:
 def draw_timeline(report: ReplayReport, seconds_max: float) -> Timeline:
     """Returns a replay's attempts on a clock that ends at `seconds_max`."""
     clock = _Clock(report, seconds_max)
-    lanes = tuple(clock.lane(index, attempt) for index, attempt in enumerate(report.attempts))
+    lanes = tuple(starmap(clock.lane, enumerate(report.attempts)))
     recovery = None
     if report.kills and report.recovery_seconds is not None:
         begin = clock.x(report.kills[0].at)
@@ -95,16 +96,17 @@ def draw_timeline(report: ReplayReport, seconds_max: float) -> Timeline:
 def draw_strips(report: ReplayReport) -> Strips:
     """Returns how the windows of each output fared."""
     scale = WIDTH / len(report.windows)
-    rows = tuple(
-        (index * (_STRIP + 4), name, tuple(_stretch(report, part, scale) for part in parts))
-        for index, (name, parts) in enumerate(report.outputs.items())
-    )
+    rows = []
+    for index, (name, parts) in enumerate(report.outputs.items()):
+        stretches = tuple(_stretch(report, part, scale) for part in parts)
+        rows.append((index * (_STRIP + 4), name, stretches))
     checkpoints = tuple(
         ((window - report.windows.first + 1) * scale, f"checkpoint after window {window}")
         for window in report.checkpoints
     )
-    times = (report.grid.start_us(report.windows.first), report.grid.end_us(report.windows.last))
-    return Strips(len(rows) * (_STRIP + 4) + 8, rows, checkpoints, (_day(times[0]), _day(times[1])))
+    begin = _day(report.grid.start_us(report.windows.first))
+    end = _day(report.grid.end_us(report.windows.last))
+    return Strips(len(rows) * (_STRIP + 4) + 8, tuple(rows), checkpoints, (begin, end))
 
 
 def phases(report: ReplayReport) -> list[tuple[str, str, float]]:
@@ -118,10 +120,7 @@ def phases(report: ReplayReport) -> list[tuple[str, str, float]]:
         found["compute"] += sum(group.compute_seconds for group in attempt.groups)
         found["commit"] += sum(group.commit_seconds for group in attempt.groups)
         if kill is not None:
-            found["killed"] += _seconds(
-                attempt.groups[-1].ended_at if attempt.groups else attempt.began_at,
-                kill.at,
-            )
+            found["killed"] += _seconds(_working_since(attempt), kill.at)
             if following is not None:
                 found["wait"] += _seconds(kill.at, following.began_at)
     words = {
@@ -152,7 +151,7 @@ class _Clock:
 
     def lane(self, index: int, attempt: DrawnAttempt) -> Lane:
         kill = _kill_of(self._story, attempt)
-        end = kill.at if kill else attempt.ended_at or self._last(attempt)
+        end = kill.at if kill else attempt.ended_at or _working_since(attempt)
         shapes = [
             self._shape(
                 attempt.began_at,
@@ -171,7 +170,7 @@ class _Clock:
         if kill is not None:
             shapes.append(
                 self._shape(
-                    self._working_since(attempt),
+                    _working_since(attempt),
                     kill.at,
                     "killed",
                     "in progress when it was killed",
@@ -180,9 +179,6 @@ class _Clock:
         checkpoints = tuple(self.x(group.ended_at) for group in attempt.groups if group.checkpoint)
         marker = (self.x(kill.at), _kill_words(kill)) if kill else None
         return Lane(index * LANE, f"attempt {attempt.epoch}", tuple(shapes), checkpoints, marker)
-
-    def _working_since(self, attempt: DrawnAttempt) -> datetime:
-        return attempt.groups[-1].ended_at if attempt.groups else attempt.began_at
 
     def _group(self, group: Group) -> Iterator[Shape]:
         end = self.x(group.ended_at)
@@ -205,8 +201,9 @@ class _Clock:
     def _shape(self, begin: datetime, end: datetime, kind: str, title: str) -> Shape:
         return Shape(self.x(begin), round(max(self.x(end) - self.x(begin), 0), 1), kind, title)
 
-    def _last(self, attempt: DrawnAttempt) -> datetime:
-        return self._working_since(attempt)
+
+def _working_since(attempt: DrawnAttempt) -> datetime:
+    return attempt.groups[-1].ended_at if attempt.groups else attempt.began_at
 
 
 def _kill_words(kill: KillEvent) -> str:
@@ -231,9 +228,13 @@ def _stretch(report: ReplayReport, part: WindowRun, scale: float) -> Shape:
 def _length(report: ReplayReport) -> float:
     if not report.attempts:
         return 0.0
-    ends = [attempt.ended_at for attempt in report.attempts if attempt.ended_at]
-    ends += [group.ended_at for attempt in report.attempts for group in attempt.groups]
-    return max((_seconds(report.attempts[0].began_at, end) for end in ends), default=0.0)
+    ends = []
+    # An attempt that runs or was killed may have no end: then its groups show how far it came.
+    for attempt in report.attempts:
+        if attempt.ended_at:
+            ends.append(attempt.ended_at)
+        ends += [group.ended_at for group in attempt.groups]
+    return _seconds(report.attempts[0].began_at, max(ends)) if ends else 0.0
 
 
 def _kill_of(report: ReplayReport, attempt: DrawnAttempt) -> KillEvent | None:
