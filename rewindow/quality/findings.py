@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain, starmap
 from typing import Any
 
 import pyarrow as pa
@@ -105,11 +106,10 @@ class GateRun:
 def record_findings(config: Config, plan: Plan, result: GateResult) -> None:
     """Appends a run to the findings table."""
     run_id = uuid.uuid4().hex
-    rows = [
-        _row(run_id, plan, result.checked_at, output, check)
-        for output in result.outputs
-        for check in output.checks
-    ]
+    rows = []
+    for output in result.outputs:
+        for check in output.checks:
+            rows.append(_row(run_id, plan, result.checked_at, output, check))
     table = create_table(findings_table(config), SCHEMA)
     write_deltalake(table.delta, pa.Table.from_pylist(rows, schema=SCHEMA), mode="append")
 
@@ -127,12 +127,12 @@ def failures(config: Config, replay_id: str, window: int | None = None) -> list[
     sql = f"""select * from f where replay_id = '{name}' and status in ('failed', 'not_run')
         and run_id =
               (select run_id from f where replay_id = '{name}' order by checked_at desc limit 1)"""
-    found = list(map(_finding, query(sql, f=path).to_pylist()))
-    wanted = [
-        entry
-        for entry in found
-        if window is None or not entry.windows or any(window in part for part in entry.windows)
-    ]
+    wanted = []
+    for row in query(sql, f=path).to_pylist():
+        finding = _finding(row)
+        is_inside = not finding.windows or any(window in part for part in finding.windows)
+        if window is None or is_inside:
+            wanted.append(finding)
     order = {"critical": 0, "warning": 1, "info": 2}
     return sorted(
         wanted,
@@ -215,9 +215,18 @@ def _finding(row: dict[str, Any]) -> Finding:
 
 def _run(config: Config, rows: list[dict[str, Any]]) -> GateRun:
     head = rows[0]
-    wrong = [row for row in rows if row["status"] in ("failed", "not_run")]
-    blocking = [row for row in wrong if row["blocks"]]
-    warning = [row for row in wrong if not row["blocks"] and row["severity"] == "warning"]
+    blocking = []
+    warning = []
+    noted = []
+    for row in rows:
+        if row["status"] not in ("failed", "not_run"):
+            continue
+        if row["blocks"]:
+            blocking.append(row)
+        elif row["severity"] == "warning":
+            warning.append(row)
+        else:
+            noted.append(row)
     same = (
         "run_id",
         "checked_at",
@@ -235,18 +244,19 @@ def _run(config: Config, rows: list[dict[str, Any]]) -> GateRun:
         checks=len(rows),
         failed=tuple(row["check"] for row in blocking),
         warned=tuple(row["check"] for row in warning),
-        noted=tuple(row["check"] for row in wrong if row not in blocking and row not in warning),
-        failing=_merged(part for row in blocking or warning for part in _ranges(row["failing"])),
+        noted=tuple(row["check"] for row in noted),
+        failing=_merged(map(_ranges, (row["failing"] for row in blocking or warning))),
     )
 
 
 def _ranges(text: str) -> tuple[WindowRange, ...]:
-    return tuple(WindowRange(first, last) for first, last in json.loads(text))
+    return tuple(starmap(WindowRange, json.loads(text)))
 
 
-def _merged(parts: Iterable[WindowRange]) -> tuple[WindowRange, ...]:
+def _merged(of_checks: Iterable[tuple[WindowRange, ...]]) -> tuple[WindowRange, ...]:
     found: list[WindowRange] = []
-    for part in sorted(parts):
+    # Checks fail in overlapping windows; ranges that touch become one.
+    for part in sorted(chain.from_iterable(of_checks)):
         if found and part.first <= found[-1].last + 1:
             part = WindowRange(found[-1].first, max(found.pop().last, part.last))
         found.append(part)

@@ -170,9 +170,9 @@ def _say(listener: Listener, verdict: OutputVerdict) -> None:
     if verdict.stored or verdict.measured:
         listener.line(f"  {verdict.about_measures}")
     for entry in (*verdict.failed, *verdict.warnings, *verdict.noted):
-        word = (
-            "not run" if entry.status == "not_run" else "failed" if entry.blocks else entry.severity
-        )
+        word = "failed" if entry.blocks else entry.severity
+        if entry.status == "not_run":
+            word = "not run"
         windows = (
             f": {name_windows(entry)}"
             if entry.failing_windows

@@ -55,7 +55,8 @@ class CheckOutcome:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it for JSON."""
-        plain = {key: value for key, value in self.__dict__.items() if key != "failing"}
+        plain = {**vars(self)}
+        del plain["failing"]
         return {
             **plain,
             "failing": [[part.first, part.last] for part in self.failing],
@@ -151,7 +152,7 @@ class OutputVerdict:
             **self.summary(),
             "stored_measures": list(self.stored),
             "measured_now": list(self.measured),
-            "checks": [check.to_dict() for check in self.checks],
+            "checks": list(map(CheckOutcome.to_dict, self.checks)),
             "results": self.results.name,
             "report": self.report.name,
         }
@@ -182,14 +183,14 @@ class GateResult:
             "application": self.plan.application,
             "verdict": self.verdict,
             "checked_at": self.checked_at.isoformat(),
-            "outputs": [output.to_dict() for output in self.outputs],
+            "outputs": list(map(OutputVerdict.to_dict, self.outputs)),
         }
 
     def summary(self) -> CheckSummary:
         """Returns what the ledger keeps: per output what was evaluated, failed and warned of,
         without the windows.
         """
-        return {"outputs": [output.summary() for output in self.outputs]}
+        return {"outputs": list(map(OutputVerdict.summary, self.outputs))}
 
 
 def name_windows(outcome: CheckOutcome) -> str:

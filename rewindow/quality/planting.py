@@ -104,10 +104,7 @@ class Specimen:
         Raises:
             GateError: they cannot be judged at all.
         """
-        table = pa.Table.from_pylist(
-            list(chain.from_iterable(rows.values())),
-            schema=self.rows.schema,
-        )
+        table = self.table_of(rows)
         with tempfile.TemporaryDirectory(prefix="rewindow-strength-") as folder:
             staged = location(folder) / "output"
             facts = location(folder) / "facts"
@@ -123,6 +120,10 @@ class Specimen:
             known = values_of(self.plan, self.output)
             found = evaluate(self.project, self.suite, report, known, pages=False)
         return assess(found, self.suite, report, self.plan.range)
+
+    def table_of(self, rows: Rows) -> pa.Table:
+        """Returns rows as a table with the columns of the output."""
+        return pa.Table.from_pylist(list(chain.from_iterable(rows.values())), self.rows.schema)
 
     def _sealed_as(self, rows: Rows) -> pa.Table:
         """Returns the facts as they would be of other rows; measures of the rows before are none of
@@ -149,11 +150,11 @@ def plant(specimen: Specimen, damages: Sequence[Damage], seed: int) -> list[Plan
     """
     clean = specimen.by_window()
     known = _failing(specimen.judge(clean))
-    placed = [
-        Planted(damage, window)
-        for damage in damages
-        for window in _place(specimen, damage, clean, seed)
-    ]
+    placed = []
+    for damage in damages:
+        window = _place(specimen, damage, clean, seed)
+        if window is not None:
+            placed.append(Planted(damage, window))
     judged: dict[int, Planted] = {}
     for together in _rounds(placed):
         judged |= _judge(specimen, {number: placed[number] for number in together}, known, seed)
@@ -165,36 +166,32 @@ def copy_of(rows: Rows) -> Rows:
     return {window: list(map(dict, part)) for window, part in rows.items()}
 
 
-def _place(specimen: Specimen, damage: Damage, clean: Rows, seed: int) -> Iterable[int]:
-    """Yields a window in which the damage makes a difference, if there is one: chosen by the seed,
+def _place(specimen: Specimen, damage: Damage, clean: Rows, seed: int) -> int | None:
+    """Returns a window in which the damage makes a difference, if there is one: chosen by the seed,
     not at the edge.
     """
     windows = list(specimen.plan.range)[NEAR + 1 : -NEAR - 1]
     Random(f"{seed}/{damage.kind}/{damage.column}").shuffle(windows)
     for window in windows:
         if _changed(specimen, damage, clean, window, seed) is not None:
-            yield window
-            return
+            return window
+    return None
 
 
 def _changed(specimen: Specimen, damage: Damage, rows: Rows, window: int, seed: int) -> Rows | None:
     """Returns the rows with a damage, None where it makes no difference or its values do not fit
     their columns.
     """
-    last = len(rows) if damage.reach is None else damage.reach
-    near = (
-        rows
-        if damage.reach is None
-        else {w: rows[w] for w in range(window, window + last + 1) if w in rows}
-    )
+    # Only the windows that a damage can reach are copied, since every window is tried for a place.
+    near = rows
+    if damage.reach is not None:
+        reached = range(window, window + damage.reach + 1)
+        near = {window: rows[window] for window in reached if window in rows}
     made = copy_of(near)
     if not damage.plant(made, window, Random(f"{seed}/{window}")) or made == near:
         return None
     try:
-        pa.Table.from_pylist(
-            list(chain.from_iterable(made.values())),
-            schema=specimen.rows.schema,
-        )
+        specimen.table_of(made)
     except (pa.ArrowException, OverflowError):
         return None
     return {**rows, **made}
@@ -236,26 +233,23 @@ def _judge(
     try:
         checks = specimen.judge(rows)
     except GateError as error:
-        if len(placed) == 1:
-            return {
-                number: replace(one, seen="stopped", checks=(error.primary,))
-                for number, one in placed.items()
-            }
-        return _judge_halves(specimen, placed, known, seed)
+        if len(placed) > 1:
+            return _judge_halves(specimen, placed, known, seed)
+        ((number, planted),) = placed.items()
+        return {number: replace(planted, seen="stopped", checks=(error.primary,))}
     level = {check.check: _level(check) for check in checks}
-    found = _failing(checks) - known
-    if len(placed) == 1:
-        return {
-            number: _noticed(one, level, [slug for slug, _ in found])
-            for number, one in placed.items()
-        }
-    near = {
-        number: [slug for slug, window in found if _is_near(one, window)]
-        for number, one in placed.items()
-    }
-    if any(not any(_is_near(one, window) for one in placed.values()) for _, window in found):
-        return _judge_halves(specimen, placed, known, seed)
-    return {number: _noticed(one, level, near[number]) for number, one in placed.items()}
+    # A failure belongs to the damages near to it. One that is near to none cannot be attributed
+    # while several are planted; a single damage has caused all of them.
+    noticed_by: dict[int, list[str]] = {number: [] for number in placed}
+    for slug, window in _failing(checks) - known:
+        is_near = False
+        for number, planted in placed.items():
+            if len(placed) == 1 or _is_near(planted, window):
+                noticed_by[number].append(slug)
+                is_near = True
+        if not is_near:
+            return _judge_halves(specimen, placed, known, seed)
+    return {number: _noticed(placed[number], level, slugs) for number, slugs in noticed_by.items()}
 
 
 def _judge_halves(
@@ -265,12 +259,11 @@ def _judge_halves(
     seed: int,
 ) -> dict[int, Planted]:
     numbers = sorted(placed)
-    halves = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
-    parts = [
-        _judge(specimen, {number: placed[number] for number in half}, known, seed)
-        for half in halves
-    ]
-    return parts[0] | parts[1]
+    middle = len(numbers) // 2
+    judged: dict[int, Planted] = {}
+    for half in (numbers[:middle], numbers[middle:]):
+        judged |= _judge(specimen, {number: placed[number] for number in half}, known, seed)
+    return judged
 
 
 def _is_near(one: Planted, window: int) -> bool:
@@ -295,9 +288,8 @@ def _failing(checks: Iterable[CheckOutcome]) -> set[tuple[str, int]]:
     found: set[tuple[str, int]] = set()
     for check in checks:
         if check.status in ("failed", "not_run"):
-            found |= {(check.check, window) for part in check.failing for window in part} or {
-                (check.check, -1)
-            }
+            windows = list(chain.from_iterable(check.failing)) or [-1]
+            found |= {(check.check, window) for window in windows}
     return found
 
 
@@ -310,15 +302,11 @@ def cut(
     """Returns plan, rows and facts of some windows of a replay; behind its first one, the start
     state is not known.
     """
-    inside = [_inside(table, windows) for table in (rows, facts)]
-    start = (
-        plan.start
-        if windows.first == plan.first
-        else plan.start.model_copy(update={"source": "none"})
-    )
-    return plan.model_copy(
-        update={"first": windows.first, "last": windows.last, "start": start}
-    ), *inside
+    start = plan.start
+    if windows.first != plan.first:
+        start = start.model_copy(update={"source": "none"})
+    part = plan.model_copy(update={"first": windows.first, "last": windows.last, "start": start})
+    return part, _inside(rows, windows), _inside(facts, windows)
 
 
 def _inside(table: pa.Table, windows: WindowRange) -> pa.Table:

@@ -25,7 +25,10 @@ from rewindow.storage import Table
 Ints = npt.NDArray[np.int64]
 _COLUMNS = ["window_id", "direction", "port", "attempt", "lost", "measures"]
 _OF_AN_ATTEMPT = re.compile(r"\d+-\d+/[^/]+")
-_NOTHING, _NULL, _WHOLE, _REAL = range(4)
+_NOTHING = 0
+_NULL = 1
+_WHOLE = 2
+_REAL = 3
 
 
 def written_by_attempts(staged: Table) -> bool:
@@ -95,9 +98,11 @@ class StoredMeasures:
         cells = rows["measures"].combine_chunks()
         window = window[pc.list_parent_indices(cells).to_numpy()]
         values = pc.list_flatten(cells)
-        digest, whole, real = (
-            pc.struct_field(values, name) for name in ("measure", "whole", "real")
-        )
+        # All measures of a window are in one list. In the flattened list each value has the digest
+        # of its measure, so one comparison finds the values of a measure in all windows.
+        digest = pc.struct_field(values, "measure")
+        whole = pc.struct_field(values, "whole")
+        real = pc.struct_field(values, "real")
         for wanted, place in self._places.items():
             chosen = pc.equal(digest, wanted)
             self._fill(
@@ -108,9 +113,9 @@ class StoredMeasures:
             )
 
     def _fill(self, place: int, window: Ints, whole: pa.Array, real: pa.Array) -> None:
-        is_whole, is_real = (
-            found.is_valid().to_numpy(zero_copy_only=False) for found in (whole, real)
-        )
+        # Whole numbers and floats share one array of 64 bits; `_kinds` has the type of each value.
+        is_whole = whole.is_valid().to_numpy(zero_copy_only=False)
+        is_real = real.is_valid().to_numpy(zero_copy_only=False)
         self._kinds[place, window] = np.select([is_whole, is_real], [_WHOLE, _REAL], _NULL)
         floats = pc.fill_null(real, 0.0).to_numpy(zero_copy_only=False)
         integers = pc.fill_null(whole, 0).to_numpy(zero_copy_only=False)

@@ -79,13 +79,13 @@ class Strength:
         """Returns it for JSON."""
         rows = [
             {
-                "column": one.damage.column,
-                "kind": one.damage.kind,
-                "window": one.window,
-                "seen": one.seen,
-                "checks": list(one.checks),
+                "column": planted.damage.column,
+                "kind": planted.damage.kind,
+                "window": planted.window,
+                "seen": planted.seen,
+                "checks": list(planted.checks),
             }
-            for one in self.planted
+            for planted in self.planted
         ]
         counts = Counter(one.seen for one in self.planted)
         return {
@@ -207,6 +207,7 @@ def _choose(plan: Plan, output: OutputPlan, sources: Sources, seed: int) -> Wind
     first = Random(seed).randint(plan.first, max(plan.first, plan.last - WINDOWS + 1))
     last = first - 1
     rows = 0
+    # Windows are added one by one as long as their rows fit into memory together.
     while last < min(plan.last, first + WINDOWS - 1) and rows + tuples.get(last + 1, 0) <= ROWS_MAX:
         last += 1
         rows += tuples.get(last, 0)
@@ -295,10 +296,10 @@ def _double(rows: Rows, window: int, random: Random) -> bool:
 
 
 def _move(rows: Rows, window: int, random: Random) -> bool:
-    def bare(part: list[Row]) -> list[Row]:
-        return [{name: value for name, value in row.items() if name != "window_id"} for row in part]
+    def bare(row: Row) -> Row:
+        return {**row, "window_id": None}
 
-    differ = bare(rows[window]) != bare(rows[window + 1])
+    differ = [*map(bare, rows[window])] != [*map(bare, rows[window + 1])]
     rows[window], rows[window + 1] = rows[window + 1], rows[window]
     for place in (window, window + 1):
         for row in rows[place]:

@@ -141,9 +141,9 @@ def make_report(
     ):
         with step(f"{output.name}: {what}"):
             add()
-    measured = tuple(measure.name for measure in measures if measure.name in made.taken_now)
-    stored = tuple(measure.name for measure in measures if measure.name not in made.taken_now)
-    return WindowReport(made.table(measures), stored, measured, made.remark)
+    stored = excluding(names_of(measures), made.taken_now)
+    measured = excluding(names_of(measures), stored)
+    return WindowReport(made.table(measures), tuple(stored), tuple(measured), made.remark)
 
 
 def _facts_of(rows: pa.Table, direction: str, port: str) -> pa.Table:
@@ -184,6 +184,8 @@ class _Report:
         index = self._index(window, "facts")
         self.taken = np.full(self.size, -1, dtype=np.int64)
         sealed_rows = np.zeros(self.size, dtype=np.int64)
+        # Facts come by window and attempt, and of equal indices NumPy assigns the last: the newest
+        # attempt wins.
         newest = np.flatnonzero(lost == 0)
         self.taken[index[newest]] = attempt[newest]
         sealed_rows[index[newest]] = tuples[newest]
@@ -239,13 +241,14 @@ class _Report:
             self.columns[_column("tuples_in", entry.stream)] = found
             done = done + found
             lost_tuples = lost_tuples + given_up
-        self.columns["tuples_in"], self.columns["lost_tuples"] = done, lost_tuples
+        self.columns["tuples_in"] = done
+        self.columns["lost_tuples"] = lost_tuples
 
     # --- inputs
 
     def add_inputs(self) -> None:
         """Adds what the inputs have sealed: tuples, empty windows, missing windows."""
-        recorded, gaps, missing = (np.zeros(self.size, dtype=np.int64) for _ in range(3))
+        recorded, gaps, missing = np.zeros((3, self.size), dtype=np.int64)
         for entry in self.plan.inputs:
             seals = Table.open(entry.windows_table(self.sources.state), entry.windows_version)
             rows = read_seals(seals, self.plan.range)
@@ -253,6 +256,7 @@ class _Report:
             index = self._index(window, entry.stream)
             recorded[index] += tuples
             gaps[index] += tuples == 0
+            # After the end of a stream no window is ever sealed, and none is missing.
             unsealed = np.ones(self.size, dtype=np.int64)
             unsealed[index] = 0
             end = stream_end(seals)
@@ -290,16 +294,14 @@ class _Report:
         rows.
         """
         own = every_output_has(self.output.key, self.sources.staged.schema)
-        stored = self._stored([*own, *measures])
-        taken = (
-            []
-            if stored is None
-            else [one for one in [*own, *measures] if self._is_stored(stored, one)]
-        )
-        for measure in taken:
-            assert stored is not None, "what is taken from it is there"
-            self.measured[measure.name] = self._spread(*stored.values(measure), measure)
-        rest = excluding([*own, *measures], taken)
+        every = [*own, *measures]
+        stored = self._stored(every)
+        rest = []
+        for measure in every:
+            if stored is not None and self._is_stored(stored, measure):
+                self.measured[measure.name] = self._spread(*stored.values(measure), measure)
+            else:
+                rest.append(measure)
         self.taken_now = set(names_of(rest))
         self._add_aggregates([measure for measure in rest if not measure.over_rows])
         for measure in rest:
@@ -345,8 +347,8 @@ class _Report:
         missing = {name: entry.missing for name, entry in inputs.items()}
         sql = query_of(measure, self.output.name, self.plan.range, missing, several=several)
         tables = {
-            recorded_name(name): Table.open(e.table(self.sources.state), e.version)
-            for name, e in inputs.items()
+            recorded_name(name): Table.open(entry.table(self.sources.state), entry.version)
+            for name, entry in inputs.items()
         }
         rows = self._ask(
             sql,
@@ -395,7 +397,8 @@ class _Report:
                 "rows",
             )
             index = self._index(window, "quarantine")
-            late[index], other[index] = found, rows - found
+            late[index] = found
+            other[index] = rows - found
         self.columns |= {"late": late, "quarantined": other}
 
     # --- together
