@@ -134,12 +134,9 @@ def _unusable(error: Any) -> InputError:
     path = error.ctx.command_path if error.ctx else "rewindow"
     option = getattr(error, "option_name", None)
     if option is not None and error.ctx:
-        known = [
-            name
-            for one in error.ctx.command.get_params(error.ctx)
-            for name in one.opts
-            if name.startswith("-")
-        ]
+        known: list[str] = []
+        for parameter in error.ctx.command.get_params(error.ctx):
+            known += [name for name in parameter.opts if name.startswith("-")]
         return InputError(
             f'option "{option}" of `{path}` is unknown',
             hint=f"{did_you_mean(option, known)}{_all(path)}",

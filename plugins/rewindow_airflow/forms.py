@@ -83,12 +83,10 @@ def default_application(config: Config) -> str | None:
 
 
 def _own(config: Config) -> set[str]:
-    return {
-        path.stem
-        for folder in config.applications
-        for path in folder.glob("*.py")
-        if path.stem[0] != "_"
-    }
+    names: set[str] = set()
+    for folder in config.applications:
+        names |= {path.stem for path in folder.glob("*.py") if path.stem[0] != "_"}
+    return names
 
 
 def replay_params(
@@ -275,9 +273,10 @@ def _check_range(params: Mapping[str, Any]) -> None:
                 f"range is not given: {' and '.join(fields[given_as])} must both be set",
                 detail=said,
             )
-    for name in (name for way, names in fields.items() if way != given_as for name in names):
-        if params[name] is not None:
-            raise InputError(f"range is given twice: {name} must be empty", detail=said)
+    for way, names in fields.items():
+        for name in names:
+            if way != given_as and params[name] is not None:
+                raise InputError(f"range is given twice: {name} must be empty", detail=said)
 
 
 def refuse_unknown(params: Mapping[str, Any], known: Iterable[str]) -> None:

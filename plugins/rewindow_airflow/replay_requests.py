@@ -240,11 +240,13 @@ def sealed_range(config: Config, application: str) -> tuple[Grid, WindowRange, b
     if made_of is not None and sealed_of(config, made_of) is None:
         raise _not_recorded(made_of)
     app = load_application(config, application).app
-    found = {stream: sealed_of(config, stream) for stream in app.streams}
-    for stream, windows in found.items():
+    ranges = {}
+    for stream in app.streams:
+        windows = sealed_of(config, stream)
         if windows is None:
             raise _not_recorded(stream)
-    ranges = {stream: windows for stream, windows in found.items() if windows}
+        ranges[stream] = windows
+    # A stream with an end row bounds nothing: all its later windows are sealed and empty.
     growing = {
         stream: windows.last for stream, windows in ranges.items() if not has_ended(config, stream)
     }

@@ -157,11 +157,9 @@ class RewindowCheckOperator(ReplayTask, BaseOperator):
             result = check(config, self.replay, Lines(self.log.info))
             write_gate_pages(config, result)
             if result.verdict != "passed":
-                failed = [
-                    f"{output.output}: {check.check}"
-                    for output in result.outputs
-                    for check in output.failed
-                ]
+                failed = []
+                for output in result.outputs:
+                    failed += [f"{output.output}: {check.check}" for check in output.failed]
                 raise GateError(
                     f'gate of replay "{self.replay}" did not pass',
                     detail=f"Failed: {', '.join(failed)}.",

@@ -88,10 +88,10 @@ def show_certificate(certificate: Certificate) -> None:
         f"[{color}]{escape(certificate.verdict)}[/{color}]: {escape(span)}, in "
         f"{certificate.seconds} s"
     )
-    found_classes = {
-        name for output in certificate.outputs for name, count in output.classes.items() if count
-    }
-    classes = sorted(found_classes | {"equal"})
+    found_classes = {"equal"}
+    for output in certificate.outputs:
+        found_classes |= {name for name, count in output.classes.items() if count}
+    classes = sorted(found_classes)
     columns = (
         "output",
         "windows",

@@ -26,6 +26,7 @@ from rewindow.commands.screen import (
 )
 from rewindow.names import PUBLISHED
 from rewindow.pages.certificate_page import write_certificate
+from rewindow.sequences import excluding
 
 
 def compare(
@@ -129,8 +130,8 @@ def _show_rows(certificate: Certificate) -> None:
     sides = (("a", certificate.a.name, found["rows_a"]), ("b", certificate.b.name, found["rows_b"]))
     for side, name, rows in sides:
         if rows:
-            columns = [column for column in rows[0] if column != "window_id"]
-            shown = [[row[column] for column in columns] for row in rows]
+            columns = excluding(rows[0], ["window_id"])
+            shown = [list(map(row.__getitem__, columns)) for row in rows]
             print_rows(
                 escape(f"\nonly in {side}, {name}, window {found['window']}"),
                 columns,

@@ -16,9 +16,13 @@ _REPLAYS_OFFERED = 200
 
 def _offer(incomplete: str, names: Callable[[Config], Iterable[str]]) -> list[str]:
     try:
-        return [name for name in names(Config.load()) if name.startswith(incomplete)]
+        return _beginning_with(incomplete, names(Config.load()))
     except RewindowError:
         return []
+
+
+def _beginning_with(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def sources(incomplete: str) -> list[str]:
@@ -63,18 +67,18 @@ def sides(incomplete: str) -> list[str]:
     """Returns what a certificate compares: replays, and "published"."""
     from rewindow.names import PUBLISHED
 
-    return [*(name for name in [PUBLISHED] if name.startswith(incomplete)), *replays(incomplete)]
+    return _beginning_with(incomplete, [PUBLISHED]) + replays(incomplete)
 
 
 def modes(incomplete: str) -> list[str]:
     """Returns the recovery modes."""
     from rewindow.application.modes import MODES
 
-    return [mode for mode in MODES if mode.startswith(incomplete)]
+    return _beginning_with(incomplete, MODES)
 
 
 def states(incomplete: str) -> list[str]:
     """Returns the states that a replay can be in."""
     from rewindow.ledger.replays import ReplayState
 
-    return [state for state in ReplayState if state.startswith(incomplete)]
+    return _beginning_with(incomplete, ReplayState)

@@ -65,17 +65,16 @@ def _cut(found: list[ErrorTuples], limit: int) -> list[tuple[ErrorTuples, pa.Tab
 
 
 def _as_dict(found: list[ErrorTuples], limit: int) -> dict[str, Any]:
-    parts = _cut(found, limit)
-    return {
-        "ports": {one.port: {"tuples": one.count, "read_from": one.read_from} for one in found},
-        "counts": [{"port": one.port, **vars(count)} for one in found for count in one.counts],
-        "shown": sum(rows.num_rows for _, rows in parts),
-        "errors": [
-            {"port": one.port, **_told(row), "tuple": _event(row)}
-            for one, rows in parts
-            for row in rows.to_pylist()
-        ],
-    }
+    ports = {}
+    counts = []
+    for port in found:
+        ports[port.port] = {"tuples": port.count, "read_from": port.read_from}
+        counts += [{"port": port.port, **vars(count)} for count in port.counts]
+    errors = []
+    for port, rows in _cut(found, limit):
+        for row in rows.to_pylist():
+            errors.append({"port": port.port, **_told(row), "tuple": _event(row)})
+    return {"ports": ports, "counts": counts, "shown": len(errors), "errors": errors}
 
 
 def _show(replay_id: str, found: list[ErrorTuples], limit: int) -> None:

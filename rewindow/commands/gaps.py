@@ -21,6 +21,7 @@ from rewindow.inspection.gap_rows import EMPTY, MISSING, SILENT, Gap
 from rewindow.inspection.gaps import GapReport
 from rewindow.inspection.gaps import gaps as find_gaps
 from rewindow.inspection.unusable import describe_unusable
+from rewindow.sequences import excluding
 from rewindow.windows import format_duration, format_time, parse_duration
 
 _MEANING = {
@@ -173,11 +174,9 @@ def _show_event_time(event: EventGaps, limit: int) -> None:
         row.row() | {"completeness": "" if row.share is None else f"{row.share:.2%}"}
         for row in event.completeness
     ]
-    shown = [
-        {name: value for name, value in row.items() if name not in _unused(rows)} for row in rows
-    ]
-    if shown:
-        print_rows("", [*shown[0]], [[*row.values()] for row in shown])
+    if rows:
+        names = excluding(rows[0], _unused(rows))
+        print_rows("", names, [list(map(row.__getitem__, names)) for row in rows])
     gaps = sorted(event.gaps, key=lambda gap: (-gap.length_us, gap.from_us))
     out.print(f"\n{len(gaps):,} gaps in event time" if gaps else "\nno gaps in event time")
     if gaps:

@@ -48,15 +48,17 @@ def command(
     seen = covers(config, rows)
     gone = stopped_unnoticed(config, rows)
     if as_json:
-        print_json(
-            [
+        entries = []
+        for row in rows:
+            begin, end = row.times() or (None, None)
+            entries.append(
                 {
                     "replay": row.replay_id,
                     "application": row.application,
                     "first": row.first,
                     "last": row.last,
-                    "from": times[0],
-                    "to": times[1],
+                    "from": begin,
+                    "to": end,
                     "mode": row.mode,
                     "state": row.state,
                     "has_stopped": row.replay_id in gone,
@@ -68,10 +70,8 @@ def command(
                     "created_at": row.created_at,
                     "changed_at": row.changed_at,
                 }
-                for row in rows
-                for times in [row.times() or (None, None)]
-            ]
-        )
+            )
+        print_json(entries)
         return
     columns = (
         "replay",

@@ -82,19 +82,16 @@ def _show(config: Config, found: ReplayStatus) -> None:
             **({"log": found.log} if found.log else {}),
         }
     )
+    unended = "its process is gone" if found.is_gone else "running"
     attempts = [
         (
-            one.epoch,
-            f"{one.began_at:%H:%M:%S}",
-            one.outcome.value
-            if one.outcome
-            else "its process is gone"
-            if found.is_gone
-            else "running",
-            f"window {plan.window_of(one.mark)}" if one.mark else "nothing",
-            one.message.split("\n")[0],
+            attempt.epoch,
+            f"{attempt.began_at:%H:%M:%S}",
+            attempt.outcome.value if attempt.outcome else unended,
+            f"window {plan.window_of(attempt.mark)}" if attempt.mark else "nothing",
+            attempt.message.split("\n")[0],
         )
-        for one in found.attempts
+        for attempt in found.attempts
     ]
     print_rows("\nattempts", ("attempt", "began", "end", "committed up to", "message"), attempts)
     totals = [(t.direction, t.port, t.windows, t.tuples, t.lost_windows) for t in found.ports]

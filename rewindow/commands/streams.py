@@ -4,6 +4,7 @@ deletion.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -139,25 +140,22 @@ def rows(
         rewindow streams rows flights 377311
     """
     number, is_sealed, found = inventory.rows_of(load_project(), stream, window, limit)
-    state = (
-        "sealed"
-        if is_sealed
-        else "missing: not sealed, more may arrive"
-        if found.num_rows
-        else "missing: not sealed"
-    )
+    state = "sealed" if is_sealed else "missing: not sealed"
+    if found.num_rows and not is_sealed:
+        state += ", more may arrive"
     if as_json:
         print_json(
             {"stream": stream, "window": number, "sealed": is_sealed, "tuples": found.to_pylist()}
         )
         return
-    texts = [
-        [None if value is None else str(value) for value in row.values()]
-        for row in found.to_pylist()
-    ]
+    texts = list(map(_texts, found.to_pylist()))
     print_rows(f"{stream}, window {number}, {state}", found.column_names, texts)
     if found.num_rows == limit:
         out.print(f"the first {limit:,} tuples; --limit shows more")
+
+
+def _texts(row: Mapping[str, object]) -> list[str | None]:
+    return [None if value is None else str(value) for value in row.values()]
 
 
 @app.command()
@@ -177,7 +175,7 @@ def quarantine(
     if as_json:
         print_json(found)
         return
-    texts = [[None if value is None else str(value) for value in row.values()] for row in found]
+    texts = list(map(_texts, found))
     print_rows(f"{stream}, quarantine", ("window", "reason", "position", "content"), texts)
     if len(found) == limit:
         out.print(f"the first {limit:,} rows; --limit shows more")

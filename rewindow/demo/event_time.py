@@ -62,7 +62,8 @@ def late_flights(config: Config, windows: WindowRange) -> list[str]:
     lines = []
     for origin in sorted({row["origin"] for row in rows}):
         of_origin = [row for row in rows if row["origin"] == origin]
-        late, flights = (sum(row[name] for row in of_origin) for name in ("late", "flights"))
+        late = sum(row["late"] for row in of_origin)
+        flights = sum(row["flights"] for row in of_origin)
         # Hours of few flights would win by chance.
         busy = [row for row in of_origin if row["flights"] * 100 >= flights]
         worst = max(busy, key=lambda row: (row["late"] / row["flights"], row["hour"]))

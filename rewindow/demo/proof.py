@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 
+import numpy as np
+import numpy.typing as npt
+
 from rewindow.application import Mode
 from rewindow.certificate.certificate import Certificate, certify
 from rewindow.demo.drill import group_ends
@@ -91,7 +94,7 @@ class _Facts:
     def unaccounted(self) -> list[WindowRange]:
         """Windows of an output that are neither sealed nor listed as lost."""
         missing = [(count.taken == 0) & ~count.lost for count in self._count.outputs.values()]
-        return self._ranges(int(window) for mask in missing for window in mask.nonzero()[0])
+        return self._ranges(missing)
 
     def untouched(self) -> tuple[str, ...]:
         """What holds of a replay that nobody disturbed."""
@@ -104,7 +107,7 @@ class _Facts:
         again.
         """
         counts = self._count.summary()
-        redone = self._where(self._count.redone)
+        redone = self._ranges([self._count.redone])
         once = not counts.lost and not counts.repeated and not counts.affected
         return (
             self.claim("every window is there once", once, self._repeated()),
@@ -152,7 +155,7 @@ class _Facts:
         for output in (
             output for output in certificate.outputs if output.name in self._count.outputs
         ):
-            listed = self._where(self._count.outputs[output.name].lost)
+            listed = self._ranges([self._count.outputs[output.name].lost])
             absent = self._absent(output.name, reference)
             compared = list(starmap(WindowRange, output.ranges.get("lost", [])))
             exact = listed == absent == compared and (not listed or self._is_killed_group(listed))
@@ -165,12 +168,10 @@ class _Facts:
         return tuple(sentences)
 
     def _equal(self, certificate: Certificate) -> str:
-        differing = [
-            WindowRange(*pair)
-            for output in certificate.outputs
-            for ranges in output.ranges.values()
-            for pair in ranges
-        ]
+        differing: list[WindowRange] = []
+        for output in certificate.outputs:
+            for ranges in output.ranges.values():
+                differing += starmap(WindowRange, ranges)
         words = "what readers see equals the undisturbed replay"
         return self.claim(words, certificate.equal and certificate.digest != "", differing)
 
@@ -203,14 +204,14 @@ class _Facts:
         return to_ranges(rows["window_id"].to_pylist())
 
     def _repeated(self) -> list[WindowRange]:
-        masks = [count.repeated for count in self._count.outputs.values()]
-        return self._ranges(int(window) for mask in masks for window in mask.nonzero()[0])
+        return self._ranges(count.repeated for count in self._count.outputs.values())
 
-    def _where(self, mask: object) -> list[WindowRange]:
-        return self._ranges(mask.nonzero()[0])  # type: ignore[attr-defined]
-
-    def _ranges(self, places: Iterable[int]) -> list[WindowRange]:
-        return to_ranges(self._plan.first + int(place) for place in places)
+    def _ranges(self, masks: Iterable[npt.NDArray[np.bool_]]) -> list[WindowRange]:
+        """Returns the windows that at least one of some masks over the range marks."""
+        windows: set[int] = set()
+        for mask in masks:
+            windows.update((mask.nonzero()[0] + self._plan.first).tolist())
+        return to_ranges(windows)
 
 
 def prove_published(config: Config, replay_id: str, words: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import chain
 
 from rewindow.demo.proof import Proof
 from rewindow.embedded.environment import password_file
@@ -100,15 +101,8 @@ def _facts(
 def _next_steps(stories: Sequence[ReplayReport]) -> tuple[tuple[str, str], ...]:
     by_mode = {story.mode: story for story in stories}
     lossy = by_mode["at_most_once"]
-    lost = next(
-        (
-            part.windows.first
-            for parts in lossy.outputs.values()
-            for part in parts
-            if part.kind == "lost"
-        ),
-        None,
-    )
+    stretches = chain.from_iterable(lossy.outputs.values())
+    lost = next((part.windows.first for part in stretches if part.kind == "lost"), None)
     steps = [("rewindow list", "all replays that there are")]
     if lost is not None:
         steps.append(

@@ -226,12 +226,12 @@ def _judge(stage: Show, run: DemoRun) -> None:
     wait_for_task(stage.airflow, run, "check_windows", may_fail, stage.demo_console)
     check = stage.ledger.checks.newest(run.replay_id, limit=1)[0]
     outputs = check.summary.get("outputs", [])
-    evaluated = sum(output["evaluated"] for output in outputs)
-    wrong = [
-        f"{output['output']}: {name}"
-        for output in outputs
-        for name in (*output["failed"], *output["warnings"])
-    ]
+    evaluated = 0
+    wrong = []
+    for output in outputs:
+        evaluated += output["evaluated"]
+        for name in (*output["failed"], *output["warnings"]):
+            wrong.append(f"{output['output']}: {name}")
     stage.demo_console.say(
         f"{run.drill.title}: gate {check.verdict}, {evaluated} checks on "
         f"{len(stage.windows or ()):,} windows"

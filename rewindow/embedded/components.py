@@ -104,12 +104,11 @@ def end_orphans(dead_sessions: Mapping[int, str]) -> list[int]:
     A worker of a dead scheduler may still run a task, which must not be lost: it is ended once it
     calls itself idle.
     """
-    orphans = [pid for pid in descendants(os.getpid()) if session(pid) in dead_sessions]
-    ended = [
-        pid
-        for pid in orphans
-        if dead_sessions[session(pid) or 0] != "scheduler" or _IDLE in title(pid)
-    ]
+    ended = []
+    for pid in descendants(os.getpid()):
+        component = dead_sessions.get(session(pid) or 0)
+        if component and (component != "scheduler" or _IDLE in title(pid)):
+            ended.append(pid)
     signal_all(ended, signal.SIGKILL)
     return ended
 
@@ -118,8 +117,12 @@ def busy_workers(supervisor: int) -> list[int]:
     """Returns the pids of the workers of a supervisor's schedulers, also of dead ones, that have a
     task.
     """
-    named = ((pid, title(pid)) for pid in descendants(supervisor))
-    return [pid for pid, name in named if name.startswith(_WORKER) and _IDLE not in name]
+    workers = []
+    for pid in descendants(supervisor):
+        name = title(pid)
+        if name.startswith(_WORKER) and _IDLE not in name:
+            workers.append(pid)
+    return workers
 
 
 def _is_small(path: Path) -> bool:

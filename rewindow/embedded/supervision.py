@@ -25,6 +25,7 @@ from rewindow.embedded.processes import (
 from rewindow.embedded.readiness import make_ready
 from rewindow.embedded.status import FAILED, READY, STARTING, SupervisorStatus
 from rewindow.processes.file_lock import file_lock
+from rewindow.sequences import excluding
 from rewindow.settings.config import Config
 
 _LOOK_SECONDS = 0.3
@@ -138,11 +139,10 @@ class Supervisor:
             self._tell("; ".join(changes))
         elif self.state != READY and self._prepared.is_set():
             self._tell("ready", READY)
-        dead_sessions = {
-            pid: name
-            for component in self.components
-            for pid, name in component.dead_sessions.items()
-        }
+        # A component that died leaves its children; they are found by the session that it led.
+        dead_sessions: dict[int, str] = {}
+        for component in self.components:
+            dead_sessions |= component.dead_sessions
         if dead_sessions and (ended := end_orphans(dead_sessions)):
             say(f"ended {len(ended)} processes that a dead component left behind")
         _reap_adopted({component.process.pid for component in self.components if component.process})
@@ -153,18 +153,13 @@ class Supervisor:
         """
         say("stopping")
         self._cancelled.set()
-        signal_all(
-            (c.process.pid for c in self.components if c.process and c.name != API_SERVER),
-            signal.SIGTERM,
-        )
+        servers = [component for component in self.components if component.name == API_SERVER]
+        self._terminate(excluding(self.components, servers))
         if workers := busy_workers(os.getpid()):
             say(f"ending {len(workers)} tasks, which go on after the next start")
             signal_all(workers, signal.SIGTERM)
             wait_until(lambda: not set(workers) & set(busy_workers(os.getpid())), _TASK_SECONDS)
-        signal_all(
-            (c.process.pid for c in self.components if c.process and c.name == API_SERVER),
-            signal.SIGTERM,
-        )
+        self._terminate(servers)
         if not wait_until(self._all_gone, _STOP_SECONDS):
             signal_all(descendants(os.getpid()), signal.SIGTERM)
             if not wait_until(self._all_gone, _SETTLE_SECONDS):
@@ -172,6 +167,10 @@ class Supervisor:
                 wait_until(self._all_gone, _SETTLE_SECONDS)
         (self.home / "supervisor.json").unlink(missing_ok=True)
         say("stopped")
+
+    def _terminate(self, components: list[Component]) -> None:
+        pids = (component.process.pid for component in components if component.process)
+        signal_all(pids, signal.SIGTERM)
 
     def _all_gone(self) -> bool:
         _reap_adopted(set())

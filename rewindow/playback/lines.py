@@ -21,6 +21,7 @@ def json_lines(rows: pa.Table) -> list[bytes]:
     >>> json_lines(pa.table({"window_id": [7], "key": ["é"], "delay": [float("nan")]}))
     [b'{"window_id":7,"key":"\xc3\xa9","delay":"NaN"}\n']
     """
+    # Most streams have no floats. Only where they have are all values looked at one by one.
     floats = any(_has_floats(field.type) for field in rows.schema)
     values = map(_finite, rows.to_pylist()) if floats else rows.to_pylist()
     return [_ENCODER.encode(row).encode() + b"\n" for row in values]
@@ -53,7 +54,9 @@ def _has_floats(kind: pa.DataType) -> bool:
 def _finite(value: Any) -> Any:
     """Returns a value without floats that JSON does not have."""
     if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        if math.isnan(value):
+            return "NaN"
+        return "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
         return {name: _finite(inside) for name, inside in value.items()}
     return list(map(_finite, value)) if isinstance(value, list | tuple) else value

@@ -172,7 +172,8 @@ def _asked(
     ids: tuple[int | None, int | None],
     times: tuple[str | None, str | None],
 ) -> WindowRange:
-    (first, last), (from_time, to_time) = ids, times
+    first, last = ids
+    from_time, to_time = times
     if from_time and to_time:
         check_order(parse_time(from_time), parse_time(to_time))
     first = grid.window(parse_time(from_time)) if from_time else first
@@ -223,12 +224,12 @@ def _read(data: Table, seals: pa.Table) -> _Part:
         t=data,
     )
     rows = in_order(found.select(data.schema.names), "window_id", "arrived_at", "offset")
-    ids, counts = (seals[name].to_numpy() for name in ("window_id", "tuples"))
-    there = np.searchsorted(rows["window_id"].to_numpy(), ids, "right") - np.searchsorted(
-        rows["window_id"].to_numpy(),
-        ids,
-        "left",
-    )
+    # Rows are in the order of windows: the positions left and right of a window's id show how many
+    # tuples it has.
+    ids = seals["window_id"].to_numpy()
+    counts = seals["tuples"].to_numpy()
+    windows_of_rows = rows["window_id"].to_numpy()
+    there = np.searchsorted(windows_of_rows, ids, "right") - np.searchsorted(windows_of_rows, ids)
     if (wrong := np.flatnonzero(there != counts)).size:
         one = wrong[0]
         raise TableError(
@@ -322,7 +323,8 @@ class _Player:
         not go back.
         """
         if self._first_us is None:
-            self._first_us, self._began = int(arrived_us[0]), self._clock.now()
+            self._first_us = int(arrived_us[0])
+            self._began = self._clock.now()
             self._latest_us = self._first_us
         rising = np.maximum.accumulate(np.maximum(arrived_us, self._latest_us))
         self._latest_us = int(rising[-1])

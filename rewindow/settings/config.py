@@ -366,17 +366,16 @@ class Config(Section):
     @property
     def made_applications(self) -> dict[str, str]:
         """The applications that settings of streams make, and the stream of each."""
-        beats = {
-            f"{HEARTBEAT}{name}": name
-            for name, settings in self.streams.items()
-            if settings.interval_us
-        }
-        filled = {
-            f"{FILLED}{name}": name for name, settings in self.streams.items() if settings.fill
-        }
-        windows = {
-            f"{WINDOWS}{name}": name for name, settings in self.streams.items() if settings.windows
-        }
+        beats = {}
+        filled = {}
+        windows = {}
+        for name, settings in self.streams.items():
+            if settings.interval_us:
+                beats[f"{HEARTBEAT}{name}"] = name
+            if settings.fill:
+                filled[f"{FILLED}{name}"] = name
+            if settings.windows:
+                windows[f"{WINDOWS}{name}"] = name
         return beats | filled | windows
 
     def stream(self, name: str) -> StreamConfig:
