@@ -155,8 +155,8 @@ class RowComparison:
             pair.append(f"max(case when side_ = 1 {of_pair} as fb_{i}")
             close.append(self._close(f"fa_{i}", f"fb_{i}"))
         # A row of b repeats one of a if a has the row itself, or one whose floats are as near as
-        # the smallest or largest that a has among rows with these exact columns. What is unequal is
-        # then ranked by its floats on each side, and rows of equal rank are one pair: where all
+        # the smallest or largest that a has among rows with these exact columns. Unequal rows are
+        # then ranked by their floats on each side, and rows of equal rank are one pair: where all
         # floats of a pair are close, and both have it equally often, it does not differ.
         return f"""
         bounded as (

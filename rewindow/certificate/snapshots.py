@@ -212,8 +212,9 @@ def published_snapshot(config: Config, plan: Plan, windows: WindowRange) -> Snap
         name = data_name(plan.application, output.name)
         table = check_format(Table.open(config.stream_table(name)), TableKind.STREAM)
         sealed = check_format(Table.open(config.windows_table(name)), TableKind.SEALS)
-        versions[name], versions[windows_name(name)] = table.version, sealed.version
-        ids[name], ids[windows_name(name)] = table.id, sealed.id
+        for table_name, opened in ((name, table), (windows_name(name), sealed)):
+            versions[table_name] = opened.version
+            ids[table_name] = opened.id
         data[output.name] = table
         seals = read_seals(sealed, windows, table_id=table.id)
         parts.append(_published_seals(output.name, seals))

@@ -118,7 +118,7 @@ class StreamRows:
 
     @property
     def selected_keys(self) -> str:
-        """What selects the key columns as text under these names, to stand before others."""
+        """The expressions that select the key columns as text, to stand before others."""
         return "".join(
             f"cast({quoted(key)} as varchar) as {name}, "
             for key, name in zip(self.keys, self.key_names, strict=True)
@@ -343,7 +343,7 @@ def event_gaps(
     if cadence_us is None:
         cadence_us, learned = _learned(rows, windows)
     expected = []
-    # Where only some keys are asked for, no other expected key may count as missing.
+    # With `only`, the other expected keys have no row in the query, but are not missing.
     for values in rows.expected_keys:
         key = dict(zip(rows.keys, values, strict=True))
         if rows.only.items() <= key.items():

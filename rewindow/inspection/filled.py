@@ -115,7 +115,7 @@ def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledSt
         : GAPS_MAX // 2
     ]
     ordered = [*made, *excluding(gaps, made)][:_TRIED_MAX]
-    # Each gap takes a query, so none is looked at after enough have been found.
+    # Each gap takes a query, so the loop ends as soon as it has enough gaps to show.
     shown: list[FilledGap] = []
     for gap in ordered:
         around = _around(rows, columns, gap, windows, step_us)

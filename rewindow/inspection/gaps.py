@@ -214,7 +214,7 @@ def gaps(
     except InputError as error:
         if keys or columns or cadence_us is not None:
             raise
-        # Event time was not asked for in particular, so the report goes without it.
+        # The caller did not ask for event time in particular, so the report goes without it.
         in_event_time = None
         lack = f"{error.primary}. {error.hint}".strip()
     found += in_event_time.gaps if in_event_time else []

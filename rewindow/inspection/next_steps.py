@@ -151,7 +151,7 @@ def cause(message: str) -> str:
     causes = []
     python = []
     # The JVM names causes from the outside to the inside, and Python ends with the error: the last
-    # one of either says what went wrong.
+    # line of either kind is the root cause.
     for line in lines[first:]:
         if line.strip().startswith("Caused by: "):
             causes.append(line.strip().removeprefix("Caused by: "))

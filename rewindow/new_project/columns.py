@@ -344,7 +344,7 @@ def json_type(values: Sequence[Any]) -> str:
     ('STRING', 'DOUBLE', 'STRING')
     """
     there = present(values)
-    # In Python a boolean is an integer, so it is looked for first.
+    # In Python a boolean is an integer too, so booleans come first.
     if _are(there, bool):
         return "BOOLEAN"
     if there and all(map(_is_number, there)):

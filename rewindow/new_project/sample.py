@@ -132,7 +132,7 @@ def _decoded(data: bytes) -> tuple[str, str]:
             return data[: len(data) - cut].decode("utf-8-sig"), "utf-8"
         except UnicodeDecodeError:
             continue
-    # Latin 1 has control characters there, Windows letters and quotes.
+    # At these bytes Latin 1 has control characters, and Windows has letters and quotes.
     if any(0x80 <= byte < 0xA0 for byte in data):
         try:
             return data.decode("cp1252"), "cp1252"
@@ -151,7 +151,7 @@ def _csv(place: str, file: SourceFile, text: str, settings: dict[str, Any], whol
             hint="Its first row must name the columns.",
         )
     limit = max(1, min(ROWS, CELLS // len(head)))
-    # One row more than needed tells whether the sample is the whole file.
+    # One row more than needed shows whether the sample is the whole file.
     read = list(filter(None, islice(reader, limit + 1)))
     whole = whole and len(read) <= limit
     rows = []

@@ -51,7 +51,8 @@ ZONELESS = "without a zone: taken as UTC"
 _COMPACT = {14: ("%Y%m%d%H%M%S", "yyyyMMddHHmmss"), 8: ("%Y%m%d", "yyyyMMdd")}
 _CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d{1,6})?)?")
 _EPOCHS = {"timestamp_seconds": 1, "timestamp_millis": 10**3, "timestamp_micros": 10**6}
-_SINCE, _UNTIL = 946_684_800, 4_102_444_800  # 2000 and 2100.
+_SINCE = 946_684_800  # The year 2000.
+_UNTIL = 4_102_444_800  # The year 2100.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TIME_WORDS = frozenset(
     {

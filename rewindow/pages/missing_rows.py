@@ -140,8 +140,8 @@ def missing_by_window(
         first = from_us // width
         last = to_us // width
         # A gap adds a whole width to each window from its first up to the one before its last: one
-        # step up and one down, summed up over all gaps at once. What it leaves out of its first
-        # window is subtracted, and what it has of its last one is added.
+        # step up and one down, summed up over all gaps at once. The part of its first window
+        # before the gap is subtracted, and the part of its last one in the gap is added.
         np.add.at(steps, first, 1)
         np.add.at(steps, last, -1)
         length += np.cumsum(steps)[:-1] * width

@@ -172,12 +172,9 @@ class ReplayReport:
         if not self.kills:
             return None
         kill = self.kills[0]
-        later = [
-            group.ended_at
-            for attempt in self.attempts
-            for group in attempt.groups
-            if group.ended_at > kill.at
-        ]
+        later = []
+        for attempt in self.attempts:
+            later += [group.ended_at for group in attempt.groups if group.ended_at > kill.at]
         return (min(later) - kill.at).total_seconds() if later else None
 
 
