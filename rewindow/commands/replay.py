@@ -94,7 +94,7 @@ def replay(
     """
     config = load_project()
     if resume is not None:
-        _refuse_wishes(context, resume)
+        _reject_options(context, resume)
         result = verbs.resume(config, resume, again=again, listener=JobScreen(), crash=crash)
     elif application:
         if unpublished:
@@ -146,7 +146,7 @@ def replay(
     )
 
 
-def _refuse_wishes(context: typer.Context, replay_id: str) -> None:
+def _reject_options(context: typer.Context, replay_id: str) -> None:
     """Refuses what a resumed replay would ignore, also a value that equals its default."""
     given = [
         parameter

@@ -78,8 +78,8 @@ def plan(config: Config, application: str, **replay_options: Unpack[ReplayOption
     Args:
         config: settings in force.
         application: its name.
-        replay_options: range, mode and the rest of ReplayRequest, by keyword; without a range every window
-            that all inputs have sealed.
+        replay_options: range, mode and the other fields of ReplayRequest; without a range, every
+            window that all inputs have sealed.
 
     Raises:
         InputError: the application or a stream is unknown, or a wish cannot be.

@@ -54,7 +54,7 @@ class RepairStep:
     """A range of an application that is to be replayed, checked and published again.
 
     Attributes:
-        replay_options: mode, parameters and what else the replay that is published there was asked for.
+        replay_options: mode, parameters and other options of the replay that is published there.
         reasons: why, and why no smaller range does, in words.
         may_follow: windows that come next if the state at its end is another one than was
             published.
