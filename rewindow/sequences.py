@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 Item = TypeVar("Item")
+Key = TypeVar("Key")
+Result = TypeVar("Result")
+NamedItem = TypeVar("NamedItem", bound="Named")
 
 
 class Named(Protocol):
@@ -42,3 +46,51 @@ def excluding(items: Iterable[Item], excluded: Container[Item]) -> list[Item]:
     ['a', 'c']
     """
     return [item for item in items if item not in excluded]
+
+
+def only_named(items: Iterable[NamedItem], names: Container[str]) -> list[NamedItem]:
+    """Returns the items whose name is among the given ones, in their order."""
+    return [item for item in items if item.name in names]
+
+
+def not_named(items: Iterable[NamedItem], names: Container[str]) -> list[NamedItem]:
+    """Returns the items whose name is not among the given ones, in their order."""
+    return [item for item in items if item.name not in names]
+
+
+def matching_names(names: Iterable[str], lower_case: Container[str]) -> list[str]:
+    """Returns the names that, in lower case, are among the given ones.
+
+    >>> matching_names(["Stream", "at"], {"stream"})
+    ['Stream']
+    """
+    return [name for name in names if name.lower() in lower_case]
+
+
+def repeated_names(names: Iterable[str]) -> list[str]:
+    """Returns the names that equal another one except for capital letters, in their order.
+
+    >>> repeated_names(["at", "key", "AT"])
+    ['at', 'AT']
+    """
+    names = list(names)
+    counts = Counter(map(str.lower, names))
+    return [name for name in names if counts[name.lower()] > 1]
+
+
+def numbered_names(names: Iterable[str], prefix: str) -> dict[str, str]:
+    """Returns for each name a technical one: the prefix and the position of the name.
+
+    >>> numbered_names(["user", "page"], "_key_")
+    {'user': '_key_0', 'page': '_key_1'}
+    """
+    return {name: f"{prefix}{number}" for number, name in enumerate(names)}
+
+
+def map_values(function: Callable[[Item], Result], items: Mapping[Key, Item]) -> dict[Key, Result]:
+    """Returns the result of a function for each value, by the value's key.
+
+    >>> map_values(len, {"a": "xy", "b": ""})
+    {'a': 2, 'b': 0}
+    """
+    return {key: function(value) for key, value in items.items()}

@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 from rewindow.application.graph import Application
 from rewindow.application.node import Node
 from rewindow.application.overrides import CODE, DEFAULT
-from rewindow.sequences import names_of
+from rewindow.sequences import map_values, names_of
 
 
 class _Value(BaseModel):
@@ -97,7 +97,7 @@ def _operator(node: Node, sources: dict[str, str]) -> OperatorDescription:
     return OperatorDescription(
         name=node.name,
         kind=type(node.operator).__name__,
-        feeds={port: str(end) for port, end in node.feeds.items()},
+        feeds=map_values(str, node.feeds),
         ports=[
             PortDescription(name=name, error=port.error)
             for name, port in node.output_ports().items()

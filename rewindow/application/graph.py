@@ -17,7 +17,7 @@ from rewindow.application.node import End, Node, PortHandle, end_of
 from rewindow.application.operator import FrameOperator, InputPort, OutputPort
 from rewindow.application.overrides import PropertyOverride
 from rewindow.application.violations import Violation
-from rewindow.sequences import excluding, names_of
+from rewindow.sequences import excluding, map_values, names_of
 from rewindow.windows import Grid, parse_duration
 
 CHECKPOINT_WINDOWS = 60
@@ -125,7 +125,7 @@ class Application:
         Another one under a name that is taken is reported at launch and leaves the graph as it was
         (O48, O49).
         """
-        ends = {port: end_of(feed) for port, feed in feeds.items()}
+        ends = map_values(end_of, feeds)
         known_mode = Mode.parse(mode) if mode else None
         node = Node(
             name,

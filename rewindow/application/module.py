@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from rewindow.application.node import End, Node, PortHandle, end_of
 from rewindow.application.operator import FrameOperator
 from rewindow.application.violations import Violation
-from rewindow.sequences import excluding, names_of
+from rewindow.sequences import excluding, map_values, names_of
 
 Build = Callable[..., Any]
 
@@ -79,7 +79,7 @@ class PartInstance:
 
 def place(app: Graph, name: str, build: Build, feeds: Mapping[str, End]) -> PartInstance:
     """Adds a module to an application, see `Application.module`."""
-    ends = {port: end_of(feed) for port, feed in feeds.items()}
+    ends = map_values(end_of, feeds)
     takes = list(inspect.signature(build).parameters.values())[1:]
     lacking = [one.name for one in takes if one.default is one.empty and one.name not in ends]
     for port in lacking:
@@ -102,5 +102,5 @@ def place(app: Graph, name: str, build: Build, feeds: Mapping[str, End]) -> Part
         return PartInstance(name, {})
     made = build(Part(name, app), **ends)
     if isinstance(made, Mapping):
-        return PartInstance(name, {port: end_of(end) for port, end in made.items()})
+        return PartInstance(name, map_values(end_of, made))
     return PartInstance(name, {"out": end_of(made)})

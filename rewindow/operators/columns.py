@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rewindow.names import quoted_column
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
 WINDOW = "window_id"
@@ -34,3 +35,8 @@ def floor_div(value: Column, divisor: int) -> Column:
     from pyspark.sql import functions as F
 
     return F.call_function("div", value - F.pmod(value, F.lit(divisor)), F.lit(divisor))
+
+
+def type_texts(columns: pa.Schema) -> dict[str, str]:
+    """Returns the type of each column by its name, as text."""
+    return dict(zip(columns.names, map(str, columns.types), strict=True))

@@ -30,7 +30,8 @@ def metronome(spark: SparkSession, context: OperatorContext, interval_us: int) -
     """
     from pyspark.sql import functions as F
 
-    first, end = (-(-border // interval_us) for border in (context.start_us, context.end_us))
+    first = -(-context.start_us // interval_us)
+    end = -(-context.end_us // interval_us)
     timers = spark.range(first, end, 1, 1 + (end - first) // TASK_TIMERS)
     at_us = F.col("id") * interval_us
     window = floor_div(at_us - context.grid.origin_us, context.grid.width_us)

@@ -38,14 +38,21 @@ def refusal(of: str, error: ValidationError, model: type[BaseModel]) -> InputErr
         error: what pydantic found.
         model: the settings' class, which knows what they may be.
     """
-    found = dict.fromkeys(_sentence(item, model) for item in error.errors())
-    causes = [item.get("ctx", {}).get("error") for item in error.errors()]
-    hint = " ".join(cause.hint for cause in causes if isinstance(cause, HintedValueError))
-    places = ", ".join(_place(item) for item in error.errors() if item["loc"])
+    sentences: dict[str, None] = {}
+    places = []
+    hints = []
+    for item in error.errors():
+        # Several settings may break the same rule: its sentence comes once.
+        sentences[_sentence(item, model)] = None
+        if item["loc"]:
+            places.append(_place(item))
+        cause = item.get("ctx", {}).get("error")
+        if isinstance(cause, HintedValueError):
+            hints.append(cause.hint)
     return InputError(
-        "; ".join(found),
-        detail=f"Wrong settings of {of}: {places}." if places else "",
-        hint=hint,
+        "; ".join(sentences),
+        detail=f"Wrong settings of {of}: {', '.join(places)}." if places else "",
+        hint=" ".join(hints),
     )
 
 
@@ -94,11 +101,9 @@ def _section(place: tuple[int | str, ...], model: type[BaseModel]) -> type[BaseM
     """
     for part in place:
         if (field := model.model_fields.get(str(part))) is not None:
-            kinds = get_args(field.annotation) or (field.annotation,)
-            model = next(
-                (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)),
-                model,
-            )
+            for kind in reversed(get_args(field.annotation) or (field.annotation,)):
+                if isinstance(kind, type) and issubclass(kind, BaseModel):
+                    model = kind
     return model
 
 

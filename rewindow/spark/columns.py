@@ -1,4 +1,6 @@
-"""Lists of Spark columns, without an import of pyspark until one is built."""
+"""Spark columns and frames that the operators build alike, without an import of pyspark until one
+is built.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from typing import TYPE_CHECKING
 from rewindow.names import quoted_column
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame, WindowSpec
+    from pyspark.sql.types import DataType, StructType
 
 
 def named_columns(names: Iterable[str]) -> list[Column]:
@@ -21,3 +24,71 @@ def named_columns(names: Iterable[str]) -> list[Column]:
 def aliased(columns: Mapping[str, Column]) -> list[Column]:
     """Returns the columns under the names that they are mapped from."""
     return [column.alias(name) for name, column in columns.items()]
+
+
+def renamed_columns(names: Mapping[str, str]) -> list[Column]:
+    """Returns the columns of these names under the names that they are mapped to."""
+    return aliased(dict(zip(names.values(), named_columns(names), strict=True)))
+
+
+def maxima(names: Iterable[str], over: WindowSpec | None = None) -> list[Column]:
+    """Returns the maximum of each column under its own name, for a group or over a window."""
+    from pyspark.sql import functions as F
+
+    columns = []
+    for name in names:
+        maximum = F.max(name)
+        columns.append((maximum if over is None else maximum.over(over)).alias(name))
+    return columns
+
+
+def equal_or_null(names: Mapping[str, str]) -> list[Column]:
+    """Returns conditions that two columns are equal; two nulls count as equal."""
+    from pyspark.sql import functions as F
+
+    return [F.col(quoted_column(name)).eqNullSafe(F.col(other)) for name, other in names.items()]
+
+
+def bigint(value: int | None) -> Column:
+    """Returns a constant of type BIGINT."""
+    from pyspark.sql import functions as F
+
+    return F.lit(value).cast("bigint")
+
+
+def null_of(kind: DataType | str) -> Column:
+    """Returns a null of a type."""
+    from pyspark.sql import functions as F
+
+    return F.lit(None).cast(kind)
+
+
+def or_false(condition: Column | str) -> Column:
+    """Returns a condition that is false where the given one is null."""
+    from pyspark.sql import functions as F
+
+    return F.coalesce(condition, F.lit(False))
+
+
+def or_true(condition: Column | str) -> Column:
+    """Returns a condition that is true where the given one is null."""
+    from pyspark.sql import functions as F
+
+    return F.coalesce(condition, F.lit(True))
+
+
+def column_types(schema: StructType) -> dict[str, DataType]:
+    """Returns the type of each column by its name."""
+    return {field.name: field.dataType for field in schema.fields}
+
+
+def union_all(frames: Iterable[DataFrame], *, allow_missing: bool = False) -> DataFrame:
+    """Returns the rows of all frames, of which there is at least one; columns match by name.
+
+    Args:
+        allow_missing: whether columns that a frame lacks are null in its rows.
+    """
+    first, *others = frames
+    for frame in others:
+        first = first.unionByName(frame, allowMissingColumns=allow_missing)
+    return first

@@ -33,7 +33,8 @@ from pyspark.sql import types as T
 from rewindow.application.error_tuples import OF_THE_REPLAY
 from rewindow.errors import InputError
 from rewindow.names import BOOKKEEPING, quoted_column
-from rewindow.sequences import excluding
+from rewindow.sequences import excluding, not_named
+from rewindow.spark.columns import null_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -89,7 +90,7 @@ def digest_columns(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED
     name = schema_hash(schema, exclude)
     floats = [field for field in fields if holds_float(field.dataType)]
     exact = excluding(fields, floats)
-    nothing = F.lit(None).cast("string")
+    nothing = null_of("string")
     return [
         F.count(F.lit(1)).alias("tuples"),
         _sums(name, exact, []).alias("digest"),
@@ -157,7 +158,7 @@ def check_digestible(schema: T.StructType, exclude: Collection[str] = NOT_DIGEST
 
 
 def _event_fields(schema: T.StructType, exclude: Collection[str]) -> list[T.StructField]:
-    return _sorted([field for field in schema.fields if field.name not in exclude])
+    return _sorted(not_named(schema.fields, exclude))
 
 
 def _sorted(fields: list[T.StructField]) -> list[T.StructField]:

@@ -17,6 +17,7 @@ from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.recovery import Plan
 from rewindow.sequences import excluding
+from rewindow.spark.columns import column_types, null_of
 from rewindow.storage import Table, query
 from rewindow.storage.inputs import open_input
 from rewindow.storage.streams import open_sealed
@@ -59,7 +60,7 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
     for the constant null, and what an operator does with a missing value, such as to raise an
     error, moves to the other side of a join.
     """
-    columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
+    columns = [null_of(field.dataType).alias(field.name) for field in schema.fields]
     return spark.range(1).select(*columns).limit(0)
 
 
@@ -174,7 +175,7 @@ def conform(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
             types.
     """
     wanted = spark_schema(schema)
-    found = {field.name: field.dataType for field in frame.schema.fields}
+    found = column_types(frame.schema)
     for field in [*spark_schema(pa.schema([("window_id", pa.int64())])).fields, *wanted.fields]:
         if field.name not in found:
             raise InputError(f'{what} lacks the column "{field.name}" that it declares')

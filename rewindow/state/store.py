@@ -21,6 +21,8 @@ from pyspark.sql import functions as F
 from rewindow.application import Node
 from rewindow.location import Location
 from rewindow.names import quoted_column
+from rewindow.sequences import map_values
+from rewindow.spark.columns import or_false
 from rewindow.spark.digests import bucket_of, sum_of_rows
 from rewindow.spark.frames import (
     check_columns,
@@ -156,7 +158,7 @@ class FileStates:
         if DELETED in schema.names:
             frame = frame.withColumn(
                 DELETED,
-                F.coalesce(DELETED, F.lit(False)) if DELETED in frame.columns else F.lit(False),
+                or_false(DELETED) if DELETED in frame.columns else F.lit(False),
             )
         rows = check_columns(frame, schema, what(node)).select(
             *(F.col(quoted_column(field.name)).cast(field.dataType) for field in wanted.fields)
@@ -209,7 +211,7 @@ class SizedStates:
 
     def load_all(self, states: Mapping[str, OperatorState]) -> dict[str, DataFrame]:
         """Returns all states as frames, by operator."""
-        return {name: self.load(state) for name, state in states.items()}
+        return map_values(self.load, states)
 
     def save(
         self,
@@ -313,7 +315,7 @@ def _renewed(
     """Returns the same as `_changed`, but the changes, which may be all work of a group, are
     computed once.
     """
-    gone = F.coalesce(DELETED, F.lit(False)) if DELETED in changes.columns else F.lit(False)
+    gone = or_false(DELETED) if DELETED in changes.columns else F.lit(False)
     columns = list(map(quoted_column, state.columns))
     old = state.select(*columns, F.lit(0).alias(_STEP), F.lit(False).alias(DELETED))
     new = changes.select(*columns, F.lit(1).alias(_STEP), gone.alias(DELETED))

@@ -19,6 +19,7 @@ from rewindow.application import Application, Mode, Node, OperatorContext, PortH
 from rewindow.application.error_tuples import GIVEN
 from rewindow.errors import InputError
 from rewindow.operators import TupleOperator
+from rewindow.sequences import map_values
 from rewindow.testing.operators import (
     Tuples,
     groups_of,
@@ -107,7 +108,7 @@ def run_application(
         if isinstance(unit[0].operator, TupleOperator):
             made = _run_tuples(unit, rows, how, found.lost)
         else:
-            given = {port: rows[handle] for port, handle in unit[0].feeds.items()}
+            given = map_values(lambda handle: rows[handle], unit[0].feeds)
             made = {unit[0].name: _run_frames(unit[0], given, how, found.lost)}
         for node in unit:
             emitted, state = made[node.name]
@@ -116,10 +117,9 @@ def run_application(
             for port, of_port in emitted.items():
                 found.ports[f"{node.name}.{port}"] = of_port
                 rows[node[port]] = _by_window(_names(node, port), of_port)
-    found.outputs = {
-        name: found.ports[str(output.source)]
-        for name, output in (app.outputs | app.errors()).items()
-    }
+    found.outputs = map_values(
+        lambda output: found.ports[str(output.source)], app.outputs | app.errors()
+    )
     return found
 
 
@@ -184,10 +184,7 @@ class _How:
         groups = groups_of(self.windows, self.group_windows)
         for by_window in rows.values():
             by_window.update(
-                {
-                    window: [row for row in of if row is not CRASH]
-                    for window, of in by_window.items()
-                }
+                map_values(lambda of: [row for row in of if row is not CRASH], by_window)
             )
         return [window for group in groups if dead & {*group} for window in group]
 
@@ -284,10 +281,12 @@ def _projected(node: Node, port: str, rows: ByWindow) -> ByWindow:
                 raise InputError(
                     f'input "{port}" of operator "{node.name}" lacks the column "{absent[0]}"'
                 )
-    return {
-        window: [row if row is CRASH else {name: row[name] for name in names} for row in of_window]
-        for window, of_window in rows.items()
-    }
+    return map_values(
+        lambda of_window: [
+            row if row is CRASH else {name: row[name] for name in names} for row in of_window
+        ],
+        rows,
+    )
 
 
 def _names(node: Node, port: str) -> list[str]:

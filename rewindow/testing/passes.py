@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from rewindow.application import OperatorContext
 from rewindow.errors import InputError
 from rewindow.operators.tuples.values import to_array
+from rewindow.sequences import map_values
 from rewindow.state.row_hash import row_hashes
 from rewindow.tuple_engine.passes import Pass, control_rows
 from rewindow.tuple_engine.tagged_rows import (
@@ -82,10 +83,7 @@ class PassRun:
         self._context = context
         self._batch = batch
         self._key_ranges = key_ranges if one.keys else 1
-        self._pending = {
-            place: {window: list(rows) for window, rows in by.items()}
-            for place, by in inputs.items()
-        }
+        self._pending = map_values(lambda by: map_values(list, by), inputs)
         self._before = 0
         self._states: dict[str, dict[tuple[Any, ...], tuple[Any, ...]]] = {
             name: {} for name in one.members

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rewindow.errors import InputError
 from rewindow.operators.tuples.values import shown
-from rewindow.sequences import excluding
+from rewindow.sequences import excluding, map_values
 from rewindow.tuple_engine.emissions import BATCH
 from rewindow.tuple_engine.key_range import KeyRange
 from rewindow.tuple_engine.tagged_rows import (
@@ -74,10 +74,12 @@ class CycleRange:
         self._inner = inner
         self._windows = windows
         first = list(port_order)
-        self._ports = {
-            name: sorted(shape.inputs, key=lambda port: first.index(port) if port in first else -1)
-            for name, shape in shapes.items()
-        }
+        self._ports = map_values(
+            lambda shape: sorted(
+                shape.inputs, key=lambda port: first.index(port) if port in first else -1
+            ),
+            shapes,
+        )
         self._delays = [name for name in ranges if name in delays]
         self._others = excluding(ranges, delays)
         self._states = {columns.tag: name for name, columns in fused.states.items()}

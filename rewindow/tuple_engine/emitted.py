@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from rewindow.errors import InputError
 from rewindow.operators.tuples.values import shown
+from rewindow.sequences import map_values
 from rewindow.tuple_engine.tagged_rows import Columns
 
 _PLAIN = (str, int, float, bytes, Decimal, datetime, date, time, timedelta, type(None))
@@ -36,14 +37,14 @@ class EmittedCopies:
 
     def __init__(self, ports: dict[str, Columns], *, tells: bool) -> None:
         self._tells = tells
-        self._nested = {
-            port: [
+        self._nested = map_values(
+            lambda columns: [
                 (place, field.name)
                 for place, field in enumerate(columns.schema)
                 if pa.types.is_nested(field.type)
-            ]
-            for port, columns in ports.items()
-        }
+            ],
+            ports,
+        )
         self._emitted: list[_Emitted] = []
 
     def is_plain(self, port: str) -> bool:
@@ -94,7 +95,7 @@ def copied(value: Any) -> Any:
     if isinstance(value, list):
         return list(map(copied, value))
     if isinstance(value, dict):
-        return {key: copied(part) for key, part in value.items()}
+        return map_values(copied, value)
     return value if isinstance(value, _PLAIN) else deepcopy(value)
 
 

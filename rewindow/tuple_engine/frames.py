@@ -5,7 +5,6 @@ input ports.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -14,6 +13,8 @@ from pyspark.sql import functions as F
 from rewindow.application import WRITTEN, OperatorContext, PartSink
 from rewindow.names import quoted_column
 from rewindow.operators.tuples.operator import TupleOperator
+from rewindow.sequences import map_values
+from rewindow.spark.columns import bigint, union_all
 from rewindow.spark.frames import spark_schema
 from rewindow.tuple_engine.passes import ALONE, STATE, Member, Pass, control_rows
 from rewindow.tuple_engine.tagged_rows import (
@@ -68,8 +69,8 @@ def _parts(
     tags = _alone(operator, context).parts
     if context.parts is None:
         rows = one_pass(operator, inputs, state, context)
-        return {part: _untagged(rows, columns, context) for part, columns in tags.items()}
-    schemas = {part: columns.schema for part, columns in tags.items()}
+        return map_values(lambda columns: _untagged(rows, columns, context), tags)
+    schemas = map_values(lambda columns: columns.schema, tags)
     return context.parts(schemas, lambda sink: one_pass(operator, inputs, state, context, sink))
 
 
@@ -133,7 +134,7 @@ def pass_of(
     ]
     if not one.keys:  # Without a row Spark would call nothing, and no window would be begun.
         parts.append(_mark(next(iter(inputs.values())).sparkSession))
-    rows = reduce(lambda first, other: first.unionByName(other, allowMissingColumns=True), parts)
+    rows = union_all(parts, allow_missing=True)
     placed = rows.repartition(*one.keys) if one.keys else rows.coalesce(1)
     ordered = placed.sortWithinPartitions(SORT_KEY, _ORDER)
     sent = ordered.select(
@@ -187,7 +188,7 @@ def _mark(spark: SparkSession) -> DataFrame:
 
 def _at(place: int) -> tuple[Column, Column]:
     """Returns the place of rows that have no order among each other."""
-    return F.lit(place).cast("bigint").alias(SORT_KEY), F.lit(0).cast("bigint").alias(_ORDER)
+    return bigint(place).alias(SORT_KEY), bigint(0).alias(_ORDER)
 
 
 def _named(columns: Columns) -> list[Column]:

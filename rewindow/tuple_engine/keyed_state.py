@@ -19,6 +19,7 @@ from rewindow.errors import InputError
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.operators.tuples.state import StateField
 from rewindow.operators.tuples.values import to_array
+from rewindow.sequences import map_values
 from rewindow.tuple_engine.tagged_rows import TagShape, lists_of
 
 ROWS = 10_000
@@ -207,7 +208,7 @@ class KeyedState:
     def copied(self) -> dict[Any, list[Any]]:
         """Returns the values of all keys, which later changes do not touch."""
         self.leave()
-        return copy.deepcopy({key: values[:-1] for key, values in self._states.items()})
+        return copy.deepcopy(map_values(lambda values: values[:-1], self._states))
 
     def take(self, key: tuple[Any, ...]) -> None:
         """Takes a key as the one that is read."""

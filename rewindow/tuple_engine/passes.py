@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from rewindow.application import Node, OperatorContext, PortHandle
 from rewindow.application.windowing import EVERY_WINDOW, Windowing
 from rewindow.operators.tuples.operator import TupleOperator
-from rewindow.sequences import names_of
+from rewindow.sequences import map_values, names_of
 from rewindow.tuple_engine.cycle_range import CycleRange
 from rewindow.tuple_engine.key_range import KeyRange
 from rewindow.tuple_engine.tagged_rows import (
@@ -162,7 +162,7 @@ class Pass:
 
     def shapes(self) -> dict[str, TagShape]:
         """Returns the shape of each operator, which all key ranges share."""
-        return {name: TagShape(member.operator) for name, member in self.members.items()}
+        return map_values(lambda member: TagShape(member.operator), self.members)
 
     def _keys(self) -> list[str]:
         """Returns the columns by which all ports of all operators are keyed alike; none where they

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from rewindow.application.error_tuples import GIVEN
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.operators.tuples.sliding import SlidingField
-from rewindow.sequences import excluding
+from rewindow.sequences import excluding, map_values
 
 SORT_KEY = "_rw_place"
 WINDOW = "window_id"
@@ -212,11 +212,11 @@ class TagShape:
         self.sent = tagged_schema([self.loaded, *self.inputs.values()])
         self.made = tagged_schema([self.state, *self.outputs.values()])
         self.rows = {name: row_class(name, columns.schema) for name, columns in self.inputs.items()}
-        self.key_of = {
-            name: tuple(map(port.schema.get_field_index, port.key)) if port.schema else ()
-            for name, port in operator.input_ports().items()
-        }
-        self.widths = {name: len(columns.schema) for name, columns in self.outputs.items()}
+        self.key_of = map_values(
+            lambda port: tuple(map(port.schema.get_field_index, port.key)) if port.schema else (),
+            operator.input_ports(),
+        )
+        self.widths = map_values(lambda columns: len(columns.schema), self.outputs)
         self.errors = frozenset(
             name for name, port in operator.output_ports().items() if port.error
         )

@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rewindow.names import quoted_column
 from rewindow.operators.columns import BIGINT_MIN, floor_div
 from rewindow.operators.event_time.watermarks import AT, BLOCK, TICK, TS
+from rewindow.sequences import numbered_names
+from rewindow.spark.columns import equal_or_null
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -58,10 +59,8 @@ def mark_jumps(
     own = timed.where(moves).select(*recording_keys, TICK, AT, TS)
     jumping = _refused(own, jump_us, highest, recording_keys)
     same = [F.col(AT) == F.col(_AT), F.col(TS) == F.col(_TS)]
-    others = {name: f"_jump_{number}" for number, name in enumerate(recording_keys)}
-    same += [
-        F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in others.items()
-    ]
+    others = numbered_names(recording_keys, "_jump_")
+    same += equal_or_null(others)
     jumping = jumping.withColumnsRenamed({**others, AT: _AT, TS: _TS}).distinct()
     marked = timed.join(jumping, same, "left").withColumn(JUMPS, F.col(_AT).isNotNull() & moves)
     return marked.drop(_AT, _TS, *others.values())
@@ -77,14 +76,15 @@ def _refused(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
+    # The maximum over all tuples, jumps included, equals the one over believed tuples up to the
+    # first jump of a stream. So this first jump is found without a pass in order, and only the
+    # tuples from there on that exceed the maximum have to go through one.
     before = _with_highest(own, highest, recording_keys)
     place = F.struct(AT, TS)
     first = before.where(F.col(TS) > F.col(_HIGHEST) + jump_us).groupBy(*recording_keys)
     first = first.agg(F.min(F.struct(AT, TS, _HIGHEST)).alias("_first"))
-    others = {name: f"_first_{number}" for number, name in enumerate(recording_keys)}
-    same = [
-        F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in others.items()
-    ]
+    others = numbered_names(recording_keys, "_first_")
+    same = equal_or_null(others)
     same += [
         place >= F.struct(f"_first.{AT}", f"_first.{TS}"),
         F.col(TS) > F.col(f"_first.{_HIGHEST}"),
@@ -113,6 +113,8 @@ def _with_highest(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
+    # A running maximum in one order would put each stream into one task. The maximum of all earlier
+    # blocks enters a block as its first row instead, so that blocks are sorted in parallel.
     rows = own.withColumns({_BLOCK: floor_div(F.col(TICK), BLOCK), _IS_TUPLE: F.lit(1)})
     totals = rows.groupBy(*recording_keys, _BLOCK).agg(F.max(TS).alias(TS))
     if highest is not None:
@@ -168,6 +170,8 @@ def fold_jumps(
     jump_us: int,
 ) -> int:
     """Notes in `jumps` which timestamps jump, from a maximum on; returns the maximum after them."""
+    # Each round passes over one clean run of timestamps and one run of jumps. numpy finds both ends
+    # in a chunk, so that the loop turns once for each run and not once for each tuple.
     at = 0
     while at < len(ts):
         chunk = ts[at : at + _CHUNK]

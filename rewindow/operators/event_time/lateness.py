@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from rewindow.errors import InputError
@@ -23,8 +22,8 @@ from rewindow.operators.event_time.settings import EventTime, StreamTime
 from rewindow.operators.event_time.timestamp_checks import DAY_US, FACTORS, is_far, is_shrunk
 from rewindow.operators.event_time.watermarks import AT, BEFORE, IS_NEWS, STREAM, TICK, TS
 from rewindow.operators.heartbeat.function import IS_TIMER
-from rewindow.sequences import excluding
-from rewindow.spark.columns import named_columns
+from rewindow.sequences import excluding, map_values, matching_names, numbered_names
+from rewindow.spark.columns import equal_or_null, named_columns, or_false, union_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -84,15 +83,13 @@ class Lateness:
     @property
     def on_time(self) -> dict[str, DataFrame]:
         """By stream, the tuples on time, with the columns of the stream alone."""
-        return {
-            name: frame.where(f"{OUTCOME} = '{ON_TIME}'").drop(*ADDED)
-            for name, frame in self.tuples.items()
-        }
+        on_time = f"{OUTCOME} = '{ON_TIME}'"
+        return map_values(lambda frame: frame.where(on_time).drop(*ADDED), self.tuples)
 
     @property
     def late(self) -> dict[str, DataFrame]:
         """By stream, the late tuples with all columns of `tuples`."""
-        return {name: frame.where(f"{OUTCOME} = '{LATE}'") for name, frame in self.tuples.items()}
+        return map_values(lambda frame: frame.where(f"{OUTCOME} = '{LATE}'"), self.tuples)
 
     @property
     def errors(self) -> dict[str, DataFrame]:
@@ -100,7 +97,7 @@ class Lateness:
         (E23).
         """
         refused = f"{OUTCOME} IN ('{NULL_TS}', '{FAR_FUTURE}', '{BAD_TYPE}', '{JUMP}')"
-        return {name: frame.where(refused) for name, frame in self.tuples.items()}
+        return map_values(lambda frame: frame.where(refused), self.tuples)
 
     def counts(self, *by: str) -> DataFrame:
         """Returns tuples by stream, the columns `by` and outcome, with the largest delay: what went
@@ -124,7 +121,7 @@ class Lateness:
                 F.max(LATE_BY).alias("late_by_us_max"),
             )
             parts.append(counted.select(F.lit(name).alias("stream"), *columns, *COUNTED[1:]))
-        return reduce(lambda one, other: one.unionByName(other), parts)
+        return union_all(parts)
 
 
 def lateness(
@@ -163,39 +160,28 @@ def lateness(
         InputError: a declared stream has no frame, a frame is not declared, a column is missing or
             has a wrong type.
     """
+    from pyspark.sql import functions as F
+
     _check(frames, settings, state, start_us)
-    timed = {
-        name: _jumps_marked(
-            _timed(frames[name], name, settings, origin_us),
-            name,
-            settings,
-            state,
-            recording_keys,
-        )
-        for name in settings.streams
-    }
-    moving = [
-        frame.where(_moves_clock(settings.streams[name])).select(
-            *recording_keys,
-            _number(settings, name),
-            TICK,
-            AT,
-            TS,
-        )
-        for name, frame in timed.items()
-    ]
+    timed = {}
+    moving = []
+    for number, (name, stream) in enumerate(settings.streams.items()):
+        frame = _timed(frames[name], name, settings, origin_us)
+        timed[name] = _jumps_marked(frame, name, settings, state, recording_keys)
+        moves = timed[name].where(_moves_clock(stream))
+        moving.append(moves.select(*recording_keys, F.lit(number).alias(STREAM), TICK, AT, TS))
     clock = ArrivalClock(settings, origin_us, start_us, end_us)
-    every = reduce(lambda one, other: one.unionByName(other), moving)
+    every = union_all(moving)
     ticks = cached(
         materialize,
         "ticks",
         marks.tick_table(every, clock, state=state, recording_keys=recording_keys),
     )
     held = _held(ticks, clock, recording_keys)
-    classified = {
-        name: _classify(frame, name, settings, frames[name].columns, held, recording_keys)
-        for name, frame in timed.items()
-    }
+    classified = {}
+    for name, frame in timed.items():
+        columns = frames[name].columns
+        classified[name] = _classify(frame, name, settings, columns, held, recording_keys)
     after = None
     if end_us is not None:
         after = marks.next_state(
@@ -236,28 +222,22 @@ def late_by_idleness(
         "start_us": start_us,
         "end_us": end_us,
         "origin_us": origin_us,
-        "apart": recording_keys,
+        "recording_keys": recording_keys,
     }
     classified = lateness(frames, settings, **about)
-    live = {name: f"_live{name}" for name in ADDED}
-    known = {name: frame.withColumnsRenamed(live) for name, frame in classified.tuples.items()}
-    patient = {
-        name: one.model_copy(update={"idle_timeout": None})
-        for name, one in settings.streams.items()
-    }
+    # The first verdict travels along under other names while the same tuples are judged without
+    # timeouts. So no join has to bring both verdicts of a tuple together.
+    live = dict(zip(ADDED, map("_live{}".format, ADDED), strict=True))
+    known = map_values(lambda frame: frame.withColumnsRenamed(live), classified.tuples)
+    without_timeout = {"idle_timeout": None}
+    patient = map_values(lambda one: one.model_copy(update=without_timeout), settings.streams)
     again = lateness(known, settings.model_copy(update={"streams": patient}), **about)
     only = f"{live[OUTCOME]} = '{LATE}' AND {OUTCOME} = '{ON_TIME}'"
-    back = {renamed: name for name, renamed in live.items()}
-    return {
-        name: frame.where(only).drop(*ADDED).withColumnsRenamed(back)
-        for name, frame in again.tuples.items()
-    }
-
-
-def _number(settings: EventTime, name: str) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.lit(list(settings.streams).index(name)).alias(STREAM)
+    back = dict(zip(live.values(), live, strict=True))
+    late = {}
+    for name, frame in again.tuples.items():
+        late[name] = frame.where(only).drop(*ADDED).withColumnsRenamed(back)
+    return late
 
 
 def _check(
@@ -284,7 +264,7 @@ def _check(
                 f'stream "{name}" has no column {settings.arrived_at}',
                 hint=_has(frame),
             )
-        taken = [column for column in frame.columns if column.lower() in ADDED]
+        taken = matching_names(frame.columns, ADDED)
         if taken:
             raise InputError(
                 f'stream "{name}" has the column {", ".join(taken)}, which lateness adds'
@@ -299,7 +279,7 @@ def _check_counted(name: str, frame: DataFrame, by: Sequence[str]) -> None:
             f'stream "{name}" has no column {", ".join(absent)} to count by',
             hint=_has(frame),
         )
-    taken = [column for column in by if column.lower() in COUNTED]
+    taken = matching_names(by, COUNTED)
     if taken:
         raise InputError(
             f"column {', '.join(taken)} is one that counts have themselves",
@@ -362,6 +342,8 @@ def refused_because(at: Column, ts: str = TIMESTAMP) -> Column:
     """
     from pyspark.sql import functions as F
 
+    # A timestamp in the wrong unit is off by a factor of a thousand or a million. The hint names a
+    # factor if the timestamp times it, or divided by it, is within a day of the arrival.
     stamp = F.col(ts)
     hint = F.lit("")
     for factor, words in FACTORS.items():
@@ -492,12 +474,12 @@ def matched(
     """Joins on a column that is never null and on those of apart, whose nulls are equal."""
     from pyspark.sql import functions as F
 
-    same = {name: f"_same_{number}" for number, name in enumerate((*recording_keys, on))}
+    same = numbered_names((*recording_keys, on), "_same_")
     other = other.withColumnsRenamed(same)
     # Of a null-safe equality Spark makes two keys, for which its table of whole numbers cannot be
     # used.
-    keys = [F.col(on) == F.col(same[on])]
-    keys += [F.col(quoted_column(name)).eqNullSafe(F.col(same[name])) for name in recording_keys]
+    renamed = same.copy()
+    keys = [F.col(on) == F.col(renamed.pop(on)), *equal_or_null(renamed)]
     return frame.join(other, keys, how).drop(*same.values())
 
 
@@ -528,11 +510,11 @@ def _classify(
     if far is not None:
         outcome = outcome.when(F.expr(far), FAR_FUTURE).when(F.expr(is_shrunk(TS, AT)), BAD_TYPE)
     outcome = outcome if stream.max_jump_us is None else outcome.when(F.col(JUMPS), JUMP)
-    if (
-        IS_TIMER in columns
-    ):  # A timer is the passage of time and no tuple (H60): it moves the clock, and is never late.
+    if IS_TIMER in columns:
+        # A timer shows that time has passed and is not a tuple (H60): it moves the clock, and is
+        # never late.
         outcome = outcome.when(F.col(IS_TIMER), TIMER)
-        is_late = is_late & ~F.coalesce(IS_TIMER, F.lit(False))
+        is_late = is_late & ~or_false(IS_TIMER)
     outcome = outcome.when(is_late, LATE).otherwise(ON_TIME)
     moves = _moves_clock(stream)
     added = [

@@ -5,7 +5,6 @@ state.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -15,7 +14,7 @@ from pydantic import field_serializer, model_validator
 from rewindow.application import Application, FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.application.error_tuples import DETAIL, REASON
 from rewindow.names import check_name, quoted_column
-from rewindow.operators.columns import floor_div
+from rewindow.operators.columns import floor_div, type_texts
 from rewindow.operators.event_time.lateness import (
     ADDED,
     JUMP,
@@ -30,7 +29,8 @@ from rewindow.operators.event_time.lateness import (
 )
 from rewindow.operators.event_time.settings import EventTime, StreamTime
 from rewindow.operators.event_time.watermarks import STATE
-from rewindow.sequences import excluding, names_of
+from rewindow.sequences import excluding, matching_names, names_of, not_named, only_named
+from rewindow.spark.columns import union_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -73,13 +73,13 @@ class EventTimeOperator(FrameOperator):
 
     @field_serializer("columns")
     def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
-        return {field.name: str(field.type) for field in columns}
+        return type_texts(columns)
 
     @model_validator(mode="after")
     def _check_time(self) -> Self:
         self._settings()
         self._check_columns(self.arrived_at)
-        taken = [name for name in self._names() if name.lower() in ADDED]
+        taken = matching_names(self._names(), ADDED)
         if taken:
             raise ValueError(
                 f"column {', '.join(taken)} is one that {type(self).__name__} adds: rename it "
@@ -105,7 +105,7 @@ class EventTimeOperator(FrameOperator):
                 raise ValueError(
                     f'"{name}" cannot be an input port: `app.add` takes it for something else'
                 )
-        if "stream" in [name.lower() for name in self._names()]:
+        if matching_names(self._names(), {"stream"}):
             raise ValueError(
                 "column stream would come twice, as it names the input port: rename it upstream"
             )
@@ -121,7 +121,7 @@ class EventTimeOperator(FrameOperator):
 
     def input_ports(self) -> Mapping[str, InputPort]:
         """Returns a port for each of `streams`, or the one port `stream`."""
-        return {name: InputPort(pa.schema(self._carried())) for name in self._ports()}
+        return dict.fromkeys(self._ports(), InputPort(pa.schema(self._carried())))
 
     def _late_port(self) -> OutputPort:
         classified = [(TIMESTAMP, _US), (WATERMARK, _US), (LATE_BY, _US)]
@@ -131,7 +131,7 @@ class EventTimeOperator(FrameOperator):
         return OutputPort(pa.schema([*self._named(), *self._carried()]), error=True)
 
     def _counts_port(self, by: tuple[str, ...]) -> OutputPort:
-        keys = [field for field in self._carried() if field.name in by]
+        keys = only_named(self._carried(), by)
         return OutputPort(pa.schema([*self._named(), *keys, *_COUNTED]), optional=True, report=True)
 
     def _classify(
@@ -141,8 +141,11 @@ class EventTimeOperator(FrameOperator):
         context: OperatorContext,
     ) -> Lateness:
         columns = list(map(quoted_column, ("window_id", *self._names())))
+        frames = {}
+        for name in self._ports():
+            frames[name] = inputs[name].select(*columns)
         return lateness(
-            {name: inputs[name].select(*columns) for name in self._ports()},
+            frames,
             self._settings(),
             state=state,
             start_us=context.start_us,
@@ -178,8 +181,7 @@ class EventTimeOperator(FrameOperator):
 
         if not self.streams:
             return frames["stream"]
-        named = [frame.withColumn("stream", F.lit(name)) for name, frame in frames.items()]
-        return reduce(lambda one, other: one.unionByName(other), named)
+        return union_all(frame.withColumn("stream", F.lit(name)) for name, frame in frames.items())
 
     def _window_of(self, at: str, context: OperatorContext) -> Column:
         """Returns the streaming window of an instant on the arrival clock (E43).
@@ -215,7 +217,7 @@ class EventTimeOperator(FrameOperator):
         return [("stream", pa.string())] if self.streams else []
 
     def _carried(self) -> list[Any]:
-        return [field for field in self.columns if field.name not in _NOT_CARRIED]
+        return not_named(self.columns, _NOT_CARRIED)
 
     def _names(self) -> list[str]:
         return names_of(self._carried())
@@ -246,7 +248,7 @@ class SplitLate(EventTimeOperator):
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
         self._check_columns(*self.key_by)
-        counted = [name for name in self.key_by if name.lower() in ("stream", *dict(_COUNTED))]
+        counted = matching_names(self.key_by, ("stream", *dict(_COUNTED)))
         if counted:
             raise ValueError(
                 f"key_by {', '.join(counted)} is a column that the port counts has: rename it "
@@ -269,7 +271,7 @@ class SplitLate(EventTimeOperator):
 
     def state_columns(self) -> pa.Schema:
         """Returns what the watermark is made of: a row per stream (E41)."""
-        return pa.schema([(name, pa.string() if name == "stream" else _US) for name in STATE])
+        return pa.schema({**dict.fromkeys(STATE, _US), "stream": pa.string()})
 
     def transform(
         self,

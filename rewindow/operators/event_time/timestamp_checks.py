@@ -37,8 +37,10 @@ def is_shrunk(ts: str, at: str, factors: Iterable[int] = FACTORS) -> str:
         ts, at: the timestamp and the arrival, in microseconds.
         factors: how many times too small it may be.
     """
-    near = (
-        f"abs({ts} - ({at} - (({at} % {one}) + {one}) % {one}) / {one}) <= {DAY_US // one}"
-        for one in factors
-    )
+    # SQL rounds a division of negative numbers toward 0 or down, depending on the dialect. The
+    # arrival less its remainder is a multiple of the factor, for which both are the same.
+    near = []
+    for factor in factors:
+        remainder = f"(({at} % {factor}) + {factor}) % {factor}"
+        near.append(f"abs({ts} - ({at} - {remainder}) / {factor}) <= {DAY_US // factor}")
     return f"{ts} < {at} - {_YEAR_US} AND ({' OR '.join(near)})"

@@ -15,12 +15,12 @@ the blocks are computed side by side.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from rewindow.operators.columns import floor_div
 from rewindow.operators.event_time.arrival_clock import ArrivalClock
 from rewindow.operators.event_time.settings import EventTime, StreamTime
+from rewindow.spark.columns import bigint, maxima, or_true, union_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -86,11 +86,7 @@ def tick_table(
     more = [_falling_idle(ticks, settings, origin_us, recording_keys)] if settings.may_idle else []
     more += _before(settings, ticks, state, clock.start_us, origin_us, recording_keys)
     if more:
-        every = reduce(
-            lambda one, other: one.unionByName(other, allowMissingColumns=True),
-            more,
-            ticks,
-        )
+        every = union_all([ticks, *more], allow_missing=True)
         ticks = _combine(every, settings, recording_keys)
     if recording_keys or not clock.has_few_ticks(ONE_TASK):
         ticks = ticks.withColumn(_BLOCK, floor_div(F.col(TICK), BLOCK))
@@ -113,20 +109,21 @@ def next_state(
     for number in range(len(settings.streams)):
         totals.append(F.max(_seen(number)).alias(_seen(number)))
         totals.append(F.max(_arrived(number)).alias(_arrived(number)))
-    totals += [F.max(_waits(number)).alias(_waits(number)) for number in _idle_streams(settings)]
-    streams = F.array(
-        *(
-            F.struct(
-                F.lit(name).alias("stream"),
-                F.lit(end_us).cast("bigint").alias("until_us"),
-                F.col(_seen(number)).alias("ahead_us"),
-                _since(settings, number).alias("arrived_us"),
-                F.col("watermark_us"),
-            )
-            for number, name in enumerate(settings.streams)
+    totals += maxima(map(_waits, _idle_streams(settings)))
+    # One aggregation has a column for each stream; the state has a row for each. An array of
+    # structs turns the columns into rows without reading the ticks again.
+    streams = []
+    for number, name in enumerate(settings.streams):
+        stream = F.struct(
+            F.lit(name).alias("stream"),
+            bigint(end_us).alias("until_us"),
+            F.col(_seen(number)).alias("ahead_us"),
+            _since(settings, number).alias("arrived_us"),
+            F.col("watermark_us"),
         )
-    )
-    return ticks.groupBy(*recording_keys).agg(*totals).select(*recording_keys, F.inline(streams))
+        streams.append(stream)
+    rows = F.inline(F.array(*streams))
+    return ticks.groupBy(*recording_keys).agg(*totals).select(*recording_keys, rows)
 
 
 def raising(
@@ -199,14 +196,14 @@ def _shown(tuples: DataFrame, settings: EventTime, recording_keys: Sequence[str]
         shown.append(F.max(F.when(is_own, F.col(TS))).alias(_seen(number)))
         shown.append(F.max(F.when(is_own, F.col(AT))).alias(_arrived(number)))
     ticks = tuples.groupBy(*recording_keys, TICK).agg(*shown)
-    return ticks.withColumns({IS_NEWS: F.lit(True), WATERMARK: F.lit(None).cast("bigint")})
+    return ticks.withColumns({IS_NEWS: F.lit(True), WATERMARK: bigint(None)})
 
 
 def _combine(ticks: DataFrame, settings: EventTime, recording_keys: Sequence[str]) -> DataFrame:
     """Returns a row per tick."""
     from pyspark.sql import functions as F
 
-    shown = [F.max(name).alias(name) for name in (*_running(settings), WATERMARK)]
+    shown = maxima((*_running(settings), WATERMARK))
     return ticks.groupBy(*recording_keys, TICK).agg(*shown, F.bool_or(IS_NEWS).alias(IS_NEWS))
 
 
@@ -219,24 +216,20 @@ def _falling_idle(
     """Returns the ticks at which a stream falls idle if it sends nothing more (E47)."""
     from pyspark.sql import functions as F
 
-    falls = F.array(
-        *(
-            _idle_tick(settings, number, F.col(_arrived(number)), origin_us)
-            for number in _idle_streams(settings)
-        )
-    )
-    idle = ticks.select(*recording_keys, F.explode(falls).alias(TICK)).where(
-        F.col(TICK).isNotNull()
-    )
+    falls = []
+    for number in _idle_streams(settings):
+        falls.append(_idle_tick(settings, number, F.col(_arrived(number)), origin_us))
+    idle = ticks.select(*recording_keys, F.explode(F.array(*falls)).alias(TICK))
+    idle = idle.where(F.col(TICK).isNotNull())
     return idle.withColumn(IS_NEWS, F.lit(True))
 
 
 def _idle_streams(settings: EventTime) -> list[int]:
-    return [
-        number
-        for number, stream in enumerate(settings.streams.values())
-        if stream.idle_timeout is not None
-    ]
+    numbers = []
+    for number, stream in enumerate(settings.streams.values()):
+        if stream.idle_timeout is not None:
+            numbers.append(number)
+    return numbers
 
 
 def _idle_tick(settings: EventTime, number: int, since_us: Column, origin_us: int) -> Column:
@@ -297,19 +290,17 @@ def _nothing_yet(
     """Returns the state before the recording, like `_carried`: a stream waits from the first tick
     on (X28).
     """
-    from pyspark.sql import functions as F
-
     keys = (
         ticks.select(*recording_keys).distinct()
         if recording_keys
         else ticks.sparkSession.range(1).select()
     )
     first = -(-(start_us - origin_us) // settings.interval_us)
-    unknown = F.lit(None).cast("bigint")
-    first_us = F.lit(first * settings.interval_us + origin_us).cast("bigint")
+    unknown = bigint(None)
+    first_us = bigint(first * settings.interval_us + origin_us)
     shown = dict.fromkeys([*_running(settings), WATERMARK], unknown)
     waiting = dict.fromkeys(map(_waits, _idle_streams(settings)), first_us)
-    return keys.withColumns({"_first": F.lit(first).cast("bigint"), **shown, **waiting})
+    return keys.withColumns({"_first": bigint(first), **shown, **waiting})
 
 
 def _carried(
@@ -329,7 +320,7 @@ def _carried(
 
     until = F.coalesce(
         F.max("until_us"),
-        F.lit(start_us if settings.may_idle else None).cast("bigint"),
+        bigint(start_us if settings.may_idle else None),
     )
     totals = [until.alias("_until"), F.max("watermark_us").alias(WATERMARK)]
     for number, name in enumerate(settings.streams):
@@ -387,12 +378,13 @@ def _with_running(ticks: DataFrame, names: list[str], recording_keys: Sequence[s
         .orderBy(TICK)
         .rangeBetween(Window.unboundedPreceding, 0)
     )
-    maxima = {name: F.max(name).over(running) for name in names}
+    highest = dict(zip(names, maxima(names, running), strict=True))
     if not _block(ticks):
-        return ticks.withColumns(maxima)
-    totals = ticks.groupBy(*recording_keys, _BLOCK).agg(
-        *(F.max(name).alias(name) for name in names)
-    )
+        return ticks.withColumns(highest)
+    # Within a block the maxima are exact only together with those of all earlier blocks. These come
+    # from one row for each block and enter the next block as its first row, so that no task sorts
+    # more than one block.
+    totals = ticks.groupBy(*recording_keys, _BLOCK).agg(*maxima(names))
     blocks = (
         Window.partitionBy(*recording_keys)
         .orderBy(_BLOCK)
@@ -401,10 +393,10 @@ def _with_running(ticks: DataFrame, names: list[str], recording_keys: Sequence[s
     carry = totals.select(
         *recording_keys,
         _BLOCK,
-        *(F.max(name).over(blocks).alias(name) for name in names),
+        *maxima(names, blocks),
     )
     carry = carry.withColumns({TICK: F.col(_BLOCK) * BLOCK - 1, IS_NEWS: F.lit(False)})
-    return ticks.unionByName(carry, allowMissingColumns=True).withColumns(maxima)
+    return ticks.unionByName(carry, allowMissingColumns=True).withColumns(highest)
 
 
 def _block(ticks: DataFrame) -> list[str]:
@@ -418,13 +410,15 @@ def _candidate(settings: EventTime, origin_us: int) -> Column:
     """
     from pyspark.sql import functions as F
 
+    # A stream that has shown nothing holds the watermark back, unless it is idle: then it is left
+    # out of the smallest timestamp, as null.
     shown = []
     waits = F.lit(False)
     for number, stream in enumerate(settings.streams.values()):
         is_active = F.lit(True)
         if stream.idle_timeout_us is not None:
             silence = F.col(TICK) * settings.interval_us + origin_us - _since(settings, number)
-            is_active = F.coalesce(silence <= stream.idle_timeout_us, F.lit(True))
+            is_active = or_true(silence <= stream.idle_timeout_us)
         shown.append(F.when(is_active, F.col(_seen(number))))
         waits = waits | (is_active & F.col(_seen(number)).isNull())
     smallest = shown[0] if len(shown) == 1 else F.least(*shown)

@@ -15,7 +15,6 @@ least, which knows how many tuples there were.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
@@ -37,13 +36,13 @@ from rewindow.operators.event_time_windows.firing import (
     REACHED,
     STREAM,
     TUPLES,
-    WINDOW,
     check_state,
+    firing_columns,
     first_ticks,
     reached,
 )
 from rewindow.operators.event_time_windows.settings import CountWindows
-from rewindow.spark.columns import aliased, named_columns
+from rewindow.spark.columns import aliased, bigint, maxima, named_columns, or_false, union_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -110,17 +109,17 @@ def _tuples(classified: Lateness, aggregate: AggregateSpec, own: Sequence[str]) 
     of_streams = []
     for name, frame in classified.tuples.items():
         at = F.col(TIMESTAMP)
-        nowhere = F.lit(None).cast("bigint")
+        nowhere = bigint(None)
         base = [
             F.lit(name).alias(STREAM), at.alias(FIRST_TS), at.alias(LAST_TS),
             arrived_us(frame, name, classified.clock.settings.arrived_at).alias(ARRIVED),
             nowhere.alias(ORDINAL), nowhere.alias(LAST_ORDINAL),
-            F.lit(1).cast("bigint").alias(TUPLES), F.lit(False).alias(CARRIED),
+            bigint(1).alias(TUPLES), F.lit(False).alias(CARRIED),
         ]  # fmt: skip
         parts = aliased(aggregate.parts)
         on_time = frame.where(F.col(OUTCOME) == ON_TIME)
         of_streams.append(on_time.select(*named_columns(own), *base, *parts))
-    return reduce(lambda one, other: one.unionByName(other), of_streams)
+    return union_all(of_streams)
 
 
 def _placed(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
@@ -135,7 +134,7 @@ def _placed(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> Da
     from pyspark.sql import functions as F
 
     had = F.col(ORDINAL).isNotNull()
-    passed = F.coalesce(F.col(LAST_TS) < F.col(REACHED), F.lit(False))
+    passed = or_false(F.col(LAST_TS) < F.col(REACHED))
     stretch = (
         F.when(had, -_MOST).when(passed, floor_div(F.col(LAST_TS), _STRETCH_US)).otherwise(_MOST)
     )
@@ -161,6 +160,8 @@ def _stretches(rows: DataFrame, own: Sequence[str]) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
+    # The number of a tuple is its row number within a stretch plus the sizes of all earlier
+    # stretches of the key. Only these sizes, one row for each stretch, are put in one order.
     columns = named_columns(own)
     is_new = ~F.col(_HAD) & (F.col(_STRETCH) < _MOST)
     before = F.coalesce(F.max(F.when(F.col(_HAD), F.col(LAST_ORDINAL))) + 1, F.lit(0))
@@ -205,6 +206,8 @@ def fired_counted(
     """
     from pyspark.sql import functions as F
 
+    # Windows end at multiples of the slide in the numbering of a key's tuples. Each tuple is copied
+    # into all windows of this piece that contain it, so that a plain aggregate computes them.
     columns = named_columns(own)
     results = aliased(aggregate.results)
     whole = floor_div(F.col(_TOTAL), windows.slide) * windows.slide
@@ -219,7 +222,7 @@ def fired_counted(
     )
     last = F.least(_last_end(windows), limit)
     emit_at = rows.where(F.col(ORDINAL).isNotNull() & (first <= last))
-    ends = F.explode(F.sequence(first, last, F.lit(windows.slide).cast("bigint"))).alias(_UNTIL)
+    ends = F.explode(F.sequence(first, last, bigint(windows.slide))).alias(_UNTIL)
     spread = emit_at.select(*columns, FIRST_TS, LAST_TS, _TOTAL, *aggregate.parts, ends)
     bounds = [F.min(FIRST_TS).alias(FIRST_TS), (F.max(LAST_TS) + 1).alias(END)]
     found = spread.groupBy(*columns, _UNTIL, _TOTAL).agg(*bounds, *results)
@@ -227,12 +230,9 @@ def fired_counted(
     ticks = first_ticks(ends_of, classified.ticks, _STEP_US, recording_keys)
     joined = matched(found, ticks, recording_keys, END, "inner" if ended_us is None else "left")
     fired_us = F.when(F.col(_UNTIL) <= F.col(_TOTAL), F.col(FIRED))
-    fired_us = (
-        fired_us if ended_us is None else F.coalesce(fired_us, F.lit(ended_us).cast("bigint"))
-    )
+    fired_us = fired_us if ended_us is None else F.coalesce(fired_us, bigint(ended_us))
     number = (F.col(_UNTIL) / windows.slide - 1).cast("int")
-    values = [F.col(FIRST_TS), F.col(END), number, F.lit(ON_TIME), fired_us]
-    about = [value.alias(name) for name, value in zip(WINDOW, values, strict=True)]
+    about = firing_columns(F.col(FIRST_TS), F.col(END), number, F.lit(ON_TIME), fired_us)
     return joined.select(
         *columns,
         *about,
@@ -280,7 +280,7 @@ def left_counted(
     merged = aliased(aggregate.merged)
     bounds = [
         F.min(FIRST_TS).alias(FIRST_TS),
-        *(F.max(name).alias(name) for name in (LAST_TS, ARRIVED, LAST_ORDINAL)),
+        *maxima((LAST_TS, ARRIVED, LAST_ORDINAL)),
     ]
     panes = kept.where(~waits).groupBy(*columns, STREAM, pane)
     return panes.agg(*bounds, F.sum(TUPLES).alias(TUPLES), *merged).unionByName(kept.where(waits))

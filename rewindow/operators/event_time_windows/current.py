@@ -17,7 +17,7 @@ from rewindow.names import BOOKKEEPING, did_you_mean, quoted_column
 from rewindow.operators.event_time_windows.firing import WINDOW
 from rewindow.operators.event_time_windows.retriggering import RETRACTION
 from rewindow.sequences import excluding
-from rewindow.spark.columns import named_columns
+from rewindow.spark.columns import named_columns, or_false
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -85,6 +85,8 @@ def current_windows(
     if missing:
         hint = did_you_mean(missing[0], fired.columns) or f"They have {', '.join(fired.columns)}."
         raise InputError(f"fired rows have no column {', '.join(missing)}", hint=hint)
+    # First one row for each pane, then one for each window. A row that comes twice is the same in
+    # content, so the smallest and the largest hash of a pane's rows show whether they differ.
     window = [*named_columns(keys), F.col(BEGIN), F.col(END)]
     is_back = F.col(KIND) == RETRACTION
     row = F.max_by(F.when(~is_back, F.struct("*")), F.when(~is_back, F.col(FIRED)))
@@ -96,12 +98,11 @@ def current_windows(
         F.max(content).alias(_MOST),
     ]
     panes = fired.groupBy(*window, PANE).agg(*whole)
-    differ = F.coalesce(F.col(_LEAST) != F.col(_MOST), F.lit(False))
+    differ = or_false(F.col(_LEAST) != F.col(_MOST))
     panes = panes.where(F.when(differ, _failure(DIFFER, window)).otherwise(~F.col(_IS_BACK)))
-    added = [
-        F.call_function(_ADDED[function], F.col(f"{_ROW}.{quoted_column(name)}")).alias(name)
-        for name, function in functions.items()
-    ]
+    added = []
+    for name, function in functions.items():
+        added.append(F.call_function(_ADDED[function], _of_row(name)).alias(name))
     newest = panes.groupBy(*window).agg(
         F.max_by(_ROW, PANE).alias(_ROW),
         F.count("*").alias(_MANY),
@@ -113,12 +114,20 @@ def current_windows(
         )
     if not functions:
         return newest.select(f"{_ROW}.*")
-    about = [F.col(f"{_ROW}.{quoted_column(name)}").alias(name) for name in (*keys, *WINDOW)]
-    sums = [
-        F.col(quoted_column(name)).cast(fired.schema[name].dataType).alias(name)
-        for name in functions
-    ]
-    return newest.select(*about, *sums)
+    columns = []
+    for name in (*keys, *WINDOW):
+        columns.append(_of_row(name).alias(name))
+    for name in functions:
+        total = F.col(quoted_column(name))
+        columns.append(total.cast(fired.schema[name].dataType).alias(name))
+    return newest.select(*columns)
+
+
+def _of_row(name: str) -> Column:
+    """Returns a column of the newest row, which is a struct."""
+    from pyspark.sql import functions as F
+
+    return F.col(f"{_ROW}.{quoted_column(name)}")
 
 
 def _functions(aggregates: Mapping[str, tuple[str, str] | str] | None) -> dict[str, str]:
@@ -131,12 +140,10 @@ def _functions(aggregates: Mapping[str, tuple[str, str] | str] | None) -> dict[s
             hint='Pass the aggregates of the windows, such as aggregates={"clicks": ("count", '
             '"*")}.',
         )
-    calls = {
-        name: call.split("(") if isinstance(call, str) else call
-        for name, call in aggregates.items()
-    }
-    functions = {name: call[0].strip().lower() for name, call in calls.items()}
-    for name, function in functions.items():
+    functions = {}
+    for name, call in aggregates.items():
+        written = call.partition("(")[0] if isinstance(call, str) else call[0]
+        function = functions[name] = written.strip().lower()
         if function not in _ADDED:
             raise InputError(
                 f'aggregate "{name}" is {function}, which cannot be had from those of panes',
@@ -148,14 +155,11 @@ def _functions(aggregates: Mapping[str, tuple[str, str] | str] | None) -> dict[s
 
 def _content(fired: DataFrame) -> list[Column]:
     """Returns what is the same where a fired row comes twice; maps cannot be compared."""
-    from pyspark.sql import functions as F
-
-    fields = [field for field in fired.schema if field.name not in _ABOUT]
-    return [
-        F.col(quoted_column(field.name))
-        for field in fields
-        if "map<" not in field.dataType.simpleString()
-    ]
+    names = []
+    for name, kind in fired.dtypes:
+        if name not in _ABOUT and "map<" not in kind:
+            names.append(name)
+    return named_columns(names)
 
 
 def _failure(text: str, window: Sequence[Column]) -> Column:

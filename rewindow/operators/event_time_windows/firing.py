@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
-from rewindow.names import quoted_column
 from rewindow.operators.columns import floor_div
 from rewindow.operators.event_time.lateness import matched
-from rewindow.spark.columns import named_columns
+from rewindow.sequences import numbered_names
+from rewindow.spark.columns import aliased, bigint, equal_or_null, named_columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 BLOCK = 10_000
 """A block is as long as so many windows or ticks, whichever lie closer together."""
@@ -58,11 +58,14 @@ def first_ticks(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
+    # Ends and watermarks go into one column. Read from the largest value down, the smallest tick so
+    # far is the first one that reaches an end. Each block of values starts with the smallest tick
+    # of all higher blocks, so that blocks are sorted in parallel.
     width_us = step_us * BLOCK
     asked = ends.select(
         *recording_keys,
         F.col(END).alias(_VALUE),
-        F.lit(None).cast("bigint").alias(FIRED),
+        bigint(None).alias(FIRED),
         F.lit(True).alias(_IS_END),
     )
     raised = ticks.select(
@@ -116,7 +119,7 @@ def first_fired(
         END,
         "left",
     )
-    return found.withColumn(FIRED, F.coalesce(FIRED, F.lit(ended_us).cast("bigint")))
+    return found.withColumn(FIRED, F.coalesce(FIRED, bigint(ended_us)))
 
 
 def fired_at(found: DataFrame, ticks: DataFrame, step_us: int, phase_us: int) -> DataFrame:
@@ -133,6 +136,8 @@ def fired_at(found: DataFrame, ticks: DataFrame, step_us: int, phase_us: int) ->
     """
     from pyspark.sql import functions as F
 
+    # A tick that reaches few ends becomes a row for each of them, to be joined by equality. One
+    # that reaches many, such as the first tick, stays one row with a range of ends.
     last = f"watermark_us - pmod(watermark_us - {phase_us}, {step_us}) AS _to"
     first = f"before_us - pmod(before_us - {phase_us}, {step_us}) + {step_us} AS _from"
     reaching = ticks.selectExpr("tick_us", first, last).where("_from IS NULL OR _from <= _to")
@@ -147,6 +152,17 @@ def fired_at(found: DataFrame, ticks: DataFrame, step_us: int, phase_us: int) ->
         F.coalesce("_single", "_long"),
     )
     return joined.drop("_of_end", "_single", "_from", "_to", "_long")
+
+
+def firing_columns(
+    begin: Column,
+    end: Column,
+    pane: Column,
+    kind: Column,
+    fired_us: Column,
+) -> list[Column]:
+    """Returns the columns `WINDOW` of a fired row."""
+    return aliased(dict(zip(WINDOW, (begin, end, pane, kind, fired_us), strict=True)))
 
 
 def check_state(state: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -178,10 +194,11 @@ def reached(
     from pyspark.sql import functions as F
 
     if ended_us is not None:
-        return rows.withColumn(REACHED, F.lit(2**63 - 1).cast("bigint"))
+        return rows.withColumn(REACHED, bigint(2**63 - 1))
     last = F.broadcast(ticks.groupBy(*recording_keys).agg(F.max("watermark_us").alias(REACHED)))
     if not recording_keys:
         return rows.crossJoin(last)
-    same = {name: f"_same_{number}" for number, name in enumerate(recording_keys)}
-    on = [F.col(quoted_column(name)).eqNullSafe(F.col(renamed)) for name, renamed in same.items()]
+    # Keys may be null, and a null key has its own ticks: the join takes two nulls as equal.
+    same = numbered_names(recording_keys, "_same_")
+    on = equal_or_null(same)
     return rows.join(last.withColumnsRenamed(same), on, "left").drop(*same.values())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rewindow.operators.event_time.lateness import TIMESTAMP
 from rewindow.operators.event_time_windows.settings import EventWindows, GlobalWindow
+from rewindow.spark.columns import bigint
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -59,7 +60,7 @@ def inside(windows: EventWindows | GlobalWindow, value: Column) -> Column:
 def begins(windows: EventWindows | GlobalWindow) -> Column:
     from pyspark.sql import functions as F
 
-    step = F.lit(windows.slide_us).cast("bigint")
+    step = bigint(windows.slide_us)
     return inside(windows, F.sequence(first_begin(windows), last_begin(windows), step))
 
 

@@ -14,7 +14,6 @@ touch has more than one step: its rows, of which there are few, come once for ea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from rewindow.operators.event_time.lateness import (
@@ -37,8 +36,8 @@ from rewindow.operators.event_time_windows.firing import (
     REACHED,
     STREAM,
     TUPLES,
-    WINDOW,
     check_state,
+    firing_columns,
     first_ticks,
     reached,
 )
@@ -51,7 +50,15 @@ from rewindow.operators.event_time_windows.sessions import (
     numbered,
 )
 from rewindow.operators.event_time_windows.settings import SessionWindows
-from rewindow.spark.columns import aliased, named_columns
+from rewindow.spark.columns import (
+    aliased,
+    bigint,
+    maxima,
+    named_columns,
+    or_false,
+    or_true,
+    union_all,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -100,7 +107,7 @@ def changed_rows(
     from pyspark.sql import functions as F
 
     rows = _rows(classified, sessions, aggregate, own, state)
-    last = F.lit(_NEVER if ended_us is None else ended_us).cast("bigint")
+    last = bigint(_NEVER if ended_us is None else ended_us)
     rows = rows.withColumns(
         {DUE: F.when(F.col(DUE).isNotNull(), F.least(DUE, last)), END: _end(LAST_TS, sessions)}
     )
@@ -111,12 +118,12 @@ def changed_rows(
         min(sessions.gap_us, TICKS_APART_US),
         recording_keys,
     )
-    had_passed = F.coalesce(F.col(END) <= F.col(FIRED_UNTIL), F.lit(False))
+    had_passed = or_false(F.col(END) <= F.col(FIRED_UNTIL))
     fired = F.when(had_passed, _AGO).otherwise(F.coalesce(FIRED, last))
     rows = matched(rows, ticks, recording_keys, END, "left").withColumn(FIRED, fired).drop(END)
     end_us = classified.clock.end_us
     goes_on = end_us is not None and ended_us is None
-    waits = F.coalesce(F.col(DUE) >= end_us, F.lit(False)) if goes_on else F.lit(False)
+    waits = or_false(F.col(DUE) >= end_us) if goes_on else F.lit(False)
     return _with_forms(rows.withColumn(_WAITS, waits), sessions, own)
 
 
@@ -151,7 +158,7 @@ def _rows(
         about = [
             F.lit(name).alias(STREAM), at.alias(FIRST_TS), at.alias(LAST_TS),
             F.when(is_late, emit_at).alias(DUE),
-            F.lit(0).cast("bigint").alias(PANES), F.lit(False).alias(IS_SHOWN),
+            bigint(0).alias(PANES), F.lit(False).alias(IS_SHOWN),
             F.when(is_late, 0).otherwise(1).cast("bigint").alias(TUPLES),
             F.when(is_late, F.col(WATERMARK)).alias(FIRED_UNTIL), F.lit(False).alias(CARRIED),
         ]  # fmt: skip
@@ -160,7 +167,7 @@ def _rows(
         of_streams.append(
             placed.select(*columns, *about, *parts, bucket_of(at, sessions).alias(_NUMBER))
         )
-    tuples = reduce(lambda one, other: one.unionByName(other), of_streams)
+    tuples = union_all(of_streams)
     rows = _merged(tuples, aggregate, own, _NUMBER).drop(_NUMBER)
     if state is not None:
         rows = rows.unionByName(check_state(state, rows.columns))
@@ -172,7 +179,7 @@ def _rows(
 def _merged(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str], *more: str) -> DataFrame:
     from pyspark.sql import functions as F
 
-    most = [F.max(name).alias(name) for name in (LAST_TS, PANES, IS_SHOWN, FIRED_UNTIL)]
+    most = maxima((LAST_TS, PANES, IS_SHOWN, FIRED_UNTIL))
     totals = [F.min(FIRST_TS).alias(FIRST_TS), *most, F.sum(TUPLES).alias(TUPLES)]
     merged = aliased(aggregate.merged)
     by = named_columns((*own, STREAM, CARRIED, DUE, *more))
@@ -186,6 +193,9 @@ def _with_forms(rows: DataFrame, sessions: SessionWindows, own: Sequence[str]) -
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
+    # Every step recomputes the sessions of a group from the rows that have arrived by then. A row
+    # is therefore copied into each step from its own on. Groups without late tuples have one step,
+    # so that only the few rows that late tuples touch are copied.
     columns = named_columns(own)
     shown_from = F.coalesce(DUE, F.lit(_AGO))
     # What waits for a later piece is in groups of its own, which change nothing.
@@ -194,7 +204,7 @@ def _with_forms(rows: DataFrame, sessions: SessionWindows, own: Sequence[str]) -
     steps = F.collect_set(shown_from).over(Window.partitionBy(*columns, _GROUP))
     rows = rows.withColumn(_STEPS, steps).withColumn("_shown_from", shown_from)
     each = F.expr(f"filter({_STEPS}, step -> step >= _shown_from)")
-    each = F.explode(F.when(F.col(_WAITS), F.array(F.lit(None).cast("bigint"))).otherwise(each))
+    each = F.explode(F.when(F.col(_WAITS), F.array(bigint(None))).otherwise(each))
     rows = rows.withColumn(_STEP, each).drop("_shown_from")
     rows = numbered(rows, sessions, [*own, _GROUP, _STEP], _SESSION)
     whole = Window.partitionBy(*columns, _GROUP, _STEP, _SESSION)
@@ -208,7 +218,7 @@ def _with_forms(rows: DataFrame, sessions: SessionWindows, own: Sequence[str]) -
     rows = rows.withColumns({_FROM: F.min(_STEP).over(form), _NUMBER: F.max(_STEP).over(form)})
     rows = rows.withColumn(_UNTIL, F.expr(f"array_min(filter({_STEPS}, step -> step > {_NUMBER}))"))
     was = F.max(IS_SHOWN).over(form) & (F.col(_FROM) == _AGO)
-    fires = (F.col(FIRED) < _NEVER) & F.coalesce(F.col(FIRED) < F.col(_UNTIL), F.lit(True))
+    fires = (F.col(FIRED) < _NEVER) & or_true(F.col(FIRED) < F.col(_UNTIL))
     rows = rows.withColumn(_WAS, was).withColumn(
         _SHOWS,
         F.when(~F.col(_WAITS), F.col(_WAS) | fires),
@@ -237,6 +247,8 @@ def fired_changed(
     """
     from pyspark.sql import functions as F
 
+    # A form has two events at most: it fires, and a later step takes it back. Both rows are made
+    # from one aggregate, by an array of structs of which those without a time are dropped.
     columns = named_columns(own)
     results = aliased(aggregate.results)
     about = (BEGIN, _LAST, _WAS, _AT, _FROM, _UNTIL, FIRED, PANES)
@@ -253,8 +265,7 @@ def fired_changed(
     shown = forms.select("*", F.inline(F.filter(firings, lambda one: one["fired_us"].isNotNull())))
     pane = (F.col(PANES) - 1).cast("int")
     end_us = F.col(_LAST) + sessions.gap_us
-    values = [F.col(BEGIN), end_us, pane, F.col("kind"), F.col("fired_us")]
-    named = [value.alias(name) for name, value in zip(WINDOW, values, strict=True)]
+    named = firing_columns(F.col(BEGIN), end_us, pane, F.col("kind"), F.col("fired_us"))
     return shown.select(
         *columns,
         *named,
@@ -280,7 +291,7 @@ def left_changed(
     waits = F.col(_STEP).isNull()
     is_last = F.col(_UNTIL).isNull()
     is_open = ~F.col(_SHOWS) | (_end(_LAST, sessions) > F.col(FIRED_UNTIL) - sessions.allowed_us)
-    had = rows.where(waits | (is_last & F.coalesce(is_open, F.lit(True)))).withColumns({
+    had = rows.where(waits | (is_last & or_true(is_open))).withColumns({
         CARRIED: F.lit(True), DUE: F.when(waits, F.col(DUE)),
         IS_SHOWN: F.coalesce(_SHOWS, IS_SHOWN),
         TUPLES: F.when(F.col(_EVER), 0).otherwise(F.col(TUPLES)).cast("bigint"),
@@ -302,9 +313,7 @@ def waiting_changed(rows: DataFrame, own: Sequence[str]) -> DataFrame:
 
     materialize = _ever_shown(rows.where(F.col(_STEP).isNotNull()), own).where(F.col(_STEP) == _AGO)
     end_us = F.when(F.col(_EVER), _AGO).otherwise(_NEVER)
-    return materialize.withColumns(
-        {END: end_us, FIRED: F.col(_FIRST), FIRED_UNTIL: F.lit(None).cast("bigint")}
-    )
+    return materialize.withColumns({END: end_us, FIRED: F.col(_FIRST), FIRED_UNTIL: bigint(None)})
 
 
 def _ever_shown(rows: DataFrame, own: Sequence[str]) -> DataFrame:
@@ -316,7 +325,7 @@ def _ever_shown(rows: DataFrame, own: Sequence[str]) -> DataFrame:
 
     columns = named_columns((*own, _GROUP, STREAM, CARRIED, FIRST_TS, DUE))
     every_step = Window.partitionBy(*columns)
-    ever = F.coalesce(F.max(_SHOWS).over(every_step), F.lit(False))
+    ever = or_false(F.max(_SHOWS).over(every_step))
     return rows.withColumns(
         {_EVER: ever, _FIRST: F.min(F.when(F.col(_SHOWS), F.col(_AT))).over(every_step)}
     )

@@ -15,6 +15,8 @@ from rewindow.operators.event_time_windows.grid import (
     pane_of,
 )
 from rewindow.operators.event_time_windows.settings import AnyWindows, EventWindows, SessionWindows
+from rewindow.sequences import map_values
+from rewindow.spark.columns import bigint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,14 +33,12 @@ def late_tuples(classified: Lateness, windows: AnyWindows) -> dict[str, DataFram
     from pyspark.sql import functions as F
 
     if not isinstance(windows, EventWindows):
-        begin = end = F.lit(None).cast("bigint")
+        begin = end = bigint(None)
         if isinstance(windows, SessionWindows):
             begin = F.col(TIMESTAMP)
             end = F.col(TIMESTAMP) + windows.gap_us
-        return {
-            name: frame.withColumns({TARGET[0]: begin, TARGET[1]: end})
-            for name, frame in classified.late.items()
-        }
+        target = dict(zip(TARGET, (begin, end), strict=True))
+        return map_values(lambda frame: frame.withColumns(target), classified.late)
     ends = (inside(windows, first_begin(windows)), inside(windows, last_begin(windows)))
     late = {}
     for name, frame in classified.late.items():
@@ -67,12 +67,10 @@ def tuples_between(classified: Lateness, windows: AnyWindows) -> dict[str, DataF
     from pyspark.sql import functions as F
 
     if not isinstance(windows, EventWindows):
-        return {name: frame.where(F.lit(False)) for name, frame in classified.tuples.items()}
+        return map_values(lambda frame: frame.where(F.lit(False)), classified.tuples)
     outside = first_begin(windows) > last_begin(windows)
-    return {
-        name: frame.where(F.col(OUTCOME) == ON_TIME)
-        .withColumn(PANE, pane_of(windows))
-        .where(outside)
-        .drop(PANE)
-        for name, frame in classified.tuples.items()
-    }
+    between = {}
+    for name, frame in classified.tuples.items():
+        placed = frame.where(F.col(OUTCOME) == ON_TIME).withColumn(PANE, pane_of(windows))
+        between[name] = placed.where(outside).drop(PANE)
+    return between

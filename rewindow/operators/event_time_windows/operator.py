@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
@@ -31,6 +31,8 @@ from rewindow.operators.event_time_windows.settings import (
 )
 from rewindow.operators.event_time_windows.windows import STATE, Windows, event_windows
 from rewindow.operators.setting_errors import seconds
+from rewindow.sequences import excluding, map_values, matching_names
+from rewindow.spark.columns import union_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -115,10 +117,9 @@ class AggregateWindows(EventTimeOperator):
             _kinds(text, self.columns)
         shown = {*WINDOW, "window_id"}
         cached = {*clock.STATE, *self._waiting(), PART}
-        wrong = [name for name in self.aggregates if name.lower() in shown]
-        wrong += [name for name in self.keys if name.lower() in shown | cached]
-        known = {name.lower() for name in self.keys}
-        twice = [name for name in self.aggregates if name.lower() in known]
+        wrong = matching_names(self.aggregates, shown)
+        wrong += matching_names(self.keys, shown | cached)
+        twice = matching_names(self.aggregates, set(map(str.lower, self.keys)))
         if wrong or twice:
             raise ValueError(
                 f"column {', '.join(wrong or twice)} would come twice in what windows return: "
@@ -134,11 +135,11 @@ class AggregateWindows(EventTimeOperator):
             ("pane", pa.int32()),
             ("kind", pa.string()),
         ]
-        results = [(name, _kinds(text, self.columns)[0]) for name, text in self.aggregates.items()]
-        columns = pa.schema([*self._key_fields(), *fired, ("fired_us", _US), *results])
-        late = [*self._late_port().schema, *((name, _US) for name in TARGET)]
+        results = map_values(lambda text: _kinds(text, self.columns)[0], self.aggregates)
+        columns = [*self._key_fields(), *fired, ("fired_us", _US), *results.items()]
+        late = [*self._late_port().schema, *dict.fromkeys(TARGET, _US).items()]
         return {
-            "fired": OutputPort(columns),
+            "fired": OutputPort(pa.schema(columns)),
             "late": OutputPort(pa.schema(late), optional=True),
             "errors": self._errors_port(),
             "counts": self._counts_port(self.keys),
@@ -198,7 +199,7 @@ class AggregateWindows(EventTimeOperator):
             classified.state.select(F.lit(_CLOCK).alias(PART), *clock.STATE),
             waiting.withColumn(PART, F.lit(_WAITING)),
         ]
-        return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+        return union_all(parts, allow_missing=True)
 
     def _fire(
         self,
@@ -212,7 +213,7 @@ class AggregateWindows(EventTimeOperator):
         before = state.where(F.col(PART) == _CLOCK).select(*clock.STATE)
         waiting = state.where(F.col(PART) == _WAITING).drop(
             PART,
-            *(name for name in clock.STATE if name != STREAM),
+            *excluding(clock.STATE, (STREAM,)),
         )
         classified = self._classify(inputs, before, context)
         asked = {name: self._aggregate(name, text) for name, text in self.aggregates.items()}
@@ -240,10 +241,11 @@ class AggregateWindows(EventTimeOperator):
                 raise ValueError(
                     "sessions, which gap makes, have no other accumulation than retracting"
                 )
-            given = {
-                name: getattr(self, name) for name in ("gap", "gap_inclusive", "allowed_lateness")
-            }
-            return SessionWindows(**given)
+            return SessionWindows(
+                gap=self.gap,
+                gap_inclusive=self.gap_inclusive,
+                allowed_lateness=self.allowed_lateness,
+            )
         if self.gap_inclusive:
             raise ValueError(
                 "gap_inclusive is for sessions, which gap makes: set gap in the place of a length"
@@ -252,17 +254,17 @@ class AggregateWindows(EventTimeOperator):
             raise ValueError(
                 "windows have neither a length nor a gap: set length, or for sessions gap"
             )
-        triggers = {name: getattr(self, name) for name in (*_TRIGGERS, "accumulation", _UPDATED)}
+        triggers = self.model_dump(include={*_TRIGGERS, "accumulation", _UPDATED})
         if self.length == GLOBAL:
             self._refuse("the global window has", "slide")
             return GlobalWindow(**triggers)
         slide = self.length if self.slide is None else self.slide
-        tuples = [_TUPLES.fullmatch(str(text)) for text in (self.length, slide)]
-        if all(tuples):
+        length_tuples = _TUPLES.fullmatch(str(self.length))
+        slide_tuples = _TUPLES.fullmatch(str(slide))
+        if length_tuples and slide_tuples:
             self._refuse("windows of so many tuples have", *_TRIGGERS, _UPDATED)
-            length, slide = (int(found[1]) for found in tuples if found)
-            return CountWindows(length=length, slide=slide)
-        if any(tuples):
+            return CountWindows(length=int(length_tuples[1]), slide=int(slide_tuples[1]))
+        if length_tuples or slide_tuples:
             raise ValueError(
                 "length and slide are of two kinds: both count tuples, or both are durations"
             )
@@ -281,11 +283,12 @@ class AggregateWindows(EventTimeOperator):
         return list(map(self.columns.field, self.keys))
 
     def _parts(self) -> list[tuple[str, pa.DataType]]:
-        return [
-            (f"_part_{number}{ending}", kind)
-            for number, text in enumerate(self.aggregates.values())
-            for ending, kind in _kinds(text, self.columns)[1].items()
-        ]
+        parts = []
+        for number, text in enumerate(self.aggregates.values()):
+            _, kinds = _kinds(text, self.columns)
+            for ending, kind in kinds.items():
+                parts.append((f"_part_{number}{ending}", kind))
+        return parts
 
     def _aggregate(self, name: str, text: str) -> tuple[str, str]:
         found = _CALL.fullmatch(text.strip())

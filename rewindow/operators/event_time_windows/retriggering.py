@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
@@ -47,7 +46,16 @@ from rewindow.operators.event_time_windows.firing import (
 )
 from rewindow.operators.event_time_windows.grid import PANE, each_begin, first_begin, pane_of
 from rewindow.operators.event_time_windows.settings import EventWindows, GlobalWindow
-from rewindow.spark.columns import aliased, named_columns
+from rewindow.sequences import excluding
+from rewindow.spark.columns import (
+    aliased,
+    bigint,
+    named_columns,
+    null_of,
+    or_false,
+    or_true,
+    union_all,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -92,14 +100,15 @@ def pane_rows(
     from pyspark.sql import functions as F
 
     aggregate.check_merges()
-    parts = [
-        _tuples(frame, name, classified.clock, windows, aggregate, own)
-        for name, frame in classified.tuples.items()
-    ]
-    rows = reduce(lambda one, other: one.unionByName(other), parts)
+    # Triggers by count need the tuples one by one, because the number of a tuple decides when it is
+    # shown. They are applied before rows with the same instant are merged.
+    parts = []
+    for name, frame in classified.tuples.items():
+        parts.append(_tuples(frame, name, classified.clock, windows, aggregate, own))
+    rows = union_all(parts)
     if state is not None:
-        known = check_state(state, [name for name in rows.columns if name != _ARRIVED])
-        rows = rows.unionByName(known.withColumn(_ARRIVED, F.lit(None).cast("bigint")))
+        known = check_state(state, excluding(rows.columns, (_ARRIVED,)))
+        rows = rows.unionByName(known.withColumn(_ARRIVED, bigint(None)))
     if windows.early_tuples is not None or windows.late_tuples is not None:
         rows = _numbered(rows, aggregate, own)
     if windows.early_tuples is not None:
@@ -117,10 +126,8 @@ def _merged(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str], *more
 
     merged = aliased(aggregate.merged)
     by = [*own, STREAM, BEGIN, IS_LATE, _DUE, _PANES, FIRED_UNTIL, *more]
-    return rows.groupBy(*named_columns(by)).agg(
-        *(F.sum(name).alias(name) for name in (TUPLES, _MANY)),
-        *merged,
-    )
+    counts = [F.sum(TUPLES).alias(TUPLES), F.sum(_MANY).alias(_MANY)]
+    return rows.groupBy(*named_columns(by)).agg(*counts, *merged)
 
 
 def _tuples(
@@ -142,10 +149,7 @@ def _tuples(
     placed = frame.where(on_time | allowed).withColumns({_ARRIVED: arrived, PANE: pane_of(windows)})
     first = first_begin(windows)
     spread = placed.select("*", each_begin(windows).alias(BEGIN))
-    is_late = F.coalesce(
-        F.col(BEGIN) + windows.length_us + windows.behind_us <= F.col(WATERMARK),
-        F.lit(False),
-    )
+    is_late = or_false(F.col(BEGIN) + windows.length_us + windows.behind_us <= F.col(WATERMARK))
     return spread.select(
         *named_columns(own),
         F.lit(name).alias(STREAM),
@@ -154,10 +158,10 @@ def _tuples(
         F.when(is_late, _late_after(clock, windows))
         .otherwise(_early_after(clock, windows))
         .alias(_DUE),
-        F.lit(0).cast("bigint").alias(_PANES),
+        bigint(0).alias(_PANES),
         F.when(on_time & (F.col(BEGIN) == first), 1).otherwise(0).cast("bigint").alias(TUPLES),
-        F.lit(1).cast("bigint").alias(_MANY),
-        F.lit(None).cast("bigint").alias(FIRED_UNTIL),
+        bigint(1).alias(_MANY),
+        bigint(None).alias(FIRED_UNTIL),
         F.lit(False).alias(CARRIED),
         _ARRIVED,
         *aliased(aggregate.parts),
@@ -177,7 +181,7 @@ def _early_after(clock: ArrivalClock, windows: Repeating) -> Column:
     from pyspark.sql import functions as F
 
     return (
-        F.lit(None).cast("bigint")
+        bigint(None)
         if windows.early is None
         else tick_after(_every(clock, windows.early), F.col(_ARRIVED))
     )
@@ -190,7 +194,7 @@ def _late_after(clock: ArrivalClock, windows: Repeating) -> Column:
     from pyspark.sql import functions as F
 
     if windows.late is None and windows.late_tuples is not None:
-        return F.lit(None).cast("bigint")
+        return bigint(None)
     return tick_after(
         clock if windows.late is None else _every(clock, windows.late),
         F.col(_ARRIVED),
@@ -267,10 +271,7 @@ def _late_by_count(
     emit_at = F.col(_DUE)
     tick = tick_after(clock, F.col(_ARRIVED))
     waits = F.col(IS_LATE) & (F.col(_PANES) == 0)
-    makes_up = (F.pmod(F.col(_NUMBER), F.lit(every)) == 0) & F.coalesce(
-        emit_at >= tick,
-        F.lit(True),
-    )
+    makes_up = (F.pmod(F.col(_NUMBER), F.lit(every)) == 0) & or_true(emit_at >= tick)
     rows = rows.withColumns(
         {
             _SEEN: F.when(
@@ -323,8 +324,8 @@ def emit_at_rows(
         _LIMIT,
         "left",
     ).drop(_LIMIT)
-    has_fired = F.coalesce(F.col(END) <= F.col(FIRED_UNTIL), F.lit(False)) & ~F.col(IS_LATE)
-    last = F.lit(ended_us).cast("bigint")
+    has_fired = or_false(F.col(END) <= F.col(FIRED_UNTIL)) & ~F.col(IS_LATE)
+    last = bigint(ended_us)
     found = found.withColumn(FIRED, F.when(~has_fired, F.coalesce(F.col(FIRED), last)))
     if windows.is_early and windows.accumulation != "discarding":
         found = found.unionByName(_closing(found, aggregate, own))
@@ -335,7 +336,7 @@ def emit_at_rows(
     shows = (
         emit_at.isNotNull()
         if end_us is None or ended_us is not None
-        else F.coalesce(emit_at < end_us, F.lit(False))
+        else or_false(emit_at < end_us)
     )
     return found.withColumns({_DUE: emit_at, _KIND: kind, _SHOWN: shows})
 
@@ -353,12 +354,11 @@ def _closing(found: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> 
         F.col(END),
         F.col(FIRED),
     ]
-    empty = {
-        name: F.lit(None).cast(found.schema[name].dataType)
-        for name in (*aggregate.parts, FIRED_UNTIL, _DUE)
-    }
-    empty |= {IS_LATE: F.lit(False), CARRIED: F.lit(False)}
-    empty |= {name: F.lit(0).cast("bigint") for name in (_PANES, TUPLES, _MANY)}
+    empty = {}
+    for name in (*aggregate.parts, FIRED_UNTIL, _DUE):
+        empty[name] = null_of(found.schema[name].dataType)
+    empty |= dict.fromkeys((IS_LATE, CARRIED), F.lit(False))
+    empty |= dict.fromkeys((_PANES, TUPLES, _MANY), bigint(0))
     return (
         found.where(F.col(FIRED).isNotNull() & ~F.col(IS_LATE))
         .select(*columns)
@@ -411,6 +411,8 @@ def _firings(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
+    # One aggregate for each firing, and a running merge over the firings of a window. What earlier
+    # pieces have shown is one more row before all others, so that the running values include it.
     columns = named_columns(own)
     merged = aliased(aggregate.merged)
     past = rows.where(F.col(_PANES) > 0).withColumns({_DUE: F.lit(_AGO), _KIND: F.lit("")})
@@ -440,8 +442,10 @@ def _with_values(firings: DataFrame, aggregate: AggregateSpec, ending: str) -> D
     """
     from pyspark.sql import functions as F
 
-    firings = firings.withColumns({part: F.col(f"{part}{ending}") for part in aggregate.functions})
-    return firings.withColumn(
+    values = {}
+    for part in aggregate.functions:
+        values[part] = F.col(f"{part}{ending}")
+    return firings.withColumns(values).withColumn(
         ending,
         F.struct(*aliased(aggregate.finished)),
     )
@@ -457,12 +461,12 @@ def _running(
 
     if windows.accumulation == "discarding":
         return []
-    calls = [
-        (part, F.call_function(function, F.col(part)))
-        for part, function in aggregate.functions.items()
-    ]
-    running = [call.over(now).alias(f"{part}{_NOW}") for part, call in calls]
-    return running + [call.over(before).alias(f"{part}{_BEFORE}") for part, call in calls]
+    values = []
+    for order, ending in ((now, _NOW), (before, _BEFORE)):
+        for part, function in aggregate.functions.items():
+            value = F.call_function(function, F.col(part)).over(order)
+            values.append(value.alias(f"{part}{ending}"))
+    return values
 
 
 def _structs(aggregate: AggregateSpec, windows: Repeating) -> list[Column]:
@@ -472,8 +476,10 @@ def _structs(aggregate: AggregateSpec, windows: Repeating) -> list[Column]:
     from pyspark.sql import functions as F
 
     def shown(kind: Column, pane: Column, end: str) -> Column:
-        parts = [F.col(f"{part}{end}").alias(part) for part in aggregate.functions]
-        return F.struct(pane.alias("pane"), kind.alias("kind"), *parts)
+        values = [pane.alias("pane"), kind.alias("kind")]
+        for part in aggregate.functions:
+            values.append(F.col(f"{part}{end}").alias(part))
+        return F.struct(*values)
 
     if windows.accumulation == "discarding":
         return [shown(F.col(_KIND), F.col(_PANE), "")]
@@ -497,6 +503,8 @@ def left_rows(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
+    # Rows that were shown are kept as one row with the number of panes so far: a later firing has
+    # to number its pane and to retract the last one. Windows that cannot fire again are dropped.
     of_window = Window.partitionBy(*named_columns(own), BEGIN)
     fresh = F.size(F.collect_set(F.when(F.col(_SHOWN), F.col(_DUE))).over(of_window))
     if windows.only_updated_panes:
@@ -519,5 +527,5 @@ def left_rows(
     )
     known = F.coalesce(F.col(REACHED), F.col(FIRED_UNTIL), F.when(F.col("_came_late"), F.col(END)))
     until = reached(counted, ticks, recording_keys, None).withColumn(FIRED_UNTIL, known)
-    is_open = F.coalesce(F.col(END) > F.col(FIRED_UNTIL) - windows.allowed_us, F.lit(True))
+    is_open = or_true(F.col(END) > F.col(FIRED_UNTIL) - windows.allowed_us)
     return _merged(until.where(is_open | (F.col(_PANES) == 0)), aggregate, own)

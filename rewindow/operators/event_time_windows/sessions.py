@@ -12,7 +12,6 @@ are aggregated first. Only these aggregates are sorted, those of a key in one pa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from rewindow.operators.event_time.lateness import ON_TIME, OUTCOME, TIMESTAMP, Lateness, matched
@@ -26,13 +25,13 @@ from rewindow.operators.event_time_windows.firing import (
     REACHED,
     STREAM,
     TUPLES,
-    WINDOW,
     check_state,
+    firing_columns,
     first_ticks,
     reached,
 )
 from rewindow.operators.event_time_windows.settings import SessionWindows
-from rewindow.spark.columns import aliased, named_columns
+from rewindow.spark.columns import aliased, bigint, named_columns, or_true, union_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -69,7 +68,7 @@ def session_rows(
     whole = Window.partitionBy(*named_columns(own), _NUMBER)
     ends = F.max(LAST_TS).over(whole) + sessions.behind_us
     return rows.withColumns(
-        {BEGIN: F.min(FIRST_TS).over(whole), END: ends, FIRED_UNTIL: F.lit(None).cast("bigint")}
+        {BEGIN: F.min(FIRST_TS).over(whole), END: ends, FIRED_UNTIL: bigint(None)}
     )
 
 
@@ -98,7 +97,7 @@ def numbered(rows: DataFrame, sessions: SessionWindows, by: Sequence[str], name:
     )
     # The first row of a key opens its first session; two rows may be equal, so the number counts
     # rows, not timestamps.
-    opens = F.coalesce(apart_us >= sessions.behind_us, F.lit(True)).cast("int")
+    opens = or_true(apart_us >= sessions.behind_us).cast("int")
     return (
         rows.withColumn(_IS_NEW, opens)
         .withColumn(name, F.sum(_IS_NEW).over(order.rowsBetween(Window.unboundedPreceding, 0)))
@@ -119,13 +118,13 @@ def _tuples(
     for name, frame in classified.tuples.items():
         base = [
             F.lit(name).alias(STREAM), bucket_of(at, sessions).alias(_BUCKET),
-            at.alias(FIRST_TS), at.alias(LAST_TS), F.lit(1).cast("bigint").alias(TUPLES),
+            at.alias(FIRST_TS), at.alias(LAST_TS), bigint(1).alias(TUPLES),
             F.lit(False).alias(CARRIED),
         ]  # fmt: skip
         parts = aliased(aggregate.parts)
         on_time = frame.where(F.col(OUTCOME) == ON_TIME)
         of_streams.append(on_time.select(*named_columns(own), *base, *parts))
-    return reduce(lambda one, other: one.unionByName(other), of_streams)
+    return union_all(of_streams)
 
 
 def _buckets(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
@@ -171,17 +170,9 @@ def fired_sessions(
         recording_keys,
     )
     joined = matched(found, ticks, recording_keys, END, "inner" if ended_us is None else "left")
-    fired_us = (
-        F.col(FIRED) if ended_us is None else F.coalesce(FIRED, F.lit(ended_us).cast("bigint"))
-    )
-    values = [
-        F.col(BEGIN),
-        F.col(END) + sessions.gap_us - sessions.behind_us,
-        F.lit(0),
-        F.lit(ON_TIME),
-        fired_us,
-    ]
-    about = [value.alias(name) for name, value in zip(WINDOW, values, strict=True)]
+    fired_us = F.col(FIRED) if ended_us is None else F.coalesce(FIRED, bigint(ended_us))
+    end_us = F.col(END) + sessions.gap_us - sessions.behind_us
+    about = firing_columns(F.col(BEGIN), end_us, F.lit(0), F.lit(ON_TIME), fired_us)
     return joined.select(
         *columns,
         *about,

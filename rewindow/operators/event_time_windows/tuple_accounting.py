@@ -13,7 +13,6 @@ hold by the window in which it fires, and a running sum over these.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
@@ -28,6 +27,8 @@ from rewindow.operators.event_time.lateness import (
 from rewindow.operators.event_time_windows.firing import FIRED, STREAM, TUPLES
 from rewindow.operators.event_time_windows.late_windows import BETWEEN, with_between
 from rewindow.operators.event_time_windows.settings import AnyWindows
+from rewindow.sequences import excluding
+from rewindow.spark.columns import named_columns, union_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -37,7 +38,7 @@ INPUT = "input"
 BEFORE = "pending_before"
 AFTER = "pending_after"
 """Outcomes of a balance beside those of tuples."""
-_LEFT = (*(outcome for outcome in OUTCOMES if outcome != ON_TIME), BETWEEN)
+_LEFT = (*excluding(OUTCOMES, (ON_TIME,)), BETWEEN)
 """Outcomes of tuples that enter no window."""
 _SETTLED = "_n_settled"
 _LATE_BY = "_late_by"
@@ -71,17 +72,17 @@ def tuple_accounting(
 
     columns = [STREAM, WINDOW_ID, *map(quoted_column, by)]
     fires_in = F.when(F.col(FIRED).isNotNull(), window_of(FIRED)).alias(WINDOW_ID)
-    first_fired_tuples = first_fired_tuples.where(
-        f"{TUPLES} > 0"
-    )  # Rows of 0 tuples hold late ones, or those that are in later windows too.
+    # Arrivals and firings are counted by their own window, and both counts meet in one row for each
+    # window. The tuples that wait after a window are those that fire later, less those that arrive
+    # later. Rows of 0 tuples contain late ones, or those that are in later windows too.
+    first_fired_tuples = first_fired_tuples.where(f"{TUPLES} > 0")
     fired = first_fired_tuples.groupBy(STREAM, fires_in, *columns[2:]).agg(
         F.sum(TUPLES).alias(_SETTLED)
     )
     rows = _came(classified, windows, by).unionByName(fired, allowMissingColumns=True)
-    totals = [
-        F.expr(f"coalesce(sum({_n(name)}), 0) AS {_n(name)}") for name in (INPUT, ON_TIME, *_LEFT)
-    ]
-    totals.append(F.expr(f"coalesce(sum({_SETTLED}), 0) AS {_SETTLED}"))
+    totals = []
+    for name in (*map(_n, (INPUT, ON_TIME, *_LEFT)), _SETTLED):
+        totals.append(F.expr(f"coalesce(sum({name}), 0) AS {name}"))
     rows = rows.groupBy(*columns).agg(*totals, F.max(_LATE_BY).alias(_LATE_BY))
     # From behind: a sum over all that follows would be made anew for each row.
     order = Window.partitionBy(STREAM, *columns[2:]).orderBy(F.desc_nulls_first(WINDOW_ID))
@@ -99,27 +100,27 @@ def _came(classified: Lateness, windows: AnyWindows, by: Sequence[str]) -> DataF
     """Returns how many tuples came in each window, and how many of them with each outcome."""
     from pyspark.sql import functions as F
 
-    totals = [
-        F.expr(f"count_if({OUTCOME} = '{outcome}') AS {_n(outcome)}")
-        for outcome in (ON_TIME, *_LEFT)
-    ]
+    totals = []
+    for outcome in (ON_TIME, *_LEFT):
+        totals.append(F.expr(f"count_if({OUTCOME} = '{outcome}') AS {_n(outcome)}"))
     totals += [F.count("*").alias(_n(INPUT)), F.max(LATE_BY).alias(_LATE_BY)]
-    parts = [
-        with_between(frame, windows)
-        .groupBy(F.lit(name).alias(STREAM), WINDOW_ID, *map(quoted_column, by))
-        .agg(*totals)
-        for name, frame in classified.tuples.items()
-    ]
-    return reduce(lambda one, other: one.unionByName(other), parts)
+    parts = []
+    for name, frame in classified.tuples.items():
+        stream = F.lit(name).alias(STREAM)
+        grouped = with_between(frame, windows).groupBy(stream, WINDOW_ID, *named_columns(by))
+        parts.append(grouped.agg(*totals))
+    return union_all(parts)
 
 
 def _structs() -> str:
     """Returns an array of the outcomes that have tuples, as SQL."""
-    tuples = {name: _n(name) for name in (INPUT, *_LEFT, AFTER)}
-    tuples |= {ON_TIME: _SETTLED, BEFORE: f"{_n(AFTER)} + {_SETTLED} - {_n(ON_TIME)}"}
-    structs = (
-        f"struct('{name}' AS outcome, {many} AS tuples, "
-        f"{_LATE_BY if name == LATE else 'CAST(NULL AS BIGINT)'} AS late_by_us_max)"
-        for name, many in tuples.items()
-    )
+    names = (INPUT, *_LEFT, AFTER)
+    counts = dict(zip(names, map(_n, names), strict=True))
+    counts |= {ON_TIME: _SETTLED, BEFORE: f"{_n(AFTER)} + {_SETTLED} - {_n(ON_TIME)}"}
+    structs = []
+    for name, count in counts.items():
+        late_by = _LATE_BY if name == LATE else "CAST(NULL AS BIGINT)"
+        structs.append(
+            f"struct('{name}' AS outcome, {count} AS tuples, {late_by} AS late_by_us_max)"
+        )
     return f"filter(array({', '.join(structs)}), one -> one.tuples > 0)"

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
@@ -47,6 +47,7 @@ from rewindow.operators.event_time_windows.firing import (
     WINDOW,
     check_state,
     fired_at,
+    firing_columns,
     first_fired,
     first_ticks,
     reached,
@@ -70,8 +71,8 @@ from rewindow.operators.event_time_windows.settings import (
     SessionWindows,
 )
 from rewindow.operators.event_time_windows.tuple_accounting import tuple_accounting
-from rewindow.sequences import excluding
-from rewindow.spark.columns import aliased, named_columns
+from rewindow.sequences import excluding, matching_names, repeated_names
+from rewindow.spark.columns import aliased, bigint, named_columns, or_false, union_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -152,6 +153,8 @@ class Windows:
         """
         from pyspark.sql import functions as F
 
+        # The balance is exact by construction: every tuple is counted once as pending or input and
+        # once as an outcome. Rows of tuples between two windows have no end, so `END` tells them.
         classified = self._classified.counts(*by).drop("late_by_us_max")
         given = classified.withColumn("outcome", F.lit("input"))
         refused = classified.where(F.col("outcome") != ON_TIME)
@@ -159,7 +162,7 @@ class Windows:
         first = F.col(END)
         waited = F.col(CARRIED) & (F.col(FIRED_UNTIL).isNull() | (first > F.col(FIRED_UNTIL)))
         is_new = ~F.col(CARRIED)
-        fires = F.coalesce(first <= F.col(REACHED), F.lit(False))
+        fires = or_false(first <= F.col(REACHED))
         outcome = F.when(first.isNull(), BETWEEN).when(fires, ON_TIME).otherwise("pending_after")
         rows = reached(self._rows, self._classified.ticks, self._apart, self._ended_us)
         before = rows.where(waited).select(
@@ -168,7 +171,7 @@ class Windows:
             TUPLES,
         )
         after = rows.where(waited | is_new).select(*columns, outcome.alias("outcome"), TUPLES)
-        every = reduce(lambda one, other: one.unionByName(other), [given, refused, before, after])
+        every = union_all([given, refused, before, after])
         return every.groupBy(*columns, "outcome").agg(F.sum(TUPLES).alias(TUPLES))
 
 
@@ -248,6 +251,9 @@ def event_windows(
             recording_keys,
             materialize,
         )
+    # Windows that fire once: tuples, then panes, then windows, then the tick that fires each. If
+    # ticks and windows are few, a broadcast join finds the ticks; otherwise `first_ticks` sorts
+    # them together with the ends, in blocks.
     tuples = _tuples(classified, windows, aggregate, own)
     rows = tuples if state is None else tuples.unionByName(check_state(state, tuples.columns))
     rows = rows.withColumn(END, inside(windows, first_begin(windows)) + windows.length_us)
@@ -438,8 +444,6 @@ def _repeated(
     materialize: Materialize | None,
 ) -> Windows:
     """Returns windows that may fire more than once."""
-    from pyspark.sql import functions as F
-
     rows = cached(
         materialize,
         "shown",
@@ -465,7 +469,7 @@ def _repeated(
     )
     fired = repeats.fired_rows(emit_at, windows, aggregate, own)
     if isinstance(windows, GlobalWindow):
-        fired = fired.withColumns(dict.fromkeys(WINDOW[:2], F.lit(None).cast("bigint")))
+        fired = fired.withColumns(dict.fromkeys(WINDOW[:2], bigint(None)))
     step_us = min(windows.slide_us, _TICKS_APART_US)
     first_fired_tuples = partial(
         first_fired,
@@ -497,13 +501,10 @@ def _check(
             "windows have no aggregate",
             hint='Name one, such as {"tuples": ("count", "*")}.',
         )
-    names = [*own, *WINDOW, *aggregates]
-    twice = sorted(
-        {name for name in names if [other.lower() for other in names].count(name.lower()) > 1}
-    )
+    twice = sorted(set(repeated_names([*own, *WINDOW, *aggregates])))
     if twice:
         raise InputError(f"column {', '.join(twice)} would come twice in what windows return")
-    reserved = [name for name in own if name.lower() in STATE]
+    reserved = matching_names(own, STATE)
     if reserved:
         raise InputError(
             f"key {', '.join(reserved)} has the name of a column of the state",
@@ -535,12 +536,12 @@ def _tuples(
         base = [
             F.lit(name).alias(STREAM),
             pane_of(windows).alias(PANE),
-            F.lit(1).cast("bigint").alias(TUPLES),
-            F.lit(None).cast("bigint").alias(FIRED_UNTIL),
+            bigint(1).alias(TUPLES),
+            bigint(None).alias(FIRED_UNTIL),
             F.lit(False).alias(CARRIED),
         ]
         of_streams.append(on_time.select(*named_columns(own), *base, *parts))
-    return reduce(lambda one, other: one.unionByName(other), of_streams)
+    return union_all(of_streams)
 
 
 def _panes(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
@@ -569,12 +570,12 @@ def _ends(
     from pyspark.sql import functions as F
 
     own = named_columns(recording_keys)
-    panes = [
-        frame.select(*own, pane_of(windows).alias(PANE)) for frame in classified.tuples.values()
-    ]
+    panes = []
+    for frame in classified.tuples.values():
+        panes.append(frame.select(*own, pane_of(windows).alias(PANE)))
     if state is not None:
         panes.append(state.select(*own, PANE))
-    every = reduce(lambda one, other: one.unionByName(other), panes).where(F.col(PANE).isNotNull())
+    every = union_all(panes).where(F.col(PANE).isNotNull())
     return _ends_of(every, windows, recording_keys)
 
 
@@ -620,14 +621,8 @@ def _fired(
     columns = named_columns(own)
     if ended_us is None:
         found = found.where(F.col(FIRED).isNotNull())
-    fired_us = (
-        F.col(FIRED) if ended_us is None else F.coalesce(FIRED, F.lit(ended_us).cast("bigint"))
-    )
-    about = [
-        F.col(BEGIN).alias("window_begin_us"), F.col(END).alias("window_end_us"),
-        F.lit(0).alias("pane"),
-        F.lit(ON_TIME).alias("kind"), fired_us.alias("fired_us"),
-    ]  # fmt: skip
+    fired_us = F.col(FIRED) if ended_us is None else F.coalesce(FIRED, bigint(ended_us))
+    about = firing_columns(F.col(BEGIN), F.col(END), F.lit(0), F.lit(ON_TIME), fired_us)
     return found.select(
         *columns,
         *about,

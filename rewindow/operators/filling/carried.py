@@ -46,7 +46,7 @@ from rewindow.operators.filling.values import (
     with_season,
 )
 from rewindow.sequences import excluding
-from rewindow.spark.columns import named_columns
+from rewindow.spark.columns import aliased, bigint, named_columns, null_of
 from rewindow.windows import Grid, WindowRange
 
 if TYPE_CHECKING:
@@ -96,11 +96,13 @@ def _moving(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
+    # A row counts in its window only if it is later than everything in earlier windows, the state
+    # included. The comparison is with whole windows, so that the order within one does not matter.
     keys = named_columns(settings.keys)
     if closing is not None:
         rows = rows.withColumn(COUNTS, F.col(COUNTS) & (F.col(WINDOW) <= closing))
     if state is not None:
-        before = F.lit(first - 1).cast("bigint").alias(WINDOW)
+        before = bigint(first - 1).alias(WINDOW)
         counts = F.lit(True).alias(COUNTS)
         carried = state.select(before, *keys, TS, POINT, _row(rows), counts)
         rows = rows.unionByName(carried, allowMissingColumns=True)
@@ -165,20 +167,24 @@ def carried_gaps(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
+    # Rows that move a key forward are in the order of both arrival and event time. So the row
+    # before each of them is one side of a gap, whatever window it came in, and a lag finds it.
     keys = named_columns(settings.keys)
     order = Window.partitionBy(*keys).orderBy(WINDOW, TS, row_hash(rows))
     rows = with_usable(rows, settings)
     beside = rows.withColumns({PREVIOUS: F.lag(ROW).over(order), _BEFORE: F.lag(POINT).over(order)})
     before = order.rowsBetween(Window.unboundedPreceding, -1)
-    last = {
-        previous_side(name): F.last(usable(name), ignorenulls=True).over(before)
-        for name in settings.source_columns
-    }
+    last = {}
+    sides = []
+    for name in settings.source_columns:
+        side = previous_side(name)
+        last[side] = F.last(usable(name), ignorenulls=True).over(before)
+        sides.append(F.col(quoted_column(side)))
+    for name in settings.source_columns:
+        sides.append(F.col(quoted_column(usable(name))).alias(next_side(name)))
     beside = beside.withColumns(last)
     # Without a begin of the grid, a key begins with its first row.
-    begin = (
-        F.col(POINT) if settings.from_time is None else F.lit(settings.first_point).cast("bigint")
-    )
+    begin = F.col(POINT) if settings.from_time is None else bigint(settings.first_point)
     gaps = beside.where(F.col(WINDOW) >= windows.first).select(
         WINDOW,
         AT,
@@ -188,11 +194,7 @@ def carried_gaps(
         F.col(PREVIOUS).isNull().alias(OPEN),
         PREVIOUS,
         F.col(ROW).alias(NEXT),
-        *(F.col(quoted_column(previous_side(name))) for name in settings.source_columns),
-        *(
-            F.col(quoted_column(usable(name))).alias(next_side(name))
-            for name in settings.source_columns
-        ),
+        *sides,
     )
     if closing is not None and windows.first <= closing <= windows.last:
         gaps = gaps.unionByName(
@@ -200,7 +202,9 @@ def carried_gaps(
             allowMissingColumns=True,
         )
     empty = no_sides(rows, settings, F.col(START) - 1, F.col(UNTIL))
-    known = {name: F.coalesce(F.col(quoted_column(name)), side) for name, side in empty.items()}
+    known = {}
+    for name, side in empty.items():
+        known[name] = F.coalesce(F.col(quoted_column(name)), side)
     return in_range(gaps, settings).withColumns(known)
 
 
@@ -221,21 +225,20 @@ def _still_open(rows: DataFrame, settings: FillRules, grid: Grid, closing: int) 
 
     assert settings.to_time is not None, "the grid has an end"
     keys = named_columns(settings.keys)
-    nothing = F.lit(None).cast(rows.schema[ROW].dataType)
+    nothing = null_of(rows.schema[ROW].dataType)
     at = max(grid.start_us(closing), settings.to_time - 1)
-    rest = [F.lit(settings.end_point).cast("bigint").alias(UNTIL), F.lit(True).alias(OPEN)]
-    place = [F.lit(closing).cast("bigint").alias(WINDOW), F.lit(at).cast("bigint").alias(AT)]
+    rest = [bigint(settings.end_point).alias(UNTIL), F.lit(True).alias(OPEN)]
+    place = [bigint(closing).alias(WINDOW), bigint(at).alias(AT)]
     at_last = F.struct(TS, row_hash(rows))
-    known = [(usable(name), previous_side(name)) for name in settings.source_columns]
-    last = rows.groupBy(*keys).agg(
-        F.max_by(ROW, at_last).alias(PREVIOUS),
-        F.max(POINT).alias(POINT),
-        *(
-            F.max_by(found, F.when(F.col(found).isNotNull(), at_last)).alias(side)
-            for found, side in known
-        ),
-    )
-    sides = [F.col(quoted_column(side)) for _, side in known]
+    # The last row with a usable value may differ from column to column: each has its own maximum,
+    # over the rows in which it is usable.
+    totals = [F.max_by(ROW, at_last).alias(PREVIOUS), F.max(POINT).alias(POINT)]
+    for name in settings.source_columns:
+        value = usable(name)
+        at_value = F.when(F.col(value).isNotNull(), at_last)
+        totals.append(F.max_by(value, at_value).alias(previous_side(name)))
+    last = rows.groupBy(*keys).agg(*totals)
+    sides = named_columns(map(previous_side, settings.source_columns))
     behind = last.select(
         *place,
         *keys,
@@ -248,7 +251,7 @@ def _still_open(rows: DataFrame, settings: FillRules, grid: Grid, closing: int) 
     never = None if settings.from_time is None else never_there(rows, settings)
     if never is None:
         return behind
-    begin = F.lit(settings.first_point).cast("bigint").alias(START)
+    begin = bigint(settings.first_point).alias(START)
     whole = never.select(*place, *keys, begin, *rest, nothing.alias(PREVIOUS), nothing.alias(NEXT))
     return behind.unionByName(whole, allowMissingColumns=True)
 
@@ -281,7 +284,8 @@ def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
         is_first = F.col(_BEFORE).isNull() | (F.col(_BEFORE) < F.col(POINT))
         kept = kept | (is_first & (F.col(POINT) >= F.col(_FRONT) - points))
     names = excluding(rows.schema[ROW].dataType.names, (TS, *settings.keys))  # type: ignore[attr-defined]
-    values = [F.col(ROW).getField(name).alias(name) for name in names]
+    row = F.col(ROW)
+    values = aliased(dict(zip(names, map(row.getField, names), strict=True)))
     return rows.where(kept).select(*keys, TS, POINT, *values)
 
 

@@ -27,6 +27,7 @@ from rewindow.operators.filling.values import (
     with_places,
 )
 from rewindow.sequences import excluding
+from rewindow.spark.columns import or_false
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,7 +61,7 @@ def current_filled(filled: DataFrame, settings: FillRules) -> DataFrame:
     if missing := excluding(wanted, filled.columns):
         hint = f"Pass rows of fill_gaps or FillGaps. These have {', '.join(filled.columns)}."
         raise InputError(f"filled rows have no column {', '.join(missing)}", hint=hint)
-    is_made = F.coalesce(F.col(IS_MADE), F.lit(False))
+    is_made = or_false(F.col(IS_MADE))
     keys = list(map(quoted_column, settings.keys))
     recorded = place_rows(filled.where(~is_made), settings, []).select(*keys, POINT).distinct()
     made = with_places(filled.where(is_made), settings, []).drop(ROW, COUNTS)
@@ -76,6 +77,8 @@ def _stretches(made: DataFrame, recorded: DataFrame, settings: FillRules) -> Dat
     """
     from pyspark.sql import functions as F
 
+    # The points that recorded rows take away cut a made row into stretches. With the points before
+    # and after the gap they are paired in order: between each pair one stretch is left, or none.
     begin = F.col(f"made.{POINT}")
     point = F.col(f"recorded.{POINT}")
     is_in = (point >= begin) & (point < begin + F.col(f"made.{ROWS}"))

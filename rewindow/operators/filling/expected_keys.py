@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
@@ -18,20 +19,18 @@ def never_there(rows: DataFrame, settings: FillRules) -> DataFrame | None:
 
     if not settings.expected_keys:
         return None
-    kinds = [rows.schema[key].dataType for key in settings.keys]
-    is_text = all(isinstance(value, str) for key in settings.expected_keys for value in key)
-    given = [
-        StructField(key, StringType() if is_text else kind)
-        for key, kind in zip(settings.keys, kinds, strict=True)
-    ]
-    expected = rows.sparkSession.createDataFrame(
-        sorted(set(settings.expected_keys)),
-        StructType(given),
-    )
-    as_kept = zip(settings.keys, kinds, strict=True)
-    expected = expected.select(
-        *(F.col(quoted_column(key)).cast(kind).alias(key) for key, kind in as_kept)
-    )
+    # Expected keys that are all text, as settings files have them, are cast to the types of the
+    # rows' keys; others have these types already.
+    texts = chain.from_iterable(settings.expected_keys)
+    is_text = all(isinstance(value, str) for value in texts)
+    given = StructType()
+    values = []
+    for key in settings.keys:
+        kind = rows.schema[key].dataType
+        given = given.add(StructField(key, StringType() if is_text else kind))
+        values.append(F.col(quoted_column(key)).cast(kind).alias(key))
+    keys = sorted(set(settings.expected_keys))
+    expected = rows.sparkSession.createDataFrame(keys, given).select(*values)
     return expected.join(
         rows.select(*map(quoted_column, settings.keys)),
         list(settings.keys),

@@ -51,6 +51,7 @@ from rewindow.operators.filling.values import (
     TS,
     UNIT_US,
     UNTIL,
+    filled_column,
     in_range,
     make_rows,
     outliers,
@@ -60,8 +61,16 @@ from rewindow.operators.filling.values import (
     with_provenance,
     with_season,
 )
-from rewindow.sequences import excluding
-from rewindow.spark.columns import aliased, named_columns
+from rewindow.sequences import excluding, matching_names, numbered_names
+from rewindow.spark.columns import (
+    aliased,
+    bigint,
+    column_types,
+    named_columns,
+    null_of,
+    or_false,
+    renamed_columns,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -106,17 +115,13 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     from pyspark.sql import functions as F
 
     if IS_MADE in frame.columns:
-        added = [
-            name
-            for name in frame.columns
-            if name in (*PROVENANCE, OUTLIERS) or name.startswith(FILLED)
-        ]
-        frame = frame.where(~F.coalesce(F.col(IS_MADE), F.lit(False))).drop(*added)
+        filled = [name for name in frame.columns if name.startswith(FILLED)]
+        frame = frame.where(~or_false(F.col(IS_MADE))).drop(*PROVENANCE, OUTLIERS, *filled)
     check_columns(dict(frame.dtypes), settings)
     rows = place_rows(frame, settings)
     made = make_rows(_gaps(rows, settings), rows, frame, settings)
     recorded = with_provenance(frame)
-    added = [*PROVENANCE, *(FILLED + name for name in settings.nulls)]
+    added = [*PROVENANCE, *map(filled_column, settings.nulls)]
     if settings.nulls:
         recorded = with_provenance(_with_filled_nulls(frame, rows, settings))
     if settings.bounded_columns:
@@ -163,17 +168,15 @@ def check_columns(types: Mapping[str, str], settings: FillRules) -> None:
         InputError: a column is not there, or has a type or a name with which it cannot be.
     """
     absent = excluding((settings.event_at, *settings.keys, *settings.columns), types)
-    absent += [
-        fill.column
-        for fill in settings.columns.values()
-        if fill.column and fill.column not in types
-    ]
+    for fill in settings.columns.values():
+        if fill.column and fill.column not in types:
+            absent.append(fill.column)
     if absent:
         meant = did_you_mean(absent[0], types)
         raise InputError(
             f"frame has no column {', '.join(absent)}. {meant}There are: {', '.join(types)}"
         )
-    if taken := [name for name in types if name.lower() in OWN]:
+    if taken := matching_names(types, OWN):
         raise InputError(
             f"column {', '.join(taken)} has a name that filling needs for itself",
             hint="Rename it before.",
@@ -225,31 +228,31 @@ def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    fields = rows.schema[ROW].dataType.fields  # type: ignore[attr-defined]
-    own = {
-        field.name: TS if field.name == TS else f"_rw_own_{number}"
-        for number, field in enumerate(fields)
-    }
-    behind = {name: f"_rw_behind_{number}" for number, name in enumerate(own)}
-    values = [F.col(ROW).getField(name).alias(own[name]) for name in own if name != TS]
-    rows = rows.select("*", *values, row_hash(rows).alias(HASH)).drop(ROW)
-    unknown = {behind[field.name]: F.lit(None).cast(field.dataType) for field in fields}
-    rows = rows.withColumns(
-        {_IS_FIRST: F.lit(True), _BEHIND: F.lit(None).cast("bigint"), **unknown}
-    )
-    ahead = {_BEHIND: POINT} | {behind[name]: own[name] for name in own}
+    # What a row is a source of is split into columns, which are read from the following row by a
+    # lead. A struct would be sorted and shuffled whole, twice for each row.
+    types = column_types(rows.schema[ROW].dataType)  # type: ignore[arg-type]
+    own = {**numbered_names(types, "_rw_own_"), TS: TS}
+    behind = numbered_names(types, "_rw_behind_")
+    values = []
+    unknown = {_IS_FIRST: F.lit(True), _BEHIND: bigint(None)}
+    ahead = {_BEHIND: POINT}
+    for name, kind in types.items():
+        if name != TS:
+            values.append(F.col(ROW).getField(name).alias(own[name]))
+        unknown[behind[name]] = null_of(kind)
+        ahead[behind[name]] = own[name]
+    rows = rows.select("*", *values, row_hash(rows).alias(HASH)).drop(ROW).withColumns(unknown)
     by = [*settings.keys]
     order = [TS, HASH]
 
     def step(rows: DataFrame, by: list[str], order: list[str]) -> DataFrame:
         over = in_order(by, order)
         is_open = F.col(_BEHIND).isNull()
-        found = {
-            at: F.when(is_open, F.lead(name).over(over)).otherwise(F.col(at))
-            for at, name in ahead.items()
-        }
-        found[_IS_FIRST] = F.col(_IS_FIRST) & (F.row_number().over(over) == 1)
-        return with_sides(rows.withColumns(found), settings, by, order)
+        columns = {}
+        for at, name in ahead.items():
+            columns[at] = F.when(is_open, F.lead(name).over(over)).otherwise(F.col(at))
+        columns[_IS_FIRST] = F.col(_IS_FIRST) & (F.row_number().over(over) == 1)
+        return with_sides(rows.withColumns(columns), settings, by, order)
 
     # Most rows have no gap beside them: they go before anything is built for them.
     at_gap = F.col(_IS_FIRST) | F.col(_BEHIND).isNull() | (F.col(_BEHIND) > F.col(POINT) + 1)
@@ -263,8 +266,8 @@ def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
         order,
         is_far=bool(settings.source_columns),
     )
-    row = F.struct(*(F.col(own[name]).alias(name) for name in own))
-    following = F.struct(*(F.col(behind[name]).alias(name) for name in own))
+    row = F.struct(*renamed_columns(dict(zip(own.values(), own, strict=True))))
+    following = F.struct(*renamed_columns(dict(zip(behind.values(), behind, strict=True))))
     return rows.withColumns({ROW: row, NEXT: F.when(F.col(_BEHIND).isNotNull(), following)})
 
 
@@ -274,9 +277,12 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
+    # Each row has at most two gaps: the one after it, and, if it is the first of its key, the one
+    # between the begin of the range and it. Both come from one row, as an array of structs, so that
+    # the rows are not read again for the gaps at the begin.
     keys = named_columns(settings.keys)
     rows = _beside_gaps(with_usable(rows.select(*keys, TS, POINT, ROW), settings), settings)
-    nothing = F.lit(None).cast(rows.schema[ROW].dataType)
+    nothing = null_of(rows.schema[ROW].dataType)
     point = F.col(POINT)
     end = F.lit(settings.end_point)
     first = F.lit(settings.first_point)

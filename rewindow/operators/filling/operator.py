@@ -13,7 +13,7 @@ from pydantic import ValidationError, field_serializer, model_validator
 from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.application.error_tuples import DETAIL, EMITTED, REASON
 from rewindow.names import quoted_column
-from rewindow.operators.columns import WINDOW, to_us
+from rewindow.operators.columns import WINDOW, to_us, type_texts
 from rewindow.operators.event_time.lateness import BAD_TYPE, FAR_FUTURE, NULL_TS, refused_because
 from rewindow.operators.event_time.timestamp_checks import is_shrunk
 from rewindow.operators.filling.carried import (
@@ -35,6 +35,7 @@ from rewindow.operators.filling.values import (
     PROVENANCE,
     SOURCES,
     TS,
+    filled_column,
     make_rows,
     outliers,
     timestamp,
@@ -42,7 +43,8 @@ from rewindow.operators.filling.values import (
     with_provenance,
 )
 from rewindow.operators.setting_errors import refusal, seconds
-from rewindow.sequences import names_of
+from rewindow.sequences import names_of, not_named
+from rewindow.spark.columns import named_columns, null_of
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ class FillGaps(FrameOperator):
 
     @field_serializer("columns")
     def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
-        return {field.name: str(field.type) for field in columns}
+        return type_texts(columns)
 
     @model_validator(mode="after")
     def _check_properties(self) -> Self:
@@ -134,22 +136,20 @@ class FillGaps(FrameOperator):
                 "expected_keys need from_time and to_time: between them a key without a tuple is "
                 "filled"
             )
-        taken = [
-            name
-            for name in names
-            if name.lower() in _ADDED.names or name.lower().startswith(FILLED)
-        ]
+        taken = []
+        for name in names:
+            if name.lower() in _ADDED.names or name.lower().startswith(FILLED):
+                taken.append(name)
         if taken:
             raise ValueError(
                 f"column {', '.join(taken)} is one that FillGaps adds: rename it upstream"
             )
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        kinds = {
-            field.name: field.dataType.simpleString()
-            for field in from_arrow_schema(pa.schema(self._carried()))
-        }
-        check_columns(kinds, settings)
+        types = {}
+        for field in from_arrow_schema(pa.schema(self._carried())):
+            types[field.name] = field.dataType.simpleString()
+        check_columns(types, settings)
         return self
 
     def input_ports(self) -> Mapping[str, InputPort]:
@@ -168,9 +168,9 @@ class FillGaps(FrameOperator):
         """Returns keys, timestamp, grid point and what values are made from; a row for each key,
         more with seasons.
         """
-        fields = {field.name: field for field in self._carried()}
-        keys = [fields[key] for key in self.keys]
-        values = [fields[name] for name in state_names(list(fields), self.rules())]
+        columns = pa.schema(self._carried())
+        keys = map(columns.field, self.keys)
+        values = map(columns.field, state_names(columns.names, self.rules()))
         return pa.schema([*keys, (TS, pa.int64()), (POINT, pa.int64()), *values])
 
     def transform(
@@ -199,7 +199,7 @@ class FillGaps(FrameOperator):
             {WINDOW: F.col(WINDOW), self.arrived_at: arrival},
         )
         recorded = frame
-        names = [*frame.columns, *PROVENANCE, *(FILLED + name for name in settings.nulls)]
+        names = [*frame.columns, *PROVENANCE, *map(filled_column, settings.nulls)]
         if settings.nulls:
             recorded = carried_nulls(
                 self._marked(frame),
@@ -247,7 +247,7 @@ class FillGaps(FrameOperator):
         return state_of(self._rows(kept, state, windows.first, None), self.rules())
 
     def _frame(self, stream: DataFrame) -> DataFrame:
-        return stream.select(WINDOW, *(quoted_column(field.name) for field in self._carried()))
+        return stream.select(WINDOW, *named_columns(names_of(self._carried())))
 
     def _rows(
         self,
@@ -273,7 +273,7 @@ class FillGaps(FrameOperator):
         from pyspark.sql import functions as F
 
         if self.max_ahead is None:
-            return F.lit(None).cast("string")
+            return null_of("string")
         limit_us = int(seconds(self.max_ahead) * 1_000_000)
         return F.when(F.col(TS) - F.col(AT) > limit_us, FAR_FUTURE).when(
             F.expr(is_shrunk(TS, AT)),
@@ -339,8 +339,10 @@ class FillGaps(FrameOperator):
 
     def _filled(self) -> list[Any]:
         """Returns the columns for values of recorded nulls."""
-        kinds = {field.name: field.type for field in self.columns}
-        return [pa.field(FILLED + name, kinds[name]) for name in self.rules().nulls]
+        fields = []
+        for name in self.rules().nulls:
+            fields.append(pa.field(filled_column(name), self.columns.field(name).type))
+        return fields
 
     def _carried(self) -> list[Any]:
-        return [field for field in self.columns if field.name not in _NOT_CARRIED]
+        return not_named(self.columns, _NOT_CARRIED)

@@ -191,21 +191,14 @@ class FillRules(OpeningHours):
     def _check_columns(cls, value: Any) -> Any:
         if not isinstance(value, Mapping):
             return value
+        fills: dict[str, Any] = {}
         for name, given in value.items():
-            method = (
-                given
-                if isinstance(given, str)
-                else given.get("method")
-                if isinstance(given, Mapping)
-                else None
-            )
+            fill = fills[name] = {"method": given} if isinstance(given, str) else given
+            method = fill.get("method") if isinstance(fill, Mapping) else None
             if method is not None and method not in METHODS:
                 hint = f"{did_you_mean(str(method), METHODS)}There are: {', '.join(METHODS)}"
                 raise ValueError(f'method "{method}" of column {name} is unknown. {hint}')
-        return {
-            name: {"method": given} if isinstance(given, str) else given
-            for name, given in value.items()
-        }
+        return fills
 
     @model_validator(mode="after")
     def _check_whole(self) -> Self:
@@ -266,9 +259,10 @@ class FillRules(OpeningHours):
     @property
     def periods_us(self) -> list[int]:
         """All periods of seasonal columns."""
-        return sorted(
-            {int(period * 1_000_000) for fill in self.columns.values() for period in fill.periods}
-        )
+        periods: set[int] = set()
+        for fill in self.columns.values():
+            periods |= {int(period * 1_000_000) for period in fill.periods}
+        return sorted(periods)
 
     @property
     def first_point(self) -> int:

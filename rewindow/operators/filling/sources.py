@@ -14,18 +14,19 @@ from rewindow.names import quoted_column
 from rewindow.operators.filling.blocks import in_order, next_known
 from rewindow.operators.filling.settings import FillRules
 from rewindow.operators.filling.values import (
-    FILLED,
     METHODS,
     POINT,
     ROW,
     SOURCES,
     TS,
+    filled_column,
     filled_value,
     is_within_bounds,
     looking_back,
     next_side,
     previous_side,
 )
+from rewindow.spark.columns import bigint, column_types, null_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -52,8 +53,8 @@ def nothing(rows: DataFrame, name: str, point: Column) -> Column:
     from pyspark.sql import functions as F
 
     kind = rows.schema[usable(name)].dataType[name].dataType  # type: ignore[index]
-    null_ts = F.lit(None).cast("bigint").alias(TS)
-    null = F.lit(None).cast(kind).alias(name)
+    null_ts = bigint(None).alias(TS)
+    null = null_of(kind).alias(name)
     return F.struct(null_ts, point.cast("bigint").alias(POINT), null)
 
 
@@ -77,7 +78,7 @@ def with_sides(rows: DataFrame, settings: FillRules, by: list[str], order: list[
         before = previous_side(name)
         behind = next_side(name)
         if before not in rows.columns:
-            unknown = F.lit(None).cast(rows.schema[own].dataType)
+            unknown = null_of(rows.schema[own].dataType)
             rows = rows.withColumns({before: F.col(quoted_column(own)), behind: unknown})
         own = quoted_column(own)
         known = quoted_column(behind)
@@ -138,24 +139,23 @@ def filled_nulls(frame: DataFrame, settings: FillRules, is_counted: Column) -> D
     """
     from pyspark.sql import functions as F
 
-    types = {field.name: field.dataType for field in frame.schema}
-    entries = []
-    found = []
+    # A method and its sources are recorded for each column that is filled. Entries of columns that
+    # are not null are null and are dropped, and a map without entries becomes null.
+    types = column_types(frame.schema)
+    methods = []
+    sources = []
     values = {}
     frame = looking_back(frame, settings)
     is_counted = is_counted & (F.col(POINT) >= settings.first_point)
     for name in settings.nulls:
         lacks = is_counted & F.col(quoted_column(name)).isNull()
         value, word, rows = filled_value(name, types[name], settings)
-        values[FILLED + name] = F.when(lacks, value).cast(types[name])
-        entries.append(F.when(lacks, F.struct(F.lit(name).alias("key"), word.alias("value"))))
+        values[filled_column(name)] = F.when(lacks, value).cast(types[name])
+        key = F.lit(name).alias("key")
+        methods.append(F.when(lacks, F.struct(key, word.alias("value"))))
         rows = rows.cast("array<bigint>")
-        found.append(F.when(lacks, F.struct(F.lit(name).alias("key"), rows.alias("value"))))
-    about = {METHODS: entries, SOURCES: found}
-    maps = {
-        column: F.map_from_entries(F.array_compact(F.array(*listed)))
-        for column, listed in about.items()
-    }
-    return frame.withColumns(
-        {**values, **{name: F.when(F.size(one) > 0, one) for name, one in maps.items()}}
-    )
+        sources.append(F.when(lacks, F.struct(key, rows.alias("value"))))
+    for column, entries in ((METHODS, methods), (SOURCES, sources)):
+        by_name = F.map_from_entries(F.array_compact(F.array(*entries)))
+        values[column] = F.when(F.size(by_name) > 0, by_name)
+    return frame.withColumns(values)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from rewindow.names import quoted_column
 from rewindow.operators.columns import floor_div
 from rewindow.operators.filling.settings import ColumnFill, FillRules
-from rewindow.spark.columns import named_columns
+from rewindow.sequences import numbered_names
+from rewindow.spark.columns import bigint, column_types, named_columns, null_of, or_false
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -85,7 +86,7 @@ def with_places(frame: DataFrame, settings: FillRules, names: list[str] | None =
         F.col(TS),
         *named_columns(sources(names or frame.columns, settings)),
     )
-    return placed.withColumns({ROW: row, COUNTS: F.coalesce(counts, F.lit(False))})
+    return placed.withColumns({ROW: row, COUNTS: or_false(counts)})
 
 
 def timestamp(frame: DataFrame, settings: FillRules) -> Column:
@@ -108,8 +109,10 @@ def event_value(frame: DataFrame, settings: FillRules) -> Column:
 
 def sources(names: list[str], settings: FillRules) -> list[str]:
     """Returns the columns that values are made from."""
-    named = {fill.column or name for name, fill in settings.columns.items()}
-    return [name for name in names if name in named]
+    wanted = set()
+    for name, fill in settings.columns.items():
+        wanted.add(fill.column or name)
+    return [name for name in names if name in wanted]
 
 
 def row_hash(rows: DataFrame) -> Column:
@@ -118,10 +121,11 @@ def row_hash(rows: DataFrame) -> Column:
     """
     from pyspark.sql import functions as F
 
-    kinds = rows.select(f"{ROW}.*").dtypes
-    return F.xxhash64(
-        *(F.col(f"{ROW}.{quoted_column(name)}") for name, kind in kinds if "map<" not in kind)
-    )
+    columns = []
+    for name, kind in rows.select(f"{ROW}.*").dtypes:
+        if "map<" not in kind:
+            columns.append(F.col(f"{ROW}.{quoted_column(name)}"))
+    return F.xxhash64(*columns)
 
 
 def in_range(gaps: DataFrame, settings: FillRules) -> DataFrame:
@@ -152,6 +156,8 @@ def make_rows(
     """
     from pyspark.sql import functions as F
 
+    # The rows of a gap are made from the gap alone, by a sequence of its points. A gap that is too
+    # long becomes one row, which stands for all of them.
     count = F.col(UNTIL) - F.col(FROM)
     is_long = count > settings.max_rows
     points = F.when(is_long, F.array(FROM)).otherwise(F.sequence(F.col(FROM), F.col(UNTIL) - 1))
@@ -170,17 +176,15 @@ def with_provenance(frame: DataFrame) -> DataFrame:
     return frame.withColumns(
         {
             IS_MADE: F.lit(False),
-            ROWS: F.lit(None).cast("bigint"),
-            GAP: F.lit(None).cast("string"),
-            IS_OPEN: F.lit(None).cast("boolean"),
-            BEFORE: F.lit(None).cast("bigint"),
-            AFTER: F.lit(None).cast("bigint"),
-            METHODS: F.col(METHODS)
-            if METHODS in frame.columns
-            else F.lit(None).cast("map<string,string>"),
+            ROWS: bigint(None),
+            GAP: null_of("string"),
+            IS_OPEN: null_of("boolean"),
+            BEFORE: bigint(None),
+            AFTER: bigint(None),
+            METHODS: F.col(METHODS) if METHODS in frame.columns else null_of("map<string,string>"),
             SOURCES: F.col(SOURCES)
             if SOURCES in frame.columns
-            else F.lit(None).cast("map<string,array<bigint>>"),
+            else null_of("map<string,array<bigint>>"),
         }
     )
 
@@ -195,6 +199,11 @@ def next_side(name: str) -> str:
     return f"_rw_next_{name}"
 
 
+def filled_column(name: str) -> str:
+    """Returns the column with the values for the recorded nulls of a column."""
+    return f"{FILLED}{name}"
+
+
 def is_outlier(value: Column, fill: ColumnFill) -> Column:
     """Returns whether a value is beyond the bounds of its column; null is within them."""
     from pyspark.sql import functions as F
@@ -204,7 +213,7 @@ def is_outlier(value: Column, fill: ColumnFill) -> Column:
         beyond = beyond | (value < fill.min_value)
     if fill.max_value is not None:
         beyond = beyond | (value > fill.max_value)
-    return F.coalesce(beyond, F.lit(False))
+    return or_false(beyond)
 
 
 def is_within_bounds(value: Column, fill: ColumnFill) -> Column:
@@ -221,13 +230,11 @@ def outliers(settings: FillRules) -> Column:
     """
     from pyspark.sql import functions as F
 
-    bounded_columns = settings.bounded_columns.items()
-    names = [
-        F.when(is_outlier(F.col(quoted_column(name)), fill), F.lit(name))
-        for name, fill in bounded_columns
-    ]
-    found = F.array_compact(F.array(*names))
-    return F.when(F.size(found) > 0, found)
+    names = []
+    for name, fill in settings.bounded_columns.items():
+        names.append(F.when(is_outlier(F.col(quoted_column(name)), fill), F.lit(name)))
+    outlying = F.array_compact(F.array(*names))
+    return F.when(F.size(outlying) > 0, outlying)
 
 
 def _season(period_us: int) -> str:
@@ -244,12 +251,13 @@ def with_season(made: DataFrame, rows: DataFrame, settings: FillRules, period_us
     keys = named_columns(settings.keys)
     first = F.min_by(ROW, F.struct(TS, row_hash(rows)))
     rows = rows.groupBy(*keys, POINT).agg(first.alias(_season(period_us)))
-    same = {key: f"_rw_key_{number}" for number, key in enumerate((*settings.keys, POINT))}
+    same = numbered_names((*settings.keys, POINT), "_rw_key_")
     rows = rows.withColumnsRenamed(same)
     at = settings.grid.point(F.col(TS) - period_us)
-    on = [F.col(quoted_column(key)) == F.col(same[key]) for key in settings.keys] + [
-        at == F.col(same[POINT])
-    ]
+    on = []
+    for key in settings.keys:
+        on.append(F.col(quoted_column(key)) == F.col(same[key]))
+    on.append(at == F.col(same[POINT]))
     return made.join(rows, on, "left").drop(*same.values())
 
 
@@ -261,32 +269,33 @@ def _filled_rows(
 ) -> DataFrame:
     from pyspark.sql import functions as F
 
-    types = {field.name: field.dataType for field in frame.schema}
+    types = column_types(frame.schema)
     values: dict[str, Column] = {**given, settings.event_at: event_value(frame, settings)}
-    values |= {key: F.col(quoted_column(key)) for key in settings.keys}
+    key_columns = named_columns(settings.keys)
+    values |= dict(zip(settings.keys, key_columns, strict=True))
     methods = []
-    found = []
+    rows_used = []
     made = looking_back(made.withColumn(BEFORE, F.col(PREVIOUS).getField(TS)), settings, PREVIOUS)
     for name in settings.columns:
         values[name], word, rows = filled_value(name, types[name], settings)
         methods += [F.lit(name), word]
-        found += [F.lit(name), rows]
-    key_columns = named_columns(settings.keys)
+        rows_used += [F.lit(name), rows]
+    # The id depends on the key and the whole gap, not on the part of it in this range or group: all
+    # rows of a gap have the same one, however the recording is cut.
     gap_id = F.sha2(F.to_json(F.struct(*key_columns, F.col(START).alias(FROM))), 256)
+    columns = []
+    for name, kind in types.items():
+        columns.append(values.get(name, F.lit(None)).cast(kind).alias(name))
     return made.select(
-        *(values.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in types.items()),
+        *columns,
         F.lit(True).alias(IS_MADE),
         F.col(ROWS),
         F.substring(gap_id, 1, 16).alias(GAP),
         F.col(OPEN).alias(IS_OPEN),
-        (F.create_map(*methods) if methods else F.create_map())
-        .cast("map<string,string>")
-        .alias(METHODS),
+        F.create_map(*methods).cast("map<string,string>").alias(METHODS),
         F.col(BEFORE),
         F.col(f"{NEXT}.{TS}").alias(AFTER),
-        (F.create_map(*found) if found else F.create_map())
-        .cast("map<string,array<bigint>>")
-        .alias(SOURCES),
+        F.create_map(*rows_used).cast("map<string,array<bigint>>").alias(SOURCES),
     )
 
 
@@ -301,18 +310,18 @@ def looking_back(made: DataFrame, settings: FillRules, *rows: str) -> DataFrame:
 
     if (look_back_us := settings.look_back_us) is None:
         return made
-    sides = {name: previous_side(name) for name in settings.source_columns}
-    whole = [*rows, *map(_season, settings.periods_us)]
-    found = {}
-    for side in (*whole, *sides.values()):
-        found[side] = F.col(TS) - _of(side, TS) <= look_back_us
-    values = {side: F.when(found[side], F.col(side)) for side in whole}
-    for name, side in sides.items():  # Where its gap begins stays: that is no source.
-        value = F.when(found[side], _of(side, name)).alias(name)
+    values = {}
+    for side in (*rows, *map(_season, settings.periods_us)):
+        is_near = F.col(TS) - _of(side, TS) <= look_back_us
+        values[side] = F.when(is_near, F.col(side))
+    for name in settings.source_columns:
+        side = previous_side(name)
+        is_near = F.col(TS) - _of(side, TS) <= look_back_us
+        # The point at which the gap begins stays, because it is not a source.
         values[side] = F.struct(
-            F.when(found[side], _of(side, TS)).alias(TS),
+            F.when(is_near, _of(side, TS)).alias(TS),
             _of(side, POINT).alias(POINT),
-            value,
+            F.when(is_near, _of(side, name)).alias(name),
         )
     return made.withColumns(values)
 
@@ -403,7 +412,7 @@ def _choice(
     if method == "backward":
         return _Choice(behind, word, later, _one(behind_ts))
     if method == "nearest":
-        is_before = behind_ts.isNull() | F.coalesce(since <= until, F.lit(False))
+        is_before = behind_ts.isNull() | or_false(since <= until)
         near = F.when(is_before, early).otherwise(later)
         ts = F.when(is_before, before_ts).otherwise(behind_ts)
         return _Choice(F.when(is_before, before).otherwise(behind), word, near, _one(ts))
@@ -460,6 +469,8 @@ def _one(ts: Column) -> Column:
 def _seasonal(name: str, fill: ColumnFill, settings: FillRules, kind: DataType) -> _Choice:
     from pyspark.sql import functions as F
 
+    # Built from the inside out: the fallback first, then each period around it, the first period
+    # last. So the first period with a row decides.
     value, word, near, rows = _choice(name, fill, fill.fallback, settings, kind)
     for period in reversed(fill.periods):
         period_us = int(period * 1_000_000)

@@ -19,6 +19,7 @@ from rewindow.operators.event_time.lateness import timestamp_us
 from rewindow.operators.gaps.settings import GapSettings
 from rewindow.operators.gaps.sql import LULL, ROWS, RUN, GapSql
 from rewindow.sequences import excluding
+from rewindow.spark.columns import bigint, null_of, renamed_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -177,11 +178,8 @@ def _rows(frame: DataFrame, settings: GapSettings) -> DataFrame:
     from pyspark.sql import functions as F
 
     sql = GapSql(settings, "div")
-    null = F.lit(None).cast("bigint")
-    taken = [
-        F.col(quoted_column(key)).alias(name)
-        for key, name in zip(settings.keys, sql.keys, strict=True)
-    ]
+    null = bigint(None)
+    taken = renamed_columns(dict(zip(settings.keys, sql.keys, strict=True)))
     at = timestamp_us(frame, "frame", settings.event_at, settings.unit)
     grid = settings.grid
     taken.append((at if grid is None else grid.clock(at)).alias("t"))
@@ -204,10 +202,10 @@ def _expected(frame: DataFrame, settings: GapSettings) -> DataFrame:
     names = GapSql(settings, "div").keys
     given = [list(map(str, key)) for key in settings.expected_keys]
     texts = frame.sparkSession.createDataFrame(given, [*names])
-    kinds = [frame.schema[key].dataType for key in settings.keys]
-    return texts.select(
-        *(F.col(name).cast(kind).alias(name) for name, kind in zip(names, kinds, strict=True))
-    )
+    columns = []
+    for key, name in zip(settings.keys, names, strict=True):
+        columns.append(F.col(name).cast(frame.schema[key].dataType).alias(name))
+    return texts.select(*columns)
 
 
 def _names(settings: GapSettings) -> list[Column]:
@@ -215,8 +213,8 @@ def _names(settings: GapSettings) -> list[Column]:
     from pyspark.sql import functions as F
 
     sql = GapSql(settings, "div")
-    keys = [F.col(name).alias(key) for key, name in zip(settings.keys, sql.keys, strict=True)]
-    column = F.lit(None).cast("string")
+    keys = renamed_columns(dict(zip(sql.keys, settings.keys, strict=True)))
+    column = null_of("string")
     for number, name in enumerate(settings.columns):
         column = F.when(F.col("part") == number + 1, name).otherwise(column)
     return [*keys, column.alias("column")]
@@ -231,7 +229,11 @@ def _shown_gaps(gaps: DataFrame, settings: GapSettings) -> DataFrame:
     sql = GapSql(settings, "div")
     gaps = _in_time(gaps, settings)
     closed = F.concat("window_id", F.lit(":"), "place")
-    texts = [F.coalesce(F.col(name).cast("string"), F.lit("\\N")) for name in sql.keys]
+    # The id is a hash of the clock, the column, the key and the start of the silence, none of which
+    # depends on the range. A null key is written as \N, which is not an empty text.
+    texts = []
+    for key in sql.keys:
+        texts.append(F.coalesce(F.col(key).cast("string"), F.lit("\\N")))
     clock = F.when(F.col("kind") == LULL, "arrival").otherwise("event")
     name = F.coalesce(_names(settings)[-1], F.lit(""))
     gap_id = F.substring(
@@ -239,11 +241,11 @@ def _shown_gaps(gaps: DataFrame, settings: GapSettings) -> DataFrame:
         1,
         16,
     )
-    times = [F.timestamp_micros(f"{bound}_us").alias(bound) for bound in ("from", "to")]
     return gaps.select(
         *_names(settings),
         "kind",
-        *times,
+        F.timestamp_micros("from_us").alias("from"),
+        F.timestamp_micros("to_us").alias("to"),
         "length_us",
         "missing",
         "open_left",
@@ -264,16 +266,14 @@ def _in_time(gaps: DataFrame, settings: GapSettings) -> DataFrame:
     gaps = gaps.withColumn("length_us", F.col("to_us") - F.col("from_us"))
     if grid is None:
         return gaps
-    point = {name: floor_div(F.col(name), step_us) for name in ("from_us", "to_us", "since_us")}
-    times = {name: grid.start(place) for name, place in point.items()} | {
-        "to_us": grid.end(point["to_us"] - 1)
-    }
-    return gaps.withColumns(
-        {
-            name: F.when(F.col("kind") == LULL, F.col(name)).otherwise(time)
-            for name, time in times.items()
-        }
-    )
+    # Times of a lull are arrivals already. Those of other gaps are on the clock of opening hours,
+    # and the grid converts them; the end of a gap is the end of its last step.
+    times = {}
+    for name in ("from_us", "to_us", "since_us"):
+        point = floor_div(F.col(name), step_us)
+        time = grid.end(point - 1) if name == "to_us" else grid.start(point)
+        times[name] = F.when(F.col("kind") == LULL, F.col(name)).otherwise(time)
+    return gaps.withColumns(times)
 
 
 def _shown_totals(totals: DataFrame, settings: GapSettings) -> DataFrame:
@@ -285,14 +285,10 @@ def _shown_totals(totals: DataFrame, settings: GapSettings) -> DataFrame:
     unbalanced = F.raise_error(
         F.concat(F.lit("report of gaps does not balance: "), F.to_json(F.struct("*")))
     )
-    expected = F.when(total == points, F.lit(points).cast("bigint")).otherwise(
-        unbalanced.cast("bigint")
-    )
-    is_expected = (
-        (F.col("is_expected") == 1) if settings.expected_keys else F.lit(None).cast("boolean")
-    )
+    expected = F.when(total == points, bigint(points)).otherwise(unbalanced.cast("bigint"))
+    is_expected = (F.col("is_expected") == 1) if settings.expected_keys else null_of("boolean")
     nulls = F.when(F.col("part") != ROWS, F.col("nulls"))
-    share = F.col("present") / F.lit(points) if points else F.lit(None).cast("double")
+    share = F.col("present") / F.lit(points) if points else null_of("double")
     return totals.select(
         *_names(settings),
         is_expected.alias("is_expected"),

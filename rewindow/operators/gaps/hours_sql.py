@@ -23,33 +23,35 @@ def clock_sql(grid: HoursGrid, rows: str, names: Sequence[str]) -> str:
     step = grid.step_us
     of_day = grid.points_of_day
     opens = grid.opens
-    pieces = ", ".join(
-        f"({n}, {piece.offset}, {'null' if piece.base is None else piece.base}, {piece.first}, "
-        f"{piece.rest})"
-        for n, piece in enumerate(grid.pieces)
-    )
+    pieces = []
+    starts = []
+    for number, piece in enumerate(grid.pieces):
+        base = "null" if piece.base is None else piece.base
+        pieces.append(f"({number}, {piece.offset}, {base}, {piece.first}, {piece.rest})")
+        starts.append(piece.start)
     # Division rounds to zero: what may be below it is lifted above, and the quotient put down
     # again.
     up = -(-WEEK_US // step)
-    steps = " + ".join(
-        f"least(greatest((r - {at} + {up * step}) / {step} - {up - 1}, 0), {of_day})"
-        for at in opens
-    )
-    is_open = " or ".join(
-        f"(r >= {at} and r < {at - grid.open_us + grid.close_us})" for at in opens
-    )
-    listed = "".join(f"{name}, " for name in names)
-    index = _halves([piece.start for piece in grid.pieces], 0)
+    steps = []
+    open_at = []
+    for at in opens:
+        passed = f"(r - {at} + {up * step}) / {step} - {up - 1}"
+        steps.append(f"least(greatest({passed}, 0), {of_day})")
+        open_at.append(f"(r >= {at} and r < {at - grid.open_us + grid.close_us})")
+    is_open = " or ".join(open_at)
+    count = " + ".join(steps)
+    listed = "".join(map("{}, ".format, names))
+    index = _halves(starts, 0)
     return f"""
     select {listed}case when t < rest or (({is_open}) and number > first) then (number - 1) * {step}
         + case when t < rest then {step - 1} else (r % {DAY_US} - {grid.open_us}) % {step} end end
             as t
-    from (select *, coalesce(base + (l - r) / {WEEK_US} * {of_day * len(opens)} + {steps}, first)
+    from (select *, coalesce(base + (l - r) / {WEEK_US} * {of_day * len(opens)} + {count}, first)
         as number
           from (select *, (l % {WEEK_US} + {WEEK_US}) % {WEEK_US} as r
                 from (select s.*, p.base, p.first, p.rest, t + p.zone_offset - {MONDAY_US} as l
                       from (select *, {index} as piece from ({rows}) as s) as s
-                      join (values {pieces}) as p(piece, zone_offset, base, first, rest)
+                      join (values {", ".join(pieces)}) as p(piece, zone_offset, base, first, rest)
                           on s.piece = p.piece)
                 as s) as s) as s"""
 

@@ -131,11 +131,10 @@ class GapSettings(OpeningHours):
                     f"expected key {list(key)} is not a value for each of the keys "
                     f"{list(self.keys)}"
                 )
-        twice = sorted(
-            {name for name in self.keys if self.keys.count(name) > 1 or name in self.columns}
-        )
+        twice = set(self.keys) & set(self.columns)
+        twice |= {name for name in self.keys if self.keys.count(name) > 1}
         if twice:
-            raise ValueError(f"column {', '.join(twice)} is a key already")
+            raise ValueError(f"column {', '.join(sorted(twice))} is a key already")
         return self
 
     @property

@@ -10,7 +10,7 @@ merged runs alone. All numbers are integers: grid points, or microseconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rewindow.operators.gaps.settings import GapSettings
@@ -50,17 +50,15 @@ class GapSql:
     @property
     def keys(self) -> list[str]:
         """Names of the key columns in here: those of a stream may be any."""
-        return [f"key_{number}" for number in range(len(self.settings.keys))]
+        return list(map("key_{}".format, range(len(self.settings.keys))))
 
     @property
     def columns(self) -> list[str]:
         """Names in here of what says whether a column has a value: 1 or 0; with windows also if a
         row came in time.
         """
-        return [
-            f"has_{number}"
-            for number in range(len(self.settings.columns) + (self.settings.window is not None))
-        ]
+        count = len(self.settings.columns) + (self.settings.window is not None)
+        return list(map("has_{}".format, range(count)))
 
     def in_time(self, t: str, window: str) -> str:
         """Returns 1 where a row came no later than in the window in which its stretch ends, else 0,
@@ -101,6 +99,8 @@ class GapSql:
             rows: a table with the keys, `t` and `a` (event time and arrival, microseconds),
                 `window_id`, `place`, and the columns of `columns`.
         """
+        # A row starts a run unless it follows the row before it at most one step later. The running
+        # number of starts is the number of the run, by which its rows are grouped.
         block = [*self.keys, "part", "block"]
         ordered = f"over (partition by {_list(block)} order by x, t, window_id, place)"
         upto = ordered.replace(")", " rows between unbounded preceding and current row)")
@@ -122,10 +122,8 @@ class GapSql:
         numbers = [ROWS, *range(1, len(self.columns) + 1)]
         inside = f"p < {self.settings.end_point}"
         when = [f"when {ROWS} then {inside}"]
-        when += [
-            f"when {number + 1} then {inside} and {name} = 1"
-            for number, name in enumerate(self.columns)
-        ]
+        for number, name in enumerate(self.columns, 1):
+            when.append(f"when {number} then {inside} and {name} = 1")
         lull_us = self.settings.lull_us
         x = "p"
         t = "t"
@@ -133,7 +131,8 @@ class GapSql:
         if lull_us is not None:
             numbers.insert(0, ARRIVALS)
             when.append(f"when {ARRIVALS} then a < {self.settings.to_time}")
-            x, t = (f"case when part = {ARRIVALS} then a else {name} end" for name in (x, t))
+            x = f"case when part = {ARRIVALS} then a else p end"
+            t = f"case when part = {ARRIVALS} then a else t end"
             span = min(lull_us * _BLOCK, _FAR)
             block = f"case when part = {ARRIVALS} then a {self.divides} {span} else {block} end"
         keys = _listed(self.keys)
@@ -141,7 +140,7 @@ class GapSql:
         select {keys} cast(part as bigint) as part, {x} as x, {t} as t, window_id, place, {block}
             as block
         from (select *, {self.point("t")} as p from {rows}) as r
-        cross join (values {", ".join(f"({number})" for number in numbers)}) as parts(part)
+        cross join (values {_rows_of(numbers)}) as parts(part)
         where case part {" ".join(when)} end"""
 
     def _reach(self) -> str:
@@ -208,7 +207,9 @@ class GapSql:
         ours = self.settings
         keys = _listed(self.keys)
         count = len(ours.columns)
-        parts = f"(values {', '.join(f'({n})' for n in range(count + 1))}) as parts(part)"
+        # Each statement counts the points of one outcome and has 0 for all others. Together they
+        # cover every point of the range exactly once, so that their sums can be checked.
+        parts = f"(values {_rows_of(range(count + 1))}) as parts(part)"
         inside = f"least(last_x + 1, {ours.end_point}) - greatest(first_x, {ours.first_point})"
         pieces = [
             f"select {keys} part, greatest({inside}, 0) as present, 0 as nulls, 0 as missing, 0 as "
@@ -223,11 +224,12 @@ class GapSql:
         if count:
             nulls = f"({self._nulls(runs)}) as n where part <= {count}"
             pieces.append(f"select {keys} part, 0, u - f, 0, 0, 0 from {nulls}")
-        numbers = ", ".join(
-            f"sum({name}) as {name}" for name in ("present", "nulls", "missing", "tolerated")
+        numbers = (
+            "sum(present) as present, sum(nulls) as nulls, sum(missing) as missing, "
+            "sum(tolerated) as tolerated, max(is_expected) as is_expected"
         )
         return (
-            f"select {keys} part, {numbers}, max(is_expected) as is_expected "
+            f"select {keys} part, {numbers} "
             f"from ({' union all '.join(pieces)}) as s group by {_list([*self.keys, 'part'])}"
         )
 
@@ -250,6 +252,8 @@ class GapSql:
         """Returns each key's runs of points without a row, cut at the range: `[f, u)`, `is_gap`
         unless tolerated.
         """
+        # One more row for each key, at the end of the range, closes the last hole. So a hole is the
+        # space between a run and the one before it, at either border of the range too.
         ours = self.settings
         keys = _listed(self.keys)
         by = _partition(self.keys)
@@ -281,7 +285,7 @@ class GapSql:
         Begins and ends of runs are summed up along the points: null is where rows have begun and
         values have not.
         """
-        columns = ", ".join(f"({number + 1})" for number in range(len(self.columns)))
+        columns = _rows_of(range(1, len(self.columns) + 1))
         keys = _listed(self.keys)
         key = [*self.keys, "part"]
         null = "cast(null as bigint)"
@@ -351,7 +355,12 @@ def _list(names: Sequence[str]) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     """Returns names in front of others."""
-    return "".join(f"{name}, " for name in names)
+    return "".join(map("{}, ".format, names))
+
+
+def _rows_of(numbers: Iterable[int]) -> str:
+    """Returns numbers as rows of one column, for a VALUES clause."""
+    return ", ".join(map("({})".format, numbers))
 
 
 def _partition(names: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
 from rewindow.sequences import excluding
+from rewindow.spark.columns import bigint, or_false
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -40,7 +41,7 @@ def fold_indices(clock: DataFrame, settings: HeartbeatProperties, order: list[st
 def _fold(settings: HeartbeatProperties) -> Column:
     from pyspark.sql import functions as F
 
-    unknown = F.lit(None).cast("bigint")
+    unknown = bigint(None)
     none_yet = F.filter(
         F.transform("_tuples", lambda one: _indexed(one, unknown, unknown, unknown, unknown)),
         lambda _: F.lit(False),
@@ -50,7 +51,7 @@ def _fold(settings: HeartbeatProperties) -> Column:
     def take(so_far: Column, one: Column) -> Column:
         seen, base, slack, last = _step(so_far, one, settings)
         row = _indexed(one, seen, base, slack, last)
-        keep = F.coalesce(last > seen, F.lit(False)) | one["_is_last"]
+        keep = or_false(last > seen) | one["_is_last"]
         rows = F.when(keep, F.array_append(so_far["rows"], row)).otherwise(so_far["rows"])
         return F.struct(last.alias("last"), base.alias("base"), rows.alias("rows"))
 
@@ -67,7 +68,11 @@ def _step(
     """
     from pyspark.sql import functions as F
 
-    interval_us, (speed, per) = settings.interval_us, settings.speed_ratio
+    # The index before a tuple is known from the one before it. The slack of the silence after it
+    # depends on this index, and the index after the silence depends on the slack: this chain is why
+    # the tuples of a clock have to be folded in order.
+    interval_us = settings.interval_us
+    speed, per = settings.speed_ratio
     carried = one["_is_tuple"] == 0
     own = one["_crossed_index"]
     is_first = one["_prev_event_us"].isNull()
@@ -77,7 +82,7 @@ def _step(
         .otherwise(so_far["last"])
     )
     base = F.when(carried, one["_silence_index"]).otherwise(F.greatest(seen, own))
-    slack = F.lit(settings.slack_us).cast("bigint")
+    slack = bigint(settings.slack_us)
     if settings.slack_restart == "arrival":
         due_us = (seen + 1) * interval_us
         is_running = (due_us - one["_prev_event_us"]) * per <= (
@@ -86,7 +91,7 @@ def _step(
         left = F.greatest(F.lit(0), settings.slack_us - (due_us - one["_event_us"]))
         slack = F.when(is_running & (own <= seen), left).otherwise(slack)
     if settings.slack_after_timeout == "none":
-        slack = F.when(so_far["last"] > so_far["base"], F.lit(0).cast("bigint")).otherwise(slack)
+        slack = F.when(so_far["last"] > so_far["base"], bigint(0)).otherwise(slack)
     slack = F.when(carried, one["_slack_us"]).otherwise(slack)
     elapsed = (one["_event_us"] - slack) * per + (one["_next_us"] - one["_arrived_us"]) * speed
     reached = F.call_function(

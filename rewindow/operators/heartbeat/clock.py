@@ -19,7 +19,8 @@ from rewindow.names import quoted_column
 from rewindow.operators.columns import AT, TS, WINDOW, floor_div, to_us
 from rewindow.operators.heartbeat.aggregates import fold_indices
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
-from rewindow.spark.columns import named_columns
+from rewindow.sequences import excluding
+from rewindow.spark.columns import bigint, maxima, named_columns, or_false, renamed_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -70,6 +71,9 @@ def clock_tuples(
     """
     from pyspark.sql import functions as F
 
+    # With keys each clock is sorted whole, in one partition. The only clock of a stream without
+    # keys is sorted window by window instead, and just the tuples that can bring timers are put in
+    # one order: they are few.
     end = F.lit(last_us)
     carried = None if state is None else _state_rows(state, settings)
     if settings.key_by or not blocks(rows) or settings.slack_varies:
@@ -165,14 +169,11 @@ def ordered(frame: DataFrame, settings: HeartbeatProperties, *apart: str) -> Win
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    order = [
-        name
-        for name in order_columns(frame, settings)
-        if name in frame.columns and name not in apart
-    ]
-    return Window.partitionBy(*settings.key_by, *apart).orderBy(
-        *(F.asc_nulls_first(quoted_column(name)) for name in order)
-    )
+    order = []
+    for name in excluding(order_columns(frame, settings), apart):
+        if name in frame.columns:
+            order.append(F.asc_nulls_first(quoted_column(name)))
+    return Window.partitionBy(*settings.key_by, *apart).orderBy(*order)
 
 
 def order_columns(frame: DataFrame, settings: HeartbeatProperties) -> list[str]:
@@ -188,7 +189,7 @@ def _append(rows: DataFrame, more: DataFrame | None) -> DataFrame:
 def _state_rows(state: DataFrame, settings: HeartbeatProperties) -> DataFrame:
     from pyspark.sql import functions as F
 
-    named = [F.col(name).alias(inner) for name, inner in STATE.items()]
+    named = renamed_columns(STATE)
     return state.select(*settings.key_by, *named, F.lit(0).alias(IS_TUPLE))
 
 
@@ -200,7 +201,7 @@ def _add_carry(rows: DataFrame, carried: DataFrame | None) -> DataFrame:
     totals = rows.groupBy(WINDOW).agg(F.max(AT).alias(AT), F.max(TS).alias(TS))
     totals = _append(totals, None if carried is None else carried.select(AT, TS))
     before = Window.orderBy(F.asc_nulls_first(WINDOW)).rowsBetween(Window.unboundedPreceding, -1)
-    highest = [F.max(name).over(before).alias(name) for name in (AT, TS)]
+    highest = maxima((AT, TS), before)
     carry = totals.select(WINDOW, *highest, F.lit(0).alias(IS_TUPLE)).where(
         F.col(WINDOW).isNotNull()
     )
@@ -237,9 +238,7 @@ def _select_clock(
         F.concat(F.lit("heartbeat: arrival of tuple "), place, F.lit(" "), wrong)
     ).cast("bigint")
     is_carried = F.col(IS_TUPLE) == 0
-    is_wrong = ~is_carried & (
-        F.col(AT).isNull() | past | F.coalesce(F.col(AT) < F.col(PREV_AT), F.lit(False))
-    )
+    is_wrong = ~is_carried & (F.col(AT).isNull() | past | or_false(F.col(AT) < F.col(PREV_AT)))
     moves = F.col(TS) >= F.coalesce(F.col(PREV_TS), F.col(TS))
     rows = rows.select(
         "*",
@@ -285,8 +284,10 @@ def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> Data
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    known = {name: F.col(name) for name in clock.columns}
-    unknown = F.lit(None).cast("bigint")
+    # One pass over each clock computes all indices. A carried row has its indices from the state;
+    # those of a tuple follow from its timestamp and from the tuple before it.
+    known = dict(zip(clock.columns, map(F.col, clock.columns), strict=True))
+    unknown = bigint(None)
     order = ordered(clock, settings)
     after = F.lead(AT).over(order)
     carried = F.col(IS_TUPLE) == 0
@@ -300,7 +301,7 @@ def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> Data
         else floor_div(F.col(TS) - 1, settings.interval_us),
         SEEN: known.get(SEEN, unknown),
         BASE: known.get(BASE, unknown),
-        SLACK: F.lit(settings.slack_us).cast("bigint")
+        SLACK: bigint(settings.slack_us)
         if not settings.slack_varies
         else known.get(SLACK, unknown),
     }

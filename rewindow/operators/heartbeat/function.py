@@ -31,7 +31,8 @@ from rewindow.operators.heartbeat import clock
 from rewindow.operators.heartbeat.clock import BASE, CROSSED, LAST, PREV_AT, PREV_TS, SEEN
 from rewindow.operators.heartbeat.jumps import split_jumps
 from rewindow.operators.heartbeat.settings import HeartbeatProperties, HeartbeatSettings
-from rewindow.sequences import excluding
+from rewindow.sequences import excluding, matching_names
+from rewindow.spark.columns import aliased, bigint, maxima, null_of, or_false, renamed_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -58,7 +59,7 @@ IS_TIMER, CAUSE, TIMER_COUNT, EMISSION = ADDED = (
     "_rw_emission",
 )
 """Columns that a heartbeat adds to those of its stream (H19, X22)."""
-STATE_FIELDS = [(name, pa.int64()) for name in clock.STATE]
+STATE_FIELDS = list(dict.fromkeys(clock.STATE, pa.int64()).items())
 """Fields of the carried state beside the key columns, for an operator's state schema (H55)."""
 _LAST_TIMER = "timer_index"
 
@@ -147,8 +148,8 @@ def without_clock(
     """
     from pyspark.sql import functions as F
 
-    gone = [name for name, inner in clock.STATE.items() if inner != SEEN]
-    bare = state.withColumns({name: F.lit(None).cast("bigint") for name in gone})
+    gone = excluding(clock.STATE, (_LAST_TIMER,))
+    bare = state.withColumns(dict.fromkeys(gone, bigint(None)))
     if settings is None or emitted is None:
         return bare
     ts_us = to_us(emitted, settings.event_at)
@@ -156,9 +157,7 @@ def without_clock(
     index = floor_div(ts_us, settings.interval_us).alias(_LAST_TIMER)
     timers = emitted.where(F.col(IS_TIMER) | is_answer).select(*settings.key_by, index)
     clocks = bare.unionByName(timers, allowMissingColumns=True).groupBy(*settings.key_by)
-    return clocks.agg(*(F.max(name).alias(name) for name in clock.STATE)).where(
-        F.col(_LAST_TIMER).isNotNull()
-    )
+    return clocks.agg(*maxima(clock.STATE)).where(F.col(_LAST_TIMER).isNotNull())
 
 
 def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> None:
@@ -169,7 +168,7 @@ def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -
             f"frame has no column {', '.join(absent)}",
             hint=f"It has {', '.join(frame.columns)}.",
         )
-    taken = [name for name in frame.columns if name.lower() in ADDED]
+    taken = matching_names(frame.columns, ADDED)
     if taken:
         raise InputError(
             f"frame has the column {', '.join(taken)}, which a heartbeat adds",
@@ -200,7 +199,7 @@ def _expand(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
             & (F.col("_index") * settings.interval_us == F.col(TS))
             & count.eqNullSafe(F.lit(1))
         )
-        timers = timers.where(~F.coalesce(is_answered, F.lit(False)))
+        timers = timers.where(~or_false(is_answered))
     return timers.withColumns(
         {
             "_is_crossing": is_crossing,
@@ -223,7 +222,7 @@ def _is_early(settings: HeartbeatProperties) -> Column:
         return F.lit(False)
     speed, per = settings.speed_ratio
     wait = (F.col("_index") * settings.interval_us - F.col(PREV_TS)) * per
-    return F.coalesce((F.col(AT) - F.col(PREV_AT)) * speed < wait, F.lit(False))
+    return or_false((F.col(AT) - F.col(PREV_AT)) * speed < wait)
 
 
 def _timer_range(settings: HeartbeatProperties) -> tuple[Column, Column, Column]:
@@ -236,6 +235,9 @@ def _timer_range(settings: HeartbeatProperties) -> tuple[Column, Column, Column]
     """
     from pyspark.sql import functions as F
 
+    # Crossing and timeout timers are one range of indices, because a silence starts where the
+    # crossing ends. `max_timers` limits both parts separately: the summary form cuts each of them,
+    # the other one fails the query.
     seen = F.col(SEEN)
     crossed = F.col(CROSSED)
     last = F.col(LAST)
@@ -265,9 +267,9 @@ def _timer_range(settings: HeartbeatProperties) -> tuple[Column, Column, Column]
         (seen + 1) * settings.interval_us,
         last * settings.interval_us,
     )
-    too_many = F.coalesce(beyond_crossing | beyond_silence, F.lit(False))
+    too_many = or_false(beyond_crossing | beyond_silence)
     stop = F.when(too_many, F.raise_error(message).cast("bigint")).otherwise(last)
-    return start, stop, F.lit(1).cast("bigint")
+    return start, stop, bigint(1)
 
 
 def _timers(
@@ -281,10 +283,12 @@ def _timers(
     """
     from pyspark.sql import functions as F
 
+    # A timer has the columns of the stream so that both can be joined by a union: null, except for
+    # its time and what names its clock. The struct of its order sorts it among the tuples.
     emitted = F.col("_emitted_us")
     stamp = F.col("_index") * settings.interval_us
     made = {settings.arrived_at: emitted, settings.event_at: stamp}
-    made |= {name: F.col(name) for name in settings.key_by}
+    made |= dict(zip(settings.key_by, map(F.col, settings.key_by), strict=True))
     if grid is not None:
         made[WINDOW] = floor_div(emitted - grid.origin_us, grid.width_us)
     columns = []
@@ -300,10 +304,10 @@ def _timers(
     cause = F.when(F.col("_is_crossing"), "crossing").otherwise("timeout")
     phase = F.when(F.col("_is_crossing"), 1).otherwise(0 if settings.tie == "timer_first" else 2)
     rank = F.when(F.col("_is_early"), 2).otherwise(0)
-    order = [
-        F.when(F.col("_is_crossing") | F.lit(name in settings.key_by), F.col(name))
-        for name in settings.order_by
-    ]
+    order = []
+    for name in settings.order_by:
+        has_value = F.col("_is_crossing") | F.lit(name in settings.key_by)
+        order.append(F.when(has_value, F.col(name)))
     emission = _emission(emitted, phase, order, rank, F.col("_index"))
     return timers.select(
         *columns,
@@ -322,8 +326,8 @@ def _data(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) ->
     return frame.select(
         "*",
         F.lit(False).alias(IS_TIMER),
-        F.lit(None).cast("string").alias(CAUSE),
-        F.lit(None).cast("bigint").alias(TIMER_COUNT),
+        null_of("string").alias(CAUSE),
+        bigint(None).alias(TIMER_COUNT),
         _emission(clock.arrived_us(frame, settings, grid), F.lit(1), order, F.lit(1), F.lit(0)),
     )
 
@@ -342,17 +346,15 @@ def _emission(
     """
     from pyspark.sql import functions as F
 
-    named = [value.alias(f"order_{place}") for place, value in enumerate(order)]
-    numbers = {"phase": phase, "rank": rank, "index": index}
-    phase, rank, index = (value.cast("bigint").alias(name) for name, value in numbers.items())
-    return F.struct(at.alias("at_us"), phase, *named, rank, index).alias(EMISSION)
+    fields = {"at_us": at, "phase": phase.cast("bigint")}
+    for place, value in enumerate(order):
+        fields[f"order_{place}"] = value
+    fields |= {"rank": rank.cast("bigint"), "index": index.cast("bigint")}
+    return F.struct(*aliased(fields)).alias(EMISSION)
 
 
 def _state(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
     """Returns the state after the end, a row per clock (H55)."""
-    from pyspark.sql import functions as F
-
-    named = [
-        F.col(LAST if inner == SEEN else inner).alias(name) for name, inner in clock.STATE.items()
-    ]
+    columns = {**clock.STATE, _LAST_TIMER: LAST}
+    named = renamed_columns(dict(zip(columns.values(), columns, strict=True)))
     return indexed.filter(clock.IS_LAST).select(*settings.key_by, *named)

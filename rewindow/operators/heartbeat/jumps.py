@@ -8,6 +8,8 @@ from rewindow.operators.columns import AT, TS
 from rewindow.operators.heartbeat import clock
 from rewindow.operators.heartbeat.clock import IS_TUPLE
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
+from rewindow.sequences import numbered_names
+from rewindow.spark.columns import bigint, equal_or_null, null_of, renamed_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -37,17 +39,19 @@ def split_jumps(
             frame.filter(F.lit(False)),
             settings,
             "jump",
-            F.lit(None).cast("string"),
+            null_of("string"),
         )
+    # A refused tuple is found again by all columns that order it, with nulls as values. Equal
+    # tuples of one place are refused together, so the refused ones are grouped before the join.
     place = list(
         dict.fromkeys([*settings.key_by, *clock.blocks(frame), *settings.order_by, AT, TS])
     )
     refused = _refused(clock.to_clock_rows(frame, settings, grid), settings, state)
-    other = {name: f"_refused_{number}" for number, name in enumerate(place)}
-    refused = refused.groupBy(*(F.col(name).alias(renamed) for name, renamed in other.items()))
+    other = numbered_names(place, "_refused_")
+    refused = refused.groupBy(*renamed_columns(other))
     refused = refused.agg(F.min(_HIGHEST).alias(_HIGHEST))
     timed = frame.select("*", *clock.times(frame, settings, grid))
-    same = [F.col(name).eqNullSafe(F.col(renamed)) for name, renamed in other.items()]
+    same = equal_or_null(other)
     words = (
         f"runs %d us ahead of the latest timestamp before it; max_jump is {settings.max_jump_us} us"
     )
@@ -101,7 +105,7 @@ def _fold(jump_us: int | None) -> Column:
 
     with_highest = F.transform(
         "_tuples",
-        lambda one: one.withField(_HIGHEST, F.lit(0).cast("bigint")),
+        lambda one: one.withField(_HIGHEST, bigint(0)),
     )
     none_yet = F.filter(with_highest, lambda _: F.lit(False))
     start = F.struct(F.col("_believed").alias("highest"), none_yet.alias("refused"))

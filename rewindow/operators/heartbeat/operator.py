@@ -4,7 +4,6 @@ a carried state.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,6 +12,7 @@ from pydantic import field_serializer, model_validator
 
 from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
 from rewindow.names import BOOKKEEPING, POSITION_COLUMNS, quoted_column
+from rewindow.operators.columns import type_texts
 from rewindow.operators.heartbeat.function import (
     ADDED,
     EMISSION,
@@ -22,7 +22,8 @@ from rewindow.operators.heartbeat.function import (
     without_clock,
 )
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
-from rewindow.sequences import excluding, names_of
+from rewindow.sequences import excluding, names_of, not_named, only_named, repeated_names
+from rewindow.spark.columns import bigint
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
 
     @field_serializer("columns")
     def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
-        return {field.name: str(field.type) for field in columns}
+        return type_texts(columns)
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
@@ -83,8 +84,7 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
                     f"column {field.name} has a name that tables of a replay need for "
                     f"themselves: {RENAME}"
                 )
-        lower = Counter(name.lower() for name in names)
-        twice = [name for name in names if lower[name.lower()] > 1]
+        twice = repeated_names(names)
         if twice:
             yield (
                 f"columns {' and '.join(twice)} are one to a table, which reads no capital "
@@ -106,7 +106,7 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
 
     def state_columns(self) -> pa.Schema:
         """Returns key columns and clock, a row per clock (H55)."""
-        keys = [field for field in self.columns if field.name in self.key_by]
+        keys = only_named(self.columns, self.key_by)
         return pa.schema([*keys, *STATE_FIELDS])
 
     def transform(
@@ -180,22 +180,20 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
 
         if context.end is None or context.ended_us is None:
             return tuples
-        last = F.lit(context.ended_us).cast("bigint")
+        last = bigint(context.ended_us)
         if tuples.schema[self.arrived_at].dataType.typeName() != "long":
             last = F.timestamp_micros(last)
         at_end = F.col("window_id") > context.end
         arrival = F.col(quoted_column(self.arrived_at))
         moved = {self.arrived_at: F.when(at_end, last).otherwise(arrival)}
-        return tuples.withColumns(
-            {**moved, "window_id": F.least("window_id", F.lit(context.end).cast("bigint"))}
-        )
+        return tuples.withColumns({**moved, "window_id": F.least("window_id", bigint(context.end))})
 
     def _clock_columns(self) -> list[str]:
         return list(dict.fromkeys([self.event_at, self.arrived_at, *self.order_by, *self.key_by]))
 
     def _needed(self) -> list[Any]:
         needed = {*self._clock_columns(), *names_of(self._payload())}
-        return [field for field in self.columns if field.name in needed]
+        return only_named(self.columns, needed)
 
     def _payload(self) -> list[Any]:
-        return [field for field in self.columns if field.name not in POSITION_COLUMNS]
+        return not_named(self.columns, POSITION_COLUMNS)

@@ -228,11 +228,8 @@ def _evaluate(node: ast.AST, text: str) -> Decimal | None:
     """
     if isinstance(node, ast.Constant):
         literal = ast.get_source_segment(text, node) or ""
-        return (
-            Decimal(literal)
-            if isinstance(node.value, int | float) and not isinstance(node.value, bool)
-            else None
-        )
+        is_number = isinstance(node.value, int | float) and not isinstance(node.value, bool)
+        return Decimal(literal) if is_number else None
     if isinstance(node, ast.UnaryOp | ast.BinOp) and type(node.op) in _OPERATORS:
         sides = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
         values = [_evaluate(side, text) for side in sides]

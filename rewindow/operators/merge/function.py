@@ -6,14 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
 from rewindow.operators.columns import AT, BIGINT_MIN, TS, WINDOW, to_us
-from rewindow.sequences import excluding
-from rewindow.spark.columns import aliased
+from rewindow.sequences import excluding, map_values, matching_names, only_named
+from rewindow.spark.columns import (
+    aliased,
+    bigint,
+    column_types,
+    maxima,
+    named_columns,
+    renamed_columns,
+    union_all,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -95,14 +102,10 @@ def merge(
     if wrong := find_fault(ports, list(types), event_at, arrived_at, order_by):
         raise InputError(f"streams cannot be merged: {wrong}")
     columns = list(map(quoted_column, types))
-    arrivals = [
-        frame.select(WINDOW, F.lit(port).alias(SOURCE), *columns) for port, frame in frames.items()
-    ]
-    rows = _with_times(
-        reduce(lambda one, other: one.unionByName(other), arrivals),
-        event_at,
-        arrived_at,
-    )
+    arrivals = []
+    for port, frame in frames.items():
+        arrivals.append(frame.select(WINDOW, F.lit(port).alias(SOURCE), *columns))
+    rows = _with_times(union_all(arrivals), event_at, arrived_at)
     clocks = rows
     waiting = rows
     if state is not None:
@@ -123,7 +126,7 @@ def merge(
 
 
 def _with(rows: DataFrame, more: Sequence[DataFrame]) -> DataFrame:
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), more, rows)
+    return union_all([rows, *more], allow_missing=True)
 
 
 def _last_times(rows: DataFrame, ports: Sequence[str], window: int, at_us: int) -> DataFrame:
@@ -131,11 +134,8 @@ def _last_times(rows: DataFrame, ports: Sequence[str], window: int, at_us: int) 
     from pyspark.sql import functions as F
 
     port = F.explode(F.array(*map(F.lit, ports))).alias(SOURCE)
-    values = {WINDOW: window, AT: at_us, TS: _BEYOND}
-    return rows.sparkSession.range(1).select(
-        port,
-        *(F.lit(us).cast("bigint").alias(name) for name, us in values.items()),
-    )
+    values = map_values(bigint, {WINDOW: window, AT: at_us, TS: _BEYOND})
+    return rows.sparkSession.range(1).select(port, *aliased(values))
 
 
 def without_waiting(state: DataFrame) -> DataFrame:
@@ -160,17 +160,15 @@ def count_waiting(state: DataFrame, emitted: DataFrame | None) -> DataFrame:
 
     waiting = state.where(F.col(WINDOW).isNotNull())
     passed = waiting.limit(0) if emitted is None else emitted
-    same = [
-        field.name
-        for field in state.schema
-        if field.name in passed.columns and field.name != WINDOW
-    ]
-    same = [
-        quoted_column(name) for name in same if not isinstance(state.schema[name].dataType, MapType)
-    ]
+    # A multiset difference by counting: waiting tuples count 1, emitted ones -1, and what is left
+    # above 0 was not passed on. Maps cannot be grouped by, so they are not compared.
+    same = []
+    for field in only_named(state.schema, passed.columns):
+        if field.name != WINDOW and not isinstance(field.dataType, MapType):
+            same.append(quoted_column(field.name))
     both = waiting.select(WINDOW, *same, F.lit(1).alias("_rw_n"))
     both = both.unionByName(
-        passed.select(F.lit(None).cast("bigint").alias(WINDOW), *same, F.lit(-1).alias("_rw_n"))
+        passed.select(bigint(None).alias(WINDOW), *same, F.lit(-1).alias("_rw_n"))
     )
     left = both.groupBy(*same).agg(
         F.max(WINDOW).alias(WINDOW),
@@ -195,31 +193,29 @@ def find_fault(
         return f"column {', '.join(absent)} is not in the streams' columns: {', '.join(names)}"
     own = {WINDOW, SOURCE, RELEASED_AT, EMISSION}
     may_be_there = {RELEASED_AT, EMISSION} & {arrived_at, *order_by}
-    taken = sorted(name for name in names if name.lower() in own and name not in may_be_there)
-    return (
-        f"column {', '.join(taken)} has a name of the Merge's own: rename it or leave it out"
-        if taken
-        else None
-    )
+    taken = sorted(excluding(matching_names(names, own), may_be_there))
+    if taken:
+        return f"column {', '.join(taken)} has a name of the Merge's own: rename it or leave it out"
+    return None
 
 
 def _types(frames: Mapping[str, DataFrame]) -> dict[str, DataType]:
     """Returns names and types of the inputs' columns; they must agree."""
-    kinds = {
-        port: {field.name: field.dataType for field in frame.schema}
-        for port, frame in frames.items()
-    }
+    kinds = map_values(lambda frame: column_types(frame.schema), frames)
     first, types = next(iter(kinds.items()), ("", {}))
-    for port, found in kinds.items():
-        differing = sorted(
-            name for name in types.keys() | found.keys() if types.get(name) != found.get(name)
-        )
-        if differing or WINDOW not in found:
-            named = ", ".join(differing) or WINDOW
+    for port, of_port in kinds.items():
+        differing = set()
+        for name in types.keys() | of_port.keys():
+            if types.get(name) != of_port.get(name):
+                differing.add(name)
+        if differing or WINDOW not in of_port:
+            named = ", ".join(sorted(differing)) or WINDOW
             raise InputError(
                 f'inputs "{first}" and "{port}" do not both have column {named}, of one type'
             )
-    return {name: kind for name, kind in types.items() if name != WINDOW}
+    types = types.copy()
+    types.pop(WINDOW, None)
+    return types
 
 
 def _with_times(frame: DataFrame, event_at: str, arrived_at: str) -> DataFrame:
@@ -246,37 +242,41 @@ def _shown(clocks: DataFrame, ports: Sequence[str]) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    names = _port_columns(ports)
-    totals = clocks.groupBy(WINDOW).agg(*(F.max(time).alias(name) for name, time in names.items()))
+    # Only one row for each window is put in one order, so that this scales with the number of
+    # windows. Clocks of the state have no window and sort before all others.
+    times = _port_columns(ports)
     so_far = Window.orderBy(F.asc_nulls_first(WINDOW)).rowsBetween(Window.unboundedPreceding, -1)
-    before = [F.max(name).over(so_far).alias(f"{name}_before") for name in names]
-    after = _least([F.greatest(name, f"{name}_before") for name in names])
+    totals = []
+    before = {}
+    after = []
+    for name, time in times.items():
+        totals.append(F.max(time).alias(name))
+        before[f"{name}_before"] = F.max(name).over(so_far)
+        after.append(F.greatest(name, f"{name}_before"))
     window = F.coalesce(WINDOW, F.lit(BIGINT_MIN)).alias(WINDOW)
-    return totals.select("*", *before).select(
-        window,
-        *(F.col(f"{name}_before").alias(name) for name in names),
-        after.alias(_COVER),
-    )
+    by_window = clocks.groupBy(WINDOW).agg(*totals).select("*", *aliased(before))
+    shown = renamed_columns(dict(zip(before, times, strict=True)))
+    return by_window.select(window, *shown, _least(after).alias(_COVER))
 
 
 def _port_columns(ports: Sequence[str]) -> dict[str, Column]:
     """Returns a column per port: the event time of a tuple that is the port's."""
     from pyspark.sql import functions as F
 
-    return {
-        f"_shown_{place}_us": F.when(F.col(SOURCE) == port, F.col(TS))
-        for place, port in enumerate(ports)
-    }
+    columns = {}
+    for place, port in enumerate(ports):
+        columns[f"_shown_{place}_us"] = F.when(F.col(SOURCE) == port, F.col(TS))
+    return columns
 
 
 def _least(shown: Sequence[Column]) -> Column:
     """Returns the event time that every input has shown, null where one has shown none."""
     from pyspark.sql import functions as F
 
-    return F.when(
-        reduce(lambda one, other: one & other, (time.isNotNull() for time in shown)),
-        F.least(*shown),
-    )
+    all_shown = shown[0].isNotNull()
+    for time in shown[1:]:
+        all_shown &= time.isNotNull()
+    return F.when(all_shown, F.least(*shown))
 
 
 def _find_windows(waiting: DataFrame, shown: DataFrame) -> DataFrame:
@@ -289,6 +289,9 @@ def _find_windows(waiting: DataFrame, shown: DataFrame) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
+    # The cover only rises from window to window, so each window releases one range of event times.
+    # A join of tuples with ranges compares all pairs; a first join with blocks of windows leaves
+    # few ranges to compare for each tuple.
     in_order = Window.orderBy(WINDOW)
     steps = shown.select(
         F.col(WINDOW).alias("_reached_in"),
@@ -327,7 +330,7 @@ def _cover_steps(rows: DataFrame, shown: DataFrame, ports: Sequence[str]) -> Dat
     )
     times = times.unionByName(shown.select(WINDOW, F.lit(BIGINT_MIN).alias(AT), *names))
     so_far = Window.partitionBy(WINDOW).orderBy(AT)
-    times = times.select(WINDOW, AT, *(F.max(name).over(so_far).alias(name) for name in names))
+    times = times.select(WINDOW, AT, *maxima(names, so_far))
     cover = _least(list(map(F.col, names))).alias(_COVER)
     return times.groupBy(WINDOW, cover).agg(F.min(AT).alias(AT)).where(F.col(_COVER).isNotNull())
 
@@ -339,6 +342,8 @@ def _release(found: DataFrame, steps: DataFrame) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
+    # Sorted from the highest event time down, the smallest instant so far is the first one that
+    # covers a tuple: whatever covers a later time covers it too.
     covered = steps.select(WINDOW, F.col(_COVER).alias(TS), F.col(AT).alias("_covered_us"))
     both = found.unionByName(covered, allowMissingColumns=True)
     from_above = Window.partitionBy(WINDOW).orderBy(F.desc_nulls_last(TS))
@@ -358,10 +363,10 @@ def _in_order(
     from pyspark.sql import functions as F
 
     port = F.array_position(F.array(*map(F.lit, ports)), F.col(SOURCE))
-    arrival = [_ARRIVED_IN, AT, *(F.asc_nulls_first(quoted_column(name)) for name in order_by)]
+    arrival = [_ARRIVED_IN, AT, *map(F.asc_nulls_first, map(quoted_column, order_by))]
     order = Window.partitionBy(WINDOW).orderBy(_RELEASED_US, F.asc_nulls_first(TS), port, *arrival)
     place = F.row_number().over(order) - 1
-    kept = [quoted_column(name) for name in types if name not in (RELEASED_AT, EMISSION)]
+    kept = named_columns(excluding(types, (RELEASED_AT, EMISSION)))
     released_at = _from_us(F.col(_RELEASED_US), types[arrived_at]).alias(RELEASED_AT)
     return released.select(WINDOW, *kept, SOURCE, released_at, place.cast("bigint").alias(EMISSION))
 

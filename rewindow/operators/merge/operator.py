@@ -11,8 +11,7 @@ import pyarrow as pa
 from pydantic import field_serializer, model_validator
 
 from rewindow.application import FrameOperator, InputPort, OperatorContext, OutputPort
-from rewindow.names import quoted_column
-from rewindow.operators.columns import WINDOW
+from rewindow.operators.columns import WINDOW, type_texts
 from rewindow.operators.merge.function import (
     EMISSION,
     RELEASED_AT,
@@ -23,7 +22,8 @@ from rewindow.operators.merge.function import (
     merge,
     without_waiting,
 )
-from rewindow.sequences import names_of
+from rewindow.sequences import names_of, not_named
+from rewindow.spark.columns import named_columns
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Merge(FrameOperator):
 
     @field_serializer("columns")
     def _columns_as_text(self, columns: pa.Schema) -> dict[str, str]:
-        return {field.name: str(field.type) for field in columns}
+        return type_texts(columns)
 
     @model_validator(mode="after")
     def _check_properties(self) -> Self:
@@ -69,15 +69,11 @@ class Merge(FrameOperator):
 
     def input_ports(self) -> Mapping[str, InputPort]:
         """Returns a port for each of `ports`."""
-        return {port: InputPort(pa.schema(self._carried())) for port in self.ports}
+        return dict.fromkeys(self.ports, InputPort(pa.schema(self._carried())))
 
     def output_ports(self) -> Mapping[str, OutputPort]:
         """Returns the port `out`: the inputs' columns and the Merge's own."""
-        kept = [
-            field
-            for field in self._carried()
-            if field.name not in ("offset", RELEASED_AT, EMISSION)
-        ]
+        kept = not_named(self._carried(), ("offset", RELEASED_AT, EMISSION))
         released_at = (RELEASED_AT, self.columns.field(self.arrived_at).type)
         return {
             "out": OutputPort(
@@ -138,15 +134,12 @@ class Merge(FrameOperator):
         state: DataFrame | None,
         context: OperatorContext,
     ) -> MergeResult:
-        frames = {
-            port: inputs[port].select(WINDOW, *map(quoted_column, self._names()))
-            for port in self.ports
-        }
-        ended = (
-            None
-            if context.end is None or context.ended_us is None
-            else (context.end, context.ended_us)
-        )
+        frames = {}
+        for port in self.ports:
+            frames[port] = inputs[port].select(WINDOW, *named_columns(self._names()))
+        ended = None
+        if context.end is not None and context.ended_us is not None:
+            ended = (context.end, context.ended_us)
         return merge(
             frames,
             event_at=self.event_at,
@@ -161,4 +154,4 @@ class Merge(FrameOperator):
 
     def _carried(self) -> list[Any]:
         dropped = {WINDOW, "attempt"} | {"offset"} - {*self.order_by}
-        return [field for field in self.columns if field.name not in dropped]
+        return not_named(self.columns, dropped)

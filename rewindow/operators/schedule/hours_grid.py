@@ -172,6 +172,8 @@ class HoursGrid:
     @cached_property
     def pieces(self) -> list[ClockPiece]:
         """All pieces in order of time."""
+        # Points are counted within a local week by arithmetic. The base of a piece corrects this
+        # count by the points that earlier pieces lacked or had twice.
         pieces: list[ClockPiece] = []
         for start, offset, is_open in self._stretches():
             plain = self._plain(start + offset)
@@ -210,18 +212,16 @@ class HoursGrid:
         begin or end.
         """
         week = (start + offset - MONDAY_US) % WEEK_US
-        for opens in self.opens:
-            if opens <= week < opens - self.open_us + self.close_us:
-                return start + (opens - week) % self.step_us
-        return start
+        opens = self._opening(week)
+        return start if opens is None else start + (opens - week) % self.step_us
 
     def _plain(self, local: int) -> int:
         """Returns how many points are before a local time, in the plain count of weeks."""
         week, rest = divmod(local - MONDAY_US, WEEK_US)
-        return week * self._of_week + sum(
-            min(max(-((opens - rest) // self.step_us), 0), self.points_of_day)
-            for opens in self.opens
-        )
+        points = week * self._of_week
+        for opens in self.opens:
+            points += min(max(-((opens - rest) // self.step_us), 0), self.points_of_day)
+        return points
 
     def _index(self, at: int) -> int:
         return max(bisect_right(self.pieces, at, key=lambda piece: piece.start) - 1, 0)
@@ -238,8 +238,15 @@ class HoursGrid:
     def _is_inside(self, at: int, piece: ClockPiece) -> bool:
         """Returns whether an instant of a piece lies in the step of a point."""
         week = (at + piece.offset - MONDAY_US) % WEEK_US
-        is_open = any(opens <= week < opens - self.open_us + self.close_us for opens in self.opens)
+        is_open = self._opening(week) is not None
         return at < piece.rest or (is_open and self._number(at, piece) > piece.first)
+
+    def _opening(self, week: int) -> int | None:
+        """Returns where the hours begin that a place in a local week is in; None outside of all."""
+        for opens in self.opens:
+            if opens <= week < opens - self.open_us + self.close_us:
+                return opens
+        return None
 
     def _next(self, at: Column) -> Column:
         """Returns the number of the first point behind an instant, if it lies in the one before,
@@ -300,9 +307,13 @@ class HoursGrid:
         from pyspark.sql import functions as F
 
         pieces = F.from_json(F.lit(self._as_json), _PIECE)
-        halves = F.array(*(F.lit(1 << n) for n in reversed(range(len(self.pieces).bit_length()))))
+        # A binary search in one expression: from the highest bit down, each bit of the index is set
+        # if the piece there is still not after the value. A join with ranges would be far slower.
+        halves = []
+        for bit in reversed(range(len(self.pieces).bit_length())):
+            halves.append(F.lit(1 << bit))
         index = F.aggregate(
-            halves,
+            F.array(*halves),
             F.lit(0),
             lambda at, half: F.when(F.get(pieces, at + half)[name] <= value, at + half).otherwise(
                 at
@@ -312,13 +323,10 @@ class HoursGrid:
 
     @cached_property
     def _as_json(self) -> str:
-        following = [*self.pieces[1:], ClockPiece(_FAR, 0, None, 0, _FAR)]
-        return json.dumps(
-            [
-                {**vars(piece), "end": behind.start, "over": behind.rest}
-                for piece, behind in zip(self.pieces, following, strict=True)
-            ]
-        )
+        pieces = []
+        for piece, following in pairwise([*self.pieces, ClockPiece(_FAR, 0, None, 0, _FAR)]):
+            pieces.append({**vars(piece), "end": following.start, "over": following.rest})
+        return json.dumps(pieces)
 
 
 def _bound(value: Column, then: Callable[[Column], Column]) -> Column:
@@ -344,7 +352,8 @@ def clock_changes(zone: str) -> list[tuple[int, int]]:
         assert found is not None, "a zone has an offset at every time"
         return int(found.total_seconds())
 
-    first, last = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in _YEARS)
+    first = int(datetime(_YEARS[0], 1, 1, tzinfo=UTC).timestamp())
+    last = int(datetime(_YEARS[1], 1, 1, tzinfo=UTC).timestamp())
     changes = [(first, offset(first))]
     for second in range(first + day, last, day):
         if offset(second) == changes[-1][1]:
@@ -353,7 +362,10 @@ def clock_changes(zone: str) -> list[tuple[int, int]]:
         high = second
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if offset(middle) == changes[-1][1] else (low, middle)
+            if offset(middle) == changes[-1][1]:
+                low = middle
+            else:
+                high = middle
         changes.append((high, offset(high)))
     return [(second * 1_000_000, offset_s * 1_000_000) for second, offset_s in changes]
 

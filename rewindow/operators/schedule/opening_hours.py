@@ -58,9 +58,11 @@ class OpeningHours(BaseModel):
     @classmethod
     def _check_weekdays(cls, value: object) -> tuple[int, ...]:
         given = value if isinstance(value, list | tuple) else (value,)
-        return tuple(
-            sorted({day for part in given for text in str(part).split(",") for day in _days(text)})
-        )
+        days: set[int] = set()
+        for part in given:
+            for text in str(part).split(","):
+                days.update(_days(text))
+        return tuple(sorted(days))
 
     @field_validator("closed", mode="before")
     @classmethod
@@ -94,11 +96,11 @@ class OpeningHours(BaseModel):
         if step_us == 0:
             raise ValueError(f"{what} is {step}, it must be above 0")
         if (closes - opens) % step_us:
-            fits = ", ".join(str(n) for n in range(1, minutes + 1) if minutes % n == 0)
+            fits = [str(n) for n in range(1, minutes + 1) if minutes % n == 0]
             raise ValueError(
                 f'{what} "{step}" does not fit hours "{self.hours}", {minutes} min must be a whole '
                 "number of steps. "
-                f"Of whole minutes there are: {fits}"
+                f"Of whole minutes there are: {', '.join(fits)}"
             )
         return hours_grid(
             step_us,
@@ -120,8 +122,10 @@ def open_close(hours: str) -> tuple[int, int]:
         ValueError: the text cannot be read, or names no time between two times of a day.
     """
     found = _HOURS.fullmatch(hours)
-    first, last = (int(found[n]) * 60 + int(found[n + 1]) for n in (1, 3)) if found else (0, 0)
-    if found is None or last > 1440 or int(found[2]) > 59 or int(found[4]) > 59:
+    opens, opens_min, closes, closes_min = map(int, found.groups() if found else "0000")
+    first = opens * 60 + opens_min
+    last = closes * 60 + closes_min
+    if found is None or last > 1440 or opens_min > 59 or closes_min > 59:
         raise ValueError(
             f'hours "{hours}" cannot be read. Write them as in "09:30-16:00", within 00:00-24:00'
         )
@@ -134,7 +138,7 @@ def open_close(hours: str) -> tuple[int, int]:
 
 def _days(text: str) -> Iterator[int]:
     """Gives the numbers of weekdays, 0 is Monday; "sat-tue" goes over the end of the week."""
-    ends = [part.strip().lower() for part in text.split("-")]
+    ends = list(map(str.strip, text.lower().split("-")))
     for name in ends:
         if name not in DAYS or len(ends) > 2:
             hint = (
@@ -144,7 +148,8 @@ def _days(text: str) -> Iterator[int]:
             raise ValueError(f'weekday "{text.strip()}" is unknown. {hint}')
     first = DAYS.index(ends[0])
     last = DAYS.index(ends[-1])
-    yield from ((first + n) % 7 for n in range((last - first) % 7 + 1))
+    for number in range(first, first + (last - first) % 7 + 1):
+        yield number % 7
 
 
 def _date(value: object) -> date:

@@ -57,10 +57,8 @@ class ArrivalMachine(StormBolt):
             begin = max(0, len(self.queue) - rules.length_tuples)
             end = len(self.queue)
         else:
-            begin = (
-                0 if is_whole else sum(one.ts_ms <= end_ms - rules.length_ms for one in self.queue)
-            )
-            end = sum(one.ts_ms <= end_ms for one in self.queue)
+            begin = 0 if is_whole else self._count(end_ms - rules.length_ms)
+            end = self._count(end_ms)
         for one in self.queue[:begin]:
             self._expire(one, BETWEEN)
         shown = self.queue[begin:end]

@@ -80,22 +80,24 @@ class StormBolt:
         for one in self.queue:
             yield one.number, "on_time" if one.was_shown else "pending"
 
+    def _count(self, until_ms: int) -> int:
+        """Returns how many waiting tuples have a timestamp up to an instant (inclusive)."""
+        return sum(one.ts_ms <= until_ms for one in self.queue)
+
     def _expire(self, one: Queued, unseen: str) -> None:
         self._expired.append(one.number)
         self.outcomes.append((one.number, "on_time" if one.was_shown else unseen))
 
     def _fire(self, end_ms: int, shown: list[Queued]) -> Iterator[Membership]:
+        numbers = set()
         for one in shown:
             one.was_shown = True
-            yield Membership(
-                self._fired,
-                end_ms,
-                one.number,
-                AGAIN if one.number in self._before else NEW,
-            )
+            numbers.add(one.number)
+            role = AGAIN if one.number in self._before else NEW
+            yield Membership(self._fired, end_ms, one.number, role)
         for number in self._expired:
             yield Membership(self._fired, end_ms, number, EXPIRED)
-        self._before = {one.number for one in shown}
+        self._before = numbers
         self._expired = []
         self._fired += 1
 
@@ -149,11 +151,7 @@ class StormMachine(StormBolt):
         """
         slide = self.rules.slide_ms
         while self.next_end_ms <= self.watermark_ms:
-            until = (
-                sum(one.ts_ms <= self.next_end_ms for one in self.queue)
-                if self.rules.length_tuples
-                else 0
-            )
+            until = self._count(self.next_end_ms) if self.rules.length_tuples else 0
             shown = self._evaluate(self.next_end_ms, until)
             if shown:
                 yield from self._fire(self.next_end_ms, shown)
@@ -192,6 +190,8 @@ class StormMachine(StormBolt):
         """Returns the tuples of a window in the order of arrival, and drops those that are too old
         (E9, E14).
         """
+        # As Storm does, the queue is read in the order of arrival, and a tuple that is far in the
+        # future ends the reading. Late ones after it stay hidden: this is what E9 describes.
         shown: list[Queued] = []
         left: list[Queued] = []
         for place, one in enumerate(self.queue):

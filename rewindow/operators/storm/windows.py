@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,11 +25,18 @@ from rewindow.operators.event_time import watermarks as marks
 from rewindow.operators.event_time.lateness import NULL_TS, ON_TIME, arrived_us, timestamp_us
 from rewindow.operators.event_time.settings import EventTime, StreamTime
 from rewindow.operators.event_time_windows.aggregates import aggregate_spec
-from rewindow.operators.event_time_windows.firing import END, FIRED, STREAM, TUPLES, WINDOW
+from rewindow.operators.event_time_windows.firing import (
+    END,
+    FIRED,
+    STREAM,
+    TUPLES,
+    firing_columns,
+)
 from rewindow.operators.setting_errors import refusal, seconds
 from rewindow.operators.storm.arrivals import ArrivalMachine, machine_of
 from rewindow.operators.storm.machine import EXPIRED, Membership, StormMachine, StormRules
-from rewindow.spark.columns import aliased, named_columns
+from rewindow.sequences import map_values
+from rewindow.spark.columns import aliased, bigint, named_columns, renamed_columns, union_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -87,13 +93,9 @@ class StormWindows(BaseModel):
             raise ValueError("windows have one length: set length or length_tuples")
         if self.slide is not None and self.slide_tuples is not None:
             raise ValueError("windows have one slide: set slide or slide_tuples, or neither")
-        wrong = [
-            count
-            for count in (self.length_tuples, self.slide_tuples)
-            if count is not None and count < 1
-        ]
-        if wrong:
-            raise ValueError(f"{wrong[0]} tuples are out of range, it must be 1 or more")
+        for count in (self.length_tuples, self.slide_tuples):
+            if count is not None and count < 1:
+                raise ValueError(f"{count} tuples are out of range, it must be 1 or more")
         return self
 
     def rules(self, time: EventTime | None) -> StormRules:
@@ -166,6 +168,8 @@ def storm_windows(
     """
     from pyspark.sql import functions as F
 
+    # Storm works tuple by tuple, so one task walks over all of them in the order of arrival, and a
+    # new machine starts with each recording. Spark only sorts before and aggregates after.
     rules = windows.rules(time)
     time = time or _timer(windows, frames)
     own = [*recording_keys, *keys]
@@ -181,7 +185,7 @@ def storm_windows(
             F.greatest(marks.tick_of(time, at_us, start_us), F.lit(1)).alias(_TICK),
         ]  # fmt: skip
         of_streams.append(frames[name].select(*named_columns(own), *about, *parts))
-    every = reduce(lambda one, other: one.unionByName(other), of_streams)
+    every = union_all(of_streams)
     order = [*map(quoted_column, recording_keys), _AT, _NUMBER, *aggregate.parts]
     tagged = every.limit(0).select(
         *named_columns(own),
@@ -189,7 +193,7 @@ def storm_windows(
         *aggregate.parts,
     )
     added = {_ROLE: "string", _WINDOW: "int", END: "bigint", FIRED: "bigint"}
-    tagged = tagged.withColumns({name: F.lit(None).cast(kind) for name, kind in added.items()})
+    tagged = tagged.withColumns(map_values(F.lit(None).cast, added))
     walk = _walk(
         rules,
         list(recording_keys),
@@ -204,9 +208,8 @@ def storm_windows(
         members.where(F.col(_ROLE) != EXPIRED).groupBy(*columns, _WINDOW, END, FIRED).agg(*results)
     )
     length_us = None if windows.length is None else int(windows.length * 1_000_000)
-    begin = F.lit(None).cast("bigint") if length_us is None else F.col(END) - length_us
-    about = [begin, F.col(END), F.col(_WINDOW), F.lit(ON_TIME), F.col(FIRED)]
-    named = [value.alias(name) for name, value in zip(WINDOW, about, strict=True)]
+    begin = bigint(None) if length_us is None else F.col(END) - length_us
+    named = firing_columns(begin, F.col(END), F.col(_WINDOW), F.lit(ON_TIME), F.col(FIRED))
     shown = {END: "window_end_us", _WINDOW: "pane", FIRED: "fired_us", _ROLE: "role"}
     outcomes = passed.where(F.col(FIRED).isNull()).groupBy(
         STREAM,
@@ -222,7 +225,7 @@ def storm_windows(
         members=members.select(
             *columns,
             STREAM,
-            *(F.col(old).alias(new) for old, new in shown.items()),
+            *renamed_columns(shown),
         ),
         outcomes=outcomes.agg(F.count("*").alias(TUPLES)),
     )
@@ -235,7 +238,7 @@ def _timer(windows: StormWindows, streams: Iterable[str]) -> EventTime:
     goes first (E15).
     """
     return EventTime(
-        streams={name: StreamTime(event_at="arrived_at") for name in streams},
+        streams=dict.fromkeys(streams, StreamTime(event_at="arrived_at")),
         watermark_interval=windows.slide or 1,
         tie="tuple_first" if windows.length is None else "tick_first",
     )
@@ -274,11 +277,10 @@ def _walk(
         rows: list[dict[str, Any]] = []
         for batch in batches:
             known = batch.schema
-            schema = pa.schema(
-                [pa.field(name, added.get(name) or known.field(name).type) for name in columns]
-            )
+            types = {**dict(zip(known.names, known.types, strict=True)), **added}
+            schema = pa.schema(dict(zip(columns, map(types.get, columns), strict=True)))
             for row in batch.to_pylist():
-                place = [row[name] for name in recording_keys]
+                place = list(map(row.get, recording_keys))
                 if passing is None or passing.place != place:
                     rows += [] if passing is None else passing.finish()
                     passing = _Pass(place, machine_of(rules), clock)
@@ -320,9 +322,9 @@ class _Pass:
     def finish(self) -> list[dict[str, Any]]:
         """Returns what the last ticks fire, and what has become of each tuple."""
         rows = self._due(self._tick + 1 if self._clock.end is None else self._clock.end)
-        return rows + [
-            {**self._tuples[number], _ROLE: outcome} for number, outcome in self._machine.finish()
-        ]
+        for number, outcome in self._machine.finish():
+            rows.append({**self._tuples[number], _ROLE: outcome})
+        return rows
 
     def _due(self, until: int) -> list[dict[str, Any]]:
         """Returns what the ticks before another one fire: the first one that sees a tuple, and what
@@ -338,13 +340,8 @@ class _Pass:
         return rows
 
     def _rows(self, members: Iterable[Membership], at_us: int) -> list[dict[str, Any]]:
-        return [
-            {
-                **self._tuples[one.tuple],
-                _ROLE: one.role,
-                _WINDOW: one.window,
-                END: one.end_ms * _MS,
-                FIRED: at_us,
-            }
-            for one in members
-        ]
+        rows = []
+        for member in members:
+            fired = {_ROLE: member.role, _WINDOW: member.window, FIRED: at_us}
+            rows.append({**self._tuples[member.tuple], **fired, END: member.end_ms * _MS})
+        return rows

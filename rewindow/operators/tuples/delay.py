@@ -13,7 +13,7 @@ from pydantic import Field
 from rewindow.application import InputPort, OutputPort
 from rewindow.application.properties import WrongProperty
 from rewindow.operators.tuples.operator import TupleOperator
-from rewindow.operators.tuples.state import StateField
+from rewindow.operators.tuples.state import list_of_rows
 
 _DUE = "_rw_due"
 
@@ -52,11 +52,7 @@ class DelayOperator(TupleOperator):
         """Makes ports and state of the columns that a subclass declares."""
         cls.inputs = {"tuples": InputPort(cls.columns, key=tuple(cls.key))}
         cls.outputs = {"out": OutputPort(cls.columns)}
-        kept = [
-            (field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type)
-            for field in cls.columns
-        ]
-        waiting = StateField(pa.list_(pa.struct([(_DUE, pa.int64()), *kept])), [])
+        waiting = list_of_rows(_DUE, cls.columns)
         waiting.__set_name__(cls, "waiting")
         setattr(cls, "waiting", waiting)  # noqa: B010 - a field of state that the class does not spell out
         super().__pydantic_init_subclass__(**arguments)
@@ -72,12 +68,13 @@ class DelayOperator(TupleOperator):
                 self.forget()
 
     def _emit_due(self: Any, window_id: int) -> None:
-        names = self.columns.names
-        waiting = self.waiting
-        for one in waiting:
-            if one[_DUE] <= window_id:
-                self.emit("out", *(one[name] for name in names))
-        self.waiting = [one for one in waiting if one[_DUE] > window_id]
+        later = []
+        for row in self.waiting:
+            if row[_DUE] <= window_id:
+                self.emit("out", *map(row.get, self.columns.names))
+            else:
+                later.append(row)
+        self.waiting = later
 
     def process(self: Any, row: Any) -> None:
         """Keeps a tuple until it is due."""

@@ -68,12 +68,12 @@ class InputOperator(BaseModel):
             )
         rest = self.columns.names[len(values) :]
         if len(values) > len(self.columns) or set(rest) != set(named):
+            emitted = ", ".join([*map(shown, values), *named]) or "nothing"
             raise InputError(
-                f"{type(self).__name__} emits "
-                f"{', '.join([*(shown(value) for value in values), *named]) or 'nothing'}, "
+                f"{type(self).__name__} emits {emitted}, "
                 f"its columns are {', '.join(self.columns.names)}"
             )
-        self._rows.append((*values, *(named[name] for name in rest)))
+        self._rows.append((*values, *map(named.get, rest)))
 
 
 def input_rows(operator: InputOperator, grid: Grid, windows: WindowRange) -> Iterator[pa.Table]:
@@ -113,9 +113,8 @@ def window_rows(
 
 
 def _window_rows(operator: InputOperator, grid: Grid, window: int) -> list[tuple[Any, ...]]:
-    start, end = (
-        _EPOCH + timedelta(microseconds=at) for at in (grid.start_us(window), grid.end_us(window))
-    )
+    start = _EPOCH + timedelta(microseconds=grid.start_us(window))
+    end = _EPOCH + timedelta(microseconds=grid.end_us(window))
     where = f", window {window}"
     operator._rows = []
     _call(f"begin_window{where}", operator, operator.begin_window, window)
@@ -164,11 +163,7 @@ def _check_arrival(
 
 def _table(operator: InputOperator, rows: list[tuple[Any, ...]]) -> pa.Table:
     what = f"a tuple of {type(operator).__name__}"
-    columns = zip(*rows, strict=True)
-    return pa.table(
-        [
-            to_array(list(values), field, what)
-            for values, field in zip(columns, operator.columns, strict=True)
-        ],
-        schema=operator.columns,
-    )
+    columns = []
+    for values, field in zip(zip(*rows, strict=True), operator.columns, strict=True):
+        columns.append(to_array(list(values), field, what))
+    return pa.table(columns, schema=operator.columns)

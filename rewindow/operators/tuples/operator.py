@@ -67,13 +67,17 @@ class TupleOperator(FrameOperator):
     @classmethod
     def __pydantic_init_subclass__(cls, **arguments: Any) -> None:
         """Numbers the declared fields of state; an operator with a key says only what changed."""
-        found = {
-            name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()
-        }
-        cls.fields = tuple(value for value in found.values() if isinstance(value, StateField))
-        for place, field in enumerate(cls.fields):
-            field.place = place
-        cls.places = {field.name: field.place for field in cls.fields}
+        declared: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            declared |= vars(base)
+        fields: list[StateField] = []
+        places = {}
+        for value in declared.values():
+            if isinstance(value, StateField):
+                value.place = places[value.name] = len(fields)
+                fields.append(value)
+        cls.fields = tuple(fields)
+        cls.places = places
         cls.state_increments = any(port.key for port in cls.inputs.values())
 
     def setup(self) -> None:
@@ -108,12 +112,10 @@ class TupleOperator(FrameOperator):
         """Returns the partial results of a `SlidingField` in the panes of the window, the oldest
         first (W29).
         """
-        field = next(
-            (one for one in self.fields if one.name == name and isinstance(one, SlidingField)), None
-        )
-        if field is None:
-            raise InputError(f'{type(self).__name__} has no SlidingField "{name}"')
-        return field.all_of(self)
+        for field in self.fields:
+            if field.name == name and isinstance(field, SlidingField):
+                return field.all_of(self)
+        raise InputError(f'{type(self).__name__} has no SlidingField "{name}"')
 
     @property
     def is_partial(self) -> bool:
@@ -209,13 +211,12 @@ class TupleOperator(FrameOperator):
 
     def state_columns(self) -> pa.Schema | None:
         """Returns the key's columns and those of the declared fields, a row for each key."""
-        return (
-            pa.schema(
-                [*self.key_schema(), *((field.name, field.stored_as) for field in self.fields)]
-            )
-            if self.fields
-            else None
-        )
+        if not self.fields:
+            return None
+        columns = self.key_schema()
+        for field in self.fields:
+            columns = columns.append(pa.field(field.name, field.stored_as))
+        return columns
 
     def state_key_columns(self) -> tuple[str, ...]:
         """Returns the names of the key's columns."""
@@ -225,13 +226,13 @@ class TupleOperator(FrameOperator):
         """Returns the columns of the key, as the first port names them that is no control port;
         none without a key.
         """
-        port = next((one for one in self.input_ports().values() if not one.control), None)
-        columns = port.schema if port is not None and port.schema is not None else pa.schema([])
-        return (
-            pa.schema([columns.field(name) for name in port.key if name in columns.names])
-            if port
-            else columns
-        )
+        for port in self.input_ports().values():
+            if not port.control:
+                columns = pa.schema([]) if port.schema is None else port.schema
+                return pa.schema(
+                    [columns.field(name) for name in port.key if name in columns.names]
+                )
+        return pa.schema([])
 
     def wrong_properties(self) -> list[WrongProperty]:
         """Returns what is wrong with properties, ports and callbacks; input ports say what their
@@ -242,7 +243,7 @@ class TupleOperator(FrameOperator):
     def _wrong_ports(self) -> list[WrongProperty]:
         found = []
         ports = self.input_ports()
-        key = [field.type for field in self.key_schema()]
+        key = self.key_schema().types
         for name, port in ports.items():
             if port.schema is None:
                 found.append(
@@ -267,7 +268,7 @@ class TupleOperator(FrameOperator):
                             port.key,
                         )
                     )
-            elif [port.schema.field(column).type for column in port.key] != key:
+            elif pa.schema(map(port.schema.field, port.key)).types != key:
                 found.append(
                     WrongProperty(
                         name,
@@ -275,11 +276,10 @@ class TupleOperator(FrameOperator):
                         port.key,
                     )
                 )
-            odd = [
-                column
-                for column in port.key
-                if column in port.schema.names and not _can_be_key(port.schema.field(column))
-            ]
+            odd = []
+            for column in port.key:
+                if column in port.schema.names and not _can_be_key(port.schema.field(column)):
+                    odd.append(column)
             if odd:
                 found.append(
                     WrongProperty(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ from pydantic import Field
 
 from rewindow.application.properties import WrongProperty
 from rewindow.operators.tuples.operator import TupleOperator
-from rewindow.operators.tuples.state import StateField
+from rewindow.operators.tuples.state import list_of_rows
 
 _WINDOW = "window_id"
 
@@ -29,15 +30,15 @@ class OutputOperator(TupleOperator):
 
     def wrong_properties(self) -> list[WrongProperty]:
         """Returns what is wrong with properties and ports."""
-        emitted = [name for name, port in self.output_ports().items() if not port.error]
-        message = (
-            "an output operator emits error tuples only: make it a TupleOperator, or "
-            "OutputPort(..., error=True)"
-        )
-        return [
-            *super().wrong_properties(),
-            *(WrongProperty(name, message, None) for name in emitted),
-        ]
+        wrong = [*super().wrong_properties()]
+        for name, port in self.output_ports().items():
+            if not port.error:
+                message = (
+                    "an output operator emits error tuples only: make it a TupleOperator, or "
+                    "OutputPort(..., error=True)"
+                )
+                wrong.append(WrongProperty(name, message, None))
+        return wrong
 
 
 class CollectOperator(OutputOperator):
@@ -68,14 +69,12 @@ class CollectOperator(OutputOperator):
     @classmethod
     def __pydantic_init_subclass__(cls, **arguments: Any) -> None:
         """Makes the field of state of the columns of the port that a subclass declares."""
-        columns = next(
-            (port.schema for port in cls.inputs.values() if port.schema is not None), pa.schema([])
-        )
-        kept = [
-            (field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type)
-            for field in columns
-        ]
-        collected = StateField(pa.list_(pa.struct([(_WINDOW, pa.int64()), *kept])), [])
+        columns = pa.schema([])
+        for port in cls.inputs.values():
+            if port.schema is not None:
+                columns = port.schema
+                break
+        collected = list_of_rows(_WINDOW, columns)
         collected.__set_name__(cls, "collected")
         setattr(cls, "collected", collected)  # noqa: B010 - a field of state that the class does not spell out
         super().__pydantic_init_subclass__(**arguments)
@@ -97,8 +96,8 @@ class CollectOperator(OutputOperator):
                     len(self.input_ports()),
                 )
             )
-        columns = [column for port in self.input_ports().values() for column in port.schema or ()]
-        for column in columns:
+        schemas = [port.schema or () for port in self.input_ports().values()]
+        for column in chain.from_iterable(schemas):
             if pa.types.is_map(column.type):
                 message = f"column {column.name} is a map, which is not kept: use a list of structs"
                 found.append(WrongProperty("inputs", message, None))

@@ -39,8 +39,9 @@ class SlidingField(StateField):
     def _record(self, operator: RunningOperator) -> dict[int, Any]:
         found: dict[int, Any] = operator.__dict__["_range"].own()[self.place]
         oldest = self._pane(operator) - operator.context.windowing.panes + 1
-        for pane in [pane for pane in found if pane < oldest]:
-            del found[pane]
+        for pane in list(found):
+            if pane < oldest:
+                del found[pane]
         return found
 
     def __get__(self, operator: RunningOperator | None, owner: type | None = None) -> Any:
@@ -60,6 +61,9 @@ class SlidingField(StateField):
         default (W29).
         """
         last = self._pane(operator)
-        panes = range(last - operator.context.windowing.panes + 1, last + 1)
-        found = operator.__dict__["_range"].peek()[self.place]
-        return [found[pane] if pane in found else copy.deepcopy(self.empty) for pane in panes]
+        partials = operator.__dict__["_range"].peek()[self.place]
+        results = []
+        for pane in range(last - operator.context.windowing.panes + 1, last + 1):
+            has_tuples = pane in partials
+            results.append(partials[pane] if has_tuples else copy.deepcopy(self.empty))
+        return results

@@ -13,6 +13,11 @@ import pyarrow as pa
 from rewindow.application import OperatorContext
 
 
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Returns the type of a value as tuple operators see it: timestamps are microseconds."""
+    return pa.int64() if pa.types.is_timestamp(kind) else kind
+
+
 class RunningOperator(Protocol):
     """The part of a tuple operator that its fields read while it runs."""
 
@@ -82,3 +87,10 @@ class StateField:
         if value is not None and pa.types.is_map(self.kind):
             return {entry["key"]: entry["value"] for entry in value}
         return value
+
+
+def list_of_rows(first: str, columns: pa.Schema) -> StateField:
+    """Returns a field with a list of rows: a whole number, then the columns of a port."""
+    types = map(plain_type, columns.types)
+    kept = zip(columns.names, types, strict=True)
+    return StateField(pa.list_(pa.struct([(first, pa.int64()), *kept])), [])
