@@ -54,7 +54,9 @@ _MODULES = {
     "validation": ("find_violations", "validate"),
     "violations": ("Violation",),
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF: dict[str, str] = {}
+for _module, _names in _MODULES.items():
+    _MODULE_OF |= dict.fromkeys(_names, _module)
 __all__ = [
     "MODES",
     "TOLERANCE",

@@ -8,6 +8,8 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from rewindow.application.graph import Application
@@ -44,7 +46,8 @@ def apply_overrides(app: Application, given: Iterable[PropertyOverride]) -> None
     """Puts given values into an application; those that cannot be are violations, reported with all
     others (O53).
     """
-    app.given = resolve_overrides(part for one in given for part in _of_ports(app, one))
+    of_ports = map(partial(_of_ports, app), given)
+    app.given = resolve_overrides(chain.from_iterable(of_ports))
     for one in app.given:
         if one.output:
             _set_output(app, one)
@@ -82,7 +85,12 @@ def apply_changes(app: Application, changes: Iterable[PropertyChange]) -> None:
     """Gives changeable properties the values that they have from here on (O26, O27)."""
     for one in changes:
         operator = app.nodes[one.operator].operator
-        _set(operator, property_key(operator, one.name) or one.name, one.name, one.value)
+        _set(
+            operator,
+            property_key(operator, one.name) or one.name,
+            one.name,
+            one.value,
+        )
 
 
 def check_changes(app: Application, changes: Iterable[PropertyChange]) -> list[Any]:
@@ -118,15 +126,13 @@ def _check_change(app: Application, change: PropertyChange) -> Any:
             hint="Give it to a new replay (--set), or declare it: changeable: ClassVar = "
             f'("{min(names)}",)',
         )
+    # The change is made on the loaded application: only the operator itself knows whether it takes
+    # the value, and whether its ports and its state stay what the replay has stored.
     before = operator.output_ports(), operator.state_columns()
     apply_changes(app, [change])
-    wrong = [
-        one
-        for one in operator.wrong_properties()
-        if one.path.partition(".")[0] in {change.name, *names}
-    ]
-    if wrong:
-        raise InputError(f"{where} cannot be {change.value!r}: {wrong[0].message}")
+    for wrong in operator.wrong_properties():
+        if wrong.path.partition(".")[0] in {change.name, *names}:
+            raise InputError(f"{where} cannot be {change.value!r}: {wrong.message}")
     if (operator.output_ports(), operator.state_columns()) != before:
         raise InputError(
             f"{where} cannot become {change.value!r} while a replay runs: ports or state would "
@@ -152,10 +158,8 @@ def _set(operator: FrameOperator, key: str, name: str, value: Any) -> None:
     """
     for reading in _readings(value):
         operator.set_properties(**{key: reading})
-        if not any(
-            wrong.path.partition(".")[0] in (key, name, "properties")
-            for wrong in operator.wrong_properties()
-        ):
+        wrong = {one.path.partition(".")[0] for one in operator.wrong_properties()}
+        if wrong.isdisjoint((key, name, "properties")):
             return
     operator.set_properties(**{key: value})
 
@@ -197,10 +201,8 @@ def _of_ports(app: Application, one: PropertyOverride) -> Iterator[PropertyOverr
         yield one
         return
     place = f"{one.operator}.{one.name}"
-    yield from (
-        PropertyOverride(operator=place, name=name, value=value, source=one.source)
-        for name, value in one.value.items()
-    )
+    for name, value in one.value.items():
+        yield PropertyOverride(operator=place, name=name, value=value, source=one.source)
 
 
 def _port_of(app: Application, path: str) -> tuple[Node, str] | None:
@@ -256,7 +258,7 @@ def _set_output(app: Application, one: PropertyOverride) -> None:
         )
     else:
         takes, words = OUTPUT_ATTRIBUTES[one.name]
-        values = [reading for reading in _readings(one.value) if takes(reading)]
+        values = list(filter(takes, _readings(one.value)))
         if not values:
             app.declared.append(_violation(one, f"it must be {words}", port=one.output))
         elif one.name == "sorted_by":
@@ -272,4 +274,10 @@ def _violation(
     port: str = "",
 ) -> Violation:
     where = one.operator if operator is None else operator
-    return Violation("O28", where, port, f"{one.name} = {one.value!r}, from {one.source}", message)
+    return Violation(
+        "O28",
+        where,
+        port,
+        f"{one.name} = {one.value!r}, from {one.source}",
+        message,
+    )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from rewindow.application.node import Node
 from rewindow.application.violations import Violation
-from rewindow.sequences import names_of
+from rewindow.sequences import names_of, only_named
 
 
 def cycles_of(nodes: Mapping[str, Node]) -> list[list[Node]]:
@@ -18,31 +18,31 @@ def cycles_of(nodes: Mapping[str, Node]) -> list[list[Node]]:
     what the windows before have left, then each after those that feed it. Of a cycle without a
     delay operator the order is as added.
     """
+    # Two operators are in the same cycle if each of them reads from the other, directly or not.
+    # Graphs have tens of operators, so that comparing all pairs is fast enough.
     reached = {name: _reached(nodes, name) for name in nodes}
-    found: list[list[Node]] = []
-    for name, node in nodes.items():
-        if name in reached[name] and not any(node in cycle for cycle in found):
-            found.append(
-                _called(
-                    [
-                        nodes[other]
-                        for other in nodes
-                        if other in reached[name] and name in reached[other]
-                    ]
-                )
-            )
-    return found
+    cycles: list[list[Node]] = []
+    placed: set[str] = set()
+    for name in nodes:
+        if name in reached[name] and name not in placed:
+            members = []
+            for other, node in nodes.items():
+                if other in reached[name] and name in reached[other]:
+                    members.append(node)
+                    placed.add(other)
+            cycles.append(_called(members))
+    return cycles
 
 
 def lacks_delay(cycle: list[Node]) -> bool:
     """Returns whether operators of a cycle wait for each other in one window; a delay that feeds
     itself too (O51).
     """
-    if any(end.operator == node.name for node in cycle for end in node.feeds.values()):
-        return True
-    return len(_in_order([node for node in cycle if not node.operator.delays])) < sum(
-        not node.operator.delays for node in cycle
-    )
+    for node in cycle:
+        if node.name in node.sources:
+            return True
+    others = [node for node in cycle if not node.operator.delays]
+    return len(_in_order(others)) < len(others)
 
 
 def wrong_members(cycle: list[Node]) -> Iterator[Violation]:
@@ -50,6 +50,7 @@ def wrong_members(cycle: list[Node]) -> Iterator[Violation]:
     its tuples (X40).
     """
     names = set(names_of(cycle))
+    is_fed = False
     for node in cycle:
         if not node.operator.called_by_tuples:
             message = (
@@ -58,6 +59,7 @@ def wrong_members(cycle: list[Node]) -> Iterator[Violation]:
             )
             yield Violation("X40", node.name, "", type(node.operator).__name__, message)
         for port, end in node.feeds.items():
+            is_fed = is_fed or end.operator not in names
             if (
                 end.operator in names
                 and (known := node.input_ports().get(port)) is not None
@@ -68,7 +70,7 @@ def wrong_members(cycle: list[Node]) -> Iterator[Violation]:
                     "not see each other"
                 )
                 yield Violation("X44", node.name, port, end, message)
-    if all(end.operator in names for node in cycle for end in node.feeds.values()):
+    if not is_fed:
         yield Violation(
             "X40",
             cycle[0].name,
@@ -106,12 +108,8 @@ def _in_order(nodes: list[Node]) -> list[Node]:
     placed: list[Node] = []
     while True:
         waiting = set(names_of(nodes)) - set(names_of(placed))
-        ready = [
-            node
-            for node in nodes
-            if node.name in waiting
-            and not any(end.operator in waiting for end in node.feeds.values())
-        ]
+        ready = only_named(nodes, waiting)
+        ready = [node for node in ready if waiting.isdisjoint(node.sources)]
         if not ready:
             return placed
         placed += ready

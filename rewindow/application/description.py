@@ -90,18 +90,22 @@ def _given_to(app: Application, node: Node) -> dict[str, str]:
     within it.
     """
     own = f"{node.name}."
-    return {one.path.removeprefix(own): one.source for one in app.given if one.path.startswith(own)}
+    sources = {}
+    for given in app.given:
+        if given.path.startswith(own):
+            sources[given.path.removeprefix(own)] = given.source
+    return sources
 
 
 def _operator(node: Node, sources: dict[str, str]) -> OperatorDescription:
+    ports = []
+    for name, port in node.output_ports().items():
+        ports.append(PortDescription(name=name, error=port.error))
     return OperatorDescription(
         name=node.name,
         kind=type(node.operator).__name__,
         feeds=map_values(str, node.feeds),
-        ports=[
-            PortDescription(name=name, error=port.error)
-            for name, port in node.output_ports().items()
-        ],
+        ports=ports,
         stateful=not (node.operator.wrong_properties() or node.fault) and node.operator.is_stateful,
         properties=[*_properties(node, sources), *_attributes(node, sources)],
     )

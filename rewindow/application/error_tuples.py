@@ -30,9 +30,10 @@ OF_THE_REPLAY = frozenset(COLUMNS.names) - frozenset(GIVEN.names)
 """Those that say which replay stored the tuple, and so differ between two replays."""
 EMITTED = "emitted"
 """The reason of an error tuple whose operator gave none: it chose to emit it."""
-FROM_STREAM, FROM_REPLAY, FROM_WINDOW, FROM_OFFSET = (
-    f"_rw_from_{part}" for part in ("stream", "replay", "window", "offset")
-)
+FROM_STREAM = "_rw_from_stream"
+FROM_REPLAY = "_rw_from_replay"
+FROM_WINDOW = "_rw_from_window"
+FROM_OFFSET = "_rw_from_offset"
 FROM = pa.schema(
     [
         (FROM_STREAM, pa.string()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -17,7 +17,7 @@ from rewindow.application.node import End, Node, PortHandle, end_of
 from rewindow.application.operator import FrameOperator, InputPort, OutputPort
 from rewindow.application.overrides import PropertyOverride
 from rewindow.application.violations import Violation
-from rewindow.sequences import excluding, map_values, names_of
+from rewindow.sequences import excluding, map_values, names_of, not_named
 from rewindow.windows import Grid, parse_duration
 
 CHECKPOINT_WINDOWS = 60
@@ -200,13 +200,23 @@ class Application:
         """Returns a table for each error port, by the port's name, whether anything reads it or not
         (O67, O69).
         """
-        ports = [
-            node[name]
-            for node in self.nodes.values()
-            for name, port in node.output_ports().items()
-            if port.error
-        ]
-        return {str(port): Output(str(port), port, (), None, is_error=True) for port in ports}
+        tables = {}
+        for handle, port in self._output_ports():
+            if port.error:
+                tables[str(handle)] = Output(
+                    str(handle),
+                    handle,
+                    (),
+                    None,
+                    is_error=True,
+                )
+        return tables
+
+    def _output_ports(self) -> Iterator[tuple[PortHandle, OutputPort]]:
+        """Yields the output ports of all operators."""
+        for node in self.nodes.values():
+            for name, port in node.output_ports().items():
+                yield node[name], port
 
     def staged(self) -> dict[str, Output]:
         """Returns everything that a replay writes: the outputs, then the error tuples."""
@@ -227,18 +237,18 @@ class Application:
         Error ports are not among them, as their tuples are stored (O69), nor report ports, which
         are not computed then.
         """
-        ports = {
-            node[name]
-            for node in self.nodes.values()
-            for name, port in node.output_ports().items()
-            if not port.error and not port.report
-        }
-        return ports - self.read()
+        counted = set()
+        for handle, port in self._output_ports():
+            if not port.error and not port.report:
+                counted.add(handle)
+        return counted - self.read()
 
     def read(self) -> set[PortHandle]:
         """Returns where the streams begin that an operator or an output reads."""
-        read = {end for node in self.nodes.values() for end in node.feeds.values()}
-        return read | {output.source for output in self.outputs.values()}
+        read = {output.source for output in self.outputs.values()}
+        for node in self.nodes.values():
+            read.update(node.feeds.values())
+        return read
 
     def unread(self) -> list[str]:
         """Returns the operators none of whose output ports is connected or marked optional; no
@@ -247,20 +257,12 @@ class Application:
         Rules: O15, X13; where streams end there is nothing to be read (O3).
         """
         read = self.read()
-        ports = {
-            node.name: node.output_ports()
-            for node in self.nodes.values()
-            if not node.operator.ends_streams
-        }
-        return [
-            name
-            for name, out in ports.items()
-            if out
-            and not any(
-                port.optional or (PortHandle(name, place) in read and not port.error)
-                for place, port in out.items()
-            )
-        ]
+        unread = []
+        for name, node in self.nodes.items():
+            ports = node.output_ports()
+            if not node.operator.ends_streams and ports and not _is_read(node, read):
+                unread.append(name)
+        return unread
 
     def cycles(self) -> list[list[Node]]:
         """Returns the operators of each cycle in the order in which they are called, see
@@ -272,20 +274,20 @@ class Application:
         """Returns what is computed in one: an operator, or those of a cycle; each unit after what
         feeds it (X40).
         """
-        cycles = self.cycles()
-        inside = {node.name for cycle in cycles for node in cycle}
-        units = [*cycles, *([node] for name, node in self.nodes.items() if name not in inside)]
-        places = {name: place for place, name in enumerate(self.nodes)}
-        rest = sorted(units, key=lambda unit: min(places[node.name] for node in unit))
+        units = self.cycles()
+        inside = names_of(chain.from_iterable(units))
+        units += ([node] for node in not_named(self.nodes.values(), inside))
+        places = list(self.nodes)
+        rest = sorted(units, key=lambda unit: min(map(places.index, names_of(unit))))
         placed: list[list[Node]] = []
         names: set[str] = set()
         while rest:
-            ready = [
-                unit for unit in rest if _sources(unit) <= names
-            ] or rest  # What has no source is refused.
+            # Units whose sources are missing wait for each other forever: validation rejects them,
+            # and until then they come last.
+            ready = [unit for unit in rest if _sources(unit) <= names] or rest
             rest = excluding(rest, ready)
             placed += ready
-            names |= {node.name for unit in ready for node in unit}
+            names.update(names_of(chain.from_iterable(ready)))
         return placed
 
     def order(self) -> list[Node]:
@@ -305,26 +307,24 @@ class Application:
             if current in found or current not in self.nodes:
                 continue
             found.add(current)
-            todo += [end.operator for end in self.nodes[current].feeds.values() if end.operator]
+            todo += self.nodes[current].sources
         return found
 
     def ends(self, of_streams: Mapping[str, int | None]) -> dict[str, int]:
         """Returns by operator the window with which all streams have ended that reach it; of others
         nothing (X21).
         """
-        found = {}
+        ends = {}
         for name in self.nodes:
-            feeds = [
-                end
-                for node in self.upstream(name)
-                for end in self.nodes[node].feeds.values()
-                if not end.operator
-            ]
-            last = [of_streams.get(end.port) for end in feeds]
+            last = []
+            for node in self.upstream(name):
+                for end in self.nodes[node].feeds.values():
+                    if not end.operator:
+                        last.append(of_streams.get(end.port))
             known = [end for end in last if end is not None]
             if known and len(known) == len(last):
-                found[name] = max(known)
-        return found
+                ends[name] = max(known)
+        return ends
 
     def port(self, handle: PortHandle) -> OutputPort | InputPort | None:
         """Returns the port that a stream starts from, None when there is no such port.
@@ -342,19 +342,30 @@ class Application:
         """Returns what does not stop a run but is kept with it (O15, O61); of wrong properties,
         nothing.
         """
-        sound = [node for node in self.nodes.values() if not node.operator.wrong_properties()]
-        odd = [f"{node.name}: {text}" for node in sound for text in node.operator.warnings()]
-        odd += [
-            f"{node.name}: a window that slides by its whole length does not slide: leave "
-            "slide_windows out"
-            for node in self.nodes.values()
-            if node.slide_windows == node.application_windows
-        ]
+        odd = []
+        for name, node in self.nodes.items():
+            if not node.operator.wrong_properties():
+                odd += [f"{name}: {text}" for text in node.operator.warnings()]
+        for name, node in self.nodes.items():
+            if node.slide_windows == node.application_windows:
+                odd.append(
+                    f"{name}: a window that slides by its whole length does not slide: leave "
+                    "slide_windows out"
+                )
         return odd + [f"{name}: {UNREAD}" for name in self.unread()]
 
 
 def _sources(unit: list[Node]) -> set[str]:
     """Returns the operators that feed an operator or a cycle from outside."""
-    return {end.operator for node in unit for end in node.feeds.values() if end.operator} - set(
-        names_of(unit)
-    )
+    sources: set[str] = set()
+    for node in unit:
+        sources |= node.sources
+    return sources.difference(names_of(unit))
+
+
+def _is_read(node: Node, read: set[PortHandle]) -> bool:
+    """Returns whether an output port of an operator is connected or marked optional."""
+    for name, port in node.output_ports().items():
+        if port.optional or (node[name] in read and not port.error):
+            return True
+    return False

@@ -77,16 +77,22 @@ class PartInstance:
         )
 
 
-def place(app: Graph, name: str, build: Build, feeds: Mapping[str, End]) -> PartInstance:
+def place(
+    app: Graph,
+    name: str,
+    build: Build,
+    feeds: Mapping[str, End],
+) -> PartInstance:
     """Adds a module to an application, see `Application.module`."""
     ends = map_values(end_of, feeds)
     takes = list(inspect.signature(build).parameters.values())[1:]
-    lacking = [one.name for one in takes if one.default is one.empty and one.name not in ends]
+    needed = [one.name for one in takes if one.default is one.empty]
+    lacking = excluding(needed, ends)
     for port in lacking:
         app.declared.append(
             Violation("O14", name, port, port, "an input port of this module is not fed")
         )
-    foreign = excluding(ends, {one.name for one in takes})
+    foreign = excluding(ends, names_of(takes))
     for port in foreign:
         known = ", ".join(names_of(takes)) or "none"
         app.declared.append(

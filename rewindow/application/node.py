@@ -70,6 +70,11 @@ class Node:
         return self.errors_max.get(port, declared.errors_max if declared else None)
 
     @property
+    def sources(self) -> set[str]:
+        """Names of the operators that feed it; recorded streams are not among them."""
+        return {end.operator for end in self.feeds.values() if end.operator}
+
+    @property
     def published(self) -> frozenset[str]:
         """The input ports that read a published stream, whose offsets name no order (X51)."""
         return frozenset(

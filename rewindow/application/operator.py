@@ -153,6 +153,8 @@ class OperatorContext:
         """Returns the ids of the partial application windows of the group: `windowing.last_of` of
         theirs (X8).
         """
+        # A window that the state has not seen makes its whole application window partial. Those
+        # that end before the group are of no interest, so the search starts one window before it.
         length = self.windowing.application
         last_of = self.windowing.last_of
         found: set[int] = set()

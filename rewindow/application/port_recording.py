@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from rewindow.application.graph import Application
 from rewindow.names import BOOKKEEPING
+from rewindow.sequences import matching_names, repeated_names
 
 
 def record_every_port(app: Application) -> None:
@@ -16,7 +17,7 @@ def record_every_port(app: Application) -> None:
     known = {output.source for output in app.outputs.values()}
     for node in app.nodes.values():
         for name, port in node.output_ports().items():
-            columns = [column.lower() for column in port.schema.names]
-            is_storable = len(set(columns)) == len(columns) and not set(columns) & set(BOOKKEEPING)
-            if not port.error and node[name] not in known and is_storable:
+            columns = port.schema.names
+            taken = repeated_names(columns) or matching_names(columns, BOOKKEEPING)
+            if not port.error and node[name] not in known and not taken:
                 app.output(f"{node.name}__{name}", node[name], key=())

@@ -37,16 +37,13 @@ def wrong_properties(
     """
     if isinstance(error, InputError):
         return [WrongProperty("properties", error.primary, given)]
-    return [
-        WrongProperty(
-            ".".join(map(str, item["loc"])) or "properties",
-            _unknown(str(item["loc"][-1]), known)
-            if item["type"] == "extra_forbidden"
-            else _words(item["msg"]),
-            item["input"],
-        )
-        for item in error.errors(include_url=False)
-    ]
+    wrong = []
+    for item in error.errors(include_url=False):
+        path = list(map(str, item["loc"]))
+        is_unknown = item["type"] == "extra_forbidden"
+        message = _unknown(path[-1], known) if is_unknown else _words(item["msg"])
+        wrong.append(WrongProperty(".".join(path) or "properties", message, item["input"]))
+    return wrong
 
 
 def _unknown(name: str, known: Collection[str]) -> str:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from rewindow.application.node import Node, PortHandle
 from rewindow.application.violations import Violation
 from rewindow.errors import InputError, ValidationFailed
 from rewindow.names import BOOKKEEPING, check_suite
+from rewindow.sequences import excluding, matching_names, repeated_names
 from rewindow.windows import WIDTH_MS_MAX, WIDTHS, parse_duration
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -44,7 +44,13 @@ def validate(
     Raises:
         ValidationFailed: one line per violation: operator, port, what is wrong, and the value.
     """
-    rows = find_violations(app, default_mode, recorded, further, is_test=is_test)
+    rows = find_violations(
+        app,
+        default_mode,
+        recorded,
+        further,
+        is_test=is_test,
+    )
     if rows:
         many = "1 thing is" if len(rows) == 1 else f"{len(rows)} things are"
         raise ValidationFailed(
@@ -234,9 +240,8 @@ def _check_attributes(node: Node) -> Iterator[Violation]:
         if port.errors_max is not None and (port.errors_max < 0 or not port.error):
             message = "errors_max is of an error port, 0 or more"
             yield Violation("O28", node.name, name, port.errors_max, message)
-    if callable(
-        getattr(type(node.operator), "skipped", None)
-    ):  # Its old name; nothing would call it any more.
+    # The old name of a method, which is not called any more.
+    if callable(getattr(type(node.operator), "skipped", None)):
         yield Violation(
             "R13",
             node.name,
@@ -350,7 +355,7 @@ def _differences(
 def _check_streams(app: Application, recorded: Mapping[str, pa.Schema]) -> Iterator[Violation]:
     read = app.read()
     for stream, schema in app.streams.items():
-        if not any(end.operator is None and end.port == stream for end in read):
+        if PortHandle(None, stream) not in read:
             yield Violation("O50", "", stream, stream, "the stream has no sink")
         for column, found in _differences(schema, recorded.get(stream)):
             message = f"the recorded stream has column {column.name} {found}"
@@ -455,10 +460,13 @@ def _check_columns(app: Application) -> Iterator[Violation]:
             continue
         operator = output.source.operator
         place = output.source.port
+        # Delta takes names that differ only by case for the same. `arrived_at` itself is the
+        # arrival of every stored tuple; in other letters it would be a second column of that name.
         taken = set(BOOKKEEPING) | set(COLUMNS.names if output.is_error else ())
-        for column in sorted(
-            name for name in port.schema.names if name.lower() in taken or _is_other_arrival(name)
-        ):
+        names = port.schema.names
+        reserved = matching_names(names, taken)
+        reserved += excluding(matching_names(names, {"arrived_at"}), ("arrived_at",))
+        for column in sorted(reserved):
             yield Violation(
                 "O13",
                 operator,
@@ -466,8 +474,7 @@ def _check_columns(app: Application) -> Iterator[Violation]:
                 column,
                 "column name is reserved, in capital letters too",
             )
-        lower = Counter(name.lower() for name in port.schema.names)
-        for column in sorted(name for name in port.schema.names if lower[name.lower()] > 1):
+        for column in sorted(repeated_names(names)):
             yield Violation(
                 "O13",
                 operator,
@@ -475,13 +482,6 @@ def _check_columns(app: Application) -> Iterator[Violation]:
                 column,
                 "column name is there twice, but for capital letters",
             )
-
-
-def _is_other_arrival(column: str) -> bool:
-    """Returns whether a column is the arrival time but for its letters, which every stored tuple
-    has.
-    """
-    return column != "arrived_at" and column.lower() == "arrived_at"
 
 
 def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
@@ -499,9 +499,8 @@ def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
                 "application windows"
             )
             yield Violation("R20", node.name, "", node.checkpoint_windows, message)
-    for node in (
-        app.order()
-    ):  # All modes are known by now: the way back of a cycle is checked as any stream (R41).
+    # All modes are known by now: the way back of a cycle is checked as any stream (R41).
+    for node in app.order():
         for port, end in node.feeds.items():
             if end.operator in modes and not modes[end.operator].may_feed(modes[node.name]):
                 pair = (

@@ -17,7 +17,14 @@ class Violation:
     value: str
     message: str
 
-    def __init__(self, rule: str, operator: str, port: str, value: object, message: str) -> None:
+    def __init__(
+        self,
+        rule: str,
+        operator: str,
+        port: str,
+        value: object,
+        message: str,
+    ) -> None:
         for name, content in (
             ("operator", operator),
             ("rule", rule),

@@ -61,6 +61,8 @@ def _touch(spark: SparkSession, folder: Path) -> None:
     from pyspark.sql import functions as F
 
     folder.mkdir(parents=True)
+    # Each statement below loads classes that replays need: a CSV is read as a source is, and
+    # written to Parquet and Delta, with window functions, a join and a replacement of windows.
     lines = [f"{n // 9},{n % 3},2013-01-01T00:00:00Z,1.5" for n in range(99)]
     (folder / "rows.csv").write_text("\n".join(["window_id,key,at,amount", *lines]))
     types = "window_id BIGINT, key STRING, at TIMESTAMP, amount DOUBLE"

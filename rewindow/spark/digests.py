@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -88,7 +87,7 @@ def digest_columns(schema: T.StructType, exclude: Collection[str] = NOT_DIGESTED
     fields = _event_fields(schema, exclude)
     check_digestible(schema, exclude)
     name = schema_hash(schema, exclude)
-    floats = [field for field in fields if holds_float(field.dataType)]
+    floats = list(filter(_has_float, fields))
     exact = excluding(fields, floats)
     nothing = null_of("string")
     return [
@@ -106,7 +105,7 @@ def row_hashes(
     content.
     """
     check_digestible(schema, exclude)
-    values = [(_named(field), field.dataType) for field in _event_fields(schema, exclude)]
+    values = _values_of(_event_fields(schema, exclude))
     return _hash_fields(SALTS[0], values), _hash_fields(SALTS[1], values[::-1])
 
 
@@ -128,7 +127,7 @@ def empty_digests(
     exclude: Collection[str] = NOT_DIGESTED,
 ) -> tuple[str, str | None]:
     """Returns digest and float digest of a window without a tuple."""
-    floats = any(holds_float(field.dataType) for field in _event_fields(schema, exclude))
+    floats = any(map(_has_float, _event_fields(schema, exclude)))
     empty = f"{schema_hash(schema, exclude)}-{_ZERO}-{_ZERO}"
     return empty, empty if floats else None
 
@@ -167,7 +166,8 @@ def _sorted(fields: list[T.StructField]) -> list[T.StructField]:
 
 def _undigestible(kind: T.DataType) -> T.DataType | None:
     if isinstance(kind, T.StructType):
-        return next(filter(None, (_undigestible(field.dataType) for field in kind.fields)), None)
+        wrong = (_undigestible(field.dataType) for field in kind.fields)
+        return next(filter(None, wrong), None)
     if isinstance(kind, T.ArrayType):
         return _undigestible(kind.elementType)
     if isinstance(kind, T.MapType):
@@ -179,7 +179,7 @@ def _undigestible(kind: T.DataType) -> T.DataType | None:
 
 def holds_float(kind: T.DataType) -> bool:
     if isinstance(kind, T.StructType):
-        return any(holds_float(field.dataType) for field in kind.fields)
+        return any(map(_has_float, kind.fields))
     if isinstance(kind, T.ArrayType):
         return holds_float(kind.elementType)
     if isinstance(kind, T.MapType):
@@ -190,11 +190,8 @@ def holds_float(kind: T.DataType) -> bool:
 def _describe(kind: T.DataType) -> str:
     """Returns a type's text without nullability, struct fields sorted by name."""
     if isinstance(kind, T.StructType):
-        return (
-            "struct<"
-            + ",".join(f"{f.name!r}:{_describe(f.dataType)}" for f in _sorted(kind.fields))
-            + ">"
-        )
+        fields = [f"{field.name!r}:{_describe(field.dataType)}" for field in _sorted(kind.fields)]
+        return f"struct<{','.join(fields)}>"
     if isinstance(kind, T.ArrayType):
         return f"array<{_describe(kind.elementType)}>"
     if isinstance(kind, T.MapType):
@@ -208,16 +205,21 @@ def _sums(name: str, exact: list[T.StructField], floats: list[T.StructField]) ->
     """
     hashes = []
     for salt, order in zip(SALTS, (1, -1), strict=True):
-        row_hash = _hash_fields(salt, [(_named(field), field.dataType) for field in exact[::order]])
+        row_hash = _hash_fields(salt, _values_of(exact[::order]))
         if floats:
-            values = [(_named(field), field.dataType) for field in floats[::order]]
+            values = _values_of(floats[::order])
             row_hash = _hash_fields(salt, [(row_hash, T.LongType()), *values])
         hashes.append(_sum_of(row_hash))
     return F.concat_ws("-", F.lit(name), *hashes)
 
 
-def _named(field: T.StructField) -> Column:
-    return F.col(quoted_column(field.name))
+def _values_of(fields: list[T.StructField]) -> list[tuple[Column, T.DataType]]:
+    """Returns the columns of some fields, each with its type."""
+    return [(F.col(quoted_column(field.name)), field.dataType) for field in fields]
+
+
+def _has_float(field: T.StructField) -> bool:
+    return holds_float(field.dataType)
 
 
 def _sum_of(row_hash: Column) -> Column:
@@ -232,31 +234,19 @@ def _sum_of(row_hash: Column) -> Column:
 
 
 def _hash_fields(salt: int, values: list[tuple[Column, T.DataType]]) -> Column:
-    """Returns the hash of one level: salt, null bitmap, then values. PropertyOverride the bitmap,
-    skipped nulls are no loss.
-    """
-    bitmaps = [
-        reduce(
-            lambda a, b: a.bitwiseOR(b),
-            [_bit(column, bit) for bit, (column, _) in enumerate(part)],
-        )
-        for part in _parts(values)
-    ]
-    return F.xxhash64(
-        F.lit(salt),
-        *bitmaps,
-        *(_hashable(salt, column, kind) for column, kind in values),
-    )
-
-
-def _parts(values: list[tuple[Column, T.DataType]]) -> list[list[tuple[Column, T.DataType]]]:
-    return [
-        values[start : start + _BITMAP_COLUMNS] for start in range(0, len(values), _BITMAP_COLUMNS)
-    ]
-
-
-def _bit(column: Column, bit: int) -> Column:
-    return F.shiftleft(F.isnull(column).cast("bigint"), bit)
+    """Returns the hash of one level: salt, null bitmaps, then values."""
+    # xxhash64 passes over nulls, so that (null, x) and (x, null) would have one hash. A bit for
+    # each column shows which of them are null; each BIGINT takes 62 columns.
+    bitmaps: list[Column] = []
+    hashable = []
+    for number, (column, kind) in enumerate(values):
+        bit = F.shiftleft(F.isnull(column).cast("bigint"), number % _BITMAP_COLUMNS)
+        if number % _BITMAP_COLUMNS:
+            bitmaps[-1] = bitmaps[-1].bitwiseOR(bit)
+        else:
+            bitmaps.append(bit)
+        hashable.append(_hashable(salt, column, kind))
+    return F.xxhash64(F.lit(salt), *bitmaps, *hashable)
 
 
 def _hashable(salt: int, column: Column, kind: T.DataType) -> Column:

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,8 +46,9 @@ def code_zip(folder: Path, files: Iterable[Path]) -> Path:
     """Returns a zip with the library and some modules, named by its content; the same content gives
     the same zip.
     """
-    inside = {path.relative_to(PACKAGE.parent).as_posix(): path for path in PACKAGE.rglob("*.py")}
-    inside |= _named(list(files))
+    inside = _named(PACKAGE.parent, PACKAGE.rglob("*.py"))
+    modules = list(files)
+    inside |= _named(_common_folder(modules), modules)
     digest = hashlib.sha256()
     for name, path in sorted(inside.items()):
         digest.update(name.encode() + b"\0" + path.read_bytes())
@@ -58,15 +60,19 @@ def code_zip(folder: Path, files: Iterable[Path]) -> Path:
     return target
 
 
-def _named(files: list[Path]) -> dict[str, Path]:
-    """Returns modules by their names in a zip: as they are imported from the folder that holds all
-    of them.
-    """
-    top = min((path.parent for path in files), key=lambda folder: len(folder.parts), default=Path())
-    return {
-        (path.relative_to(top) if path.is_relative_to(top) else Path(path.name)).as_posix(): path
-        for path in files
-    }
+def _common_folder(files: list[Path]) -> Path:
+    """Returns the folder from which modules are imported, which contains all of them."""
+    folders = [path.parent for path in files]
+    return min(folders, key=lambda folder: len(folder.parts), default=Path())
+
+
+def _named(top: Path, files: Iterable[Path]) -> dict[str, Path]:
+    """Returns modules by their names in a zip: as they are imported from a folder."""
+    named = {}
+    for path in files:
+        name = path.relative_to(top) if path.is_relative_to(top) else Path(path.name)
+        named[name.as_posix()] = path
+    return named
 
 
 def check_executors(spark: SparkSession) -> None:
@@ -96,7 +102,7 @@ def check_executors(spark: SparkSession) -> None:
     tasks = min(max(context.defaultParallelism, 2), _PROBES)
     with _said_in_words(context.pythonExec):
         found = dict(context.parallelize(range(tasks), tasks).mapPartitions(probe).collect())
-    lacking = {where: names for where, names in sorted(found.items()) if names}
+    lacking = dict(filter(itemgetter(1), sorted(found.items())))
     if lacking:
         raise RewindowError(
             f"Python on the executors lacks {', '.join(sorted(set(lacking.values())))}",

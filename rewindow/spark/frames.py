@@ -16,8 +16,8 @@ from rewindow.errors import InputError
 from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.recovery import Plan
-from rewindow.sequences import excluding
-from rewindow.spark.columns import column_types, null_of
+from rewindow.sequences import excluding, map_values
+from rewindow.spark.columns import aliased, column_types, null_of
 from rewindow.storage import Table, query
 from rewindow.storage.inputs import open_input
 from rewindow.storage.streams import open_sealed
@@ -38,10 +38,12 @@ def read_windows(spark: SparkSession, table: Table, windows: WindowRange) -> Dat
     Hidden windows are left out.
     """
     inside = F.col("window_id").between(windows.first, windows.last)
-    if hidden := [part for part in table.hidden if part.overlap(windows)]:
-        inside &= ~F.expr(
-            " or ".join(f"window_id between {part.first} and {part.last}" for part in hidden)
-        )
+    hidden = []
+    for part in table.hidden:
+        if part.overlap(windows):
+            hidden.append(f"window_id between {part.first} and {part.last}")
+    if hidden:
+        inside &= ~F.expr(" or ".join(hidden))
     if not table.is_plain():
         reader = spark.read.format("delta").option("versionAsOf", table.version)
         return reader.load(str(table.path)).where(inside)
@@ -60,7 +62,7 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
     for the constant null, and what an operator does with a missing value, such as to raise an
     error, moves to the other side of a join.
     """
-    columns = [null_of(field.dataType).alias(field.name) for field in schema.fields]
+    columns = aliased(map_values(null_of, column_types(schema)))
     return spark.range(1).select(*columns).limit(0)
 
 
@@ -103,16 +105,16 @@ def open_inputs(plan: Plan, state: Location) -> dict[str, Table]:
         open_input(entry, state)
     first = plan.first if plan.start.warm_up_first is None else plan.start.warm_up_first
     windows = WindowRange(first, plan.last)
-    return {
-        entry.stream: open_sealed(
+    inputs = {}
+    for entry in plan.inputs:
+        inputs[entry.stream] = open_sealed(
             entry.table(state),
             entry.version,
             entry.windows_table(state),
             entry.windows_version,
             windows,
         )
-        for entry in plan.inputs
-    }
+    return inputs
 
 
 def _counts_by_query(table: Table, windows: WindowRange) -> pa.Table:

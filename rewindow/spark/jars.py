@@ -27,7 +27,11 @@ _JAR = re.compile(r"(?P<module>.+)-(?P<revision>\d[\w.]*)\.jar")
 def expected_jars() -> dict[str, str]:
     """Returns the SHA-256 of each jar by its file name."""
     lines = resources.files("rewindow").joinpath("jars.sha256").read_text().splitlines()
-    return {name: digest for digest, name in (line.split() for line in lines if line.strip())}
+    jars = {}
+    for line in filter(str.strip, lines):
+        digest, name = line.split()
+        jars[name] = digest
+    return jars
 
 
 def missing_jars(folder: Path) -> list[str]:
@@ -73,14 +77,13 @@ def _resolve(work: Path, names: list[str]) -> None:
     """Runs Ivy on a file that names the jars one by one, without what they depend on: Spark has
     that already.
     """
-    found = [(name, _JAR.fullmatch(name)) for name in names]
-    lines = [
-        f'<dependency org="{_GROUPS[match["module"].split("-")[0]]}" '
-        f"name={quoteattr(match['module'])}"
-        f' rev={quoteattr(match["revision"])} transitive="false" conf="default->master"/>'
-        for _, match in found
-        if match
-    ]
+    lines = []
+    for match in filter(None, map(_JAR.fullmatch, names)):
+        group = _GROUPS[match["module"].split("-")[0]]
+        lines.append(
+            f'<dependency org="{group}" name={quoteattr(match["module"])}'
+            f' rev={quoteattr(match["revision"])} transitive="false" conf="default->master"/>'
+        )
     head = '<ivy-module version="2.0"><info organisation="rewindow" module="jars"/>'
     (work / "ivy.xml").write_text(
         f"{head}<dependencies>{''.join(lines)}</dependencies></ivy-module>"
@@ -125,11 +128,8 @@ def _resolve(work: Path, names: list[str]) -> None:
 
 def _ivy_jar() -> Path:
     spec = importlib.util.find_spec("pyspark")
-    folders = [
-        Path(place) / "jars" for place in (spec.submodule_search_locations if spec else None) or []
-    ]
-    for folder in folders:
-        for jar in sorted(folder.glob("ivy-*.jar")):
+    for place in (spec.submodule_search_locations if spec else None) or []:
+        for jar in sorted((Path(place) / "jars").glob("ivy-*.jar")):
             return jar
     raise ResourceError(
         "pyspark is not installed with its jars",

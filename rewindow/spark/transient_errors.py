@@ -103,9 +103,11 @@ def _of_worker(text: str) -> str:
     itself.
     """
     _, _, trace = text.rpartition("Traceback (most recent call last):")
-    lines = [
-        line for line in trace.splitlines() if line.strip() and not line.startswith((" ", "\t"))
-    ]
+    # Lines of frames are indented; the error and the notes on it are not.
+    lines = []
+    for line in trace.splitlines():
+        if line.strip() and not line.startswith((" ", "\t")):
+            lines.append(line)
     if not lines:
         return "PythonException: " + " ".join(text.split())[:300]
     notes = [line for line in lines[1:] if line.startswith("in ")]
@@ -131,12 +133,12 @@ def _passes_in_system(error: OSError) -> bool:
 
 def _root_cause(text: str) -> str:
     """Returns the innermost cause that a Java stack trace names."""
-    causes = [line.strip() for line in text.splitlines() if line.strip().startswith("Caused by: ")]
-    plain = [
-        line.strip()
-        for line in text.splitlines()
-        if line.strip() and not line.strip().startswith("at ")
-    ]
-    return (
-        causes[-1].removeprefix("Caused by: ") if causes else next(iter(plain), "without a message")
-    )
+    # Java lists causes from the outermost to the innermost. Without any, the first line that is not
+    # a frame is the error itself.
+    cause = message = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("Caused by: "):
+            cause = line.removeprefix("Caused by: ")
+        if line and not line.startswith("at "):
+            message = message or line
+    return cause or message or "without a message"

@@ -45,17 +45,17 @@ class ChangeLog:
     def changes(self) -> list[PropertyChange]:
         """Returns all changes; of one property and window the last one counts."""
         self._read()
-        made = (entry.change for entry in self._entries if entry.change is not None)
-        return list(
-            {(one.path, one.from_window, one.at): one for one in (*self.planned, *made)}.values()
-        )
+        changes = {}
+        for change in (*self.planned, *(entry.change for entry in self._entries)):
+            if change is not None:
+                changes[change.path, change.from_window, change.at] = change
+        return list(changes.values())
 
     def begun(self) -> int | None:
         """Returns the last window that was begun, None before the first."""
         self._read()
-        return max(
-            (entry.begun for entry in self._entries if entry.begun is not None), default=None
-        )
+        begun = [entry.begun for entry in self._entries if entry.begun is not None]
+        return max(begun, default=None)
 
     def add(self, change: Callable[[int | None], PropertyChange]) -> PropertyChange:
         """Notes a change, and returns it.
@@ -77,21 +77,17 @@ class ChangeLog:
         """Notes that the windows of a group are begun; returns its last one, before which no change
         falls.
         """
+        # A group must not span a change, so it ends before the first one. Between reading the log
+        # and writing to it another process may add a change: then the entry is made again.
         end = last
 
         def entry() -> _Entry | None:
             nonlocal end
             begun = self.begun()
-            end = min(
-                [
-                    last,
-                    *(
-                        one.from_window - 1
-                        for one in self.changes()
-                        if first < one.from_window <= last
-                    ),
-                ]
-            )
+            end = last
+            for change in self.changes():
+                if first < change.from_window <= end:
+                    end = change.from_window - 1
             return None if begun is not None and begun >= end else _Entry(begun=end)
 
         self._append(entry)
@@ -99,11 +95,11 @@ class ChangeLog:
 
     def at(self, window: int) -> list[PropertyChange]:
         """Returns the changes that hold in a window, the last one of each property."""
-        held = sorted(
-            (one for one in self.changes() if one.from_window <= window),
-            key=lambda one: one.from_window,
-        )
-        return list({one.path: one for one in held}.values())
+        changes = {}
+        for change in sorted(self.changes(), key=lambda change: change.from_window):
+            if change.from_window <= window:
+                changes[change.path] = change
+        return list(changes.values())
 
     def _append(self, entry: Callable[[], _Entry | None]) -> None:
         """Puts what an entry is, in view of all before it, under the next number; again where that

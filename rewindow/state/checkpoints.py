@@ -70,7 +70,12 @@ class Provenance:
     def of(cls, plan: Plan, attempt: int) -> Provenance:
         """Returns what makes the states of a planned replay in one of its attempts."""
         inputs = {entry.stream: entry.table_id for entry in plan.inputs}
-        return cls(plan.code_version, plan.configuration_digest, attempt, inputs)
+        return cls(
+            plan.code_version,
+            plan.configuration_digest,
+            attempt,
+            inputs,
+        )
 
     @property
     def inputs_text(self) -> str:
@@ -107,10 +112,9 @@ def encode(
     Raises:
         CheckpointError: a state is too large for one cell.
     """
-    rows = [
-        _row(name, window, mark, state, versions[name], made)
-        for name, state in sorted(states.items())
-    ]
+    rows = []
+    for name, state in sorted(states.items()):
+        rows.append(_row(name, window, mark, state, versions[name], made))
     rows = rows or [_row("", window, mark, pa.table({}), 1, made)]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
@@ -274,12 +278,13 @@ def state_leaves(table: Log) -> set[str]:
 
 def leaves_of(parts: Iterable[pa.Table]) -> set[str]:
     """Returns the folders of all files of states that stored rows name."""
-    texts = {text for rows in parts for text in rows["files"].drop_null().to_pylist()}
-    return {
-        leaf
-        for text in texts
-        for leaf in StateFiles.from_json(text, location(""), pa.schema([]), 0).leaves
-    }
+    texts: set[str] = set()
+    for rows in parts:
+        texts.update(rows["files"].drop_null().to_pylist())
+    leaves: set[str] = set()
+    for text in texts:
+        leaves |= StateFiles.from_json(text, location(""), pa.schema([]), 0).leaves
+    return leaves
 
 
 def load(table: Log, mark: int) -> Checkpoint:
@@ -297,8 +302,11 @@ def load(table: Log, mark: int) -> Checkpoint:
             f'checkpoint not found at mark {mark} in table "{table.path.parent.name}"'
         )
     newest = max(int(str(row["attempt"])) for row in rows)
-    mine = [row for row in rows if row["attempt"] == newest and row["operator"]]
-    states = {str(row["operator"]): decode(row, table.path) for row in mine}
+    states = {}
+    for row in rows:
+        # The row without an operator stands for an application without state.
+        if row["attempt"] == newest and row["operator"]:
+            states[str(row["operator"])] = decode(row, table.path)
     return Checkpoint(int(str(rows[0]["window_id"])), mark, states)
 
 
@@ -318,7 +326,12 @@ def stored_rows(table: Log) -> Iterable[pa.Table]:
     return _parts(table, SCHEMA.names)
 
 
-def brought(rows: pa.Table, source: Location, target: Location, place: str) -> pa.Table:
+def brought(
+    rows: pa.Table,
+    source: Location,
+    target: Location,
+    place: str,
+) -> pa.Table:
     """Returns stored rows as another table of checkpoints may hold them; the files of their states
     then lie beside it.
 
@@ -332,13 +345,11 @@ def brought(rows: pa.Table, source: Location, target: Location, place: str) -> p
     Raises:
         CheckpointError: a state is damaged.
     """
-    states = [_undecoded(row, source) for row in rows.to_pylist()]
-    files = [
-        state.copied_to(folder_of(target), place).to_json()
-        if isinstance(state, StateFiles)
-        else None
-        for state in states
-    ]
+    files: list[str | None] = []
+    for row in rows.to_pylist():
+        state = _undecoded(row, source)
+        in_files = isinstance(state, StateFiles)
+        files.append(state.copied_to(folder_of(target), place).to_json() if in_files else None)
     moved = rows.set_column(
         SCHEMA.get_field_index("files"),
         SCHEMA.field("files"),

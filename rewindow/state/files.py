@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import starmap
 from typing import TypeAlias
@@ -112,7 +112,13 @@ class StateFiles:
         )
 
     @classmethod
-    def from_json(cls, text: str, folder: Location, schema: pa.Schema, rows: int) -> StateFiles:
+    def from_json(
+        cls,
+        text: str,
+        folder: Location,
+        schema: pa.Schema,
+        rows: int,
+    ) -> StateFiles:
         """Returns what `to_json` kept."""
         kept = json.loads(text)
         files = tuple(starmap(StateFile, kept["files"]))
@@ -145,7 +151,7 @@ class StateFiles:
         return replace(
             self,
             folder=folder,
-            files=tuple(replace(f, path=f"{place}/{f.path}") for f in self.files),
+            files=tuple(replace(file, path=f"{place}/{file.path}") for file in self.files),
         )
 
 
@@ -198,7 +204,15 @@ def write_rows(
         )
         size = (folder / path).size()
         files.append(StateFile(path, bucket, part.num_rows, size, f"{row_sum(part):016x}"))
-    return StateFiles(folder, rows.schema, rows.num_rows, row_sum(rows), key, buckets, tuple(files))
+    return StateFiles(
+        folder,
+        rows.schema,
+        rows.num_rows,
+        row_sum(rows),
+        key,
+        buckets,
+        tuple(files),
+    )
 
 
 def _check(path: Location, file: StateFile) -> None:
@@ -258,25 +272,26 @@ class RetainedFiles:
         """Returns the folders that attempts wrote: `<epoch>-<window>/<operator>/<field>`."""
         for group in self.folder.folders("*-*"):
             if group.name.partition("-")[0].isdigit():
-                leaves = (leaf for operator in group.folders() for leaf in operator.folders())
-                yield from (leaf.relative_to(self.folder) for leaf in leaves)
+                for operator in group.folders():
+                    for leaf in operator.folders():
+                        yield leaf.relative_to(self.folder)
 
 
 def leaves_in(folder: Location) -> Iterator[str]:
     """Returns the folders below a folder of states that hold files."""
-    yield from sorted(
-        {
-            file.parent.relative_to(folder)
-            for file in folder.files()
-            if file.name.endswith(".parquet")
-        }
-    )
+    leaves = set()
+    for file in folder.files():
+        if file.name.endswith(".parquet"):
+            leaves.add(file.parent.relative_to(folder))
+    yield from sorted(leaves)
 
 
 def _leaves_of(states: States) -> set[str]:
-    return set().union(
-        *(state.leaves for state in states.values() if isinstance(state, StateFiles))
-    )
+    leaves: set[str] = set()
+    for state in states.values():
+        if isinstance(state, StateFiles):
+            leaves |= state.leaves
+    return leaves
 
 
 def bytes_in_memory(files: StateFiles) -> int:
@@ -284,9 +299,8 @@ def bytes_in_memory(files: StateFiles) -> int:
     found = 0
     for path in files.all_paths():
         footer = pq.read_metadata(path.uri)
-        found += sum(
-            footer.row_group(number).total_byte_size for number in range(footer.num_row_groups)
-        )
+        for number in range(footer.num_row_groups):
+            found += footer.row_group(number).total_byte_size
     return found
 
 
@@ -294,24 +308,31 @@ def read_rows(state: OperatorState) -> pa.Table:
     """Returns the rows of a state that is small; rows of a later step replace all of their key."""
     if isinstance(state, pa.Table):
         return state
+    # From the newest step back to the base: a key that a later step has is replaced whole, whether
+    # it changed there or was removed.
     gone: set[tuple[object, ...]] = set()
     kept = [state.schema.empty_table()]
     for step in range(state.steps, -1, -1):
         schema = pa.schema([*state.schema, *([(DELETED, pa.bool_())] if step else [])])
-        rows = pa.concat_tables(
-            [schema.empty_table(), *(_read(path, schema) for path in state.paths(step))]
-        )
-        keys = (
-            [tuple(row.values()) for row in rows.select(list(state.key)).to_pylist()]
-            if state.steps
-            else []
-        )
-        is_newest = [key not in gone for key in keys] or [True] * rows.num_rows
-        rows = rows.filter(pa.array(is_newest, pa.bool_()))
-        gone |= set(keys)
+        parts = [_read(path, schema) for path in state.paths(step)]
+        rows = pa.concat_tables([schema.empty_table(), *parts])
+        if state.steps:
+            rows, keys = without_keys(rows, state.key, gone)
+            gone.update(keys)
         rows = rows.filter(pc.invert(rows[DELETED])) if step else rows
         kept.append(rows.select(state.schema.names))
     return pa.concat_tables(kept)
+
+
+def without_keys(
+    rows: pa.Table,
+    key: tuple[str, ...],
+    replaced: Container[tuple[object, ...]],
+) -> tuple[pa.Table, list[tuple[object, ...]]]:
+    """Returns the rows whose key is not replaced, and the keys of all rows."""
+    keys = list(map(tuple, map(dict.values, rows.select(list(key)).to_pylist())))
+    is_newest = [one not in replaced for one in keys]
+    return rows.filter(pa.array(is_newest, pa.bool_())), keys
 
 
 def _read(path: str, schema: pa.Schema) -> pa.Table:

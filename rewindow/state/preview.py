@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rewindow.errors import InputError
-from rewindow.state.files import DELETED, OperatorState
+from rewindow.state.files import DELETED, OperatorState, without_keys
 
 Key = tuple[object, ...]
 
@@ -30,12 +30,14 @@ def first_rows(state: OperatorState, limit: int, where: Mapping[str, str]) -> pa
             f'the state has no column "{unknown[0]}"',
             hint=f"It has: {', '.join(state.schema.names)}.",
         )
-    found = [state.schema.empty_table()]
+    parts = [state.schema.empty_table()]
+    left = limit
     for rows in _parts(state, where):
-        found.append(rows.slice(0, limit - sum(part.num_rows for part in found)))
-        if sum(part.num_rows for part in found) >= limit:
+        parts.append(rows.slice(0, left))
+        left -= parts[-1].num_rows
+        if left <= 0:
             break
-    return pa.concat_tables(found)
+    return pa.concat_tables(parts)
 
 
 def _parts(state: OperatorState, where: Mapping[str, str]) -> Iterator[pa.Table]:
@@ -50,16 +52,26 @@ def _parts(state: OperatorState, where: Mapping[str, str]) -> Iterator[pa.Table]
                 for batch in file.iter_batches(columns=names):
                     rows = _only(pa.table(batch).select(names), where)
                     if state.steps:
-                        rows = _newest(rows, state.key, replaced, is_base=step == 0)
+                        rows = _newest(
+                            rows,
+                            state.key,
+                            replaced,
+                            is_base=step == 0,
+                        )
                     yield rows.select(state.schema.names).cast(state.schema)
 
 
-def _newest(rows: pa.Table, key: tuple[str, ...], replaced: set[Key], *, is_base: bool) -> pa.Table:
+def _newest(
+    rows: pa.Table,
+    key: tuple[str, ...],
+    replaced: set[Key],
+    *,
+    is_base: bool,
+) -> pa.Table:
     """Returns the rows of a step whose key no later step has, without those that say that a key is
     gone.
     """
-    keys = [tuple(row.values()) for row in rows.select(list(key)).to_pylist()]
-    rows = rows.filter(pa.array([one not in replaced for one in keys], pa.bool_()))
+    rows, keys = without_keys(rows, key, replaced)
     if is_base:
         return rows
     replaced.update(keys)

@@ -24,16 +24,11 @@ Hashes: TypeAlias = Any
 SEED = 42
 SALT = 0x52657769_6E646F77
 _BITMAP_COLUMNS = 62
-_P1, _P2, _P3, _P4, _P5 = map(
-    np.uint64,
-    (
-        0x9E3779B185EBCA87,
-        0xC2B2AE3D27D4EB4F,
-        0x165667B19E3779F9,
-        0x85EBCA77C2B2AE63,
-        0x27D4EB2F165667C5,
-    ),
-)
+_P1 = np.uint64(0x9E3779B185EBCA87)
+_P2 = np.uint64(0xC2B2AE3D27D4EB4F)
+_P3 = np.uint64(0x165667B19E3779F9)
+_P4 = np.uint64(0x85EBCA77C2B2AE63)
+_P5 = np.uint64(0x27D4EB2F165667C5)
 
 
 def row_hashes(frame: pa.Table | pa.RecordBatch, columns: Sequence[str] | None = None) -> Hashes:
@@ -62,7 +57,7 @@ def digest_text(schema: pa.Schema, rows: int, total: int) -> str:
     >>> digest_text(pa.schema([("a", pa.int64())]), 2, 15)
     'b1147d2f-2-000000000000000f'
     """
-    text = str(sorted((field.name, str(field.type)) for field in schema))
+    text = str(sorted(zip(schema.names, map(str, schema.types), strict=True)))
     return f"{hashlib.sha256(text.encode()).hexdigest()[:8]}-{rows}-{total % 2**64:016x}"
 
 
@@ -149,11 +144,8 @@ def _words(column: pa.Array) -> Any:
         )
     values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
     if values.dtype.kind == "f":
-        values = np.where(
-            np.isnan(values),
-            values.dtype.type(np.nan),
-            values + 0,
-        )  # One NaN, and no negative zero.
+        # One NaN, and no negative zero.
+        values = np.where(np.isnan(values), values.dtype.type(np.nan), values + 0)
     return values.view(np.uint64 if values.dtype.itemsize == 8 else np.uint32)
 
 
@@ -169,10 +161,11 @@ def _hash_decimals(column: pa.Array, seeds: Hashes) -> Hashes:
             np.uint64,
         )
         return _hash_longs(words[2 * column.offset : 2 * (column.offset + len(column)) : 2], seeds)
-    unscaled = [0 if value is None else int(value.scaleb(scale)) for value in column.to_pylist()]
-    lengths = [(number if number >= 0 else ~number).bit_length() // 8 + 1 for number in unscaled]
-    pairs = zip(unscaled, lengths, strict=True)
-    texts = [number.to_bytes(length, "big", signed=True) for number, length in pairs]
+    texts = []
+    for value in column.to_pylist():
+        number = 0 if value is None else int(value.scaleb(scale))
+        length = (number if number >= 0 else ~number).bit_length() // 8 + 1
+        texts.append(number.to_bytes(length, "big", signed=True))
     return _hash_bytes(pa.array(texts, pa.large_binary()), seeds)
 
 
@@ -180,6 +173,8 @@ def _hash_lists(column: pa.Array, salt: int) -> Hashes:
     """Returns a hash for each list: salt, size, the hashes of its elements; those of a map's
     entries are sorted.
     """
+    # Elements are hashed all at once, in one flat array. Spark folds the hashes of a list one after
+    # the other, so the loop goes over positions: the n-th elements of all lists in one step.
     kind = column.type
     is_map = pa.types.is_map(column.type)
     if is_map:
@@ -192,7 +187,7 @@ def _hash_lists(column: pa.Array, salt: int) -> Hashes:
         .astype(np.int32)
     )
     flat = column.flatten()
-    parts = [pc.struct_field(flat, place) for place in (0, 1)] if is_map else [flat]
+    parts = [pc.struct_field(flat, 0), pc.struct_field(flat, 1)] if is_map else [flat]
     elements = level_hashes(parts, len(flat), salt)
     starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])[:-1]
     if is_map:
@@ -241,6 +236,9 @@ def _hash_texts(texts: np.ndarray, length: int, seeds: Hashes) -> Hashes:
         place += size
         return part.astype(np.uint64)
 
+    # xxhash64 over many texts of one length: each column of bytes is one array, so that the steps
+    # of the algorithm are array operations. Four lanes take 8 bytes each from 32 bytes on; the rest
+    # follows in words of 8, 4 and 1 bytes.
     hashes = seeds + _P5
     if length >= 32:
         lanes = [seeds + _P1 + _P2, seeds + _P2, seeds.copy(), seeds - _P1]

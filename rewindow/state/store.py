@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 from rewindow.application import Node
 from rewindow.location import Location
 from rewindow.names import quoted_column
-from rewindow.sequences import map_values
-from rewindow.spark.columns import or_false
+from rewindow.sequences import map_values, numbered_names
+from rewindow.spark.columns import equal_or_null, or_false, renamed_columns
 from rewindow.spark.digests import bucket_of, sum_of_rows
 from rewindow.spark.frames import (
     check_columns,
@@ -82,12 +82,14 @@ class FileStates:
         base = self._read(state.paths(0), state.schema)
         if not state.steps:
             return base
+        # A key may be in several steps. Its newest step replaces the rows of all others, so that
+        # only the changes are compared, and the base, which is large, is filtered by their keys.
         schema = with_gone(state.schema)
-        parts = [
-            self._read(paths, schema).withColumn(_STEP, F.lit(step))
-            for step in range(1, state.steps + 1)
-            if (paths := state.paths(step))
-        ]
+        parts = []
+        for step in range(1, state.steps + 1):
+            paths = state.paths(step)
+            if paths:
+                parts.append(self._read(paths, schema).withColumn(_STEP, F.lit(step)))
         newest = F.max(_STEP).over(Window.partitionBy(*map(quoted_column, state.key)))
         changes = reduce(DataFrame.unionByName, parts).withColumn("_rw_newest", newest)
         return _changed(base, changes.where(F.col(_STEP) == F.col("_rw_newest")), state.key)
@@ -96,7 +98,12 @@ class FileStates:
         """Computes a frame and keeps it as the state of an operator; a place is used once."""
         schema = state_schema(node)
         operator = node.operator
-        files = self._write(node, frame, schema, f"{place}/{node.name}/{FIELD}")
+        files = self._write(
+            node,
+            frame,
+            schema,
+            f"{place}/{node.name}/{FIELD}",
+        )
         total = sum(int(file.hashes, 16) for file in files) % 2**64
         key = operator.state_key_columns()
         rows = sum(file.rows for file in files)
@@ -110,7 +117,13 @@ class FileStates:
             tuple(files),
         )
 
-    def add(self, node: Node, changes: DataFrame, before: StateFiles, place: str) -> StateFiles:
+    def add(
+        self,
+        node: Node,
+        changes: DataFrame,
+        before: StateFiles,
+        place: str,
+    ) -> StateFiles:
         """Writes what changed since a state, and returns the state after it: its base and one step
         more.
 
@@ -118,7 +131,13 @@ class FileStates:
         the files.
         """
         where = f"{place}/{node.name}/{FIELD}.changes"
-        files = self._write(node, changes, with_gone(before.schema), where, before.steps + 1)
+        files = self._write(
+            node,
+            changes,
+            with_gone(before.schema),
+            where,
+            before.steps + 1,
+        )
         written = self._read(
             [str(self._folder / file.path) for file in files],
             with_gone(before.schema),
@@ -134,7 +153,12 @@ class FileStates:
             count, hashes = _sums(frame.select(*map(quoted_column, before.schema.names)))
             rows = rows + sign * count
             total = (total + sign * hashes) % 2**64
-        return replace(before, rows=rows, hashes=total, files=(*before.files, *files))
+        return replace(
+            before,
+            rows=rows,
+            hashes=total,
+            files=(*before.files, *files),
+        )
 
     def _read(self, paths: list[str], schema: pa.Schema) -> DataFrame:
         wanted = spark_schema(schema)
@@ -160,9 +184,10 @@ class FileStates:
                 DELETED,
                 or_false(DELETED) if DELETED in frame.columns else F.lit(False),
             )
-        rows = check_columns(frame, schema, what(node)).select(
-            *(F.col(quoted_column(field.name)).cast(field.dataType) for field in wanted.fields)
-        )
+        columns = []
+        for field in wanted.fields:
+            columns.append(F.col(quoted_column(field.name)).cast(field.dataType))
+        rows = check_columns(frame, schema, what(node)).select(*columns)
         keyed = spark_schema(state_schema(node))
         bucket = bucket_of(keyed, operator.state_key_columns(), operator.state_buckets)
         write_files(rows.repartitionById(operator.state_buckets, bucket), self._folder / where)
@@ -171,10 +196,8 @@ class FileStates:
             F.count(F.lit(1)).alias("rows"),
             sum_of_rows(wanted).alias("hashes"),
         )
-        return [
-            self._noted(where, row, step)
-            for row in sorted(sums.collect(), key=lambda row: row["name"])
-        ]
+        rows = sorted(sums.collect(), key=lambda row: row["name"])
+        return [self._noted(where, row, step) for row in rows]
 
     def _noted(self, where: str, row: Row, step: int) -> StateFile:
         """Returns what is noted of a file; the number in its name is its bucket."""
@@ -199,7 +222,12 @@ class SizedStates:
         inline_bytes: up to this size a state is kept in memory.
     """
 
-    def __init__(self, spark: SparkSession, folder: Location, inline_bytes: int) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Location,
+        inline_bytes: int,
+    ) -> None:
         self._inline = InlineStates(spark)
         self._files = FileStates(spark, folder)
         self._folder = folder
@@ -287,7 +315,13 @@ class SizedStates:
             and after.bytes() - after.bytes(0) <= CHANGES_SHARE * after.bytes(0)
         ):
             return after
-        whole = self.save(node, self._files.load(after), before, place, is_small=False)
+        whole = self.save(
+            node,
+            self._files.load(after),
+            before,
+            place,
+            is_small=False,
+        )
         (self._folder / place / node.name / f"{FIELD}.changes").delete_tree()
         return whole
 
@@ -330,18 +364,12 @@ def _renewed(
 
 
 def _other_keys(frame: DataFrame, key: Sequence[str]) -> DataFrame:
-    return frame.select(
-        *(F.col(quoted_column(name)).alias(f"_rw_key_{place}") for place, name in enumerate(key))
-    )
+    return frame.select(*renamed_columns(numbered_names(key, "_rw_key_")))
 
 
 def _same_key(key: Sequence[str]) -> Column:
     """Returns the condition that a row has a key; null is a key like any other."""
-    same = (
-        F.col(quoted_column(name)).eqNullSafe(F.col(f"_rw_key_{place}"))
-        for place, name in enumerate(key)
-    )
-    return reduce(Column.__and__, same)
+    return reduce(Column.__and__, equal_or_null(numbered_names(key, "_rw_key_")))
 
 
 def _sums(frame: DataFrame) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from rewindow.application import Application, Mode, Node, OperatorContext, PortH
 from rewindow.application.error_tuples import GIVEN
 from rewindow.errors import InputError
 from rewindow.operators import TupleOperator
-from rewindow.sequences import map_values
+from rewindow.sequences import excluding, map_values
 from rewindow.testing.operators import (
     Tuples,
     groups_of,
@@ -29,7 +29,7 @@ from rewindow.testing.operators import (
     windows_of,
     words_of,
 )
-from rewindow.testing.passes import CRASH, PassRun
+from rewindow.testing.passes import CRASH, PassRun, without_crash
 from rewindow.tuple_engine.passes import Pass
 from rewindow.windows import WindowRange, to_datetime
 
@@ -98,11 +98,19 @@ def run_application(
             hint=f"It reads: {', '.join(app.streams)}.",
         )
     asked = windows_of(inputs, windows)
-    rows = {
-        PortHandle(None, stream): _recorded(app, stream, inputs.get(stream, {}))
-        for stream in app.streams
-    }
-    how = _How(app, asked, group_windows, Mode.parse(mode), spark, key_ranges, batch, port_order)
+    rows = {}
+    for stream in app.streams:
+        rows[PortHandle(None, stream)] = _recorded(app, stream, inputs.get(stream, {}))
+    how = _How(
+        app,
+        asked,
+        group_windows,
+        Mode.parse(mode),
+        spark,
+        key_ranges,
+        batch,
+        port_order,
+    )
     found = ApplicationRun(lost=how.lose(rows))
     for unit in app.units():
         if isinstance(unit[0].operator, TupleOperator):
@@ -143,12 +151,16 @@ def check_application(
     """
     asked = windows_of(inputs, how.pop("windows", None))
     ends = (asked.first, asked.last)
-    whole = run_application(app, inputs, windows=ends, group_windows=len(asked), **how)
-    ports = (
-        sorted({port for node in app.nodes.values() for port in node.feeds})
-        if any_port_order
-        else []
+    whole = run_application(
+        app,
+        inputs,
+        windows=ends,
+        group_windows=len(asked),
+        **how,
     )
+    ports = []
+    if any_port_order:
+        ports = sorted(set().union(*(node.feeds for node in app.nodes.values())))
     for number in range(seed, seed + runs):
         cut = random_cut(random.Random(number), len(asked), ports)
         found = run_application(app, inputs, windows=ends, **cut, **how)
@@ -178,23 +190,23 @@ class _How:
         """
         if not self.mode.may_lose:
             return []
-        dead = {
-            window for by_window in rows.values() for window, of in by_window.items() if CRASH in of
-        }
-        groups = groups_of(self.windows, self.group_windows)
+        dead = set()
         for by_window in rows.values():
-            by_window.update(
-                map_values(lambda of: [row for row in of if row is not CRASH], by_window)
-            )
-        return [window for group in groups if dead & {*group} for window in group]
+            for window, of_window in by_window.items():
+                if CRASH in of_window:
+                    dead.add(window)
+                    by_window[window] = without_crash(of_window)
+        lost: list[int] = []
+        for group in groups_of(self.windows, self.group_windows):
+            if dead & {*group}:
+                lost += group
+        return lost
 
     def groups(self, lost: Sequence[int]) -> Iterator[WindowRange]:
         """Gives the groups that are computed."""
-        return (
-            group
-            for group in groups_of(self.windows, self.group_windows)
-            if group.first not in lost
-        )
+        for group in groups_of(self.windows, self.group_windows):
+            if group.first not in lost:
+                yield group
 
     def contexts(self, lost: Sequence[int]) -> Iterator[OperatorContext]:
         """Gives what each group is about."""
@@ -215,34 +227,39 @@ def _run_tuples(
 ) -> dict[str, Made]:
     one = Pass.of(unit)
     names = dict(zip(one.members, unit, strict=True))
-    inputs = {
-        (name, port): _projected(names[name], port, rows[names[name].feeds[port]])
-        for name, port in (*one.inputs, *one.controls)
-        if port in names[name].feeds
-    }
-    context = run_context(how.windows, how.mode, how.app.grid.width_ms, how.app.checkpoint_windows)
-    run = PassRun(one, inputs, context, how.key_ranges, how.batch, how.port_order)
+    inputs = {}
+    for name, port in (*one.inputs, *one.controls):
+        node = names[name]
+        if port in node.feeds:
+            inputs[name, port] = _projected(node, port, rows[node.feeds[port]])
+    context = run_context(
+        how.windows,
+        how.mode,
+        how.app.grid.width_ms,
+        how.app.checkpoint_windows,
+    )
+    run = PassRun(
+        one,
+        inputs,
+        context,
+        how.key_ranges,
+        how.batch,
+        how.port_order,
+    )
     for group in how.groups(lost):
         run.group(group)
-    return {
-        node.name: (run.run_of(name).outputs, run.run_of(name).states)
-        for name, node in names.items()
-    }
+    made = {}
+    for name, node in names.items():
+        of_node = run.run_of(name)
+        made[node.name] = (of_node.outputs, of_node.states)
+    return made
 
 
 def _recorded(app: Application, stream: str, by_window: Mapping[int, Sequence[Any]]) -> ByWindow:
     """Returns the tuples of a stream as mappings, with the columns that every recorded stream
     has.
     """
-    names: list[str] = next(
-        (
-            port.schema.names
-            for node in app.order()
-            for name, port in node.input_ports().items()
-            if node.feeds.get(name) == PortHandle(None, stream) and port.schema is not None
-        ),
-        [],
-    )
+    names = _declared_names(app, PortHandle(None, stream))
     found: ByWindow = {}
     for window, rows in by_window.items():
         begin = to_datetime(app.grid.start_us(window))
@@ -260,6 +277,15 @@ def _recorded(app: Application, stream: str, by_window: Mapping[int, Sequence[An
     return found
 
 
+def _declared_names(app: Application, stream: PortHandle) -> list[str]:
+    """Returns the columns that the first port which reads a stream declares, if one does."""
+    for node in app.order():
+        for name, port in node.input_ports().items():
+            if node.feeds.get(name) == stream and port.schema is not None:
+                return list(port.schema.names)
+    return []
+
+
 def _as_tuple(row: Any, stream: str, names: Sequence[str]) -> tuple[Any, ...]:
     values = tuple(row) if isinstance(row, list | tuple) else (row,)
     if len(values) != len(names):
@@ -274,19 +300,20 @@ def _as_tuple(row: Any, stream: str, names: Sequence[str]) -> tuple[Any, ...]:
 def _projected(node: Node, port: str, rows: ByWindow) -> ByWindow:
     schema = node.input_ports()[port].schema
     names = schema.names if schema is not None else []
-    for of_window in rows.values():
+    projected: ByWindow = {}
+    for window, of_window in rows.items():
+        projected[window] = []
         for row in of_window:
-            absent = [name for name in names if row is not CRASH and name not in row]
+            if row is CRASH:
+                projected[window].append(row)
+                continue
+            absent = excluding(names, row)
             if absent:
                 raise InputError(
                     f'input "{port}" of operator "{node.name}" lacks the column "{absent[0]}"'
                 )
-    return map_values(
-        lambda of_window: [
-            row if row is CRASH else {name: row[name] for name in names} for row in of_window
-        ],
-        rows,
-    )
+            projected[window].append({name: row[name] for name in names})
+    return projected
 
 
 def _names(node: Node, port: str) -> list[str]:
@@ -301,7 +328,12 @@ def _by_window(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> ByWindo
     return found
 
 
-def _run_frames(node: Node, given: Mapping[str, ByWindow], how: _How, lost: Sequence[int]) -> Made:
+def _run_frames(
+    node: Node,
+    given: Mapping[str, ByWindow],
+    how: _How,
+    lost: Sequence[int],
+) -> Made:
     """Returns what a frame operator emits on each port, and the rows of its state after the last
     window.
     """
@@ -310,19 +342,28 @@ def _run_frames(node: Node, given: Mapping[str, ByWindow], how: _How, lost: Sequ
 
     spark = how.spark or local_spark()
     operator = node.operator
-    emitted: dict[str, list[tuple[Any, ...]]] = {port: [] for port in node.output_ports()}
+    emitted: dict[str, list[tuple[Any, ...]]] = {}
+    for port in node.output_ports():
+        emitted[port] = []
     state = operator.initial_state() if operator.is_stateful else None
     for group in how.contexts(lost):
         context = replace(group, windowing=node.windowing)
-        inputs = {
-            port: _frame(spark, node, port, rows, context.windows) for port, rows in given.items()
-        }
+        inputs = {}
+        for port, by_window in given.items():
+            inputs[port] = _frame(
+                spark,
+                node,
+                port,
+                by_window,
+                context.windows,
+            )
         before = to_frame(spark, state) if state is not None else None
         written = {}
         for port, frame in frames_of(node, operator.transform(inputs, before, context)).items():  # type: ignore[arg-type]
             what = f'port "{port}" of operator "{node.name}"'
             rows = conform(frame, node.output_ports()[port].schema, what).toArrow()
-            emitted[port] += zip(*(column.to_pylist() for column in rows.columns), strict=True)
+            columns = [column.to_pylist() for column in rows.columns]
+            emitted[port] += zip(*columns, strict=True)
             written[port] = to_frame(spark, rows)
         if state is not None and before is not None:
             state = _after(
@@ -359,12 +400,10 @@ def _frame(
     windows: WindowRange,
 ) -> DataFrame:
     """Returns the tuples of a group as an operator gets them: `window_id` and the columns."""
-    flat = [
-        {"window_id": window, **row}
-        for window in windows
-        for row in rows.get(window, [])
-        if row is not CRASH
-    ]
+    flat = []
+    for window in windows:
+        for row in without_crash(rows.get(window, [])):
+            flat.append({"window_id": window, **row})
     declared = node.input_ports()[port].schema
     own = [
         ("window_id", pa.int64()),
@@ -375,12 +414,13 @@ def _frame(
     for column in declared if declared is not None else ():
         if column.name not in known.names:
             known = known.append(column)
-    more = {*chain.from_iterable(flat)} - set(known.names)
+    # Columns that the port does not declare pass too: their types are those that Arrow infers.
+    more = sorted({*chain.from_iterable(flat)} - set(known.names))
     if more:
-        rest = pa.Table.from_pylist(
-            [{name: row.get(name) for name in sorted(more)} for row in flat]
-        )
-        known = pa.schema([*known, *rest.schema])
+        rest = {}
+        for name in more:
+            rest[name] = pa.array([row.get(name) for row in flat])
+        known = pa.schema([*known, *pa.table(rest).schema])
     from rewindow.spark.frames import to_frame
 
     return to_frame(spark, pa.Table.from_pylist(flat, schema=known))

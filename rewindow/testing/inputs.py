@@ -29,5 +29,7 @@ def run_input(
     """
     grid = Grid(parse_duration(width) // 1000, parse_time(origin) // 1000)
     names = operator.columns.names
-    found = window_rows(operator, grid, WindowRange(first, last))
-    return {window: [dict(zip(names, row, strict=True)) for row in rows] for window, rows in found}
+    emitted = {}
+    for window, rows in window_rows(operator, grid, WindowRange(first, last)):
+        emitted[window] = [dict(zip(names, row, strict=True)) for row in rows]
+    return emitted

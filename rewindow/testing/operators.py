@@ -17,7 +17,7 @@ from rewindow.errors import InputError
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.recovery import CheckpointSchedule, StartState
 from rewindow.testing.passes import OperatorRun, PassRun
-from rewindow.tuple_engine.passes import ALONE, Member, Pass
+from rewindow.tuple_engine.passes import ALONE, Member, Pass, alone_ports
 from rewindow.windows import Grid, WindowRange
 
 Tuples = Mapping[str, Mapping[int, Sequence[Any]]]
@@ -78,7 +78,7 @@ def run_operator(
     windowing = Windowing(application_windows, slide_windows)
     run = PassRun(
         Pass({ALONE: Member(operator, windowing)}),
-        {(ALONE, port): by_window for port, by_window in inputs.items()},
+        alone_ports(inputs),
         run_context(asked, Mode.parse(mode), width_ms, checkpoint_windows),
         key_ranges,
         batch,
@@ -138,7 +138,13 @@ def check_grouping(
     """
     asked = windows_of(inputs, how.pop("windows", None))
     ends = (asked.first, asked.last)
-    whole = run_operator(operator, inputs, windows=ends, group_windows=len(asked), **how)
+    whole = run_operator(
+        operator,
+        inputs,
+        windows=ends,
+        group_windows=len(asked),
+        **how,
+    )
     for number in range(seed, seed + runs):
         cut = random_cut(random.Random(number), len(asked), list(inputs) if any_port_order else [])
         found = run_operator(operator, inputs, windows=ends, **cut, **how)
@@ -153,15 +159,19 @@ def check_grouping(
 
 def _first_difference(whole: Sequence[tuple[Any, ...]], cut: Sequence[tuple[Any, ...]]) -> str:
     """Returns the first window that two runs differ in, with the rows that only one of them has."""
+    # Rows are compared as multisets of their texts: a NaN differs from itself, but its text does
+    # not.
     here = Counter(map(repr, whole))
     there = Counter(map(repr, cut))
-    window = min(row[0] for row in (*whole, *cut) if here[repr(row)] != there[repr(row)])
-    of_window = {repr(row): None for row in (*whole, *cut) if row[0] == window}
-    sides = [
-        ", ".join(row for row in of_window if one[row] > other[row]) or "nothing"
-        for one, other in ((here, there), (there, here))
-    ]
-    return f"window {window}: in one group only {sides[0]}; cut only {sides[1]}"
+    rows = [*whole, *cut]
+    window = min(row[0] for row in rows if here[repr(row)] != there[repr(row)])
+    of_window = dict.fromkeys(repr(row) for row in rows if row[0] == window)
+    only_here = ", ".join(row for row in of_window if here[row] > there[row])
+    only_there = ", ".join(row for row in of_window if there[row] > here[row])
+    return (
+        f"window {window}: in one group only {only_here or 'nothing'}; "
+        f"cut only {only_there or 'nothing'}"
+    )
 
 
 def random_cut(chosen: random.Random, windows: int, ports: Sequence[str]) -> dict[str, Any]:
@@ -195,12 +205,12 @@ def windows_of(inputs: Tuples, asked: tuple[int, int] | None) -> WindowRange:
     if asked is not None:
         return WindowRange(*asked)
     found = list(chain.from_iterable(inputs.values()))
-    odd = next((window for window in found if not isinstance(window, int)), None)
-    if odd is not None:
-        raise InputError(
-            f"window {odd!r} of a test is not a whole number",
-            hint="Write {7: [...]}, by window id.",
-        )
+    for window in found:
+        if not isinstance(window, int):
+            raise InputError(
+                f"window {window!r} of a test is not a whole number",
+                hint="Write {7: [...]}, by window id.",
+            )
     if not found:
         raise InputError(
             "there is no tuple, so the windows cannot be told from them",

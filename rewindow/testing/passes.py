@@ -5,8 +5,10 @@ between them.
 from __future__ import annotations
 
 import copy
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +25,7 @@ from rewindow.tuple_engine.tagged_rows import (
     SORT_KEY,
     Columns,
     OperatorPort,
+    by_tag,
     sort_key,
     tag_of,
     window_of,
@@ -85,31 +88,33 @@ class PassRun:
         self._key_ranges = key_ranges if one.keys else 1
         self._pending = map_values(lambda by: map_values(list, by), inputs)
         self._before = 0
-        self._states: dict[str, dict[tuple[Any, ...], tuple[Any, ...]]] = {
-            name: {} for name in one.members
-        }
+        self._states: dict[str, dict[tuple[Any, ...], tuple[Any, ...]]] = defaultdict(dict)
         self._port_order = port_order
-        order = [place for place in one.inputs if self._pending.get(place)]
+        order = filter(self._pending.get, one.inputs)
         self._order = sorted(
             order,
             key=lambda place: port_order.index(place[1]) if place[1] in port_order else -1,
         )
-        self._controls = {
-            place: self._control_rows(place, columns)
-            for place, columns in one.controls.items()
-            if self._pending.get(place)
-        }
+        self._controls = {}
+        for place, columns in one.controls.items():
+            if self._pending.get(place):
+                self._controls[place] = self._control_rows(place, columns)
         self._saved: int | None = None
-        self.outputs: dict[OperatorPort, list[tuple[Any, ...]]] = {
-            place: [] for place in one.outputs
-        }
+        self.outputs: dict[OperatorPort, list[tuple[Any, ...]]] = {}
+        for place in one.outputs:
+            self.outputs[place] = []
         self.lost: list[int] = []
         self.crashes = 0
 
     def group(self, windows: WindowRange) -> None:
         """Runs a group, again where it has died and the mode goes back to what was saved."""
         unseen = (*self._context.unseen, *((window, window) for window in self.lost))
-        context = replace(self._context, windows=windows, unseen=unseen, checkpointed=self._saved)
+        context = replace(
+            self._context,
+            windows=windows,
+            unseen=unseen,
+            checkpointed=self._saved,
+        )
         self._before = windows.first - 1
         while True:
             try:
@@ -126,15 +131,19 @@ class PassRun:
 
     def run_of(self, member: str) -> OperatorRun:
         """Returns what an operator has done."""
-        outputs = {
-            port: sorted(rows, key=lambda row: row[0])
-            for (name, port), rows in self.outputs.items()
-            if name == member
-        }
+        outputs = {}
         for port, declared in self._pass.members[member].operator.output_ports().items():
+            rows = sorted(self.outputs[member, port], key=itemgetter(0))
             if declared.control:
-                outputs[port] = list({repr(row): row for row in outputs[port]}.values())
-        return OperatorRun(outputs, self._readable(member), self.lost, self.crashes)
+                # Each key range may emit the same control tuple: equal ones are one.
+                rows = list(dict(zip(map(repr, rows), rows, strict=True)).values())
+            outputs[port] = rows
+        return OperatorRun(
+            outputs,
+            self._readable(member),
+            self.lost,
+            self.crashes,
+        )
 
     def _made(self, context: OperatorContext) -> Iterator[pa.RecordBatch]:
         """Gives what the key ranges of a group make; one of them dies where a tuple is CRASH, which
@@ -159,12 +168,10 @@ class PassRun:
             )
 
     def _control_rows(self, place: OperatorPort, columns: Columns) -> pa.Table:
-        rows = [
-            (window, *_tuple(place[1], columns, row))
-            for window, of_window in self._pending[place].items()
-            for row in of_window
-            if row is not CRASH
-        ]
+        rows = []
+        for window, of_window in self._pending[place].items():
+            for row in without_crash(of_window):
+                rows.append((window, *_tuple(place[1], columns, row)))
         values = list(zip(*rows, strict=True)) if rows else [()] * (1 + len(columns.schema))
         arrays = [pa.array(values[0], pa.int64())]
         for given, declared, sent in zip(values[1:], columns.schema, columns.stored, strict=True):
@@ -181,10 +188,10 @@ class PassRun:
         """Returns the states, then the tuples by window and port, up to where a process dies; and
         whether it does.
         """
-        found = [
-            _Stretch(windows.first - 1, self._pass.states[name].tag, list(states.values()))
-            for name, states in self._states.items()
-        ]
+        found = []
+        for name in self._pass.members:
+            rows = list(self._states[name].values())
+            found.append(_Stretch(windows.first - 1, self._pass.states[name].tag, rows))
         for window in windows:
             for place in self._order:
                 columns = self._pass.inputs[place]
@@ -192,7 +199,7 @@ class PassRun:
                 dies = CRASH in given
                 if dies:
                     given.remove(CRASH)
-                rows = [_tuple(place[1], columns, one) for one in given if one is not CRASH]
+                rows = [_tuple(place[1], columns, row) for row in without_crash(given)]
                 _check_types(place[1], columns, window, rows)
                 found.append(_Stretch(window, columns.tag, rows))
                 if dies:
@@ -209,20 +216,20 @@ class PassRun:
                 of_tag.setdefault(one.tag, []).append(one)
                 places.setdefault(one.tag, []).extend(range(count, count + len(one.rows)))
                 count += len(one.rows)
-        states = {columns.tag for columns in self._pass.loaded.values()}
-        tags = [
-            columns
-            for columns in (*self._pass.loaded.values(), *self._pass.inputs.values())
-            if columns.tag in of_tag
-        ]
-        parts = [
-            self._of_tag(columns, of_tag[columns.tag], is_state=columns.tag in states)
-            for columns in tags
-        ]
+        # Values of a tag are converted to Arrow together, which is fast. Their places in the
+        # sequence of all stretches then bring the rows of all tags into the order of a replay.
+        states = by_tag(self._pass.loaded)
+        parts = []
+        order: list[int] = []
+        for columns in (*self._pass.loaded.values(), *self._pass.inputs.values()):
+            if columns.tag in of_tag:
+                is_state = columns.tag in states
+                parts.append(self._of_tag(columns, of_tag[columns.tag], is_state=is_state))
+                order += places[columns.tag]
         if len(parts) <= 1:
             return parts[0] if parts else pa.RecordBatch.from_pylist([], schema=self._pass.sent)
-        order = np.argsort([place for columns in tags for place in places[columns.tag]])
-        return pa.Table.from_batches(parts).take(pa.array(order)).combine_chunks().to_batches()[0]
+        places_of_rows = pa.array(np.argsort(order))
+        return pa.Table.from_batches(parts).take(places_of_rows).combine_chunks().to_batches()[0]
 
     def _of_tag(
         self,
@@ -231,8 +238,13 @@ class PassRun:
         *,
         is_state: bool,
     ) -> pa.RecordBatch:
-        rows = [row for one in stretches for row in one.rows]
-        found = {}
+        rows: list[tuple[Any, ...]] = []
+        places: list[int] = []
+        for stretch in stretches:
+            rows += stretch.rows
+            place = sort_key(stretch.window, stretch.tag, self._before)
+            places += [place] * len(stretch.rows)
+        found = {SORT_KEY: pa.array(places, pa.int64())}
         values = zip(*rows, strict=True)
         for given, name, declared, sent in zip(
             values,
@@ -242,21 +254,17 @@ class PassRun:
             strict=True,
         ):
             found[name] = _array(given, sent.type if is_state else declared.type, sent.type)
-        places = [
-            place
-            for one in stretches
-            for place in [sort_key(one.window, one.tag, self._before)] * len(one.rows)
-        ]
-        found[SORT_KEY] = pa.array(places, pa.int64())
-        arrays = [found.get(sent.name, pa.nulls(len(rows), sent.type)) for sent in self._pass.sent]
+        arrays = []
+        for sent in self._pass.sent:
+            arrays.append(found.get(sent.name, pa.nulls(len(rows), sent.type)))
         return pa.RecordBatch.from_arrays(arrays, schema=self._pass.sent)
 
     def _keep(self, made: Iterable[pa.RecordBatch]) -> None:
         """Keeps what a group has emitted, and its states: changed keys replaced, those gone left
         out.
         """
-        outputs = {columns.tag: (place, columns) for place, columns in self._pass.outputs.items()}
-        states = {columns.tag: (name, columns) for name, columns in self._pass.states.items()}
+        outputs = by_tag(self._pass.outputs)
+        states = by_tag(self._pass.states)
         for name, shape in self._shapes.items():
             if not shape.keys:
                 self._states[name].clear()
@@ -264,19 +272,14 @@ class PassRun:
             at = batch[SORT_KEY].to_numpy()
             tag = int(tag_of(at[0]))
             if tag in outputs:
-                place, columns = outputs[tag]
-                values = [batch.column(name).to_pylist() for name in columns.names]
-                self.outputs[place] += zip(
-                    window_of(at, self._before).tolist(),
-                    *values,
-                    strict=True,
-                )
+                place = outputs[tag]
+                values = _lists(batch, self._pass.outputs[place])
+                windows = window_of(at, self._before).tolist()
+                self.outputs[place] += zip(windows, *values, strict=True)
             else:
-                name, columns = states[tag]
-                self._keep_states(
-                    name,
-                    zip(*(batch.column(one).to_pylist() for one in columns.names), strict=True),
-                )
+                name = states[tag]
+                values = _lists(batch, self._pass.states[name])
+                self._keep_states(name, zip(*values, strict=True))
 
     def _keep_states(self, member: str, rows: Iterable[tuple[Any, ...]]) -> None:
         for row in rows:
@@ -297,18 +300,26 @@ class PassRun:
         if schema is None or not states:
             return {}
         values = zip(*states.values(), strict=True)
-        columns = [
-            pa.array(column, sent.type).cast(field.type).to_pylist()
-            for column, sent, field in zip(values, stored, schema, strict=False)
-        ]
+        columns = []
+        for column, sent, declared in zip(values, stored, schema, strict=False):
+            columns.append(pa.array(column, sent.type).cast(declared.type).to_pylist())
         keys = zip(*columns[: shape.keys], strict=True) if shape.keys else [()]
-        found = {}
+        readable: dict[Any, dict[str, Any]] = {}
         for key, row in zip(keys, zip(*columns[shape.keys :], strict=True), strict=True):
-            found[key[0] if len(key) == 1 else key] = {
-                field.name: copy.deepcopy(field.from_stored(value))
-                for field, value in zip(operator.fields, row, strict=True)
-            }
-        return found
+            readable[key[0] if len(key) == 1 else key] = by_field = {}
+            for state_field, value in zip(operator.fields, row, strict=True):
+                by_field[state_field.name] = copy.deepcopy(state_field.from_stored(value))
+        return readable
+
+
+def without_crash(rows: Iterable[Any]) -> list[Any]:
+    """Returns the tuples without CRASH."""
+    return [row for row in rows if row is not CRASH]
+
+
+def _lists(batch: pa.RecordBatch, columns: Columns) -> list[list[Any]]:
+    """Returns the values of each column of a tag."""
+    return [batch.column(name).to_pylist() for name in columns.names]
 
 
 class _Stretch(NamedTuple):
@@ -324,7 +335,12 @@ def _array(values: Sequence[Any], kind: pa.DataType, sent: pa.DataType) -> pa.Ar
     )
 
 
-def _check_types(port: str, columns: Columns, window: int, rows: Sequence[tuple[Any, ...]]) -> None:
+def _check_types(
+    port: str,
+    columns: Columns,
+    window: int,
+    rows: Sequence[tuple[Any, ...]],
+) -> None:
     for values, column in zip(zip(*rows, strict=True), columns.schema, strict=False):
         to_array(values, column, f'input port "{port}", window {window},')
 

@@ -26,6 +26,8 @@ from rewindow.tuple_engine.tagged_rows import (
     Columns,
     OperatorPort,
     TagShape,
+    by_tag,
+    in_port_order,
     lists_of,
     tag_of,
     window_of,
@@ -73,17 +75,12 @@ class CycleRange:
         self._shapes = shapes
         self._inner = inner
         self._windows = windows
-        first = list(port_order)
-        self._ports = map_values(
-            lambda shape: sorted(
-                shape.inputs, key=lambda port: first.index(port) if port in first else -1
-            ),
-            shapes,
-        )
-        self._delays = [name for name in ranges if name in delays]
+        order = list(port_order)
+        self._ports = map_values(lambda shape: in_port_order(shape.inputs, order), shapes)
         self._others = excluding(ranges, delays)
-        self._states = {columns.tag: name for name, columns in fused.states.items()}
-        self._inputs = {columns.tag: place for place, columns in fused.inputs.items()}
+        self._delays = excluding(ranges, self._others)
+        self._states = by_tag(fused.states)
+        self._inputs = by_tag(fused.inputs)
         self._read = set(inner.values())
         self._unseen = unseen
         self._own_keys: set[Any] | None = set() if fused.keys else None
@@ -93,6 +90,9 @@ class CycleRange:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Gives what was emitted, then the states; see `KeyRange.run`."""
+        # Rows arrive sorted by window. A window is computed once the first row of a later one is
+        # read, because only then all its tuples are known. The states come first, as rows of the
+        # window before the group.
         set_up: list[KeyRange] = []
         window = self._windows.first - 1
         try:
@@ -164,9 +164,7 @@ class CycleRange:
         """
         for batch in self._ranges[name].flush():
             tag = tag_of(batch[SORT_KEY][0].as_py())
-            port = next(
-                port for port, columns in self._shapes[name].outputs.items() if columns.tag == tag
-            )
+            port = by_tag(self._shapes[name].outputs)[tag]
             if (name, port) not in self._unseen:
                 self._keep(batch, self._fused.outputs[name, port])
             if (name, port) in self._read:
@@ -177,15 +175,22 @@ class CycleRange:
         for (reader, to), end in self._inner.items():
             if end != (name, port):
                 continue
+            # Emitted rows are renamed, not copied: only the names of columns in the tagged rows
+            # differ between the port that emits and the one that receives.
             wanted = self._shapes[reader].inputs[to]
-            names = [
-                columns.names[columns.schema.get_field_index(one)] for one in wanted.schema.names
-            ]
+            given = dict(zip(columns.schema.names, columns.names, strict=True))
+            names = list(map(given.__getitem__, wanted.schema.names))
             rows = batch.select(names).rename_columns(wanted.names) if names else batch.select([])
             self._check_keys(reader, to, rows, f"{name}.{port}")
             self._given.setdefault((reader, to), []).append(rows)
 
-    def _check_keys(self, reader: str, port: str, rows: pa.RecordBatch, end: str) -> None:
+    def _check_keys(
+        self,
+        reader: str,
+        port: str,
+        rows: pa.RecordBatch,
+        end: str,
+    ) -> None:
         """Refuses a tuple of a key that another key range may have."""
         if self._own_keys is None:
             return
@@ -209,11 +214,13 @@ class CycleRange:
         count = batch.num_rows
         schema = self._fused.made
         places = batch[SORT_KEY].to_numpy()
-        values = {name: batch[name] for name in wide.names}
-        values[SORT_KEY] = pa.array(places - tag_of(places) + wide.tag)
-        arrays = [
-            values[one.name] if one.name in values else pa.nulls(count, one.type) for one in schema
-        ]
+        values = {SORT_KEY: pa.array(places - tag_of(places) + wide.tag)}
+        for name in wide.names:
+            values[name] = batch[name]
+        arrays = []
+        for field in schema:
+            has_values = field.name in values
+            arrays.append(values[field.name] if has_values else pa.nulls(count, field.type))
         self._waiting += count
         self._made.setdefault(wide.tag, []).append(
             pa.RecordBatch.from_arrays(arrays, schema=schema)

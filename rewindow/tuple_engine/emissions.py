@@ -29,24 +29,32 @@ class Emissions:
         kept: copies what could be changed afterwards.
     """
 
-    def __init__(self, name: str, shape: TagShape, kept: EmittedCopies, before: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        shape: TagShape,
+        kept: EmittedCopies,
+        before: int,
+    ) -> None:
         self._name = name
         self._shape = shape
         self.kept = kept
         self._before = before
         self._window: int | None = None
         self._fields = list(shape.made)[1:]
-        self._values: dict[str, list[Any]] = {port: [] for port in shape.outputs}
-        self._stretches: dict[str, list[tuple[int, int]]] = {port: [] for port in shape.outputs}
+        self._values: dict[str, list[Any]] = {}
+        self._stretches: dict[str, list[tuple[int, int]]] = {}
         self._noted = dict.fromkeys(shape.outputs, 0)
-        self._batches: dict[str, list[tuple[int, pa.Table]]] = {port: [] for port in shape.outputs}
+        self._batches: dict[str, list[tuple[int, pa.Table]]] = {}
         self._in_tables = 0
         self._quick: dict[str, tuple[Callable[[Sequence[Any]], None], int]] = {}
-        self._plain = {
-            port: (values.extend, shape.widths[port])
-            for port, values in self._values.items()
-            if port not in shape.errors and kept.is_plain(port) and shape.widths[port]
-        }
+        self._plain: dict[str, tuple[Callable[[Sequence[Any]], None], int]] = {}
+        for port, width in shape.widths.items():
+            self._values[port] = []
+            self._stretches[port] = []
+            self._batches[port] = []
+            if width and port not in shape.errors and kept.is_plain(port):
+                self._plain[port] = (self._values[port].extend, width)
 
     def begin(self, window: int) -> None:
         """Opens a window."""
@@ -77,10 +85,10 @@ class Emissions:
 
     def is_full(self) -> bool:
         """Returns whether a batch of tuples waits."""
-        waiting = sum(
-            len(values) // (self._shape.widths[port] or 1) for port, values in self._values.items()
-        )
-        return self._in_tables + waiting >= BATCH
+        waiting = self._in_tables
+        for port, values in self._values.items():
+            waiting += len(values) // (self._shape.widths[port] or 1)
+        return waiting >= BATCH
 
     def emitter(self) -> Callable[..., None]:
         """Returns `emit` for the most frequent: plain values in the order of the columns, in an
@@ -152,7 +160,7 @@ class Emissions:
                 f'column "{wrong[0]}" of port "{port}" {what}',
                 hint=f"Its columns: {', '.join(names)}.",
             )
-        return (*values, *(named[name] for name in rest))
+        return (*values, *map(named.get, rest))
 
     def emit_batch(self, port: str, rows: pa.RecordBatch | pa.Table) -> None:
         """Keeps rows of a port as a batch of their own."""
@@ -176,22 +184,20 @@ class Emissions:
         self._in_tables = 0
         for port, columns in self._shape.outputs.items():
             if tables := self._batches[port]:
-                table = pa.concat_tables([table for _, table in tables]).combine_chunks()
-                arrays = list(map(one_array, table.columns))
-                yield self.tagged(
-                    columns,
-                    [(window, rows.num_rows) for window, rows in tables],
-                    arrays,
-                )
+                stretches = [(window, rows.num_rows) for window, rows in tables]
+                _, parts = zip(*tables, strict=True)
+                table = pa.concat_tables(parts).combine_chunks()
+                yield self.tagged(columns, stretches, list(map(one_array, table.columns)))
                 tables.clear()
             if values := self._values[port]:
                 stretches = self._stretches[port].copy()
                 what = f'port "{port}" of {self._name}'
                 width = self._shape.widths[port]
-                arrays = [
-                    to_array(values[place::width], field, what)
-                    for place, field in enumerate(columns.schema)
-                ]
+                # Values of all columns are in one list, tuple after tuple. Every width-th of them
+                # is a column: this is faster than a list for each column and emit.
+                arrays = []
+                for place, field in enumerate(columns.schema):
+                    arrays.append(to_array(values[place::width], field, what))
                 values.clear()
                 self._stretches[port].clear()
                 self._noted[port] = 0
@@ -208,10 +214,11 @@ class Emissions:
         Args:
             stretches: windows, and how many rows of each there are.
         """
-        places, counts = zip(
-            *((sort_key(window, columns.tag, self._before), count) for window, count in stretches),
-            strict=True,
-        )
+        places = []
+        counts = []
+        for window, count in stretches:
+            places.append(sort_key(window, columns.tag, self._before))
+            counts.append(count)
         count = sum(counts)
         given = dict(zip(columns.names, map(as_travelling, values), strict=True))
         arrays = [pa.array(np.repeat(np.array(places, np.int64), counts))]

@@ -37,14 +37,12 @@ class EmittedCopies:
 
     def __init__(self, ports: dict[str, Columns], *, tells: bool) -> None:
         self._tells = tells
-        self._nested = map_values(
-            lambda columns: [
-                (place, field.name)
-                for place, field in enumerate(columns.schema)
-                if pa.types.is_nested(field.type)
-            ],
-            ports,
-        )
+        self._nested: dict[str, list[tuple[int, str]]] = {}
+        for port, columns in ports.items():
+            self._nested[port] = nested = []
+            for place, field in enumerate(columns.schema):
+                if pa.types.is_nested(field.type):
+                    nested.append((place, field.name))
         self._emitted: list[_Emitted] = []
 
     def is_plain(self, port: str) -> bool:
@@ -66,9 +64,8 @@ class EmittedCopies:
         """
         if self._tells:
             copy = rows.take(pa.array(range(rows.num_rows), pa.int64()))
-            self._emitted += [
-                _Emitted(port, name, rows[name], copy[name]) for name in rows.column_names
-            ]
+            for name in rows.column_names:
+                self._emitted.append(_Emitted(port, name, rows[name], copy[name]))
 
     def check(self, operator: str, window: int) -> None:
         """Says what was changed since it was emitted in a window.

@@ -16,7 +16,7 @@ from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.sequences import map_values
 from rewindow.spark.columns import bigint, union_all
 from rewindow.spark.frames import spark_schema
-from rewindow.tuple_engine.passes import ALONE, STATE, Member, Pass, control_rows
+from rewindow.tuple_engine.passes import ALONE, STATE, Member, Pass, alone_ports, control_rows
 from rewindow.tuple_engine.tagged_rows import (
     DELETED,
     PLACEHOLDER,
@@ -84,7 +84,7 @@ def one_pass(
     """Returns the tagged rows of what a group emits on all ports, and of the state after it; see
     `pass_of`.
     """
-    given = {(ALONE, port): frame for port, frame in inputs.items()}
+    given = alone_ports(inputs)
     return pass_of(
         _alone(operator, context),
         given,
@@ -117,43 +117,40 @@ def pass_of(
         inputs: what feeds it from outside, by operator and port.
         states: those before the group, by operator.
     """
-    parts = [
-        _tagged(
-            inputs[name, port],
-            columns,
-            context,
-            has_order=port not in one.members[name].published,
-        )
-        for (name, port), columns in one.inputs.items()
-        if (name, port) in inputs
-    ]
-    parts += [
-        _tagged_state(states[name], columns, context)
-        for name, columns in one.loaded.items()
-        if name in states
-    ]
+    # All ports and states go through one pass of Python: tagged and with shared columns they are
+    # one frame, divided by key and sorted by window, port and offset. Each of its tasks then calls
+    # the operators of one or more key ranges.
+    parts = []
+    for place, columns in one.inputs.items():
+        if place in inputs:
+            has_order = place[1] not in one.members[place[0]].published
+            parts.append(_tagged(inputs[place], columns, context, has_order=has_order))
+    for name, columns in one.loaded.items():
+        if name in states:
+            parts.append(_tagged_state(states[name], columns, context))
     if not one.keys:  # Without a row Spark would call nothing, and no window would be begun.
         parts.append(_mark(next(iter(inputs.values())).sparkSession))
     rows = union_all(parts, allow_missing=True)
     placed = rows.repartition(*one.keys) if one.keys else rows.coalesce(1)
     ordered = placed.sortWithinPartitions(SORT_KEY, _ORDER)
-    sent = ordered.select(
-        *(name if name in ordered.columns else F.lit(None).alias(name) for name in one.sent.names)
-    )
+    sent = []
+    for name in one.sent.names:
+        sent.append(name if name in ordered.columns else F.lit(None).alias(name))
     members = one.members
     alone = context.alone()
-    controls = {
-        place: _controls(inputs[place], columns)
-        for place, columns in one.controls.items()
-        if place in inputs
-    }
+    controls = {}
+    for place, columns in one.controls.items():
+        if place in inputs:
+            controls[place] = _controls(inputs[place], columns)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         fused = Pass(members)
         made = fused.run(alone, batches, controls=controls)
         return made if sink is None else sink(untagged(fused.parts, alone.first - 1, made))
 
-    return sent.mapInArrow(run, spark_schema(one.made if sink is None else WRITTEN))
+    return ordered.select(*sent).mapInArrow(
+        run, spark_schema(one.made if sink is None else WRITTEN)
+    )
 
 
 def _tagged(

@@ -78,7 +78,13 @@ class KeyRange:
         )
         self.emit = self._out.emit
         self.emit_batch = self._out.emit_batch
-        self._operator = running_copy(operator, self._shape, self, context, self._out.emitter())
+        self._operator = running_copy(
+            operator,
+            self._shape,
+            self,
+            context,
+            self._out.emitter(),
+        )
         self._assigned = dict(self._operator.__dict__)
         self._state = KeyedState(self._shape, self._operator)
         self.take = self._state.take
@@ -90,17 +96,14 @@ class KeyRange:
         self.peek = self._state.peek
         self.unkeyed = self._state.unkeyed
         self._in_batches = hasattr(operator, "process_batch")
-        self._defined = {
-            name
-            for name in _CALLBACKS
-            if getattr(type(operator), name) is not getattr(TupleOperator, name)
-        }
-        only = len(self._names) == 1
-        self._process = {
-            name: getattr(self._operator, f"process_{name}", None)
-            or (self._operator.process if only else None)
-            for name in self._names
-        }
+        self._defined = set()
+        for name in _CALLBACKS:
+            if getattr(type(operator), name) is not getattr(TupleOperator, name):
+                self._defined.add(name)
+        by_default = self._operator.process if len(self._names) == 1 else None
+        self._process = {}
+        for name in self._names:
+            self._process[name] = getattr(self._operator, f"process_{name}", None) or by_default
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Gives what was emitted, batch by batch, then the state.
@@ -253,10 +256,18 @@ class KeyRange:
         """Gives port, window and rows for each stretch of tuples of one window and port; rows are
         made once a batch.
         """
+        # Rows are sorted, so that a change of the first column is a border between stretches. The
+        # tuples of a port are made once for the whole batch, as an iterator of which each stretch
+        # takes its part: making them stretch by stretch would be slow for short windows.
         places = batch[SORT_KEY].to_numpy()
         begins = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist()]
         found = places[begins]
-        stretches = zip(begins, [*begins[1:], len(places)], tag_of(found).tolist(), strict=True)
+        stretches = zip(
+            begins,
+            [*begins[1:], len(places)],
+            tag_of(found).tolist(),
+            strict=True,
+        )
         rows: dict[str, Any] = {}
         for (begin, end, tag), window in zip(
             stretches,
@@ -287,11 +298,11 @@ class KeyRange:
         make = self._shape.rows[port]
         key_of = self._shape.key_of[port]
         values: Iterator[Any] = zip(*lists, strict=True) if lists else repeat((), batch.num_rows)
-        keys = (
-            iter(lists[key_of[0]])
-            if len(key_of) == 1
-            else zip(*(lists[place] for place in key_of), strict=True)
-        )
+        keys: Iterator[Any]
+        if len(key_of) == 1:
+            keys = iter(lists[key_of[0]])
+        else:
+            keys = zip(*map(lists.__getitem__, key_of), strict=True)
         return map(make, values), keys
 
     def receive(self, port: str, batch: pa.RecordBatch) -> None:
@@ -303,10 +314,9 @@ class KeyRange:
 
     def _declared(self, port: str, batch: pa.RecordBatch) -> pa.RecordBatch:
         schema = self._shape.inputs[port].schema
-        columns = [
-            column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(batch.columns, schema, strict=True)
-        ]
+        columns = []
+        for column, field in zip(batch.columns, schema, strict=True):
+            columns.append(column if column.type == field.type else column.cast(field.type))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _take(self, port: str, rows: Any) -> None:

@@ -167,8 +167,12 @@ class KeyedState:
     def _record(self, key: Any) -> list[Any]:
         found = self._states.get(key)
         if found is None:
-            found = self._states[key] = [*(field.first() for field in self._fields), False]
+            found = self._states[key] = self._new_record()
         return found
+
+    def _new_record(self) -> list[Any]:
+        """Returns the record of a key without state: the defaults, not changed yet."""
+        return [*(field.first() for field in self._fields), False]
 
     def own(self) -> list[Any]:
         """Returns the record of the key that is read, to be changed.
@@ -203,7 +207,7 @@ class KeyedState:
         if not self._has_key:
             raise self.unkeyed()
         found = self._states.get(self._key)
-        return [*(field.first() for field in self._fields), False] if found is None else found
+        return self._new_record() if found is None else found
 
     def copied(self) -> dict[Any, list[Any]]:
         """Returns the values of all keys, which later changes do not touch."""
@@ -246,21 +250,19 @@ class KeyedState:
             return
         keys = self._keys
         stored = lists_of(batch.select(self._shape.loaded.names))
-        found = (
-            stored[0]
-            if keys == 1
-            else list(zip(*stored[:keys], strict=True))
-            if keys
-            else [()] * batch.num_rows
-        )
-        values = [
-            list(map(field.from_stored, column)) if pa.types.is_map(field.kind) else column
-            for field, column in zip(self._fields, stored[keys:], strict=True)
-        ]
-        self._states.update(
-            zip(found, map(list, zip(*values, [False] * batch.num_rows, strict=True)), strict=True)
-        )
-        self._known.update(found)
+        of_rows: list[Any] = [()] * batch.num_rows
+        if keys == 1:
+            of_rows = stored[0]
+        elif keys:
+            of_rows = list(zip(*stored[:keys], strict=True))
+        values = []
+        for field, column in zip(self._fields, stored[keys:], strict=True):
+            is_map = pa.types.is_map(field.kind)
+            values.append(list(map(field.from_stored, column)) if is_map else column)
+        values.append([False] * batch.num_rows)
+        records = map(list, zip(*values, strict=True))
+        self._states.update(zip(of_rows, records, strict=True))
+        self._known.update(of_rows)
 
     def rows(self) -> Iterator[list[pa.Array]]:
         """Gives the rows of keys that changed, and those of keys that are gone; without a key the
@@ -270,33 +272,34 @@ class KeyedState:
         if not self._fields:
             return
         self.leave()
-        if not self._keys:
-            defaults = [field.first() for field in self._fields]
-            keys: list[Any] = [
-                key for key, values in self._states.items() if values[:-1] != defaults
-            ]
-        else:
-            changed = (key for key, values in self._states.items() if values[-1])
-            keys = sorted([*changed, *(self._gone & self._known - self._states.keys())], key=_order)
+        defaults = [field.first() for field in self._fields]
+        keys: list[Any] = []
+        for key, values in self._states.items():
+            if values[-1] if self._keys else values[:-1] != defaults:
+                keys.append(key)
+        if self._keys:
+            keys += self._gone & self._known - self._states.keys()
+            keys.sort(key=_order)
         what = f"state of {self._name}"
         for begin in range(0, len(keys), ROWS):
             columns = zip(*map(self._row, keys[begin : begin + ROWS]), strict=True)
-            yield [
-                to_array(column, field, what)
-                for column, field in zip(columns, self._shape.state.schema, strict=True)
-            ]
+            arrays = []
+            for column, field in zip(columns, self._shape.state.schema, strict=True):
+                arrays.append(to_array(column, field, what))
+            yield arrays
 
     def _row(self, key: Any) -> tuple[Any, ...]:
         own = (key,) if self._keys == 1 else key
         found = self._states.get(key)
         if found is None:
-            return (*own, *(None for _ in self._fields), True)
-        values = (
-            field.to_stored(value) for field, value in zip(self._fields, found[:-1], strict=True)
-        )
+            return (*own, *[None] * len(self._fields), True)
+        values = []
+        for field, value in zip(self._fields, found[:-1], strict=True):
+            values.append(field.to_stored(value))
         return (*own, *values, False) if self._keys else (*values,)
 
 
 def _order(key: Any) -> Any:
     """Returns what keys are sorted by: nulls first."""
-    return tuple((part is not None, part) for part in (key if isinstance(key, tuple) else (key,)))
+    parts = key if isinstance(key, tuple) else (key,)
+    return tuple((part is not None, part) for part in parts)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +34,7 @@ TAGS = 1000
 """Tags of one operator: those of the second of a cycle begin here."""
 ALONE = ""
 """The name of an operator that is in no cycle."""
+Item = TypeVar("Item")
 NO_TABLES: Mapping[OperatorPort, pa.Table] = MappingProxyType({})
 STATE = ""
 """The part of an operator's rows that is state: no port has this name."""
@@ -94,8 +96,12 @@ class Pass:
     @property
     def parts(self) -> dict[str, Columns]:
         """What comes out, as PORT and nothing for state; in a cycle with OPERATOR/ before it."""
-        outputs = {_part(name, port): columns for (name, port), columns in self.outputs.items()}
-        return {_part(name, STATE): columns for name, columns in self.states.items()} | outputs
+        parts = {}
+        for name, columns in self.states.items():
+            parts[_part(name, STATE)] = columns
+        for (name, port), columns in self.outputs.items():
+            parts[_part(name, port)] = columns
+        return parts
 
     @classmethod
     def of(cls, unit: list[Node], unseen: Collection[PortHandle] = ()) -> Pass:
@@ -125,6 +131,9 @@ class Pass:
         """
         shapes = shapes or self.shapes()
         ranges = {}
+        unseen = set()
+        delays = set()
+        inner = {}
         for name, member in self.members.items():
             own = (
                 context
@@ -132,7 +141,15 @@ class Pass:
                 else replace(context, operator=f"{context.operator}.{name}")
             )
             own = replace(own, windowing=member.windowing)
-            sent = {port: _by_window(rows) for (of, port), rows in controls.items() if of == name}
+            sent = {}
+            for (of, port), rows in controls.items():
+                if of == name:
+                    sent[port] = _by_window(rows)
+            unseen |= {(name, port) for port in member.unseen}
+            if member.operator.delays:
+                delays.add(name)
+            for port, end in member.inner.items():
+                inner[name, port] = end
             ranges[name] = KeyRange(
                 member.operator,
                 own,
@@ -142,13 +159,6 @@ class Pass:
             )
         if ALONE in ranges:
             return ranges[ALONE].run(batches)
-        unseen = {(name, port) for name, member in self.members.items() for port in member.unseen}
-        delays = {name for name, member in self.members.items() if member.operator.delays}
-        inner = {
-            (name, port): end
-            for name, member in self.members.items()
-            for port, end in member.inner.items()
-        }
         return CycleRange(
             self,
             ranges,
@@ -172,14 +182,16 @@ class Pass:
         for member in self.members.values():
             ports = member.operator.input_ports()
             for name, columns in input_tags(member.operator).items():
-                if not ports[name].control:
-                    places = [
-                        columns.schema.get_field_index(one)
-                        for one in columns.key
-                        if one in columns.schema.names
-                    ]
-                    kinds = tuple(str(columns.schema.field(place).type) for place in places)
-                    keys[kinds] = [columns.names[place] for place in places]
+                if ports[name].control:
+                    continue
+                types = []
+                names = []
+                for key in columns.key:
+                    if key in columns.schema.names:
+                        place = columns.schema.get_field_index(key)
+                        types.append(str(columns.schema.field(place).type))
+                        names.append(columns.names[place])
+                keys[tuple(types)] = names
         return keys.popitem()[1] if len(keys) == 1 else []
 
 
@@ -187,9 +199,18 @@ def control_rows(rows: pa.Table) -> pa.Table:
     """Returns control tuples, `window_id` first, in the order of their values; equal ones are one
     (O133, X44).
     """
-    shown = list(map(repr, zip(*(column.to_pylist() for column in rows.columns), strict=True)))
-    places = {text: place for place, text in reversed(list(enumerate(shown)))}
-    return rows.take(pa.array([places[text] for text in sorted(places)], pa.int64()))
+    # Every key range may emit the same control tuple, in any order. Sorting by the text of all
+    # values, and taking the first row of each text, makes the result the same in every run.
+    columns = [column.to_pylist() for column in rows.columns]
+    places: dict[str, int] = {}
+    for place, row in enumerate(zip(*columns, strict=True)):
+        places.setdefault(repr(row), place)
+    return rows.take(pa.array(map(places.get, sorted(places)), pa.int64()))
+
+
+def alone_ports(by_port: Mapping[str, Item]) -> dict[OperatorPort, Item]:
+    """Returns what the ports of an operator have, by the operator's place in its pass."""
+    return {(ALONE, port): item for port, item in by_port.items()}
 
 
 def _by_window(rows: pa.Table) -> dict[int, pa.RecordBatch]:
@@ -212,10 +233,9 @@ def _shifted(columns: Columns, number: int) -> Columns:
 
 def _member(node: Node, names: set[str], unseen: Collection[PortHandle]) -> Member:
     assert isinstance(node.operator, TupleOperator), "checked at launch"
-    inner = {
-        port: (str(end.operator), end.port)
-        for port, end in node.feeds.items()
-        if end.operator in names
-    }
+    inner = {}
+    for port, end in node.feeds.items():
+        if end.operator in names:
+            inner[port] = (str(end.operator), end.port)
     hidden = frozenset(end.port for end in unseen if end.operator == node.name)
     return Member(node.operator, node.windowing, inner, node.published, hidden)

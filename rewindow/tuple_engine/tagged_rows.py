@@ -15,7 +15,7 @@ from collections import Counter, namedtuple
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from rewindow.application.error_tuples import GIVEN
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.operators.tuples.sliding import SlidingField
+from rewindow.operators.tuples.state import plain_type
 from rewindow.sequences import excluding, map_values
 
 SORT_KEY = "_rw_place"
@@ -33,6 +34,7 @@ TAG_BITS = 20
 windows."""
 PLACEHOLDER = -1
 """The place of a row that is nothing: a key range that has no other is called all the same."""
+Part = TypeVar("Part")
 OperatorPort = tuple[str, str]
 """An operator and its port."""
 _Getter: Any = type(vars(namedtuple("_Pair", ("first", "second")))["first"])
@@ -61,8 +63,10 @@ class Columns:
         names = [""] * len(self.schema)
         counts = Counter[str]()
         keys = [self.schema.get_field_index(name) for name in self.key if name in self.schema.names]
+        # Columns of one type are numbered: `_int64_0`, `_int64_1`. Tags with columns of the same
+        # types share them, so that the rows of a wide and of a narrow port fit into one frame.
         for place in (*keys, *excluding(range(len(names)), keys)):
-            kind = _name_of(_travelling(self.schema.field(place).type))
+            kind = _name_of(plain_type(self.schema.field(place).type))
             names[place] = f"_{kind}_{counts[kind]}"
             counts[kind] += 1
         return names
@@ -72,12 +76,8 @@ class Columns:
         """The columns as they travel: timestamps as microseconds, since Python takes 400 times as
         long for them.
         """
-        types = [_travelling(field.type) for field in self.schema]
+        types = map(plain_type, self.schema.types)
         return pa.schema(list(zip(self.names, types, strict=True)))
-
-
-def _travelling(kind: pa.DataType) -> pa.DataType:
-    return pa.int64() if pa.types.is_timestamp(kind) else kind
 
 
 @cache
@@ -108,29 +108,41 @@ def state_tag(operator: TupleOperator) -> Columns:
 
 def input_tags(operator: TupleOperator) -> dict[str, Columns]:
     """Returns the columns of each input port."""
-    ports = operator.input_ports().items()
-    return {
-        name: Columns(tag, _declared(port.schema), port.key)
-        for tag, (name, port) in enumerate(ports, 1)
-    }
+    tags = {}
+    for tag, (name, port) in enumerate(operator.input_ports().items(), 1):
+        tags[name] = Columns(tag, _declared(port.schema), port.key)
+    return tags
 
 
 def output_tags(operator: TupleOperator) -> dict[str, Columns]:
     """Returns the columns of each output port; an error port has those that say why, too."""
-    ports = operator.output_ports().items()
-    return {
-        name: Columns(tag, pa.schema([*port.schema, *GIVEN]) if port.error else port.schema)
-        for tag, (name, port) in enumerate(ports, 1)
-    }
+    tags = {}
+    for tag, (name, port) in enumerate(operator.output_ports().items(), 1):
+        schema = pa.schema([*port.schema, *GIVEN]) if port.error else port.schema
+        tags[name] = Columns(tag, schema)
+    return tags
 
 
 def tagged_schema(tags: Iterable[Columns]) -> pa.Schema:
     """Returns the columns of tagged rows."""
-    fields = (
-        pa.field(SORT_KEY, pa.int64()),
-        *(field for columns in tags for field in columns.stored),
-    )
-    return pa.schema(list({field.name: field for field in fields}.values()))
+    types = {SORT_KEY: pa.int64()}
+    for columns in tags:
+        types |= zip(columns.stored.names, columns.stored.types, strict=True)
+    return pa.schema(types)
+
+
+def by_tag(tags: Mapping[Part, Columns]) -> dict[int, Part]:
+    """Returns for each tag the port, or other part, whose columns have it."""
+    parts = {}
+    for part, columns in tags.items():
+        parts[columns.tag] = part
+    return parts
+
+
+def in_port_order(ports: Iterable[str], order: Iterable[str]) -> list[str]:
+    """Returns ports in a given order; those that it does not name come first."""
+    last = list(order)
+    return sorted(ports, key=lambda port: last.index(port) if port in last else -1)
 
 
 def sort_key(window: int, tag: int, before: int) -> int:
@@ -164,17 +176,16 @@ def untagged(
     """Gives `window_id` and the columns of each batch, whose rows are of one tag, as they are
     declared.
     """
-    parts = {columns.tag: (part, columns) for part, columns in tags.items()}
+    parts = by_tag(tags)
     for batch in batches:
         if batch.num_rows:
             places = batch[SORT_KEY].to_numpy()
-            part, columns = parts[int(tag_of(places[0]))]
-            values = [
-                _declared_values(batch[name], field.type)
-                for name, field in zip(columns.names, columns.schema, strict=True)
-            ]
-            windows = pa.array(window_of(places, before))
-            yield part, pa.table([windows, *values], names=[WINDOW, *columns.schema.names])
+            part = parts[int(tag_of(places[0]))]
+            columns = tags[part]
+            values = [pa.array(window_of(places, before))]
+            for name, field in zip(columns.names, columns.schema, strict=True):
+                values.append(_declared_values(batch[name], field.type))
+            yield part, pa.table(values, names=[WINDOW, *columns.schema.names])
 
 
 def _declared_values(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -200,34 +211,37 @@ class TagShape:
     def __init__(self, operator: TupleOperator) -> None:
         self.fields = operator.fields
         self.keys = len(operator.key_schema())
-        self.attributes = [
-            field
-            for field in self.fields
-            if not ((self.keys and field.changes_in_place) or isinstance(field, SlidingField))
-        ]
+        self.attributes = []
+        for field in self.fields:
+            stays_in_record = self.keys and field.changes_in_place
+            if not stays_in_record and not isinstance(field, SlidingField):
+                self.attributes.append(field)
         self.inputs = input_tags(operator)
         self.outputs = output_tags(operator)
         self.loaded = loaded_tag(operator)
         self.state = state_tag(operator)
         self.sent = tagged_schema([self.loaded, *self.inputs.values()])
         self.made = tagged_schema([self.state, *self.outputs.values()])
-        self.rows = {name: row_class(name, columns.schema) for name, columns in self.inputs.items()}
-        self.key_of = map_values(
-            lambda port: tuple(map(port.schema.get_field_index, port.key)) if port.schema else (),
-            operator.input_ports(),
-        )
+        self.rows = {}
+        self.key_of: dict[str, tuple[int, ...]] = {}
+        for name, columns in self.inputs.items():
+            self.rows[name] = row_class(name, columns.schema)
+            self.key_of[name] = tuple(map(columns.schema.get_field_index, columns.key))
         self.widths = map_values(lambda columns: len(columns.schema), self.outputs)
-        self.errors = frozenset(
-            name for name, port in operator.output_ports().items() if port.error
-        )
+        ports = operator.output_ports().items()
+        self.errors = frozenset(name for name, port in ports if port.error)
 
 
 def lists_of(batch: pa.RecordBatch) -> list[list[Any]]:
     """Returns the columns of a batch as lists."""
-    return [
-        column.to_numpy(zero_copy_only=False).tolist() if _is_plain(column) else column.to_pylist()
-        for column in batch.columns
-    ]
+    # numpy converts whole numbers and floats without nulls many times faster than Arrow does.
+    lists = []
+    for column in batch.columns:
+        if _is_plain(column):
+            lists.append(column.to_numpy(zero_copy_only=False).tolist())
+        else:
+            lists.append(column.to_pylist())
+    return lists
 
 
 def _is_plain(column: pa.Array) -> bool:
@@ -257,8 +271,8 @@ def row_class(port: str, schema: pa.Schema) -> type:
     fields = {name: _Getter(place, "") for place, name in enumerate(schema.names)}
 
     def show(self: tuple[Any, ...]) -> str:
-        values = zip(schema.names, self, strict=True)
-        return f"{port}({', '.join(f'{name}={value!r}' for name, value in values)})"
+        values = map("{}={!r}".format, schema.names, self)
+        return f"{port}({', '.join(values)})"
 
     return type(
         port,

@@ -157,7 +157,12 @@ def _refusing(
             for begin, end in pairwise(ends):
                 if begin in begins:
                     highest = batch.column(_HIGHEST)[begin].as_py()
-                highest = fold_jumps(ts[begin:end], jumps[begin:end], highest, jump_us)
+                highest = fold_jumps(
+                    ts[begin:end],
+                    jumps[begin:end],
+                    highest,
+                    jump_us,
+                )
             yield batch.select(columns).filter(pa.array(jumps))
 
     return refuse

@@ -167,7 +167,13 @@ def lateness(
     moving = []
     for number, (name, stream) in enumerate(settings.streams.items()):
         frame = _timed(frames[name], name, settings, origin_us)
-        timed[name] = _jumps_marked(frame, name, settings, state, recording_keys)
+        timed[name] = _jumps_marked(
+            frame,
+            name,
+            settings,
+            state,
+            recording_keys,
+        )
         moves = timed[name].where(_moves_clock(stream))
         moving.append(moves.select(*recording_keys, F.lit(number).alias(STREAM), TICK, AT, TS))
     clock = ArrivalClock(settings, origin_us, start_us, end_us)
@@ -181,7 +187,14 @@ def lateness(
     classified = {}
     for name, frame in timed.items():
         columns = frames[name].columns
-        classified[name] = _classify(frame, name, settings, columns, held, recording_keys)
+        classified[name] = _classify(
+            frame,
+            name,
+            settings,
+            columns,
+            held,
+            recording_keys,
+        )
     after = None
     if end_us is not None:
         after = marks.next_state(
@@ -291,7 +304,12 @@ def _has(frame: DataFrame) -> str:
     return f"It has {', '.join(frame.columns)}."
 
 
-def _timed(frame: DataFrame, name: str, settings: EventTime, origin_us: int) -> DataFrame:
+def _timed(
+    frame: DataFrame,
+    name: str,
+    settings: EventTime,
+    origin_us: int,
+) -> DataFrame:
     """Adds arrival, timestamp and first tick of each tuple."""
     from pyspark.sql import functions as F
 
@@ -329,7 +347,13 @@ def _jumps_marked(
     if state is not None:
         own = (F.col("stream") == name) & F.col("ahead_us").isNotNull()
         known = state.where(own).select(*recording_keys, F.col("ahead_us").alias(TS))
-    return mark_jumps(timed, _is_believed(stream), stream.max_jump_us, known, recording_keys)
+    return mark_jumps(
+        timed,
+        _is_believed(stream),
+        stream.max_jump_us,
+        known,
+        recording_keys,
+    )
 
 
 def _far(stream: StreamTime) -> str | None:

@@ -84,7 +84,14 @@ def tick_table(
     origin_us = clock.origin_us
     ticks = _shown(tuples, settings, recording_keys)
     more = [_falling_idle(ticks, settings, origin_us, recording_keys)] if settings.may_idle else []
-    more += _before(settings, ticks, state, clock.start_us, origin_us, recording_keys)
+    more += _before(
+        settings,
+        ticks,
+        state,
+        clock.start_us,
+        origin_us,
+        recording_keys,
+    )
     if more:
         every = union_all([ticks, *more], allow_missing=True)
         ticks = _combine(every, settings, recording_keys)
@@ -232,7 +239,12 @@ def _idle_streams(settings: EventTime) -> list[int]:
     return numbers
 
 
-def _idle_tick(settings: EventTime, number: int, since_us: Column, origin_us: int) -> Column:
+def _idle_tick(
+    settings: EventTime,
+    number: int,
+    since_us: Column,
+    origin_us: int,
+) -> Column:
     """Returns the first tick at which a stream's silence since an instant is longer than its
     timeout.
     """
@@ -262,9 +274,21 @@ def _before(
     if state is None and (start_us is None or not settings.may_idle):
         return []
     if state is not None:
-        carried = _carried(settings, state, start_us, origin_us, recording_keys)
+        carried = _carried(
+            settings,
+            state,
+            start_us,
+            origin_us,
+            recording_keys,
+        )
     if start_us is not None and (state is None or recording_keys):
-        new = _nothing_yet(settings, ticks, start_us, origin_us, recording_keys)
+        new = _nothing_yet(
+            settings,
+            ticks,
+            start_us,
+            origin_us,
+            recording_keys,
+        )
         carried = (
             new
             if state is None
@@ -274,7 +298,12 @@ def _before(
     at_first = [F.col("_first").alias(TICK), F.lit(True).alias(IS_NEWS), *_running(settings)]
     rows = [carried.select(*recording_keys, *at_last), carried.select(*recording_keys, *at_first)]
     for number in _idle_streams(settings):
-        falls = _idle_tick(settings, number, _since(settings, number), origin_us)
+        falls = _idle_tick(
+            settings,
+            number,
+            _since(settings, number),
+            origin_us,
+        )
         tick = F.greatest(falls, F.col("_first")).alias(TICK)
         rows.append(carried.select(*recording_keys, tick, F.lit(True).alias(IS_NEWS)))
     return rows

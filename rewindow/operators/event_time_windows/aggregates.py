@@ -87,7 +87,12 @@ def aggregate_spec(frame: DataFrame, aggregates: Mapping[str, tuple[str, str]]) 
     return aggregate
 
 
-def _type(frame: DataFrame, name: str, function: str, argument: str) -> DataType:
+def _type(
+    frame: DataFrame,
+    name: str,
+    function: str,
+    argument: str,
+) -> DataType:
     """Returns what Spark's own aggregate would return."""
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as F

@@ -223,16 +223,35 @@ def fired_counted(
     last = F.least(_last_end(windows), limit)
     emit_at = rows.where(F.col(ORDINAL).isNotNull() & (first <= last))
     ends = F.explode(F.sequence(first, last, bigint(windows.slide))).alias(_UNTIL)
-    spread = emit_at.select(*columns, FIRST_TS, LAST_TS, _TOTAL, *aggregate.parts, ends)
+    spread = emit_at.select(
+        *columns,
+        FIRST_TS,
+        LAST_TS,
+        _TOTAL,
+        *aggregate.parts,
+        ends,
+    )
     bounds = [F.min(FIRST_TS).alias(FIRST_TS), (F.max(LAST_TS) + 1).alias(END)]
     found = spread.groupBy(*columns, _UNTIL, _TOTAL).agg(*bounds, *results)
     ends_of = found.select(*named_columns(recording_keys), END).distinct()
     ticks = first_ticks(ends_of, classified.ticks, _STEP_US, recording_keys)
-    joined = matched(found, ticks, recording_keys, END, "inner" if ended_us is None else "left")
+    joined = matched(
+        found,
+        ticks,
+        recording_keys,
+        END,
+        "inner" if ended_us is None else "left",
+    )
     fired_us = F.when(F.col(_UNTIL) <= F.col(_TOTAL), F.col(FIRED))
     fired_us = fired_us if ended_us is None else F.coalesce(fired_us, bigint(ended_us))
     number = (F.col(_UNTIL) / windows.slide - 1).cast("int")
-    about = firing_columns(F.col(FIRST_TS), F.col(END), number, F.lit(ON_TIME), fired_us)
+    about = firing_columns(
+        F.col(FIRST_TS),
+        F.col(END),
+        number,
+        F.lit(ON_TIME),
+        fired_us,
+    )
     return joined.select(
         *columns,
         *about,

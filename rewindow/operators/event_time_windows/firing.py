@@ -122,7 +122,12 @@ def first_fired(
     return found.withColumn(FIRED, F.coalesce(FIRED, bigint(ended_us)))
 
 
-def fired_at(found: DataFrame, ticks: DataFrame, step_us: int, phase_us: int) -> DataFrame:
+def fired_at(
+    found: DataFrame,
+    ticks: DataFrame,
+    step_us: int,
+    phase_us: int,
+) -> DataFrame:
     """Adds `FIRED` to rows with an `END`: the tick that reaches it, null where none does; for ticks
     that are few.
 

@@ -265,7 +265,13 @@ def fired_changed(
     shown = forms.select("*", F.inline(F.filter(firings, lambda one: one["fired_us"].isNotNull())))
     pane = (F.col(PANES) - 1).cast("int")
     end_us = F.col(_LAST) + sessions.gap_us
-    named = firing_columns(F.col(BEGIN), end_us, pane, F.col("kind"), F.col("fired_us"))
+    named = firing_columns(
+        F.col(BEGIN),
+        end_us,
+        pane,
+        F.col("kind"),
+        F.col("fired_us"),
+    )
     return shown.select(
         *columns,
         *named,

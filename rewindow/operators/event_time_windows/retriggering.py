@@ -314,7 +314,12 @@ def emit_at_rows(
         *named_columns(recording_keys),
         F.col(_LIMIT).alias(END),
     ).distinct()
-    ticks = first_ticks(ends, classified.ticks, min(windows.slide_us, 1_000_000), recording_keys)
+    ticks = first_ticks(
+        ends,
+        classified.ticks,
+        min(windows.slide_us, 1_000_000),
+        recording_keys,
+    )
     if not recording_keys and classified.clock.is_few(windows.slide_us):
         ticks = F.broadcast(ticks)
     found = matched(
@@ -513,7 +518,13 @@ def left_rows(
             .where(_UPDATES)
             .groupBy(*map(quoted_column, own), BEGIN)
         )
-        rows = matched(rows, updates.agg(F.count("*").alias(_UPDATES)), own, BEGIN, "left")
+        rows = matched(
+            rows,
+            updates.agg(F.count("*").alias(_UPDATES)),
+            own,
+            BEGIN,
+            "left",
+        )
         fresh = F.coalesce(F.col(_UPDATES), F.lit(0))
     panes = F.max(_PANES).over(of_window) + fresh
     is_done = F.col(_SHOWN) | (F.col(_PANES) > 0)

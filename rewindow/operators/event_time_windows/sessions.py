@@ -81,7 +81,12 @@ def bucket_of(at: Column, sessions: SessionWindows) -> Column:
     return at - F.pmod(at, F.lit(sessions.gap_us))
 
 
-def numbered(rows: DataFrame, sessions: SessionWindows, by: Sequence[str], name: str) -> DataFrame:
+def numbered(
+    rows: DataFrame,
+    sessions: SessionWindows,
+    by: Sequence[str],
+    name: str,
+) -> DataFrame:
     """Adds the number of the session that a row is in, among those of the columns `by` (E67,
     E68).
     """
@@ -169,10 +174,22 @@ def fired_sessions(
         min(sessions.gap_us, TICKS_APART_US),
         recording_keys,
     )
-    joined = matched(found, ticks, recording_keys, END, "inner" if ended_us is None else "left")
+    joined = matched(
+        found,
+        ticks,
+        recording_keys,
+        END,
+        "inner" if ended_us is None else "left",
+    )
     fired_us = F.col(FIRED) if ended_us is None else F.coalesce(FIRED, bigint(ended_us))
     end_us = F.col(END) + sessions.gap_us - sessions.behind_us
-    about = firing_columns(F.col(BEGIN), end_us, F.lit(0), F.lit(ON_TIME), fired_us)
+    about = firing_columns(
+        F.col(BEGIN),
+        end_us,
+        F.lit(0),
+        F.lit(ON_TIME),
+        fired_us,
+    )
     return joined.select(
         *columns,
         *about,

@@ -164,7 +164,12 @@ class Windows:
         is_new = ~F.col(CARRIED)
         fires = or_false(first <= F.col(REACHED))
         outcome = F.when(first.isNull(), BETWEEN).when(fires, ON_TIME).otherwise("pending_after")
-        rows = reached(self._rows, self._classified.ticks, self._apart, self._ended_us)
+        rows = reached(
+            self._rows,
+            self._classified.ticks,
+            self._apart,
+            self._ended_us,
+        )
         before = rows.where(waited).select(
             *columns,
             F.lit("pending_before").alias("outcome"),
@@ -364,7 +369,14 @@ def _sessions(
         "sessions",
         sessions.session_rows(classified, windows, aggregate, own, state),
     )
-    left = partial(sessions.left_sessions, rows, classified.ticks, aggregate, own, recording_keys)
+    left = partial(
+        sessions.left_sessions,
+        rows,
+        classified.ticks,
+        aggregate,
+        own,
+        recording_keys,
+    )
     fired = sessions.fired_sessions(
         rows,
         classified,
@@ -420,7 +432,13 @@ def _counted(
         recording_keys,
         ended_us,
     )
-    first_fired_tuples = partial(counted.first_fired_counted, rows, fired, windows, own)
+    first_fired_tuples = partial(
+        counted.first_fired_counted,
+        rows,
+        fired,
+        windows,
+        own,
+    )
     return Windows(
         fired,
         classified,
@@ -602,7 +620,12 @@ def _found(
 
     columns = named_columns(own)
     parts = list(map(F.col, aggregate.parts))
-    spread = rows.select(*columns, *parts, FIRED_UNTIL, each_begin(windows).alias(BEGIN))
+    spread = rows.select(
+        *columns,
+        *parts,
+        FIRED_UNTIL,
+        each_begin(windows).alias(BEGIN),
+    )
     waiting = F.col(FIRED_UNTIL).isNull() | (F.col(BEGIN) + windows.length_us > F.col(FIRED_UNTIL))
     results = aliased(aggregate.results)
     found = spread.where(waiting).groupBy(*columns, BEGIN).agg(*results)
@@ -622,7 +645,13 @@ def _fired(
     if ended_us is None:
         found = found.where(F.col(FIRED).isNotNull())
     fired_us = F.col(FIRED) if ended_us is None else F.coalesce(FIRED, bigint(ended_us))
-    about = firing_columns(F.col(BEGIN), F.col(END), F.lit(0), F.lit(ON_TIME), fired_us)
+    about = firing_columns(
+        F.col(BEGIN),
+        F.col(END),
+        F.lit(0),
+        F.lit(ON_TIME),
+        fired_us,
+    )
     return found.select(
         *columns,
         *about,

@@ -79,7 +79,15 @@ def carried_rows(
     from pyspark.sql import functions as F
 
     keys = named_columns(settings.keys)
-    rows = placed.select(WINDOW, *keys, TS, POINT, AT, ROW, F.lit(True).alias(COUNTS))
+    rows = placed.select(
+        WINDOW,
+        *keys,
+        TS,
+        POINT,
+        AT,
+        ROW,
+        F.lit(True).alias(COUNTS),
+    )
     return _moving(rows, state, settings, first, closing).where(_MOVES).drop(_MOVES, COUNTS)
 
 
@@ -139,7 +147,12 @@ def carried_nulls(
 
     moving = with_usable(_moving(marked, state, settings, windows.first, closing), settings)
     moving = moving.withColumn(HASH, row_hash(moving))
-    moving = with_sides(moving, settings, [*settings.keys, _MOVES], [WINDOW, TS, HASH])
+    moving = with_sides(
+        moving,
+        settings,
+        [*settings.keys, _MOVES],
+        [WINDOW, TS, HASH],
+    )
     moving = moving.where(F.col(WINDOW) >= windows.first)
     moving = moving.withColumns(bounded_sides(moving, settings))
     for period_us in settings.periods_us:
@@ -217,7 +230,12 @@ def closing_window(settings: FillRules, grid: Grid) -> int | None:
     )
 
 
-def _still_open(rows: DataFrame, settings: FillRules, grid: Grid, closing: int) -> DataFrame:
+def _still_open(
+    rows: DataFrame,
+    settings: FillRules,
+    grid: Grid,
+    closing: int,
+) -> DataFrame:
     """Returns the gaps that the end of the grid closes: behind each key's last row, and those of
     keys without one.
     """
@@ -252,7 +270,14 @@ def _still_open(rows: DataFrame, settings: FillRules, grid: Grid, closing: int) 
     if never is None:
         return behind
     begin = bigint(settings.first_point).alias(START)
-    whole = never.select(*place, *keys, begin, *rest, nothing.alias(PREVIOUS), nothing.alias(NEXT))
+    whole = never.select(
+        *place,
+        *keys,
+        begin,
+        *rest,
+        nothing.alias(PREVIOUS),
+        nothing.alias(NEXT),
+    )
     return behind.unionByName(whole, allowMissingColumns=True)
 
 

@@ -150,7 +150,13 @@ def _with_filled_nulls(frame: DataFrame, rows: DataFrame, settings: FillSettings
     def step(rows: DataFrame, by: list[str], order: list[str]) -> DataFrame:
         return with_sides(rows, settings, by, order)
 
-    marked = in_blocks(marked, step, F.lit(True), [*settings.keys, COUNTS], [TS, HASH])
+    marked = in_blocks(
+        marked,
+        step,
+        F.lit(True),
+        [*settings.keys, COUNTS],
+        [TS, HASH],
+    )
     marked = marked.withColumns(bounded_sides(marked, settings))
     for period_us in settings.periods_us:
         marked = with_season(marked, rows, settings, period_us)

@@ -188,7 +188,13 @@ class FillGaps(FrameOperator):
         frame = self._frame(inputs["stream"])
         closing = closing_window(settings, context.grid)
         rows = self._rows(frame, state, context.first, closing)
-        gaps = carried_gaps(rows, settings, context.windows, context.grid, closing)
+        gaps = carried_gaps(
+            rows,
+            settings,
+            context.windows,
+            context.grid,
+            closing,
+        )
         is_time = dict(frame.dtypes)[self.arrived_at].startswith("timestamp")
         arrival = F.timestamp_micros(AT) if is_time else F.col(AT)
         made = make_rows(
@@ -256,7 +262,13 @@ class FillGaps(FrameOperator):
         first: int,
         closing: int | None,
     ) -> DataFrame:
-        return carried_rows(self._marked(frame).where(COUNTS), state, self.rules(), first, closing)
+        return carried_rows(
+            self._marked(frame).where(COUNTS),
+            state,
+            self.rules(),
+            first,
+            closing,
+        )
 
     def _marked(self, frame: DataFrame) -> DataFrame:
         """Returns all tuples in their places, those counted that are believed."""

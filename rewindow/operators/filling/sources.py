@@ -58,7 +58,12 @@ def nothing(rows: DataFrame, name: str, point: Column) -> Column:
     return F.struct(null_ts, point.cast("bigint").alias(POINT), null)
 
 
-def with_sides(rows: DataFrame, settings: FillRules, by: list[str], order: list[str]) -> DataFrame:
+def with_sides(
+    rows: DataFrame,
+    settings: FillRules,
+    by: list[str],
+    order: list[str],
+) -> DataFrame:
     """Adds both sides of each row in its place: the row before or itself, and the one behind. What
     is there stays.
 
@@ -98,7 +103,12 @@ def bounded_sides(
     """
     from pyspark.sql import functions as F
 
-    empty = no_sides(rows, settings, F.lit(settings.first_point - 1), F.lit(settings.end_point))
+    empty = no_sides(
+        rows,
+        settings,
+        F.lit(settings.first_point - 1),
+        F.lit(settings.end_point),
+    )
     sides = {}
     for name in settings.source_columns:
         before = previous_side(name)

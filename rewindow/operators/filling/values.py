@@ -241,7 +241,12 @@ def _season(period_us: int) -> str:
     return f"_rw_season_{period_us}"
 
 
-def with_season(made: DataFrame, rows: DataFrame, settings: FillRules, period_us: int) -> DataFrame:
+def with_season(
+    made: DataFrame,
+    rows: DataFrame,
+    settings: FillRules,
+    period_us: int,
+) -> DataFrame:
     """Adds the row of the same key one period earlier: the first one in the grid point there (G24).
 
     Of several rows of that instant it is always the same one, told by what it holds.
@@ -415,11 +420,21 @@ def _choice(
         is_before = behind_ts.isNull() | or_false(since <= until)
         near = F.when(is_before, early).otherwise(later)
         ts = F.when(is_before, before_ts).otherwise(behind_ts)
-        return _Choice(F.when(is_before, before).otherwise(behind), word, near, _one(ts))
+        return _Choice(
+            F.when(is_before, before).otherwise(behind),
+            word,
+            near,
+            _one(ts),
+        )
     if method == "linear":
         both = F.when(before_ts.isNotNull() & behind_ts.isNotNull(), F.array(before_ts, behind_ts))
         # A recorded null may lie between two values of its own instant.
-        line = _line(before, behind, since / F.greatest(since + until, F.lit(1)), kind)
+        line = _line(
+            before,
+            behind,
+            since / F.greatest(since + until, F.lit(1)),
+            kind,
+        )
         if not fill.extrapolate:
             return _Choice(line, word, early & later, both)
         one_side = (before_ts.isNull() | behind_ts.isNull()) & F.coalesce(since, until).isNotNull()
@@ -432,13 +447,23 @@ def _choice(
             F.coalesce(both, _one(F.coalesce(before_ts, behind_ts))),
         )
     if method == "previous_of":
-        return _Choice(_of(PREVIOUS, str(fill.column)), word, early, _one(before_ts))
+        return _Choice(
+            _of(PREVIOUS, str(fill.column)),
+            word,
+            early,
+            _one(before_ts),
+        )
     if method == "seasonal":
         return _seasonal(name, fill, settings, kind)
     return _Choice(F.lit(None), word, yes, F.lit(None))
 
 
-def _line(before: Column, behind: Column, share: Column, kind: DataType) -> Column:
+def _line(
+    before: Column,
+    behind: Column,
+    share: Column,
+    kind: DataType,
+) -> Column:
     """Returns the value at a share of the way from one to the other.
 
     Of decimals and whole numbers only the way between both is a double, so that no digit of large
@@ -466,12 +491,23 @@ def _one(ts: Column) -> Column:
     return F.when(ts.isNotNull(), F.array(ts))
 
 
-def _seasonal(name: str, fill: ColumnFill, settings: FillRules, kind: DataType) -> _Choice:
+def _seasonal(
+    name: str,
+    fill: ColumnFill,
+    settings: FillRules,
+    kind: DataType,
+) -> _Choice:
     from pyspark.sql import functions as F
 
     # Built from the inside out: the fallback first, then each period around it, the first period
     # last. So the first period with a row decides.
-    value, word, near, rows = _choice(name, fill, fill.fallback, settings, kind)
+    value, word, near, rows = _choice(
+        name,
+        fill,
+        fill.fallback,
+        settings,
+        kind,
+    )
     for period in reversed(fill.periods):
         period_us = int(period * 1_000_000)
         season = F.col(_season(period_us))

@@ -101,7 +101,12 @@ def gap_report(
         expected = "select * from {expected}"
         more = {"expected": _expected(frame, settings)}
     gaps = _ask(session, sql.gaps("{runs}", expected), runs=merged, **more)
-    totals = _ask(session, sql.completeness("{runs}", expected), runs=merged, **more)
+    totals = _ask(
+        session,
+        sql.completeness("{runs}", expected),
+        runs=merged,
+        **more,
+    )
     return FrameGaps(_shown_gaps(gaps, settings), _shown_totals(totals, settings), merged)
 
 

@@ -102,7 +102,13 @@ def _step(
     return seen, base, slack, F.greatest(seen, own, reached)
 
 
-def _indexed(one: Column, seen: Column, base: Column, slack: Column, last: Column) -> Column:
+def _indexed(
+    one: Column,
+    seen: Column,
+    base: Column,
+    slack: Column,
+    last: Column,
+) -> Column:
     indices = {"_seen_index": seen, "_silence_index": base, "_slack_us": slack, "_last_index": last}
     for name, value in indices.items():
         one = one.withField(name, value)

@@ -77,7 +77,12 @@ def clock_tuples(
     end = F.lit(last_us)
     carried = None if state is None else _state_rows(state, settings)
     if settings.key_by or not blocks(rows) or settings.slack_varies:
-        clock = _select_clock(_append(rows, carried), settings, ordered(rows, settings), last_us)
+        clock = _select_clock(
+            _append(rows, carried),
+            settings,
+            ordered(rows, settings),
+            last_us,
+        )
     else:
         whole = _add_carry(rows, carried)
         clock = _select_clock(whole, settings, ordered(rows, settings, WINDOW), last_us).where(

@@ -56,7 +56,12 @@ def split_jumps(
         f"runs %d us ahead of the latest timestamp before it; max_jump is {settings.max_jump_us} us"
     )
     detail = F.format_string(words, F.col(TS) - F.col(_HIGHEST))
-    jumps = clock.as_errors(timed.join(refused, same), settings, "jump", detail)
+    jumps = clock.as_errors(
+        timed.join(refused, same),
+        settings,
+        "jump",
+        detail,
+    )
     return timed.join(refused, same, "left_anti").drop(AT, TS), jumps.drop(
         AT,
         TS,

@@ -129,7 +129,12 @@ def _with(rows: DataFrame, more: Sequence[DataFrame]) -> DataFrame:
     return union_all([rows, *more], allow_missing=True)
 
 
-def _last_times(rows: DataFrame, ports: Sequence[str], window: int, at_us: int) -> DataFrame:
+def _last_times(
+    rows: DataFrame,
+    ports: Sequence[str],
+    window: int,
+    at_us: int,
+) -> DataFrame:
     """Returns a time beyond all tuples for each port, which it shows when it has ended."""
     from pyspark.sql import functions as F
 
@@ -364,11 +369,22 @@ def _in_order(
 
     port = F.array_position(F.array(*map(F.lit, ports)), F.col(SOURCE))
     arrival = [_ARRIVED_IN, AT, *map(F.asc_nulls_first, map(quoted_column, order_by))]
-    order = Window.partitionBy(WINDOW).orderBy(_RELEASED_US, F.asc_nulls_first(TS), port, *arrival)
+    order = Window.partitionBy(WINDOW).orderBy(
+        _RELEASED_US,
+        F.asc_nulls_first(TS),
+        port,
+        *arrival,
+    )
     place = F.row_number().over(order) - 1
     kept = named_columns(excluding(types, (RELEASED_AT, EMISSION)))
     released_at = _from_us(F.col(_RELEASED_US), types[arrived_at]).alias(RELEASED_AT)
-    return released.select(WINDOW, *kept, SOURCE, released_at, place.cast("bigint").alias(EMISSION))
+    return released.select(
+        WINDOW,
+        *kept,
+        SOURCE,
+        released_at,
+        place.cast("bigint").alias(EMISSION),
+    )
 
 
 def _state(

@@ -178,7 +178,12 @@ def storm_windows(
     of_streams = []
     for number, (name, stream) in enumerate(time.streams.items()):
         at_us = arrived_us(frames[name], name, time.arrived_at)
-        event_us = timestamp_us(frames[name], name, stream.event_at, stream.unit)
+        event_us = timestamp_us(
+            frames[name],
+            name,
+            stream.event_at,
+            stream.unit,
+        )
         about = [
             F.lit(name).alias(STREAM), F.lit(number).alias(_NUMBER), at_us.alias(_AT),
             floor_div(event_us, _MS).alias(_TS),
@@ -209,7 +214,13 @@ def storm_windows(
     )
     length_us = None if windows.length is None else int(windows.length * 1_000_000)
     begin = bigint(None) if length_us is None else F.col(END) - length_us
-    named = firing_columns(begin, F.col(END), F.col(_WINDOW), F.lit(ON_TIME), F.col(FIRED))
+    named = firing_columns(
+        begin,
+        F.col(END),
+        F.col(_WINDOW),
+        F.lit(ON_TIME),
+        F.col(FIRED),
+    )
     shown = {END: "window_end_us", _WINDOW: "pane", FIRED: "fired_us", _ROLE: "role"}
     outcomes = passed.where(F.col(FIRED).isNull()).groupBy(
         STREAM,
