@@ -175,7 +175,11 @@ def _readings(value: Any) -> Iterator[Any]:
             return
 
 
-def _set_attribute(app: Application, node: Node, one: PropertyOverride) -> Iterator[Violation]:
+def _set_attribute(
+    app: Application,
+    node: Node,
+    one: PropertyOverride,
+) -> Iterator[Violation]:
     try:
         value = Mode.parse(one.value) if one.name == "mode" else int(str(one.value))
     except InputError as error:

@@ -84,7 +84,11 @@ class Mode:
         return not self.may_lose or downstream.may_lose
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(
+        cls,
+        source: Any,
+        handler: Any,
+    ) -> core_schema.CoreSchema:
         """In JSON a mode is its name."""
         name = core_schema.plain_serializer_function_ser_schema(str, when_used="json")
         return core_schema.no_info_plain_validator_function(_read, serialization=name)

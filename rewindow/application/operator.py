@@ -123,7 +123,11 @@ class OperatorContext:
     unseen: tuple[tuple[int, int], ...] = ()
     ends: Mapping[str, int] = field(default_factory=dict)
     checkpointed: int | None = None
-    next_mark: Callable[[int], int] = field(default=_each_window, compare=False, repr=False)
+    next_mark: Callable[[int], int] = field(
+        default=_each_window,
+        compare=False,
+        repr=False,
+    )
 
     def alone(self) -> OperatorContext:
         """Returns it without what belongs to the process that runs the group."""

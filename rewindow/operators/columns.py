@@ -34,7 +34,11 @@ def floor_div(value: Column, divisor: int) -> Column:
     """Returns the floor of a BIGINT division, also below zero (H54)."""
     from pyspark.sql import functions as F
 
-    return F.call_function("div", value - F.pmod(value, F.lit(divisor)), F.lit(divisor))
+    return F.call_function(
+        "div",
+        value - F.pmod(value, F.lit(divisor)),
+        F.lit(divisor),
+    )
 
 
 def type_texts(columns: pa.Schema) -> dict[str, str]:

@@ -22,7 +22,11 @@ TASK_TIMERS = 1_000_000
 """Timers that one task makes."""
 
 
-def metronome(spark: SparkSession, context: OperatorContext, interval_us: int) -> DataFrame:
+def metronome(
+    spark: SparkSession,
+    context: OperatorContext,
+    interval_us: int,
+) -> DataFrame:
     """Returns the timers of some windows: `window_id BIGINT, at TIMESTAMP, timer_index BIGINT`.
 
     `at` is `timer_index` times the interval since the epoch (H40, H54). It is also the instant of

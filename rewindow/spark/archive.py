@@ -66,7 +66,11 @@ def _touch(spark: SparkSession, folder: Path) -> None:
     lines = [f"{n // 9},{n % 3},2013-01-01T00:00:00Z,1.5" for n in range(99)]
     (folder / "rows.csv").write_text("\n".join(["window_id,key,at,amount", *lines]))
     types = "window_id BIGINT, key STRING, at TIMESTAMP, amount DOUBLE"
-    rows = spark.read.schema(types).csv(str(folder / "rows.csv"), header=True, mode="PERMISSIVE")
+    rows = spark.read.schema(types).csv(
+        str(folder / "rows.csv"),
+        header=True,
+        mode="PERMISSIVE",
+    )
     over = Window.partitionBy("key").orderBy("window_id")
     ranked = rows.withColumn("rank", F.row_number().over(over)).withColumn(
         "before",

@@ -199,7 +199,11 @@ def _describe(kind: T.DataType) -> str:
     return "string" if isinstance(kind, T.StringType) else kind.simpleString()
 
 
-def _sums(name: str, exact: list[T.StructField], floats: list[T.StructField]) -> Column:
+def _sums(
+    name: str,
+    exact: list[T.StructField],
+    floats: list[T.StructField],
+) -> Column:
     """Returns the two sums of a digest as text; floats, where given, are hashed with the hash of
     their row's others.
     """

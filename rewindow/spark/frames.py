@@ -156,7 +156,11 @@ def count_written(folder: Location) -> pa.Table:
     return _counts_in(folder.uri)
 
 
-def write_files(frame: DataFrame, folder: Location, row_group_bytes: int | None = None) -> None:
+def write_files(
+    frame: DataFrame,
+    folder: Location,
+    row_group_bytes: int | None = None,
+) -> None:
     """Computes a frame once, into Parquet files of a folder; their row groups are of a size, or
     Spark's 128 MB.
     """

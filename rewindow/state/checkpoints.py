@@ -397,7 +397,11 @@ def as_start(rows: pa.Table, made: Provenance) -> pa.Table:
     }
     for name, value in values.items():
         column = pa.array([value] * rows.num_rows, SCHEMA.field(name).type)
-        rows = rows.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), column)
+        rows = rows.set_column(
+            SCHEMA.get_field_index(name),
+            SCHEMA.field(name),
+            column,
+        )
     return rows
 
 

@@ -92,7 +92,11 @@ class FileStates:
                 parts.append(self._read(paths, schema).withColumn(_STEP, F.lit(step)))
         newest = F.max(_STEP).over(Window.partitionBy(*map(quoted_column, state.key)))
         changes = reduce(DataFrame.unionByName, parts).withColumn("_rw_newest", newest)
-        return _changed(base, changes.where(F.col(_STEP) == F.col("_rw_newest")), state.key)
+        return _changed(
+            base,
+            changes.where(F.col(_STEP) == F.col("_rw_newest")),
+            state.key,
+        )
 
     def save(self, node: Node, frame: DataFrame, place: str) -> StateFiles:
         """Computes a frame and keeps it as the state of an operator; a place is used once."""

@@ -255,7 +255,11 @@ def _run_tuples(
     return made
 
 
-def _recorded(app: Application, stream: str, by_window: Mapping[int, Sequence[Any]]) -> ByWindow:
+def _recorded(
+    app: Application,
+    stream: str,
+    by_window: Mapping[int, Sequence[Any]],
+) -> ByWindow:
     """Returns the tuples of a stream as mappings, with the columns that every recorded stream
     has.
     """

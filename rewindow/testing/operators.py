@@ -146,7 +146,11 @@ def check_grouping(
         **how,
     )
     for number in range(seed, seed + runs):
-        cut = random_cut(random.Random(number), len(asked), list(inputs) if any_port_order else [])
+        cut = random_cut(
+            random.Random(number),
+            len(asked),
+            list(inputs) if any_port_order else [],
+        )
         found = run_operator(operator, inputs, windows=ends, **cut, **how)
         what = f"seed {number}: {words_of(cut)}"
         for port, rows in whole.outputs.items():
@@ -174,7 +178,11 @@ def _first_difference(whole: Sequence[tuple[Any, ...]], cut: Sequence[tuple[Any,
     )
 
 
-def random_cut(chosen: random.Random, windows: int, ports: Sequence[str]) -> dict[str, Any]:
+def random_cut(
+    chosen: random.Random,
+    windows: int,
+    ports: Sequence[str],
+) -> dict[str, Any]:
     """Returns group borders, key ranges, size of batches and order of ports, as run_operator takes
     them.
     """

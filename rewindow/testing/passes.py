@@ -253,7 +253,11 @@ class PassRun:
             columns.stored,
             strict=True,
         ):
-            found[name] = _array(given, sent.type if is_state else declared.type, sent.type)
+            found[name] = _array(
+                given,
+                sent.type if is_state else declared.type,
+                sent.type,
+            )
         arrays = []
         for sent in self._pass.sent:
             arrays.append(found.get(sent.name, pa.nulls(len(rows), sent.type)))

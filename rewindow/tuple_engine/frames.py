@@ -174,7 +174,11 @@ def _controls(frame: DataFrame, columns: Columns) -> pa.Table:
     return control_rows(frame.select(WINDOW, *_named(columns)).toArrow())
 
 
-def _tagged_state(state: DataFrame, columns: Columns, context: OperatorContext) -> DataFrame:
+def _tagged_state(
+    state: DataFrame,
+    columns: Columns,
+    context: OperatorContext,
+) -> DataFrame:
     before = context.first - 1
     return state.select(*_at(sort_key(before, columns.tag, before)), *_named(columns))
 
@@ -202,7 +206,11 @@ def _named(columns: Columns) -> list[Column]:
     return found
 
 
-def _untagged(rows: DataFrame, columns: Columns, context: OperatorContext) -> DataFrame:
+def _untagged(
+    rows: DataFrame,
+    columns: Columns,
+    context: OperatorContext,
+) -> DataFrame:
     place = F.col(SORT_KEY)
     values = []
     for field, sent in zip(columns.schema, columns.names, strict=True):

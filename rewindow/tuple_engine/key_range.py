@@ -218,7 +218,11 @@ class KeyRange:
                 "before_checkpoint" in self._defined
                 and self._next_mark(self._window) == self._window
             ):
-                self._call("before_checkpoint", self._operator.before_checkpoint, self._window)
+                self._call(
+                    "before_checkpoint",
+                    self._operator.before_checkpoint,
+                    self._window,
+                )
 
     def _take_controls(self) -> None:
         """Calls `process` for the control tuples of the window that is open; no key is read then
@@ -292,7 +296,11 @@ class KeyRange:
                 part = islice(rows[port][0], end - begin), rows[port][1]
             yield port, window, part
 
-    def _tuples(self, port: str, batch: pa.RecordBatch) -> tuple[Iterator[Any], Iterator[Any]]:
+    def _tuples(
+        self,
+        port: str,
+        batch: pa.RecordBatch,
+    ) -> tuple[Iterator[Any], Iterator[Any]]:
         """Returns the tuples of a batch and their keys, made one by one as they are asked for."""
         lists = lists_of(batch)
         make = self._shape.rows[port]

@@ -82,7 +82,11 @@ class KeyedState:
                 self.failed_at = row
                 raise
 
-    def _without_keys(self, process: Callable[[Any], None], rows: Iterable[Any]) -> None:
+    def _without_keys(
+        self,
+        process: Callable[[Any], None],
+        rows: Iterable[Any],
+    ) -> None:
         row: Any = None
         try:
             for row in rows:

@@ -27,7 +27,11 @@ class _NoKey:
     operator's dict.
     """
 
-    def __get__(self, operator: TupleOperator | None, owner: type | None = None) -> Any:
+    def __get__(
+        self,
+        operator: TupleOperator | None,
+        owner: type | None = None,
+    ) -> Any:
         if operator is None:
             return self
         raise operator.__dict__["_range"].unkeyed()

@@ -93,7 +93,11 @@ def _name_of(kind: pa.DataType) -> str:
 
 def loaded_tag(operator: TupleOperator) -> Columns:
     """Returns the columns of state rows that come in."""
-    return Columns(0, _declared(operator.state_columns()), operator.state_key_columns())
+    return Columns(
+        0,
+        _declared(operator.state_columns()),
+        operator.state_key_columns(),
+    )
 
 
 def state_tag(operator: TupleOperator) -> Columns:

@@ -480,11 +480,19 @@ def _us(frame: DataFrame, name: str, expression: str, unit_us: int) -> Column:
     )
 
 
-def _held(ticks: DataFrame, clock: ArrivalClock, recording_keys: Sequence[str]) -> DataFrame:
+def _held(
+    ticks: DataFrame,
+    clock: ArrivalClock,
+    recording_keys: Sequence[str],
+) -> DataFrame:
     """Returns for each tick that tuples wait for, the watermark that they are held against."""
     from pyspark.sql import functions as F
 
-    held = ticks.where(F.col(IS_NEWS)).select(*recording_keys, TICK, F.col(BEFORE).alias(WATERMARK))
+    held = ticks.where(F.col(IS_NEWS)).select(
+        *recording_keys,
+        TICK,
+        F.col(BEFORE).alias(WATERMARK),
+    )
     return F.broadcast(held) if not recording_keys and clock.has_few_ticks() else held
 
 

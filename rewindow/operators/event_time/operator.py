@@ -132,7 +132,11 @@ class EventTimeOperator(FrameOperator):
 
     def _counts_port(self, by: tuple[str, ...]) -> OutputPort:
         keys = only_named(self._carried(), by)
-        return OutputPort(pa.schema([*self._named(), *keys, *_COUNTED]), optional=True, report=True)
+        return OutputPort(
+            pa.schema([*self._named(), *keys, *_COUNTED]),
+            optional=True,
+            report=True,
+        )
 
     def _classify(
         self,

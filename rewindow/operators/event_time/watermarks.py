@@ -151,7 +151,11 @@ def raising(
     )
     tick_us = (F.col(TICK) * settings.interval_us + origin_us).alias("tick_us")
     values = [F.col(WATERMARK).alias("watermark_us"), F.col(BEFORE).alias("before_us")]
-    raised = ticks.where(F.col(IS_NEWS) & rises).select(*recording_keys, tick_us, *values)
+    raised = ticks.where(F.col(IS_NEWS) & rises).select(
+        *recording_keys,
+        tick_us,
+        *values,
+    )
     return raised if end_us is None else raised.where(F.col("tick_us") < end_us)
 
 
@@ -193,7 +197,11 @@ def _shows(settings: EventTime, name: Callable[[int], str]) -> list[str]:
     return list(map(name, range(len(settings.streams))))
 
 
-def _shown(tuples: DataFrame, settings: EventTime, recording_keys: Sequence[str]) -> DataFrame:
+def _shown(
+    tuples: DataFrame,
+    settings: EventTime,
+    recording_keys: Sequence[str],
+) -> DataFrame:
     """Returns the largest timestamp and arrival that each stream shows at each tick (E1)."""
     from pyspark.sql import functions as F
 
@@ -206,7 +214,11 @@ def _shown(tuples: DataFrame, settings: EventTime, recording_keys: Sequence[str]
     return ticks.withColumns({IS_NEWS: F.lit(True), WATERMARK: bigint(None)})
 
 
-def _combine(ticks: DataFrame, settings: EventTime, recording_keys: Sequence[str]) -> DataFrame:
+def _combine(
+    ticks: DataFrame,
+    settings: EventTime,
+    recording_keys: Sequence[str],
+) -> DataFrame:
     """Returns a row per tick."""
     from pyspark.sql import functions as F
 
@@ -395,7 +407,11 @@ def _watermarks(
     return ticks.withColumns({BEFORE: before, WATERMARK: after}).drop(_CANDIDATE, _BLOCK)
 
 
-def _with_running(ticks: DataFrame, names: list[str], recording_keys: Sequence[str]) -> DataFrame:
+def _with_running(
+    ticks: DataFrame,
+    names: list[str],
+    recording_keys: Sequence[str],
+) -> DataFrame:
     """Replaces columns by their running maxima, in the order of ticks; a block's first row has
     those before.
     """

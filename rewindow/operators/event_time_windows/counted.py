@@ -103,7 +103,11 @@ def counted_rows(
     )
 
 
-def _tuples(classified: Lateness, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
+def _tuples(
+    classified: Lateness,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+) -> DataFrame:
     from pyspark.sql import functions as F
 
     of_streams = []
@@ -122,7 +126,11 @@ def _tuples(classified: Lateness, aggregate: AggregateSpec, own: Sequence[str]) 
     return union_all(of_streams)
 
 
-def _placed(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
+def _placed(
+    rows: DataFrame,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+) -> DataFrame:
     """Returns all rows, tuples that the watermark has passed with their places behind those that
     had one before.
 
@@ -273,7 +281,11 @@ def first_fired_counted(
     number = (_first_end(windows) / windows.slide - 1).cast("int")
     waiting = rows.where(F.col(FIRED_UNTIL).isNull()).withColumn(_UNTIL, number)
     columns = named_columns(own)
-    shown = fired.select(*columns, F.col("pane").alias(_UNTIL), F.col("fired_us").alias(FIRED))
+    shown = fired.select(
+        *columns,
+        F.col("pane").alias(_UNTIL),
+        F.col("fired_us").alias(FIRED),
+    )
     return matched(waiting, shown, own, _UNTIL, "left")
 
 

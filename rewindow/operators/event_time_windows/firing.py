@@ -81,7 +81,11 @@ def first_ticks(
         .rowsBetween(1, Window.unboundedFollowing)
     )
     totals = rows.groupBy(*recording_keys, _BLOCK).agg(F.min(FIRED).alias(FIRED))
-    carry = totals.select(*recording_keys, _BLOCK, F.min(FIRED).over(later).alias(FIRED))
+    carry = totals.select(
+        *recording_keys,
+        _BLOCK,
+        F.min(FIRED).over(later).alias(FIRED),
+    )
     carry = carry.withColumns({_VALUE: (F.col(_BLOCK) + 1) * width_us, _IS_END: F.lit(False)})
     above = (
         Window.partitionBy(*recording_keys, _BLOCK)

@@ -186,7 +186,11 @@ def _merged(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str], *more
     return rows.groupBy(*by).agg(*totals, *merged)
 
 
-def _with_forms(rows: DataFrame, sessions: SessionWindows, own: Sequence[str]) -> DataFrame:
+def _with_forms(
+    rows: DataFrame,
+    sessions: SessionWindows,
+    own: Sequence[str],
+) -> DataFrame:
     """Adds at which steps a row is there, and the form of its session then: from when until when,
     whether it shows.
     """

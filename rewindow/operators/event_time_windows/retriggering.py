@@ -208,7 +208,11 @@ def _every(clock: ArrivalClock, interval: Decimal) -> ArrivalClock:
     )
 
 
-def _numbered(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
+def _numbered(
+    rows: DataFrame,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+) -> DataFrame:
     """Adds which one of its window each tuple is, in the order of arrival, behind those of the
     pieces before (E57).
 
@@ -346,7 +350,11 @@ def emit_at_rows(
     return found.withColumns({_DUE: emit_at, _KIND: kind, _SHOWN: shows})
 
 
-def _closing(found: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
+def _closing(
+    found: DataFrame,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+) -> DataFrame:
     """Returns an empty row for each window that fires on time, which it does with nothing new
     too.
     """
@@ -434,14 +442,22 @@ def _firings(
     )
     updates = F.col(_DUE) > _AGO
     if windows.only_updated_panes:
-        firings = _with_values(_with_values(firings, aggregate, _NOW), aggregate, _BEFORE)
+        firings = _with_values(
+            _with_values(firings, aggregate, _NOW),
+            aggregate,
+            _BEFORE,
+        )
         updates &= (F.row_number().over(order) == 1) | ~F.col(_NOW).eqNullSafe(F.col(_BEFORE))
     firings = firings.withColumn(_UPDATES, updates)
     pane = F.max(_PANES).over(so_far) + F.sum(F.col(_UPDATES).cast("bigint")).over(so_far) - 1
     return firings.withColumn(_PANE, pane.cast("int"))
 
 
-def _with_values(firings: DataFrame, aggregate: AggregateSpec, ending: str) -> DataFrame:
+def _with_values(
+    firings: DataFrame,
+    aggregate: AggregateSpec,
+    ending: str,
+) -> DataFrame:
     """Adds what a firing shows, of the running parts with this ending, as a struct of their
     name.
     """
@@ -536,7 +552,11 @@ def left_rows(
             IS_LATE: F.col(IS_LATE) & ~is_done,
         }
     )
-    known = F.coalesce(F.col(REACHED), F.col(FIRED_UNTIL), F.when(F.col("_came_late"), F.col(END)))
+    known = F.coalesce(
+        F.col(REACHED),
+        F.col(FIRED_UNTIL),
+        F.when(F.col("_came_late"), F.col(END)),
+    )
     until = reached(counted, ticks, recording_keys, None).withColumn(FIRED_UNTIL, known)
     is_open = or_true(F.col(END) > F.col(FIRED_UNTIL) - windows.allowed_us)
     return _merged(until.where(is_open | (F.col(_PANES) == 0)), aggregate, own)

@@ -132,7 +132,11 @@ def _tuples(
     return union_all(of_streams)
 
 
-def _buckets(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str]) -> DataFrame:
+def _buckets(
+    rows: DataFrame,
+    aggregate: AggregateSpec,
+    own: Sequence[str],
+) -> DataFrame:
     """Returns a row per stream, key and multiple of the gap where aggregates merge, else the rows
     as they are.
     """

@@ -107,7 +107,11 @@ def _came(classified: Lateness, windows: AnyWindows, by: Sequence[str]) -> DataF
     parts = []
     for name, frame in classified.tuples.items():
         stream = F.lit(name).alias(STREAM)
-        grouped = with_between(frame, windows).groupBy(stream, WINDOW_ID, *named_columns(by))
+        grouped = with_between(frame, windows).groupBy(
+            stream,
+            WINDOW_ID,
+            *named_columns(by),
+        )
         parts.append(grouped.agg(*totals))
     return union_all(parts)
 

@@ -175,7 +175,11 @@ class Windows:
             F.lit("pending_before").alias("outcome"),
             TUPLES,
         )
-        after = rows.where(waited | is_new).select(*columns, outcome.alias("outcome"), TUPLES)
+        after = rows.where(waited | is_new).select(
+            *columns,
+            outcome.alias("outcome"),
+            TUPLES,
+        )
         every = union_all([given, refused, before, after])
         return every.groupBy(*columns, "outcome").agg(F.sum(TUPLES).alias(TUPLES))
 
@@ -263,7 +267,11 @@ def event_windows(
     rows = tuples if state is None else tuples.unionByName(check_state(state, tuples.columns))
     rows = rows.withColumn(END, inside(windows, first_begin(windows)) + windows.length_us)
     placed = rows.where(F.col(END).isNotNull()) if windows.sampling else rows
-    panes = cached(materialize, "panes", _panes(placed.drop(CARRIED, END), aggregate, own))
+    panes = cached(
+        materialize,
+        "panes",
+        _panes(placed.drop(CARRIED, END), aggregate, own),
+    )
     many = windows.length_us > windows.slide_us * FEW_WINDOWS or materialize is not None
     of_windows = panes if many else placed
     found = _found(of_windows, windows, aggregate, own)
@@ -597,7 +605,11 @@ def _ends(
     return _ends_of(every, windows, recording_keys)
 
 
-def _ends_of(panes: DataFrame, windows: EventWindows, recording_keys: Sequence[str]) -> DataFrame:
+def _ends_of(
+    panes: DataFrame,
+    windows: EventWindows,
+    recording_keys: Sequence[str],
+) -> DataFrame:
     from pyspark.sql import functions as F
 
     own = named_columns(recording_keys)

@@ -65,7 +65,11 @@ def current_filled(filled: DataFrame, settings: FillRules) -> DataFrame:
     keys = list(map(quoted_column, settings.keys))
     recorded = place_rows(filled.where(~is_made), settings, []).select(*keys, POINT).distinct()
     made = with_places(filled.where(is_made), settings, []).drop(ROW, COUNTS)
-    one = made.where(F.col(ROWS) == 1).join(recorded, [*settings.keys, POINT], "left_anti")
+    one = made.where(F.col(ROWS) == 1).join(
+        recorded,
+        [*settings.keys, POINT],
+        "left_anti",
+    )
     many = _stretches(made.where(F.col(ROWS) > 1), recorded, settings)
     names = list(map(quoted_column, filled.columns))
     return filled.where(~is_made).unionByName(one.select(*names)).unionByName(many.select(*names))

@@ -116,7 +116,11 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
 
     if IS_MADE in frame.columns:
         filled = [name for name in frame.columns if name.startswith(FILLED)]
-        frame = frame.where(~or_false(F.col(IS_MADE))).drop(*PROVENANCE, OUTLIERS, *filled)
+        frame = frame.where(~or_false(F.col(IS_MADE))).drop(
+            *PROVENANCE,
+            OUTLIERS,
+            *filled,
+        )
     check_columns(dict(frame.dtypes), settings)
     rows = place_rows(frame, settings)
     made = make_rows(_gaps(rows, settings), rows, frame, settings)
@@ -131,7 +135,11 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     return recorded.select(*columns).unionByName(made, allowMissingColumns=True)
 
 
-def _with_filled_nulls(frame: DataFrame, rows: DataFrame, settings: FillSettings) -> DataFrame:
+def _with_filled_nulls(
+    frame: DataFrame,
+    rows: DataFrame,
+    settings: FillSettings,
+) -> DataFrame:
     """Returns all rows of a frame, with values for recorded nulls.
 
     They pass whole, in one reading: of a frame that is another each time it is read, none is lost
@@ -140,7 +148,11 @@ def _with_filled_nulls(frame: DataFrame, rows: DataFrame, settings: FillSettings
     from pyspark.sql import functions as F
 
     marked = with_usable(with_places(frame, settings), settings)
-    marked = with_blocks(marked.withColumn(HASH, row_hash(marked)), settings, cost=COSTLY)
+    marked = with_blocks(
+        marked.withColumn(HASH, row_hash(marked)),
+        settings,
+        cost=COSTLY,
+    )
     if BLOCK in marked.columns:  # What does not count may lie anywhere, and has no order to keep.
         marked = marked.withColumn(
             BLOCK,

@@ -43,7 +43,11 @@ def with_usable(rows: DataFrame, settings: FillRules) -> DataFrame:
 
     for name, fill in settings.source_columns.items():
         value = F.col(ROW).getField(name)
-        side = F.struct(F.col(TS).alias(TS), F.col(POINT).alias(POINT), value.alias(name))
+        side = F.struct(
+            F.col(TS).alias(TS),
+            F.col(POINT).alias(POINT),
+            value.alias(name),
+        )
         rows = rows.withColumn(usable(name), F.when(is_within_bounds(value, fill), side))
     return rows
 
@@ -138,7 +142,11 @@ def no_sides(
     return sides
 
 
-def filled_nulls(frame: DataFrame, settings: FillRules, is_counted: Column) -> DataFrame:
+def filled_nulls(
+    frame: DataFrame,
+    settings: FillRules,
+    is_counted: Column,
+) -> DataFrame:
     """Adds to recorded rows the values for their recorded nulls, and their methods; the nulls stay
     (G27, G40).
 

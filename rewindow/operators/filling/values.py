@@ -61,7 +61,11 @@ OWN = {NEXT, PREVIOUS, TS, POINT, ROW, FROM, UNTIL, OPEN, COUNTS}
 UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
 
-def place_rows(frame: DataFrame, settings: FillRules, names: list[str] | None = None) -> DataFrame:
+def place_rows(
+    frame: DataFrame,
+    settings: FillRules,
+    names: list[str] | None = None,
+) -> DataFrame:
     """Returns the rows that count: keys are there, and the timestamp is within the bounds.
 
     Adds timestamp and grid point, and what the row is a source of as one struct, at most the
@@ -70,7 +74,11 @@ def place_rows(frame: DataFrame, settings: FillRules, names: list[str] | None = 
     return with_places(frame, settings, names).where(COUNTS).drop(COUNTS)
 
 
-def with_places(frame: DataFrame, settings: FillRules, names: list[str] | None = None) -> DataFrame:
+def with_places(
+    frame: DataFrame,
+    settings: FillRules,
+    names: list[str] | None = None,
+) -> DataFrame:
     """Returns all rows with what `place_rows` adds, and whether they count."""
     from pyspark.sql import functions as F
 
@@ -280,7 +288,11 @@ def _filled_rows(
     values |= dict(zip(settings.keys, key_columns, strict=True))
     methods = []
     rows_used = []
-    made = looking_back(made.withColumn(BEFORE, F.col(PREVIOUS).getField(TS)), settings, PREVIOUS)
+    made = looking_back(
+        made.withColumn(BEFORE, F.col(PREVIOUS).getField(TS)),
+        settings,
+        PREVIOUS,
+    )
     for name in settings.columns:
         values[name], word, rows = filled_value(name, types[name], settings)
         methods += [F.lit(name), word]
@@ -357,7 +369,11 @@ class _Choice(NamedTuple):
     rows: Column
 
 
-def filled_value(name: str, kind: DataType, settings: FillRules) -> tuple[Column, Column, Column]:
+def filled_value(
+    name: str,
+    kind: DataType,
+    settings: FillRules,
+) -> tuple[Column, Column, Column]:
     """Returns value, method and sources of a column, which is of a type; `max_gap` is asked first
     (G31).
     """

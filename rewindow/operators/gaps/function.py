@@ -107,7 +107,11 @@ def gap_report(
         runs=merged,
         **more,
     )
-    return FrameGaps(_shown_gaps(gaps, settings), _shown_totals(totals, settings), merged)
+    return FrameGaps(
+        _shown_gaps(gaps, settings),
+        _shown_totals(totals, settings),
+        merged,
+    )
 
 
 @dataclass(frozen=True)

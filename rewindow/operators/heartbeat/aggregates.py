@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def fold_indices(clock: DataFrame, settings: HeartbeatProperties, order: list[str]) -> DataFrame:
+def fold_indices(
+    clock: DataFrame,
+    settings: HeartbeatProperties,
+    order: list[str],
+) -> DataFrame:
     """Returns the clock tuples that bring timers, and the last of each clock, with timer indices
     and slack.
 
@@ -46,7 +50,11 @@ def _fold(settings: HeartbeatProperties) -> Column:
         F.transform("_tuples", lambda one: _indexed(one, unknown, unknown, unknown, unknown)),
         lambda _: F.lit(False),
     )
-    start = F.struct(unknown.alias("last"), unknown.alias("base"), none_yet.alias("rows"))
+    start = F.struct(
+        unknown.alias("last"),
+        unknown.alias("base"),
+        none_yet.alias("rows"),
+    )
 
     def take(so_far: Column, one: Column) -> Column:
         seen, base, slack, last = _step(so_far, one, settings)

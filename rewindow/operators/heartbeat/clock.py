@@ -95,20 +95,36 @@ def clock_tuples(
     return _index(clock, settings, end)
 
 
-def to_clock_rows(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> DataFrame:
+def to_clock_rows(
+    frame: DataFrame,
+    settings: HeartbeatProperties,
+    grid: Grid | None,
+) -> DataFrame:
     """Returns the columns that the clock needs: keys, order, arrival and timestamp."""
     from pyspark.sql import functions as F
 
     columns = dict.fromkeys([*settings.key_by, *blocks(frame), *settings.order_by])
-    return frame.select(*columns, *times(frame, settings, grid), F.lit(1).alias(IS_TUPLE))
+    return frame.select(
+        *columns,
+        *times(frame, settings, grid),
+        F.lit(1).alias(IS_TUPLE),
+    )
 
 
-def times(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> list[Column]:
+def times(
+    frame: DataFrame,
+    settings: HeartbeatProperties,
+    grid: Grid | None,
+) -> list[Column]:
     """Returns arrival and timestamp of the tuples, as the clock takes them."""
     return [arrived_us(frame, settings, grid).alias(AT), to_us(frame, settings.event_at).alias(TS)]
 
 
-def arrived_us(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> Column:
+def arrived_us(
+    frame: DataFrame,
+    settings: HeartbeatProperties,
+    grid: Grid | None,
+) -> Column:
     """Returns the arrival of the tuples, with `clamp` that of the latest one before them where it
     is later (H45).
 
@@ -128,7 +144,11 @@ def arrived_us(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | Non
     return F.when(at_us.isNotNull(), highest)
 
 
-def clamped_tuples(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> DataFrame:
+def clamped_tuples(
+    frame: DataFrame,
+    settings: HeartbeatProperties,
+    grid: Grid | None,
+) -> DataFrame:
     """Returns the tuples whose arrival `clamp` moved up to a later one, as error tuples (H45)."""
     from pyspark.sql import functions as F
 
@@ -314,7 +334,11 @@ def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> Data
         columns[PREV_AT] = F.coalesce(known.get(PREV_AT, unknown), F.lag(AT).over(order))
     clock = clock.withColumns(columns)
     if settings.slack_varies:
-        return fold_indices(clock, settings, [*blocks(clock), IS_TUPLE, *settings.order_by, AT, TS])
+        return fold_indices(
+            clock,
+            settings,
+            [*blocks(clock), IS_TUPLE, *settings.order_by, AT, TS],
+        )
     clock = clock.withColumn(LAST, F.greatest(F.col(CROSSED), _reached(settings, F.col(NEXT))))
     before = F.max(LAST).over(order.rowsBetween(Window.unboundedPreceding, -1))
     seen = F.when(F.col(PREV_TS).isNull(), F.greatest(before, "_first_index")).otherwise(before)

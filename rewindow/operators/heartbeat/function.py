@@ -318,7 +318,11 @@ def _timers(
     )
 
 
-def _data(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -> DataFrame:
+def _data(
+    frame: DataFrame,
+    settings: HeartbeatProperties,
+    grid: Grid | None,
+) -> DataFrame:
     """Returns the tuples unchanged (H1), marked as data."""
     from pyspark.sql import functions as F
 

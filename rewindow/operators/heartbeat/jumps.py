@@ -70,7 +70,11 @@ def split_jumps(
     )
 
 
-def _refused(rows: DataFrame, settings: HeartbeatProperties, state: DataFrame | None) -> DataFrame:
+def _refused(
+    rows: DataFrame,
+    settings: HeartbeatProperties,
+    state: DataFrame | None,
+) -> DataFrame:
     """Returns key, window and order columns of the tuples to quarantine, their times, and the
     highest before them.
     """

@@ -349,7 +349,11 @@ def _release(found: DataFrame, steps: DataFrame) -> DataFrame:
 
     # Sorted from the highest event time down, the smallest instant so far is the first one that
     # covers a tuple: whatever covers a later time covers it too.
-    covered = steps.select(WINDOW, F.col(_COVER).alias(TS), F.col(AT).alias("_covered_us"))
+    covered = steps.select(
+        WINDOW,
+        F.col(_COVER).alias(TS),
+        F.col(AT).alias("_covered_us"),
+    )
     both = found.unionByName(covered, allowMissingColumns=True)
     from_above = Window.partitionBy(WINDOW).orderBy(F.desc_nulls_last(TS))
     since = F.when(F.col(TS).isNotNull(), F.min("_covered_us").over(from_above))

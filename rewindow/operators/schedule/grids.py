@@ -134,7 +134,11 @@ class CalendarGrid(TouchingSteps):
             )
         else:
             day = F.date_from_unix_date(number.cast("int"))
-        utc = F.convert_timezone(F.lit(self.zone), F.lit("UTC"), day.cast("timestamp_ntz"))
+        utc = F.convert_timezone(
+            F.lit(self.zone),
+            F.lit("UTC"),
+            day.cast("timestamp_ntz"),
+        )
         return F.timestamp_diff("MICROSECOND", _epoch(), utc)
 
     def first(self, at_us: int) -> int:

@@ -48,7 +48,12 @@ class ArrivalMachine(StormBolt):
             yield from self._evaluate(at_ms - 1, is_whole=self._is_first)
             self._is_first = False
 
-    def _evaluate(self, end_ms: int, *, is_whole: bool = False) -> Iterator[Membership]:
+    def _evaluate(
+        self,
+        end_ms: int,
+        *,
+        is_whole: bool = False,
+    ) -> Iterator[Membership]:
         """Yields the window that ends there, unless it is empty; with `is_whole` it is as long as
         need be.
         """

@@ -32,7 +32,11 @@ class InputOperator(BaseModel):
         arrival: the one that says when a tuple arrived, a timestamp; it must lie inside the window.
     """
 
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        arbitrary_types_allowed=True,
+        validate_default=True,
+    )
 
     columns: ClassVar[pa.Schema]
     arrival: ClassVar[str] = "at"
@@ -76,7 +80,11 @@ class InputOperator(BaseModel):
         self._rows.append((*values, *map(named.get, rest)))
 
 
-def input_rows(operator: InputOperator, grid: Grid, windows: WindowRange) -> Iterator[pa.Table]:
+def input_rows(
+    operator: InputOperator,
+    grid: Grid,
+    windows: WindowRange,
+) -> Iterator[pa.Table]:
     """Calls an operator for each window of a range, and gives what it emits, some windows at a
     time.
 
@@ -112,7 +120,11 @@ def window_rows(
         _call("teardown", operator, operator.teardown)
 
 
-def _window_rows(operator: InputOperator, grid: Grid, window: int) -> list[tuple[Any, ...]]:
+def _window_rows(
+    operator: InputOperator,
+    grid: Grid,
+    window: int,
+) -> list[tuple[Any, ...]]:
     start = _EPOCH + timedelta(microseconds=grid.start_us(window))
     end = _EPOCH + timedelta(microseconds=grid.end_us(window))
     where = f", window {window}"

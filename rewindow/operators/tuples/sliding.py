@@ -44,7 +44,11 @@ class SlidingField(StateField):
                 del found[pane]
         return found
 
-    def __get__(self, operator: RunningOperator | None, owner: type | None = None) -> Any:
+    def __get__(
+        self,
+        operator: RunningOperator | None,
+        owner: type | None = None,
+    ) -> Any:
         """Returns the partial result of the pane that is computed."""
         if operator is None:
             return self

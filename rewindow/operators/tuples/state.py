@@ -53,7 +53,11 @@ class StateField:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, operator: RunningOperator | None, owner: type | None = None) -> Any:
+    def __get__(
+        self,
+        operator: RunningOperator | None,
+        owner: type | None = None,
+    ) -> Any:
         if operator is None:
             return self
         return operator.__dict__["_range"].read(self)
