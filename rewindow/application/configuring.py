@@ -126,8 +126,8 @@ def _check_change(app: Application, change: PropertyChange) -> Any:
             hint="Give it to a new replay (--set), or declare it: changeable: ClassVar = "
             f'("{min(names)}",)',
         )
-    # The change is made on the loaded application: only the operator itself knows whether it takes
-    # the value, and whether its ports and its state stay what the replay has stored.
+    # The change is made on the loaded application: only the operator itself can check the value,
+    # and whether its ports and its state stay as the replay has stored them.
     before = operator.output_ports(), operator.state_columns()
     apply_changes(app, [change])
     for wrong in operator.wrong_properties():

@@ -169,7 +169,7 @@ def _stretches(rows: DataFrame, own: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as F
 
     # The number of a tuple is its row number within a stretch plus the sizes of all earlier
-    # stretches of the key. Only these sizes, one row for each stretch, are put in one order.
+    # stretches of the key. Only these sizes are summed in one order: one row for each stretch.
     columns = named_columns(own)
     is_new = ~F.col(_HAD) & (F.col(_STRETCH) < _MOST)
     before = F.coalesce(F.max(F.when(F.col(_HAD), F.col(LAST_ORDINAL))) + 1, F.lit(0))

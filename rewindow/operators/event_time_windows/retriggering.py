@@ -424,8 +424,8 @@ def _firings(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    # One aggregate for each firing, and a running merge over the firings of a window. What earlier
-    # pieces have shown is one more row before all others, so that the running values include it.
+    # One aggregate for each firing, and a running merge over the firings of a window. The panes of
+    # earlier pieces are one more row before all others, so that the running values include them.
     columns = named_columns(own)
     merged = aliased(aggregate.merged)
     past = rows.where(F.col(_PANES) > 0).withColumns({_DUE: F.lit(_AGO), _KIND: F.lit("")})

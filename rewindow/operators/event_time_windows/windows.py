@@ -154,7 +154,7 @@ class Windows:
         from pyspark.sql import functions as F
 
         # The balance is exact by construction: every tuple is counted once as pending or input and
-        # once as an outcome. Rows of tuples between two windows have no end, so `END` tells them.
+        # once as an outcome. Rows of tuples between two windows have a null as `END`.
         classified = self._classified.counts(*by).drop("late_by_us_max")
         given = classified.withColumn("outcome", F.lit("input"))
         refused = classified.where(F.col("outcome") != ON_TIME)

@@ -246,8 +246,8 @@ def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    # What a row is a source of is split into columns, which are read from the following row by a
-    # lead. A struct would be sorted and shuffled whole, twice for each row.
+    # The values of a row are split into columns, and a lead reads each from the following row. A
+    # struct of them would double the width of the rows that are sorted.
     types = column_types(rows.schema[ROW].dataType)  # type: ignore[arg-type]
     own = {**numbered_names(types, "_rw_own_"), TS: TS}
     behind = numbered_names(types, "_rw_behind_")

@@ -72,8 +72,8 @@ def clock_tuples(
     from pyspark.sql import functions as F
 
     # With keys each clock is sorted whole, in one partition. The only clock of a stream without
-    # keys is sorted window by window instead, and just the tuples that can bring timers are put in
-    # one order: they are few.
+    # keys is sorted window by window instead. The second sort, over all windows, gets only the
+    # tuples that can bring timers, which are few.
     end = F.lit(last_us)
     carried = None if state is None else _state_rows(state, settings)
     if settings.key_by or not blocks(rows) or settings.slack_varies:

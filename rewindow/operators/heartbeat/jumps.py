@@ -41,8 +41,8 @@ def split_jumps(
             "jump",
             null_of("string"),
         )
-    # A refused tuple is found again by all columns that order it, with nulls as values. Equal
-    # tuples of one place are refused together, so the refused ones are grouped before the join.
+    # A join finds the refused tuples again by all columns that order them, with nulls as values.
+    # Equal tuples would match each other there, so they are grouped before.
     place = list(
         dict.fromkeys([*settings.key_by, *clock.blocks(frame), *settings.order_by, AT, TS])
     )

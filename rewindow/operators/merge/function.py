@@ -247,7 +247,7 @@ def _shown(clocks: DataFrame, ports: Sequence[str]) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    # Only one row for each window is put in one order, so that this scales with the number of
+    # The window function runs over one row for each window, so that this scales with the number of
     # windows. Clocks of the state have no window and sort before all others.
     times = _port_columns(ports)
     so_far = Window.orderBy(F.asc_nulls_first(WINDOW)).rowsBetween(Window.unboundedPreceding, -1)

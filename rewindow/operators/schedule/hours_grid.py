@@ -307,8 +307,8 @@ class HoursGrid:
         from pyspark.sql import functions as F
 
         pieces = F.from_json(F.lit(self._as_json), _PIECE)
-        # A binary search in one expression: from the highest bit down, each bit of the index is set
-        # if the piece there is still not after the value. A join with ranges would be far slower.
+        # A binary search in one expression, without a join: from the highest bit down, each bit of
+        # the index is set if the piece there still starts at or before the value.
         halves = []
         for bit in reversed(range(len(self.pieces).bit_length())):
             halves.append(F.lit(1 << bit))

@@ -190,8 +190,8 @@ class StormMachine(StormBolt):
         """Returns the tuples of a window in the order of arrival, and drops those that are too old
         (E9, E14).
         """
-        # As Storm does, the queue is read in the order of arrival, and a tuple that is far in the
-        # future ends the reading. Late ones after it stay hidden: this is what E9 describes.
+        # As in Storm, the scan follows the order of arrival, and a tuple that is too far in the
+        # future ends it. Tuples after that one are hidden from the window (E9).
         shown: list[Queued] = []
         left: list[Queued] = []
         for place, one in enumerate(self.queue):
