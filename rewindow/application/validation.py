@@ -323,8 +323,9 @@ def _check_schema(
 ) -> Iterator[Violation]:
     end = node.feeds[name]
     source = app.port(end)
-    have = recorded.get(end.port) if end.operator is None else None
-    have = have if have is not None else (source.schema if source else None)
+    have = source.schema if source else None
+    if end.operator is None:
+        have = recorded.get(end.port, have)
     for column, found in _differences(needed, have):
         if end.operator is None:
             message = (

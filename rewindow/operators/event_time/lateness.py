@@ -28,21 +28,32 @@ from rewindow.spark.columns import equal_or_null, named_columns, or_false, union
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-OUTCOME, TIMESTAMP, WATERMARK, LATE_BY = ADDED = (
-    "_rw_outcome",
-    "_rw_event_us",
-    "_rw_watermark_us",
-    "_rw_late_by_us",
+OUTCOME = "_rw_outcome"
+TIMESTAMP = "_rw_event_us"
+WATERMARK = "_rw_watermark_us"
+LATE_BY = "_rw_late_by_us"
+ADDED = (
+    OUTCOME,
+    TIMESTAMP,
+    WATERMARK,
+    LATE_BY,
 )
 """Columns that `lateness` adds."""
-ON_TIME, LATE, NULL_TS, FAR_FUTURE, BAD_TYPE, JUMP, TIMER = OUTCOMES = (
-    "on_time",
-    "late",
-    "null_ts",
-    "far_future",
-    "bad_type",
-    "jump",
-    "timer",
+ON_TIME = "on_time"
+LATE = "late"
+NULL_TS = "null_ts"
+FAR_FUTURE = "far_future"
+BAD_TYPE = "bad_type"
+JUMP = "jump"
+TIMER = "timer"
+OUTCOMES = (
+    ON_TIME,
+    LATE,
+    NULL_TS,
+    FAR_FUTURE,
+    BAD_TYPE,
+    JUMP,
+    TIMER,
 )
 """What becomes of a tuple; each has exactly one of these (E39)."""
 COUNTED = ("stream", "outcome", "tuples", "late_by_us_max")

@@ -144,7 +144,8 @@ def _add_extreme(
     _type(frame, name, function, argument)
     aggregate.parts[part] = _argument(argument)
     aggregate.merged[part] = aggregate.results[name] = F.expr(f"{function}({part})")
-    aggregate.functions[part], aggregate.finished[name] = function, F.col(part)
+    aggregate.functions[part] = function
+    aggregate.finished[name] = F.col(part)
 
 
 def _add_sum(
@@ -165,28 +166,27 @@ def _add_sum(
     if function == "count":
         aggregate.parts[part] = count
         aggregate.merged[part] = aggregate.results[name] = F.sum(part)
-        aggregate.functions[part], aggregate.finished[name] = "sum", F.coalesce(part, F.lit(0))
+        aggregate.functions[part] = "sum"
+        aggregate.finished[name] = F.coalesce(part, F.lit(0))
         return
     if function == "avg":
-        kind_of_sum = (
-            _type(frame, name, "sum", argument) if isinstance(kind, DecimalType) else DoubleType()
-        )
-        aggregate.parts[f"{part}_count"], aggregate.merged[f"{part}_count"] = (
-            count,
-            F.sum(f"{part}_count"),
-        )
-        filled = F.nullif(F.sum(f"{part}_count"), F.lit(0))
-        aggregate.results[name] = (F.sum(part) / filled).cast(kind)
-        aggregate.functions[f"{part}_count"] = "sum"
-        aggregate.finished[name] = (F.col(part) / F.nullif(F.col(f"{part}_count"), F.lit(0))).cast(
-            kind
-        )
+        # Averages do not merge, but sums and counts do. Spark's own average of decimals sums
+        # decimals, and that of all other numbers sums doubles.
+        of_count = f"{part}_count"
+        kind_of_sum = DoubleType()
+        if isinstance(kind, DecimalType):
+            kind_of_sum = _type(frame, name, "sum", argument)
+        aggregate.parts[of_count] = count
+        aggregate.merged[of_count] = F.sum(of_count)
+        aggregate.functions[of_count] = "sum"
+        total = F.nullif(F.sum(of_count), F.lit(0))
+        aggregate.results[name] = (F.sum(part) / total).cast(kind)
+        total = F.nullif(F.col(of_count), F.lit(0))
+        aggregate.finished[name] = (F.col(part) / total).cast(kind)
     else:
         kind_of_sum = kind
         aggregate.results[name] = F.sum(part).cast(kind)
         aggregate.finished[name] = F.col(part).cast(kind)
     aggregate.functions[part] = "sum"
-    aggregate.parts[part], aggregate.merged[part] = (
-        value.cast(kind_of_sum),
-        F.sum(part).cast(kind_of_sum),
-    )
+    aggregate.parts[part] = value.cast(kind_of_sum)
+    aggregate.merged[part] = F.sum(part).cast(kind_of_sum)

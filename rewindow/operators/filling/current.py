@@ -27,7 +27,7 @@ from rewindow.operators.filling.values import (
     with_places,
 )
 from rewindow.sequences import excluding
-from rewindow.spark.columns import or_false
+from rewindow.spark.columns import named_columns, or_false, union_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,17 +62,16 @@ def current_filled(filled: DataFrame, settings: FillRules) -> DataFrame:
         hint = f"Pass rows of fill_gaps or FillGaps. These have {', '.join(filled.columns)}."
         raise InputError(f"filled rows have no column {', '.join(missing)}", hint=hint)
     is_made = or_false(F.col(IS_MADE))
-    keys = list(map(quoted_column, settings.keys))
-    recorded = place_rows(filled.where(~is_made), settings, []).select(*keys, POINT).distinct()
+    all_recorded = filled.where(~is_made)
+    placed = place_rows(all_recorded, settings, [])
+    recorded = placed.select(*named_columns(settings.keys), POINT).distinct()
     made = with_places(filled.where(is_made), settings, []).drop(ROW, COUNTS)
-    one = made.where(F.col(ROWS) == 1).join(
-        recorded,
-        [*settings.keys, POINT],
-        "left_anti",
-    )
-    many = _stretches(made.where(F.col(ROWS) > 1), recorded, settings)
-    names = list(map(quoted_column, filled.columns))
-    return filled.where(~is_made).unionByName(one.select(*names)).unionByName(many.select(*names))
+    of_one_row = made.where(F.col(ROWS) == 1)
+    still_missing = of_one_row.join(recorded, [*settings.keys, POINT], "left_anti")
+    of_many_rows = made.where(F.col(ROWS) > 1)
+    stretches = _stretches(of_many_rows, recorded, settings)
+    columns = named_columns(filled.columns)
+    return union_all([all_recorded, still_missing.select(*columns), stretches.select(*columns)])
 
 
 def _stretches(made: DataFrame, recorded: DataFrame, settings: FillRules) -> DataFrame:

@@ -21,15 +21,23 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-IS_MADE, ROWS, GAP, IS_OPEN, METHODS, BEFORE, AFTER, SOURCES = PROVENANCE = (
-    "_rw_is_made",
-    "_rw_made_rows",
-    "_rw_gap_id",
-    "_rw_gap_is_open",
-    "_rw_methods",
-    "_rw_before_us",
-    "_rw_after_us",
-    "_rw_sources",
+IS_MADE = "_rw_is_made"
+ROWS = "_rw_made_rows"
+GAP = "_rw_gap_id"
+IS_OPEN = "_rw_gap_is_open"
+METHODS = "_rw_methods"
+BEFORE = "_rw_before_us"
+AFTER = "_rw_after_us"
+SOURCES = "_rw_sources"
+PROVENANCE = (
+    IS_MADE,
+    ROWS,
+    GAP,
+    IS_OPEN,
+    METHODS,
+    BEFORE,
+    AFTER,
+    SOURCES,
 )
 """Columns that `fill_gaps` adds (G39); see there."""
 FILLED = "_rw_filled_"

@@ -21,13 +21,19 @@ ROWS = 0
 RUN = ("first_x", "last_x", "first_t", "last_t", "window_id", "place")
 """Columns of a run behind keys and part: first and last point (of arrivals, their time), first and
 last time, and the tuple that begins it."""
-MISSING_ROWS, RECORDED_NULLS, LULL, LATE_REPAIRED, NEVER_STARTED, ENDED = KINDS = (
-    "missing_rows",
-    "recorded_nulls",
-    "lull",
-    "late_repaired",
-    "never_started",
-    "ended",
+MISSING_ROWS = "missing_rows"
+RECORDED_NULLS = "recorded_nulls"
+LULL = "lull"
+LATE_REPAIRED = "late_repaired"
+NEVER_STARTED = "never_started"
+ENDED = "ended"
+KINDS = (
+    MISSING_ROWS,
+    RECORDED_NULLS,
+    LULL,
+    LATE_REPAIRED,
+    NEVER_STARTED,
+    ENDED,
 )
 """Kinds of gaps (G10 to G15); each gap has exactly one (G18)."""
 _BLOCK = 1 << 16

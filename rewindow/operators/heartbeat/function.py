@@ -52,11 +52,15 @@ __all__ = [
     "without_clock",
 ]
 
-IS_TIMER, CAUSE, TIMER_COUNT, EMISSION = ADDED = (
-    "_rw_is_timer",
-    "_rw_cause",
-    "_rw_timer_count",
-    "_rw_emission",
+IS_TIMER = "_rw_is_timer"
+CAUSE = "_rw_cause"
+TIMER_COUNT = "_rw_timer_count"
+EMISSION = "_rw_emission"
+ADDED = (
+    IS_TIMER,
+    CAUSE,
+    TIMER_COUNT,
+    EMISSION,
 )
 """Columns that a heartbeat adds to those of its stream (H19, X22)."""
 STATE_FIELDS = list(dict.fromkeys(clock.STATE, pa.int64()).items())
