@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from rewindow.location import location
 from rewindow.progress.steps import counted
-from rewindow.storage.delta import CHECKSUMS, DataFile, Table
+from rewindow.storage.delta import CHECKSUMS, DataFile, Table, total_size
 from rewindow.storage.files import file_checksum, files_path, name_in, noted_files
 
 _THREADS = 4
@@ -60,7 +60,7 @@ def differing(files: Iterable[DataFile]) -> list[DataFile]:
         OSError: a file cannot be read.
     """
     noted = [file for file in files if file.checksum]
-    size = sum(file.size for file in noted)
+    size = total_size(noted)
     with ThreadPoolExecutor(_THREADS) as pool:
         taken = zip(
             noted,

@@ -26,7 +26,7 @@ from rewindow.progress.steps import counted
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.checksums import with_noted
-from rewindow.storage.delta import DataFile
+from rewindow.storage.delta import DataFile, total_size
 from rewindow.storage.files import file_checksum
 from rewindow.storage.names import open_published
 from rewindow.storage.published_tables import Kind, kind_of
@@ -60,7 +60,7 @@ def find_damage(table: Table, name: str, windows: WindowRange) -> list[DamagedFi
     """Returns the files of a table's snapshot that hold windows of a range and cannot be read."""
     found = []
     touched = with_noted(table, table.files(windows.first, windows.last))
-    size = sum(file.size for file in touched)
+    size = total_size(touched)
     with ThreadPoolExecutor(_THREADS) as pool:
         looked_at = zip(touched, pool.map(_damage, touched), strict=True)
         for file, why in counted(
@@ -84,12 +84,11 @@ def damaged_now(config: Config, names: Iterable[str], windows: WindowRange) -> l
     """Returns the damaged files of published tables in a range, as they are now; a table that is
     not there has none.
     """
-    there = [name for name in names if Table.exists(config.stream_table(name))]
-    return [
-        entry
-        for name in there
-        for entry in find_damage(open_published(config, name), name, windows)
-    ]
+    damage: list[DamagedFile] = []
+    for name in names:
+        if Table.exists(config.stream_table(name)):
+            damage += find_damage(open_published(config, name), name, windows)
+    return damage
 
 
 def damaged_error(damage: Sequence[DamagedFile], command: str) -> TableError:

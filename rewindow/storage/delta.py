@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +24,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from rewindow.errors import FencedError, TableError
 from rewindow.location import Location, location
 from rewindow.storage.failures import error_number, plain_text, table_failure
+from rewindow.storage.fields import retyped
 from rewindow.storage.log_gaps import check_log
 from rewindow.storage.new_files import statistics
 from rewindow.storage.snapshots import open_delta
@@ -75,6 +76,36 @@ class DataFile:
     changed_ms: int = 0
     statistics: str = ""
     checksum: str = ""
+
+
+class Sized(Protocol):
+    """A file whose size is known."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        ...
+
+
+def total_size(files: Iterable[Sized]) -> int:
+    """Returns the bytes of some files."""
+    return sum(file.size for file in files)
+
+
+def paths_of(files: Iterable[DataFile]) -> list[str]:
+    """Returns the paths of some files, in their order."""
+    return [file.path for file in files]
+
+
+def by_bounds(files: Iterable[DataFile]) -> list[tuple[int, int, DataFile]]:
+    """Returns the files with known bounds by first window, last window and path, each with these
+    bounds.
+    """
+    known = []
+    for file in files:
+        if file.first is not None and file.last is not None:
+            known.append((file.first, file.last, file))
+    return sorted(known, key=lambda entry: (entry[0], entry[1], entry[2].path))
 
 
 class Table:
@@ -157,31 +188,23 @@ class Table:
         """Returns the snapshot's files that may hold windows of a closed range."""
         actions = pa.table(self._delta.get_add_actions(flatten=True))
         empty = [None] * actions.num_rows
-        column = {name: actions[name].to_pylist() for name in actions.column_names}
+        column = actions.to_pydict()
         low = column.get("min.window_id", empty)
         high = column.get("max.window_id", empty)
         rows = column.get("num_records", empty)
         changed = actions["modification_time"].cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist()
-        found = [
-            DataFile(
-                os.path.join(self.path.uri, path),
-                count or 0,
-                lowest,
-                highest,
-                size,
-                changed_ms,
-            )
-            for path, count, lowest, highest, size, changed_ms in zip(
-                column["path"],
-                rows,
-                low,
-                high,
-                column["size_bytes"],
-                changed,
-                strict=True,
-            )
-        ]
-        return [file for file in found if _may_hold(file, first, last)]
+        paths = [os.path.join(self.path.uri, path) for path in column["path"]]
+        counts = [count or 0 for count in rows]
+        files = map(
+            DataFile,
+            paths,
+            counts,
+            low,
+            high,
+            column["size_bytes"],
+            changed,
+        )
+        return [file for file in files if _may_hold(file, first, last)]
 
     def read(self, file: DataFile, columns: list[str]) -> pa.Table:
         """Returns columns of one of its files; those that it does not have are left out."""
@@ -243,11 +266,7 @@ class Table:
             FencedError: another commit with the same transaction id came between.
         """
         actions = [_add_action(self.path, file) for file in files]
-        sums = {
-            location(file.path).relative_to(self.path): file.checksum
-            for file in files
-            if file.checksum
-        }
+        sums = self._checksums(files)
         metadata = {**(metadata or {}), CHECKSUMS: sums} if sums else metadata
         self._guarded(
             lambda: self._delta.create_write_transaction(
@@ -296,9 +315,9 @@ class Table:
             for file in removed
         ]
         actions = [*(_add_action(self.path, file) for file in added), *removes]
-        sums = {location(file.path).relative_to(self.path): file.checksum for file in added}
+        told = json.dumps({CHECKSUMS: self._checksums(added)})
         properties = CommitProperties(
-            custom_metadata={"userMetadata": json.dumps({CHECKSUMS: sums}), "isBlindAppend": False},  # type: ignore[dict-item]
+            custom_metadata={"userMetadata": told, "isBlindAppend": False},  # type: ignore[dict-item]
             app_transactions=[Transaction(app_id, version)],
             max_commit_retries=0,
         )
@@ -311,6 +330,11 @@ class Table:
             )
         )
 
+    def _checksums(self, files: Iterable[DataFile]) -> dict[str, str]:
+        """Returns path in the table's folder to checksum, of files whose checksum is known."""
+        known = (file for file in files if file.checksum)
+        return {location(file.path).relative_to(self.path): file.checksum for file in known}
+
     def single_values(self, column: str) -> dict[str, Any]:
         """Returns file to the one value that a column has in all of its rows, for those of which
         the log says so.
@@ -319,7 +343,7 @@ class Table:
         names = ["path", f"min.{column}", f"max.{column}"]
         if not set(names) <= set(actions.column_names):
             return {}
-        bounds = zip(*(actions[name].to_pylist() for name in names), strict=True)
+        bounds = zip(*actions.select(names).to_pydict().values(), strict=True)
         return {
             os.path.join(self.path.uri, path): low
             for path, low, high in bounds
@@ -402,18 +426,25 @@ def data_files(folder: Location) -> list[DataFile]:
         footer = pq.read_metadata(path.uri)
         if footer.num_rows:
             told = statistics(footer, footer.schema.to_arrow_schema())
-            first, last = (
-                json.loads(told)[bounds].get("window_id") for bounds in ("minValues", "maxValues")
-            )
+            bounds = json.loads(told)
+            first = bounds["minValues"].get("window_id")
+            last = bounds["maxValues"].get("window_id")
             found.append(
-                DataFile(path.uri, footer.num_rows, first, last, path.size(), statistics=told)
+                DataFile(
+                    path.uri,
+                    footer.num_rows,
+                    first,
+                    last,
+                    path.size(),
+                    statistics=told,
+                )
             )
     return found
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Returns a schema with string and binary views replaced by plain types."""
-    return pa.schema([field.with_type(_plain(field.type)) for field in schema])
+    return pa.schema(retyped(schema, _plain))
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -424,7 +455,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(_plain(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+        return pa.struct(retyped(kind, _plain))
     if pa.types.is_map(kind):
         return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
     return kind

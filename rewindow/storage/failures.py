@@ -15,7 +15,15 @@ import re
 
 from rewindow.errors import ResourceError, RewindowError, TableError
 
-LASTING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP})
+LASTING = frozenset(
+    {
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ENAMETOOLONG,
+        errno.ELOOP,
+    }
+)
 """Error numbers that the next attempt meets again: something is not there, or is something else."""
 
 TEXT_MAX = 400
@@ -60,7 +68,7 @@ def plain_text(error: BaseException) -> str:
     """Returns what a library says of a failure in one line, without colours and frames of native
     code.
     """
-    lines = [_COLOR.sub("", line) for line in str(error).splitlines()]
+    lines = _COLOR.sub("", str(error)).splitlines()
     words = " ".join(
         line.strip(" \t↳") for line in lines if line.strip() and not _FRAME.fullmatch(line)
     )

@@ -73,17 +73,15 @@ def note_files(data: Table, files: Table, taken: Mapping[str, str] | None = None
     """
     taken = taken or {}
     known = set(query("select distinct file from f", f=files.refresh())["file"].to_pylist())
-    new = [file for file in data.files() if name_in(data, file) not in known]
+    new = []
+    for file in data.files():
+        name = name_in(data, file)
+        if name not in known:
+            checksum = taken.get(name) or file_checksum(location(file.path))
+            new.append((name, file.size, checksum, data.version))
     if new:
-        rows = {
-            "file": [name_in(data, file) for file in new],
-            "bytes": [file.size for file in new],
-            "checksum": [
-                taken.get(name_in(data, file)) or file_checksum(location(file.path)) for file in new
-            ],
-            "data_version": [data.version] * len(new),
-        }
-        files.append(pa.table(rows, schema=FILES_SCHEMA))
+        columns = map(pa.array, zip(*new, strict=True), FILES_SCHEMA.types)
+        files.append(pa.table(list(columns), schema=FILES_SCHEMA))
     return len(new)
 
 

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from rewindow.errors import TableError
 from rewindow.location import Location, location
 from rewindow.recovery import InputPlan
-from rewindow.storage.delta import DataFile, Table
+from rewindow.storage.delta import DataFile, Table, paths_of
 from rewindow.storage.files import file_checksum, name_in, noted_files, open_files
 from rewindow.windows import WindowRange
 
@@ -81,7 +81,7 @@ class InputFiles:
         if self._checksums:
             with ThreadPoolExecutor(_THREADS) as pool:
                 list(pool.map(self._compare_bytes, files))
-        self._compared.update(file.path for file in files)
+        self._compared.update(paths_of(files))
 
     def _compare_size(self, file: DataFile) -> None:
         name = name_in(self._table, file)

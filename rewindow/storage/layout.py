@@ -13,6 +13,7 @@ import pyarrow as pa
 from rewindow.errors import TableError
 from rewindow.location import Location, location
 from rewindow.storage.delta import Table, create_table
+from rewindow.storage.fields import fields_without
 from rewindow.storage.files import file_checksum
 from rewindow.storage.formats import TableKind, check_format, format_property
 
@@ -109,7 +110,7 @@ def bookkeeping(staged: Table) -> frozenset[str]:
 def event_columns(staged: Table) -> pa.Schema:
     """Returns an output's event columns, as its staged table has them."""
     own = bookkeeping(staged)
-    return pa.schema([column for column in staged.schema if column.name not in own])
+    return pa.schema(fields_without(staged.schema, own))
 
 
 class TableContents(TypedDict):

@@ -5,6 +5,7 @@ commits never made.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from rewindow.errors import TableError
 from rewindow.location import Location
@@ -21,12 +22,15 @@ def missing_commits(table: Location) -> list[int]:
     Older ones are not needed: the Delta checkpoint says what they brought.
     """
     names = names_of((table / "_delta_log").entries())
-    commits, checkpoints = (
-        {int(found[1]) for name in names if (found := pattern.fullmatch(name))}
-        for pattern in (_COMMIT, _CHECKPOINT)
-    )
+    commits = _versions(_COMMIT, names)
+    checkpoints = _versions(_CHECKPOINT, names)
     first = max(checkpoints, default=-1) + 1
     return sorted(set(range(first, max(commits, default=first - 1))) - commits)
+
+
+def _versions(pattern: re.Pattern[str], names: Iterable[str]) -> set[int]:
+    """Returns the version in each name that has a form."""
+    return {int(match[1]) for match in map(pattern.fullmatch, names) if match}
 
 
 def check_log(table: Location, without_copy: str = "") -> None:

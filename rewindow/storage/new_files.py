@@ -55,7 +55,14 @@ class NewFile:
 
     def action(self) -> AddAction:
         """Returns what adds it to the table."""
-        return AddAction(self.path, self.size, {}, self.changed_ms, True, self.statistics)
+        return AddAction(
+            self.path,
+            self.size,
+            {},
+            self.changed_ms,
+            True,
+            self.statistics,
+        )
 
 
 def write_file(root: Location, folder: str, rows: pa.Table) -> NewFile:
@@ -99,7 +106,16 @@ def link_file(
     target.set_modified()
     footer = pq.read_metadata(target.uri)
     told = statistics(footer, schema)
-    return NewFile(path, footer.num_rows, target.size(), changed_ms, told, source, copied, checksum)
+    return NewFile(
+        path,
+        footer.num_rows,
+        target.size(),
+        changed_ms,
+        told,
+        source,
+        copied,
+        checksum,
+    )
 
 
 def put_right(path: Location, changed_ms: int) -> None:
@@ -145,7 +161,12 @@ def statistics(footer: pq.FileMetaData, schema: pa.Schema) -> str:
         if bounds:
             low[field.name], high[field.name] = bounds
     return json.dumps(
-        {"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+        {
+            "numRecords": footer.num_rows,
+            "minValues": low,
+            "maxValues": high,
+            "nullCount": nulls,
+        }
     )
 
 
@@ -155,8 +176,13 @@ def _is_whole(found: Sequence[Any]) -> bool:
 
 
 def _bounds(found: Sequence[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
-    tests = (pa.types.is_integer, pa.types.is_string, pa.types.is_date32, pa.types.is_timestamp)
-    if not found or not any(test(kind) for test in tests):
+    has_bounds = (
+        pa.types.is_integer(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_date32(kind)
+        or pa.types.is_timestamp(kind)
+    )
+    if not found or not has_bounds:
         return None
     low = min(one.min for one in found)
     high = max(one.max for one in found)

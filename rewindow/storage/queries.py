@@ -13,7 +13,7 @@ from deltalake import QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from rewindow.location import Location
-from rewindow.storage.delta import DataFile, Table, plain_schema
+from rewindow.storage.delta import DataFile, Table, paths_of, plain_schema
 from rewindow.storage.failures import is_about_files, table_failure
 from rewindow.windows import WindowRange
 
@@ -111,7 +111,7 @@ def read_rows(
     form = ds.ParquetFileFormat(
         read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
     )
-    found = ds.dataset([file.path for file in files], schema=schema, format=form)
+    found = ds.dataset(paths_of(files), schema=schema, format=form)
     return found.to_table(columns=list(columns), filter=wanted)
 
 

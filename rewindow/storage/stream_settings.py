@@ -13,7 +13,12 @@ from rewindow.storage.delta import Table
 from rewindow.storage.streams import stored_settings
 from rewindow.windows import format_duration, format_time
 
-_FIXED = {"width_ms": "width", "origin_ms": "origin", "arrived_at": "arrived_at", "zone": "zone"}
+_FIXED = {
+    "width_ms": "width",
+    "origin_ms": "origin",
+    "arrived_at": "arrived_at",
+    "zone": "zone",
+}
 """Stored settings and their names in rewindow.toml; the columns are fixed too, but only Spark can
 read them."""
 

@@ -134,6 +134,8 @@ def holes(
     ids = sealed if isinstance(sealed, np.ndarray) else sealed.to_numpy()
     if not (np.diff(ids) > 0).all():
         ids = np.unique(ids)
+    # With a seal on either side of the range, every gap between two seals is a stretch, also at the
+    # ends of the range.
     framed = np.concatenate(([windows.first - 1], ids, [windows.last + 1]))
     before = np.flatnonzero(np.diff(framed) > 1)
     pairs = zip((framed[before] + 1).tolist(), (framed[before + 1] - 1).tolist(), strict=True)
