@@ -121,14 +121,11 @@ class GroupSizer:
         seconds = max(seconds, 0.05)
         before, took = self._last
         if windows * _SMALLER <= before and seconds > took * (1 + windows / before) / 2:
-            self._least = (
-                self._last
-            )  # It should have saved more than half of what the lacking windows had cost.
+            # It should have saved more than half of what the lacking windows had cost.
+            self._least = self._last
         elif seconds > 2 * self._least[1]:
-            self._least = (
-                1,
-                math.inf,
-            )  # The machine has become slower: what was learnt does not hold.
+            # The machine has become slower: what was learnt does not hold.
+            self._least = (1, math.inf)
         self._last = windows, seconds
         wanted = max(windows * self.target_seconds / seconds, self._least[0])
         self.size = self._bounded(

@@ -236,11 +236,33 @@ class Plan(_Value):
         """Everything that the replay writes: its outputs, then its error tables."""
         return [*self.outputs, *self.errors]
 
+    @property
+    def tables(self) -> list[str]:
+        """The published tables of its outputs."""
+        return [f"{self.application}.{output.name}" for output in self.outputs]
+
+    @property
+    def ends(self) -> dict[str, int | None]:
+        """Input to its last window, None where it has not ended."""
+        return {entry.stream: entry.end for entry in self.inputs}
+
+    @property
+    def input_tuples(self) -> int:
+        """Tuples of all inputs."""
+        return sum(entry.tuples for entry in self.inputs)
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether one of its outputs has state before it."""
+        return any(output.stateful for output in self.outputs)
+
     def errors_of(self, output: OutputPlan) -> list[OutputPlan]:
         """Returns the error tables upstream of an output, and those of operators that lead to no
         output at all.
         """
-        used = {operator for one in self.outputs for operator in one.upstream}
+        used: set[str] = set()
+        for other in self.outputs:
+            used.update(other.upstream)
         return [
             error
             for error in self.errors
@@ -260,7 +282,7 @@ class Plan(_Value):
         if not self.mode.may_lose:
             return 0
         bounds = [self.group_windows, self.group_windows_max, len(self.range)]
-        return min(self.unseen_windows_max, *(bound for bound in bounds if bound))
+        return min(self.unseen_windows_max, *filter(None, bounds))
 
     @property
     def unseen_windows_max(self) -> int:

@@ -52,8 +52,11 @@ def in_effect(publications: Sequence[EffectivePublication]) -> list[EffectiveStr
         windows = publication.range
         low = bisect_left(segments, windows.first, key=lambda segment: segment.range.last)
         high = bisect_right(segments, windows.last, key=lambda segment: segment.range.first)
-        parts = [part for segment in segments[low:high] for part in _outside(segment, windows)]
-        parts.append(EffectiveStretch(windows, publication))
+        # Only the segments that the publication overlaps change, found by bisection: a stream may
+        # have been published a thousand times.
+        parts = [EffectiveStretch(windows, publication)]
+        for segment in segments[low:high]:
+            parts += _outside(segment, windows)
         segments[low:high] = sorted(parts, key=lambda segment: segment.range.first)
     return segments
 
@@ -67,6 +70,7 @@ def stale_windows(publications: Sequence[EffectivePublication]) -> list[WindowRa
     the middle of a replay, not knowing is stale. Windows computed from the initial state on request
     depend on no published state.
     """
+    # In the order of windows, since a segment that is stale makes the ones after it stale.
     segments = in_effect(publications)
     stale: list[EffectiveStretch] = []
     for index, segment in enumerate(segments):
@@ -88,7 +92,9 @@ def moved_end(pinned: int | None, end: int | None, last: int) -> int | None:
         last: last window of the replay: an end behind it is none for it (X34).
     """
     now = end if end is not None and end <= last else None
-    return None if now == pinned else min(window for window in (pinned, now) if window is not None)
+    if now == pinned:
+        return None
+    return min(window for window in (pinned, now) if window is not None)
 
 
 def _is_stale(
