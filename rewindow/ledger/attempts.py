@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select, update
 
 from rewindow.errors import InputError
-from rewindow.ledger.connection import Database, LedgerPart
+from rewindow.ledger.connection import Database, LedgerPart, read_rows
 from rewindow.ledger.models import attempts, group_timings, replays
 from rewindow.ledger.replays import RUNNABLE, Replays, ReplayState, read_replay
 from rewindow.ledger.segments import CountsIndex
@@ -224,7 +224,14 @@ class Attempts(LedgerPart):
             }
             connection.execute(insert(group_timings).values(**row, reported_at=self.now))
             at_checkpoint = checkpoint_mark == mark
-            self._counts.add(connection, replay_id, epoch, counts, heard.heard_at, at_checkpoint)
+            self._counts.add(
+                connection,
+                replay_id,
+                epoch,
+                counts,
+                heard.heard_at,
+                at_checkpoint,
+            )
 
     def report_warm_up(self, replay_id: str, epoch: int) -> None:
         """Enters a checkpoint of a warm-up: failures before it count no more (R90).
@@ -301,7 +308,7 @@ class Attempts(LedgerPart):
         query = select(c.epoch, c.mark, c.timings, c.reported_at).where(c.replay_id == replay_id)
         query = query.order_by(c.epoch.desc(), c.mark.desc()).limit(limit)
         with self.reading() as connection:
-            return [GroupTiming(**row._mapping) for row in connection.execute(query)]
+            return read_rows(connection, query, GroupTiming)
 
 
 def _attempt(replay_id: str, epoch: int) -> Any:

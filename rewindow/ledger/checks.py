@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 from sqlalchemy import insert, select
 
 from rewindow.errors import InputError
-from rewindow.ledger.connection import Database, LedgerPart
+from rewindow.ledger.connection import Database, LedgerPart, read_rows
 from rewindow.ledger.models import acceptances, checks
 from rewindow.ledger.replays import Replays, ReplayState, read_replay
 
@@ -119,7 +119,12 @@ class Checks(LedgerPart):
                     replay_id,
                     ReplayState.CHECKED if verdict == PASSED else ReplayState.ENDED,
                 )
-            values = {"replay_id": replay_id, "epoch": epoch, "tables": tables, **row}
+            values = {
+                "replay_id": replay_id,
+                "epoch": epoch,
+                "tables": tables,
+                **row,
+            }
             connection.execute(insert(checks).values(**values, checked_at=self.now))
 
     def accept(self, replay_id: str, reason: str, who: str, tables: Contents | None = None) -> None:
@@ -143,22 +148,27 @@ class Checks(LedgerPart):
                     ReplayState.CHECKED,
                     f"accepted by {who}: {reason}",
                 )
-            values = {"replay_id": replay_id, "reason": reason, "who": who, "tables": tables}
+            values = {
+                "replay_id": replay_id,
+                "reason": reason,
+                "who": who,
+                "tables": tables,
+            }
             connection.execute(insert(acceptances).values(**values, accepted_at=self.now))
 
     def newest(self, replay_id: str | None = None, limit: int = 100) -> list[Check]:
         """Returns gate results, newest first; of one replay if so asked."""
-        columns = [checks.c[name] for name in Check.__dataclass_fields__]
+        columns = checks.c[tuple(Check.__dataclass_fields__)]
         query = select(*columns).order_by(checks.c.check_id.desc()).limit(limit)
         if replay_id is not None:
             query = query.where(checks.c.replay_id == replay_id)
         with self.reading() as connection:
-            return [Check(**row._mapping) for row in connection.execute(query)]
+            return read_rows(connection, query, Check)
 
     def acceptances(self, replay_id: str) -> list[Acceptance]:
         """Returns who accepted a replay, newest first."""
-        columns = [acceptances.c[name] for name in Acceptance.__dataclass_fields__]
+        columns = acceptances.c[tuple(Acceptance.__dataclass_fields__)]
         query = select(*columns).where(acceptances.c.replay_id == replay_id)
         with self.reading() as connection:
-            rows = connection.execute(query.order_by(acceptances.c.acceptance_id.desc()))
-            return [Acceptance(**row._mapping) for row in rows]
+            ordered = query.order_by(acceptances.c.acceptance_id.desc())
+            return read_rows(connection, ordered, Acceptance)

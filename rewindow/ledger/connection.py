@@ -12,11 +12,11 @@ import contextlib
 import os
 import shutil
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import psutil
 from sqlalchemy import (
@@ -24,6 +24,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    Executable,
     create_engine,
     event,
     literal_column,
@@ -36,23 +37,27 @@ from rewindow.ledger.models import counters
 from rewindow.ledger.url import LedgerUrl
 
 PUBLICATION_COUNTER = "publication"
+Row = TypeVar("Row")
 _WAIT_SECONDS = 30
 _BEGIN = "rewindow_begin"
-_POSTGRESQL_OPTIONS = " ".join(
-    f"-c {setting}"
-    for setting in (
-        "search_path=rewindow",
-        "synchronous_commit=on",
-        f"lock_timeout={_WAIT_SECONDS}s",
-        "tcp_keepalives_idle=30",
-        "tcp_keepalives_interval=10",
-        "tcp_keepalives_count=3",
-    )
+_POSTGRESQL_OPTIONS = (
+    "-c search_path=rewindow -c synchronous_commit=on"
+    f" -c lock_timeout={_WAIT_SECONDS}s"
+    " -c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
 )
 _CLOCK_US = {
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)",
     "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
 }
+
+
+def read_rows(
+    connection: Connection,
+    query: Executable,
+    row_of: Callable[..., Row],
+) -> list[Row]:
+    """Returns the rows of a query as objects that have its columns as fields."""
+    return [row_of(**row._mapping) for row in connection.execute(query)]
 
 
 class Database:
@@ -278,6 +283,7 @@ def _who_has(file: Path) -> str:
     """Returns which other processes of this host have a file open; those that are stopped, when
     there are any.
     """
+    # A stopped process holds the lock for as long as it is stopped, so it is named alone.
     found = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):

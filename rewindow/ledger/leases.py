@@ -16,7 +16,7 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, insert, select
 
 from rewindow.errors import InputError, OverlapError
-from rewindow.ledger.connection import LedgerPart
+from rewindow.ledger.connection import LedgerPart, read_rows
 from rewindow.ledger.models import leases
 from rewindow.ledger.replays import RUNNABLE, Replay, ReplayState, end_leases, read_replay
 from rewindow.windows import WindowRange, format_time
@@ -84,7 +84,7 @@ class Leases(LedgerPart):
         if replay_id is not None:
             query = query.where(leases.c.replay_id == replay_id)
         with self.reading() as connection:
-            return [Lease(**row._mapping) for row in connection.execute(query)]
+            return read_rows(connection, query, Lease)
 
 
 def _first_overlap(

@@ -5,10 +5,11 @@ as JSON.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass, field, fields
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
+from rewindow.sequences import excluding, names_of
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -91,6 +92,9 @@ class PublicationDetails:
     def to_json(self) -> dict[str, Any]:
         """Returns the details as JSON values; parts that are empty are left out."""
         start = self.started_from
+        put_back = {}
+        for name, parts in self.put_back.items():
+            put_back[name] = [[*astuple(part.windows), part.version] for part in parts]
         nested = {
             "states": {str(window): digest for window, digest in self.states.items()},
             "start": {} if start == StartedFrom() else asdict(start),
@@ -98,19 +102,20 @@ class PublicationDetails:
             "stale": [
                 [entry.table, entry.windows.first, entry.windows.last] for entry in self.stale
             ],
-            "put_back": {
-                name: [[part.windows.first, part.windows.last, part.version] for part in parts]
-                for name, parts in self.put_back.items()
-            },
+            "put_back": put_back,
         }
-        names = [part.name for part in fields(self) if part.name not in (*nested, "started_from")]
-        written = {**{name: _plain(getattr(self, name)) for name in names}, **nested}
-        return {name: value for name, value in written.items() if value}
+        written = {}
+        for name in excluding(names_of(fields(self)), {*nested, "started_from"}):
+            written[name] = _plain(getattr(self, name))
+        return {name: value for name, value in {**written, **nested}.items() if value}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> PublicationDetails:
         """Returns the details that JSON values say; parts that they lack are empty."""
         start = values.get("start") or {}
+        put_back = {}
+        for name, parts in values.get("put_back", {}).items():
+            put_back[name] = tuple(PutBack(WindowRange(*part), version) for *part, version in parts)
         return cls(
             application=values.get("application", ""),
             staged_versions=values.get("staged_versions", {}),
@@ -132,21 +137,12 @@ class PublicationDetails:
                 for name, *windows in values.get("stale", ())
             ),
             table_ids=values.get("table_ids", {}),
-            put_back={
-                name: tuple(
-                    PutBack(WindowRange(first, last), version) for first, last, version in parts
-                )
-                for name, parts in values.get("put_back", {}).items()
-            },
+            put_back=put_back,
             reason=values.get("reason", ""),
         )
 
 
 def _plain(value: Any) -> Any:
-    return (
-        list(value)
-        if isinstance(value, tuple)
-        else dict(value)
-        if isinstance(value, Mapping)
-        else value
-    )
+    if isinstance(value, tuple):
+        return list(value)
+    return dict(value) if isinstance(value, Mapping) else value

@@ -142,6 +142,8 @@ def find_publications(
 ) -> list[Publication]:
     """Returns publications with their tables, newest first."""
     query = select(publications).where(wanted).order_by(publications.c.number.desc()).limit(limit)
+    # Two queries instead of a join, which would repeat the details, the largest column, for every
+    # table.
     rows = connection.execute(query).all()
     tables: dict[int, list[PublishedTable]] = {row.number: [] for row in rows}
     c = publication_tables.c

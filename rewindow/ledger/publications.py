@@ -54,6 +54,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import starmap
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, insert, select, update
@@ -152,7 +153,12 @@ class Publications(LedgerPart):
                     hint=f"Run its gate (rewindow check {replay_id}), or accept it as it is, with "
                     "a reason.",
                 )
-            row = {"replay_id": replay_id, "kind": PUBLISH, "first": first, "last": last}
+            row = {
+                "replay_id": replay_id,
+                "kind": PUBLISH,
+                "first": first,
+                "last": last,
+            }
             return self._open(connection, row, versions_before, details)
 
     def open_undo(
@@ -178,8 +184,7 @@ class Publications(LedgerPart):
             _check_undoable(connection, undone)
             if set(versions_before) != set(names_of(undone.tables)):
                 raise InputError(
-                    f"publication {number} has other tables: "
-                    f"{[table.name for table in undone.tables]}"
+                    f"publication {number} has other tables: {names_of(undone.tables)}"
                 )
             row = {
                 "replay_id": undone.replay_id,
@@ -246,10 +251,20 @@ class Publications(LedgerPart):
             .values(value=counters.c.value + 1)
         )
         number = int(connection.execute(step.returning(counters.c.value)).scalar_one())
-        values = {**row, "number": number, "details": details.to_json(), "opened_at": self.now}
+        values = {
+            **row,
+            "number": number,
+            "details": details.to_json(),
+            "opened_at": self.now,
+        }
         connection.execute(insert(publications).values(**values))
         tables = [
-            {"number": number, "table_name": name, "position": position, "version_before": version}
+            {
+                "number": number,
+                "table_name": name,
+                "position": position,
+                "version_before": version,
+            }
             for position, (name, version) in enumerate(versions_before.items())
         ]
         assert tables, "a publication has a table"
@@ -368,7 +383,7 @@ class Publications(LedgerPart):
             .order_by(publications.c.number)
         )
         with self.reading() as connection:
-            return [WindowRange(row.first, row.last) for row in connection.execute(query)]
+            return list(starmap(WindowRange, connection.execute(query)))
 
     def later_overlapping(self, number: int) -> list[Publication]:
         """Returns the later publications that stand over windows of this one in one of its tables,

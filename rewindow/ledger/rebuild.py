@@ -128,13 +128,15 @@ def _restore_replay(ledger: Ledger, connection: Connection, root: Location) -> b
         values = {name: plan[name] for name in names} | {"plan": plan}
     except (KeyError, ValueError, TypeError):
         return False
-    tables = [Table.open(path) for path in root.folders() if Table.exists(path)]
-    positions = {
-        table.path.name: position(table, app_id(replay_id, table.path.name)) for table in tables
-    }
+    positions = {}
+    for path in root.folders():
+        if Table.exists(path):
+            positions[path.name] = position(Table.open(path), app_id(replay_id, path.name))
     epoch = max(place.epoch for place in positions.values())
     ended = positions[CHECKPOINTS].mark == len(WindowRange(plan["first"], plan["last"]))
-    state = ReplayState.ENDED if ended else ReplayState.FAILED if epoch else ReplayState.PLANNED
+    state = ReplayState.FAILED if epoch else ReplayState.PLANNED
+    if ended:
+        state = ReplayState.ENDED
     created_at = to_datetime(int(checkpoints.delta.metadata().created_time or 0) * 1000)
     ledger.replays.insert(
         connection,
@@ -181,6 +183,8 @@ def _read_publications(config: Config) -> tuple[dict[int, _Found], dict[str, int
     """Returns the publications that commits tell of, and the last number that each published table
     holds.
     """
+    # A publication commits to several tables, each with the same metadata. A table that lacks the
+    # commit shows that its publisher was killed, so the publication is still to be finished.
     found: dict[int, _Found] = {}
     last_numbers: dict[str, int] = {}
     for path in (config.state / "streams").folders():
@@ -205,7 +209,14 @@ def _told(text: object) -> dict[str, Any] | None:
         told = json.loads(text) if isinstance(text, str) else text
     except ValueError:
         return None
-    named = {"publication", "replay", "kind", "first", "last", "versions_before"}
+    named = {
+        "publication",
+        "replay",
+        "kind",
+        "first",
+        "last",
+        "versions_before",
+    }
     return told if isinstance(told, dict) and named <= set(told) else None
 
 

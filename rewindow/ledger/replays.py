@@ -25,6 +25,7 @@ from rewindow.errors import FencedError, InputError, OverlapError
 from rewindow.ledger.connection import LedgerPart
 from rewindow.ledger.models import leases, publications, replays
 from rewindow.names import did_you_mean
+from rewindow.sequences import excluding
 from rewindow.windows import Grid, WindowRange, format_time
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class Replay:
 
 _SUGGESTED_FROM = 1000
 """So many of the newest replays are looked at for what an unknown id was meant to be."""
-_COLUMNS = [replays.c[name] for name in Replay.__dataclass_fields__]
+_COLUMNS = list(replays.c[tuple(Replay.__dataclass_fields__)])
 
 
 def to_replay(row: Row[Any]) -> Replay:
@@ -413,11 +414,10 @@ def _refuse_other_plan(there: Replay, values: Mapping[str, Any]) -> None:
     keys = dict.fromkeys([*there.plan, *values["plan"]])
     differences += [
         _difference(f"plan.{key}", there.plan.get(key), values["plan"].get(key))
-        for key in keys
-        if key
-        not in (*_PLANNED, "changes")  # The ledger adds those that are made while the replay runs.
+        # The ledger adds the changes that are made while the replay runs.
+        for key in excluding(keys, (*_PLANNED, "changes"))
     ]
-    found = [text for text in differences if text]
+    found = list(filter(None, differences))
     if found:
         raise InputError(
             f'replay "{there.replay_id}" is there already with another plan',

@@ -20,7 +20,7 @@ from rewindow.ledger.connection import LedgerPart
 from rewindow.ledger.models import replays, segments
 from rewindow.ledger.stretches import SEGMENT_WINDOWS, PortCount, PortStretch, PortTotal
 
-_COLUMNS = [segments.c[name] for name in PortStretch.__dataclass_fields__]
+_COLUMNS = list(segments.c[tuple(PortStretch.__dataclass_fields__)])
 _WIDTH = segments.c.last - segments.c.first + 1
 
 
@@ -128,6 +128,8 @@ class CountsIndex(LedgerPart):
 
         A stretch that ends at the newest checkpoint takes only a group that reaches the next one.
         """
+        # One row stands for many groups; otherwise the ledger would grow with each of them. The
+        # update itself tests whether the row can grow, which saves a query for every port.
         c = segments.c
         before = its & (c.last == count.first - 1) & (c.epoch == epoch) & c.lost.is_(count.lost)
         small = count.last - c.first < SEGMENT_WINDOWS

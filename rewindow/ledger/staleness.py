@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
-from rewindow.ledger.connection import LedgerPart
+from rewindow.ledger.connection import LedgerPart, read_rows
 from rewindow.ledger.models import stale_ranges
 from rewindow.windows import WindowRange
 
@@ -53,7 +53,14 @@ class Staleness(LedgerPart):
     ) -> None:
         """Enters windows as stale inside a transaction."""
         self._clear(connection, application, table_name, windows)
-        self._insert_range(connection, application, table_name, windows, since, self.now)
+        self._insert_range(
+            connection,
+            application,
+            table_name,
+            windows,
+            since,
+            self.now,
+        )
 
     def clear(self, application: str, table_name: str, first: int, last: int) -> None:
         """Takes windows of an output out of the stale ranges; what lies beside them stays stale."""
@@ -67,7 +74,7 @@ class Staleness(LedgerPart):
         if application is not None:
             query = query.where(c.application == application)
         with self.reading() as connection:
-            return [StaleRange(**row._mapping) for row in connection.execute(query)]
+            return read_rows(connection, query, StaleRange)
 
     def _clear(
         self,
@@ -79,10 +86,7 @@ class Staleness(LedgerPart):
         c = stale_ranges.c
         its = (c.application == application) & (c.table_name == table_name)
         touched = its & (c.first <= windows.last) & (c.last >= windows.first)
-        rows = [
-            StaleRange(**row._mapping)
-            for row in connection.execute(select(stale_ranges).where(touched))
-        ]
+        rows = read_rows(connection, select(stale_ranges).where(touched), StaleRange)
         connection.execute(delete(stale_ranges).where(touched))
         for row in rows:
             if row.first < windows.first:
