@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from rewindow.facts.window_facts import DIGESTS_SCHEMA, unequal
 from rewindow.sequences import excluding, names_of
 from rewindow.state.row_hash import Hashes, level_hashes, one_array
+from rewindow.storage.fields import fields_without
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
@@ -33,19 +34,19 @@ def arrow_digests(rows: pa.Table, events: pa.Schema) -> pa.Table:
     from rewindow.spark.digests import NOT_DIGESTED, SALTS, holds_float, schema_hash
     from rewindow.spark.frames import spark_schema
 
-    fields = [field for field in spark_schema(events).fields if field.name not in NOT_DIGESTED]
-    names = sorted(names_of(fields))
-    floats = [
-        field.name
-        for field in sorted(fields, key=lambda field: field.name)
-        if holds_float(field.dataType)
-    ]
+    fields = fields_without(spark_schema(events).fields, NOT_DIGESTED)
+    fields.sort(key=lambda field: field.name)
+    names = names_of(fields)
+    floats = [field.name for field in fields if holds_float(field.dataType)]
     exact = excluding(names, floats)
     columns = {name: one_array(rows[name].cast(events.field(name).type)) for name in names}
     ids = one_array(rows["window_id"]).to_numpy(zero_copy_only=False)
     order = np.argsort(ids, kind="stable")
     windows, starts = np.unique(ids[order], return_index=True)
     prefix = schema_hash(spark_schema(events))
+    # A digest is two sums of 64-bit hashes, over the columns in both orders, so that the order of
+    # the rows makes no difference. Floats have a separate digest, which a comparison with a
+    # tolerance leaves out.
     digests = []
     float_digests = []
     for salt, step in zip(SALTS, (1, -1), strict=True):

@@ -16,11 +16,12 @@ from rewindow.application import Output
 from rewindow.errors import InputError, TableError
 from rewindow.facts.window_facts import COUNTS_SCHEMA, Ids, WindowFacts, unequal
 from rewindow.recovery import Plan
+from rewindow.storage.fields import fields_without
 from rewindow.storage.layout import FACTS_SCHEMA
 from rewindow.windows import WindowRange
 
 _OF_THE_GROUP = ("group_first", "group_last", "began_at", "ended_at")
-_PART = pa.schema([field for field in FACTS_SCHEMA if field.name not in _OF_THE_GROUP])
+_PART = pa.schema(fields_without(FACTS_SCHEMA, _OF_THE_GROUP))
 
 
 @dataclass
@@ -96,13 +97,19 @@ class GroupFacts:
         """Adds a row for each of some windows; what their columns do not say is the same in all of
         them.
         """
-        same = {"direction": direction, "port": port, "attempt": self.attempt, "lost": lost}
-        columns = {
-            field.name: windows[field.name]
-            if field.name in windows.column_names
-            else pa.repeat(pa.scalar(same.get(field.name), field.type), windows.num_rows)
-            for field in _PART
+        same = {
+            "direction": direction,
+            "port": port,
+            "attempt": self.attempt,
+            "lost": lost,
         }
+        columns = {}
+        for field in _PART:
+            if field.name in windows.column_names:
+                columns[field.name] = windows[field.name]
+            else:
+                value = pa.scalar(same.get(field.name), field.type)
+                columns[field.name] = pa.repeat(value, windows.num_rows)
         self._parts.append(pa.table(columns, schema=_PART))
 
 
@@ -148,10 +155,9 @@ def check_input_counts(stream: str, counted: WindowFacts, sealed: WindowFacts) -
     counted = counted.reindex(sealed.ids, tuples=0)
     wrong = np.flatnonzero(unequal(counted.rows["tuples"], sealed.rows["tuples"])).tolist()
     if wrong:
-        window, there, wanted = (
-            sealed.ids[wrong[0]],
-            *(side.rows["tuples"][wrong[0]] for side in (counted, sealed)),
-        )
+        window = sealed.ids[wrong[0]]
+        there = counted.rows["tuples"][wrong[0]]
+        wanted = sealed.rows["tuples"][wrong[0]]
         raise TableError(
             f'window {window} of stream "{stream}" holds {there} tuples, sealed were {wanted}',
             hint="The stream was changed behind its seals; record it anew or restore the version "

@@ -15,6 +15,7 @@ from rewindow.facts.window_facts import WindowFacts
 from rewindow.recovery import Plan
 from rewindow.recovery.resume import affected_from
 from rewindow.storage import Table, query
+from rewindow.storage.fields import column_pairs
 from rewindow.windows import WindowRange, to_ranges
 
 _BEGUN = """
@@ -69,12 +70,12 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
 
     Once its checkpoints were purged, every window after its first attempt counts as affected.
     """
-    inherited = list(starmap(WindowRange, plan.start.lacking))
+    lacking = list(starmap(WindowRange, plan.start.lacking))
     stateful = [output.name for output in plan.staged if output.stateful]
     if not plan.mode.may_lose:
         return Losses(
             affected_first=dict.fromkeys(stateful, plan.first) if plan.start.affects else {},
-            lacking=inherited,
+            lacking=lacking,
         )
     lost = query(
         f"""select distinct port, window_id from facts where direction in ('out', 'error') and lost
@@ -83,30 +84,27 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
     )
     begun = query(_BEGUN, facts=facts)
     sql = "select distinct mark, attempt from c where mark >= 0"
-    saved = _pairs(query(sql, c=checkpoints), "mark", "attempt") if checkpoints else []
-    first_windows = dict(_pairs(begun, "attempt", "first"))
+    saved = column_pairs(query(sql, c=checkpoints), "mark", "attempt") if checkpoints else []
+    first_windows = dict(column_pairs(begun, "attempt", "first"))
     for saved_mark, attempt in saved:
-        if saved_mark == len(
-            plan.range
-        ):  # Where nothing was left to compute, the state was saved all the same.
+        # Where nothing was left to compute, the state was saved all the same.
+        if saved_mark == len(plan.range):
             first_windows.setdefault(attempt, plan.last + 1)
     skipped = skipped_marks(sorted(first_windows.items()), saved, plan.first)
     mark = affected_from(plan.mode, skipped)
-    first = plan.first if plan.start.affects else plan.window_of(mark) if mark is not None else None
+    first = None if mark is None else plan.window_of(mark)
+    if plan.start.affects:
+        first = plan.first
+    if checkpoints:
+        for marks in skipped:
+            lacking.append(WindowRange(*map(plan.window_of, marks)))
     state_lost, dropped = _lost_to_states(facts)
     return Losses(
-        lost={port: to_ranges(rows["window_id"].to_numpy()) for port, rows in _by_port(lost)},
+        lost=_windows_by_port(lost),
         state_lost=state_lost,
         skipped=dropped,
         affected_first={} if first is None else dict.fromkeys(stateful, first),
-        lacking=[
-            *inherited,
-            *(
-                WindowRange(plan.window_of(low), plan.window_of(high))
-                for low, high in skipped
-                if checkpoints
-            ),
-        ],
+        lacking=lacking,
     )
 
 
@@ -115,14 +113,19 @@ def _lost_to_states(facts: Table) -> tuple[dict[str, list[WindowRange]], dict[st
     the same again.
     """
     rows = query(_LOST_TO_STATES, facts=facts)
-    unseen, dropped = (
-        rows.filter(pc.equal(rows["direction"], name)) for name in ("state", "skipped")
-    )
-    lacking = {name: to_ranges(found["window_id"].to_numpy()) for name, found in _by_port(unseen)}
-    return lacking, {name: WindowFacts.of(found) for name, found in _by_port(dropped)}
+    unseen = rows.filter(pc.equal(rows["direction"], "state"))
+    dropped = rows.filter(pc.equal(rows["direction"], "skipped"))
+    return _windows_by_port(unseen), {
+        port: WindowFacts.of(found) for port, found in by_port(dropped)
+    }
 
 
-def _by_port(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+def _windows_by_port(rows: pa.Table) -> dict[str, list[WindowRange]]:
+    return {port: to_ranges(found["window_id"].to_numpy()) for port, found in by_port(rows)}
+
+
+def by_port(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Yields each port of some facts with its rows."""
     for port in pc.unique(rows["port"]).to_pylist():
         yield port, rows.filter(pc.equal(rows["port"], port))
 
@@ -152,7 +155,3 @@ def skipped_marks(
         if done > restored:
             found.append((restored + 1, done))
     return found
-
-
-def _pairs(table: pa.Table, one: str, other: str) -> list[tuple[int, int]]:
-    return list(zip(table[one].to_pylist(), table[other].to_pylist(), strict=True))

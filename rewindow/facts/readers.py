@@ -48,7 +48,8 @@ def staged_seals(facts: Table, port: str, windows: WindowRange) -> pa.Table:
         where direction in ('out', 'error') and not lost and port = '{port}'
         and window_id between {windows.first} and {windows.last}"""
     rows = in_order(query(sql, facts=facts), "window_id", "attempt")
-    window, attempt = (rows[name].to_numpy() for name in ("window_id", "attempt"))
+    window = rows["window_id"].to_numpy()
+    attempt = rows["attempt"].to_numpy()
     if (again := window[1:] == window[:-1]).any():
         newest = np.append(~again, True)
         newest = attempt == attempt[newest][np.cumsum(newest) - newest]

@@ -30,6 +30,7 @@ from deltalake import Schema
 from rewindow.errors import TableError
 from rewindow.facts.checksums import line_checksums
 from rewindow.names import POSITION_COLUMNS, stream_of
+from rewindow.sequences import excluding
 from rewindow.storage.delta import Table
 from rewindow.storage.queries import in_order, query, query_in_parts
 from rewindow.storage.streams import WINDOWS_SCHEMA
@@ -38,7 +39,7 @@ from rewindow.windows import WindowRange
 _TIME = pa.timestamp("us", tz="UTC")
 FIRST_GENERATION = 1
 _PART = 65_536
-_COVERED = [name for name in WINDOWS_SCHEMA.names if name != "checksum"]
+_COVERED = excluding(WINDOWS_SCHEMA.names, {"checksum"})
 _ALIKE = _COVERED[_COVERED.index("sealed_at") :]
 """The columns that are the same in all windows that were sealed together."""
 

@@ -73,14 +73,14 @@ class WindowFacts:
         """
         if np.array_equal(ids, self.ids):
             return self
+        # Both are ascending, so a binary search finds the row of each window. For a missing
+        # window it finds the row of the next one, which `known` masks.
         place = np.searchsorted(self.ids, ids)
         known = place < self.rows.num_rows
         known[known] = self.ids[place[known]] == ids[known]
         found = self.rows.take(pa.array(place, mask=~known))
-        columns = {
-            "window_id": pa.array(ids),
-            **{name: found[name] for name in found.column_names[1:]},
-        }
+        columns = dict(zip(found.column_names, found.columns, strict=True))
+        columns["window_id"] = pa.array(ids)
         for name, value in otherwise.items():
             columns[name] = pc.if_else(
                 pa.array(known),
