@@ -140,7 +140,15 @@ class Attempt:
         if not plan.mode.may_lose:
             return states
         skip = engine.skip(states, plan.windows_of(found.skipped)) if found.skipped else None
-        record_losses(plan, self.app, takeover, engine, self.epoch, self._say, skip)
+        record_losses(
+            plan,
+            self.app,
+            takeover,
+            engine,
+            self.epoch,
+            self._say,
+            skip,
+        )
         if skip and found.first > len(plan.range):
             self._save(
                 takeover,
@@ -185,7 +193,14 @@ class Attempt:
     def _run_groups(self, takeover: Takeover, engine: Engine, states: States) -> None:
         plan = self.plan
         sizer = self._sizer()
-        commit = GroupCommit(plan, self.app, takeover, engine, self.epoch, self._stop)
+        commit = GroupCommit(
+            plan,
+            self.app,
+            takeover,
+            engine,
+            self.epoch,
+            self._stop,
+        )
         cuts = list(map(plan.window_of, takeover.resume.cuts))
         window = plan.window_of(takeover.resume.first)
         number = 0
@@ -193,13 +208,20 @@ class Attempt:
         saved = plan.window_of(restored) if restored else None
         skipped = takeover.resume.skipped
         lost = plan.windows_of(skipped) if skipped else None
-        ends = self.app.ends({entry.stream: entry.end for entry in plan.inputs})
+        ends = self.app.ends(plan.ends)
         unseen = (*plan.start.unseen(plan.first), *([(lost.first, lost.last)] if lost else []))
         while window <= plan.last:
             began = time.monotonic()
             end = self._begin(
                 window,
-                next_end(window, plan.last, sizer.size, plan.mode, self._schedule, cuts),
+                next_end(
+                    window,
+                    plan.last,
+                    sizer.size,
+                    plan.mode,
+                    self._schedule,
+                    cuts,
+                ),
             )
             number += 1
             windows = WindowRange(window, end)
@@ -265,7 +287,14 @@ class Attempt:
         self._crash(Step.AFTER_CHECKPOINT, number)
         self._held.went_on(states, result.states, saved=end.checkpoint)
         engine.clear_scratch()
-        self._report(group, result, counts, end, computed - began, time.monotonic() - began)
+        self._report(
+            group,
+            result,
+            counts,
+            end,
+            computed - began,
+            time.monotonic() - began,
+        )
         return result.states, end
 
     def _report(
@@ -318,7 +347,7 @@ class Attempt:
         )
 
     def _sizer(self) -> GroupSizer:
-        tuples = max(sum(entry.tuples for entry in self.plan.inputs), 1)
+        tuples = max(self.plan.input_tuples, 1)
         size = max(16, len(self.plan.range) * FIRST_GROUP_TUPLES // tuples)
         return GroupSizer(
             self.plan.group_windows,

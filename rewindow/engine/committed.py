@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rewindow.engine.computation import GroupResult, Seals
 from rewindow.engine.determinism import RecomputedOutput, check_recomputed
 from rewindow.engine.group import GroupRunner
+from rewindow.facts.losses import by_port
 from rewindow.facts.readers import sealed_to
 from rewindow.facts.window_facts import DIGESTS_SCHEMA, Ids, WindowFacts, ids_of
 from rewindow.location import Location
@@ -96,6 +96,8 @@ class Committed:
         """
         if windows.first > self._sealed_to:
             return {}
+        # Several attempts may have sealed a window, of which the newest one counts. Ranked in one
+        # pass, as a join with the newest attempt of each window would read the facts twice.
         columns = ", ".join(["port", *_SEALS.names])
         sql = f"""
         select {columns} from (
@@ -105,10 +107,7 @@ class Committed:
                 and window_id between {windows.first} and {windows.last})
         where nth = 1"""
         rows = query(sql, f=Table.open(self._root / FACTS))
-        return {
-            port: WindowFacts.of(rows.filter(pc.equal(rows["port"], port)), _SEALS)
-            for port in pc.unique(rows["port"]).to_pylist()
-        }
+        return {port: WindowFacts.of(found, _SEALS) for port, found in by_port(rows)}
 
     def _attempts_of(self, output: str, windows: WindowRange) -> WindowFacts:
         sql = f"""select window_id, max(attempt) as attempt from t

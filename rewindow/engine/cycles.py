@@ -22,8 +22,9 @@ class Cycles:
     def __init__(self, app: Application) -> None:
         self._app = app
         self.unseen = inside_cycles(app)
-        cycles = [(unit, Pass.of(unit, self.unseen)) for unit in app.cycles()]
-        self._passes = {node.name: one for unit, one in cycles for node in unit}
+        self._passes: dict[str, Pass] = {}
+        for unit in app.cycles():
+            self._passes |= dict.fromkeys(names_of(unit), Pass.of(unit, self.unseen))
 
     def of(self, node: Node) -> Pass | None:
         """Returns the pass of the cycle that an operator is in."""
@@ -47,12 +48,13 @@ class Cycles:
         states.
         """
         one = self._passes[cycle[0].name]
-        inputs = {
-            (node.name, port): frame
-            for node in cycle
-            for port, frame in self.inputs_of(node, frames).items()
-        }
-        own = {node.name: states[node.name] for node in cycle if node.name in states}
+        inputs: dict[tuple[str, str], DataFrame] = {}
+        own: dict[str, DataFrame] = {}
+        for node in cycle:
+            for port, frame in self.inputs_of(node, frames).items():
+                inputs[node.name, port] = frame
+            if node.name in states:
+                own[node.name] = states[node.name]
         named = replace(context, operator=self._app.name)
         schemas = {part: columns.schema for part, columns in one.parts.items()}
         materialize.run_together(
@@ -70,12 +72,10 @@ def inside_cycles(app: Application) -> set[PortHandle]:
     found: set[PortHandle] = set()
     for cycle in app.cycles():
         names = set(names_of(cycle))
-        inner = {end for node in cycle for end in node.feeds.values() if end.operator in names}
-        outside = {
-            end
-            for name, node in app.nodes.items()
-            if name not in names
-            for end in node.feeds.values()
-        }
-        found |= inner - outside - {output.source for output in app.staged().values()}
+        inside: set[PortHandle] = set()
+        outside = {output.source for output in app.staged().values()}
+        for name, node in app.nodes.items():
+            readers = inside if name in names else outside
+            readers.update(node.feeds.values())
+        found |= {end for end in inside - outside if end.operator in names}
     return found

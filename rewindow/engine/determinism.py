@@ -56,11 +56,11 @@ def check_recomputed(replay_id: str, outputs: Iterable[RecomputedOutput]) -> Non
         NotDeterministicError: names window and output, with both digests and some rows.
     """
     known = list(outputs)
-    differing = [
-        (window, place)
-        for place, output in enumerate(known)
-        if (window := _first_differing(output)) is not None
-    ]
+    differing = []
+    for place, output in enumerate(known):
+        first = _first_differing(output)
+        if first is not None:
+            differing.append((first, place))
     if not differing:
         return
     window, place = min(differing)
@@ -94,6 +94,8 @@ def _first_differing(output: RecomputedOutput) -> int | None:
     )
     if len(exact):
         floats = floats[floats < exact[0]]
+    # Windows in which only floats differ are compared row by row, some at a time, to bound the
+    # memory. Only those before the first exact difference can come first.
     rows = np.cumsum(output.recomputed.reindex(floats).rows["tuples"].to_numpy())
     for part in (
         np.split(floats, np.flatnonzero(np.diff(rows // ROWS_AT_ONCE)) + 1) if len(floats) else ()

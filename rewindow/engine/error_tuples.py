@@ -14,6 +14,7 @@ from rewindow.application.error_tuples import EMITTED, GIVEN, REASON, REASONS, e
 from rewindow.errors import InputError
 from rewindow.location import Location
 from rewindow.names import quoted_column
+from rewindow.sequences import excluding
 from rewindow.spark.frames import conform
 
 
@@ -35,9 +36,7 @@ def as_errors(
     Raises:
         InputError: a column is absent or has another type.
     """
-    nothing = {
-        name: F.lit(None).cast("string") for name in GIVEN.names if name not in frame.columns
-    }
+    nothing = dict.fromkeys(excluding(GIVEN.names, frame.columns), F.lit(None).cast("string"))
     rows = conform(
         frame.withColumns(nothing) if nothing else frame,
         pa.schema([*port, *GIVEN]),

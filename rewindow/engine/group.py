@@ -32,6 +32,7 @@ from rewindow.facts.window_facts import COUNTS_SCHEMA, DIGESTS_SCHEMA, WindowFac
 from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.operators.tuples.operator import TupleOperator
+from rewindow.sequences import excluding
 from rewindow.spark.digests import digest_columns, empty_digests
 from rewindow.spark.frames import (
     conform,
@@ -156,9 +157,12 @@ class GroupRunner:
         state_frames = self._states.load_all(states)
         wanted = set(staged)
         with ThreadPoolExecutor(max_workers=4) as pool:
+            # Units of a level do not feed each other. Spark runs jobs of several threads at once,
+            # so small operators share the cores.
             for level in levels(self._units):
-                jobs = [
-                    pool.submit(
+                jobs = []
+                for unit in level:
+                    job = pool.submit(
                         self._run_unit,
                         unit,
                         frames,
@@ -168,16 +172,16 @@ class GroupRunner:
                         wanted,
                         result,
                     )
-                    for unit in level
-                ]
+                    jobs.append(job)
                 for job in jobs:
                     frames.update(job.result())
             written = {
                 name: self.read_back(name, folder) for name, folder in result.folders.items()
             }
             digests = pool.submit(self.digest, written, context.windows)
-            states_next = {
-                name: pool.submit(
+            states_next = {}
+            for name, state in states.items():
+                states_next[name] = pool.submit(
                     self._next_state,
                     self._app.nodes[name],
                     frames,
@@ -185,8 +189,6 @@ class GroupRunner:
                     state_frames[name],
                     context,
                 )
-                for name, state in states.items()
-            }
             result.digests = digests.result()
             result.states = {name: job.result() for name, job in states_next.items()}
         return result
@@ -375,7 +377,14 @@ class GroupRunner:
                 f'output port "{port}"',
                 self._next_act,
             ):
-                found[handle] = self._materialise(handle, frame, mark, staged, result, context.grid)
+                found[handle] = self._materialise(
+                    handle,
+                    frame,
+                    mark,
+                    staged,
+                    result,
+                    context.grid,
+                )
         return found
 
     def _transform(
@@ -407,14 +416,11 @@ class GroupRunner:
         """Returns an operator, and those before it whose frames are computed only when it is."""
         found = [node]
         for one in found:
-            ends = [
-                end for end in one.feeds.values() if end.operator and end not in self._materialised
-            ]
-            found += [
-                before
-                for end in ends
-                if (before := self._app.nodes[str(end.operator)]) not in found
-            ]
+            more = []
+            for end in excluding(one.feeds.values(), self._materialised):
+                if end.operator and self._app.nodes[end.operator] not in found:
+                    more.append(self._app.nodes[end.operator])
+            found += more
         return found
 
     def _materialise(
@@ -450,7 +456,14 @@ class GroupRunner:
             rows = rows.sortWithinPartitions(*map(quoted_column, by))
         written = None if by else self._cache.files_of(str(handle.operator), handle.port, frame)
         folder = (
-            self._write(rows, name, mark, staged, grid, SORTED_GROUP_BYTES if by else None)
+            self._write(
+                rows,
+                name,
+                mark,
+                staged,
+                grid,
+                SORTED_GROUP_BYTES if by else None,
+            )
             if written is None
             else take_over(written, self._folder(name, mark, staged))
         )
@@ -482,7 +495,7 @@ class GroupRunner:
             "offset": F.monotonically_increasing_id(),
             "arrived_at": window_start(grid),
         }
-        events = [column for column in rows.columns if column != "window_id"]
+        events = excluding(rows.columns, {"window_id"})
         placed = [made.alias(column) for column, made in own.items() if column not in events]
         write_files(rows.select(*placed, *map(quoted_column, events)), folder, row_group_bytes)
         return folder

@@ -106,8 +106,10 @@ class GroupCache:
             context.grid,
         )
         for operator in operators:
-            own = [part for part in written if part.partition("/")[0] == operator]
-            self._passes[operator] = {part.partition("/")[2]: written[part] for part in own}
+            self._passes[operator] = {}
+        for name, frame in written.items():
+            operator, _, part = name.partition("/")
+            self._passes[operator][part] = frame
 
     def files_of(self, operator: str, part: str, frame: DataFrame) -> Location | None:
         """Returns the folder whose rows a frame is, if tasks wrote them and nothing was done to the

@@ -142,4 +142,9 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
         stop=stop,
     )
     attempt.run()
-    return {"replay": replay_id, "epoch": epoch, "windows": len(plan.range), "pid": os.getpid()}
+    return {
+        "replay": replay_id,
+        "epoch": epoch,
+        "windows": len(plan.range),
+        "pid": os.getpid(),
+    }

@@ -20,6 +20,7 @@ from rewindow.errors import TableError
 from rewindow.location import location
 from rewindow.storage import DataFile, FencedTable, Table
 from rewindow.storage.checksums import differing, with_checksums, with_noted
+from rewindow.storage.delta import by_bounds, paths_of, total_size
 from rewindow.storage.new_files import sync_folders, write_file
 from rewindow.storage.queries import read_rows
 
@@ -68,7 +69,8 @@ def runs_to_join(table: Table, file_bytes: int) -> list[Run]:
     runs: list[Run] = [[]]
     size = rows = 0
     for unit in _units(with_noted(table, table.files())):
-        whose = {attempts.get(file.path) for file in unit}
+        # A file with rows of two attempts could not be linked when the output is published.
+        whose = set(map(attempts.get, paths_of(unit)))
         attempt = whose.pop() if len(whose) == 1 else None
         if attempt is None or not all(
             file.checksum and file.size <= file_bytes // _SMALL for file in unit
@@ -76,7 +78,7 @@ def runs_to_join(table: Table, file_bytes: int) -> list[Run]:
             runs.append([])
             size = rows = 0
             continue
-        more_size = sum(file.size for file in unit)
+        more_size = total_size(unit)
         more_rows = sum(file.rows for file in unit)
         if attempt != before or size + more_size > file_bytes or rows + more_rows > ROWS_MAX:
             runs.append([])
@@ -92,16 +94,12 @@ def _units(files: Sequence[DataFile]) -> Iterator[Run]:
     """Yields files that share windows, as those of one group do, together, ascending; none where
     one has no bounds.
     """
-    placed = [
-        (file.first, file.last, file)
-        for file in files
-        if file.first is not None and file.last is not None
-    ]
+    placed = by_bounds(files)
     if len(placed) < sum(1 for file in files if file.rows):
         return
     unit: Run = []
     end = 0
-    for first, last, file in sorted(placed, key=lambda entry: (entry[0], entry[1], entry[2].path)):
+    for first, last, file in placed:
         if unit and first > end:
             yield unit
             unit = []

@@ -15,6 +15,7 @@ from rewindow.application import Application
 from rewindow.engine.computation import Engine, SkipResult
 from rewindow.engine.takeover import Takeover
 from rewindow.facts.group_facts import GroupFacts
+from rewindow.facts.losses import by_port
 from rewindow.facts.window_facts import Ids, WindowFacts, ids_of
 from rewindow.recovery import Plan
 from rewindow.storage.layout import FACTS
@@ -44,7 +45,14 @@ def record_losses(
     windows = plan.windows_of((min(facts.done + 1, started), started))
     rows = GroupFacts(windows, epoch, datetime.now(UTC), above=plan.window_of(facts.done))
     if skip is not None:
-        _add_skip(plan, app, takeover, rows, skip, say)
+        _add_skip(
+            plan,
+            app,
+            takeover,
+            rows,
+            skip,
+            say,
+        )
     if facts.done < started:
         _add_losses(plan, app, takeover, engine, rows)
     facts.commit(max(started, facts.done), rows.table())
@@ -112,14 +120,14 @@ def _add_skip(
 def _given_up(plan: Plan, app: Application, takeover: Takeover) -> Ids:
     """Returns the windows that no output holds: given up now, or by an earlier attempt."""
     lost = {name: [ids_of(plan.windows_of(marks))] for name, marks in takeover.resume.lost.items()}
+    # Reads the facts file by file and keeps only the windows that were given up: all facts of a
+    # long replay may not fit the memory.
     table = takeover.tables[FACTS].table
     for file in table.files():
         rows = table.read(file, ["window_id", "direction", "port", "lost"])
         rows = rows.filter(pc.and_(pc.equal(rows["direction"], "out"), rows["lost"]))
-        for port in pc.unique(rows["port"]).to_pylist():
-            lost.setdefault(port, []).append(
-                rows.filter(pc.equal(rows["port"], port))["window_id"].to_numpy()
-            )
+        for port, given_up in by_port(rows):
+            lost.setdefault(port, []).append(given_up["window_id"].to_numpy())
     nowhere = [
         np.unique(np.concatenate(lost[name])) if name in lost else np.arange(0)
         for name in app.outputs

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -83,15 +84,21 @@ def _typed(
     empty: DataFrame,
 ) -> list[tuple[AskedMeasure, T.DataType]]:
     """Returns the measures that Spark takes and that are numbers, with their types."""
+    if not asked:
+        return []
     try:
-        kinds = (
-            [field.dataType for field in empty.agg(*(F.expr(one.sql) for one in asked)).schema]
-            if asked
-            else []
-        )
+        fields = empty.agg(*(F.expr(one.sql) for one in asked)).schema.fields
     except PySparkException:
-        return [found for one in asked for found in _typed([one], empty)] if len(asked) > 1 else []
-    return [(one, kind) for one, kind in zip(asked, kinds, strict=True) if _is_number(kind)]
+        # One of them is wrong. Spark does not name it, so each is tried alone.
+        if len(asked) == 1:
+            return []
+        alone = (_typed([one], empty) for one in asked)
+        return list(chain.from_iterable(alone))
+    typed = []
+    for one, field in zip(asked, fields, strict=True):
+        if _is_number(field.dataType):
+            typed.append((one, field.dataType))
+    return typed
 
 
 def _is_number(kind: T.DataType) -> bool:

@@ -4,7 +4,7 @@ do next.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from pyspark.sql import DataFrame
@@ -14,6 +14,7 @@ from rewindow.errors import InputError, RewindowError
 from rewindow.loading.catalog import application_modules
 from rewindow.loading.user_lines import UserLine, class_lines, raised_at
 from rewindow.recovery import Plan
+from rewindow.sequences import excluding
 from rewindow.spark.job_log import where_all_is
 from rewindow.spark.transient_errors import describe, is_passing
 from rewindow.windows import WindowRange
@@ -79,39 +80,40 @@ def frames_of(node: Node, returned: Mapping[str, DataFrame] | DataFrame) -> Mapp
         InputError: it is no frame, or not the frames of the ports that the operator declares.
     """
     frames = {node.default_port().port: returned} if isinstance(returned, DataFrame) else returned
-    declared = ", ".join(node.output_ports()) or "none"
-    wrong = (
-        f"{type(frames).__name__} instead of a DataFrame"
-        if not isinstance(frames, Mapping)
-        else next((f'the port "{name}"' for name in frames if name not in node.output_ports()), "")
-        or next(
-            (f'no frame for port "{name}"' for name in node.output_ports() if name not in frames),
-            "",
-        )
-        or next(
-            (
-                f'{type(frame).__name__} instead of a DataFrame for port "{name}"'
-                for name, frame in frames.items()
-                if not isinstance(frame, DataFrame)
-            ),
-            "",
-        )
-    )
+    ports = node.output_ports()
+    wrong = _wrong_frames(frames, ports)
     if wrong:
         raise InputError(
             f'transform of operator "{node.name}" returned {wrong}; its output ports are: '
-            f"{declared}"
+            f"{', '.join(ports) or 'none'}"
         )
-    ports = node.output_ports()
     return {
         name: frame.distinct() if ports[name].control else frame for name, frame in frames.items()
     }
 
 
+def _wrong_frames(frames: object, ports: Collection[str]) -> str:
+    """Returns what is wrong with what `transform` has returned, empty if nothing is."""
+    if not isinstance(frames, Mapping):
+        return f"{type(frames).__name__} instead of a DataFrame"
+    unknown = excluding(frames, ports)
+    if unknown:
+        return f'the port "{unknown[0]}"'
+    missing = excluding(ports, frames)
+    if missing:
+        return f'no frame for port "{missing[0]}"'
+    for name, frame in frames.items():
+        if not isinstance(frame, DataFrame):
+            return f'{type(frame).__name__} instead of a DataFrame for port "{name}"'
+    return ""
+
+
 def _user_files(nodes: Sequence[Node]) -> set[str]:
     """Returns the files of the applications loaded so far, and those of the operators' classes."""
     files = {module.__file__ for module in application_modules() if module.__file__}
-    return files | {file for node in nodes for file, _ in class_lines(node.operator)}
+    for node in nodes:
+        files.update(file for file, _ in class_lines(node.operator))
+    return files
 
 
 def _owner(nodes: Sequence[Node], line: UserLine | None) -> Node:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rewindow.application import Application, Node, PortHandle
+from rewindow.application import Application, FrameOperator, Node, PortHandle
 from rewindow.sequences import names_of
 
 
@@ -15,32 +15,38 @@ def ports_to_write(app: Application) -> set[PortHandle]:
     operator.
     """
     read = app.read()
-    uses: Counter[PortHandle] = Counter(output.source for output in app.outputs.values())
+    sources = [output.source for output in app.outputs.values()]
+    uses = Counter(sources)
+    found = set(sources)
+    # An operator with state reads its inputs twice, for its outputs and for its next state, and the
+    # next state may read its outputs.
     for node in app.nodes.values():
         for end in node.feeds.values():
             uses[end] += 2 if node.operator.is_stateful else 1
-    found = {handle for handle, count in uses.items() if handle.operator and count > 1}
-    found |= {output.source for output in app.outputs.values()}
-    found |= {
-        node[name]
-        for node in app.nodes.values()
-        if node.operator.is_stateful
-        for name, port in node.operator.output_ports().items()
-        if not port.report or node[name] in read
-    }
-    return found
+        if not node.operator.is_stateful:
+            continue
+        for name, port in node.operator.output_ports().items():
+            if not port.report or node[name] in read:
+                found.add(node[name])
+    return found | {handle for handle, count in uses.items() if handle.operator and count > 1}
+
+
+def stateful_operators(app: Application) -> dict[str, FrameOperator]:
+    """Returns the operators of an application that have state, by name."""
+    nodes = app.nodes.values()
+    return {node.name: node.operator for node in nodes if node.operator.is_stateful}
 
 
 def ports_to_count(app: Application) -> set[PortHandle]:
     """Returns the ports whose tuples are counted and read by nobody: neither connected nor read by
     a state.
     """
-    return {
-        handle
-        for handle in app.dropped()
-        if not (operator := app.nodes[str(handle.operator)].operator).is_stateful
-        or not operator.state_reads_outputs
-    }
+    found = set()
+    for handle in app.dropped():
+        operator = app.nodes[str(handle.operator)].operator
+        if not (operator.is_stateful and operator.state_reads_outputs):
+            found.add(handle)
+    return found
 
 
 def levels(units: list[list[Node]]) -> list[list[list[Node]]]:
@@ -53,8 +59,12 @@ def levels(units: list[list[Node]]) -> list[list[list[Node]]]:
     level: dict[str, int] = {}
     depths: dict[int, list[list[Node]]] = {}
     for unit in units:
-        ends = {end.operator for node in unit for end in node.feeds.values() if end.operator}
-        depth = 1 + max((level[name] for name in ends - set(names_of(unit))), default=0)
-        level.update({node.name: depth for node in unit})
+        # One level below the deepest operator that feeds the unit. Streams, which have no operator,
+        # and members of the same cycle have no level yet.
+        depth = 1
+        for node in unit:
+            for end in node.feeds.values():
+                depth = max(depth, 1 + level.get(end.operator or "", 0))
+        level |= dict.fromkeys(names_of(unit), depth)
         depths.setdefault(depth, []).append(unit)
     return [depths[depth] for depth in sorted(depths)]

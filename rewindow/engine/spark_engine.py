@@ -83,7 +83,15 @@ def spark_attempt(
             file_bytes,
         )
 
-    return Attempt(plan, app, root, ledger, epoch, engine, **listeners)
+    return Attempt(
+        plan,
+        app,
+        root,
+        ledger,
+        epoch,
+        engine,
+        **listeners,
+    )
 
 
 class SparkEngine:

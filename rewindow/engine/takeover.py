@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from rewindow.application import Application
+from rewindow.engine.ports import stateful_operators
 from rewindow.errors import CheckpointError
 from rewindow.location import Location
 from rewindow.recovery import Plan, Resume, resume
@@ -74,6 +75,8 @@ def take_over(
     ) -> FencedTable:
         return fence(root / table, app_id(plan.replay_id, name), epoch, mark_of, open_table)
 
+    # The checkpoints come first. An older attempt that still runs then cannot add a checkpoint
+    # after this one has chosen from them.
     checkpoints = take(CHECKPOINTS, CHECKPOINTS)
     started = take(CHECKPOINTS, STARTED) if plan.mode.may_lose else None
     restorer = _Restorer(plan, app, checkpoints, started.done if started else 0, say)
@@ -90,7 +93,15 @@ def take_over(
         tables[FACTS], sealed = _take_facts(plan, take, [table.done for table in tables.values()])
         found, checkpoint = restorer.newest({name: table.done for name, table in tables.items()})
     warmed_up = None if checkpoint else restorer.newest_of_warm_up()
-    return Takeover(checkpoints, started, tables, sealed, found, checkpoint, warmed_up)
+    return Takeover(
+        checkpoints,
+        started,
+        tables,
+        sealed,
+        found,
+        checkpoint,
+        warmed_up,
+    )
 
 
 def _mark(table: Log, name: str) -> int:
@@ -182,7 +193,7 @@ class _Restorer:
         self.say(f"{lost}; {older} is restored, so {cost}")
 
     def _check_operators(self, checkpoint: stored.Checkpoint) -> None:
-        wanted = {node.name for node in self.app.nodes.values() if node.operator.is_stateful}
+        wanted = set(stateful_operators(self.app))
         if set(checkpoint.states) != wanted:
             raise CheckpointError(
                 f"checkpoint at mark {checkpoint.mark} is foreign: it has the states of "

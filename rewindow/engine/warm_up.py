@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from rewindow.application import Application, OperatorContext
 from rewindow.engine.computation import Engine
+from rewindow.engine.ports import stateful_operators
 from rewindow.location import Location
 from rewindow.recovery import CheckpointSchedule, GroupSizer, Plan
 from rewindow.state import checkpoints as stored
@@ -76,7 +77,7 @@ class WarmUp:
         """Computes a group of which nothing is staged: only its states are wanted."""
         schedule = CheckpointSchedule(self.plan.checkpoint_windows, self.plan.checkpoint_multiple)
         unseen = self.plan.start.unseen(self.plan.first)
-        ends = self.app.ends({entry.stream: entry.end for entry in self.plan.inputs})
+        ends = self.app.ends(self.plan.ends)
         group = OperatorContext(
             self.plan.grid,
             windows,
@@ -90,9 +91,7 @@ class WarmUp:
 
 
 def _base(plan: Plan, app: Application, folder: Location, beside: Location) -> States:
-    stateful = {
-        node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful
-    }
+    stateful = stateful_operators(app)
     if not plan.start.taken_from:
         return {name: operator.initial_state() for name, operator in stateful.items()}
     table = Table.open(plan.start.table(folder), plan.start.version)
