@@ -8,9 +8,10 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pyarrow as pa
 
@@ -61,13 +62,10 @@ class LoadedApplication:
 
 def application_names(config: Config) -> list[str]:
     """Returns the names of all applications that can be replayed."""
-    found = {
-        path.stem
-        for folder in config.applications
-        for path in folder.glob("*.py")
-        if path.stem[0] != "_"
-    }
-    return sorted(found | set(config.made_applications))
+    names = set(config.made_applications)
+    for folder in config.applications:
+        names.update(path.stem for path in folder.glob("*.py") if path.stem[0] != "_")
+    return sorted(names)
 
 
 def load_planned(config: Config, plan: Plan) -> LoadedApplication:
@@ -134,26 +132,21 @@ def overrides_in_file(config: Config, name: str) -> list[PropertyOverride]:
     if settings is None:
         return []
     own = settings.model_dump(exclude={"operators", "outputs"}, exclude_none=True)
-    values = [("", key, value) for key, value in own.items()]
-    values += [
-        (where, key, value)
-        for where, pairs in settings.operators.items()
-        for key, value in pairs.items()
-    ]
-    given = {
-        name: output.model_dump(exclude_none=True) for name, output in settings.outputs.items()
-    }
-    return [
-        *(
-            PropertyOverride(operator=where, name=key, value=value, source=FILE)
-            for where, key, value in values
-        ),
-        *(
-            PropertyOverride(operator="", name=key, value=value, source=FILE, output=name)
-            for name, own in given.items()
-            for key, value in own.items()
-        ),
-    ]
+    overrides = _overrides(own)
+    for where, values in settings.operators.items():
+        overrides += _overrides(values, operator=where)
+    for output, attributes in settings.outputs.items():
+        overrides += _overrides(attributes.model_dump(exclude_none=True), output=output)
+    return overrides
+
+
+def _overrides(
+    values: Mapping[str, Any],
+    operator: str = "",
+    output: str = "",
+) -> list[PropertyOverride]:
+    of_file = partial(PropertyOverride, operator=operator, output=output, source=FILE)
+    return [of_file(name=name, value=value) for name, value in values.items()]
 
 
 def _without_settings_of_streams(
@@ -282,10 +275,8 @@ def _broken(what: str, error: Exception, path: Path) -> InputError:
     """Returns why an application's definition failed, with the line of its folder that raised
     it.
     """
-    files = {
-        str(path),
-        *(str(file) for part in ("*.py", "*/*.py") for file in path.parent.glob(part)),
-    }
+    folder = path.parent
+    files = {str(path), *map(str, folder.glob("*.py")), *map(str, folder.glob("*/*.py"))}
     line = raised_at(error, files)
     hint = "Mend it: nothing was created."
     if _asked_for_spark(error):
@@ -318,10 +309,11 @@ def stream_of(config: Config, name: str) -> str | None:
     """Returns the stream whose settings make an application of this name, or would with one more of
     them.
     """
-    streams = [
-        name.removeprefix(begin) for begin in (HEARTBEAT, FILLED, WINDOWS) if name.startswith(begin)
-    ]
-    return next((stream for stream in streams if stream in config.streams), None)
+    for begin in (HEARTBEAT, FILLED, WINDOWS):
+        stream = name.removeprefix(begin)
+        if stream != name and stream in config.streams:
+            return stream
+    return None
 
 
 def _made_application(config: Config, name: str, stream: str) -> Application:

@@ -100,15 +100,13 @@ def own_files(app: Application, sources: Iterable[Path]) -> set[Path]:
     """Returns an application's own files: those given, and those of its operators' classes; none of
     Rewindow's.
     """
-    kinds = {kind for node in app.nodes.values() for kind in type(node.operator).__mro__} - {
-        *FrameOperator.__mro__
-    }
-    classes = {Path(file) for kind in kinds if (file := _file(kind))}
-    return {
-        path.resolve()
-        for path in (*classes, *sources)
-        if not path.resolve().is_relative_to(PACKAGE)
-    }
+    kinds: set[type] = set()
+    for node in app.nodes.values():
+        kinds.update(type(node.operator).__mro__)
+    kinds.difference_update(FrameOperator.__mro__)
+    classes = map(Path, filter(None, map(_file, kinds)))
+    paths = map(Path.resolve, (*classes, *sources))
+    return {path for path in paths if not path.is_relative_to(PACKAGE)}
 
 
 def configuration_digest(app: Application) -> str:
@@ -118,23 +116,17 @@ def configuration_digest(app: Application) -> str:
     Raises:
         InputError: a property cannot be written as JSON.
     """
-    graph = {
-        "window": app.window,
-        "origin_ms": app.origin_ms,
-        "nodes": {
-            node.name: {
-                "kind": type(node.operator).__qualname__,
-                "properties": _properties(node.name, node.operator),
-                "feeds": {port: str(end) for port, end in node.feeds.items()},
-                **(
-                    {"windows": [node.windowing.application, node.windowing.slide]}
-                    if node.has_longer_windows
-                    else {}
-                ),
-            }
-            for node in app.nodes.values()
-        },
-    }
+    nodes = {}
+    for node in app.nodes.values():
+        described = {
+            "kind": type(node.operator).__qualname__,
+            "properties": _properties(node.name, node.operator),
+            "feeds": {port: str(end) for port, end in node.feeds.items()},
+        }
+        if node.has_longer_windows:
+            described["windows"] = [node.windowing.application, node.windowing.slide]
+        nodes[node.name] = described
+    graph = {"window": app.window, "origin_ms": app.origin_ms, "nodes": nodes}
     return hashlib.sha256(_text(graph).encode()).hexdigest()[:16]
 
 
@@ -173,6 +165,8 @@ def _python_code(source: bytes) -> str:
     names: list[str] = []
     spans = [*_comments("\n".join(lines))]
     in_strings: set[int] = set()
+    # Cuts spans out of the text instead of writing the tree as text again, whose form changes from
+    # one version of Python to the next.
     for node in ast.walk(ast.parse(source)):
         if (
             isinstance(node, ast.ImportFrom)
@@ -187,7 +181,8 @@ def _python_code(source: bytes) -> str:
         ):
             span = _span(node, lines)
             in_strings.update(range(span.first_line + 1, span.last_line + 1))
-    in_strings.difference_update(*(range(span.first_line, span.last_line + 1) for span in spans))
+    for span in spans:
+        in_strings.difference_update(range(span.first_line, span.last_line + 1))
     left = _without(lines, spans)
     # A blank line in a string that counts is part of its value.
     code = [line for number, line in enumerate(left) if line.strip() or number in in_strings]

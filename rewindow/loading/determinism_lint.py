@@ -26,6 +26,7 @@ _CLOCK = (
 _CHANCE = "is another one in every replay: take rewindow.operators.seeds.random_number"
 _SPREAD = "depends on how Spark divides the rows: number them by a key, or by offset"
 _ORDER = "goes through a set, whose order is another one in every process: put sorted() around it"
+_SPARK_CLOCK = ("current_timestamp", "current_date", "now", "localtimestamp", "curdate")
 _CALLS = {
     _CLOCK: (
         "datetime.datetime.now",
@@ -38,10 +39,7 @@ _CALLS = {
         "time.perf_counter",
         "time.localtime",
         "time.gmtime",
-        *(
-            _SPARK + name
-            for name in ("current_timestamp", "current_date", "now", "localtimestamp", "curdate")
-        ),
+        *map(_SPARK.__add__, _SPARK_CLOCK),
     ),
     _CHANCE: (
         "uuid.uuid1",
@@ -51,11 +49,12 @@ _CALLS = {
         "random.*",
         "numpy.random.*",
         "hash",
-        *(_SPARK + name for name in ("rand", "randn", "randstr", "uniform", "shuffle", "uuid")),
+        *map(_SPARK.__add__, ("rand", "randn", "randstr", "uniform", "shuffle", "uuid")),
     ),
-    _SPREAD: tuple(
-        _SPARK + name
-        for name in ("monotonically_increasing_id", "spark_partition_id", "collect_set")
+    _SPREAD: (
+        f"{_SPARK}monotonically_increasing_id",
+        f"{_SPARK}spark_partition_id",
+        f"{_SPARK}collect_set",
     ),
 }
 _SEEDED = (
@@ -108,11 +107,9 @@ def doubts(files: Iterable[Path]) -> list[ShakyLine]:
             sound = _said_to_be_sound(source)
         except (OSError, SyntaxError, ValueError) as error:
             raise InputError(f'file "{path}" cannot be read as Python: {error}') from error
-        found += [
-            ShakyLine(path.name, line, code, why)
-            for line, code, why in sorted(set(_of(tree)))
-            if line not in sound
-        ]
+        for line, code, why in sorted(set(_of(tree))):
+            if line not in sound:
+                found.append(ShakyLine(path.name, line, code, why))
     return found
 
 
@@ -145,16 +142,17 @@ def _imported(tree: ast.Module) -> dict[str, str]:
                     alias.name if alias.asname else (alias.name.partition(".")[0])
                 )
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found |= {
-                alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names
-            }
+            for alias in node.names:
+                found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
     return found
 
 
 def _call(node: ast.Call, names: dict[str, str]) -> Iterator[tuple[int, str, str]]:
     name = _dotted(node.func)
     first, stop, rest = name.partition(".")
-    known = f"{names[first]}{stop}{rest}" if first in names else name if name == "hash" else ""
+    known = name if name == "hash" else ""
+    if first in names:
+        known = f"{names[first]}{stop}{rest}"
     for why, calls in _CALLS.items():
         if any(_matches(known, call) for call in calls) and not (
             known in _SEEDED and (node.args or node.keywords)

@@ -105,7 +105,7 @@ def _alike(tokens: Sequence[_Token], kinds: Sequence[pa.DataType]) -> bool:
     words = {token.word for token in tokens}
 
     def is_some(*tests: Callable[[pa.DataType], bool]) -> bool:
-        return any(test(kind) for test in tests for kind in kinds)
+        return any(any(map(test, kinds)) for test in tests)
 
     if words & {"min", "max"} and is_some(pa.types.is_floating) and "isnan" not in words:
         return False

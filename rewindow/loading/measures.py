@@ -84,7 +84,7 @@ class Measure:
         )
 
     def _filled(self, text: str, known: Mapping[str, Any]) -> str:
-        unknown = sorted({name for name in _VALUE.findall(text) if name not in known})
+        unknown = sorted(set(_VALUE.findall(text)).difference(known))
         if unknown:
             raise GateError(
                 f'measure "{self.name}" names the value "{unknown[0]}", which nobody has given',
@@ -113,14 +113,11 @@ def every_output_has(key: Sequence[str], columns: pa.Schema) -> tuple[Measure, M
     timers.
     """
     nulls = " or ".join(f"{quoted(column)} is null" for column in key)
-    names = [
-        name
-        for name in TIMER_COLUMNS
-        if name in columns.names and pa.types.is_boolean(columns.field(name).type)
-    ]
-    timers = (
-        f"count(*) filter (where {quoted(names[0])})" if names else "count(*) filter (where false)"
-    )
+    timers = "count(*) filter (where false)"
+    for name in TIMER_COLUMNS:
+        if name in columns.names and pa.types.is_boolean(columns.field(name).type):
+            timers = f"count(*) filter (where {quoted(name)})"
+            break
     without_key = f"count(*) filter (where {nulls})" if nulls else "count(*) filter (where false)"
     return Measure("null_keys", without_key, 0), Measure("heartbeats", timers, 0)
 
@@ -157,9 +154,8 @@ def query_of(
     parts = {"output": seen_rows("staged", output) if several else "select * from staged"}
     for name, missing in inputs.items():
         inside = f"window_id between {windows.first} and {windows.last}"
-        inside += "".join(
-            f" and window_id not between {first} and {last}" for first, last in missing
-        )
+        for first, last in missing:
+            inside += f" and window_id not between {first} and {last}"
         parts[quoted(name)] = f"select * from {recorded_name(name)} where {inside}"
     tables = ", ".join(f"{name} as ({rows})" for name, rows in parts.items())
     return f"with {tables} select window_id, value from ({measure.sql})"

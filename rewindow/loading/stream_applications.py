@@ -100,18 +100,11 @@ def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -
     """
     fill = settings.fill
     step_us = settings.cadence_us or settings.interval_us
-    step = (
-        fill.step
-        if fill is not None and fill.step is not None
-        else f"{step_us} us"
-        if step_us
-        else None
-    )
-    lacking = [
-        name
-        for name, value in (("fill", fill), ("event_at", settings.event_at), ("fill.step", step))
-        if not value
-    ]
+    step: str | float | None = f"{step_us} us" if step_us else None
+    if fill is not None and fill.step is not None:
+        step = fill.step
+    needed = {"fill": fill, "event_at": settings.event_at, "fill.step": step}
+    lacking = [name for name, value in needed.items() if not value]
     if fill is None or settings.event_at is None or lacking:
         raise InputError(
             f'stream "{stream}" has no {lacking[0]}',
@@ -161,11 +154,7 @@ def filled_parameters(
 ) -> dict[str, str | int | float]:
     """Returns what the suite `filled` has to know of a stream, as SQL."""
     rules = operator.rules()
-    compared = [
-        field.name
-        for field in schema
-        if "map<" not in str(field.type) and field.name not in POSITION_COLUMNS
-    ]
+    compared = excluding(_groupable(schema), ("attempt", operator.arrived_at))
     event_at = sql_name(operator.event_at)
     arrived_at = sql_name(operator.arrived_at)
     ts = f"epoch_us({event_at})"
@@ -177,9 +166,7 @@ def filled_parameters(
         "grid_origin_us": rules.origin,
         "max_rows": operator.max_rows,
         "keys": ", ".join(map(sql_name, operator.keys)) or "1",
-        "columns": ", ".join(
-            sql_name(name) for name in compared if name not in ("attempt", operator.arrived_at)
-        ),
+        "columns": ", ".join(map(sql_name, compared)),
         "fills_nulls": str(bool(rules.nulls)).lower(),
         "is_believed": f"{ts} - {at} <= {max_ahead_us} and not ({is_shrunk(ts, at)})",
     }
@@ -251,6 +238,12 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
     return app
 
 
+def _groupable(schema: pa.Schema) -> list[str]:
+    """Returns the event columns that SQL can group by: those without a map in them."""
+    plain = [field.name for field in schema if "map<" not in str(field.type)]
+    return excluding(plain, POSITION_COLUMNS)
+
+
 def suite_parameters(
     stream: str,
     beat: Heartbeat,
@@ -259,14 +252,7 @@ def suite_parameters(
     """Returns what the suite `heartbeat` has to know of a stream, as SQL: its names, and which of
     them timers fill.
     """
-    compared = [
-        field for field in schema if "map<" not in str(field.type)
-    ]  # Maps cannot be grouped by.
-    passed = [
-        field.name
-        for field in compared
-        if field.name not in POSITION_COLUMNS and field.name != beat.arrived_at
-    ]
+    passed = excluding(_groupable(schema), {beat.arrived_at})
     payload = excluding(passed, (beat.event_at, *beat.key_by))
     return {
         "stream": sql_name(stream.replace(".", "_")),

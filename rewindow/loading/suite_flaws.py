@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +65,8 @@ def suite_flaws(
         recorded: its inputs.
     """
     types, broken = _types(config.expectations)
-    yield from (
-        Violation(RULE, "", "", path, f"plugin of the expectations is not Python: {why}")
-        for path, why in broken
-    )
+    for path, why in broken:
+        yield Violation(RULE, "", "", path, f"plugin of the expectations is not Python: {why}")
     for output in app.outputs.values():
         columns = _columns(app, output)
         try:
@@ -133,9 +132,9 @@ def _expectation_flaws(
 def _named(kwargs: Mapping[str, Any]) -> Iterator[str]:
     for key in _NAMES:
         given = kwargs.get(key, [])
-        yield from (
-            name for name in ([given] if isinstance(given, str) else given) if isinstance(name, str)
-        )
+        for name in [given] if isinstance(given, str) else given:
+            if isinstance(name, str):
+                yield name
 
 
 def _parameters(value: Any) -> Iterator[str]:
@@ -144,9 +143,9 @@ def _parameters(value: Any) -> Iterator[str]:
         name = value.get("$PARAMETER")
         if isinstance(name, str) and name.isidentifier():
             yield name
-        yield from (found for inner in value.values() for found in _parameters(inner))
-    elif isinstance(value, list):
-        yield from (found for inner in value for found in _parameters(inner))
+        value = list(value.values())
+    if isinstance(value, list):
+        yield from chain.from_iterable(map(_parameters, value))
 
 
 def _perhaps(name: str, known: Iterable[str]) -> str:
@@ -203,10 +202,8 @@ def _why_not(
         nothing = dict.fromkeys(measure.inputs, ())
         sql = query_of(measure, output.name, WindowRange(0, 0), nothing, several=False)
     else:
-        sql = (
-            f"select {', '.join(f'{one.sql} as {one.name}' for one in measures)} from staged "
-            "group by window_id"
-        )
+        listed = ", ".join(f"{one.sql} as {one.name}" for one in measures)
+        sql = f"select {listed} from staged group by window_id"
     tables = {recorded_name(name): inputs[name] for name in measure.inputs}
     try:
         query(f"explain {for_datafusion(sql)}", staged=staged, **tables)
@@ -227,11 +224,9 @@ def _types(folder: Path) -> tuple[frozenset[str], list[tuple[str, str]]]:
         except (SyntaxError, ValueError) as error:
             broken.append((path.name, str(error)))
             continue
-        types |= (
-            {_snake(node.name) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-            if types
-            else set()
-        )
+        for node in ast.walk(tree) if types else ():
+            if isinstance(node, ast.ClassDef):
+                types.add(_snake(node.name))
     return frozenset(types), broken
 
 

@@ -180,14 +180,13 @@ def read_suite(folder: Path, name: str) -> Suite:
     """
     check_suite(name)
     folders = [folder / "suites", OURS / "suites"]
-    path = next(
-        (place / f"{name}.json" for place in folders if (place / f"{name}.json").is_file()), None
-    )
+    paths = [place / f"{name}.json" for place in folders]
+    path = next(filter(Path.is_file, paths), None)
     if path is None:
-        known = (
-            ", ".join(sorted({found.stem for place in folders for found in place.glob("*.json")}))
-            or "none"
-        )
+        names: set[str] = set()
+        for place in folders:
+            names.update(file.stem for file in place.glob("*.json"))
+        known = ", ".join(sorted(names)) or "none"
         raise GateError(
             f'suite "{name}" has no file',
             detail=f"Looked for {folders[0] / name}.json; suites that are there: {known}.",
@@ -310,7 +309,14 @@ def _measure(which: str, name: str, entry: Mapping[str, Any], *, over_rows: bool
         raise GateError(f'{which} needs a list of streams as "inputs", not {json.dumps(inputs)}')
     if windows not in ("one", "several"):
         raise GateError(f'{which} needs "one" or "several" as "windows", not {json.dumps(windows)}')
-    return Measure(name, entry["sql"], empty, over_rows, tuple(inputs), across=windows == "several")
+    return Measure(
+        name,
+        entry["sql"],
+        empty,
+        over_rows,
+        tuple(inputs),
+        across=windows == "several",
+    )
 
 
 def _refuse_twice(suite: str, kind: str, names: list[str]) -> None:

@@ -48,29 +48,32 @@ def raised_at(error: BaseException, files: Collection[str]) -> UserLine | None:
     if isinstance(error, SyntaxError) and error.filename in files:
         return UserLine(str(error.filename), error.lineno or 1)
     text = _text(error)
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files
-    ]
-    in_worker = [UserLine(found[0], int(found[1]), found[2]) for found in _IN_WORKER.findall(text)]
-    called_from = [UserLine(found[0], int(found[1])) for found in _CALLED_FROM.findall(text)]
-    lines = [line for line in reversed(in_worker) if line.file in files]
-    lines += [UserLine(frame.filename, frame.lineno or 1, frame.name) for frame in reversed(frames)]
-    lines += [line for line in called_from if line.file in files]
-    lines += [line for sql in _IN_SQL.findall(text) if (line := _line_with(sql.strip(), files))]
-    return next(iter(lines), None)
+    # From the most exact source to the least: a worker's traceback, ours, the call that made a
+    # column, and at last a piece of SQL that a single line has.
+    lines = []
+    for file, number, name in reversed(_IN_WORKER.findall(text)):
+        lines.append(UserLine(file, int(number), name))
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        lines.append(UserLine(frame.filename, frame.lineno or 1, frame.name))
+    for file, number in _CALLED_FROM.findall(text):
+        lines.append(UserLine(file, int(number)))
+    for line in lines:
+        if line.file in files:
+            return line
+    in_sql = (_line_with(sql.strip(), files) for sql in _IN_SQL.findall(text))
+    return next(filter(None, in_sql), None)
 
 
 def _line_with(sql: str, files: Collection[str]) -> UserLine | None:
     """Returns the one line of some files that has a piece of SQL in it; None when there are none or
     several.
     """
-    found = [
-        UserLine(file, number)
-        for file in files
-        for number, line in enumerate(linecache.getlines(file), 1)
-        if sql in line
-    ]
-    return found[0] if len(found) == 1 else None
+    lines: list[UserLine] = []
+    for file in files:
+        for number, line in enumerate(linecache.getlines(file), 1):
+            if sql in line:
+                lines.append(UserLine(file, number))
+    return lines[0] if len(lines) == 1 else None
 
 
 def class_lines(operator: FrameOperator) -> list[tuple[str, range]]:
