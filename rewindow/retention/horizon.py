@@ -14,7 +14,13 @@ from rewindow.storage import Table
 LOG = "delta.logRetentionDuration"
 FILES = "delta.deletedFileRetentionDuration"
 _DEFAULT_DAYS = {LOG: 30.0, FILES: 7.0}
-_DAYS = {"week": 7.0, "day": 1.0, "hour": 1 / 24, "minute": 1 / 1440, "second": 1 / 86400}
+_DAYS = {
+    "week": 7.0,
+    "day": 1.0,
+    "hour": 1 / 24,
+    "minute": 1 / 1440,
+    "second": 1 / 86400,
+}
 
 
 @dataclass(frozen=True)
@@ -47,11 +53,10 @@ def undo_horizon(config: Config, application: str) -> UndoHorizon:
     """
     folder = config.state / "streams"
     wanted = config.publication.undo_days
-    found = {
-        path.name: retention_days(Table.open(path))
-        for path in folder.entries(f"{application}.*")
-        if Table.exists(path) and path.name != files_name(stream_of(path.name))
-    }
+    found = {}
+    for path in folder.entries(f"{application}.*"):
+        if Table.exists(path) and path.name != files_name(stream_of(path.name)):
+            found[path.name] = retention_days(Table.open(path))
     short = {name: days for name, days in found.items() if days < wanted}
     return UndoHorizon(min(found.values(), default=float(wanted)), wanted, short)
 

@@ -75,10 +75,19 @@ def purgeable(config: Config, older_than: timedelta) -> list[Purgeable]:
         older_than: age beyond which a replay that ended but was not published counts as not needed.
     """
     ledger = Ledger.open(config.ledger_url)
-    rows = [row for row in ledger.replays.newest(limit=LIMIT) if row.plan]
+    rows = _planned(ledger)
     locked = _locked(config, rows)
-    staged = [entry for row in rows for entry in _folders(config, ledger, row, older_than, locked)]
-    return staged + [entry for _, entries in _states(config, ledger) for entry in entries]
+    found: list[Purgeable] = []
+    for row in rows:
+        found += _folders(config, ledger, row, older_than, locked)
+    for _, states in _states(config, ledger):
+        found += states
+    return found
+
+
+def _planned(ledger: Ledger) -> list[Replay]:
+    """Returns the replays that still have a plan, newest first."""
+    return [row for row in ledger.replays.newest(limit=LIMIT) if row.plan]
 
 
 def purge(config: Config, older_than: timedelta = OLD, *, delete: bool = False) -> Purged:
@@ -100,22 +109,18 @@ def purge(config: Config, older_than: timedelta = OLD, *, delete: bool = False) 
         tables = names_of(targets_of(ledger.replays.get(replay_id).read_plan()))
         try:
             with ledger.publications.publishing(tables, wait_s=0):
-                rows = [row for row in ledger.replays.newest(limit=LIMIT) if row.plan]
+                # Another process may have published it since, so its state is read again.
+                rows = _planned(ledger)
                 row = next(row for row in rows if row.replay_id == replay_id)
                 locked = _locked(config, rows)
-                deleted += list(map(_delete, _folders(config, ledger, row, older_than, locked)))
+                deleted += map(_delete, _folders(config, ledger, row, older_than, locked))
         except OverlapError:
             busy.append(replay_id)
     for name, _ in _states(config, ledger):
         try:
             with ledger.publications.publishing([checkpoints_name(name)], wait_s=0):
-                again = [
-                    entry
-                    for other, entries in _states(config, ledger)
-                    for entry in entries
-                    if other == name
-                ]
-                deleted += list(map(_delete, again))
+                again = dict(_states(config, ledger)).get(name, [])
+                deleted += map(_delete, again)
         except OverlapError:
             busy.append(name)
     return Purged(deleted, busy)
@@ -155,16 +160,12 @@ def _reason(row: Replay, older_than: timedelta) -> str:
 
 def _locked(config: Config, rows: list[Replay]) -> set[Location]:
     """Returns the checkpoint tables that planned or running replays start from (W85)."""
-    plans = [
-        row.read_plan()
-        for row in rows
-        if row.state in (ReplayState.PLANNED, ReplayState.RUNNING, ReplayState.FAILED)
-    ]
-    tables = {
-        plan.start.table(config.state)
-        for plan in plans
-        if plan.start.taken_from.endswith(CHECKPOINTS)
-    }
+    tables = set()
+    for row in rows:
+        if row.state in (ReplayState.PLANNED, ReplayState.RUNNING, ReplayState.FAILED):
+            start = row.read_plan().start
+            if start.taken_from.endswith(CHECKPOINTS):
+                tables.add(start.table(config.state))
     return tables | {*map(folder_of, tables)}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from rewindow.location import Location
-from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.storage.results import quality_folder
 
@@ -18,14 +17,12 @@ def prune_results(config: Config) -> list[str]:
     """
     limit = datetime.now(UTC) - timedelta(days=KEEP_DAYS)
     folders = quality_folder(config) / "replays"
-    old = [
-        folder
-        for folder in folders.folders()
-        if datetime.fromtimestamp(_written(folder), UTC) < limit
-    ]
-    for folder in old:
-        folder.delete_tree()
-    return names_of(old)
+    deleted = []
+    for folder in list(folders.folders()):
+        if datetime.fromtimestamp(_written(folder), UTC) < limit:
+            folder.delete_tree()
+            deleted.append(folder.name)
+    return deleted
 
 
 def _written(folder: Location) -> float:
