@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 
 from rewindow.ledger import Ledger
 from rewindow.ledger.publication_rows import PUBLISH, Publication, effective_publications
@@ -61,20 +62,18 @@ def readers(
             continue
         if row.state in OPEN:
             words = f'replay "{row.replay_id}" {row.range} is {row.state.value} and reads it'
-            found.append(Dependent(row.replay_id, row.application, row.range, True, words))
-        found += [
-            Dependent(
-                row.replay_id,
-                row.application,
-                publication.range,
-                False,
-                f'publication {publication.number} of replay "{row.replay_id}", windows '
-                f"{publication.range}, "
-                "was computed from it",
+            found.append(
+                Dependent(row.replay_id, row.application, row.range, is_open=True, why=words)
             )
-            for publication in publications.get(row.replay_id, ())
-            if _meets(publication.range, windows)
-        ]
+        for act in publications.get(row.replay_id, ()):
+            if _meets(act.range, windows):
+                words = (
+                    f'publication {act.number} of replay "{row.replay_id}", windows {act.range}, '
+                    "was computed from it"
+                )
+                found.append(
+                    Dependent(row.replay_id, row.application, act.range, is_open=False, why=words)
+                )
     return found
 
 
@@ -82,20 +81,15 @@ def dependents(ledger: Ledger, stream: str) -> list[Dependent]:
     """Returns everybody who needs a stream: its readers, and the publications that made it what it
     is.
     """
-    own = [
-        Dependent(
-            publication.replay_id,
-            ledger.replays.get(publication.replay_id).application,
-            publication.range,
-            False,
-            f"publication {publication.number} made its windows {publication.range}; it is visible "
-            "to readers and can "
-            f"be taken back: rewindow undo {publication.replay_id}",
+    found = []
+    for act in chain.from_iterable(effective_by_replay(ledger, stream).values()):
+        application = ledger.replays.get(act.replay_id).application
+        words = (
+            f"publication {act.number} made its windows {act.range}; it is visible to readers and "
+            f"can be taken back: rewindow undo {act.replay_id}"
         )
-        for of_replay in effective_by_replay(ledger, stream).values()
-        for publication in of_replay
-    ]
-    return [*own, *readers(ledger, stream)]
+        found.append(Dependent(act.replay_id, application, act.range, is_open=False, why=words))
+    return found + readers(ledger, stream)
 
 
 def mark_stale(ledger: Ledger, stream: str, windows: Sequence[WindowRange]) -> list[str]:
@@ -112,8 +106,7 @@ def mark_stale(ledger: Ledger, stream: str, windows: Sequence[WindowRange]) -> l
             continue
         for output in ledger.replays.get(reader.replay_id).plan.get("outputs", []):
             name = data_name(reader.application, output["name"])
-            parts = [part.overlap(reader.windows) for part in windows]
-            touched = [part for part in parts if part is not None]
+            touched = list(filter(None, map(reader.windows.overlap, windows)))
             if output["stateful"]:
                 _mark_behind(ledger, reader, name, touched[0].first, windows)
                 continue
@@ -148,17 +141,19 @@ def _shown(ledger: Ledger, stream: str) -> Iterator[Dependent]:
     newer one covers.
     """
     every = readers(ledger, stream)
-    yield from (reader for reader in every if reader.is_open)
-    words = {(reader.replay_id, reader.windows): reader for reader in every if not reader.is_open}
+    by_act = {}
+    for found in every:
+        if found.is_open:
+            yield found
+        else:
+            by_act[found.replay_id, found.windows] = found
     covered: dict[str, list[WindowRange]] = {}
     for act in effective_publications(ledger.publications.newest(limit=_LIMIT)):
         before = covered.setdefault(ledger.replays.get(act.replay_id).application, [])
-        reader = words.get((act.replay_id, act.range))
-        yield from (
-            replace(reader, windows=part)
-            for part in without(act.range, before)
-            if reader is not None
-        )
+        reader = by_act.get((act.replay_id, act.range))
+        if reader is not None:
+            for part in without(act.range, before):
+                yield replace(reader, windows=part)
         before.append(act.range)
 
 
@@ -202,21 +197,19 @@ def _mark_behind(
     Once one part is right, the next one still is not.
     """
     last = _last_published(ledger, name, reader.windows.last)
-    marked = [row for row in ledger.stale.ranges(reader.application) if row.table_name == name]
-    before = [row.first for row in marked if row.since == REOPENED]
-    begins = {
-        begin for begin in (*before, *(part.first for part in opened)) if first < begin <= last
-    }
-    parts = sorted({first, *begins})
-    for begin, end in zip(parts, [*parts[1:], last + 1], strict=True):
+    begins = {part.first for part in opened}
+    for row in ledger.stale.ranges(reader.application):
+        if row.table_name == name and row.since == REOPENED:
+            begins.add(row.first)
+    parts = [first, *sorted(begin for begin in begins if first < begin <= last)]
+    for begin, end in pairwise([*parts, last + 1]):
         ledger.stale.add(reader.application, name, begin, end - 1, REOPENED)
 
 
 def _last_published(ledger: Ledger, table_name: str, at_least: int) -> int:
     publications = effective_by_replay(ledger, table_name)
-    return max(
-        (entry.last for entries in publications.values() for entry in entries), default=at_least
-    )
+    every = chain.from_iterable(publications.values())
+    return max((act.last for act in every), default=at_least)
 
 
 def inputs_of(row: Replay) -> list[str]:
@@ -231,16 +224,15 @@ def effective_by_replay(
     """Returns, by replay, the publications that are neither withdrawn nor undone; of one table if
     so asked.
     """
-    entries = [
-        entry
-        for entry in ledger.publications.newest(table_name=table_name, limit=_LIMIT)
-        if entry.withdrawn is None
-    ]
-    undone = {entry.undoes for entry in entries if entry.undoes is not None}
+    # Newest first, so an undo comes before the publication that it undoes.
+    undone: set[int | None] = set()
     found: dict[str, list[Publication]] = {}
-    for entry in entries:
-        if entry.kind == PUBLISH and entry.number not in undone:
-            found.setdefault(entry.replay_id, []).append(entry)
+    for act in ledger.publications.newest(table_name=table_name, limit=_LIMIT):
+        if act.withdrawn is not None:
+            continue
+        undone.add(act.undoes)
+        if act.kind == PUBLISH and act.number not in undone:
+            found.setdefault(act.replay_id, []).append(act)
     return found
 
 
