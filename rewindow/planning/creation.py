@@ -14,6 +14,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from rewindow.application import Application
+from rewindow.engine.ports import stateful_operators
 from rewindow.errors import CheckpointError, TableError
 from rewindow.location import Location, location
 from rewindow.planning.start_state import migrated
@@ -111,9 +112,7 @@ def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -
         rows = stored.rows_at(source, plan.start.window)
         brought = stored.as_start(stored.brought(rows, source.path, table, stored.START), made)
         return _migrated(config, app, brought, table, made)
-    stateful = {
-        node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful
-    }
+    stateful = stateful_operators(app)
     folder = folder_of(table)
     states = {}
     for name, operator in stateful.items():

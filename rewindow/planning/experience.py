@@ -71,14 +71,13 @@ def experience_of(ledger: Ledger, application: str) -> Experience | None:
     """Returns what the newest replays of an application that committed groups took; None without
     any.
     """
-    rows = ledger.replays.newest(application, limit=REPLAYS_MAX)
-    found = [
-        one
-        for row in rows
-        if not row.plan.get("candidate")
-        and (one := _measured(ledger, row.replay_id))
-        and one.windows
-    ]
+    found: list[_Measured] = []
+    starts: list[float] = []
+    for row in ledger.replays.newest(application, limit=REPLAYS_MAX):
+        measured = None if row.plan.get("candidate") else _measured(ledger, row.replay_id)
+        if measured and measured.windows:
+            found.append(measured)
+            starts += measured.starts
     if not found:
         return None
     return Experience(
@@ -86,7 +85,7 @@ def experience_of(ledger: Ledger, application: str) -> Experience | None:
         windows=sum(one.windows for one in found),
         tuples=sum(one.tuples for one in found),
         seconds=sum(one.seconds for one in found),
-        start_seconds=min((start for one in found for start in one.starts), default=START_SECONDS),
+        start_seconds=min(starts, default=START_SECONDS),
         last_at=found[0].last_at,
     )
 
@@ -101,6 +100,8 @@ def _measured(ledger: Ledger, replay_id: str) -> _Measured | None:
     )
     if not groups:
         return None
+    # The time from the start of an attempt to the report of its first group, without the steps of
+    # that group, is what the start of Spark took.
     began_at = {attempt.epoch: attempt.began_at for attempt in ledger.attempts.of(replay_id)}
     is_whole = len(groups) < GROUPS_MAX
     windows = 0

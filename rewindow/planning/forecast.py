@@ -84,16 +84,17 @@ def expect_recovery(config: Config, plan: Plan) -> Recovery:
     furthest = max(done.values())
     if plan.mode.may_repeat:
         furthest = max(furthest, plan.mark_of(sealed_to(Table.open(root / FACTS), plan.first - 1)))
+    lost = {}
+    for name, marks in found.lost.items():
+        windows = _windows(plan, *marks)
+        if name != FACTS and windows:
+            lost[name] = windows
     return Recovery(
         mode=plan.mode,
         restored=plan.window_of(found.restore),
         first=plan.window_of(found.first),
         again=_windows(plan, found.first, furthest),
-        lost={
-            name: plan_range
-            for name, marks in found.lost.items()
-            if name != FACTS and (plan_range := _windows(plan, *marks))
-        },
+        lost=lost,
         lacking=_windows(plan, *found.skipped) if found.skipped else None,
         seconds=_seconds(ledger, plan, len(plan.range) - found.first + 1),
     )
@@ -107,28 +108,24 @@ def estimate(config: Config, plan: Plan) -> tuple[float | None, str]:
     found = experience_of(Ledger.open(config.ledger_url), plan.application)
     if found is None:
         return None, "no earlier replay of this application has committed anything"
-    return found.predict(windows, sum(entry.tuples for entry in plan.inputs)), str(found)
+    return found.predict(windows, plan.input_tuples), str(found)
 
 
 def blockers(config: Config, plan: Plan) -> list[str]:
     """Returns what would stop a replay from being run and published now, in words."""
     ledger = Ledger.open(config.ledger_url)
-    tables = [f"{plan.application}.{output.name}" for output in plan.outputs]
-    found = [
-        f'replay "{lease.replay_id}" holds {lease.table_name} [{lease.first}, {lease.last}]'
-        for lease in ledger.leases.held()
-        if lease.table_name in tables and WindowRange(lease.first, lease.last).overlap(plan.range)
-    ]
-    found += [
-        f"{row.table_name} [{row.first}, {row.last}] is stale: replay it after this one"
-        for row in ledger.stale.ranges(plan.application)
-        if row.first > plan.last
-    ]
-    found += [
-        f"{entry.stream}: {len(entry.missing)} stretches of missing windows"
-        for entry in plan.inputs
-        if entry.missing
-    ]
+    found = []
+    for lease in ledger.leases.held():
+        held = WindowRange(lease.first, lease.last)
+        if lease.table_name in plan.tables and held.overlap(plan.range):
+            found.append(f'replay "{lease.replay_id}" holds {lease.table_name} {held}')
+    for row in ledger.stale.ranges(plan.application):
+        if row.first > plan.last:
+            stale = f"{row.table_name} [{row.first}, {row.last}]"
+            found.append(f"{stale} is stale: replay it after this one")
+    for entry in plan.inputs:
+        if entry.missing:
+            found.append(f"{entry.stream}: {len(entry.missing)} stretches of missing windows")
     return found
 
 

@@ -101,6 +101,8 @@ def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
     check_application(loaded.app, mode, recorded, flaws)
     if request.sample_seed is not None:
         record_every_port(loaded.app)
+    # The order decides what is reported first: all flaws of the application, then a range that does
+    # not fit, then inputs that lack windows.
     windows = _range(loaded.app, recorded, request)
     inputs = [
         pin(config, name, stream, windows, request.allow_missing)
@@ -108,15 +110,38 @@ def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
     ]
     common = common_range(recorded)
     ids = {name: stream.table.id for name, stream in recorded.items()}
-    start = find_start_state(config, loaded, windows, common.first, request, ids)
+    start = find_start_state(
+        config,
+        loaded,
+        windows,
+        common.first,
+        request,
+        ids,
+    )
     holes = check_warm_up(recorded, start, windows, request.allow_missing) + expiry_warnings(
         recorded
     )
     holes += end_warnings(recorded, windows)
-    plan = _plan(config, request, loaded, mode, windows, inputs, start, holes)
+    plan = _plan(
+        config,
+        request,
+        loaded,
+        mode,
+        windows,
+        inputs,
+        start,
+        holes,
+    )
     seconds, basis = estimate(config, plan)
     refused = None if _is_allowed(config, request) else refusal(plan.application, mode, start)
-    return PlanPreview(plan, loaded, blockers(config, plan), seconds, basis, refused)
+    return PlanPreview(
+        plan,
+        loaded,
+        blockers(config, plan),
+        seconds,
+        basis,
+        refused,
+    )
 
 
 def _changes(config: Config, request: ReplayRequest, app: Application) -> list[PropertyChange]:
@@ -223,12 +248,12 @@ def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
     if not mode.may_lose:
         return []
     outputs = {output.source for output in app.outputs.values()}
-    beats = [node for node in app.nodes.values() if isinstance(node.operator, Heartbeat)]
-    return [
-        f"{node.name}: its tuples are no output, so after a loss some timers may come twice"
-        for node in beats
-        if node["out"] not in outputs
-    ]
+    warnings = []
+    for node in app.nodes.values():
+        if isinstance(node.operator, Heartbeat) and node["out"] not in outputs:
+            lost = "its tuples are no output, so after a loss some timers may come twice"
+            warnings.append(f"{node.name}: {lost}")
+    return warnings
 
 
 def _idle_distances(app: Application, mode: Mode, request: ReplayRequest) -> list[str]:
@@ -356,11 +381,11 @@ def _range(
     request: ReplayRequest,
 ) -> WindowRange:
     common = common_range(recorded)
-    by_time = (request.from_time, request.to_time)
-    by_window = (request.first, request.last)
-    if any(end is not None for end in by_time) and any(end is not None for end in by_window):
+    by_time = (request.from_time, request.to_time) != (None, None)
+    if by_time and (request.first, request.last) != (None, None):
         raise RangeError("a range is given as times or as windows, not as both")
-    if any(end is not None for end in by_time):
+    # A range of times is half-open, so its last window is the one of the microsecond before.
+    if by_time:
         grid = app.grid
         from_us = parse_time(request.from_time) if request.from_time else None
         to_us = parse_time(request.to_time) if request.to_time else None

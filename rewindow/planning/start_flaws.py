@@ -9,11 +9,12 @@ R14).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import starmap
 
 from rewindow.application import Mode
 from rewindow.errors import CheckpointError
 from rewindow.facts.losses import losses_of
-from rewindow.ledger import Ledger, Publication
+from rewindow.ledger import Ledger
 from rewindow.recovery import Plan, StartState
 from rewindow.settings.config import Config
 from rewindow.storage import Table
@@ -46,11 +47,10 @@ def with_flaws(
     else:
         lacking = _lacking_of_publication(ledger, application, start.window)
         stale = _stale(ledger, application)
-    seen = [
-        WindowRange(part.first, min(part.last, start.window))
-        for part in lacking
-        if part.first <= start.window
-    ]
+    seen = []
+    for part in lacking:
+        if part.first <= start.window:
+            seen.append(WindowRange(part.first, min(part.last, start.window)))
     changed = [part for part in stale if start.window in part]
     return start.model_copy(update={"lacking": _pairs(seen), "stale": _pairs(changed)})
 
@@ -83,19 +83,16 @@ def _lacking_of_publication(ledger: Ledger, application: str, window: int) -> It
     """Returns the windows that the state published at a window lacks: those of the publication that
     it shows.
     """
-    every = [
-        one
-        for one in ledger.publications.newest(application=application, limit=1_000_000)
-        if one.withdrawn is None
-    ]
-    undone = {one.undoes for one in every}
-    over = [
-        one
-        for one in every
-        if one.undoes is None and one.number not in undone and window in one.range
-    ]
-    newest: Publication | None = max(over, key=lambda one: one.number, default=None)
-    return newest.details.state_lacks if newest else ()
+    # Newest first, so an undo comes before the publication that it undoes.
+    undone: set[int] = set()
+    for act in ledger.publications.newest(application=application, limit=1_000_000):
+        if act.withdrawn is not None:
+            continue
+        if act.undoes is not None:
+            undone.add(act.undoes)
+        elif act.number not in undone and window in act.range:
+            return act.details.state_lacks
+    return ()
 
 
 def _lacking_of_replay(config: Config, ledger: Ledger, replay_id: str) -> Iterable[WindowRange]:
@@ -118,4 +115,4 @@ def _pairs(parts: Iterable[WindowRange]) -> list[tuple[int, int]]:
 
 
 def _words(parts: Iterable[tuple[int, int]]) -> str:
-    return ", ".join(str(WindowRange(*part)) for part in parts)
+    return ", ".join(map(str, starmap(WindowRange, parts)))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from rewindow.application import Application, FrameOperator
+from rewindow.engine.ports import stateful_operators
 from rewindow.errors import CheckpointError, InputError
 from rewindow.ledger import Ledger
 from rewindow.loading.catalog import LoadedApplication
@@ -46,7 +47,7 @@ def find_start_state(
             range, or one of other code; the state was computed from another table of an input.
     """
     before = windows.first - 1
-    if not any(node.operator.is_stateful for node in loaded.app.nodes.values()):
+    if not stateful_operators(loaded.app):
         return StartState(source="none", window=before)
     if request.state_from and request.initial_state:
         raise InputError("--state-from and --initial-state exclude each other")
@@ -156,7 +157,7 @@ def _check_fits(rows: pa.Table, app: Application, what: str) -> None:
     (W65).
     """
     found = {row["operator"]: row for row in rows.to_pylist() if row["operator"]}
-    wanted = {node.name: node.operator for node in app.nodes.values() if node.operator.is_stateful}
+    wanted = stateful_operators(app)
     if found.keys() != wanted.keys():
         raise CheckpointError(
             f"{what} has the states of {_listed(found)}, the application needs {_listed(wanted)}",

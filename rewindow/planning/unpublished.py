@@ -5,6 +5,8 @@ no JVM.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from itertools import chain
 
 from rewindow.application import Application
 from rewindow.ledger import Ledger
@@ -57,11 +59,9 @@ def unpublished(
 def _lacks(config: Config, app: Application, sealed: WindowRange) -> list[WindowRange]:
     """Returns the stretches of a range that some output lacks, ascending."""
     published = Ledger.open(config.ledger_url).publications
-    found = {
-        lack
-        for output in app.outputs
-        for lack in without(sealed, published.standing_ranges(data_name(app.name, output)))
-    }
+    found: set[WindowRange] = set()
+    for output in app.outputs:
+        found.update(without(sealed, published.standing_ranges(data_name(app.name, output))))
     return sorted(found)
 
 
@@ -69,5 +69,5 @@ def _first_sealed(recorded: Mapping[str, RecordedStream], windows: WindowRange) 
     """Returns the first window of a range that every input has sealed, or None."""
     parts = [windows]
     for stream in recorded.values():
-        parts = [sealed for part in parts for sealed in sealed_parts(stream, part)]
+        parts = list(chain.from_iterable(map(partial(sealed_parts, stream), parts)))
     return parts[0].first if parts else None

@@ -99,11 +99,20 @@ def validate(
     given = [*overrides_in_file(config, application), *overrides_from(properties or {}, OPTION)]
     loaded = load_application(config, application, parameters, given)
     streams = [_look_at(config, loaded.app, name, columns_of) for name in loaded.app.streams]
-    tables = {one.name: one.table for one in streams if one.table is not None}
-    schemas: dict[str, pa.Schema] = {name: table.schema for name, table in tables.items()}
-    schemas |= {one.name: one.columns for one in streams if one.columns is not None}
-    further = [*(flaw for one in streams for flaw in one.flaws), *_unwritable(loaded)]
-    warnings = [*loaded.app.warnings(), *(one.warning for one in streams if one.warning)]
+    tables: dict[str, Table] = {}
+    schemas: dict[str, pa.Schema] = {}
+    further: list[Violation] = []
+    warnings = list(loaded.app.warnings())
+    for one in streams:
+        if one.table is not None:
+            tables[one.name] = one.table
+            schemas[one.name] = one.table.schema
+        if one.columns is not None:
+            schemas[one.name] = one.columns
+        further += one.flaws
+        if one.warning:
+            warnings.append(one.warning)
+    further += _unwritable(loaded)
     warnings += map(str, doubts(loaded.files))
     if len(tables) == len(streams):
         further += suite_flaws(config, loaded.app, tables)
