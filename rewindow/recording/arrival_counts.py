@@ -46,6 +46,8 @@ class ArrivalCounts:
             tuples: good and malformed ones.
             event_at: the column with their event time, None where the stream names none.
         """
+        # The newest arrival decides which windows are sealed. A tuple of the future, which is often
+        # a wrong timestamp, must not move it, so these are counted separately.
         arrived_us = F.unix_micros("arrived_at")
         now_us = time.time_ns() // 1000
         found = tuples.groupBy("window_id").agg(
@@ -68,13 +70,19 @@ class ArrivalCounts:
         """
         whole = found.filter(found["window_id"].is_valid()).sort_by("window_id")
         malformed = found.filter(found["window_id"].is_null())["tuples"].to_numpy().sum()
-        windows, tuples, present, newest_us = (
-            whole[name].to_numpy() for name in ("window_id", "tuples", "present", "newest")
-        )
+        counted = whole.select(["window_id", "tuples", "present", "newest"]).columns
+        windows, tuples, present, newest_us = map(pa.ChunkedArray.to_numpy, counted)
         timeless = (
             int(whole["timeless"].to_numpy().sum()) if "timeless" in found.column_names else 0
         )
-        return cls(windows, tuples, present, newest_us, int(malformed), timeless)
+        return cls(
+            windows,
+            tuples,
+            present,
+            newest_us,
+            int(malformed),
+            timeless,
+        )
 
     @property
     def rows(self) -> int:

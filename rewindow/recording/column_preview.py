@@ -11,6 +11,7 @@ import pyarrow as pa
 from rewindow.errors import RewindowError
 from rewindow.recording.sources.source import SourcePosition, open_source
 from rewindow.settings.config import Config, StreamConfig
+from rewindow.storage.fields import fields_without, retyped
 
 UNKNOWN = pa.null()
 """The type of a column that only the recording can tell, such as that of an expression."""
@@ -49,17 +50,11 @@ def expected_columns(config: Config, name: str) -> pa.Schema | None:
     except (RewindowError, OSError):
         return None
     read = declared if declared is not None else found.schema
-    kept = [field for field in read if stream.keep is None or field.name in stream.keep]
-    return pa.schema(
-        [
-            *(
-                field.with_type(_recorded_type(field.type))
-                for field in kept
-                if field.name not in _replaced(stream)
-            ),
-            *(pa.field(column, UNKNOWN) for column in stream.select),
-        ]
-    )
+    kept = fields_without(read, _replaced(stream))
+    if stream.keep is not None:
+        kept = [field for field in kept if field.name in stream.keep]
+    computed = [pa.field(column, UNKNOWN) for column in stream.select]
+    return pa.schema(retyped(kept, _recorded_type) + computed)
 
 
 def _replaced(stream: StreamConfig) -> set[str]:

@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
+from rewindow.sequences import excluding
 from rewindow.settings.config import StreamConfig
 
 _TYPES = (
@@ -57,8 +58,8 @@ _PLAIN = re.compile(r"\w+", re.ASCII)
 
 def plain_words(error: PySparkException) -> str:
     """Returns what Spark says in one line, without its error class and state."""
-    lines = (line.strip() for line in str(error).splitlines())
-    line = next((line for line in lines if line), type(error).__name__)
+    lines = filter(None, map(str.strip, str(error).splitlines()))
+    line = next(lines, type(error).__name__)
     return f"{_STATE.sub('', _TAG.sub('', line))}."
 
 
@@ -139,7 +140,7 @@ def _as_timestamp(column: str, kind: T.DataType) -> tuple[str, str]:
         return f"CAST({column} AS TIMESTAMP)", ""
     units = {"ms": "timestamp_millis", "us": "timestamp_micros", "s": "timestamp_seconds"}
     function = units.get(column.strip("`").rpartition("_")[2], "timestamp_seconds")
-    others = [other for other in units.values() if other != function]
+    others = excluding(units.values(), {function})
     return (
         f"{function}({column})",
         f" Where it counts in another unit, it is {' or '.join(others)}.",

@@ -75,6 +75,9 @@ class FileLayout:
             )
             number = F.row_number().over(Window.partitionBy("window_id").orderBy(*order)) - 1
             return placed.withColumn("offset", number.cast("bigint"))
+        # Each file gets consecutive windows with about the same number of tuples. Spark numbers the
+        # rows of a partition for free. That number minus the row where the window starts in its
+        # file is the offset, so no window function has to sort the tuples once more.
         begins = np.cumsum(self.counts) - self.counts
         file = begins * self.files // self.tuples
         first_of_file = begins[np.searchsorted(file, file)]
@@ -101,6 +104,8 @@ class FileLayout:
             ResourceError: the windows do not hold what was counted, so the source has changed
                 between two readings.
         """
+        # The sum also finds an offset that occurs twice between a right first and a right last one.
+        # To count distinct offsets would take a shuffle of all tuples.
         offsets = [
             F.min("offset").alias("first"),
             F.max("offset").alias("last"),

@@ -20,6 +20,8 @@ from rewindow.names import did_you_mean, windows_name
 from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.storage import Table, query
+from rewindow.storage.delta import total_size
+from rewindow.storage.fields import column_pairs
 from rewindow.storage.files import files_path
 from rewindow.storage.streams import sealed_streams, stored_grid, stored_settings
 from rewindow.windows import Grid, WindowRange, format_time, parse_time, to_ranges
@@ -111,6 +113,7 @@ def find_stream(config: Config, name: str) -> StreamEntry:
 def _entry(config: Config, name: str, late: int) -> StreamEntry:
     data = Table.open(config.stream_table(name))
     seals = Table.open(config.windows_table(name))
+    # Only the seals are read. They count the tuples of each window, so the tuples need not be.
     sql = """select min(window_id) as first, max(window_id) as last, count(window_id) as windows,
              count(case when tuples = 0 then 1 end) as empty, coalesce(sum(tuples), 0) as tuples
                  from w"""
@@ -125,7 +128,7 @@ def _entry(config: Config, name: str, late: int) -> StreamEntry:
         row["empty"],
         len(sealed) - row["windows"] if sealed else 0,
         row["tuples"],
-        sum(file.size for file in data.files()),
+        total_size(data.files()),
         stream_end(seals),
         late,
     )
@@ -135,7 +138,7 @@ def _late(config: Config) -> dict[str, int]:
     if not Table.exists(config.quarantine_table):
         return {}
     sql = "select source, count(*) as n from q where reason = 'late' group by source"
-    return {row["source"]: row["n"] for row in query(sql, q=config.quarantine_table).to_pylist()}
+    return dict(column_pairs(query(sql, q=config.quarantine_table), "source", "n"))
 
 
 def late_windows(config: Config, name: str) -> tuple[list[tuple[WindowRange, int]], int | None]:
@@ -152,10 +155,9 @@ def late_windows(config: Config, name: str) -> tuple[list[tuple[WindowRange, int
     sql = f"""select window_id, count(*) as n from q where source = '{quoted}' and reason = 'late'
               and window_id between {entry.sealed.first} and {entry.sealed.last}
                   group by window_id"""
-    counts = {
-        row["window_id"]: row["n"] for row in query(sql, q=config.quarantine_table).to_pylist()
-    }
-    return [(part, sum(counts[window] for window in part)) for part in to_ranges(counts)], entry.end
+    counts = dict(column_pairs(query(sql, q=config.quarantine_table), "window_id", "n"))
+    late = [(part, sum(map(counts.__getitem__, part))) for part in to_ranges(counts)]
+    return late, entry.end
 
 
 def columns_of(config: Config, name: str) -> list[tuple[str, str]]:

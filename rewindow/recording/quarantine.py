@@ -17,11 +17,12 @@ from pyspark.sql import functions as F
 from rewindow.errors import FencedError, OverlapError
 from rewindow.location import Location
 from rewindow.recording.sources.source import FILE, ROW, SourceFile
-from rewindow.recording.tuples import PAYLOAD, REASON
+from rewindow.recording.tuples import PAYLOAD, REASON, frame_of
 from rewindow.sequences import names_of
 from rewindow.spark.columns import named_columns
-from rewindow.spark.frames import empty_frame, spark_schema
+from rewindow.spark.frames import spark_schema
 from rewindow.storage import Table, data_files, query
+from rewindow.storage.delta import paths_of
 from rewindow.storage.streams import QUARANTINE_SCHEMA, create_quarantine
 
 LATE = "late"
@@ -159,6 +160,8 @@ def _not_there(
     *,
     by_position: bool,
 ) -> DataFrame:
+    # Equal rows are counted, not compared one to one: a source may have the same malformed row
+    # several times, and each copy has to be in quarantine once.
     known = _quarantined(spark, table).where(F.col("source") == stream)
     keys = ["window_id", "reason", "payload", *(["position"] if by_position else [])]
     there = known.groupBy(keys).agg(F.count(F.lit(1)).alias("__there"))
@@ -170,6 +173,4 @@ def _not_there(
 
 
 def _quarantined(spark: SparkSession, table: Table) -> DataFrame:
-    paths = [file.path for file in table.files()]
-    schema = spark_schema(QUARANTINE_SCHEMA)
-    return spark.read.schema(schema).parquet(*paths) if paths else empty_frame(spark, schema)
+    return frame_of(spark, spark_schema(QUARANTINE_SCHEMA), paths_of(table.files()))

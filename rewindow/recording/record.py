@@ -58,6 +58,7 @@ from rewindow.recording.tuples import (
     session_of,
     untaken,
 )
+from rewindow.sequences import names_of
 from rewindow.settings.config import Config, StreamConfig
 from rewindow.spark.frames import empty_frame
 from rewindow.storage import Table
@@ -189,7 +190,14 @@ class _Run:
         self._seal(tables, tuples, arrivals, counts, contents)
         if end:
             sealing.end(tables, self._mark_end)
-        self._put_aside(tables, tuples, contents, position, before, counts)
+        self._put_aside(
+            tables,
+            tuples,
+            contents,
+            position,
+            before,
+            counts,
+        )
         if contents.version is not None or (contents.present and tables.last is not None):
             self._move_on(tables, tuples, contents, position)
         sealing.remove_strays(tables)
@@ -214,7 +222,14 @@ class _Run:
         bad = tuples.where(F.col(REASON).isNotNull())
         rows = quarantine.malformed_rows(self.spark, bad, contents.files, are_refused=True)
         quarantine.quarantine(self.spark, path, self.name, rows, by_position=True)
-        raise malformed.refused(self.name, self.stream, arrivals, bad, contents.files, path)
+        raise malformed.refused(
+            self.name,
+            self.stream,
+            arrivals,
+            bad,
+            contents.files,
+            path,
+        )
 
     def _start_over(self) -> None:
         """Removes what was recorded; only now, when the source has been read and found to be
@@ -455,6 +470,8 @@ class _Run:
         sealed = tuples.where(F.col(REASON).isNull() & (F.col("window_id") <= windows.last)).select(
             *columns
         )
+        # Up to the last window that was sealed when the source was read last, all that is new is
+        # late. Later windows may have been sealed by a run that died, so they are compared.
         done = position.sealed_last
         certain = sealed.where(F.col("window_id") <= F.lit(done)) if done is not None else None
         first = windows.first if done is None else done + 1
@@ -491,11 +508,10 @@ class _Run:
         self.progress.step("noting what was taken")
         seen = self._rows_seen(tables, tuples, contents)
         if contents.version is not None:
-            places = {
-                file.name: dict(file.constants)
-                for file in contents.files
-                if seen[file.name].waits is not None
-            }
+            places = {}
+            for file in contents.files:
+                if seen[file.name].waits is not None:
+                    places[file.name] = dict(file.constants)
             tables.set_position(SourcePosition(contents.version, tables.last, places))
             return
         files = remember(contents.present, seen, position)
@@ -516,12 +532,11 @@ class _Run:
         """Returns what this run has seen of each file that it has read: its last row, and the first
         that waits.
         """
-        seen = {file.name: FileRows(0, None) for file in contents.files}
+        seen = dict.fromkeys(names_of(contents.files), FileRows(0, None))
         if not any(file.lines for file in contents.files) and not self.result.waiting:
             return seen
         waits = F.col("window_id") > F.lit(-1 if tables.last is None else tables.last)
         found = tuples.groupBy(FILE).agg(F.max(ROW), F.min(F.when(waits, F.col(ROW))))
-        return seen | {
-            contents.files[file].name: FileRows(last, first)
-            for file, last, first in found.collect()
-        }
+        for file, last, first in found.collect():
+            seen[contents.files[file].name] = FileRows(last, first)
+        return seen

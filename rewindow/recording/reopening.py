@@ -33,9 +33,11 @@ from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.recording.quarantine import LATE
 from rewindow.recording.stream import StreamTables
+from rewindow.recording.tuples import frame_of
 from rewindow.spark.digests import window_digests
-from rewindow.spark.frames import empty_frame, spark_schema
+from rewindow.spark.frames import spark_schema
 from rewindow.storage import Table
+from rewindow.storage.delta import paths_of
 from rewindow.storage.streams import QUARANTINE_SCHEMA
 from rewindow.windows import WindowRange, to_ranges
 
@@ -86,7 +88,7 @@ def late_tuples(spark: SparkSession, tables: StreamTables, quarantine: Location)
     """
     schema = spark_schema(tables.data.schema)
     events = T.StructType([*schema.fields[2:], T.StructField(_CORRUPT, T.StringType())])
-    paths = [file.path for file in Table.open(quarantine).files()]
+    paths = paths_of(Table.open(quarantine).files())
     rows = spark.read.schema(spark_schema(QUARANTINE_SCHEMA)).parquet(*paths)
     inside = F.col("window_id").between(tables.first, tables.last)
     rows = rows.where((F.col("source") == tables.name) & (F.col("reason") == LATE) & inside)
@@ -153,6 +155,8 @@ def _merged(
     opened: Reopening,
 ) -> DataFrame:
     """Returns all tuples of the opened windows in order of arrival; ties of late ones come last."""
+    # A recorded tuple comes before a late one of the same arrival, because late ones get an offset
+    # above all others. Position and payload make the order of late ones the same in every run.
     there = _recorded(spark, tables, opened).withColumns(
         {"position": F.lit(""), "payload": F.lit("")}
     )
@@ -165,13 +169,10 @@ def _merged(
 
 def _recorded(spark: SparkSession, tables: StreamTables, opened: Reopening) -> DataFrame:
     schema = spark_schema(tables.data.schema)
-    files = {
-        file.path for part in opened.windows for file in tables.data.files(part.first, part.last)
-    }
-    frame = (
-        spark.read.schema(schema).parquet(*sorted(files)) if files else empty_frame(spark, schema)
-    )
-    return frame.where(opened.column)
+    paths: set[str] = set()
+    for part in opened.windows:
+        paths.update(paths_of(tables.data.files(part.first, part.last)))
+    return frame_of(spark, schema, sorted(paths)).where(opened.column)
 
 
 def seal_noted(spark: SparkSession, tables: StreamTables, opened: Reopening) -> None:

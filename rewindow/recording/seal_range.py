@@ -132,12 +132,16 @@ class SealRange:
         last: int | None,
     ) -> RecordingCounts:
         """Returns what is done with the tuples when the windows up to `last` are sealed."""
+        # Every tuple counts once: in a window sealed before, in one that this run seals, or in one
+        # that waits for a later run.
         ids = arrivals.windows
         sealed = ids <= tables.last if tables.last is not None else np.zeros(len(ids), bool)
         inside = ids <= last if last is not None else np.zeros(len(ids), bool)
         waiting = ~sealed & ~inside
         stay_open = ids[waiting & (arrivals.present > 0)]
-        first = tables.last + 1 if tables.last is not None else (int(ids[0]) if len(ids) else None)
+        first = int(ids[0]) if len(ids) else None
+        if tables.last is not None:
+            first = tables.last + 1
         return RecordingCounts(
             arrivals.malformed,
             int(arrivals.tuples[sealed].sum()),

@@ -31,6 +31,7 @@ from rewindow.recording.stream import StreamTables
 from rewindow.spark.digests import empty_digests, window_digests
 from rewindow.spark.frames import empty_frame, read_files, spark_schema
 from rewindow.storage import Table, data_files, query
+from rewindow.storage.delta import paths_of, total_size
 from rewindow.windows import Grid, WindowRange
 
 WINDOWS_MAX = 20_000_000
@@ -50,16 +51,17 @@ def seal_uncommitted(spark: SparkSession, tables: StreamTables) -> WindowRange |
     if not tables.has_unsealed_commit:
         return None
     run = tables.data.txn(tables.app_id)
-    files = [
-        file
-        for file in tables.data.files()
-        if tables.last is None or f"/{_prefix(run)}" in file.path
-    ]
-    known = [window for file in files for window in (file.first, file.last) if window is not None]
+    files = tables.data.files()
+    if tables.last is not None:
+        files = [file for file in files if f"/{_prefix(run)}" in file.path]
+    known: list[int] = []
+    for file in files:
+        if file.first is not None and file.last is not None:
+            known += [file.first, file.last]
     if known:
         windows = WindowRange(min(known) if tables.last is None else tables.last + 1, max(known))
         schema = spark_schema(tables.data.schema)
-        frame = spark.read.schema(schema).parquet(*[file.path for file in files])
+        frame = spark.read.schema(schema).parquet(*paths_of(files))
         _seal(tables, run, windows, window_digests(frame).toArrow(), schema)
         return windows
     with _met(tables):
@@ -108,7 +110,7 @@ def check_grid(spark: SparkSession, name: str, data: Table, grid: Grid) -> None:
             f'stream "{name}" has no tuple to seal',
             hint=f"Record it anew: rewindow record {name}",
         )
-    frame = spark.read.schema(spark_schema(data.schema)).parquet(*[file.path for file in files])
+    frame = spark.read.schema(spark_schema(data.schema)).parquet(*paths_of(files))
     window = F.expr(f"(unix_micros(arrived_at) - {grid.origin_us}) div {grid.width_us}")
     astray = frame.where(F.col("window_id") != window).count()
     if astray:
@@ -166,7 +168,7 @@ def seal(
         tables.data.commit_files(files, app_id=tables.app_id, version=run)
     crash_point("record_after_data")
     empty = _seal(tables, run, windows, digests, schema)
-    return Sealed(sum(file.size for file in files), empty)
+    return Sealed(total_size(files), empty)
 
 
 def check_count(name: str, windows: WindowRange) -> None:
@@ -225,9 +227,8 @@ def every_window(found: pa.Table, windows: WindowRange, empty: tuple[str, str | 
     """
     ids = pa.array(np.arange(windows.first, windows.last + 1, dtype=np.int64))
     place = pc.index_in(ids, found["window_id"].combine_chunks())
-    tuples, digest, float_digest = (
-        found[name].take(place) for name in ("tuples", "digest", "float_digest")
-    )
+    placed = found.select(["tuples", "digest", "float_digest"]).take(place)
+    tuples, digest, float_digest = placed.columns
     return pa.table(
         {
             "window_id": ids,

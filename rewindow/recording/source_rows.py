@@ -50,7 +50,15 @@ def copy_rows(
     tally = _Tally(on_rows)
     with ThreadPoolExecutor(len(parts)) as threads:
         work = [
-            threads.submit(_copy_parts, source, contents, part, folder, pa.schema(fields), tally)
+            threads.submit(
+                _copy_parts,
+                source,
+                contents,
+                part,
+                folder,
+                pa.schema(fields),
+                tally,
+            )
             for part in parts
         ]
         try:

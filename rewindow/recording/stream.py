@@ -23,6 +23,7 @@ from rewindow.recording.sources.source import SourcePosition
 from rewindow.settings.config import Config, StreamConfig
 from rewindow.spark.frames import spark_schema
 from rewindow.storage import Table
+from rewindow.storage.fields import fields_without
 from rewindow.storage.files import note_files, open_files
 from rewindow.storage.formats import TableKind, check_format, format_property
 from rewindow.storage.stream_settings import check_fixed_settings, fixed_settings, other_setting
@@ -179,7 +180,7 @@ def _holds_something(path: Location) -> bool:
     """Returns whether a folder holds anything that a new table in its place would destroy."""
     if Table.exists(path):
         return bool(Table.open(path).files())
-    return any(True for _ in path.files())
+    return next(iter(path.files()), None) is not None
 
 
 def _incomplete(name: str, missing: list[Location], held: list[Location]) -> TableError:
@@ -223,7 +224,7 @@ def prepare_stream(
         tables = open_stream_tables(config, name)
         assert tables is not None
     check_settings(tables, stream, schema)
-    new = [field for field in to_arrow_schema(schema) if field.name not in tables.data.schema.names]
+    new = fields_without(to_arrow_schema(schema), tables.data.schema.names)
     if new:
         tables.data.delta.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
         tables.data.refresh()
@@ -264,15 +265,10 @@ def check_settings(tables: StreamTables, stream: StreamConfig, schema: StructTyp
         InputError: names the setting and both values.
     """
     stored = stored_settings(tables.windows)
-    have = {
-        field.name: field.dataType.simpleString()
-        for field in spark_schema(tables.data.schema).fields[2:]
-    }
-    want = {field.name: field.dataType.simpleString() for field in schema.fields[2:]}
-    common = {name: kind for name, kind in want.items() if name in have}
-    same = (
-        common == have if stream.new_columns == "take" else list(want.items()) == list(have.items())
-    )
+    # A source that may bring new columns may also have them in another order than the recording.
+    have = _event_types(spark_schema(tables.data.schema))
+    want = _event_types(schema)
+    same = have == want or (stream.new_columns == "take" and set(have) <= set(want))
     check_fixed_settings(tables.name, stream, stored)
     if not same:
         recorded = stored.get("schema", "")
@@ -284,13 +280,16 @@ def check_settings(tables: StreamTables, stream: StreamConfig, schema: StructTyp
         )
 
 
+def _event_types(schema: StructType) -> list[str]:
+    """Returns the name and type of each event column."""
+    return [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields[2:]]
+
+
 def _settings(stream: StreamConfig, schema: StructType) -> dict[str, object]:
     return fixed_settings(stream) | {
         "event_at": stream.event_at or "",
         "keys": ",".join(stream.keys),
-        "schema": ", ".join(
-            f"{field.name} {field.dataType.simpleString()}" for field in schema.fields[2:]
-        ),
+        "schema": ", ".join(_event_types(schema)),
     }
 
 

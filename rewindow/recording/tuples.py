@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -33,6 +32,8 @@ from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import StreamConfig
 from rewindow.spark.columns import aliased
 from rewindow.spark.digests import check_digestible
+from rewindow.spark.frames import empty_frame
+from rewindow.storage.fields import fields_without
 
 REASON = "__reason"
 PAYLOAD = "__payload"
@@ -82,7 +83,7 @@ def parse_columns(name: str, columns: str | None) -> T.StructType | None:
         declared = T.StructType.fromDDL(columns)
     except PySparkException as error:
         raise columns_error(name, columns, error) from error
-    names = [column.lower() for column in declared.names]
+    names = list(map(str.lower, declared.names))
     twice = next((column for column in declared.names if names.count(column.lower()) > 1), None)
     if twice is not None:
         raise InputError(
@@ -175,12 +176,13 @@ def may_change(stream: StreamConfig, tuples: DataFrame) -> bool:
 def recorded_schema(tuples: T.StructType) -> T.StructType:
     """Returns the recorded stream's schema for a frame of tuples."""
     head = [T.StructField("window_id", T.LongType()), T.StructField("offset", T.LongType())]
-    rest = [
-        field
-        for field in tuples.fields
-        if field.name not in (*POSITION, REASON, PAYLOAD, "window_id")
-    ]
+    rest = fields_without(tuples.fields, (*POSITION, REASON, PAYLOAD, "window_id"))
     return T.StructType(head + rest)
+
+
+def frame_of(spark: SparkSession, schema: T.StructType, paths: Sequence[str]) -> DataFrame:
+    """Returns the rows of Parquet files; without files a frame without rows."""
+    return spark.read.schema(schema).parquet(*paths) if paths else empty_frame(spark, schema)
 
 
 def untaken(tuples: DataFrame, files: Sequence[SourceFile], sealed_last: int | None) -> DataFrame:
@@ -192,11 +194,13 @@ def untaken(tuples: DataFrame, files: Sequence[SourceFile], sealed_last: int | N
         files: as they are read now.
         sealed_last: last window that was sealed then: what lies behind it waited.
     """
-    seen = {index: file.seen_rows for index, file in enumerate(files) if file.seen_rows}
-    if not seen or sealed_last is None:
+    pairs: list[Column] = []
+    for index, file in enumerate(files):
+        if file.seen_rows:
+            pairs += [F.lit(index), F.lit(file.seen_rows).cast("long")]
+    if not pairs or sealed_last is None:
         return tuples
-    pairs = [(F.lit(index), F.lit(rows).cast("long")) for index, rows in seen.items()]
-    rows_seen = F.create_map(*chain.from_iterable(pairs))[F.col(FILE)]
+    rows_seen = F.create_map(*pairs)[F.col(FILE)]
     is_new = F.col(ROW) > F.coalesce(rows_seen, F.lit(0))
     return tuples.where(is_new | F.coalesce(F.col("window_id") > F.lit(sealed_last), F.lit(False)))
 
@@ -261,33 +265,24 @@ def _typed(
     A text that means null does so quoted too where the column is no text: it cannot mean anything
     else there.
     """
-    fields = declared.fields if declared else []
-    wanted = {
-        field.name: field.dataType
-        for field in fields
-        if raw.schema[field.name].dataType != field.dataType
-    }
-    nulls = contents.nulls
-    texts = {
-        name: F.when(~_quoted(name).isin(*nulls), _quoted(name)) if nulls else _quoted(name)
-        for name in wanted
-    }
-    if decimal == ",":
-        texts |= {
-            name: _with_point(texts[name])
-            for name, kind in wanted.items()
-            if isinstance(kind, T.NumericType)
-        }
     columns = {name: _quoted(name) for name in contents.columns}
-    columns |= {name: texts[name].try_cast(kind) for name, kind in wanted.items()}
-    failed = [
-        F.when(
-            texts[name].isNotNull()
-            & (columns[name].isNull() | _rounds(texts[name], kind, columns[name])),
-            F.lit(f"column {name} is not {kind.simpleString()}"),
-        )
-        for name, kind in wanted.items()
-    ]
+    failed = []
+    # A failed cast and a text that means null both result in null. Only the first is an error.
+    for field in declared.fields if declared else []:
+        name = field.name
+        kind = field.dataType
+        if raw.schema[name].dataType == kind:
+            continue
+        text = _quoted(name)
+        if contents.nulls:
+            text = F.when(~text.isin(*contents.nulls), text)
+        if decimal == "," and isinstance(kind, T.NumericType):
+            text = _with_point(text)
+        value = text.try_cast(kind)
+        columns[name] = value
+        is_wrong = text.isNotNull() & (value.isNull() | _rounds(text, kind, value))
+        why = F.lit(f"column {name} is not {kind.simpleString()}")
+        failed.append(F.when(is_wrong, why))
     fields_text = F.to_json(
         F.struct(*map(_quoted, contents.columns)),
         {"ignoreNullFields": "false"},
@@ -342,7 +337,7 @@ def _event_expressions(name: str, stream: StreamConfig, read: list[str]) -> dict
             hint=f"{did_you_mean(unknown[0], read)}It has: {', '.join(read)}.",
         )
     if stream.arrived_at.strip("` ") == "arrived_at" or stream.keep is None:
-        kept = [column for column in kept if column != "arrived_at"]
+        kept = excluding(kept, {"arrived_at"})
     if "arrived_at" in [*kept, *stream.select]:
         raise InputError(
             f'event column "arrived_at" of stream "{name}" is the arrival timestamp and cannot be '
@@ -355,7 +350,6 @@ def _event_expressions(name: str, stream: StreamConfig, read: list[str]) -> dict
 
 def _with_window(frame: DataFrame, stream: StreamConfig, events: list[str]) -> DataFrame:
     grid = stream.grid
-    kinds = {field.name: field.dataType for field in frame.schema.fields}
     arrived = F.col("__arrived")
     since_origin = F.unix_micros(arrived) - F.lit(grid.origin_us)
     window = F.expr(f"(unix_micros(__arrived) - {grid.origin_us}) div {grid.width_us}")
@@ -370,7 +364,10 @@ def _with_window(frame: DataFrame, stream: StreamConfig, events: list[str]) -> D
         F.when(reason.isNotNull(), F.col(PAYLOAD)).alias(PAYLOAD),
         F.when(reason.isNull(), window).alias("window_id"),
         arrived.alias("arrived_at"),
-        *(_instant(column, kinds[f"__event {column}"]).alias(column) for column in events),
+        *(
+            _instant(column, frame.schema[f"__event {column}"].dataType).alias(column)
+            for column in events
+        ),
     )
 
 

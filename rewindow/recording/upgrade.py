@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -81,14 +81,16 @@ def upgradable(config: Config, names: Sequence[str]) -> list[str]:
         InputError: there is no such stream or application.
     """
     known = sealed_streams(config.state / "streams")
-    found = [stream for stream in known if not names or any(_is_of(stream, name) for name in names)]
+    found: set[str] = set()
     for name in names:
-        if not any(_is_of(stream, name) for stream in known):
+        streams = [stream for stream in known if _is_of(stream, name)]
+        found.update(streams)
+        if not streams:
             raise InputError(
                 f'stream or application "{name}" is not there',
                 detail=f"There are: {', '.join(known) or 'none'}.",
             )
-    return found
+    return sorted(found) if names else known
 
 
 def _is_of(stream: str, name: str) -> bool:
@@ -116,7 +118,7 @@ def upgrade_stream(spark: SparkSession, config: Config, name: str) -> UpgradeRes
         )
         if not result.differing:
             result.files = _note_files(data)
-        _replace_seals(windows, [compared.resealed, compared.intact, compared.differing])
+        _replace_seals(windows, list(compared))
         return result
 
 
@@ -134,8 +136,7 @@ def _is_whole(data: Table, seals: pa.Table) -> bool:
     return all(name_in(data, file) in noted for file in data.files())
 
 
-@dataclass(frozen=True)
-class _Compared:
+class _Compared(NamedTuple):
     """Seals by what their windows hold: ones made again, ones that were whole already, and ones
     that do not match.
     """
@@ -149,13 +150,16 @@ def _compare(spark: SparkSession, data: Table, seals: pa.Table) -> _Compared:
     """Holds every seal against its window, over the columns that the stream had when it was
     sealed.
     """
-    parts = [_Compared(*(seals.slice(0, 0) for _ in range(3)))]
+    none = seals.slice(0, 0)
+    parts = [_Compared(none, none, none)]
+    # A seal covers the columns that the stream had at that time. Seals of the same columns are
+    # compared together, so that each such group takes one pass over the tuples.
     for text in pc.unique(seals["columns"]).to_pylist():
         of_text = pc.is_null(seals["columns"]) if text is None else pc.equal(seals["columns"], text)
         part = seals.filter(pc.fill_null(of_text, False))
         names = _names_in(text, data)
         if names is None:
-            parts.append(_Compared(seals.slice(0, 0), seals.slice(0, 0), part))
+            parts.append(_Compared(none, none, part))
             continue
         found = _digests(spark, data, names)
         matching = _matching(part, found)
@@ -163,12 +167,7 @@ def _compare(spark: SparkSession, data: Table, seals: pa.Table) -> _Compared:
         resealed = _resealed(part.filter(pc.and_(matching, pc.invert(whole))), found, data, text)
         differing = part.filter(pc.invert(matching))
         parts.append(_Compared(resealed, part.filter(pc.and_(matching, whole)), differing))
-    return _Compared(
-        *(
-            pa.concat_tables(getattr(part, name) for part in parts)
-            for name in _Compared.__annotations__
-        )
-    )
+    return _Compared(*map(pa.concat_tables, zip(*parts, strict=True)))
 
 
 def _names_in(columns: str | None, data: Table) -> set[str] | None:

@@ -14,6 +14,7 @@ from rewindow.names import did_you_mean
 from rewindow.recording.sources.source import SourceContents
 from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import StreamConfig
+from rewindow.storage.fields import fields_without
 
 _OWN = ("window_id", "offset", "arrived_at")
 
@@ -50,21 +51,21 @@ def choose_columns(
         return _with(name, contents, list(map(first.field, declared)))
     if not takes_what_appears(stream, declared):
         return _with(name, contents, list(first))
-    fields = {field.name: field for _, schema in reversed(schemas) for field in schema}
-    order = list(dict.fromkeys(field.name for _, schema in schemas for field in schema))
+    # The first file that has a column decides its type.
+    fields: dict[str, pa.Field] = {}
+    for _, schema in schemas:
+        for field in schema:
+            fields.setdefault(field.name, field)
     known = (
         set(first.names) if recorded is None else {*recorded.names, "arrived_at", *stream.select}
     )
-    new = excluding(order, known)
+    new = excluding(fields, known)
     if stream.new_columns == "report":
-        chosen = _with(name, contents, [fields[column] for column in order if column in known])
+        chosen = _with(name, contents, fields_without(fields.values(), new))
         return replace(chosen, warnings=[*contents.warnings, *_reported(name, new, schemas)])
-    gone = [field for field in recorded or [] if field.name not in {*order, *stream.select, *_OWN}]
-    optional = frozenset([*new, *names_of(gone), *excluding(order, first.names)])
-    return replace(
-        _with(name, contents, [*(fields[column] for column in order), *gone]),
-        optional=optional,
-    )
+    gone = fields_without(recorded or [], {*fields, *stream.select, *_OWN})
+    optional = frozenset([*new, *names_of(gone), *excluding(fields, first.names)])
+    return replace(_with(name, contents, [*fields.values(), *gone]), optional=optional)
 
 
 def _with(name: str, contents: SourceContents, fields: list[pa.Field]) -> SourceContents:
@@ -105,11 +106,10 @@ def _can_be_recorded(kind: pa.DataType) -> bool:
     if pa.types.is_nested(kind):
         inside = [kind.field(index).type for index in range(kind.num_fields)]
         return not pa.types.is_union(kind) and all(map(_can_be_recorded, inside))
-    odd = (
-        pa.types.is_duration,
-        pa.types.is_time,
-        pa.types.is_interval,
-        pa.types.is_float16,
-        pa.types.is_decimal256,
+    return not (
+        pa.types.is_duration(kind)
+        or pa.types.is_time(kind)
+        or pa.types.is_interval(kind)
+        or pa.types.is_float16(kind)
+        or pa.types.is_decimal256(kind)
     )
-    return not any(is_one(kind) for is_one in odd)

@@ -24,7 +24,14 @@ class CsvSource(FileSource):
 
     suffixes: ClassVar[frozenset[str]] = frozenset({".csv", ".tsv", ".txt"})
     settings: ClassVar[frozenset[str]] = frozenset(
-        {"delimiter", "decimal", "header", "encoding", "null_values", "new_columns"}
+        {
+            "delimiter",
+            "decimal",
+            "header",
+            "encoding",
+            "null_values",
+            "new_columns",
+        }
     )
     lines = "rows may be longer in quotes"
 
@@ -56,7 +63,14 @@ class CsvSource(FileSource):
         schemas = [
             (file.name, self._schema(file, declared)) for file in self.looked_at(contents, declared)
         ]
-        return choose_columns(self.name, self.stream, contents, schemas, declared, recorded)
+        return choose_columns(
+            self.name,
+            self.stream,
+            contents,
+            schemas,
+            declared,
+            recorded,
+        )
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
         """See Source."""

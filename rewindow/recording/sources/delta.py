@@ -15,6 +15,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote
@@ -30,6 +31,7 @@ from rewindow.recording.sources.source import SourceContents, SourceFile, Source
 from rewindow.recording.sources.spark_parquet import parquet_frame
 from rewindow.recording.sources.typed_rows import spark_type
 from rewindow.storage import Table
+from rewindow.storage.fields import retyped
 
 
 @dataclass(frozen=True)
@@ -124,14 +126,14 @@ def find_delta_files(
             detail=str(error),
         ) from error
     _check_plain(name, table)
-    schema = pa.schema([entry.with_type(spark_type(entry.type)) for entry in table.schema])
+    schema = pa.schema(retyped(table.schema, spark_type))
+    file_of = partial(_source_file, path)
     if position.version < 0:
         return DeltaFiles(
             table.version,
             schema,
-            [_source_file(path, add) for add in _active(table)],
-            [],
-            True,
+            list(map(file_of, _active(table))),
+            whole=True,
         )
     adds, changes = _since(name, table, position.version)
     if changes and not skip_changes:
@@ -153,14 +155,11 @@ def find_delta_files(
         return DeltaFiles(
             table.version,
             schema,
-            [_source_file(path, add) for add in _active(table)],
+            list(map(file_of, _active(table))),
             warnings,
-            True,
+            whole=True,
         )
-    files = [
-        *(_source_file(path, add, seen=True) for add in waiting),
-        *(_source_file(path, add) for add in adds),
-    ]
+    files = [*map(partial(file_of, seen=True), waiting), *map(file_of, adds)]
     return DeltaFiles(table.version, schema, files, warnings)
 
 
@@ -189,22 +188,20 @@ def _check_plain(name: str, table: Table) -> None:
 
 def _active(table: Table) -> list[dict[str, Any]]:
     actions = pa.table(table.delta.get_add_actions(flatten=False)).to_pylist()
-    found = [
-        (
-            action["modification_time"],
-            unquote(action["path"]),
-            _texts(action.get("partition") or {}),
-        )
-        for action in actions
-    ]
-    return [
-        {"path": path, "partitionValues": values}
-        for _, path, values in sorted(found, key=lambda add: add[:2])
-    ]
+    actions.sort(key=lambda action: (action["modification_time"], unquote(action["path"])))
+    adds = []
+    for action in actions:
+        values = _texts(action.get("partition") or {})
+        adds.append({"path": unquote(action["path"]), "partitionValues": values})
+    return adds
 
 
 def _texts(values: dict[str, Any]) -> dict[str, str | None]:
     return {key: None if value is None else str(value) for key, value in values.items()}
+
+
+_NO_CHANGE: dict[str, Any] = {"dataChange": False}
+"""Stands for an action that a line of the log does not have."""
 
 
 def _since(name: str, table: Table, version: int) -> tuple[list[dict[str, Any]], list[str]]:
@@ -214,23 +211,20 @@ def _since(name: str, table: Table, version: int) -> tuple[list[dict[str, Any]],
     adds: list[dict[str, Any]] = []
     changes: list[str] = []
     for number in range(version + 1, table.version + 1):
-        actions = list(_commit(name, table.path.local(), number))
-        if any(
-            "remove" in action and action["remove"].get("dataChange", True) for action in actions
-        ):
-            done = next(
-                (
-                    action["commitInfo"].get("operation")
-                    for action in actions
-                    if "commitInfo" in action
-                ),
-                None,
-            )
-            changes.append(f"version {number} ({done or 'unknown operation'})")
-            continue
-        for action in actions:
-            if "add" in action and action["add"].get("dataChange", True):
-                adds.append({**action["add"], "path": unquote(action["add"]["path"])})
+        appended = []
+        operation = None
+        is_change = False
+        # OPTIMIZE only moves rows to other files, and marks its actions with dataChange = false.
+        for action in _commit(name, table.path.local(), number):
+            add = action.get("add", _NO_CHANGE)
+            if add.get("dataChange", True):
+                appended.append({**add, "path": unquote(add["path"])})
+            is_change |= action.get("remove", _NO_CHANGE).get("dataChange", True)
+            operation = operation or action.get("commitInfo", {}).get("operation")
+        if is_change:
+            changes.append(f"version {number} ({operation or 'unknown operation'})")
+        else:
+            adds += appended
     return adds, changes
 
 
@@ -245,7 +239,7 @@ def _commit(name: str, path: Path, version: int) -> Iterator[dict[str, Any]]:
             hint="Record it as a new stream, or keep its log longer than the time between two "
             "runs.",
         ) from error
-    yield from (json.loads(line) for line in lines if line.strip())
+    yield from map(json.loads, filter(str.strip, lines))
 
 
 def _source_file(root: Path, add: dict[str, Any], *, seen: bool = False) -> SourceFile:

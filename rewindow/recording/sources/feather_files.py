@@ -33,7 +33,14 @@ class FeatherSource(FileSource):
         """See Source."""
         contents = self.contents(position)
         schemas = [(file.name, _schema(file)) for file in self.looked_at(contents, declared)]
-        return choose_columns(self.name, self.stream, contents, schemas, declared, recorded)
+        return choose_columns(
+            self.name,
+            self.stream,
+            contents,
+            schemas,
+            declared,
+            recorded,
+        )
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
         """See Source."""

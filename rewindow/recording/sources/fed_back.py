@@ -31,6 +31,7 @@ from rewindow.recording.sources.source import (
     source,
 )
 from rewindow.recording.sources.typed_rows import schema_for_spark
+from rewindow.sequences import excluding
 from rewindow.settings.config import StreamConfig
 from rewindow.storage import Table, query, quoted
 from rewindow.windows import WindowRange
@@ -185,9 +186,7 @@ class FedBackSource:
                 strict=True,
             )
         )
-        events = new.drop_columns(
-            [name for name in (*_OF_THE_PLACE, *COLUMNS.names) if name in new.column_names]
-        )
+        events = new.select(excluding(new.column_names, {*_OF_THE_PLACE, *COLUMNS.names}))
         for field in FROM:
             events = events.append_column(field, told[field.name].cast(field.type))
         return events.append_column(_ARRIVED, arrived), begin_us

@@ -143,7 +143,9 @@ def find_source_files(name: str, source: str, suffixes: Collection[str]) -> list
     paths = (
         [_in_package(name, source, suffixes)] if source.startswith(PACKAGE) else _on_disk(source)
     )
-    files = [file for path in paths for file in _files_of(path, suffixes)]
+    files: list[SourceFile] = []
+    for path in paths:
+        files += _files_of(path, suffixes)
     if not files:
         raise _nothing_at(name, source, suffixes)
     return files
@@ -156,11 +158,9 @@ def _on_disk(source: str) -> list[Path]:
             return sorted(
                 child for child in path.iterdir() if child.is_file() and child.name[0] not in "._"
             )
-        return (
-            [path]
-            if path.is_file()
-            else sorted(Path(found) for found in glob.glob(source) if Path(found).is_file())
-        )
+        if path.is_file():
+            return [path]
+        return sorted(filter(Path.is_file, map(Path, glob.glob(source))))
     except PermissionError as error:
         raise unreadable(path, error) from error
 
@@ -185,7 +185,7 @@ def _nothing_at(name: str, source: str, suffixes: Collection[str]) -> InputError
             f'source "{source}" of stream "{name}" holds no file of its format',
             detail=f"No file with the suffix {wanted} was found.",
         )
-    if any(sign in source for sign in "*?["):
+    if set(source) & set("*?["):
         return InputError(
             f'source "{source}" of stream "{name}" is a pattern that no file matches',
             hint="A relative path counts from the folder of rewindow.toml.",
@@ -259,17 +259,19 @@ def _members(path: Path, suffixes: Collection[str]) -> list[SourceFile]:
         raise unreadable(path, error) from error
     except zipfile.BadZipFile as error:
         raise InputError(f'source file "{path.name}" is not a zip file') from error
-    wanted = [member for member in members if Path(member.filename).suffix.lower() in suffixes]
-    return [
-        SourceFile(
-            f"{path.name}/{member.filename}",
-            path,
-            _opener(path, member.filename),
-            member.file_size,
-            modified_ns=path.stat().st_mtime_ns,
-        )
-        for member in wanted
-    ]
+    modified_ns = path.stat().st_mtime_ns
+    files = []
+    for member in members:
+        if Path(member.filename).suffix.lower() in suffixes:
+            file = SourceFile(
+                f"{path.name}/{member.filename}",
+                path,
+                _opener(path, member.filename),
+                member.file_size,
+                modified_ns=modified_ns,
+            )
+            files.append(file)
+    return files
 
 
 def _opener(path: Path, member: str) -> Callable[[], IO[bytes]]:

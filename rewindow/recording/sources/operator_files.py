@@ -102,7 +102,14 @@ class OperatorSource:
             complete_to_us=complete,
         )
         schema = schema_for_spark(self._made().columns)
-        return choose_columns(self.name, self.stream, contents, [("", schema)], declared, recorded)
+        return choose_columns(
+            self.name,
+            self.stream,
+            contents,
+            [("", schema)],
+            declared,
+            recorded,
+        )
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
         """See Source."""
@@ -142,13 +149,12 @@ class OperatorSource:
             raise self._wrong(wrong.path, f"is {wrong.value!r}: {wrong.message}", "") from error
 
     def _kind(self) -> type[InputOperator]:
-        found = {
-            name: kind
-            for name, kind in vars(_module(self.path, self.name)).items()
-            if isinstance(kind, type)
-            and issubclass(kind, InputOperator)
-            and kind.__module__ == _name(self.path)
-        }
+        found: dict[str, type[InputOperator]] = {}
+        # An operator that the file only imports belongs to another file.
+        for name, kind in vars(_module(self.path, self.name)).items():
+            is_operator = isinstance(kind, type) and issubclass(kind, InputOperator)
+            if is_operator and kind.__module__ == _name(self.path):
+                found[name] = kind
         wanted = self.stream.source_settings.get(
             "operator",
             next(iter(found)) if len(found) == 1 else None,

@@ -38,7 +38,14 @@ class ParquetSource(FileSource):
         """See Source."""
         contents = self.contents(position)
         schemas = [(file.name, parquet_schema(file)) for file in self.looked_at(contents, declared)]
-        return choose_columns(self.name, self.stream, contents, schemas, declared, recorded)
+        return choose_columns(
+            self.name,
+            self.stream,
+            contents,
+            schemas,
+            declared,
+            recorded,
+        )
 
     def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
         """See Source."""

@@ -159,10 +159,9 @@ def csv_rows(
                     if decoded.damaged
                     else [with_numbers(rows, numbers)]
                 )
-                done, bad[:] = (
-                    [row for row in bad if row.number < number],
-                    [r for r in bad if r.number >= number],
-                )
+                # The reader looks ahead, so `bad` ends with rows of batches that come later.
+                done = [row for row in bad if row.number < number]
+                del bad[: len(done)]
                 yield from _bad_rows(done, columns)
         except pa.ArrowInvalid as error:
             if "straddling" in str(error):
@@ -183,16 +182,19 @@ def _widened(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 def _split(rows: pa.Table, numbers: pa.Array, stream: StreamConfig) -> Iterator[pa.Table]:
     """Yields the rows that are in the encoding, then the others as text in `__raw`."""
+    # A byte that cannot be decoded became one of the marks, see `_mark`. One such value makes the
+    # whole row unreadable.
     damaged = np.zeros(rows.num_rows, dtype=bool)
     for column in rows.itercolumns():
         damaged |= np.asarray(pc.fill_null(pc.match_substring_regex(column, _DAMAGED_RE2), False))
     good = pa.array(~damaged)
     bad = pa.array(damaged)
     yield with_numbers(rows.filter(good), numbers.filter(good))
-    raw = [
-        stream.delimiter.join(value or "" for value in row.values())
-        for row in rows.filter(bad).to_pylist()
-    ]
+    raw = pc.binary_join_element_wise(
+        *rows.filter(bad).columns,
+        stream.delimiter,
+        null_handling="replace",
+    ).to_pylist()
     reasons = [_not_in(stream.encoding, "row")] * len(raw)
     yield unreadable_rows(numbers.filter(bad), reasons, raw, rows.column_names)
 
@@ -205,27 +207,24 @@ def json_rows(file: SourceFile, encoding: str = "utf-8") -> Iterator[pa.Table]:
         decoded = _Decoded(stream, encoding)
         numbered = enumerate(_lines(file, io.BufferedReader(decoded)), start=file.begin_row)
         while lines := list(islice(numbered, _LINES)):
-            lines = [
-                (number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line)
-                for number, line in lines
-            ]
-            kept = [
-                (number, line.rstrip(b"\r\n").decode()) for number, line in lines if line.strip()
-            ]
-            bad = [
-                _not_in(encoding, "line") if decoded.damaged and _DAMAGED.search(line) else None
-                for _, line in kept
-            ]
-            numbers = pa.array([number for number, _ in kept], pa.int64())
-            raw = pa.array(
-                [
-                    _as_written(line) if wrong else line
-                    for (_, line), wrong in zip(kept, bad, strict=True)
-                ]
-            )
-            yield pa.table(
-                {ROW: numbers, BAD: pa.array(bad, pa.string()), RAW: raw.cast(pa.string())}
-            )
+            numbers = []
+            reasons = []
+            raw = []
+            for number, line in lines:
+                filled = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                if not filled.strip():
+                    continue
+                text = filled.rstrip(b"\r\n").decode()
+                is_damaged = decoded.damaged and _DAMAGED.search(text)
+                numbers.append(number)
+                reasons.append(_not_in(encoding, "line") if is_damaged else None)
+                raw.append(_as_written(text) if is_damaged else text)
+            columns = {
+                ROW: pa.array(numbers, pa.int64()),
+                BAD: pa.array(reasons, pa.string()),
+                RAW: pa.array(raw, pa.string()),
+            }
+            yield pa.table(columns)
 
 
 def _lines(file: SourceFile, stream: io.BufferedReader) -> Iterator[bytes]:
@@ -273,15 +272,9 @@ def _numbers(first: int, count: int, bad: Sequence[pacsv.InvalidRow]) -> tuple[p
 
 def _bad_rows(bad: Sequence[pacsv.InvalidRow], columns: Sequence[str]) -> Iterator[pa.Table]:
     if bad:
-        reasons = [
-            f"row has {row.actual_columns} columns, {row.expected_columns} expected" for row in bad
-        ]
-        yield unreadable_rows(
-            pa.array([row.number for row in bad], pa.int64()),
-            reasons,
-            [row.text for row in bad],
-            columns,
-        )
+        expected, actual, numbers, texts = zip(*bad, strict=True)
+        reasons = list(map("row has {} columns, {} expected".format, actual, expected))
+        yield unreadable_rows(pa.array(numbers, pa.int64()), reasons, list(texts), columns)
 
 
 def unreadable_rows(
@@ -293,7 +286,7 @@ def unreadable_rows(
     """Returns rows that cannot be read as `Source.rows` gives them: why each, and its text; they go
     to quarantine.
     """
-    texts = {name: pa.nulls(len(raw), pa.string()) for name in columns}
+    texts = dict.fromkeys(columns, pa.nulls(len(raw), pa.string()))
     why = {
         BAD: pa.array(reasons, pa.string()),
         RAW: pa.array(list(map(_as_written, raw)), pa.string()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rewindow.settings.config import Config
@@ -25,13 +25,13 @@ def bytes_to_read(config: Config, name: str) -> int:
 def _files(source: str) -> Iterator[Path]:
     """Gives the files at a path, below a folder (a table is one), or of a pattern."""
     path = Path(source)
-    places = (
-        path.rglob("*")
-        if path.is_dir()
-        else [path]
-        if path.is_file()
-        else map(Path, glob.glob(source))
-    )
+    places: Iterable[Path]
+    if path.is_dir():
+        places = path.rglob("*")
+    elif path.is_file():
+        places = [path]
+    else:
+        places = map(Path, glob.glob(source))
     for place in places:
         if place.is_file():
             yield place

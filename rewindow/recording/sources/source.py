@@ -36,6 +36,7 @@ import pkgutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
@@ -44,7 +45,9 @@ import pyarrow as pa
 from rewindow.errors import InputError, ResourceError
 from rewindow.location import Location
 from rewindow.recording import sources
+from rewindow.sequences import names_of
 from rewindow.settings.config import StreamConfig
+from rewindow.storage.delta import total_size
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -221,7 +224,7 @@ class SourceContents:
     @property
     def size(self) -> int:
         """Bytes of the source's parts."""
-        return sum(file.size for file in self.files)
+        return total_size(self.files)
 
     def check_unchanged(self, stream: str) -> None:
         """Refuses what was read of files that were written meanwhile: nobody knows which of their
@@ -377,10 +380,10 @@ def source_format(name: str, place: str, given: str | None) -> str:
     path = Path(place)
     told = [kind for kind, cls in known.items() if cls.is_at(path)] or _told(path.name)
     if not told and path.is_dir():
-        told = [kind for child in sorted(path.iterdir()) for kind in _told(child.name)]
+        told = list(chain.from_iterable(map(_told, names_of(sorted(path.iterdir())))))
     if not told and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            told = [kind for member in sorted(archive.namelist()) for kind in _told(member)]
+            told = list(chain.from_iterable(map(_told, sorted(archive.namelist()))))
     if not told:
         raise InputError(
             f'source "{place}" of stream "{name}" {_untold(path)}',
@@ -395,12 +398,14 @@ def _untold(path: Path) -> str:
     """
     if path.is_dir():
         return "is a folder without a file that tells its format"
-    if path.exists() or any(sign in path.name for sign in "*?["):
+    if path.exists() or set(path.name) & set("*?["):
         return "does not tell its format by its name"
     return "is not there, and its name tells no format"
 
 
 def _told(name: str) -> list[str]:
     """Returns the formats that the suffixes of a file's name tell, the last one first."""
-    suffixes = [suffix.lower() for suffix in reversed(Path(name).suffixes)]
-    return [kind for suffix in suffixes for kind, cls in _KINDS.items() if suffix in cls.suffixes]
+    formats: list[str] = []
+    for suffix in map(str.lower, reversed(Path(name).suffixes)):
+        formats += [kind for kind, cls in _KINDS.items() if suffix in cls.suffixes]
+    return formats

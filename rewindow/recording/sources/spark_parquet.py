@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +23,7 @@ from rewindow.names import quoted_column
 from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, SourceContents, SourceFile
 from rewindow.recording.sources.typed_rows import constant_of, spark_type
 from rewindow.storage.delta import plain_schema
+from rewindow.storage.fields import fields_without
 
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./=+,@:-]+")
 _PLACE = "__path"
@@ -36,12 +37,12 @@ def parquet_frame(spark: SparkSession, contents: SourceContents) -> DataFrame | 
     """
     if not contents.files or not all(_is_plain(file, contents) for file in contents.files):
         return None
-    constants = {
-        name for file in contents.files for name in file.constants if name in contents.schema.names
-    }
-    inside = pa.schema([field for field in contents.schema if field.name not in constants])
-    names = [name.lower() for name in contents.schema.names]
-    if len(set(names)) < len(names) or not inside.names:
+    constants: set[str] = set()
+    for file in contents.files:
+        constants.update(file.constants)
+    constants.intersection_update(contents.schema.names)
+    inside = pa.schema(fields_without(contents.schema, constants))
+    if _has_twins(contents.schema.names) or not inside.names:
         return None
     schema = from_arrow_schema(inside, prefer_timestamp_ntz=True)
     reader = spark.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
@@ -77,7 +78,7 @@ def _parts(contents: SourceContents, constants: Sequence[str]) -> pa.Table:
     files = contents.files
     columns: dict[str, pa.Array] = {
         _PLACE: pa.array(
-            [f"{scheme}{file.path}" for scheme in ("file:", "file://") for file in files]
+            [*map("file:{0.path}".format, files), *map("file://{0.path}".format, files)]
         ),
         FILE: pa.array([*range(len(files))] * 2, pa.int32()),
     }
@@ -88,15 +89,20 @@ def _parts(contents: SourceContents, constants: Sequence[str]) -> pa.Table:
     return pa.table(columns)
 
 
+def _has_twins(names: Collection[str]) -> bool:
+    """Returns whether two names differ only in case, which Spark takes for one column."""
+    return len(set(map(str.lower, names))) < len(names)
+
+
 def _is_plain(file: SourceFile, contents: SourceContents) -> bool:
     path = str(file.path)
     hidden = file.path.name[0] in "._"
     if file.in_zip or hidden or os.path.normpath(path) != path or not _PLAIN_PATH.fullmatch(path):
         return False
-    footer = pq.read_metadata(path)
-    there = {field.name: field.type for field in footer.schema.to_arrow_schema()}
-    plain = {field.name: field.type for field in plain_schema(footer.schema.to_arrow_schema())}
-    if len({name.lower() for name in there}) < len(there):
+    written = pq.read_metadata(path).schema.to_arrow_schema()
+    there = dict(zip(written.names, written.types, strict=True))
+    plain = dict(zip(written.names, plain_schema(written).types, strict=True))
+    if _has_twins(there):
         return False
     for field in contents.schema:
         if field.name in file.constants:

@@ -83,6 +83,8 @@ def select_files(
     if not known or position.settings != settings_digest(stream) or len(by_name) < len(files):
         return Selection(files, True, [])
     gone = {name: taken for name, taken in known.items() if name not in by_name}
+    # A file is new, unchanged, longer than before, or changed in what was read. Only in the last
+    # case all files are read again, since the windows of the old rows are not known.
     chosen: list[SourceFile] = []
     for file in files:
         before = known[file.name].name if file.name in known else _renamed_from(file, gone)

@@ -19,6 +19,7 @@ from rewindow.recording.sources.readers import check_there, with_numbers
 from rewindow.recording.sources.source import SourceFile
 from rewindow.sequences import excluding
 from rewindow.storage.delta import plain_schema
+from rewindow.storage.fields import retyped
 
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
@@ -26,7 +27,7 @@ _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 def schema_for_spark(schema: pa.Schema) -> pa.Schema:
     """Returns a file's schema as Spark can read it: microseconds, plain types, no pandas index."""
     fields = [field for field in plain_schema(schema) if not _PANDAS_INDEX.fullmatch(field.name)]
-    return pa.schema([field.with_type(spark_type(field.type)) for field in fields])
+    return pa.schema(retyped(fields, spark_type))
 
 
 def columns_inside(
@@ -101,7 +102,7 @@ def spark_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return spark_type(kind.value_type)
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(spark_type(field.type)) for field in kind])
+        return pa.struct(retyped(kind, spark_type))
     if pa.types.is_map(kind):
         return pa.map_(spark_type(kind.key_type), spark_type(kind.item_type))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
