@@ -97,7 +97,14 @@ class Replacement:
         path = f"{folder_of(self.publication)}/{link_name(file)}"
         source = location(file.path)
         self.added.append(
-            link_file(source, self.table.path, path, file.changed_ms, schema, file.checksum)
+            link_file(
+                source,
+                self.table.path,
+                path,
+                file.changed_ms,
+                schema,
+                file.checksum,
+            )
         )
 
     def read_back(self, file: NewFile) -> pa.Table:
@@ -241,9 +248,8 @@ def reason_to_put_back_with_spark(
         table = open_published(config, name, piece.version)
         if reason := reason_for_spark(table, partial(files_of, config, name, piece)):
             return reason
-        if not {(column.name, column.type) for column in table.schema} <= {
-            (c.name, c.type) for c in now.schema
-        }:
+        then = zip(table.schema.names, table.schema.types, strict=True)
+        if not set(then) <= set(zip(now.schema.names, now.schema.types, strict=True)):
             return f'table "{name}" had other columns at version {piece.version}'
     return ""
 

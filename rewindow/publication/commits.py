@@ -43,6 +43,8 @@ def commit_once(
             is older than it.
         TableError: other writers came between again and again, or the table took no transaction id.
     """
+    # Each try looks at the newest snapshot first. A conflict may come from another process that
+    # has finished this same publication, which must not be repeated.
     for _ in range(TRIES_MAX):
         before = held(config, name)
         if before == publication.number:
@@ -90,6 +92,8 @@ def version_of(config: Config, name: str, number: int) -> int:
     table = open_published(config, name)
     if _brings(table, number):
         return table.version  # As a rule nothing has come after it.
+    # Transaction ids only grow from version to version, so the first version that holds the number
+    # is found by bisection: each step opens one version, and a table may have thousands.
     low = 0
     high = table.version
     while low < high:
@@ -108,11 +112,13 @@ def _brings(table: Table, number: int) -> bool:
     commit = table.path / "_delta_log" / f"{table.version:020}.json"
     if not commit.exists():
         return False
-    lines = (
-        json.loads(line) for line in commit.read_text().splitlines() if line.startswith('{"txn"')
-    )
     wanted = (publish_app_id(table.path.name), number)
-    return any((line["txn"]["appId"], line["txn"]["version"]) == wanted for line in lines)
+    for line in commit.read_text().splitlines():
+        if line.startswith('{"txn"'):
+            txn = json.loads(line)["txn"]
+            if (txn["appId"], txn["version"]) == wanted:
+                return True
+    return False
 
 
 def _holds(config: Config, name: str, version: int, number: int) -> bool:

@@ -20,6 +20,7 @@ from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, query
 from rewindow.storage.delta import DataFile
+from rewindow.storage.fields import column_pairs
 from rewindow.storage.layout import CHECKPOINTS
 from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange
@@ -76,11 +77,12 @@ def checkpoint_rows(config: Config, plan: Plan, version: int, windows: Iterable[
         stored.SCHEMA.names
     )
     rows = rows.cast(stored.SCHEMA)
+    # Several attempts may have saved the same window. Only rows of its newest attempt count.
     newest = rows.group_by("window_id").aggregate([("attempt", "max")])
     newest = newest.rename_columns(["window_id", "attempt"])
-    pairs = set(zip(newest["window_id"].to_pylist(), newest["attempt"].to_pylist(), strict=True))
-    mine = zip(rows["window_id"].to_pylist(), rows["attempt"].to_pylist(), strict=True)
-    return rows.filter(pa.array([pair in pairs for pair in mine], pa.bool_()))
+    pairs = set(column_pairs(newest, "window_id", "attempt"))
+    is_newest = map(pairs.__contains__, column_pairs(rows, "window_id", "attempt"))
+    return rows.filter(pa.array(list(is_newest), pa.bool_()))
 
 
 def published_seals(
@@ -99,7 +101,7 @@ def published_seals(
     data = newest if newest.version == data_version else open_published(config, name, data_version)
     found = seals.select(["window_id", "tuples", "digest", "float_digest"])
     if found.num_rows:
-        asked = WindowRange(*(bound.as_py() for bound in pc.min_max(found["window_id"]).values()))
+        asked = WindowRange(*pc.min_max(found["window_id"]).as_py().values())
         before = read_seals(open_published(config, windows_name(name)), asked)
         there = before["generation"].take(
             pc.index_in(found["window_id"], before["window_id"].combine_chunks())

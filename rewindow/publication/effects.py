@@ -59,12 +59,13 @@ def stale_ranges(
         in_effect: the publications that then stand.
     """
     judged = set(names).union(*map(_outputs, acts))
-    mine = [StaleWindows(name, part) for part in stale_windows(in_effect) for name in stateful]
-    others = [row for row in ledger.stale.ranges(application) if row.table_name not in judged]
-    return (
-        *mine,
-        *(StaleWindows(row.table_name, WindowRange(row.first, row.last)) for row in others),
-    )
+    found = list[StaleWindows]()
+    for part in stale_windows(in_effect):
+        found += [StaleWindows(name, part) for name in stateful]
+    for row in ledger.stale.ranges(application):
+        if row.table_name not in judged:
+            found.append(StaleWindows(row.table_name, WindowRange(row.first, row.last)))
+    return tuple(found)
 
 
 def _outputs(publication: Publication) -> set[str]:

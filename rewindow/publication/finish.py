@@ -7,7 +7,7 @@ forward what a killed publisher began.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -94,6 +94,10 @@ class Publisher:
             self.ledger.publications.withdraw(publication.number, error.primary)
             return self.ledger.publications.get(publication.number)
 
+    def roll_all_forward(self, unfinished: Iterable[Publication]) -> list[int]:
+        """Finishes the publications that killed publishers left, and returns their numbers."""
+        return [self.roll_forward(publication).number for publication in unfinished]
+
     def finish(self, publication: Publication) -> Publication:
         """Commits to each table that does not hold the publication, in order, then settles and
         closes it.
@@ -132,15 +136,17 @@ class Publisher:
     def _sources(self, publication: Publication, name: str) -> list[DataFile]:
         """Returns the files that a commit to a table of tuples may have linked, there or not."""
         if publication.undoes is not None:
-            pieces = publication.details.put_back.get(name, ())
-            return [
-                file
-                for piece in pieces
-                for file in open_published(self.config, name, piece.version).files()
-            ]
-        plan = self.ledger.replays.get(publication.replay_id).read_plan()
-        target = next(target for target in targets_of(plan) if target.name == name)
+            files: list[DataFile] = []
+            for piece in publication.details.put_back.get(name, ()):
+                files += open_published(self.config, name, piece.version).files()
+            return files
+        plan, target = self._target(publication, name)
         return self._staged_table(plan, target, publication.details.staged_versions).files()
+
+    def _target(self, publication: Publication, name: str) -> tuple[Plan, PublicationTarget]:
+        """Returns the plan of a publication's replay, and what it publishes to a table."""
+        plan = self.ledger.replays.get(publication.replay_id).read_plan()
+        return plan, next(target for target in targets_of(plan) if target.name == name)
 
     def _commit(self, publication: Publication, name: str, versions: dict[str, int | None]) -> None:
         with self._naming_damage(lambda: self._damage(publication, name)):
@@ -177,8 +183,7 @@ class Publisher:
                     piece.windows,
                 )
             return found
-        plan = self.ledger.replays.get(publication.replay_id).read_plan()
-        target = next(target for target in targets_of(plan) if target.name == name)
+        plan, target = self._target(publication, name)
         return found + self._staged_damage(
             plan,
             target,
@@ -203,9 +208,8 @@ class Publisher:
         name: str,
         versions: dict[str, int | None],
     ) -> None:
-        plan = self.ledger.replays.get(publication.replay_id).read_plan()
+        plan, target = self._target(publication, name)
         self._check_staged(publication, plan)
-        target = next(target for target in targets_of(plan) if target.name == name)
         pinned = publication.details.staged_versions
         if target.kind is Kind.CHECKPOINTS:
             rows = checkpoint_rows(

@@ -19,6 +19,7 @@ from rewindow.names import quoted_column
 from rewindow.publication.staged_output import TUPLES_PER_FILE, StagedOutput
 from rewindow.sequences import excluding
 from rewindow.settings.config import Config
+from rewindow.spark.columns import named_columns
 from rewindow.spark.frames import window_start
 
 if TYPE_CHECKING:
@@ -75,5 +76,5 @@ def _order(schema: T.StructType, key: list[str]) -> list[Column]:
     ordered.
     """
     orderable = [field.name for field in schema.fields if not isinstance(field.dataType, T.MapType)]
-    rest = [name for name in orderable if name not in key and name != "window_id"]
-    return [F.col(quoted_column(name)).asc_nulls_first() for name in [*key, *rest]]
+    rest = excluding(orderable, {*key, "window_id"})
+    return [column.asc_nulls_first() for column in named_columns([*key, *rest])]

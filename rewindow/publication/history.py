@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from rewindow.ledger.publication_details import PutBack
 from rewindow.ledger.publication_rows import WITHDRAW, Publication, effective_publications
 from rewindow.recovery.staleness import EffectivePublication, in_effect
-from rewindow.windows import WindowRange
+from rewindow.windows import WindowRange, without
 
 _Shown = tuple[WindowRange, int | None]
 
@@ -37,8 +37,10 @@ def versions_without(
         left: numbers of the publications that then stand.
     """
     known = sorted(acts, key=lambda one: one.number)
-    wanted = _shown([one for one in known if one.number in set(left)], act.range)
+    wanted = _shown([one for one in known if one.number in left], act.range)
     pieces: list[PutBack] = []
+    # Goes back from the newest version, which VACUUM removes last. `wanted` has the parts of the
+    # range that no version was found for yet, each with the publication that it has to show.
     for place in range(len(known) - 1, -1, -1):
         version = next(
             (entry.version_before for entry in known[place].tables if entry.name == table), None
@@ -54,7 +56,7 @@ def versions_without(
                 if shown == owner and (part := windows.overlap(other))
             ]
             pieces += [PutBack(part, version) for part in same]
-            rest += [(part, owner) for part in _without(windows, same)]
+            rest += [(part, owner) for part in without(windows, same)]
         wanted = rest
     assert not wanted, f"no version of {table} shows windows {wanted[0][0]} as they are to be"
     return _joined(sorted(pieces, key=lambda piece: piece.windows.first))
@@ -89,14 +91,12 @@ def without_windows(
     for windows in left_out:
         if windows is None:
             return []
-        pieces = [
-            PutBack(part, piece.version)
-            for piece in pieces
-            for part in _without(
-                piece.windows,
-                [both for both in [windows.overlap(piece.windows)] if both],
-            )
-        ]
+        rest: list[PutBack] = []
+        for piece in pieces:
+            both = windows.overlap(piece.windows)
+            parts = without(piece.windows, [both] if both else [])
+            rest += [PutBack(part, piece.version) for part in parts]
+        pieces = rest
     return list(pieces)
 
 
@@ -121,16 +121,5 @@ def _shown(publications: Sequence[Publication], windows: WindowRange) -> list[_S
     """Returns, ascending, which publication the windows of a range show."""
     segments = in_effect([EffectivePublication(one.number, one.range) for one in publications])
     owned = [(part, one.owner.number) for one in segments if (part := one.range.overlap(windows))]
-    free = _without(windows, [part for part, _ in owned])
+    free = without(windows, [part for part, _ in owned])
     return sorted([*owned, *((part, None) for part in free)], key=lambda entry: entry[0].first)
-
-
-def _without(windows: WindowRange, taken: Sequence[WindowRange]) -> list[WindowRange]:
-    """Returns what is left of a range beside disjoint parts of it."""
-    left = []
-    first = windows.first
-    for part in sorted(taken, key=lambda part: part.first):
-        if first < part.first:
-            left.append(WindowRange(first, part.first - 1))
-        first = part.last + 1
-    return [*left, WindowRange(first, windows.last)] if first <= windows.last else left

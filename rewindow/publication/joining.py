@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from rewindow.publication.spark_needed import reason_for_spark
 from rewindow.storage import Table
 from rewindow.storage.checksums import differing, with_noted
-from rewindow.storage.delta import DataFile
+from rewindow.storage.delta import DataFile, by_bounds
 from rewindow.windows import WindowRange
 
 FILES_MIN = 16
@@ -35,12 +35,9 @@ def files_to_join(table: Table, windows: WindowRange) -> list[DataFile]:
         table: the published table.
         windows: the range, of which no file is returned, nor one that reaches into it.
     """
-    known = [
-        (file.first, file.last, file)
-        for file in table.files()
-        if file.first is not None and file.last is not None
-    ]
-    known.sort(key=lambda entry: (entry[0], entry[1], entry[2].path))
+    # The files nearest to the range are tried first on either side: a stream that grows day by day
+    # has its small files there.
+    known = by_bounds(table.files())
     below = [file for _, last, file in known if last < windows.first][::-1]
     above = [file for first, _, file in known if first > windows.last]
     for near in (_chain(below)[::-1], _chain(above)):
@@ -65,6 +62,8 @@ def _chain(near: Sequence[DataFile]) -> list[DataFile]:
 
 def _longest(files: Sequence[DataFile]) -> list[DataFile]:
     """Returns the longest run that is worth joining."""
+    # Tries every run: there are at most FILES_MAX squared of them. The limit on the largest file
+    # bounds how often a row is copied in the life of a table.
     found: list[DataFile] = []
     for start in range(len(files)):
         size = rows = largest = 0

@@ -13,6 +13,7 @@ from rewindow.retention.horizon import retention
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, create_table
+from rewindow.storage.fields import fields_without
 from rewindow.storage.files import open_files
 from rewindow.storage.formats import TableKind, check_format, format_property
 from rewindow.storage.layout import event_columns
@@ -32,9 +33,7 @@ def published_schema(events: pa.Schema) -> pa.Schema:
         events.field(column.name) if column.name in events.names else column
         for column in OWN_COLUMNS
     ]
-    return pa.schema(
-        [*first, *(column for column in events if column.name not in OWN_COLUMNS.names)]
-    )
+    return pa.schema([*first, *fields_without(events, OWN_COLUMNS.names)])
 
 
 def prepare_tables(config: Config, plan: Plan) -> dict[str, int]:
@@ -102,7 +101,7 @@ def _prepare(config: Config, plan: Plan, target: PublicationTarget) -> Table:
 
 def _with_columns(table: Table, wanted: pa.Schema) -> Table:
     """Adds the columns that a table does not have yet, by a commit of its own; may be repeated."""
-    new = [column for column in wanted if column.name not in table.schema.names]
+    new = fields_without(wanted, table.schema.names)
     if new:
         table.delta.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
     return table.refresh()

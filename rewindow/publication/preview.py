@@ -31,7 +31,7 @@ from rewindow.publication.staged_output import StagedOutput, inside
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
 from rewindow.storage import Table
-from rewindow.storage.delta import DataFile
+from rewindow.storage.delta import DataFile, total_size
 from rewindow.storage.names import open_published
 from rewindow.storage.published_tables import Kind, targets_of
 from rewindow.storage.queries import read_rows
@@ -150,7 +150,7 @@ def table_preview(
     if reason or not Table.exists(config.stream_table(name)):
         return expected
     joined = files_to_join(open_published(config, name), windows)
-    size = sum(file.size for file in joined)
+    size = total_size(joined)
     rows = sum(file.rows for file in joined)
     return replace(
         expected,
@@ -179,15 +179,16 @@ def undo_preview(
     for piece in pieces[name]:
         schema = open_published(config, name, piece.version).schema
         files = files_of(config, name, piece)
-        edge = [file for file in files if not within(file, piece.windows)]
+        edge: list[DataFile] = []
+        for file in files:
+            side = whole if within(file, piece.windows) else edge
+            side.append(file)
         every = every + files
-        whole = whole + [file for file in files if within(file, piece.windows)]
         written += read_rows(edge, schema, ["window_id"], inside(piece.windows)).num_rows
-    seals = [
-        read_seals(open_published(config, windows_name(name), piece.version), piece.windows)
-        for piece in pieces.get(windows_name(name), ())
-    ]
-    rows = sum(pc.sum(found["tuples"]).as_py() or 0 for found in seals)
+    rows = 0
+    for piece in pieces.get(windows_name(name), ()):
+        table = open_published(config, windows_name(name), piece.version)
+        rows += pc.sum(read_seals(table, piece.windows)["tuples"]).as_py() or 0
     reason = reason_to_put_back_with_spark(config, name, windows, pieces[name])
     return _expected(config, name, windows, reason, _Brought(rows, whole, written, every))
 
@@ -218,8 +219,8 @@ def _expected(
     rows = brought.rows
     left = brought.written
     whole = brought.whole
-    every = sum(file.size for file in brought.every)
-    linked = sum(file.size for file in whole)
+    every = total_size(brought.every)
+    linked = total_size(whole)
     if reason:
         seconds = rows / _SPARK_ROWS_PER_S
         return TablePreview(
@@ -239,6 +240,8 @@ def _expected(
         _existing(config.stream_table(name))
     )
     why = "links cannot be made there, as on another file system" if apart else ""
+    # Links cost next to nothing. Time goes into reading checksums of linked files, into rows that
+    # are written again at the borders of the range, and into the entries of the log.
     written = (every - linked) * bool(left) + sum(cut) + linked * apart
     work = (
         linked / (_COPIED_PER_S if apart else _READ_PER_S)
@@ -263,12 +266,11 @@ def _expected(
 
 def reasons_for_spark(config: Config, plan: Plan) -> list[str]:
     """Returns why publishing a planned range will need Spark, a reason for each table that does."""
-    names = [target.name for target in targets_of(plan) if target.kind is Kind.DATA]
-    return [
-        reason
-        for name in names
-        if (reason := reason_to_publish_with_spark(config, name, plan.range))
-    ]
+    reasons = []
+    for target in targets_of(plan):
+        if target.kind is Kind.DATA:
+            reasons.append(reason_to_publish_with_spark(config, target.name, plan.range))
+    return list(filter(None, reasons))
 
 
 def check_room(config: Config, tables: Iterable[TablePreview]) -> None:

@@ -103,12 +103,19 @@ def publish(
         exclusive_publisher(config, plan.application, spark),
     ):
         publisher = Publisher(spark, config, ledger, crash, say)
-        rolled = [publisher.roll_forward(publication).number for publication in unfinished]
+        rolled = publisher.roll_all_forward(unfinished)
         replay = ledger.replays.get(replay_id)
         there = _visible(ledger, replay_id)
         if there is not None:
             return result_of(config, ledger, there, already=True, rolled=rolled)
-        staged = check_publishable(config, ledger, replay, plan, accept, who)
+        staged = check_publishable(
+            config,
+            ledger,
+            replay,
+            plan,
+            accept,
+            who,
+        )
         details = _details(config, ledger, plan, accept, staged)
         for table in tables:
             is_data = table.kind is Kind.DATA
@@ -161,11 +168,7 @@ def expected_publication(
     if not leave_out_damaged and (damage := damaged_now(config, names, plan.range)):
         raise damaged_error(damage, f"rewindow publish {replay_id}")
     check_room(config, tables)
-    unfinished = {
-        one.number
-        for one in ledger.publications.unfinished()
-        if set(names_of(one.tables)) & set(names)
-    }
+    unfinished = ledger.publications.unfinished(names)
     return PublicationPreview(
         PUBLISH,
         replay_id,
@@ -174,7 +177,7 @@ def expected_publication(
         plan.last,
         len(plan.range),
         tuple(tables),
-        tuple(sorted(unfinished)),
+        tuple(sorted(one.number for one in unfinished)),
     )
 
 
@@ -286,9 +289,8 @@ def _check_unchanged(replay_id: str, judged: Contents | None, staged: Contents, 
     """
     if judged == staged:
         return
-    changed = sorted(
-        name for name in {*(judged or {}), *staged} if (judged or {}).get(name) != staged.get(name)
-    )
+    before = judged or {}
+    changed = sorted(name for name in {*before, *staged} if before.get(name) != staged.get(name))
     versions = [
         f"{name} (then {_version(judged, name)}, now {_version(staged, name)})"
         for name in changed
@@ -332,14 +334,23 @@ def _details(
     kept = kept_checkpoints(plan, states, plan.range)
     stored.check(checkpoint_rows(config, plan, staged[CHECKPOINTS], kept), root / CHECKPOINTS)
     start = start_state(config, plan)
-    names = [data_name(plan.application, output.name) for output in plan.outputs]
+    names = plan.tables
     stateful = [
         data_name(plan.application, output.name) for output in plan.outputs if output.stateful
     ]
     related = related_acts(ledger, plan.application, names)
     in_effect = states_in_effect(related)
     number = 1 + max((one.number for one in in_effect), default=0)
-    new = EffectivePublication(number, plan.range, states, start.source, start.window, start.digest)
+    new = EffectivePublication(
+        number,
+        plan.range,
+        states,
+        start.source,
+        start.window,
+        start.digest,
+    )
+    # A later replay may start at any of these states, but each one is an entry of every commit. So
+    # at most STATES_MAX are named, evenly spread, and those whose checkpoints are published.
     known = sorted(states)
     step = 1 + len(known) // STATES_MAX
     told = {*known[::step], *kept, plan.first - 1}
@@ -351,7 +362,11 @@ def _details(
     )
     facts = Table.open(config.replay_root(plan.replay_id) / FACTS, staged[FACTS])
     sealed = sealed_counts(facts, plan.range)
-    lost = {output.name: len(plan.range) - sealed.get(output.name, 0) for output in plan.staged}
+    lost = {}
+    for output in plan.staged:
+        windows_lost = len(plan.range) - sealed.get(output.name, 0)
+        if windows_lost:
+            lost[output.name] = windows_lost
     return PublicationDetails(
         application=plan.application,
         staged_versions=staged,
@@ -361,10 +376,17 @@ def _details(
         started_from=start,
         inputs={entry.stream: entry.table_id for entry in plan.inputs},
         stateful=tuple(stateful),
-        lost={name: count for name, count in lost.items() if count},
+        lost=lost,
         state_lacks=tuple(losses.lacking),
         accepted=accept,
-        stale=stale_ranges(ledger, plan.application, names, stateful, related, [*in_effect, new]),
+        stale=stale_ranges(
+            ledger,
+            plan.application,
+            names,
+            stateful,
+            related,
+            [*in_effect, new],
+        ),
     )
 
 

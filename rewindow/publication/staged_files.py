@@ -78,8 +78,9 @@ def staged_files(staged: StagedOutput) -> StagedFiles:
     whole: list[DataFile] = []
     for unit in _units(staged, attempts):
         mine = np.where(unit.sealed, tuples[unit.windows], 0)
-        count = sum(file.rows for file in unit.files)
-        if count == mine.sum():  # Never so of a superseded attempt's, of which readers take none.
+        # A unit is linked as a whole if it has exactly the rows that readers see. One of an attempt
+        # that was superseded has rows, but none of them is sealed.
+        if sum(file.rows for file in unit.files) == mine.sum():
             whole += unit.files
             written[unit.windows] &= ~unit.sealed
             if not all(file.checksum for file in unit.files):
@@ -125,13 +126,15 @@ def _units(staged: StagedOutput, attempts: Any) -> Iterator[_Unit]:
     ids = staged.seals["window_id"].to_numpy()
     files = with_noted(staged.table, staged.table.files())
     logged = staged.table.single_values("attempt")
-    placed = [
-        (attempt, file)
-        for file in files
-        if (attempt := _attempt_of(staged, file, logged)) is not None
-    ]
-    for attempt in sorted({attempt for attempt, _ in placed}):
-        for files in _overlapping(file for other, file in placed if other == attempt):
+    by_attempt: dict[int, list[DataFile]] = {}
+    for file in files:
+        attempt = _attempt_of(staged, file, logged)
+        if attempt is not None:
+            by_attempt.setdefault(attempt, []).append(file)
+    # A link takes all rows of a file. Files of one attempt that share windows are therefore linked
+    # together or not at all.
+    for attempt in sorted(by_attempt):
+        for files in _overlapping(by_attempt[attempt]):
             first = files[0].first or 0
             last = max(file.last or 0 for file in files)
             inside = slice(
@@ -185,19 +188,15 @@ def _attempt_of(staged: StagedOutput, file: DataFile, logged: Mapping[str, int])
             f"It has {size} bytes and {footer.num_rows} rows, written were {file.size} and "
             f"{file.rows}",
         )
-    names = list(footer.schema.names)
-    groups = list(map(footer.row_group, range(footer.num_row_groups)))
-    found = [group.column(names.index("attempt")).statistics for group in groups if group.num_rows]
-    bounds = {
-        bound
-        for one in found
-        for bound in ((one.min, one.max) if one and one.has_min_max else (None,))
-    }
-    return (
-        bounds.pop()
-        if len(bounds) == 1 and file.first is not None and file.last is not None
-        else None
-    )
+    # None stands for a row group without statistics, whose rows may be of any attempt.
+    place = list(footer.schema.names).index("attempt")
+    bounds: set[int | None] = set()
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        if group.num_rows:
+            found = group.column(place).statistics
+            bounds |= {found.min, found.max} if found and found.has_min_max else {None}
+    has_one = len(bounds) == 1 and file.first is not None and file.last is not None
+    return bounds.pop() if has_one else None
 
 
 def _altered(staged: StagedOutput, file: DataFile, why: str) -> TableError:

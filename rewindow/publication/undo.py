@@ -27,7 +27,7 @@ from rewindow.publication.history import versions_without, without_windows
 from rewindow.publication.orphans import exclusive_publisher
 from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.steps import Crash, PublishStep
-from rewindow.sequences import names_of
+from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.damage import (
@@ -95,18 +95,15 @@ def undo(
     """
     ledger = Ledger.open(config.ledger_url)
     replay = ledger.replays.get(replay_id)
-    tables = [
-        table.name
-        for publication in ledger.publications.newest(replay_id, limit=1)
-        for table in publication.tables
-    ]
+    newest_acts = ledger.publications.newest(replay_id, limit=1)
+    tables = names_of(newest_acts[0].tables) if newest_acts else []
     with (
         snapshot_cache(),
         ledger.publications.publishing(tables) as unfinished,
         exclusive_publisher(config, replay.application, spark),
     ):
         publisher = Publisher(spark, config, ledger, crash, say)
-        rolled = [publisher.roll_forward(publication).number for publication in unfinished]
+        rolled = publisher.roll_all_forward(unfinished)
         newest = newest_act(ledger, replay)
         if newest.kind == UNDO:
             return result_of(config, ledger, newest, already=True, rolled=rolled)
@@ -116,7 +113,14 @@ def undo(
             say,
             publisher.spark_for,
         )
-        publication = open_undo(config, ledger, newest, replay.application, spare, crash)
+        publication = open_undo(
+            config,
+            ledger,
+            newest,
+            replay.application,
+            spare,
+            crash,
+        )
         crash(PublishStep.OPENED, 1)
         return result_of(config, ledger, publisher.finish(publication), rolled=rolled)
 
@@ -155,7 +159,7 @@ def withdraw(
     ):
         publisher = Publisher(spark, config, ledger, crash, say)
         mine = [act for act in unfinished if act.replay_id == replay_id and act.kind != WITHDRAW]
-        rolled = [publisher.roll_forward(act).number for act in unfinished if act not in mine]
+        rolled = publisher.roll_all_forward(excluding(unfinished, mine))
         if not mine:
             newest = next(iter(ledger.publications.newest(replay_id, limit=1)), None)
             if newest is not None and (newest.kind == WITHDRAW or newest.withdrawn is not None):
@@ -197,7 +201,15 @@ def open_undo(
     details = (
         PublicationDetails()
         if covered
-        else _details(config, ledger, newest, application, acts, left, spare)
+        else _details(
+            config,
+            ledger,
+            newest,
+            application,
+            acts,
+            left,
+            spare,
+        )
     )
     ledger.leases.acquire(newest.replay_id, names, newest.first, newest.last)
     try:
@@ -226,7 +238,15 @@ def _open_withdrawal(
     names = [table.name for table in begun.tables if Table.exists(config.stream_table(table.name))]
     acts = related_acts(ledger, application, names)
     left = [act for act in acts if act.number != begun.number]
-    details = _details(config, ledger, begun, application, acts, left, spare)
+    details = _details(
+        config,
+        ledger,
+        begun,
+        application,
+        acts,
+        left,
+        spare,
+    )
     versions = {name: open_published(config, name).version for name in names}
     return ledger.publications.open_withdrawal(begun.number, _WITHDRAWN, versions, details)
 
@@ -261,7 +281,14 @@ def _details(
         ):
             spare.spark_for(name, reason)
     stateful = taken.details.stateful
-    stale = stale_ranges(ledger, application, names, stateful, acts, states_in_effect(left))
+    stale = stale_ranges(
+        ledger,
+        application,
+        names,
+        stateful,
+        acts,
+        states_in_effect(left),
+    )
     before, now = find_damaged(config, taken, found)
     if before and not spare.leave_out:
         raise damaged_error(before, spare.command)
@@ -314,12 +341,11 @@ def find_damaged(
     """Returns the damaged files of what is put back, and of what an act's tables hold now; changes
     nothing.
     """
-    before = [
-        entry
-        for name, pieces in put_back.items()
-        for piece in pieces
-        for entry in find_damage(open_published(config, name, piece.version), name, piece.windows)
-    ]
+    before: list[DamagedFile] = []
+    for name, pieces in put_back.items():
+        for piece in pieces:
+            table = open_published(config, name, piece.version)
+            before += find_damage(table, name, piece.windows)
     return before, damaged_now(config, put_back, taken.range)
 
 
@@ -330,13 +356,11 @@ def without_damaged(
     """Returns what is put back without the windows of damaged files; a window is left out of a
     stream's every table.
     """
-    return {
-        name: without_windows(
-            pieces,
-            [one.windows for one in damage if stream_of(one.table) == stream_of(name)],
-        )
-        for name, pieces in put_back.items()
-    }
+    whole = {}
+    for name, pieces in put_back.items():
+        gone = [file.windows for file in damage if stream_of(file.table) == stream_of(name)]
+        whole[name] = without_windows(pieces, gone)
+    return whole
 
 
 def newest_act(ledger: Ledger, replay: Replay) -> Publication:

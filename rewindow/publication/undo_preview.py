@@ -51,7 +51,14 @@ def expected_undo(
     names = names_of(newest.tables)
     acts = related_acts(ledger, replay.application, names)
     left = [act for act in acts if act.replay_id != replay_id]
-    put_back = _put_back(config, ledger, newest, acts, left, leave_out_damaged)
+    put_back = _put_back(
+        config,
+        ledger,
+        newest,
+        acts,
+        left,
+        leave_out_damaged,
+    )
     tables = [
         undo_preview(config, name, newest.range, put_back)
         for name in put_back
@@ -84,8 +91,11 @@ def _put_back(
 ) -> dict[str, list[PutBack]]:
     """Returns table to what is put back into it, see find_put_back."""
     if newest.kind == UNDO:
-        names = [table.name for table in newest.tables if not table.done]
-        return {name: list(newest.details.put_back.get(name, ())) for name in names}
+        left_to_do = {}
+        for table in newest.tables:
+            if not table.done:
+                left_to_do[table.name] = list(newest.details.put_back.get(table.name, ()))
+        return left_to_do
     ledger.publications.check_uncovered(newest.number)
     names = [same_table(config, newest, table.name).path.name for table in newest.tables]
     found = find_put_back(config, newest, acts, left, names)
