@@ -148,14 +148,12 @@ def begin_attempt(
         ["--replay", replay_id],
         name=f"rewindow {replay_id}",
         needed=plan.mode.spark_settings,
-        quick=sum(entry.tuples for entry in plan.inputs) < QUICK_TUPLES,
+        quick=plan.input_tuples < QUICK_TUPLES,
     )
     environment = job_environment(config, check_crash(crash) if crash else None)
     last = ledger.attempts.last(replay_id)
     _end(last, only_stopped=True)
-    tables = (
-        [] if plan.candidate else [f"{plan.application}.{output.name}" for output in plan.outputs]
-    )
+    tables = [] if plan.candidate else plan.tables
     epoch = ledger.take_over(replay_id, tables, plan.first, plan.last)
     _end(last)
     expected = _expected(config, plan) if last is not None else ""
@@ -348,7 +346,13 @@ def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
         detail="What was committed is kept.",
         hint=f"Go on with: {again}",
     )
-    return Outcome(INTERRUPTED, str(stopped), False, outcome.facts, stopped.parts)
+    return Outcome(
+        INTERRUPTED,
+        str(stopped),
+        retryable=False,
+        facts=outcome.facts,
+        error=stopped.parts,
+    )
 
 
 def _watch(process: subprocess.Popen[str], on_line: Callable[[str], None]) -> int:
@@ -427,7 +431,13 @@ def read_outcome(path: Location, exit_code: int = 0) -> Outcome:
             {},
         )
     except RewindowError as damage:
-        return Outcome(exit_code or -9, str(damage), True, {}, damage.parts)
+        return Outcome(
+            exit_code or -9,
+            str(damage),
+            retryable=True,
+            facts={},
+            error=damage.parts,
+        )
 
 
 def check_disk(config: Config, input_bytes: int) -> None:

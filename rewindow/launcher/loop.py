@@ -72,7 +72,14 @@ def run_plain(
     for attempt in range(1, TRIES + 1):
         with told.job():
             outcome = run(
-                plain_submission(config, job, arguments, subject, crash, quick=quick),
+                plain_submission(
+                    config,
+                    job,
+                    arguments,
+                    subject,
+                    crash,
+                    quick=quick,
+                ),
                 told.line,
             )
         if outcome.exit_code == 0:

@@ -207,7 +207,14 @@ def record(
     ]
     quick = bytes_to_read(config, stream) < QUICK_BYTES
     return RecordResult.from_json(
-        run_plain(config, "record.py", arguments, stream, listener, quick=quick).result
+        run_plain(
+            config,
+            "record.py",
+            arguments,
+            stream,
+            listener,
+            quick=quick,
+        ).result
     )
 
 
@@ -328,7 +335,14 @@ def _publication(
         "--leave-out-damaged": leave_out_damaged,
     }
     arguments = ["--replay", replay_id, *(["--accept", accept] if accept else []), *_given(flags)]
-    outcome = run_plain(config, "publish.py", arguments, replay_id, listener, crash=crash)
+    outcome = run_plain(
+        config,
+        "publish.py",
+        arguments,
+        replay_id,
+        listener,
+        crash=crash,
+    )
     return PublicationResult.from_json(outcome.result["publication"])
 
 
