@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -33,7 +33,6 @@ from rewindow.recovery.staleness import moved_end
 from rewindow.repairs.ranges import Change, PublishedApplication, PublishedStretch, ranges_to_replay
 from rewindow.settings.config import Config
 from rewindow.storage import Table
-from rewindow.storage.names import data_name
 from rewindow.windows import WindowRange, to_ranges, without
 
 _ALL = 1_000_000
@@ -94,15 +93,16 @@ class Repairs:
         """Returns what concerns one application: its replays, those whose outputs it reads, those
         downstream of it.
         """
-        reads = {
-            name: {stream.partition(".")[0] for stream in streams}
-            for name, streams in self.inputs.items()
-        }
-        read_by = {
-            name: {reader for reader, names in reads.items() if name in names} for name in reads
-        }
+        reads: dict[str, set[str]] = {}
+        read_by: dict[str, set[str]] = {name: set() for name in self.inputs}
+        for name, inputs in self.inputs.items():
+            reads[name] = {stream.partition(".")[0] for stream in inputs}
+            for source in reads[name] & self.inputs.keys():
+                read_by[source].add(name)
         wanted = _reached(application, reads) | _reached(application, read_by)
-        streams = {stream for name in wanted for stream in self.inputs.get(name, ())}
+        streams: set[str] = set()
+        for name in wanted:
+            streams.update(self.inputs.get(name, ()))
         late = [one for one in self.late if one.stream in streams]
         return Repairs(
             late,
@@ -113,32 +113,21 @@ class Repairs:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it as plain values; window ids are numbers (W14)."""
-        return {
-            "late": [
-                {
-                    "stream": one.stream,
-                    "first": one.windows.first,
-                    "last": one.windows.last,
-                    "tuples": one.tuples,
-                }
-                for one in self.late
-            ],
-            "replays": [
-                {
-                    "application": step.application,
-                    "first": step.windows.first,
-                    "last": step.windows.last,
-                    "parameters": step.replay_options.get("parameters", {}),
-                    "reasons": list(step.reasons),
-                    "command": step.command,
-                    "may_follow": [
-                        {"first": part.first, "last": part.last} for part in step.may_follow
-                    ],
-                }
-                for step in self.steps
-            ],
-            "unknown": list(self.unknown),
-        }
+        late = []
+        for one in self.late:
+            late.append({"stream": one.stream, **asdict(one.windows), "tuples": one.tuples})
+        replays = []
+        for step in self.steps:
+            replay = {
+                "application": step.application,
+                **asdict(step.windows),
+                "parameters": step.replay_options.get("parameters", {}),
+                "reasons": list(step.reasons),
+                "command": step.command,
+                "may_follow": list(map(asdict, step.may_follow)),
+            }
+            replays.append(replay)
+        return {"late": late, "replays": replays, "unknown": list(self.unknown)}
 
 
 def find_repairs(config: Config) -> Repairs:
@@ -151,16 +140,15 @@ def find_repairs(config: Config) -> Repairs:
     Ranges that lie near each other are one. Where a state has not come to what it was, the windows
     behind it are to be replayed next, once the first ones are published.
     """
-    late = [
-        LateTuples(entry.name, windows, tuples)
-        for entry in list_streams(config)
-        if entry.late and not entry.is_published
-        for windows, tuples in late_windows(config, entry.name)[0]
-    ]
+    late = []
     changes = _Changes()
-    for one in late:
-        words = f"late tuples of {one.stream} wait for windows {one.windows}: {one.tuples:,}"
-        changes.add(one.stream, one.windows, words)
+    for entry in list_streams(config):
+        if not entry.late or entry.is_published:
+            continue
+        for windows, tuples in late_windows(config, entry.name)[0]:
+            late.append(LateTuples(entry.name, windows, tuples))
+            words = f"late tuples of {entry.name} wait for windows {windows}: {tuples:,}"
+            changes.add(entry.name, windows, words)
     applications = _published(config, changes.unknown)
     _add_stale(config, applications)
     steps: dict[str, list[RepairStep]] = {}
@@ -197,8 +185,12 @@ class _Changes:
 
     def of(self, stream: str, windows: WindowRange) -> list[tuple[WindowRange, str]]:
         """Returns what of a range has changed, whoever reads it."""
-        parts = ((part.overlap(windows), words) for part, words in self._found.get(stream, ()))
-        return [(part, words) for part, words in parts if part is not None]
+        inside = []
+        for part, words in self._found.get(stream, ()):
+            both = part.overlap(windows)
+            if both is not None:
+                inside.append((both, words))
+        return inside
 
 
 def _add_stale(config: Config, applications: Mapping[str, PublishedApplication]) -> None:
@@ -233,24 +225,19 @@ def _published(config: Config, unknown: list[str]) -> dict[str, PublishedApplica
         free = without(publication.range, taken.setdefault(name, []))
         taken[name].append(publication.range)
         if plan is None:
-            unknown += [
-                f"what replay {publication.replay_id} has read for windows {part}: it was purged"
-                for part in free
-            ]
+            read = f"what replay {publication.replay_id} has read for windows"
+            unknown += [f"{read} {part}: it was purged" for part in free]
             continue
         known = found.setdefault(name, PublishedApplication())
         states = frozenset(publication.details.states)
         known.stretches += [PublishedStretch(part, plan, states) for part in free]
-        known.outputs = sorted(
-            {*known.outputs, *(data_name(name, output.name) for output in plan.outputs)}
-        )
-        known.inputs |= {entry.stream for entry in plan.inputs}
-        known.stateful |= any(output.stateful for output in plan.outputs)
+        known.outputs = sorted({*known.outputs, *plan.tables})
+        known.inputs.update(plan.ends)
+        known.stateful |= plan.is_stateful
     for known in found.values():
         known.stretches.sort(key=lambda stretch: stretch.windows.first)
-        unknown += [
-            words for stretch in known.stretches if (words := _lost_state(stretch, known.stretches))
-        ]
+        lost = (_lost_state(stretch, known.stretches) for stretch in known.stretches)
+        unknown += filter(None, lost)
     return found
 
 
@@ -284,7 +271,9 @@ def _plan_of(config: Config, ledger: Ledger, publication: Publication) -> Plan |
 
 def _in_order(applications: Mapping[str, PublishedApplication]) -> list[str]:
     """Returns applications, each behind those whose outputs it reads."""
-    made_by = {output: name for name, known in applications.items() for output in known.outputs}
+    made_by: dict[str, str] = {}
+    for name, known in applications.items():
+        made_by |= dict.fromkeys(known.outputs, name)
     ordered: list[str] = []
 
     def visit(name: str, above: frozenset[str]) -> None:
@@ -301,26 +290,19 @@ def _in_order(applications: Mapping[str, PublishedApplication]) -> list[str]:
 
 
 def _steps_of(config: Config, known: PublishedApplication, changes: _Changes) -> list[RepairStep]:
-    found = known.stale + [
-        Change(windows, words, stretch)
-        for stretch in known.stretches
-        for entry in stretch.plan.inputs
-        for windows, words in _changed(config, stretch, entry, changes)
-    ]
+    found = list(known.stale)
+    for stretch in known.stretches:
+        for entry in stretch.plan.inputs:
+            for windows, words in _changed(config, stretch, entry, changes):
+                found.append(Change(windows, words, stretch))
     # Windows that were opened again have other seals; a mark that nothing explains any more goes by
     # one more replay.
-    return [
-        RepairStep(
-            part.begin.plan.application,
-            part.windows,
-            part.begin.replay_options(part.windows),
-            *part[2:],
-        )
-        for part in ranges_to_replay(
-            known,
-            sorted(found or known.marked, key=lambda change: change.windows),
-        )
-    ]
+    changed = sorted(found or known.marked, key=lambda change: change.windows)
+    steps = []
+    for part in ranges_to_replay(known, changed):
+        options = part.begin.replay_options(part.windows)
+        steps.append(RepairStep(part.begin.plan.application, part.windows, options, *part[2:]))
+    return steps
 
 
 def _changed(
@@ -367,11 +349,7 @@ def _by_end(
     and why (X34).
     """
     first = moved_end(entry.end, end, stretch.plan.last)
-    if (
-        first is None
-        or first > stretch.windows.last
-        or not any(output.stateful for output in stretch.plan.outputs)
-    ):
+    if first is None or first > stretch.windows.last or not stretch.plan.is_stateful:
         return []
     then, now = ("none" if one is None else f"window {one}" for one in (entry.end, end))
     words = (

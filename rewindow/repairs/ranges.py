@@ -185,11 +185,7 @@ def _behind_a_changed_state(known: PublishedApplication, change: Change) -> Iter
 
     What is behind that may be right once this is.
     """
-    stretches = [
-        stretch
-        for stretch in known.stretches
-        if stretch.windows.overlap(change.windows) is not None
-    ]
+    stretches = [part for part in known.stretches if part.windows.overlap(change.windows)]
     many = max(2 * change.made_stale_by, JOIN_WINDOWS)
     words = f"at least {many:,} windows, if there are so many: few replays are quicker than many"
     for stretch in stretches:
