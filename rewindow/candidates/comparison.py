@@ -186,7 +186,14 @@ def compare(
             if sampled
             else against
         )
-    return certify(config, base, new.replay_id, tolerance=tolerance, windows=asked, outputs=outputs)
+    return certify(
+        config,
+        base,
+        new.replay_id,
+        tolerance=tolerance,
+        windows=asked,
+        outputs=outputs,
+    )
 
 
 @contextmanager

@@ -236,6 +236,10 @@ def _worst(verdicts: Sequence[tuple[str, str]]) -> str:
     return max((verdict for _, verdict in verdicts), key=len)
 
 
+def _sample(rows: Sequence[Any]) -> str:
+    return ", ".join(map(str, rows[:SAMPLE_ROWS])) or "none"
+
+
 def different(
     config: Config,
     certificate: Certificate,
@@ -248,13 +252,8 @@ def different(
     assert found is not None, "what differs is named"
     plan = Ledger.open(config.ledger_url).replays.get(base).read_plan()
     port = next(output.port for output in plan.staged if output.name == found["output"])
-    rows = "; ".join(
-        f"{words}: {', '.join(map(str, shown[:SAMPLE_ROWS])) or 'none'}"
-        for words, shown in (
-            ("Only in one group", found["rows_a"]),
-            (f"Only {way.words}", found["rows_b"]),
-        )
-    )
+    rows = f"Only in one group: {_sample(found['rows_a'])}; Only {way.words}: "
+    rows += _sample(found["rows_b"])
     return NotDeterministicError(
         f'port "{port}" of operator "{found["operator"]}" {way.why}: first in window '
         f"{found['window']}",

@@ -39,7 +39,14 @@ def new_code(config: Config, application: str, given: str) -> Iterator[tuple[Pat
             yield folder, f"the code of {given}"
             return
         own = _folder_of(config, application, given)
-        commit = _git(own, "rev-parse", "--verify", "--quiet", "--short=12", f"{given}^{{commit}}")
+        commit = _git(
+            own,
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--short=12",
+            f"{given}^{{commit}}",
+        )
         if commit is None:
             raise _neither(
                 given,
