@@ -1,6 +1,9 @@
 """Spark's settings for frames of a few hundred rows, which would else spend most of their time on
 compiling plans.
 
+PySpark's debugging is off as well: it asks the JVM for two settings on every call of a column's
+function, so that an error can name the Python line, which the product's errors do not show.
+
 What Spark does by default runs in the demo, which `make test-recovery` goes through, and in every
 measurement.
 """
@@ -8,6 +11,7 @@ measurement.
 from __future__ import annotations
 
 SMALL_FRAMES = {
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
