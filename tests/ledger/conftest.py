@@ -21,6 +21,10 @@ from rewindow.ledger.models import counters, metadata
 from tests.ledger.life import WORKERS, new_schema, plan
 from tests.ledger.workers import keep_barrier
 
+# Set before the first process starts, since a fork server reads it once: otherwise each process
+# that a test kills imports the ledger again.
+multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.ledger.workers"])
+
 
 @pytest.fixture(autouse=True)
 def new_ledgers_are_copies() -> None:
@@ -110,7 +114,6 @@ def replay(ledger: Ledger) -> Replay:
 def workers() -> Iterator[ProcessPoolExecutor]:
     """Real processes that begin each round together."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.ledger.workers"])
     barrier = context.Barrier(WORKERS)
     with ProcessPoolExecutor(WORKERS, context, keep_barrier, (barrier,)) as pool:
         yield pool
