@@ -5,6 +5,7 @@ traceback. No JVM.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,11 +23,19 @@ from tests.planning.options import request
 from tests.recovery.project import FIRST, make_project
 
 
-@pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """Settings of a project with a planned replay, in force for commands."""
-    config = make_project(tmp_path).config
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """Settings of a project with a planned replay, which each test copies."""
+    config = make_project(tmp_path_factory.mktemp("planned")).config
     create_replay(config, request(replay_id="one"))
+    return config
+
+
+@pytest.fixture
+def config(planned: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """Settings of a project with a planned replay, in force for commands."""
+    shutil.copytree(planned.root, tmp_path, dirs_exist_ok=True)
+    config = Config.load(tmp_path / "rewindow.toml")
     monkeypatch.setenv("REWINDOW_CONFIG", str(tmp_path / "rewindow.toml"))
     return config
 
