@@ -289,8 +289,9 @@ def run(spark: SparkSession, fills: FillGaps, frame: DataFrame, cuts: list[int])
             "o",
         )
         rows += out.where("_rw_is_made").withColumn("grid", F.lit(0)).collect()
-        after = fills.next_state({"stream": stream}, {}, state, context)
-        state = to_frame(spark, to_arrow(after, fills.state_columns(), "state"))
+        if end != cuts[-1]:
+            after = fills.next_state({"stream": stream}, {}, state, context)
+            state = to_frame(spark, to_arrow(after, fills.state_columns(), "state"))
     return rows
 
 
