@@ -185,7 +185,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of a test run: as the product starts it, on two local cores."""
     from rewindow.settings.config import SparkConfig
     from rewindow.spark.session import spark_session
+    from tests.java_names import remember_java_names
 
+    remember_java_names()
     jars = Path(__file__).parent.parent / ".rewindow" / "jars"
     config = Config(
         state=tmp_path_factory.mktemp("state"),
