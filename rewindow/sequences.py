@@ -9,7 +9,6 @@ from typing import Protocol, TypeVar
 Item = TypeVar("Item")
 Key = TypeVar("Key")
 Result = TypeVar("Result")
-NamedItem = TypeVar("NamedItem", bound="Named")
 
 
 class Named(Protocol):
