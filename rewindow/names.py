@@ -45,7 +45,7 @@ def check_name(kind: str, name: str) -> str:
     Raises:
         InputError: the name is empty or has other characters.
     """
-    return _checked(kind, name, _COMPONENT, _COMPONENT_HINT)
+    return _checked(kind, name, _COMPONENT, hint=_COMPONENT_HINT)
 
 
 def check_stream(name: str) -> str:
@@ -55,7 +55,9 @@ def check_stream(name: str) -> str:
     Raises:
         InputError: the name is empty, or has other characters.
     """
-    return _checked("stream", name, _STREAM, f"{_COMPONENT_HINT} An output is APPLICATION.OUTPUT.")
+    return _checked(
+        "stream", name, _STREAM, hint=f"{_COMPONENT_HINT} An output is APPLICATION.OUTPUT."
+    )
 
 
 def check_suite(name: str) -> str:
@@ -64,7 +66,9 @@ def check_suite(name: str) -> str:
     Raises:
         InputError: it could lead to another folder.
     """
-    return _checked("suite", name, _FILE_STEM, "Use letters, digits, dots, dashes and underscores.")
+    return _checked(
+        "suite", name, _FILE_STEM, hint="Use letters, digits, dots, dashes and underscores."
+    )
 
 
 def check_replay_id(replay_id: str) -> str:

@@ -41,7 +41,7 @@ def begin_publish(config: Config, name: str, arguments: dict[str, Any], again: b
     """
     from rewindow.launcher import plain_submission
 
-    return plain_submission(config, "publish.py", ["--replay", name], name)
+    return plain_submission(config, "publish.py", ["--replay", name], subject=name)
 
 
 def begin_record(config: Config, name: str, arguments: dict[str, Any], again: bool) -> Submission:
@@ -51,7 +51,7 @@ def begin_record(config: Config, name: str, arguments: dict[str, Any], again: bo
     from rewindow.launcher import plain_submission
 
     bound = sealing_bound(config, name, str(arguments.get("sealed_to") or ""))
-    return plain_submission(config, "record.py", ["--stream", name, *bound], name)
+    return plain_submission(config, "record.py", ["--stream", name, *bound], subject=name)
 
 
 def sealing_bound(config: Config, name: str, interval_end: str) -> list[str]:

@@ -130,7 +130,7 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         ):
             raise AirflowSkipException("No window was sealed, so the stream's asset is not emitted")
         with mapped_errors():
-            self._tell_assets(config, name, outcome.facts, context)
+            self._tell_assets(config, name, outcome.facts, context=context)
         return {"name": name, "epoch": submission.epoch, **outcome.facts}
 
     def _begin(self, config: Config, name: str, context: Context) -> Submission | None:

@@ -60,7 +60,9 @@ def turn_of(context: Context) -> BaseTrigger | None:
     if not needed:
         _start_again_before(context, run)
     looks = _LOOKS_WHILE_NEEDED if needed else _LOOKS
-    return ChangeTrigger(run.dag_id, before.run_id, str(before.state.value), queued, looks)
+    return ChangeTrigger(
+        run.dag_id, before.run_id, str(before.state.value), queued=queued, looks=looks
+    )
 
 
 def make_way(context: Context) -> bool:

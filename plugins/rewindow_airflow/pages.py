@@ -146,8 +146,8 @@ def show_docs(replay_id: ReplayId, folder: Results) -> Response:
         folder,
         checked(folder, replay_id, "*.html"),
         replay_id,
-        "Data Docs",
-        "The task check_windows",
+        what="Data Docs",
+        writer="The task check_windows",
     )
 
 
@@ -164,8 +164,8 @@ def show_certificate(replay_id: ReplayId, folder: Results) -> Response:
         folder,
         found,
         replay_id,
-        "certificate",
-        f"The command `rewindow certify {replay_id} ...`",
+        what="certificate",
+        writer=f"The command `rewindow certify {replay_id} ...`",
     )
 
 
@@ -179,7 +179,7 @@ def show_time(stream: StreamName) -> Response:
         return HTMLResponse(draw_time_page(Config.load(), stream), headers=_HEADERS)
     except RewindowError as error:
         return HTMLResponse(
-            page_html.not_yet(stream, "page of its time", error.primary, "Stream"),
+            page_html.not_yet(stream, "page of its time", error.primary, kind="Stream"),
             404,
             _HEADERS,
         )

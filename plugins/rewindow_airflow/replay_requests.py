@@ -78,7 +78,7 @@ def _recorded_part(config: Config, form: ReplayForm) -> WindowRange | None:
         wanted = grid.aligned_range(parse_time(form.from_time), parse_time(form.to_time))
     else:
         wanted = WindowRange(form.first or 0, form.last or 0)
-    return _said(grid, wanted, clip(wanted, sealed, final), sealed)
+    return _said(grid, wanted, clip(wanted, sealed, final), sealed=sealed)
 
 
 def _said(
@@ -119,7 +119,7 @@ def interval_request(config: Config, context: Context) -> ReplayRequest:
     application = _application(config, context)
     grid, sealed, final = sealed_range(config, application)
     wanted = _windows_of(grid, context)
-    windows = _said(grid, wanted, clip(wanted, sealed, final), sealed)
+    windows = _said(grid, wanted, clip(wanted, sealed, final), sealed=sealed)
     if windows is None:
         raise Nothing(f"no window of {wanted} will be recorded, sealed are {sealed}")
     if windows.last > sealed.last:
@@ -127,7 +127,7 @@ def interval_request(config: Config, context: Context) -> ReplayRequest:
             f"windows {windows} are not all sealed yet, sealed are {sealed}; DAG record_streams "
             "seals them"
         )
-    return _request(config, context, application, windows)
+    return _request(config, context, application, windows=windows)
 
 
 def unpublished_request(config: Config, context: Context) -> ReplayRequest:
@@ -139,7 +139,7 @@ def unpublished_request(config: Config, context: Context) -> ReplayRequest:
         InputError: a parameter is unknown to the DAG.
     """
     application = _application(config, context)
-    return _request(config, context, application, _unpublished(config, application))
+    return _request(config, context, application, windows=_unpublished(config, application))
 
 
 def _unpublished(config: Config, application: str) -> WindowRange:

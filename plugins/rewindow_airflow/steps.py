@@ -98,7 +98,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
                 reject_other_options(plan, run.conf or {})
                 check_code(
                     plan,
-                    load_application(config, plan.application, plan.parameters, plan.given),
+                    load_application(config, plan.application, plan.parameters, given=plan.given),
                 )
         for line in describe(plan):
             self.log.info("%s", line)

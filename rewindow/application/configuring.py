@@ -229,16 +229,18 @@ def _set_port(
     """
     if one.name not in PORT_ATTRIBUTES:
         words = f"a port has no such attribute. {did_you_mean(one.name, PORT_ATTRIBUTES)}"
-        yield _violation(one, f"{words}It has: {', '.join(PORT_ATTRIBUTES)}.", node.name, port)
+        yield _violation(one, f"{words}It has: {', '.join(PORT_ATTRIBUTES)}.", node.name, port=port)
     elif not node.output_ports()[port].error:
-        yield _violation(one, "only an error port has a bound on error tuples", node.name, port)
+        yield _violation(
+            one, "only an error port has a bound on error tuples", node.name, port=port
+        )
     else:
         try:
             bound = int(str(one.value))
         except ValueError:
             bound = -1
         if bound < 0:
-            yield _violation(one, "it must be a whole number, 0 or more", node.name, port)
+            yield _violation(one, "it must be a whole number, 0 or more", node.name, port=port)
         else:
             app.nodes[node.name] = replace(node, errors_max={**node.errors_max, port: bound})
 
@@ -282,6 +284,6 @@ def _violation(
         "O28",
         where,
         port,
-        f"{one.name} = {one.value!r}, from {one.source}",
-        message,
+        value=f"{one.name} = {one.value!r}, from {one.source}",
+        message=message,
     )

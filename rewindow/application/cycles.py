@@ -57,7 +57,9 @@ def wrong_members(cycle: list[Node]) -> Iterator[Violation]:
                 "it gets all windows of a group at once, so it cannot be in a cycle: make "
                 "it a TupleOperator"
             )
-            yield Violation("X40", node.name, "", type(node.operator).__name__, message)
+            yield Violation(
+                "X40", node.name, "", value=type(node.operator).__name__, message=message
+            )
         for port, end in node.feeds.items():
             is_fed = is_fed or end.operator not in names
             if (
@@ -69,14 +71,14 @@ def wrong_members(cycle: list[Node]) -> Iterator[Violation]:
                     "a control port cannot be fed from its own cycle, whose key ranges do "
                     "not see each other"
                 )
-                yield Violation("X44", node.name, port, end, message)
+                yield Violation("X44", node.name, port, value=end, message=message)
     if not is_fed:
         yield Violation(
             "X40",
             cycle[0].name,
             "",
-            ", ".join(sorted(names)),
-            "nothing outside of the cycle feeds it",
+            value=", ".join(sorted(names)),
+            message="nothing outside of the cycle feeds it",
         )
 
 

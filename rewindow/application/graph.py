@@ -101,7 +101,13 @@ class Application:
             self.streams[stream] = schema
         elif schema is not None and schema != known:
             self.declared.append(
-                Violation("O48", "", stream, stream, "stream name is taken by another schema")
+                Violation(
+                    "O48",
+                    "",
+                    stream,
+                    value=stream,
+                    message="stream name is taken by another schema",
+                )
             )
         return PortHandle(None, stream)
 
@@ -131,15 +137,17 @@ class Application:
             name,
             operator,
             known_mode,
-            checkpoint_windows,
-            ends,
-            application_windows,
-            slide_windows,
+            checkpoint_windows=checkpoint_windows,
+            feeds=ends,
+            application_windows=application_windows,
+            slide_windows=slide_windows,
         )
         known = self.nodes.setdefault(name, node)
         if known.operator is not operator or known != node:
             self.declared.append(
-                Violation("O48", name, "", name, "operator name is taken by another one")
+                Violation(
+                    "O48", name, "", value=name, message="operator name is taken by another one"
+                )
             )
         return known
 
@@ -182,18 +190,26 @@ class Application:
             name,
             handle,
             tuple(key),
-            suite,
-            tolerance,
+            suite=suite,
+            tolerance=tolerance,
             suite_parameters=given,
             sorted_by=tuple(sorted_by),
         )
         if not 0 <= tolerance < math.inf:
             self.declared.append(
-                Violation("R85", "", name, str(tolerance), "tolerance must be a number, at least 0")
+                Violation(
+                    "R85",
+                    "",
+                    name,
+                    value=str(tolerance),
+                    message="tolerance must be a number, at least 0",
+                )
             )
         if self.outputs.setdefault(name, output) != output:
             self.declared.append(
-                Violation("O48", "", name, name, "output name is taken by another one")
+                Violation(
+                    "O48", "", name, value=name, message="output name is taken by another one"
+                )
             )
 
     def errors(self) -> dict[str, Output]:
@@ -207,7 +223,7 @@ class Application:
                     str(handle),
                     handle,
                     (),
-                    None,
+                    suite=None,
                     is_error=True,
                 )
         return tables

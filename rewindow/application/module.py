@@ -90,7 +90,9 @@ def place(
     lacking = excluding(needed, ends)
     for port in lacking:
         app.declared.append(
-            Violation("O14", name, port, port, "an input port of this module is not fed")
+            Violation(
+                "O14", name, port, value=port, message="an input port of this module is not fed"
+            )
         )
     foreign = excluding(ends, names_of(takes))
     for port in foreign:
@@ -100,8 +102,8 @@ def place(
                 "O10",
                 name,
                 port,
-                port,
-                f"this module has no such input port. It has: {known}",
+                value=port,
+                message=f"this module has no such input port. It has: {known}",
             )
         )
     if lacking or foreign:

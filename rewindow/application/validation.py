@@ -48,7 +48,7 @@ def validate(
         app,
         default_mode,
         recorded,
-        further,
+        further=further,
         is_test=is_test,
     )
     if rows:
@@ -101,23 +101,23 @@ def _check_window(app: Application) -> Iterator[Violation]:
     try:
         width_us = parse_duration(app.window)
     except InputError as error:
-        yield Violation("W3", "", "", app.window, error.primary)
+        yield Violation("W3", "", "", value=app.window, message=error.primary)
         return
     if width_us % 1000 or not 1 <= width_us // 1000 <= WIDTH_MS_MAX:
         yield Violation(
             "W3",
             "",
             "",
-            app.window,
-            f"window width must be a whole number of ms, {WIDTHS}",
+            value=app.window,
+            message=f"window width must be a whole number of ms, {WIDTHS}",
         )
     if app.checkpoint_windows < 1:
         yield Violation(
             "W56",
             "",
             "",
-            app.checkpoint_windows,
-            "checkpoint distance must be at least 1 window",
+            value=app.checkpoint_windows,
+            message="checkpoint distance must be at least 1 window",
         )
 
 
@@ -134,8 +134,8 @@ def _check_names(app: Application) -> Iterator[Violation]:
                     "H17",
                     name,
                     "",
-                    name,
-                    f"{kind} names are letters, digits and _, not beginning with a digit",
+                    value=name,
+                    message=f"{kind} names are letters, digits and _, not beginning with a digit",
                 )
     for output in app.outputs.values():
         if output.suite is not None:
@@ -150,8 +150,8 @@ def _check_names(app: Application) -> Iterator[Violation]:
                 "O48",
                 node.name,
                 port,
-                port,
-                "error port name is taken by a table that every stream has",
+                value=port,
+                message="error port name is taken by a table that every stream has",
             )
         for port in inputs | outputs:
             if not _NAME.fullmatch(port):
@@ -159,16 +159,16 @@ def _check_names(app: Application) -> Iterator[Violation]:
                     "O12",
                     node.name,
                     port,
-                    port,
-                    "port names are letters, digits and _",
+                    value=port,
+                    message="port names are letters, digits and _",
                 )
         for port in inputs & outputs:
             yield Violation(
                 "O12",
                 node.name,
                 port,
-                port,
-                "an input port and an output port have the same name",
+                value=port,
+                message="an input port and an output port have the same name",
             )
 
 
@@ -184,8 +184,9 @@ def _check_instances(app: Application) -> Iterator[Violation]:
                 "X12",
                 node.name,
                 "",
-                type(node.operator).__name__,
-                f'the same instance is operator "{other}" already; make another one for each name',
+                value=type(node.operator).__name__,
+                message=f'the same instance is operator "{other}" already; '
+                "make another one for each name",
             )
 
 
@@ -193,7 +194,7 @@ def _check_suite_name(output: str, suite: str) -> Iterator[Violation]:
     try:
         check_suite(suite)
     except InputError as error:
-        yield Violation("H17", output, "", suite, error.primary)
+        yield Violation("H17", output, "", value=suite, message=error.primary)
 
 
 def _check_properties(app: Application, node: Node) -> Iterator[Violation]:
@@ -204,11 +205,13 @@ def _check_properties(app: Application, node: Node) -> Iterator[Violation]:
             "O53",
             node.name,
             "",
-            f"{wrong.path} = {wrong.value!r}{source}",
-            wrong.message,
+            value=f"{wrong.path} = {wrong.value!r}{source}",
+            message=wrong.message,
         )
     if node.fault is not None:
-        yield Violation("O12", node.name, "", node.fault, "its ports or its state cannot be told")
+        yield Violation(
+            "O12", node.name, "", value=node.fault, message="its ports or its state cannot be told"
+        )
 
 
 def _check_attributes(node: Node) -> Iterator[Violation]:
@@ -217,37 +220,39 @@ def _check_attributes(node: Node) -> Iterator[Violation]:
             "W56",
             node.name,
             "",
-            node.checkpoint_windows,
-            "checkpoint windows must be at least 1",
+            value=node.checkpoint_windows,
+            message="checkpoint windows must be at least 1",
         )
     whole = node.application_windows
     slide = node.slide_windows
     if whole < 1:
-        yield Violation("W18", node.name, "", whole, "application windows must be at least 1")
+        yield Violation(
+            "W18", node.name, "", value=whole, message="application windows must be at least 1"
+        )
     if slide is not None and not 1 <= slide <= max(whole, 1):
         message = (
             "a window slides by at least 1 and at most the application windows, else "
             "windows are left out"
         )
-        yield Violation("W30", node.name, "", slide, message)
+        yield Violation("W30", node.name, "", value=slide, message=message)
     if not node.operator.may_be_cut and node.is_cut_by_checkpoints:
         message = (
             "it is not to be cut: checkpoint windows must be a multiple of its "
             f"{node.windowing.pane} windows"
         )
-        yield Violation("W50", node.name, "", node.checkpoint_windows, message)
+        yield Violation("W50", node.name, "", value=node.checkpoint_windows, message=message)
     for name, port in node.output_ports().items():
         if port.errors_max is not None and (port.errors_max < 0 or not port.error):
             message = "errors_max is of an error port, 0 or more"
-            yield Violation("O28", node.name, name, port.errors_max, message)
+            yield Violation("O28", node.name, name, value=port.errors_max, message=message)
     # The old name of a method, which is not called any more.
     if callable(getattr(type(node.operator), "skipped", None)):
         yield Violation(
             "R13",
             node.name,
             "",
-            "skipped",
-            "this method is called state_after_skip now: rename it",
+            value="skipped",
+            message="this method is called state_after_skip now: rename it",
         )
 
 
@@ -263,16 +268,20 @@ def _check_state(node: Node) -> Iterator[Violation]:
     buckets = operator.state_buckets
     for name in key:
         if name not in columns.names:
-            yield Violation("X47", node.name, "", name, "the state key is no column of the state")
+            yield Violation(
+                "X47", node.name, "", value=name, message="the state key is no column of the state"
+            )
     if buckets < 1 or buckets & (buckets - 1):
-        yield Violation("X47", node.name, "", buckets, "state_buckets must be a power of two")
+        yield Violation(
+            "X47", node.name, "", value=buckets, message="state_buckets must be a power of two"
+        )
     if operator.state_increments and not key:
         yield Violation(
             "X47",
             node.name,
             "",
-            "state_increments",
-            "a state that says what changed needs a state_key",
+            value="state_increments",
+            message="a state that says what changed needs a state_key",
         )
 
 
@@ -288,29 +297,29 @@ def _check_feeds(
                 "O12",
                 node.name,
                 name,
-                name,
-                f"no such input port; there are {', '.join(ports) or 'none'}",
+                value=name,
+                message=f"no such input port; there are {', '.join(ports) or 'none'}",
             )
         elif app.port(end) is None:
             yield Violation(
                 "O50",
                 node.name,
                 name,
-                end,
-                "the stream has no source: there is no such output port",
+                value=end,
+                message="the stream has no source: there is no such output port",
             )
         elif name in ports:
-            yield from _check_schema(app, node, name, ports[name].schema, recorded)
+            yield from _check_schema(app, node, name, needed=ports[name].schema, recorded=recorded)
     for name, port in ports.items():
         if name not in node.feeds and not port.optional:
-            yield Violation("O14", node.name, name, name, "input port needs a stream")
+            yield Violation("O14", node.name, name, value=name, message="input port needs a stream")
     if not ports and node.has_known_ports:
         yield Violation(
             "O9",
             node.name,
             "",
-            node.name,
-            "an operator without input ports cannot be a root: use app.input",
+            value=node.name,
+            message="an operator without input ports cannot be a root: use app.input",
         )
 
 
@@ -334,7 +343,9 @@ def _check_schema(
             )
         else:
             message = f'output port "{end}" with column {column.name} {found} cannot feed it'
-        yield Violation("O13", node.name, name, f"{column.name} {column.type}", message)
+        yield Violation(
+            "O13", node.name, name, value=f"{column.name} {column.type}", message=message
+        )
 
 
 def _differences(
@@ -357,16 +368,20 @@ def _check_streams(app: Application, recorded: Mapping[str, pa.Schema]) -> Itera
     read = app.read()
     for stream, schema in app.streams.items():
         if PortHandle(None, stream) not in read:
-            yield Violation("O50", "", stream, stream, "the stream has no sink")
+            yield Violation("O50", "", stream, value=stream, message="the stream has no sink")
         for column, found in _differences(schema, recorded.get(stream)):
             message = f"the recorded stream has column {column.name} {found}"
-            yield Violation("O13", "", stream, f"{column.name} {column.type}", message)
+            yield Violation(
+                "O13", "", stream, value=f"{column.name} {column.type}", message=message
+            )
     for node in app.nodes.values():
         for name, port in node.output_ports().items():
             if port.optional is False and node[name] not in read:
-                yield Violation("O15", node.name, name, name, "output port must be connected")
+                yield Violation(
+                    "O15", node.name, name, value=name, message="output port must be connected"
+                )
     for name in app.unread() if app.strict_outputs else []:
-        yield Violation("O15", name, "", name, UNREAD)
+        yield Violation("O15", name, "", value=name, message=UNREAD)
 
 
 def _check_writing(app: Application) -> Iterator[Violation]:
@@ -379,14 +394,18 @@ def _check_writing(app: Application) -> Iterator[Violation]:
                 "an operator that writes outside runs in tests only: a replay computes "
                 "windows again after a crash"
             )
-            yield Violation("X46", node.name, "", type(node.operator).__name__, message)
+            yield Violation(
+                "X46", node.name, "", value=type(node.operator).__name__, message=message
+            )
 
 
 def _check_cycles(app: Application) -> Iterator[Violation]:
     for cycle in app.cycles():
         if lacks_delay(cycle):
             for node in cycle:
-                yield Violation("O51", node.name, "", node.name, "the application must be acyclic")
+                yield Violation(
+                    "O51", node.name, "", value=node.name, message="the application must be acyclic"
+                )
         else:
             yield from wrong_members(cycle)
     for node in app.nodes.values():
@@ -395,19 +414,19 @@ def _check_cycles(app: Application) -> Iterator[Violation]:
                 "a delay operator hands on every window: leave application_windows and "
                 "slide_windows out"
             )
-            yield Violation("O52", node.name, "", node.application_windows, message)
+            yield Violation("O52", node.name, "", value=node.application_windows, message=message)
 
 
 def _check_outputs(app: Application) -> Iterator[Violation]:
     if not app.outputs:
-        yield Violation("O50", "", "", app.name, "the application has no output")
+        yield Violation("O50", "", "", value=app.name, message="the application has no output")
     for name in sorted(_TAKEN & set(app.outputs)):
         yield Violation(
             "O48",
             "",
             name,
-            name,
-            "output name is taken by a table that every application has",
+            value=name,
+            message="output name is taken by a table that every application has",
         )
     first: dict[PortHandle, str] = {}
     for output in app.outputs.values():
@@ -418,8 +437,8 @@ def _check_outputs(app: Application) -> Iterator[Violation]:
                 "O18",
                 output.source.operator or "",
                 output.source.port,
-                output.name,
-                message,
+                value=output.name,
+                message=message,
             )
         port = app.port(output.source)
         if port is None or output.source.operator is None:
@@ -427,8 +446,8 @@ def _check_outputs(app: Application) -> Iterator[Violation]:
                 "O50",
                 "",
                 output.name,
-                output.source,
-                "the output has no source: there is no such output port",
+                value=output.source,
+                message="the output has no source: there is no such output port",
             )
             continue
         if port.schema is None:
@@ -438,16 +457,16 @@ def _check_outputs(app: Application) -> Iterator[Violation]:
                 "O13",
                 output.source.operator,
                 output.name,
-                column,
-                "key column is not in the port's schema",
+                value=column,
+                message="key column is not in the port's schema",
             )
         for column in sorted(set(output.sorted_by) - {"window_id", *port.schema.names}):
             yield Violation(
                 "O13",
                 output.source.operator,
                 output.name,
-                column,
-                "sorted_by is not in the port's schema",
+                value=column,
+                message="sorted_by is not in the port's schema",
             )
 
 
@@ -472,16 +491,16 @@ def _check_columns(app: Application) -> Iterator[Violation]:
                 "O13",
                 operator,
                 place,
-                column,
-                "column name is reserved, in capital letters too",
+                value=column,
+                message="column name is reserved, in capital letters too",
             )
         for column in sorted(repeated_names(names)):
             yield Violation(
                 "O13",
                 operator,
                 place,
-                column,
-                "column name is there twice, but for capital letters",
+                value=column,
+                message="column name is there twice, but for capital letters",
             )
 
 
@@ -499,7 +518,7 @@ def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
                 f"checkpoint windows must be a multiple of its {node.windowing.pane} "
                 "application windows"
             )
-            yield Violation("R20", node.name, "", node.checkpoint_windows, message)
+            yield Violation("R20", node.name, "", value=node.checkpoint_windows, message=message)
     # All modes are known by now: the way back of a cycle is checked as any stream (R41).
     for node in app.order():
         for port, end in node.feeds.items():
@@ -512,8 +531,8 @@ def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
                     "R39",
                     node.name,
                     port,
-                    pair,
-                    "an at-most-once operator may feed only at-most-once ones",
+                    value=pair,
+                    message="an at-most-once operator may feed only at-most-once ones",
                 )
     wanted = {*modes.values()}
     if wanted - {default_mode}:
@@ -525,4 +544,4 @@ def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
         message += "which this release lacks"
         if len(wanted) == 1:
             message += f": replay in mode {wanted.pop()}"
-        yield Violation("R3", "", "", listed, message)
+        yield Violation("R3", "", "", value=listed, message=message)

@@ -168,7 +168,7 @@ def compare(
     sample = _Sample(sample_windows, keys, key)
     sample.check()
     like = _recorded(config, application, against)
-    asked = _Range(first, last, from_time, to_time).within(like, sample)
+    asked = _Range(first, last, from_time, to_time=to_time).within(like, sample)
     if against != PUBLISHED and asked.overlap(like.range) != asked:
         raise RangeError(f'windows {asked} are not in replay "{against}", which has {like.range}')
     sampled = _keys(config, like, sample)
@@ -177,7 +177,7 @@ def compare(
             "on a sample of the keys two codes are compared, and one is given",
             hint="Name the other one: --with FILE_OR_REVISION",
         )
-    candidates = _Candidates(config, like, _to_compute(like, asked), listener or Silent())
+    candidates = _Candidates(config, like, _to_compute(like, asked), told=listener or Silent())
     with _code(config, application, code) as (folder, words):
         new = candidates.run(Candidate(code=words, fraction=keys or 1.0, keys=sampled), folder)
         _check_outputs(like, new, outputs)

@@ -103,9 +103,9 @@ def check_determinism(
         config,
         request,
         draft_plan(config, request),
-        sample_windows,
-        listener,
-        seed,
+        windows=sample_windows,
+        listener=listener,
+        seed=seed,
     )
 
 
@@ -149,7 +149,9 @@ def verify_sample(
         for way in others:
             certificate = certify(config, base, runs.run(way))
             if not certificate.equal:
-                raise different(config, certificate, base, runs.why(first, base, way), seed)
+                raise different(
+                    config, certificate, base, way=runs.why(first, base, way), seed=seed
+                )
             verdicts.append((way.words, certificate.verdict))
     finally:
         runs.delete()
@@ -157,7 +159,7 @@ def verify_sample(
         f"verified: {count} windows are {_worst(verdicts)} in one group, "
         f"{', '.join(w for w, _ in verdicts)}"
     )
-    return Determinism(plan.application, (plan.first, last), seed, tuple(verdicts))
+    return Determinism(plan.application, (plan.first, last), seed, ways=tuple(verdicts))
 
 
 def ways(count: int, seed: int) -> list[SampleWay]:
@@ -168,8 +170,9 @@ def ways(count: int, seed: int) -> list[SampleWay]:
             "in one group",
             count,
             0,
-            "differs when it is computed again in the same way",
-            "Look for a clock or for random numbers in the operator: `rewindow validate` names "
+            why="differs when it is computed again in the same way",
+            hint="Look for a clock or for random numbers in the operator: `rewindow validate` "
+            "names "
             "lines. Take arrived_at, "
             "and rewindow.operators.seeds.random_number.",
         ),
@@ -177,8 +180,8 @@ def ways(count: int, seed: int) -> list[SampleWay]:
             f"in groups of {size}",
             size,
             0,
-            "depends on where commit groups end",
-            "Look for an aggregate, a distinct or an ordering over the whole frame: group by "
+            why="depends on where commit groups end",
+            hint="Look for an aggregate, a distinct or an ordering over the whole frame: group by "
             "window_id, and carry what "
             "spans windows in the state. If only floats differ, declare a tolerance of the output.",
         ),
@@ -186,8 +189,9 @@ def ways(count: int, seed: int) -> list[SampleWay]:
             "with its rows in another order",
             count,
             seed,
-            "depends on the order of rows, or on how Spark divides them",
-            "Look for first, collect_list or row_number over ties: sort by what is total, such as "
+            why="depends on the order of rows, or on how Spark divides them",
+            hint="Look for first, collect_list or row_number over ties: sort by what is total, "
+            "such as "
             "offset. If only "
             "floats differ, declare a tolerance of the output.",
         ),

@@ -206,7 +206,9 @@ def certify(
     began = time.monotonic()
     if tolerance is not None and not tolerance >= 0:
         raise InputError(f"tolerance of {tolerance} is out of range, at least 0 is needed")
-    left, right = both_snapshots(config, a, b, windows and windows.checked("the certificate"))
+    left, right = both_snapshots(
+        config, a, b, windows=windows and windows.checked("the certificate")
+    )
     on_outputs: list[str] = []
     if outputs:
         (left, right), on_outputs = chosen_outputs(left, right, outputs)
@@ -222,7 +224,7 @@ def certify(
     shared = [output for name, output in every.items() if name not in missing]
     if tolerance is not None:
         shared = [output.model_copy(update={"tolerance": tolerance}) for output in shared]
-    results = [compare_output(left, right, output, raw) for output in shared]
+    results = [compare_output(left, right, output, raw=raw) for output in shared]
     draft = _draft(config, left, right, results, raw)
     if full:
         draft["contents"] = "read"
@@ -448,7 +450,7 @@ def _first_difference(
     rows_a: list[Row] = []
     rows_b: list[Row] = []
     if result.output.name in left.data and result.output.name in right.data:
-        rows_a, rows_b = RowComparison(left, right, result.output, raw).sample(found.window)
+        rows_a, rows_b = RowComparison(left, right, result.output, raw=raw).sample(found.window)
     return {
         "window": found.window,
         "output": result.output.name,

@@ -99,7 +99,7 @@ def compare_output(a: Snapshot, b: Snapshot, output: OutputPlan, raw: bool) -> O
     """Returns how an output differs between two sides; reads data of differing windows only."""
     pairs, equal = _pairs(a, b, output.name)
     if raw and output.name in a.data and output.name in b.data:
-        pairs = _with_repeats(a, b, output.name, pairs)
+        pairs = _with_repeats(a, b, output.name, pairs=pairs)
     result = OutputResult(
         output,
         windows=equal + len(pairs),
@@ -114,12 +114,12 @@ def compare_output(a: Snapshot, b: Snapshot, output: OutputPlan, raw: bool) -> O
             result.differing.append(_not_in_both(pair))
     if output.name in a.data and output.name in b.data:
         result.data_read = bool(both)
-        comparison = RowComparison(a, b, output, raw)
+        comparison = RowComparison(a, b, output, raw=raw)
         for batch in _batches(both):
-            _compare_batch(comparison, batch, a, b, result)
+            _compare_batch(comparison, batch, a, b=b, result=result)
     else:
         result.by_digest = bool(both)
-        result.differing += [_by_digest(pair, a, b, output.name) for pair in both]
+        result.differing += [_by_digest(pair, a, b, output=output.name) for pair in both]
     result.differing.sort(key=lambda found: found.window)
     return result
 
@@ -143,9 +143,9 @@ def _compare_batch(
         if found is Difference.EQUAL:
             result.equal_within_tolerance += 1
             continue
-        if found is not Difference.REPEATED and _is_affected(pair, a, b, name):
+        if found is not Difference.REPEATED and _is_affected(pair, a, b, output=name):
             found = Difference.AFFECTED
-        result.differing.append(WindowResult(pair.window, found, missing, surplus))
+        result.differing.append(WindowResult(pair.window, found, missing, surplus=surplus))
     added, removed, changed = merge_changes(result.changes, rows, comparison)
     result.rows_added += added
     result.rows_removed += removed
@@ -162,17 +162,19 @@ def _classify(missing: int, surplus: int, repeats: int) -> Difference:
 
 def _not_in_both(pair: WindowPair) -> WindowResult:
     if pair.only_in is None:
-        return WindowResult(pair.window, Difference.LOST, 0, 0, in_neither=True)
+        return WindowResult(pair.window, Difference.LOST, 0, surplus=0, in_neither=True)
     if pair.only_in == "a":
-        return WindowResult(pair.window, Difference.LOST, pair.tuples_a or 0, 0, "a")
-    return WindowResult(pair.window, Difference.CHANGED, 0, pair.tuples_b or 0, "b")
+        return WindowResult(
+            pair.window, Difference.LOST, pair.tuples_a or 0, surplus=0, only_in="a"
+        )
+    return WindowResult(pair.window, Difference.CHANGED, 0, surplus=pair.tuples_b or 0, only_in="b")
 
 
 def _by_digest(pair: WindowPair, a: Snapshot, b: Snapshot, output: str) -> WindowResult:
     """Returns what the digests alone say of a window, where rows were purged."""
     more = (pair.tuples_b or 0) - (pair.tuples_a or 0)
-    found = Difference.AFFECTED if _is_affected(pair, a, b, output) else Difference.CHANGED
-    return WindowResult(pair.window, found, max(-more, 0), max(more, 0))
+    found = Difference.AFFECTED if _is_affected(pair, a, b, output=output) else Difference.CHANGED
+    return WindowResult(pair.window, found, max(-more, 0), surplus=max(more, 0))
 
 
 def _is_affected(pair: WindowPair, a: Snapshot, b: Snapshot, output: str) -> bool:

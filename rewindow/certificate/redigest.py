@@ -66,7 +66,7 @@ def _rows(spark: SparkSession, snapshot: Snapshot, output: OutputPlan) -> DataFr
             spark,
             table,
             staged_seals(snapshot.facts, output.name, snapshot.range),
-            snapshot.range,
+            windows=snapshot.range,
         )
     frame = spark.read.format("delta").option("versionAsOf", table.version).load(str(table.path))
     names = ["window_id", *dict(output.columns)]

@@ -84,7 +84,7 @@ def _replaced(
         spark_session(config, "rewindow certify", quick=True),
         snapshot,
         output,
-        windows,
+        windows=windows,
     )
     mine = pc.and_(
         pc.equal(seals["port"], output.name),

@@ -179,11 +179,11 @@ def staged_snapshot(config: Config, replay_id: str, windows: WindowRange | None 
         replay_id,
         asked,
         seals,
-        data,
-        facts,
-        plan.staged,
-        description,
-        losses_of(plan, facts, checkpoints, asked),
+        data=data,
+        facts=facts,
+        outputs=plan.staged,
+        description=description,
+        losses=losses_of(plan, facts, checkpoints, windows=asked),
     )
 
 
@@ -218,7 +218,7 @@ def published_snapshot(config: Config, plan: Plan, windows: WindowRange) -> Snap
         data[output.name] = table
         seals = read_seals(sealed, windows, table_id=table.id)
         parts.append(_published_seals(output.name, seals))
-        doubts[output.name] = _published_doubts(table, name, seals, windows)
+        doubts[output.name] = _published_doubts(table, name, seals, windows=windows)
     description = Description(
         name=PUBLISHED,
         application=plan.application,
@@ -231,10 +231,10 @@ def published_snapshot(config: Config, plan: Plan, windows: WindowRange) -> Snap
         PUBLISHED,
         windows,
         pa.concat_tables(parts),
-        data,
-        None,
-        outputs,
-        description,
+        data=data,
+        facts=None,
+        outputs=outputs,
+        description=description,
         doubts=doubts,
     )
 
@@ -269,8 +269,8 @@ def _published_doubts(
         table,
         publish_app_id(name),
         pc.min(seals["data_version"]).as_py(),
-        windows,
-        written,
+        windows=windows,
+        written=written,
     )
     return [
         doubt for doubt in found if doubt.version is None or _concerns(doubt, doubt.version, seals)

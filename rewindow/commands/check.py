@@ -50,7 +50,7 @@ def check(
     """
     config = load_project()
     if strength:
-        _try_strength(config, replay_id, output, seed, as_json)
+        _try_strength(config, replay_id, output, seed=seed, as_json=as_json)
     elif output is not None:
         raise InputError(
             "the gate judges all outputs of a replay together",

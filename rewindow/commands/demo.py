@@ -43,5 +43,5 @@ def demo(
     config = load_project()
     with DemoConsole() as telling:
         if fresh:
-            begin_afresh(config, STREAMS, APPLICATION, telling.say)
+            begin_afresh(config, STREAMS, APPLICATION, say=telling.say)
         show(config, telling, seed, port, last)

@@ -146,7 +146,7 @@ def _show(report: GapReport, limit: int) -> None:
         out.print("silences were not looked for: the stream has no interval")
     for kind, meaning in _MEANING.items():
         gaps = report.longest(kind)
-        _show_kind(kind, _heading(report, kind, gaps, meaning), gaps, limit)
+        _show_kind(kind, _heading(report, kind, gaps, meaning), gaps, limit=limit)
     if report.unusable:
         out.print(f"\n{escape(describe_unusable(report.unusable, limit))}")
     if report.event is not None:

@@ -186,7 +186,7 @@ def plan(
             config,
             application,
             parameter,
-            (from_time, to_time, first, last),
+            ends=(from_time, to_time, first, last),
         )
         if windows is None:
             return say_nothing_to_replay(application, as_json=as_json)
@@ -233,8 +233,8 @@ def plan(
             config,
             ReplayRequest(application, **replay_options),
             draft,
-            verify,
-            JobScreen(),
+            windows=verify,
+            listener=JobScreen(),
         )
 
 

@@ -102,7 +102,7 @@ def replay(
                 config,
                 application,
                 parameter,
-                (from_time, to_time, first, last),
+                ends=(from_time, to_time, first, last),
             )
             if windows is None:
                 return say_nothing_to_replay(application, as_json=as_json)

@@ -49,7 +49,7 @@ def command(
         changes = change_log(config, plan).changes()
     else:
         [(path, value)] = parameters([assignment]).items()
-        changes = [set_property(config, replay_id, path, value, from_window=from_window)]
+        changes = [set_property(config, replay_id, path, value=value, from_window=from_window)]
     if as_json:
         print_json(
             {"replay": replay_id, "changes": [one.model_dump(mode="json") for one in changes]}

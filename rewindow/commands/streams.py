@@ -242,8 +242,8 @@ def upgrade(
         load_project(),
         "upgrade.py",
         names,
-        names[0] if len(names) == 1 else "streams",
-        JobScreen(),
+        subject=names[0] if len(names) == 1 else "streams",
+        listener=JobScreen(),
     )
     if as_json:
         print_json({"streams": outcome.facts["streams"]})

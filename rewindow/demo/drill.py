@@ -76,7 +76,7 @@ def draw_drills(seed: int) -> list[Drill]:
     drills = [Drill(Mode.EXACTLY_ONCE)]
     for mode, steps in SENSITIVE.items():
         step = source.choice(sorted(steps))
-        drills.append(Drill(mode, step, source.randint(2, GROUPS - 1), steps[step]))
+        drills.append(Drill(mode, step, source.randint(2, GROUPS - 1), stake=steps[step]))
     return drills
 
 

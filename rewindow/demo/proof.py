@@ -50,10 +50,10 @@ def prove(config: Config, run: DemoRun, reference: DemoRun | None) -> Proof:
     """
     plan = Ledger.open(config.ledger_url).replays.get(run.replay_id).read_plan()
     count = count_replay(plan, config.replay_root(run.replay_id))
-    facts = _Facts(config, run, plan, count)
+    facts = _Facts(config, run, plan, count=count)
     facts.claim("every window is accounted for", not facts.unaccounted(), facts.unaccounted())
     if reference is None:
-        return Proof(run, count, None, facts.untouched())
+        return Proof(run, count, None, sentences=facts.untouched())
     certificate = write_certificate(config, certify(config, reference.replay_id, run.replay_id))
     checks: dict[Mode, Callable[[Certificate], tuple[str, ...]]] = {
         Mode.EXACTLY_ONCE: facts.exactly_once,
@@ -63,7 +63,7 @@ def prove(config: Config, run: DemoRun, reference: DemoRun | None) -> Proof:
             config.replay_root(reference.replay_id),
         ),
     }
-    return Proof(run, count, certificate, checks[plan.mode](certificate))
+    return Proof(run, count, certificate, sentences=checks[plan.mode](certificate))
 
 
 class _Facts:

@@ -20,8 +20,8 @@ DELAY = LayerMeasure(
     "delay",
     "Delay",
     "minutes",
-    "delays",
-    "cast(sum(delay_minutes) as double) / nullif(sum(departed), 0)",
+    output="delays",
+    sql="cast(sum(delay_minutes) as double) / nullif(sum(departed), 0)",
     hue="amber",
     note="mean departure delay over the three airports",
 )

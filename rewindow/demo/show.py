@@ -86,8 +86,8 @@ def show(
         config,
         demo_console,
         secrets.randbelow(SEED_MAX) + 1 if seed is None else seed,
-        port,
-        last,
+        port=port,
+        last=last,
     )
     demo_console.say(
         f'seed {stage.seed}: make demo ARGS="--seed {stage.seed}" kills at the same steps again'
@@ -138,16 +138,16 @@ def _play(stage: Show) -> Location:
             stage.config,
             stage.proofs,
             stage.seed,
-            demo_console.chapters,
-            places,
+            chapters=demo_console.chapters,
+            places=places,
         )
     summary.print_summary(
         demo_console.console,
         stage.config,
         stage.proofs,
-        path,
-        places,
-        demo_console.seconds,
+        page=path,
+        places=places,
+        seconds=demo_console.seconds,
     )
     return path
 
@@ -223,7 +223,9 @@ def _judge(stage: Show, run: DemoRun) -> None:
     """Waits for the gate. Only where windows were given up may it say no."""
     assert stage.airflow is not None, "Airflow runs"
     may_fail = ("success", "failed") if run.drill.mode is Mode.AT_MOST_ONCE else ("success",)
-    wait_for_task(stage.airflow, run, "check_windows", may_fail, stage.demo_console)
+    wait_for_task(
+        stage.airflow, run, "check_windows", states=may_fail, demo_console=stage.demo_console
+    )
     check = stage.ledger.checks.newest(run.replay_id, limit=1)[0]
     outputs = check.summary.get("outputs", [])
     evaluated = 0
@@ -252,12 +254,14 @@ def _publish(stage: Show, run: DemoRun) -> None:
         stage.airflow,
         run,
         "approve_publication",
-        ("awaiting_input", "deferred"),
-        demo_console,
+        states=("awaiting_input", "deferred"),
+        demo_console=demo_console,
     )
     demo_console.say("its certificate says equal: approving the publication in Airflow")
     stage.airflow.approve(run.run_id)
-    wait_for_task(stage.airflow, run, "publish_windows", ("success",), demo_console)
+    wait_for_task(
+        stage.airflow, run, "publish_windows", states=("success",), demo_console=demo_console
+    )
     demo_console.say(
         prove_published(stage.config, replay_id, "published, and equal to the replay"),
         style="green",

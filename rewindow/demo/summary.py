@@ -64,7 +64,7 @@ def print_summary(
                 style="dim",
                 markup=False,
             )
-    _print_places(console, config, page, places, seconds)
+    _print_places(console, config, page, places=places, seconds=seconds)
 
 
 def _print_places(

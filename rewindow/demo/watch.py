@@ -48,8 +48,8 @@ def wait_for_plan(airflow: Airflow, run: DemoRun, demo_console: DemoConsole) -> 
         airflow,
         run,
         lambda tasks: tasks.get("plan_replay", Task("", 0)).state == "success",
-        demo_console,
-        "plan_replay",
+        demo_console=demo_console,
+        task="plan_replay",
     )
     run.replay_id = airflow.replay_id(run.run_id)
     return run.replay_id
@@ -79,7 +79,7 @@ def follow(ledger: Ledger, airflow: Airflow, run: DemoRun, demo_console: DemoCon
             if task.state == "success":
                 watch.read_ledger()
                 break
-            _check_alive(airflow, run, _REPLAY, task)
+            _check_alive(airflow, run, _REPLAY, now=task)
         if now - changed > STILL_SECONDS_MAX:
             raise _stuck(airflow, run, _REPLAY)
         time.sleep(LOOK_SECONDS)
@@ -104,7 +104,7 @@ def wait_for_task(
         seen.append(state)
         return state in states
 
-    _until(airflow, run, there, demo_console, task)
+    _until(airflow, run, there, demo_console=demo_console, task=task)
     return seen[-1]
 
 
@@ -161,7 +161,7 @@ class _Watch:
         sentry = self._sentry
         if drill.step is None or self._run.kills or sentry is None or sentry.gone_at is None:
             return False
-        self._run.kills.append(KillEvent(1, sentry.gone_at, drill.step.value, drill.group))
+        self._run.kills.append(KillEvent(1, sentry.gone_at, drill.step.value, group=drill.group))
         self._telling.say(
             f"SIGKILL: process {sentry.pid} and its JVM are gone, in group {drill.group} at step "
             f"{drill.step.value}",
@@ -244,7 +244,7 @@ def _until(
         tasks = _tasks(airflow, run)
         if reached(tasks):
             return
-        _check_alive(airflow, run, task, tasks.get(task, Task("", 0)))
+        _check_alive(airflow, run, task, now=tasks.get(task, Task("", 0)))
         if time.monotonic() - began > STILL_SECONDS_MAX:
             raise _stuck(airflow, run, task)
         time.sleep(ASK_SECONDS / 4)

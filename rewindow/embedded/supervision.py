@@ -114,7 +114,9 @@ class Supervisor:
         ).start()
 
     def _make_ready(self, cancelled: threading.Event, prepared: threading.Event) -> None:
-        if make_ready(self.config, address(self.port), self._is_healthy, self._tell, cancelled):
+        if make_ready(
+            self.config, address(self.port), self._is_healthy, say=self._tell, stopping=cancelled
+        ):
             prepared.set()
 
     def _is_healthy(self) -> bool:
@@ -189,9 +191,9 @@ class Supervisor:
                 os.getpid(),
                 started_at(os.getpid()),
                 self.port,
-                self.state,
-                self.message,
-                identities,
+                state=self.state,
+                message=self.message,
+                components=identities,
             )
             status.write(self.home)
         if message:

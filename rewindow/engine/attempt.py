@@ -144,10 +144,10 @@ class Attempt:
             plan,
             self.app,
             takeover,
-            engine,
-            self.epoch,
-            self._say,
-            skip,
+            engine=engine,
+            epoch=self.epoch,
+            say=self._say,
+            skip=skip,
         )
         if skip and found.first > len(plan.range):
             self._save(
@@ -163,7 +163,7 @@ class Attempt:
         mark = self.plan.mark_of(window)
         versions = {node.name: node.operator.state_version for node in self.app.nodes.values()}
         made = stored.Provenance.of(plan, self.epoch)
-        rows = stored.encode(window, mark, states, versions, made)
+        rows = stored.encode(window, mark, states, versions=versions, made=made)
         takeover.checkpoints.commit(max(mark, takeover.checkpoints.done), rows)
         self._held.went_on(states, states, saved=True)
 
@@ -181,12 +181,12 @@ class Attempt:
             plan,
             self.app,
             folder,
-            beside,
-            engine,
-            self._sizer(),
-            save,
-            crash,
-            self._say,
+            beside=beside,
+            engine=engine,
+            sizer=self._sizer(),
+            save=save,
+            crash=crash,
+            say=self._say,
         )
         return warm_up.run(takeover.warmed_up)
 
@@ -197,9 +197,9 @@ class Attempt:
             plan,
             self.app,
             takeover,
-            engine,
-            self.epoch,
-            self._stop,
+            engine=engine,
+            epoch=self.epoch,
+            stop=self._stop,
         )
         cuts = list(map(plan.window_of, takeover.resume.cuts))
         window = plan.window_of(takeover.resume.first)
@@ -218,9 +218,9 @@ class Attempt:
                     window,
                     plan.last,
                     sizer.size,
-                    plan.mode,
-                    self._schedule,
-                    cuts,
+                    mode=plan.mode,
+                    schedule=self._schedule,
+                    cuts=cuts,
                 ),
             )
             number += 1
@@ -236,7 +236,7 @@ class Attempt:
                 next_mark=next_mark,
             )
             self._start(takeover, plan.mark_of(end))
-            states, ended = self._run_group(commit, engine, group, states, number)
+            states, ended = self._run_group(commit, engine, group, states=states, number=number)
             saved = end if ended.checkpoint else None
             sizer.took(end - window + 1, time.monotonic() - began)
             window = end + 1
@@ -279,7 +279,7 @@ class Attempt:
         self._crash(Step.STARTED, number)
         counts = engine.count_inputs(group.windows)
         tuples = sum(found.tuples for found in counts.values())
-        result = engine.compute(group, mark, states, commit.staged(mark), tuples)
+        result = engine.compute(group, mark, states, staged=commit.staged(mark), tuples=tuples)
         check_error_counts(self.plan, result.digests)
         computed = time.monotonic()
         self._crash(Step.MATERIALISED, number)
@@ -312,7 +312,7 @@ class Attempt:
         plan = self.plan
         mark = self.plan.mark_of(group.last)
         timings = {"compute": round(compute, 3), "commit": round(seconds - compute, 3)}
-        ports = port_counts(group.windows, counts, result, self.app.errors())
+        ports = port_counts(group.windows, counts, result, errors=self.app.errors())
         self.ledger.attempts.report_progress(
             plan.replay_id,
             self.epoch,
@@ -339,10 +339,10 @@ class Attempt:
                 group.first,
                 group.last,
                 mark,
-                len(plan.range),
-                end.checkpoint,
-                round(seconds, 3),
-                tuples,
+                of=len(plan.range),
+                checkpoint=end.checkpoint,
+                seconds=round(seconds, 3),
+                tuples=tuples,
             )
         )
 
@@ -353,5 +353,5 @@ class Attempt:
             self.plan.group_windows,
             self.plan.group_seconds,
             size,
-            self.plan.group_windows_max,
+            size_max=self.plan.group_windows_max,
         )

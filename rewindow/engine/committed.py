@@ -87,7 +87,9 @@ class Committed:
                 seals = committed[output.name]
                 now = result.digests[output.name].reindex(seals.ids)
                 rows = partial(self._both, output.name, result.folders[output.name], windows, seals)
-                known.append(RecomputedOutput(output.name, seals, now, rows, output.tolerance))
+                known.append(
+                    RecomputedOutput(output.name, seals, now, rows=rows, tolerance=output.tolerance)
+                )
         check_recomputed(self._plan.replay_id, known)
 
     def _sealed(self, windows: WindowRange) -> Seals:

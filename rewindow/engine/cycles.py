@@ -60,8 +60,8 @@ class Cycles:
         materialize.run_together(
             list(one.members),
             schemas,
-            lambda sink: pass_of(one, inputs, own, named, sink),
-            context,
+            lambda sink: pass_of(one, inputs, own, context=named, sink=sink),
+            context=context,
         )
 
 

@@ -106,7 +106,7 @@ class GroupRunner:
         self._cycles = Cycles(app)
         self._asked = asked
         self._say = say
-        self._cache = GroupCache(spark, root, epoch, self._in_one_task)
+        self._cache = GroupCache(spark, root, epoch, arrange=self._in_one_task)
         self._aggregates: dict[str, tuple[list[Column], list[Column]]] = {}
         self._staged = app.staged()
         self._outputs = {output.source: output for output in app.outputs.values()}
@@ -331,7 +331,7 @@ class GroupRunner:
     ) -> Frames:
         """Runs an operator, or the operators of a cycle, which are computed in one pass (X40)."""
         if self._cycles.of(unit[0]):
-            with explained(unit, context.windows, "the pass of its cycle", self._next_act):
+            with explained(unit, context.windows, "the pass of its cycle", hint=self._next_act):
                 self._cycles.run(unit, frames, states, context, self._cache)
         found: Frames = {}
         for node in unit:
@@ -349,12 +349,12 @@ class GroupRunner:
         result: GroupResult,
     ) -> dict[PortHandle, DataFrame]:
         inputs = self._cycles.inputs_of(node, frames)
-        with explained([node], context.windows, "transform", self._next_act):
+        with explained([node], context.windows, "transform", hint=self._next_act):
             by_port = self._transform(
                 node,
                 inputs,
                 states.get(node.name),
-                self._context_of(node, context),
+                context=self._context_of(node, context),
             )
         found: Frames = {}
         for port, frame in by_port.items():
@@ -364,7 +364,7 @@ class GroupRunner:
                     self._computed_with(node),
                     context.windows,
                     f'output port "{port}"',
-                    self._next_act,
+                    hint=self._next_act,
                 ):
                     result.dropped[str(handle)] = self._count(handle, frame)
                 continue
@@ -375,15 +375,15 @@ class GroupRunner:
                 self._computed_with(node),
                 context.windows,
                 f'output port "{port}"',
-                self._next_act,
+                hint=self._next_act,
             ):
                 found[handle] = self._materialise(
                     handle,
                     frame,
                     mark,
-                    staged,
-                    result,
-                    context.grid,
+                    staged=staged,
+                    result=result,
+                    grid=context.grid,
                 )
         return found
 
@@ -397,7 +397,7 @@ class GroupRunner:
         """Returns the frames of an operator's output ports by name."""
         operator = node.operator
         if isinstance(operator, TupleOperator):
-            return emitted_frames(operator, inputs, state, context)
+            return emitted_frames(operator, inputs, state, context=context)
         return frames_of(node, operator.transform(inputs, state, context))
 
     def _count(self, handle: PortHandle, frame: DataFrame) -> WindowFacts:
@@ -521,9 +521,11 @@ class GroupRunner:
         }
         place = f"{self._epoch}-{context.last}"
         size = {"is_small": self._is_small}
-        with explained(self._computed_with(node), context.windows, "next_state", self._next_act):
+        with explained(
+            self._computed_with(node), context.windows, "next_state", hint=self._next_act
+        ):
             if isinstance(operator, TupleOperator):
-                frame = states_after(operator, inputs, state, own_context)
+                frame = states_after(operator, inputs, state, context=own_context)
             else:
                 frame = operator.next_state(inputs, outputs, state, own_context)
             if operator.state_increments:
@@ -531,7 +533,7 @@ class GroupRunner:
                     node,
                     frame,
                     before,
-                    place,
+                    place=place,
                     tuples=self._tuples,
                     **size,
                 )

@@ -132,7 +132,7 @@ class GroupCache:
         tasks = folder / "tasks"
         tasks.make_folder()
         columns = {part: _staged(schema) for part, schema in schemas.items()}
-        named = make(_TaskFiles(tasks.uri, columns, self._epoch, grid)).toArrow().to_pylist()
+        named = make(_TaskFiles(tasks.uri, columns, self._epoch, grid=grid)).toArrow().to_pylist()
         found = {}
         for place, (part, schema) in enumerate(schemas.items()):
             of_part = folder / str(place)

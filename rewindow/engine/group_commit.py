@@ -86,7 +86,7 @@ class GroupCommit:
             group.windows,
             self._epoch,
             began_at,
-            self._plan.window_of(self._done(FACTS)),
+            above=self._plan.window_of(self._done(FACTS)),
         )
         for stream, windows in counts.items():
             rows.add_input(stream, windows)
@@ -142,6 +142,6 @@ class GroupCommit:
         due = self._plan.mode.saves_every_group or self._schedule.is_due(window) or ends
         if due:
             # Once a window and attempt (W52): where the range ends at a mark, too.
-            rows = stored.encode(window, mark, states, self._versions, self._made)
+            rows = stored.encode(window, mark, states, versions=self._versions, made=self._made)
             self._checkpoints.commit(max(mark, self._checkpoints.done), rows)
         return due

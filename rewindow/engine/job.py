@@ -126,17 +126,17 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
         say(ReplayProgress(replay_id, epoch, **vars(progress)).line())
 
     stop.listen()
-    measures = replay_measures(config.expectations, plan, loaded.app, say)
+    measures = replay_measures(config.expectations, plan, loaded.app, say=say)
     attempt = spark_attempt(
         plan,
         loaded.app,
         config.replay_root(replay_id),
-        ledger,
-        epoch,
-        session,
-        config.replay.inline_state_bytes,
-        measures,
-        config.replay.file_bytes,
+        ledger=ledger,
+        epoch=epoch,
+        session=session,
+        inline_state_bytes=config.replay.inline_state_bytes,
+        measures=measures,
+        file_bytes=config.replay.file_bytes,
         tell=report,
         say=say,
         stop=stop,

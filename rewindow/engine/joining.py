@@ -56,7 +56,7 @@ def join_files(
     runs = [run for run in runs_to_join(table, file_bytes) if not differing(run)]
     if not runs:
         return 0
-    made = [_join(table, folder, run, sorted_by) for run in runs]
+    made = [_join(table, folder, run, sorted_by=sorted_by) for run in runs]
     sync_folders(table.path, [folder])
     done = fenced.replace(with_checksums(made), list(chain.from_iterable(runs)))
     return sum(map(len, runs)) - len(runs) if done else 0
@@ -118,9 +118,9 @@ def _join(table: Table, folder: str, files: Run, sorted_by: Sequence[str]) -> Da
         (table.path / new.path).uri,
         new.rows,
         files[0].first,
-        max(file.last or 0 for file in files),
-        new.size,
-        new.changed_ms,
+        last=max(file.last or 0 for file in files),
+        size=new.size,
+        changed_ms=new.changed_ms,
         statistics=new.statistics,
     )
     if not read_rows([made], table.schema, table.schema.names).equals(rows):

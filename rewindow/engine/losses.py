@@ -49,12 +49,12 @@ def record_losses(
             plan,
             app,
             takeover,
-            rows,
-            skip,
-            say,
+            rows=rows,
+            skip=skip,
+            say=say,
         )
     if facts.done < started:
-        _add_losses(plan, app, takeover, engine, rows)
+        _add_losses(plan, app, takeover, engine=engine, rows=rows)
     facts.commit(max(started, facts.done), rows.table())
     if facts.done < started:
         say(

@@ -39,10 +39,15 @@ def port_counts(
     """
     first = windows.first
     last = windows.last
-    found = [PortCount("in", name, first, last, count.tuples) for name, count in counts.items()]
+    found = [
+        PortCount("in", name, first, last=last, tuples=count.tuples)
+        for name, count in counts.items()
+    ]
     for name, tuples in output_tuples(result).items():
-        found.append(PortCount("error" if name in errors else "out", name, first, last, tuples))
+        found.append(
+            PortCount("error" if name in errors else "out", name, first, last=last, tuples=tuples)
+        )
     return found + [
-        PortCount("dropped", port, first, last, count.tuples)
+        PortCount("dropped", port, first, last=last, tuples=count.tuples)
         for port, count in result.dropped.items()
     ]

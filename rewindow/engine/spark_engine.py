@@ -74,22 +74,22 @@ def spark_attempt(
             session(),
             plan,
             app,
-            root,
-            epoch,
-            tables,
-            inline_state_bytes,
-            measures,
-            say,
-            file_bytes,
+            root=root,
+            epoch=epoch,
+            tables=tables,
+            inline_state_bytes=inline_state_bytes,
+            measures=measures,
+            say=say,
+            file_bytes=file_bytes,
         )
 
     return Attempt(
         plan,
         app,
         root,
-        ledger,
-        epoch,
-        engine,
+        ledger=ledger,
+        epoch=epoch,
+        engine=engine,
         **listeners,
     )
 
@@ -154,15 +154,15 @@ class SparkEngine:
             spark,
             app,
             self._inputs,
-            root,
-            epoch,
-            states,
-            next_steps(plan),
-            asked,
-            say,
-            read,
+            root=root,
+            epoch=epoch,
+            states=states,
+            next_steps=next_steps(plan),
+            asked=asked,
+            say=say,
+            read=read,
         )
-        self._committed = Committed(plan, root, epoch, self._runner, tables)
+        self._committed = Committed(plan, root, epoch, runner=self._runner, tables=tables)
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
         """Counts each input's tuples per window in its files, and holds files and counts against
@@ -189,7 +189,9 @@ class SparkEngine:
     ) -> GroupResult:
         """See GroupRunner.compute."""
         with self._shuffle.parts(self._spark):
-            return self._runner.compute(context, mark, states, staged, self._shuffle.spread(tuples))
+            return self._runner.compute(
+                context, mark, states, staged=staged, tuples=self._shuffle.spread(tuples)
+            )
 
     def files(self, output: str, result: GroupResult) -> Sequence[DataFile]:
         """Returns the Parquet files that Spark wrote for an output."""

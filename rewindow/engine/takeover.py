@@ -73,13 +73,19 @@ def take_over(
         name: str,
         mark_of: Callable[[int], int] = lambda mark: mark,
     ) -> FencedTable:
-        return fence(root / table, app_id(plan.replay_id, name), epoch, mark_of, open_table)
+        return fence(
+            root / table,
+            app_id(plan.replay_id, name),
+            epoch,
+            mark_of=mark_of,
+            open_table=open_table,
+        )
 
     # The checkpoints come first. An older attempt that still runs then cannot add a checkpoint
     # after this one has chosen from them.
     checkpoints = take(CHECKPOINTS, CHECKPOINTS)
     started = take(CHECKPOINTS, STARTED) if plan.mode.may_lose else None
-    restorer = _Restorer(plan, app, checkpoints, started.done if started else 0, say)
+    restorer = _Restorer(plan, app, checkpoints, started=started.done if started else 0, say=say)
     if plan.mode.may_repeat:
         done = {
             name: _mark(open_table(root / name), app_id(plan.replay_id, name))
@@ -97,10 +103,10 @@ def take_over(
         checkpoints,
         started,
         tables,
-        sealed,
-        found,
-        checkpoint,
-        warmed_up,
+        sealed=sealed,
+        resume=found,
+        checkpoint=checkpoint,
+        warmed_up=warmed_up,
     )
 
 

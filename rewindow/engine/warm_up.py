@@ -87,7 +87,7 @@ class WarmUp:
             next_mark=schedule.next_due,
         )
         tuples = sum(counts.tuples for counts in self.engine.count_inputs(windows).values())
-        return self.engine.compute(group, 0, states, (), tuples).states
+        return self.engine.compute(group, 0, states, staged=(), tuples=tuples).states
 
 
 def _base(plan: Plan, app: Application, folder: Location, beside: Location) -> States:
@@ -96,7 +96,7 @@ def _base(plan: Plan, app: Application, folder: Location, beside: Location) -> S
         return {name: operator.initial_state() for name, operator in stateful.items()}
     table = Table.open(plan.start.table(folder), plan.start.version)
     rows = stored.rows_at(table, plan.start.warm_up_first - 1)  # type: ignore[operator]
-    rows = stored.brought(rows, table.path, beside, stored.START)
+    rows = stored.brought(rows, table.path, beside, place=stored.START)
     return {
         row["operator"]: stored.decode(row, beside) for row in rows.to_pylist() if row["operator"]
     }

@@ -163,16 +163,16 @@ def count_replay(plan: Plan, root: Location) -> ReplayCount:
     }
     processed, unprocessed = _count_inputs(facts)
     resumed = _resumed_after(plan, seals, saved)
-    losses = losses_of(plan, facts, checkpoints, plan.range)
+    losses = losses_of(plan, facts, checkpoints, windows=plan.range)
     return ReplayCount(
         plan,
         outputs,
         processed,
-        unprocessed,
-        losses,
-        resumed,
-        saved,
-        _groups(facts),
+        unprocessed=unprocessed,
+        losses=losses,
+        resumed_after=resumed,
+        checkpoints=saved,
+        groups=_groups(facts),
     )
 
 
@@ -209,7 +209,7 @@ def _count_output(plan: Plan, seals: pa.Table, path: Location) -> OutputCount:
     np.add.at(total, place, number)
     own = taken[place] == writer
     mine[place[own]] = number[own]
-    return OutputCount(taken, mine, total, lost, wrote)
+    return OutputCount(taken, mine, total, lost=lost, wrote=wrote)
 
 
 def _note(wrote: dict[int, npt.NDArray[np.bool_]], attempts: Ints, places: Ints, size: int) -> None:

@@ -70,7 +70,9 @@ class ErrorTuples:
         for reason, counts in found.items():
             tuples = sum(count.tuples for count in counts)
             first = counts[0].window
-            totals.append(ReasonTotal(reason, tuples, len(counts), first, counts[-1].window))
+            totals.append(
+                ReasonTotal(reason, tuples, len(counts), first=first, last=counts[-1].window)
+            )
         return sorted(totals, key=lambda total: (-total.tuples, total.reason))
 
 
@@ -110,7 +112,7 @@ def list_errors(
     if window is not None and window not in plan.range:
         raise InputError(f'window {window} is not in replay "{replay_id}", which has {plan.range}')
     return [
-        read_errors(config, plan, name, window, limit, sample)
+        read_errors(config, plan, name, window=window, limit=limit, sample=sample)
         for name in known
         if port in (None, name)
     ]
@@ -159,7 +161,9 @@ def read_errors(
             detail="Its staged tables were purged, and what is published now has none of them.",
             hint="Plan the range again to see them.",
         )
-    return ErrorTuples(port, 0, error_columns(pa.schema([])).empty_table(), "counted in the facts")
+    return ErrorTuples(
+        port, 0, error_columns(pa.schema([])).empty_table(), read_from="counted in the facts"
+    )
 
 
 def count_errors(config: Config, plan: Plan, port: str) -> int:
@@ -218,4 +222,6 @@ def _read(port: str, tables: dict[str, Table], part: _Part, read_from: str) -> E
     rows = query(part.rows, **tables)
     if "n_" in rows.column_names:
         rows = rows.drop_columns(["n_"])
-    return ErrorTuples(port, sum(one.tuples for one in counts), rows, read_from, counts)
+    return ErrorTuples(
+        port, sum(one.tuples for one in counts), rows, read_from=read_from, counts=counts
+    )

@@ -358,7 +358,7 @@ def event_gaps(
         expected_keys=expected,
         **rows.hours,
     )
-    settings = _with_late(rows, windows, settings, grid)
+    settings = _with_late(rows, windows, settings, grid=grid)
     gaps, totals = _asked(rows, windows, settings)
     if rows.only and not totals:
         raise InputError(
@@ -369,10 +369,10 @@ def event_gaps(
         cadence_us,
         learned,
         settings.from_time,
-        settings.to_time,
-        totals,
-        gaps,
-        settings.grid,
+        to_us=settings.to_time,
+        completeness=totals,
+        gaps=gaps,
+        hours=settings.grid,
     )
 
 
@@ -525,15 +525,15 @@ def _gap(row: Mapping[str, Any], sql: GapSql) -> Gap:
         row["kind"],
         None,
         from_us,
-        to_us,
-        row["missing"],
-        _key(row, sql),
-        closed,
-        _column(row, sql),
-        row["open_left"],
-        row["open_right"],
-        since_us,
-        length_us,
+        to_us=to_us,
+        count=row["missing"],
+        key=_key(row, sql),
+        closed_by=closed,
+        column=_column(row, sql),
+        open_left=row["open_left"],
+        open_right=row["open_right"],
+        since_us=since_us,
+        open_us=length_us,
     )
 
 
@@ -551,11 +551,11 @@ def _total(row: Mapping[str, Any], sql: GapSql) -> Completeness:
         key,
         _column(row, sql),
         is_expected,
-        points,
-        present,
-        nulls if is_column else None,
-        missing,
-        tolerated,
+        expected=points,
+        present=present,
+        nulls=nulls if is_column else None,
+        missing=missing,
+        tolerated=tolerated,
     )
 
 

@@ -102,8 +102,8 @@ def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledSt
         name,
         Table.open(config.stream_table(name)),
         settings.keys,
-        {},
-        settings.event_at,
+        only={},
+        event_at=settings.event_at,
     )
     schema = rows.table.schema
     filled = [column for column in settings.fill.columns if column in schema.names]
@@ -124,7 +124,7 @@ def filled_stream(config: Config, stream: str, windows: WindowRange) -> FilledSt
         if len(shown) == GAPS_MAX:
             break
     counts = _counts(rows, filled, windows)
-    return FilledStream(name, columns, shown, len(gaps), counts, step_us)
+    return FilledStream(name, columns, shown, gap_count=len(gaps), counts=counts, step_us=step_us)
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -173,13 +173,15 @@ def _around(
                 row["at_us"],
                 row["_rw_is_made"],
                 {column: row[f"v{n}"] for n, column in enumerate(columns)},
-                json.loads(row["_rw_methods"] or "{}"),
-                row["_rw_before_us"],
-                row["_rw_after_us"],
-                row["_rw_made_rows"] or 1,
+                methods=json.loads(row["_rw_methods"] or "{}"),
+                before_us=row["_rw_before_us"],
+                after_us=row["_rw_after_us"],
+                stands_for=row["_rw_made_rows"] or 1,
             )
         )
-    return FilledGap(key_text(key), gap["from_us"], gap["last_us"], gap["missing"], found)
+    return FilledGap(
+        key_text(key), gap["from_us"], gap["last_us"], missing=gap["missing"], rows=found
+    )
 
 
 def _counts(

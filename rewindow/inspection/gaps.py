@@ -187,8 +187,8 @@ def gaps(
     interval_us, slack_us = _expected(settings, interval_us)
     sealed, tuples = _seals(windows, first, last)
     if not len(sealed) and (first is None or last is None):
-        _refuse_beside(stream, windows, first, last)
-        return GapReport(stream, None, 0, interval_us, [], slack_us=slack_us)
+        _refuse_beside(stream, windows, first, last=last)
+        return GapReport(stream, None, 0, interval_us=interval_us, gaps=[], slack_us=slack_us)
     span = WindowRange(
         int(sealed[0]) if first is None else first,
         int(sealed[-1]) if last is None else last,
@@ -200,17 +200,27 @@ def gaps(
         interval_us is not None or has_event_time or keys or columns or cadence_us is not None
     )
     if not looks_at_tuples or not len(sealed) or int(sealed[-1]) < span.first:
-        return GapReport(stream, span, len(sealed), interval_us, found, slack_us=slack_us)
+        return GapReport(
+            stream, span, len(sealed), interval_us=interval_us, gaps=found, slack_us=slack_us
+        )
     seen = WindowRange(span.first, min(span.last, int(sealed[-1])))
     rows = StreamRows.open(config, stream, keys or {})
     if interval_us is not None:
         stretches = _stretches(rows, seen, grid, interval_us + slack_us)
         holes = _holes(windows, stretches, seen, grid)
-        found += _silences(stretches, rows.keys, seen, grid, interval_us, slack_us, holes)
+        found += _silences(
+            stretches,
+            rows.keys,
+            seen,
+            grid=grid,
+            interval_us=interval_us,
+            slack_us=slack_us,
+            holes=holes,
+        )
     lack = ""
     wrong = unusable_tuples(rows, seen)
     try:
-        in_event_time = event_gaps(rows, seen, grid, cadence_us, columns)
+        in_event_time = event_gaps(rows, seen, grid, cadence_us=cadence_us, columns=columns)
     except InputError as error:
         if keys or columns or cadence_us is not None:
             raise
@@ -222,12 +232,12 @@ def gaps(
         stream,
         span,
         len(sealed),
-        interval_us,
-        found,
-        in_event_time,
-        lack,
-        slack_us,
-        wrong,
+        interval_us=interval_us,
+        gaps=found,
+        event=in_event_time,
+        event_lack=lack,
+        slack_us=slack_us,
+        unusable=wrong,
     )
 
 
@@ -298,8 +308,8 @@ def _ranges(kind: str, found: Any, grid: Grid) -> list[Gap]:
             kind,
             WindowRange(first, last),
             grid.start_us(first),
-            grid.end_us(last),
-            last - first + 1,
+            to_us=grid.end_us(last),
+            count=last - first + 1,
         )
         for first, last in found.tolist()
     ]
@@ -404,5 +414,7 @@ def _silences(
             )
             closed_by = f"tuple {row['by_window']}:{row['by_offset']}" if closed else OPEN
             count = -((begin + slack_us - end) // interval_us) - 1
-            found.append(Gap(SILENT, windows, begin, end, count, key, closed_by))
+            found.append(
+                Gap(SILENT, windows, begin, to_us=end, count=count, key=key, closed_by=closed_by)
+            )
     return found

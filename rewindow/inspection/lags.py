@@ -79,9 +79,9 @@ def lag_over_time(rows: StreamRows, windows: WindowRange, grid: Grid) -> list[La
                 span,
                 grid.start_us(first),
                 row["tuples"],
-                row["mean"],
-                row["least"],
-                row["most"],
+                mean_us=row["mean"],
+                least_us=row["least"],
+                most_us=row["most"],
             )
         )
     return found
@@ -114,7 +114,9 @@ def lateness_by_key(rows: StreamRows, windows: WindowRange) -> list[KeyLateness]
     for row in query(sql, s=rows.table).to_pylist():
         later = [row[f"later_{n}"] or 0 for n in range(len(LATER_THAN_US))]
         most = max(row["most"] or 0, 0)
-        found.append(KeyLateness(rows.key_of(row), row["tuples"], later, most, row["hour"]))
+        found.append(
+            KeyLateness(rows.key_of(row), row["tuples"], later, most_us=most, hour=row["hour"])
+        )
     furthest = {row.keys: row.most_us for row in found if row.hour is None}
     return sorted(
         found,

@@ -103,4 +103,6 @@ def _look(
 ) -> OperatorStateRows:
     count = state.num_rows if isinstance(state, pa.Table) else state.rows
     digest = frame_digest(state) if isinstance(state, pa.Table) else state.digest
-    return OperatorStateRows(name, window, count, digest, first_rows(state, limit, where))
+    return OperatorStateRows(
+        name, window, count, digest=digest, rows=first_rows(state, limit, where)
+    )

@@ -171,24 +171,28 @@ def replay_status(config: Config, replay_id: str) -> ReplayStatus:
     act, can_go_on = next_steps(config, row)
     facts = config.replay_root(replay_id) / FACTS
     losses = (
-        losses_of(plan, Table.open(facts), None, plan.range) if Table.exists(facts) else Losses()
+        losses_of(plan, Table.open(facts), None, windows=plan.range)
+        if Table.exists(facts)
+        else Losses()
     )
     return ReplayStatus(
         row,
         plan,
         ledger.attempts.of(replay_id),
-        ledger.counts.totals(replay_id),
-        ledger.checks.newest(replay_id),
-        ledger.stale.ranges(row.application),
-        losses,
-        _states(config, row),
-        _expected(config, row) if can_go_on and (gone or row.state is ReplayState.FAILED) else None,
-        _counts(config, row, plan),
-        ledger.publications.newest(replay_id),
-        visibility(ledger, row),
-        gone,
-        act,
-        _log(config, row),
+        ports=ledger.counts.totals(replay_id),
+        checks=ledger.checks.newest(replay_id),
+        stale=ledger.stale.ranges(row.application),
+        losses=losses,
+        states=_states(config, row),
+        recovery=_expected(config, row)
+        if can_go_on and (gone or row.state is ReplayState.FAILED)
+        else None,
+        counts=_counts(config, row, plan),
+        publications=ledger.publications.newest(replay_id),
+        seen=visibility(ledger, row),
+        is_gone=gone,
+        next_steps=act,
+        log=_log(config, row),
     )
 
 

@@ -89,8 +89,8 @@ def unusable_tuples(rows: StreamRows, windows: WindowRange) -> list[Unusable]:
             rows.key_of(row),
             BAD_TYPE if row["verdict"] else FAR_FUTURE,
             row["verdict"] or None,
-            row["tuples"],
-            row["of"],
+            tuples=row["tuples"],
+            of=row["of"],
         )
         for row in query(sql, s=rows.table).to_pylist()
     ]

@@ -257,8 +257,8 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> WindowLif
                 act.number,
                 act.kind,
                 act.replay_id,
-                act.closed_at,
-                outcome(act, acts),
+                closed_at=act.closed_at,
+                outcome=outcome(act, acts),
             )
             for act in acts
             if window in act.range
@@ -275,10 +275,10 @@ def _properties(plan: Plan, changes: list[PropertyChange]) -> tuple[PropertyOrig
     origins = []
     for given in plan.given:
         if not given.operator:
-            origins.append(PropertyOrigin("", given.path, given.value, given.source))
+            origins.append(PropertyOrigin("", given.path, given.value, source=given.source))
     for node in plan.graph.operators if plan.graph else []:
         for item in node.properties:
-            origins.append(PropertyOrigin(node.name, item.name, item.value, item.source))
+            origins.append(PropertyOrigin(node.name, item.name, item.value, source=item.source))
     changed = {}
     for change in changes:
         name = (change.operator, change.name)

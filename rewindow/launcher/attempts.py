@@ -167,9 +167,9 @@ def begin_attempt(
         replay_id,
         epoch,
         command,
-        environment | _outcome_variable(outcome),
-        outcome,
-        expected,
+        environment=environment | _outcome_variable(outcome),
+        outcome=outcome,
+        expected=expected,
     )
 
 
@@ -249,7 +249,7 @@ def plain_submission(
             name=f"rewindow {stem} {subject}",
             quick=quick,
         )
-    return Submission(subject, 0, command, environment, outcome)
+    return Submission(subject, 0, command, environment=environment, outcome=outcome)
 
 
 def submit_command(
@@ -420,15 +420,15 @@ def read_outcome(path: Location, exit_code: int = 0) -> Outcome:
                 facts["exit_code"],
                 facts["message"],
                 bool(facts.get("retryable")),
-                facts,
-                error,
+                facts=facts,
+                error=error,
             )
     except OSError:
         return Outcome(
             exit_code or -9,
             f"the job ended without an outcome (exit code {exit_code})",
             True,
-            {},
+            facts={},
         )
     except RewindowError as damage:
         return Outcome(

@@ -43,7 +43,7 @@ def check_tables(config: Config, ledger: Ledger, plan: Plan) -> dict[str, Positi
     root = config.replay_root(plan.replay_id)
     positions = staged_positions(root, plan)
     check_replay_format(root)
-    check_ledger(root, plan, positions, ledger.replays.get(plan.replay_id).epoch)
+    check_ledger(root, plan, positions, epoch=ledger.replays.get(plan.replay_id).epoch)
     check_sealed_rows(root, plan, positions)
     return positions
 

@@ -211,8 +211,8 @@ def record(
             config,
             "record.py",
             arguments,
-            stream,
-            listener,
+            subject=stream,
+            listener=listener,
             quick=quick,
         ).result
     )
@@ -245,10 +245,10 @@ def publish(
         PublicationAction.PUBLISH,
         config,
         replay_id,
-        accept,
-        leave_out_damaged,
-        listener,
-        crash,
+        accept=accept,
+        leave_out_damaged=leave_out_damaged,
+        listener=listener,
+        crash=crash,
     )
 
 
@@ -269,10 +269,10 @@ def withdraw(
         PublicationAction.WITHDRAW,
         config,
         replay_id,
-        None,
-        leave_out_damaged,
-        listener,
-        crash,
+        accept=None,
+        leave_out_damaged=leave_out_damaged,
+        listener=listener,
+        crash=crash,
     )
 
 
@@ -293,10 +293,10 @@ def undo(
         PublicationAction.UNDO,
         config,
         replay_id,
-        None,
-        leave_out_damaged,
-        listener,
-        crash,
+        accept=None,
+        leave_out_damaged=leave_out_damaged,
+        listener=listener,
+        crash=crash,
     )
 
 
@@ -323,7 +323,7 @@ def _publication(
                     act,
                     config,
                     replay_id,
-                    told.line,
+                    say=told.line,
                     accept=accept,
                     leave_out_damaged=leave_out_damaged,
                 )
@@ -339,8 +339,8 @@ def _publication(
         config,
         "publish.py",
         arguments,
-        replay_id,
-        listener,
+        subject=replay_id,
+        listener=listener,
         crash=crash,
     )
     return PublicationResult.from_json(outcome.result["publication"])

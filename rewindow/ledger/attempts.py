@@ -160,9 +160,11 @@ class Attempts(LedgerPart):
                 return
             if end is AttemptEnd.DONE:
                 windows = replays.c.last - replays.c.first + 1
-                self._replays.move(connection, replay_id, ReplayState.ENDED, message, mark=windows)
+                self._replays.move(
+                    connection, replay_id, ReplayState.ENDED, message=message, mark=windows
+                )
             else:
-                self._replays.move(connection, replay_id, ReplayState.FAILED, message)
+                self._replays.move(connection, replay_id, ReplayState.FAILED, message=message)
 
     def _end(
         self,

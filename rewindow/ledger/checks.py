@@ -146,7 +146,7 @@ class Checks(LedgerPart):
                     connection,
                     replay_id,
                     ReplayState.CHECKED,
-                    f"accepted by {who}: {reason}",
+                    message=f"accepted by {who}: {reason}",
                 )
             values = {
                 "replay_id": replay_id,

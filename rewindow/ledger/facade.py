@@ -62,5 +62,5 @@ class Ledger:
         """
         windows = WindowRange(first, last)
         with self.database.serialised() as connection:
-            self.leases.grant(connection, replay_id, tables, windows)
+            self.leases.grant(connection, replay_id, tables, windows=windows)
             return self.attempts.give_epoch(connection, replay_id)

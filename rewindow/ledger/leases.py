@@ -46,7 +46,7 @@ class Leases(LedgerPart):
             InputError: the replay is unknown or abandoned.
         """
         with self.serialised() as connection:
-            self.grant(connection, replay_id, tables, WindowRange(first, last))
+            self.grant(connection, replay_id, tables, windows=WindowRange(first, last))
 
     def grant(
         self,
@@ -59,7 +59,7 @@ class Leases(LedgerPart):
         names = sorted(set(tables))
         if read_replay(connection, replay_id).state is ReplayState.ABANDONED:
             raise InputError(f'replay "{replay_id}" is abandoned', hint="Plan the range again.")
-        held = _first_overlap(connection, replay_id, names, windows)
+        held = _first_overlap(connection, replay_id, names, windows=windows)
         if held is not None:
             raise _overlap(held, read_replay(connection, held.replay_id), windows)
         its = (leases.c.replay_id == replay_id) & leases.c.table_name.in_(names)

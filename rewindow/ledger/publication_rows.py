@@ -154,7 +154,7 @@ def find_publications(
             row.table_name,
             row.version_before,
             row.version_after,
-            row.done_at is not None,
+            done=row.done_at is not None,
         )
         tables[row.number].append(table)
     return [

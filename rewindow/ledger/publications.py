@@ -104,7 +104,7 @@ class Publications(LedgerPart):
                 self._database.place,
                 self._database.engine,
                 wanted,
-                wait_s,
+                wait_s=wait_s,
             ) as refused:
                 unfinished = self.unfinished(wanted)
                 if refused is not None:
@@ -144,7 +144,9 @@ class Publications(LedgerPart):
                     f'windows {windows} are not all of replay "{replay_id}", which has '
                     f"{replay.range}"
                 )
-            there = _same_open(connection, replay_id, PUBLISH, versions_before, windows)
+            there = _same_open(
+                connection, replay_id, PUBLISH, tables=versions_before, windows=windows
+            )
             if there is not None:
                 return there
             if replay.state not in (ReplayState.CHECKED, ReplayState.PUBLISHED, ReplayState.UNDONE):
@@ -178,7 +180,9 @@ class Publications(LedgerPart):
         """
         with self.serialised() as connection:
             undone = read_publication(connection, number)
-            there = _same_open(connection, undone.replay_id, UNDO, versions_before, undone.range)
+            there = _same_open(
+                connection, undone.replay_id, UNDO, tables=versions_before, windows=undone.range
+            )
             if there is not None and there.undoes == number:
                 return there
             _check_undoable(connection, undone)

@@ -38,7 +38,7 @@ def publisher_locks(
     with ExitStack() as held:
         session = None if place.file else held.enter_context(_own_session(engine))
         for name in sorted(set(tables)):
-            while not _try(place, session, name, held):
+            while not _try(place, session, name, held=held):
                 if time.monotonic() >= give_up_at:
                     yield name
                     return

@@ -104,10 +104,10 @@ def _rebuild(ledger: Ledger, config: Config) -> Rebuilt:
                 ledger,
                 config,
                 connection,
-                number,
-                found[number],
-                last_numbers,
-                withdrawn.get(number),
+                number=number,
+                found=found[number],
+                last_numbers=last_numbers,
+                withdrawn=withdrawn.get(number),
             )
         highest = max([0, *last_numbers.values(), *found])
         connection.execute(update(counters).values(value=highest))
@@ -150,7 +150,13 @@ def _restore_replay(ledger: Ledger, connection: Connection, root: Location) -> b
         message=REBUILT,
         created_at=created_at,
     )
-    _restore_attempts(connection, replay_id, plan["first"], root / FACTS, epoch if ended else None)
+    _restore_attempts(
+        connection,
+        replay_id,
+        plan["first"],
+        facts=root / FACTS,
+        done_epoch=epoch if ended else None,
+    )
     ledger.counts.replace(connection, replay_id, segments_of(root / FACTS))
     return True
 
@@ -310,4 +316,6 @@ def _restore_stale(ledger: Ledger, connection: Connection, found: Mapping[int, _
         newest[replay.application] = (number, found[number])
     for application, (number, one) in newest.items():
         for name, first, last in (one.told.get("details") or {}).get("stale", ()):
-            ledger.stale.add_in(connection, application, name, WindowRange(first, last), number)
+            ledger.stale.add_in(
+                connection, application, name, windows=WindowRange(first, last), since=number
+            )

@@ -301,7 +301,7 @@ class Replays(LedgerPart):
                 connection,
                 replay_id,
                 ReplayState.ABANDONED,
-                reason or kept,
+                message=reason or kept,
                 epoch=replays.c.epoch + 1,
             )
             return read_replay(connection, replay_id)
@@ -314,7 +314,7 @@ class Replays(LedgerPart):
             InputError: it is published, undone or abandoned.
         """
         with self.writing() as connection:
-            self.move(connection, replay_id, ReplayState.FAILED, message)
+            self.move(connection, replay_id, ReplayState.FAILED, message=message)
 
     def keep_changes(self, replay_id: str, changes: Sequence[PropertyChange]) -> None:
         """Enters into the plan which properties were changed while it ran, so that a purge does not

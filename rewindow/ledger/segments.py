@@ -105,7 +105,7 @@ class CountsIndex(LedgerPart):
         for count in counts:
             its = _port(replay_id, count)
             connection.execute(delete(segments).where(its, segments.c.last >= count.first))
-            if not self._extend(connection, its, epoch, count, at_checkpoint):
+            if not self._extend(connection, its, epoch, count=count, at_checkpoint=at_checkpoint):
                 row = {
                     **vars(count),
                     "replay_id": replay_id,

@@ -41,7 +41,9 @@ class Staleness(LedgerPart):
         way.
         """
         with self.serialised() as connection:
-            self.add_in(connection, application, table_name, WindowRange(first, last), since)
+            self.add_in(
+                connection, application, table_name, windows=WindowRange(first, last), since=since
+            )
 
     def add_in(
         self,
@@ -57,9 +59,9 @@ class Staleness(LedgerPart):
             connection,
             application,
             table_name,
-            windows,
-            since,
-            self.now,
+            windows=windows,
+            since=since,
+            at=self.now,
         )
 
     def clear(self, application: str, table_name: str, first: int, last: int) -> None:
@@ -95,9 +97,9 @@ class Staleness(LedgerPart):
                     connection,
                     application,
                     table_name,
-                    rest,
-                    row.since,
-                    row.marked_at,
+                    windows=rest,
+                    since=row.since,
+                    at=row.marked_at,
                 )
             if row.last > windows.last:
                 rest = WindowRange(windows.last + 1, row.last)
@@ -105,9 +107,9 @@ class Staleness(LedgerPart):
                     connection,
                     application,
                     table_name,
-                    rest,
-                    row.since,
-                    row.marked_at,
+                    windows=rest,
+                    since=row.since,
+                    at=row.marked_at,
                 )
 
     def _insert_range(

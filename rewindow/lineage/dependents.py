@@ -108,7 +108,7 @@ def mark_stale(ledger: Ledger, stream: str, windows: Sequence[WindowRange]) -> l
             name = data_name(reader.application, output["name"])
             touched = list(filter(None, map(reader.windows.overlap, windows)))
             if output["stateful"]:
-                _mark_behind(ledger, reader, name, touched[0].first, windows)
+                _mark_behind(ledger, reader, name, first=touched[0].first, opened=windows)
                 continue
             for part in touched:
                 ledger.stale.add(reader.application, name, part.first, part.last, REOPENED)
@@ -174,7 +174,7 @@ def mark_end(ledger: Ledger, stream: str, end: int | None) -> list[str]:
         for output in ledger.replays.get(reader.replay_id).plan.get("outputs", []):
             name = data_name(reader.application, output["name"])
             if output["stateful"]:
-                _mark_behind(ledger, reader, name, reader.windows.first, ())
+                _mark_behind(ledger, reader, name, first=reader.windows.first, opened=())
             elif behind <= last:
                 ledger.stale.add(reader.application, name, behind, last, REOPENED)
     return list(

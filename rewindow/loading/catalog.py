@@ -74,7 +74,9 @@ def load_planned(config: Config, plan: Plan) -> LoadedApplication:
     """
     code = config.replay_root(plan.replay_id) / CODE
     folder = code.local() if plan.candidate is not None and code.exists() else None
-    return load_application(config, plan.application, plan.parameters, plan.given, code=folder)
+    return load_application(
+        config, plan.application, plan.parameters, given=plan.given, code=folder
+    )
 
 
 def load_application(
@@ -167,7 +169,9 @@ def _without_settings_of_streams(
                 "[streams.NAME] of rewindow.toml"
             )
             app.declared.append(
-                Violation("O28", one.operator, "", f"{one.name} = {one.value!r}", message)
+                Violation(
+                    "O28", one.operator, "", value=f"{one.name} = {one.value!r}", message=message
+                )
             )
         else:
             kept.append(one)
@@ -327,7 +331,7 @@ def _made_application(config: Config, name: str, stream: str) -> Application:
         name,
         stream,
         settings,
-        event_columns(Table.open(config.stream_table(stream))),
+        schema=event_columns(Table.open(config.stream_table(stream))),
     )
 
 

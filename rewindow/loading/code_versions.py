@@ -199,7 +199,7 @@ def _comments(text: str) -> Iterator[_Span]:
     for token in tokens:
         if token.type == tokenize.COMMENT:
             line = token.start[0] - 1
-            yield _Span(line, token.start[1], line, token.end[1])
+            yield _Span(line, token.start[1], line, last_column=token.end[1])
 
 
 def _span(node: ast.stmt | ast.expr, lines: list[str]) -> _Span:
@@ -208,7 +208,7 @@ def _span(node: ast.stmt | ast.expr, lines: list[str]) -> _Span:
     last = (node.end_lineno or node.lineno) - 1
     first_column = len(lines[first].encode()[: node.col_offset].decode())
     last_column = len(lines[last].encode()[: node.end_col_offset].decode())
-    return _Span(first, first_column, last, last_column)
+    return _Span(first, first_column, last, last_column=last_column)
 
 
 def _without(lines: list[str], spans: Iterable[_Span]) -> list[str]:

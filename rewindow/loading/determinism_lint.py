@@ -109,7 +109,7 @@ def doubts(files: Iterable[Path]) -> list[ShakyLine]:
             raise InputError(f'file "{path}" cannot be read as Python: {error}') from error
         for line, code, why in sorted(set(_of(tree))):
             if line not in sound:
-                found.append(ShakyLine(path.name, line, code, why))
+                found.append(ShakyLine(path.name, line, code, why=why))
     return found
 
 

@@ -168,7 +168,7 @@ def _written(
         token = tokens[place]
         name = names[place]
         if token.word == "epoch_us" and not name:
-            micros = _epoch_us(tokens, names, place, columns)
+            micros = _epoch_us(tokens, names, place, columns=columns)
             if micros is None:
                 return None
             parts.append(micros)

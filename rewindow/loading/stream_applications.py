@@ -138,7 +138,7 @@ def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -
         origin_ms=settings.grid.origin_ms,
     )
     node = app.add("fill", operator, stream=app.input(stream))
-    known = filled_parameters(stream, operator, schema, fill.max_ahead_us)
+    known = filled_parameters(stream, operator, schema, max_ahead_us=fill.max_ahead_us)
     if fill.zone is None:
         app.output("filled", node, key=[], suite="filled", suite_parameters=known)
     else:  # The suite counts steps of one length.

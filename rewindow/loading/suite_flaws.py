@@ -66,7 +66,9 @@ def suite_flaws(
     """
     types, broken = _types(config.expectations)
     for path, why in broken:
-        yield Violation(RULE, "", "", path, f"plugin of the expectations is not Python: {why}")
+        yield Violation(
+            RULE, "", "", value=path, message=f"plugin of the expectations is not Python: {why}"
+        )
     for output in app.outputs.values():
         columns = _columns(app, output)
         try:
@@ -74,12 +76,14 @@ def suite_flaws(
         except InputError:
             continue  # The name is wrong, which validation says.
         except GateError as error:
-            yield Violation(RULE, output.name, "", output.suite or "every_output", error.primary)
+            yield Violation(
+                RULE, output.name, "", value=output.suite or "every_output", message=error.primary
+            )
             continue
         known = _OWN_VALUES | dict(output.suite_parameters)
-        yield from _expectation_flaws(output.name, suite, types, known, recorded)
+        yield from _expectation_flaws(output.name, suite, types, known=known, recorded=recorded)
         if columns is not None and suite.measures:
-            yield from _measure_flaws(output, suite, columns, known, recorded)
+            yield from _measure_flaws(output, suite, columns, known=known, recorded=recorded)
 
 
 def _columns(app: Application, output: Output) -> pa.Schema | None:
@@ -108,8 +112,8 @@ def _expectation_flaws(
                 RULE,
                 output,
                 "",
-                kind,
-                f"{which} is of an unknown type{_perhaps(kind, types)}",
+                value=kind,
+                message=f"{which} is of an unknown type{_perhaps(kind, types)}",
             )
         for name in _named(kwargs):
             if name not in columns:
@@ -117,15 +121,17 @@ def _expectation_flaws(
                     f'{which} names column "{name}", which is neither of the window report '
                     "nor a measure"
                 )
-                yield Violation(RULE, output, "", name, words + _perhaps(name, columns))
+                yield Violation(
+                    RULE, output, "", value=name, message=words + _perhaps(name, columns)
+                )
         for name in _parameters(kwargs):
             if name not in known:
                 yield Violation(
                     RULE,
                     output,
                     "",
-                    name,
-                    f"{which} uses a value that nobody gives{_perhaps(name, known)}",
+                    value=name,
+                    message=f"{which} uses a value that nobody gives{_perhaps(name, known)}",
                 )
 
 
@@ -172,17 +178,17 @@ def _measure_flaws(
             except GateError as error:
                 whys[measure.name] = error.primary
         aggregates = [measure for measure in bound if not measure.over_rows]
-        fine = not aggregates or not _why_not(aggregates, staged, inputs, output)
+        fine = not aggregates or not _why_not(aggregates, staged, inputs, output=output)
         for measure in bound:
             why = (
                 ""
                 if fine and not measure.over_rows
-                else _why_not([measure], staged, inputs, output)
+                else _why_not([measure], staged, inputs, output=output)
             )
             whys |= {measure.name: why} if why else {}
     for name, why in whys.items():
         words = f'measure "{name}" of suite "{suite.name}" cannot be computed: {why}'
-        yield Violation(RULE, output.name, "", name, words)
+        yield Violation(RULE, output.name, "", value=name, message=words)
 
 
 def _why_not(
@@ -200,7 +206,7 @@ def _why_not(
         return f'it sees the input "{unknown[0]}", inputs are {", ".join(sorted(inputs)) or "none"}'
     if measure.over_rows:
         nothing = dict.fromkeys(measure.inputs, ())
-        sql = query_of(measure, output.name, WindowRange(0, 0), nothing, several=False)
+        sql = query_of(measure, output.name, WindowRange(0, 0), inputs=nothing, several=False)
     else:
         listed = ", ".join(f"{one.sql} as {one.name}" for one in measures)
         sql = f"select {listed} from staged group by window_id"

@@ -130,7 +130,7 @@ def suite_for(folder: Path, name: str | None, *, may_be_empty: bool = False) -> 
         name,
         common.expectations + own.expectations,
         common.measures + own.measures,
-        own.notes,
+        notes=own.notes,
     )
 
 
@@ -225,8 +225,8 @@ def read_suite(folder: Path, name: str) -> Suite:
         name,
         tuple(suite["expectations"]),
         tuple(_measures(name, meta)),
-        suite.get("notes") or "",
-        may_be_empty,
+        notes=suite.get("notes") or "",
+        may_be_empty=may_be_empty,
     )
 
 
@@ -313,8 +313,8 @@ def _measure(which: str, name: str, entry: Mapping[str, Any], *, over_rows: bool
         name,
         entry["sql"],
         empty,
-        over_rows,
-        tuple(inputs),
+        over_rows=over_rows,
+        inputs=tuple(inputs),
         across=windows == "several",
     )
 

@@ -96,9 +96,9 @@ def describe_columns(sample: Sample) -> list[Column]:
         event = _event_name(name, taken)
         taken.add(event.lower())
         if sample.kind == "csv":
-            found.append(_of_most_texts(name, event, values, sample.numbers))
+            found.append(_of_most_texts(name, event, values, numbers=sample.numbers))
         else:
-            found.append(_of_values(name, event, values, sample.types.get(name)))
+            found.append(_of_values(name, event, values, own=sample.types.get(name)))
     return found
 
 
@@ -163,16 +163,18 @@ def _of_texts(name: str, event: str, values: Sequence[str | None]) -> Column:
         return _empty(name, event, values)
     nulls = frozenset(NULLS).intersection(texts)
     also = f"; {', '.join(sorted(nulls))} means null" if nulls else ""
-    time = text_times(name, _quoted(name), values, meant)
+    time = text_times(name, _quoted(name), values, meant=meant)
     if time is not None:
-        return _as_time(Column(name, event, time.kind, "", values, nulls=nulls), time, also)
+        return _as_time(
+            Column(name, event, time.kind, why="", values=values, nulls=nulls), time, also
+        )
     kind, why = _number(list(map(str.strip, meant)))
     plain = Column(
         name,
         event,
         kind,
-        why + also * (kind != "STRING"),
-        values,
+        why=why + also * (kind != "STRING"),
+        values=values,
         nulls=nulls if kind != "STRING" else frozenset(),
     )
     if kind in ("STRING", "BOOLEAN") or not sounds_like_time(name):
@@ -236,7 +238,16 @@ def _combined(day: Column, clock: Column, micros: Sequence[int | None]) -> Colum
     names = (day.name, clock.name)
     taken = f"{day.event}_{clock.event}"
     why = f"the day of {day.name} and the time of {clock.name}, {ZONELESS}"
-    return Column(" + ".join(names), taken, "TIMESTAMP", why, times, instant, times, parts=names)
+    return Column(
+        " + ".join(names),
+        taken,
+        "TIMESTAMP",
+        why=why,
+        values=times,
+        instant=instant,
+        times=times,
+        parts=names,
+    )
 
 
 def _empty(name: str, event: str, values: Sequence[Any]) -> Column:
@@ -246,11 +257,11 @@ def _empty(name: str, event: str, values: Sequence[Any]) -> Column:
             name,
             event,
             "TIMESTAMP",
-            "no value to look at; its name is that of a time",
-            values,
-            _quoted(name),
+            why="no value to look at; its name is that of a time",
+            values=values,
+            instant=_quoted(name),
         )
-    return Column(name, event, "STRING", "no value to look at", values)
+    return Column(name, event, "STRING", why="no value to look at", values=values)
 
 
 def _number(texts: Sequence[str]) -> tuple[str, str]:
@@ -281,8 +292,8 @@ def _of_values(name: str, event: str, values: Sequence[Any], own: str | None) ->
         return _empty(name, event, values)
     if _are(there, str):
         meant = list(filter(None, there))
-        time = text_times(name, _quoted(name), values, meant) if meant else None
-        plain = Column(name, event, own or "STRING", "text", values)
+        time = text_times(name, _quoted(name), values, meant=meant) if meant else None
+        plain = Column(name, event, own or "STRING", why="text", values=values)
         if time is None:
             return plain
         if own is None or time.pattern:
@@ -298,13 +309,15 @@ def _of_values(name: str, event: str, values: Sequence[Any], own: str | None) ->
             name,
             event,
             own or "TIMESTAMP",
-            "times, as the file says",
-            values,
-            _quoted(name),
-            times,
+            why="times, as the file says",
+            values=values,
+            instant=_quoted(name),
+            times=times,
         )
     kind = own or json_type(there)
-    plain = Column(name, event, kind, "as the file says" if own else _json_words(kind), values)
+    plain = Column(
+        name, event, kind, why="as the file says" if own else _json_words(kind), values=values
+    )
     if all(map(_is_number, there)) and sounds_like_time(name):
         return read_as_epoch(plain, "and named as a time") or plain
     return plain

@@ -105,9 +105,9 @@ def read_sample(path: Path) -> Sample:
     whole = len(data) < _BYTES
     lines = text if whole else text[: text.rfind("\n") + 1]
     return (
-        _csv(place, first, lines, settings, whole)
+        _csv(place, first, lines, settings=settings, whole=whole)
         if kind == "csv"
-        else _json(place, first, lines, settings, whole)
+        else _json(place, first, lines, settings=settings, whole=whole)
     )
 
 
@@ -184,11 +184,11 @@ def _csv(place: str, file: SourceFile, text: str, settings: dict[str, Any], whol
         place,
         "csv",
         values,
-        {},
-        settings,
-        whole,
-        misshapen,
-        numbers[: limit if rows else 0],
+        types={},
+        settings=settings,
+        whole=whole,
+        misshapen=misshapen,
+        numbers=numbers[: limit if rows else 0],
     )
 
 
@@ -294,7 +294,7 @@ def _parquet(place: str, file: SourceFile) -> Sample:
         place,
         "parquet",
         values,
-        _types(schema),
+        types=_types(schema),
         whole=whole,
     )
 
@@ -306,7 +306,7 @@ def _delta(place: str) -> Sample:
     limit = max(1, min(ROWS, CELLS // max(1, len(schema))))
     rows = query(f"select * from t limit {limit + 1}", t=table)
     values = rows.select(schema.names).slice(0, limit).to_pydict()
-    return Sample(place, "delta", values, _types(schema), whole=rows.num_rows <= limit)
+    return Sample(place, "delta", values, types=_types(schema), whole=rows.num_rows <= limit)
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:

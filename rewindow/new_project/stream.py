@@ -149,13 +149,13 @@ def propose_stream(sample: Sample, path: Path) -> NewStream:
         stream_name(path),
         sample,
         columns,
-        arrival,
-        event_at,
-        key,
-        _measures(columns, key),
-        "",
-        None,
-        {"arrived_at": why_arrival, "event_at": why_event, "keys": why_key},
+        arrival=arrival,
+        event_at=event_at,
+        key=key,
+        measures=_measures(columns, key),
+        width="",
+        interval=None,
+        why={"arrived_at": why_arrival, "event_at": why_event, "keys": why_key},
     )
     return _with_durations(proposed)
 

@@ -154,10 +154,10 @@ def _iso(quoted: str, values: Sequence[str | None], meant: Sequence[str]) -> Tim
     if micros is None:
         return None
     if {*map(len, meant)} == {10}:
-        return Times("DATE", quoted, micros, "dates in ISO 8601")
+        return Times("DATE", quoted, micros, why="dates in ISO 8601")
     has_zone = any(_ZONE.search(text[11:]) for text in meant)
     zone = "" if has_zone else f", {ZONELESS}"
-    return Times("TIMESTAMP", quoted, micros, f"times in ISO 8601{zone}")
+    return Times("TIMESTAMP", quoted, micros, why=f"times in ISO 8601{zone}")
 
 
 def _by_form(quoted: str, values: Sequence[str | None], meant: Sequence[str]) -> Times | None:
@@ -182,9 +182,9 @@ def _by_form(quoted: str, values: Sequence[str | None], meant: Sequence[str]) ->
         best.kind,
         best.instant,
         best.micros,
-        f"{best.why}; could be {other.pattern} as well, look at it",
-        best.pattern,
-        other,
+        why=f"{best.why}; could be {other.pattern} as well, look at it",
+        pattern=best.pattern,
+        other=other,
     )
 
 
@@ -192,7 +192,9 @@ def _by_pattern(quoted: str, pattern: str, micros: Sequence[int | None]) -> Time
     escaped = pattern.replace("'", "\\'")
     zone = "" if pattern.endswith(("Z", "XXX")) else f", {ZONELESS}"
     why = f"text that is a time as {pattern}{zone}"
-    return Times("STRING", f"try_to_timestamp({quoted}, '{escaped}')", micros, why, pattern)
+    return Times(
+        "STRING", f"try_to_timestamp({quoted}, '{escaped}')", micros, why=why, pattern=pattern
+    )
 
 
 def clock_micros(values: Sequence[str | None]) -> list[int | None] | None:
@@ -227,7 +229,7 @@ def epoch_times(quoted: str, kind: str, numbers: Sequence[float | None]) -> Time
                 kind,
                 f"{function}({quoted})",
                 micros,
-                f"{word} since 1970, from 2000 to 2100",
+                why=f"{word} since 1970, from 2000 to 2100",
             )
     return None
 

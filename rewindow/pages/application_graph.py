@@ -164,7 +164,7 @@ def _boxes(graph: GraphDescription) -> dict[str, Box]:
     rows: dict[int, int] = {}
     boxes = {}
     for key, kind, title, words, column in listed:
-        boxes[key] = Box(kind, title, words, column, rows.setdefault(column, 0))
+        boxes[key] = Box(kind, title, words, column=column, row=rows.setdefault(column, 0))
         rows[column] += 1
     return boxes
 
@@ -212,7 +212,7 @@ def _line(
     if left is None:
         return None
     middle = _HEIGHT // 2
-    return Line(words, left.x + _WIDTH, left.y + middle, right.x, right.y + middle)
+    return Line(words, left.x + _WIDTH, left.y + middle, x2=right.x, y2=right.y + middle)
 
 
 def _cut(text: str, letters: int = _LETTERS) -> str:

@@ -133,11 +133,11 @@ def place_windows(grid: Grid, windows: WindowRange) -> Cells:
         columns,
         rows,
         column_us,
-        row_us,
-        first * column_us,
-        column * rows + row,
-        width,
-        _height(rows),
+        row_us=row_us,
+        begin_us=first * column_us,
+        place=column * rows + row,
+        width=width,
+        height=_height(rows),
     )
 
 
@@ -191,7 +191,7 @@ def _draw_layer(cells: Cells, layer: Layer, values: Floats) -> DrawnLayer:
             paths.append((name, _path(cells, level == index)))
         if index:
             legend.append((name, _bound(bounds, index - 1)))
-    return DrawnLayer(layer, tuple(paths), tuple(legend), _summary(layer, values[known]))
+    return DrawnLayer(layer, tuple(paths), tuple(legend), summary=_summary(layer, values[known]))
 
 
 def _counts(layer: Layer) -> bool:

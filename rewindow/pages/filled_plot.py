@@ -82,11 +82,13 @@ def _plot(gap: FilledGap, column: str, step_us: int) -> Plot:
         column,
         _line(points, step_us),
         tuple(dots),
-        tuple(missing),
-        (place(gap.from_us), round(place(end) - place(gap.from_us), 1)),
-        gap.from_us,
-        end,
-        tuple((height(value), f"{value:.6g}") for value in sorted({low, top})) if known else (),
+        missing=tuple(missing),
+        gap=(place(gap.from_us), round(place(end) - place(gap.from_us), 1)),
+        begin_us=gap.from_us,
+        end_us=end,
+        ticks=tuple((height(value), f"{value:.6g}") for value in sorted({low, top}))
+        if known
+        else (),
     )
 
 

@@ -70,7 +70,9 @@ def _tuples(config: Config, plan: Plan) -> Layer:
         )
         values += np.nan_to_num(_spread(plan.range, rows))
     note = " and ".join(entry.stream for entry in plan.inputs)
-    return Layer("tuples", "Tuples", "tuples", values, hue="blue", note=f"recorded in {note}")
+    return Layer(
+        "tuples", "Tuples", "tuples", values=values, hue="blue", note=f"recorded in {note}"
+    )
 
 
 def _measure(plan: Plan, root: Location, measure: LayerMeasure) -> Layer:
@@ -84,10 +86,10 @@ def _measure(plan: Plan, root: Location, measure: LayerMeasure) -> Layer:
         measure.name,
         measure.label,
         measure.unit,
-        values,
-        measure.total,
-        measure.hue,
-        measure.note,
+        values=values,
+        total=measure.total,
+        hue=measure.hue,
+        note=measure.note,
     )
 
 
@@ -109,7 +111,7 @@ def _gaps(config: Config, plan: Plan, entry: InputPlan) -> Layer:
             name,
             label,
             "empty",
-            empty.astype(float),
+            values=empty.astype(float),
             hue="plum",
             note="windows without a tuple",
         )
@@ -123,7 +125,7 @@ def _gaps(config: Config, plan: Plan, entry: InputPlan) -> Layer:
                   group by window_id"""
     silent = known - np.nan_to_num(_spread(plan.range, query(sql, t=table)))
     note = f"of {known} keys ({', '.join(settings.keys)}), those without a tuple in the window"
-    return Layer(name, label, "silent", silent, hue="plum", note=note)
+    return Layer(name, label, "silent", values=silent, hue="plum", note=note)
 
 
 def _heartbeats(plan: Plan, root: Location, output: OutputPlan) -> Layer | None:
@@ -134,8 +136,8 @@ def _heartbeats(plan: Plan, root: Location, output: OutputPlan) -> Layer | None:
         f"heartbeats_{output.name}",
         "Heartbeats",
         "timers",
-        output.name,
-        f"count(*) filter (where {quoted(timer)})",
+        output=output.name,
+        sql=f"count(*) filter (where {quoted(timer)})",
         total=True,
         hue="green",
         note=f"rows of {output.name} made by a timer because the source was silent",

@@ -50,7 +50,7 @@ def missing_by_day(event: EventGaps, rows_max: int) -> MissingDays:
     )
     by_key = _by_key(event)
     counts = {
-        key: missing_by_window(_open_parts(found, event.hours), event.cadence_us, days, _DAYS)
+        key: missing_by_window(_open_parts(found, event.hours), event.cadence_us, days, grid=_DAYS)
         for key, found in by_key.items()
     }
     total = sum(counts.values(), np.zeros(len(days)))
@@ -62,7 +62,7 @@ def missing_by_day(event: EventGaps, rows_max: int) -> MissingDays:
         date = f"{to_datetime(_DAYS.start_us(days.first + int(day))):%Y-%m-%d}"
         of_keys = tuple(short(float(counts[key][day])) for key in keys)
         rows.append((date, short(float(total[day])), of_keys))
-    return MissingDays(keys, tuple(rows), int(np.count_nonzero(total)), len(by_key))
+    return MissingDays(keys, tuple(rows), int(np.count_nonzero(total)), key_count=len(by_key))
 
 
 def _by_key(event: EventGaps) -> dict[str, list[Gap]]:
@@ -92,18 +92,33 @@ def calendar_layers(event: EventGaps, windows: WindowRange, grid: Grid) -> list[
     count = max(sum(not row.column for row in event.completeness), 1)
 
     def missing(found: Sequence[Gap]) -> npt.NDArray[np.float64]:
-        return missing_by_window(_open_parts(found, event.hours), event.cadence_us, windows, grid)
+        return missing_by_window(
+            _open_parts(found, event.hours), event.cadence_us, windows, grid=grid
+        )
 
     every = missing(list(chain.from_iterable(by_key.values())))
-    layers = [Layer("missing", "missing, all keys", "rows", every, hue="red")]
-    whole = Gap(MISSING_ROWS, windows, grid.start_us(windows.first), grid.end_us(windows.last), 0)
+    layers = [Layer("missing", "missing, all keys", "rows", values=every, hue="red")]
+    whole = Gap(
+        MISSING_ROWS,
+        windows,
+        grid.start_us(windows.first),
+        to_us=grid.end_us(windows.last),
+        count=0,
+    )
     expected = count * missing([whole])
     share = np.divide(every, expected, out=np.zeros(len(every)), where=expected > 0)
     layers.append(
-        Layer("complete", "completeness", "%", 100 * (1 - share).clip(0, 1), False, "green")
+        Layer(
+            "complete",
+            "completeness",
+            "%",
+            values=100 * (1 - share).clip(0, 1),
+            total=False,
+            hue="green",
+        )
     )
     for key, found in list(by_key.items())[:_KEYS_MAX] if count > 1 else []:
-        layers.append(Layer(key, key, "rows", missing(found), hue="amber"))
+        layers.append(Layer(key, key, "rows", values=missing(found), hue="amber"))
     return layers
 
 

@@ -82,11 +82,11 @@ def read_acts(
             act.number,
             act.kind,
             act.replay_id,
-            act.range,
-            tuple(names_of(act.tables)),
-            act.undoes,
-            act.opened_at,
-            act.closed_at,
+            windows=act.range,
+            tables=tuple(names_of(act.tables)),
+            undoes=act.undoes,
+            opened_at=act.opened_at,
+            closed_at=act.closed_at,
         )
         for act in reversed(found)
         if act.range.overlap(windows) and act.withdrawn is None
@@ -106,11 +106,11 @@ def comparison_of(content: dict[str, Any], page: str = "") -> report.Certificate
         content["a"]["name"],
         content["b"]["name"],
         content["verdict"],
-        content["digest"],
-        tuple(outputs),
-        content["data_read"],
-        content["seconds"],
-        page,
+        digest=content["digest"],
+        outputs=tuple(outputs),
+        data_read=content["data_read"],
+        seconds=content["seconds"],
+        page=page,
     )
 
 
@@ -164,9 +164,9 @@ def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[report.
             index,
             windows,
             timing.reported_at,
-            timing.timings.get("compute", 0.0),
-            timing.timings.get("commit", 0.0),
-            windows.last in saved,
+            compute_seconds=timing.timings.get("compute", 0.0),
+            commit_seconds=timing.timings.get("commit", 0.0),
+            checkpoint=windows.last in saved,
         )
         groups.setdefault(timing.epoch, []).append(group)
     return tuple(
@@ -174,9 +174,9 @@ def _attempts(ledger: Ledger, plan: Plan, counted: ReplayCount) -> tuple[report.
             attempt.epoch,
             attempt.began_at,
             attempt.ended_at,
-            attempt.outcome.value if attempt.outcome else "",
-            attempt.message,
-            tuple(groups.get(attempt.epoch, ())),
+            outcome=attempt.outcome.value if attempt.outcome else "",
+            message=attempt.message,
+            groups=tuple(groups.get(attempt.epoch, ())),
         )
         for attempt in ledger.attempts.of(plan.replay_id)
     )
@@ -187,7 +187,7 @@ def _noticed_kills(attempts: Sequence[report.DrawnAttempt]) -> tuple[report.Kill
     step.
     """
     return tuple(
-        report.KillEvent(attempt.epoch, attempt.ended_at, "", 0)
+        report.KillEvent(attempt.epoch, attempt.ended_at, "", group=0)
         for attempt in attempts
         if attempt.outcome == AttemptEnd.KILLED and attempt.ended_at is not None
     )
@@ -210,7 +210,7 @@ def _gate(config: Config, ledger: Ledger, replay_id: str) -> report.Gate | None:
             findings += [_finding(output["output"], check) for check in output["checks"]]
     pages = folder.entries("*.html")
     docs = relative(pages[0], config) if pages else ""
-    return report.Gate(newest[0].verdict, newest[0].checked_at, tuple(findings), docs)
+    return report.Gate(newest[0].verdict, newest[0].checked_at, tuple(findings), docs=docs)
 
 
 def _finding(output: str, check: dict[str, Any]) -> report.CheckResult:
@@ -221,8 +221,8 @@ def _finding(output: str, check: dict[str, Any]) -> report.CheckResult:
         output,
         check["check"],
         check["description"],
-        status,
-        check["failing_windows"],
-        tuple(starmap(WindowRange, check["failing"][:5])),
-        check["observed"],
+        status=status,
+        windows=check["failing_windows"],
+        ranges=tuple(starmap(WindowRange, check["failing"][:5])),
+        observed=check["observed"],
     )

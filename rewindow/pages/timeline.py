@@ -90,7 +90,7 @@ def draw_timeline(report: ReplayReport, seconds_max: float) -> Timeline:
             f"{report.recovery_seconds:.1f} s from the kill to the next commit",
         )
     height = LANE * max(len(lanes), 1) + (22 if recovery else 2) + 18
-    return Timeline(height, lanes, recovery, tuple(_ticks(seconds_max)))
+    return Timeline(height, lanes, recovery, ticks=tuple(_ticks(seconds_max)))
 
 
 def draw_strips(report: ReplayReport) -> Strips:
@@ -106,7 +106,7 @@ def draw_strips(report: ReplayReport) -> Strips:
     )
     begin = _day(report.grid.start_us(report.windows.first))
     end = _day(report.grid.end_us(report.windows.last))
-    return Strips(len(rows) * (_STRIP + 4) + 8, tuple(rows), checkpoints, (begin, end))
+    return Strips(len(rows) * (_STRIP + 4) + 8, tuple(rows), checkpoints, ends=(begin, end))
 
 
 def phases(report: ReplayReport) -> list[tuple[str, str, float]]:
@@ -157,14 +157,16 @@ class _Clock:
                 attempt.began_at,
                 end,
                 "track",
-                f"attempt {attempt.epoch}: {attempt.outcome or 'running'}",
+                title=f"attempt {attempt.epoch}: {attempt.outcome or 'running'}",
             )
         ]
         if attempt.groups:
             begin = self.x(attempt.groups[0].ended_at) - attempt.groups[0].seconds * self._scale
             start = begin - self.x(attempt.began_at)
             words = f"start of Spark and of the attempt: {start / self._scale:.1f} s"
-            shapes.append(Shape(self.x(attempt.began_at), round(max(start, 0), 1), "start", words))
+            shapes.append(
+                Shape(self.x(attempt.began_at), round(max(start, 0), 1), "start", title=words)
+            )
         for group in attempt.groups:
             shapes += self._group(group)
         if kill is not None:
@@ -173,12 +175,18 @@ class _Clock:
                     _working_since(attempt),
                     kill.at,
                     "killed",
-                    "in progress when it was killed",
+                    title="in progress when it was killed",
                 )
             )
         checkpoints = tuple(self.x(group.ended_at) for group in attempt.groups if group.checkpoint)
         marker = (self.x(kill.at), _kill_words(kill)) if kill else None
-        return Lane(index * LANE, f"attempt {attempt.epoch}", tuple(shapes), checkpoints, marker)
+        return Lane(
+            index * LANE,
+            f"attempt {attempt.epoch}",
+            tuple(shapes),
+            checkpoints=checkpoints,
+            kill=marker,
+        )
 
     def _group(self, group: Group) -> Iterator[Shape]:
         end = self.x(group.ended_at)
@@ -193,13 +201,15 @@ class _Clock:
             round(end - compute - commit, 1),
             round(max(compute, 1), 1),
             "compute",
-            title,
-            str(group.number or ""),
+            title=title,
+            text=str(group.number or ""),
         )
-        yield Shape(round(end - commit, 1), round(max(commit, 1), 1), "commit", title)
+        yield Shape(round(end - commit, 1), round(max(commit, 1), 1), "commit", title=title)
 
     def _shape(self, begin: datetime, end: datetime, kind: str, title: str) -> Shape:
-        return Shape(self.x(begin), round(max(self.x(end) - self.x(begin), 0), 1), kind, title)
+        return Shape(
+            self.x(begin), round(max(self.x(end) - self.x(begin), 0), 1), kind, title=title
+        )
 
 
 def _working_since(attempt: DrawnAttempt) -> datetime:
@@ -221,7 +231,7 @@ def _stretch(report: ReplayReport, part: WindowRun, scale: float) -> Shape:
         round((part.windows.first - report.windows.first) * scale, 2),
         round(len(part.windows) * scale, 2),
         kind,
-        title,
+        title=title,
     )
 
 

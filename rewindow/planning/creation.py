@@ -68,7 +68,7 @@ def create_tables(
 def _fill(config: Config, root: Location, plan: Plan, app: Application) -> None:
     schemas = {name: app.columns(output) for name, output in app.staged().items()}
     create_staging(root, schemas, plan.model_dump_json())
-    rows = _start_rows(config, plan, app, root / CHECKPOINTS)
+    rows = _start_rows(config, plan, app, table=root / CHECKPOINTS)
     if plan.start.source != "warm_up":
         checkpoints = Table.open(root / CHECKPOINTS)
         checkpoints.commit_arrow(rows, app_id=app_id(plan.replay_id, CHECKPOINTS), version=0)
@@ -110,8 +110,10 @@ def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -
         assert plan.start.window is not None, "a state is taken from a window"
         source = Table.open(plan.start.table(config.state), plan.start.version)
         rows = stored.rows_at(source, plan.start.window)
-        brought = stored.as_start(stored.brought(rows, source.path, table, stored.START), made)
-        return _migrated(config, app, brought, table, made)
+        brought = stored.as_start(
+            stored.brought(rows, source.path, table, place=stored.START), made
+        )
+        return _migrated(config, app, brought, table=table, made=made)
     stateful = stateful_operators(app)
     folder = folder_of(table)
     states = {}
@@ -123,12 +125,12 @@ def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -
             rows,
             config.replay.inline_state_bytes,
             folder,
-            place,
-            key,
-            operator.state_buckets,
+            place=place,
+            key=key,
+            buckets=operator.state_buckets,
         )
     versions = {name: operator.state_version for name, operator in stateful.items()}
-    return stored.encode(plan.first - 1, 0, states, versions, made)
+    return stored.encode(plan.first - 1, 0, states, versions=versions, made=made)
 
 
 def _migrated(
@@ -153,8 +155,8 @@ def _migrated(
             node.name,
             operator,
             row["schema_version"],
-            read_rows(stored.decode(row, table)),
-            what,
+            rows=read_rows(stored.decode(row, table)),
+            what=what,
         )
         if new is None:
             raise CheckpointError(
@@ -166,17 +168,17 @@ def _migrated(
             new,
             config.replay.inline_state_bytes,
             folder_of(table),
-            place,
-            key,
-            operator.state_buckets,
+            place=place,
+            key=key,
+            buckets=operator.state_buckets,
         )
         versions = {node.name: operator.state_version}
         found += stored.encode(
             row["window_id"],
             row["mark"],
             {node.name: state},
-            versions,
-            made,
+            versions=versions,
+            made=made,
         ).to_pylist()
     return pa.Table.from_pylist(found, schema=rows.schema)
 

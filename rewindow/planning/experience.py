@@ -121,9 +121,9 @@ def _measured(ledger: Ledger, replay_id: str) -> _Measured | None:
         replay_id,
         windows,
         _tuples(ledger, replay_id, windows),
-        seconds,
-        starts,
-        groups[-1].reported_at,
+        seconds=seconds,
+        starts=starts,
+        last_at=groups[-1].reported_at,
     )
 
 

@@ -66,7 +66,7 @@ def open_recorded_stream(config: Config, name: str) -> RecordedStream:
             hint=f"Record it: rewindow record {name}",
         )
     check_reaches(name, table, seals)
-    return RecordedStream(table, seals, sealed, stream_end(seals))
+    return RecordedStream(table, seals, sealed, end=stream_end(seals))
 
 
 def _not_recorded(config: Config, name: str, recorded: list[str]) -> InputError:
@@ -115,7 +115,7 @@ def check_application(
     """
     schemas = {name: stream.table.schema for name, stream in recorded.items()}
     flaws = list(flaws)
-    found = list(find_violations(app, mode, schemas, flaws))
+    found = list(find_violations(app, mode, schemas, further=flaws))
     # Other windows count as a flaw only if something else is wrong too. Otherwise they are an error
     # of another kind, see `check_grids`.
     others: list[Violation] = []
@@ -140,8 +140,8 @@ def other_grid(app: Application, name: str, grid: Grid) -> Iterator[Violation]:
             "W15",
             "",
             name,
-            name,
-            f"the stream has windows of {grid}, the application has windows of {ours}",
+            value=name,
+            message=f"the stream has windows of {grid}, the application has windows of {ours}",
         )
 
 
@@ -187,7 +187,7 @@ def pin(
     """
     tuples, missing = _sealed_in(stream, windows)
     if missing and not allow_missing:
-        raise _missing_error(name, stream, windows, missing)
+        raise _missing_error(name, stream, windows, missing=missing)
     files = InputFiles(name, stream.table, checksums=False)
     files.compare(windows)
     return InputPlan(
@@ -270,7 +270,7 @@ def check_warm_up(
     for name, stream in recorded.items():
         _, missing = _sealed_in(stream, before)
         if missing and not allow_missing:
-            raise _missing_error(name, stream, before, missing, "of the warm-up ")
+            raise _missing_error(name, stream, before, missing=missing, where="of the warm-up ")
         if missing:
             number = sum(map(len, missing))
             found.append(

@@ -73,9 +73,9 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
         return _same(known.read_plan(), request, _hint_for_id(known))
     draft = draft_plan(config, request)
     draft.check()
-    plan = create_tables(config, draft.plan, draft.loaded.app, request.code)
+    plan = create_tables(config, draft.plan, draft.loaded.app, code=request.code)
     if plan != draft.plan:
-        _check_left_behind(config, plan, draft.plan, request)
+        _check_left_behind(config, plan, draft.plan, request=request)
     ledger.replays.create(
         plan.replay_id,
         plan.application,
@@ -94,7 +94,9 @@ def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
     mode = Mode.parse(request.mode)
     given = [*overrides_in_file(config, request.application), *request.given()]
     folder = request.code.local() if request.code is not None else None
-    loaded = load_application(config, request.application, request.parameters, given, folder)
+    loaded = load_application(
+        config, request.application, request.parameters, given=given, code=folder
+    )
     recorded = {name: open_recorded_stream(config, name) for name in loaded.app.streams}
     tables = {name: stream.table for name, stream in recorded.items()}
     flaws = suite_flaws(config, loaded.app, tables)
@@ -105,7 +107,7 @@ def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
     # not fit, then inputs that lack windows.
     windows = _range(loaded.app, recorded, request)
     inputs = [
-        pin(config, name, stream, windows, request.allow_missing)
+        pin(config, name, stream, windows=windows, allow_missing=request.allow_missing)
         for name, stream in recorded.items()
     ]
     common = common_range(recorded)
@@ -114,13 +116,13 @@ def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
         config,
         loaded,
         windows,
-        common.first,
-        request,
-        ids,
+        first_sealed=common.first,
+        request=request,
+        tables=ids,
     )
-    holes = check_warm_up(recorded, start, windows, request.allow_missing) + expiry_warnings(
-        recorded
-    )
+    holes = check_warm_up(
+        recorded, start, windows, allow_missing=request.allow_missing
+    ) + expiry_warnings(recorded)
     holes += end_warnings(recorded, windows)
     plan = _plan(
         config,
@@ -138,9 +140,9 @@ def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
         plan,
         loaded,
         blockers(config, plan),
-        seconds,
-        basis,
-        refused,
+        seconds=seconds,
+        basis=basis,
+        refusal=refused,
     )
 
 
@@ -150,7 +152,9 @@ def _changes(config: Config, request: ReplayRequest, app: Application) -> list[P
         return []
     other = Ledger.open(config.ledger_url).replays.get(request.changes_from).read_plan()
     changes = change_log(config, other).changes()
-    check_changes(load_application(config, app.name, request.parameters, app.given).app, changes)
+    check_changes(
+        load_application(config, app.name, request.parameters, given=app.given).app, changes
+    )
     return changes
 
 
@@ -233,7 +237,7 @@ def _plan(
             *_idle_distances(app, mode, request),
             *_cut_application_windows(app, mode),
             *_many_checkpoints(mode, windows, distance),
-            *_cut_groups(app, mode, size, distance, bound),
+            *_cut_groups(app, mode, size, distance=distance, bound=bound),
         ],
     )
     outputs = [_output(app, app.outputs[name], plan) for name in _topological(app)]
@@ -393,14 +397,14 @@ def _range(
             common,
             grid,
             None if from_us is None else grid.window(from_us),
-            None if to_us is None else grid.window(to_us - 1),
+            last=None if to_us is None else grid.window(to_us - 1),
         )
         windows = grid.aligned_range(
             grid.start_us(common.first) if from_us is None else from_us,
             grid.end_us(common.last) if to_us is None else to_us,
         )
     else:
-        _check_one_end(common, app.grid, request.first, request.last)
+        _check_one_end(common, app.grid, request.first, last=request.last)
         windows = WindowRange(
             common.first if request.first is None else request.first,
             common.last if request.last is None else request.last,
@@ -461,21 +465,23 @@ def _same(plan: Plan, request: ReplayRequest, hint: str = _OTHER_ID) -> Plan:
     if request.to_time:
         replay_options["last"] = plan.grid.window(parse_time(request.to_time)) - 1
     if request.initial_state and plan.start.source not in ("initial", "none"):
-        raise _another(plan, f"start state from {plan.start.source}", "the initial state", hint)
+        raise _another(
+            plan, f"start state from {plan.start.source}", "the initial state", hint=hint
+        )
     source = PurePath(plan.start.taken_from).parent.name
     if request.state_from and plan.start.source != "none" and source != request.state_from:
         raise _another(
             plan,
             f"start state from {plan.start.source}",
             f"that of {request.state_from}",
-            hint,
+            hint=hint,
         )
     asked = {one.path: one.value for one in plan.given if one.source != FILE}
     if request.properties and request.properties != asked:
-        raise _another(plan, f"properties {asked}", str(request.properties), hint)
+        raise _another(plan, f"properties {asked}", str(request.properties), hint=hint)
     for name, wish in replay_options.items():
         if wish is not None and getattr(plan, name) != wish:
-            raise _another(plan, f"{name} {getattr(plan, name)}", str(wish), hint)
+            raise _another(plan, f"{name} {getattr(plan, name)}", str(wish), hint=hint)
     return plan
 
 

@@ -102,7 +102,7 @@ def _lacking_of_replay(config: Config, ledger: Ledger, replay_id: str) -> Iterab
         plan,
         Table.open(root / FACTS),
         Table.open(root / CHECKPOINTS),
-        plan.range,
+        windows=plan.range,
     ).lacking
 
 

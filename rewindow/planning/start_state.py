@@ -56,9 +56,9 @@ def find_start_state(
             config,
             loaded,
             request.state_from,
-            before,
-            request.allow_other_code,
-            tables,
+            before=before,
+            allow_other_code=request.allow_other_code,
+            tables=tables,
         )
     if request.initial_state or windows.first <= first_sealed:
         return StartState(source="initial", window=before)
@@ -149,7 +149,7 @@ def _of_replay(
         version=table.version,
         digest=digest,
     )
-    return with_flaws(config, loaded.app.name, start, replay_id)
+    return with_flaws(config, loaded.app.name, start, source=replay_id)
 
 
 def _check_fits(rows: pa.Table, app: Application, what: str) -> None:
@@ -169,7 +169,10 @@ def _check_fits(rows: pa.Table, app: Application, what: str) -> None:
         needed = operator.state_columns()
         version = found[name]["schema_version"]
         fits = version == operator.state_version and plain_schema(have).equals(plain_schema(needed))
-        if not fits and migrated(name, operator, version, have.empty_table(), what) is None:
+        if (
+            not fits
+            and migrated(name, operator, version, rows=have.empty_table(), what=what) is None
+        ):
             raise CheckpointError(
                 f'{what}: state of operator "{name}" is of version {version} with '
                 f"{_columns(have)}, "

@@ -97,8 +97,10 @@ def validate(
     """
     recovery = Mode.parse(mode)
     given = [*overrides_in_file(config, application), *overrides_from(properties or {}, OPTION)]
-    loaded = load_application(config, application, parameters, given)
-    streams = [_look_at(config, loaded.app, name, columns_of) for name in loaded.app.streams]
+    loaded = load_application(config, application, parameters, given=given)
+    streams = [
+        _look_at(config, loaded.app, name, columns_of=columns_of) for name in loaded.app.streams
+    ]
     tables: dict[str, Table] = {}
     schemas: dict[str, pa.Schema] = {}
     further: list[Violation] = []
@@ -120,13 +122,13 @@ def validate(
         warnings.append(
             "suites were not checked: their measures may read inputs that are not there yet"
         )
-    violations = find_violations(loaded.app, recovery, schemas, further)
+    violations = find_violations(loaded.app, recovery, schemas, further=further)
     return Validation(
         loaded.app.name,
         recovery,
         violations,
-        tuple(warnings),
-        describe_graph(loaded.app),
+        warnings=tuple(warnings),
+        graph=describe_graph(loaded.app),
     )
 
 
@@ -157,7 +159,7 @@ def _look_at(
     except RangeError as error:
         return _Stream(name, warning=f"{error.primary}: its columns were not compared")
     except RewindowError as error:
-        return _Stream(name, flaws=(Violation("W4", "", name, name, error.primary),))
+        return _Stream(name, flaws=(Violation("W4", "", name, value=name, message=error.primary),))
     return _Stream(
         name,
         stream.table,
@@ -183,8 +185,8 @@ def _not_there(
         try:
             flaws = tuple(other_grid(app, name, config.stream(name).grid))
         except InputError as error:
-            flaws = (Violation("W15", "", name, name, error.primary),)
-        return _Stream(name, None, columns, flaws, warning)
+            flaws = (Violation("W15", "", name, value=name, message=error.primary),)
+        return _Stream(name, None, columns, flaws=flaws, warning=warning)
     known = application_names(config)
     if "." in name and upstream in known:
         return _Stream(
@@ -198,7 +200,7 @@ def _not_there(
         "there is no such stream: it is not recorded, and rewindow.toml has no "
         f"[streams.{name}]. {meant}"
     ).rstrip()
-    return _Stream(name, flaws=(Violation("O50", "", name, name, message),))
+    return _Stream(name, flaws=(Violation("O50", "", name, value=name, message=message),))
 
 
 def _unwritable(loaded: LoadedApplication) -> Iterator[Violation]:
@@ -208,4 +210,4 @@ def _unwritable(loaded: LoadedApplication) -> Iterator[Violation]:
     try:
         loaded.configuration_digest  # noqa: B018
     except InputError as error:
-        yield Violation("W65", "", "", loaded.app.name, error.primary)
+        yield Violation("W65", "", "", value=loaded.app.name, message=error.primary)

@@ -145,8 +145,10 @@ def play(
         listener.warn(
             f"{missing:,} of {len(asked):,} windows are not sealed: nothing is sent for them"
         )
-    report = PlaybackReport(stream, asked, missing, 0, speed, 0.0, 0.0, None)
-    return _Player(report, target, listener, clock, grid).play(_parts(data, seals))
+    report = PlaybackReport(
+        stream, asked, missing, tuples=0, speed=speed, recorded_s=0.0, seconds=0.0, delay_s=None
+    )
+    return _Player(report, target, listener, clock=clock, grid=grid).play(_parts(data, seals))
 
 
 def _not_there(config: Config, stream: str) -> InputError:

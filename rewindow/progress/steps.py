@@ -59,7 +59,7 @@ class Watch:
     @contextmanager
     def during(self, what: str, of: int, unit: str) -> Iterator[_Step]:
         """Gives a step, until it has ended."""
-        step = _Step(what, of, unit, self._clock())
+        step = _Step(what, of, unit, began=self._clock())
         self._steps.append(step)
         try:
             yield step
@@ -84,7 +84,9 @@ class Watch:
         done, of, unit = (counts.done, counts.of, counts.unit) if counts else (0, 0, "")
         left = (now - counts.began) * (of - done) / done if counts and done else None
         self._tell(
-            StepProgress(steps[-1].what, done, of, unit, round(now - self._began, 1), left).line()
+            StepProgress(
+                steps[-1].what, done, of, unit=unit, seconds=round(now - self._began, 1), left=left
+            ).line()
         )
 
 

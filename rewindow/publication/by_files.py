@@ -101,9 +101,9 @@ class Replacement:
                 source,
                 self.table.path,
                 path,
-                file.changed_ms,
-                schema,
-                file.checksum,
+                changed_ms=file.changed_ms,
+                schema=schema,
+                checksum=file.checksum,
             )
         )
 
@@ -287,7 +287,13 @@ def verify_links(
                     hint=f"Take back what was begun: rewindow publish {publication.replay_id} "
                     "--withdraw",
                 )
-            link_file(source, table.path, _log_path(table, file), file.changed_ms, schema)
+            link_file(
+                source,
+                table.path,
+                _log_path(table, file),
+                changed_ms=file.changed_ms,
+                schema=schema,
+            )
         put_right(path, file.changed_ms)
 
 

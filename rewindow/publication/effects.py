@@ -33,9 +33,9 @@ def states_in_effect(acts: Iterable[Publication]) -> list[EffectivePublication]:
                 one.number,
                 one.range,
                 states,
-                start.source,
-                start.window,
-                start.digest,
+                source=start.source,
+                base=start.window,
+                base_digest=start.digest,
             )
         )
     return found

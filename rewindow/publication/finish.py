@@ -111,7 +111,7 @@ class Publisher:
             if table.done:
                 continue
             commit = partial(self._commit, publication, table.name, versions)
-            version = commit_once(self.config, table.name, publication, commit)
+            version = commit_once(self.config, table.name, publication, commit=commit)
             versions[table.name] = version
             self._settle_files(publication, table.name)
             self.crash(PublishStep.TABLE_COMMITTED, number)
@@ -129,7 +129,9 @@ class Publisher:
         counts as done.
         """
         if kind_of(name) is Kind.DATA:
-            verify_links(self.config, publication, name, lambda: self._sources(publication, name))
+            verify_links(
+                self.config, publication, name, sources=lambda: self._sources(publication, name)
+            )
             data = open_published(self.config, name)
             note_files(data, open_files(data.path), self._taken.get(name))
 
@@ -188,7 +190,7 @@ class Publisher:
             plan,
             target,
             publication.details.staged_versions,
-            publication.range,
+            windows=publication.range,
         )
 
     def _staged_damage(
@@ -216,16 +218,16 @@ class Publisher:
                 self.config,
                 plan,
                 pinned["checkpoints"],
-                publication.details.checkpoints,
+                windows=publication.details.checkpoints,
             )
             source = self.config.replay_root(plan.replay_id) / CHECKPOINTS
             rows = stored.brought(
                 rows,
                 source,
                 self.config.stream_table(name),
-                f"{publication.number}",
+                place=f"{publication.number}",
             )
-            write_arrow(self.config, name, publication, rows)
+            write_arrow(self.config, name, publication, rows=rows)
             return
         if target.kind is Kind.WINDOWS:
             data_name = stream_of(name)
@@ -237,11 +239,11 @@ class Publisher:
                 self.config,
                 data_name,
                 staged.seals,
-                columns,
-                publication.opened_at,
-                data_version,
+                columns=columns,
+                sealed_at=publication.opened_at,
+                data_version=data_version,
             )
-            write_arrow(self.config, name, publication, rows)
+            write_arrow(self.config, name, publication, rows=rows)
             return
         self._publish_tuples(publication, plan, target)
 
@@ -274,14 +276,14 @@ class Publisher:
         if not reason:
             self._tell_files(
                 target.name,
-                publish_files(self.config, publication, target.name, files),
+                publish_files(self.config, publication, target.name, staged=files),
             )
             return
         from rewindow.publication.frames import as_stream_tuples
 
         frame = as_stream_tuples(self.spark_for(target.name, reason), staged)
         with step(f"{target.name}: Spark writes its rows"):
-            write_spark(self.config, target.name, publication, frame)
+            write_spark(self.config, target.name, publication, frame=frame)
 
     def staged(
         self,
@@ -301,7 +303,7 @@ class Publisher:
                 plan,
                 target.output,
                 self._staged_table(plan, target, pinned),
-                seals,
+                seals=seals,
             )
         return self._staged[name]
 
@@ -325,7 +327,9 @@ class Publisher:
         for target in targets_of(plan):
             if target.kind is Kind.DATA:
                 staged = self.staged(plan, target, pinned)
-                found.append(table_preview(self.config, target.name, staged, self.check(staged)))
+                found.append(
+                    table_preview(self.config, target.name, staged, files=self.check(staged))
+                )
         return found
 
     def check(self, staged: StagedOutput) -> StagedFiles:
@@ -375,15 +379,17 @@ class Publisher:
         if name not in publication.details.put_back:
             write_empty(self.config, name, publication)
         elif kind_of(name) is not Kind.DATA:
-            write_arrow(self.config, name, publication, rows_before(self.config, name, pieces))
-        elif reason := reason_to_put_back_with_spark(self.config, name, publication.range, pieces):
+            write_arrow(self.config, name, publication, rows=rows_before(self.config, name, pieces))
+        elif reason := reason_to_put_back_with_spark(
+            self.config, name, publication.range, pieces=pieces
+        ):
             from rewindow.publication.frames import frame_before
 
-            frame = frame_before(self.spark_for(name, reason), self.config, name, pieces)
+            frame = frame_before(self.spark_for(name, reason), self.config, name, pieces=pieces)
             with step(f"{name}: Spark writes its rows"):
-                write_spark(self.config, name, publication, frame)
+                write_spark(self.config, name, publication, frame=frame)
         else:
-            self._tell_files(name, put_back(self.config, publication, name, pieces))
+            self._tell_files(name, put_back(self.config, publication, name, pieces=pieces))
 
     def _tell_files(self, name: str, files: Sequence[NewFile]) -> None:
         """Says what a commit by files was made of, and keeps the checksums that linked files have

@@ -37,7 +37,7 @@ def as_stream_tuples(spark: SparkSession, staged: StagedOutput) -> DataFrame:
     """
     plan = staged.plan
     tuples = pc.sum(staged.seals["tuples"]).as_py() or 0
-    frame = readers_frame(spark, staged.table, staged.seals, plan.range)
+    frame = readers_frame(spark, staged.table, staged.seals, windows=plan.range)
     if "arrived_at" not in frame.columns:
         frame = frame.withColumn("arrived_at", window_start(plan.grid))
     order = Window.partitionBy("window_id").orderBy(*_order(frame.schema, staged.output.key))

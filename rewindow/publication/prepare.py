@@ -89,7 +89,9 @@ def _prepare(config: Config, plan: Plan, target: PublicationTarget) -> Table:
         if there:
             _check_columns(target.name, Table.open(path).schema, schema)
             check_format(Table.open(path), TableKind.STREAM)
-        create_stream(path, schema, _settings(plan, target.output, events), retention(config))
+        create_stream(
+            path, schema, _settings(plan, target.output, events), properties=retention(config)
+        )
         open_files(path)
         table = Table.open(path)
         table.check_committable()

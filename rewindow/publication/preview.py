@@ -145,7 +145,7 @@ def table_preview(
     windows = staged.plan.range
     reason = reason_to_publish_with_spark(config, name, windows)
     every = staged.table.files(windows.first, windows.last)
-    brought = _Brought(_rows(staged), files.whole, _rows(files.rows), every)
+    brought = _Brought(_rows(staged), files.whole, _rows(files.rows), every=every)
     expected = _expected(config, name, windows, reason, brought)
     if reason or not Table.exists(config.stream_table(name)):
         return expected
@@ -189,8 +189,8 @@ def undo_preview(
     for piece in pieces.get(windows_name(name), ()):
         table = open_published(config, windows_name(name), piece.version)
         rows += pc.sum(read_seals(table, piece.windows)["tuples"]).as_py() or 0
-    reason = reason_to_put_back_with_spark(config, name, windows, pieces[name])
-    return _expected(config, name, windows, reason, _Brought(rows, whole, written, every))
+    reason = reason_to_put_back_with_spark(config, name, windows, pieces=pieces[name])
+    return _expected(config, name, windows, reason, _Brought(rows, whole, written, every=every))
 
 
 @dataclass(frozen=True)
@@ -227,14 +227,14 @@ def _expected(
             name,
             Way.SPARK,
             reason,
-            rows,
-            0,
-            0,
-            rows,
-            len(cut),
-            removed,
-            2 * every,
-            seconds,
+            rows=rows,
+            files=0,
+            bytes=0,
+            rows_written=rows,
+            files_cut=len(cut),
+            files_removed=removed,
+            bytes_written=2 * every,
+            seconds=seconds,
         )
     apart = bool(whole) and not location(whole[0].path).links_to(
         _existing(config.stream_table(name))
@@ -253,14 +253,14 @@ def _expected(
         name,
         way,
         why,
-        rows,
-        len(whole),
-        linked,
-        left,
-        len(cut),
-        removed,
-        written,
-        seconds,
+        rows=rows,
+        files=len(whole),
+        bytes=linked,
+        rows_written=left,
+        files_cut=len(cut),
+        files_removed=removed,
+        bytes_written=written,
+        seconds=seconds,
     )
 
 

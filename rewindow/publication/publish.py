@@ -102,7 +102,7 @@ def publish(
         ledger.publications.publishing(names_of(tables)) as unfinished,
         exclusive_publisher(config, plan.application, spark),
     ):
-        publisher = Publisher(spark, config, ledger, crash, say)
+        publisher = Publisher(spark, config, ledger, crash=crash, say=say)
         rolled = publisher.roll_all_forward(unfinished)
         replay = ledger.replays.get(replay_id)
         there = _visible(ledger, replay_id)
@@ -112,9 +112,9 @@ def publish(
             config,
             ledger,
             replay,
-            plan,
-            accept,
-            who,
+            plan=plan,
+            accept=accept,
+            who=who,
         )
         details = _details(config, ledger, plan, accept, staged)
         for table in tables:
@@ -123,7 +123,9 @@ def publish(
                 publisher.spark_for(table.name, reason)
         check_room(config, publisher.expected(plan, details.staged_versions))
         damage = damaged_now(config, names_of(tables), plan.range)
-        resolve_damage(config, damage, leave_out_damaged, f"rewindow publish {replay_id}", say)
+        resolve_damage(
+            config, damage, leave_out_damaged, command=f"rewindow publish {replay_id}", say=say
+        )
         publication = _open(config, ledger, plan, details, crash)
         crash(PublishStep.OPENED, 1)
         return result_of(config, ledger, publisher.finish(publication), rolled=rolled)
@@ -158,10 +160,10 @@ def expected_publication(
     contents = (
         check_ended(config, replay, plan)
         if accept
-        else check_publishable(config, ledger, replay, plan)
+        else check_publishable(config, ledger, replay, plan=plan)
     )
     versions = versions_of(contents)
-    publisher = Publisher(None, config, ledger, crash_point)
+    publisher = Publisher(None, config, ledger, crash=crash_point)
     tables = publisher.expected(plan, versions)
     check_tables(config, plan)
     names = names_of(targets_of(plan))
@@ -173,11 +175,11 @@ def expected_publication(
         PUBLISH,
         replay_id,
         plan.application,
-        plan.first,
-        plan.last,
-        len(plan.range),
-        tuple(tables),
-        tuple(sorted(one.number for one in unfinished)),
+        first=plan.first,
+        last=plan.last,
+        windows=len(plan.range),
+        tables=tuple(tables),
+        unfinished=tuple(sorted(one.number for one in unfinished)),
     )
 
 
@@ -211,7 +213,7 @@ def check_publishable(
     checks = ledger.checks.newest(replay_id, limit=1)
     accepted = ledger.checks.acceptances(replay_id)
     if accepted and not (checks and checks[0].checked_at > accepted[0].accepted_at):
-        _check_unchanged(replay_id, accepted[0].tables, staged, "somebody accepted")
+        _check_unchanged(replay_id, accepted[0].tables, staged, act="somebody accepted")
         return staged
     if not checks or checks[0].verdict != "passed":
         found = f"its gate {checks[0].verdict}" if checks else "its gate was not run"
@@ -227,7 +229,7 @@ def check_publishable(
             )
             + "; or publish it with --accept and a reason, which is kept.",
         )
-    _check_unchanged(replay_id, checks[0].tables, staged, "its gate judged")
+    _check_unchanged(replay_id, checks[0].tables, staged, act="its gate judged")
     return staged
 
 
@@ -332,7 +334,9 @@ def _details(
     staged = versions_of(contents)
     states = saved_states(Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]))
     kept = kept_checkpoints(plan, states, plan.range)
-    stored.check(checkpoint_rows(config, plan, staged[CHECKPOINTS], kept), root / CHECKPOINTS)
+    stored.check(
+        checkpoint_rows(config, plan, staged[CHECKPOINTS], windows=kept), root / CHECKPOINTS
+    )
     start = start_state(config, plan)
     names = plan.tables
     stateful = [
@@ -345,9 +349,9 @@ def _details(
         number,
         plan.range,
         states,
-        start.source,
-        start.window,
-        start.digest,
+        source=start.source,
+        base=start.window,
+        base_digest=start.digest,
     )
     # A later replay may start at any of these states, but each one is an entry of every commit. So
     # at most STATES_MAX are named, evenly spread, and those whose checkpoints are published.
@@ -358,7 +362,7 @@ def _details(
         plan,
         Table.open(root / FACTS, staged[FACTS]),
         Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]),
-        plan.range,
+        windows=plan.range,
     )
     facts = Table.open(config.replay_root(plan.replay_id) / FACTS, staged[FACTS])
     sealed = sealed_counts(facts, plan.range)
@@ -383,9 +387,9 @@ def _details(
             ledger,
             plan.application,
             names,
-            stateful,
-            related,
-            [*in_effect, new],
+            stateful=stateful,
+            acts=related,
+            in_effect=[*in_effect, new],
         ),
     )
 
@@ -398,7 +402,7 @@ def _open(
     crash: Crash,
 ) -> Publication:
     names = names_of(targets_of(plan))
-    ledger.leases.acquire(plan.replay_id, names, plan.first, plan.last)
+    ledger.leases.acquire(plan.replay_id, names, plan.first, last=plan.last)
     try:
         versions = prepare_tables(config, plan)
         details = replace(

@@ -102,7 +102,7 @@ def undo(
         ledger.publications.publishing(tables) as unfinished,
         exclusive_publisher(config, replay.application, spark),
     ):
-        publisher = Publisher(spark, config, ledger, crash, say)
+        publisher = Publisher(spark, config, ledger, crash=crash, say=say)
         rolled = publisher.roll_all_forward(unfinished)
         newest = newest_act(ledger, replay)
         if newest.kind == UNDO:
@@ -111,7 +111,7 @@ def undo(
             leave_out_damaged,
             f"rewindow undo {replay_id}",
             say,
-            publisher.spark_for,
+            spark_for=publisher.spark_for,
         )
         publication = open_undo(
             config,
@@ -157,7 +157,7 @@ def withdraw(
         ledger.publications.publishing(names) as unfinished,
         exclusive_publisher(config, replay.application, spark),
     ):
-        publisher = Publisher(spark, config, ledger, crash, say)
+        publisher = Publisher(spark, config, ledger, crash=crash, say=say)
         mine = [act for act in unfinished if act.replay_id == replay_id and act.kind != WITHDRAW]
         rolled = publisher.roll_all_forward(excluding(unfinished, mine))
         if not mine:
@@ -178,9 +178,11 @@ def withdraw(
             leave_out_damaged,
             f"rewindow publish {replay_id} --withdraw",
             say,
-            publisher.spark_for,
+            spark_for=publisher.spark_for,
         )
-        publication = _open_withdrawal(config, ledger, begun, replay.application, spare)
+        publication = _open_withdrawal(
+            config, ledger, begun, application=replay.application, spare=spare
+        )
         crash(PublishStep.OPENED, 1)
         return result_of(config, ledger, publisher.finish(publication), rolled=rolled)
 
@@ -211,7 +213,7 @@ def open_undo(
             spare,
         )
     )
-    ledger.leases.acquire(newest.replay_id, names, newest.first, newest.last)
+    ledger.leases.acquire(newest.replay_id, names, newest.first, last=newest.last)
     try:
         crash(PublishStep.PREPARED, 1)
         versions = {name: same_table(config, newest, name).version for name in names}
@@ -248,7 +250,7 @@ def _open_withdrawal(
         spare,
     )
     versions = {name: open_published(config, name).version for name in names}
-    return ledger.publications.open_withdrawal(begun.number, _WITHDRAWN, versions, details)
+    return ledger.publications.open_withdrawal(begun.number, _WITHDRAWN, versions, details=details)
 
 
 def _details(
@@ -274,10 +276,10 @@ def _details(
     """
     names = names_of(taken.tables)
     holding = [name for name in names if taken.closed_at or is_begun(config, name, taken)]
-    found = find_put_back(config, taken, acts, left, holding)
+    found = find_put_back(config, taken, acts, left=left, names=holding)
     for name, pieces in found.items():
         if kind_of(name) is Kind.DATA and (
-            reason := reason_to_put_back_with_spark(config, name, taken.range, pieces)
+            reason := reason_to_put_back_with_spark(config, name, taken.range, pieces=pieces)
         ):
             spare.spark_for(name, reason)
     stateful = taken.details.stateful
@@ -285,14 +287,14 @@ def _details(
         ledger,
         application,
         names,
-        stateful,
-        acts,
-        states_in_effect(left),
+        stateful=stateful,
+        acts=acts,
+        in_effect=states_in_effect(left),
     )
     before, now = find_damaged(config, taken, found)
     if before and not spare.leave_out:
         raise damaged_error(before, spare.command)
-    resolve_damage(config, now, spare.leave_out, spare.command, spare.say)
+    resolve_damage(config, now, spare.leave_out, command=spare.command, say=spare.say)
     for entry in before:
         spare.say(
             f'{entry.table}: windows {entry.windows} of damaged file "{entry.file.name}" cannot be '
@@ -325,7 +327,7 @@ def find_put_back(
         on_table = [
             act for act in acts if act.withdrawn is None and name in set(names_of(act.tables))
         ]
-        found[name] = versions_without(on_table, name, taken, remaining)
+        found[name] = versions_without(on_table, name, taken, left=remaining)
         for piece in found[name]:
             files_of(config, name, piece)
             if kind_of(name) is Kind.CHECKPOINTS:

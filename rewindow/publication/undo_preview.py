@@ -60,7 +60,7 @@ def expected_undo(
         leave_out_damaged,
     )
     tables = [
-        undo_preview(config, name, newest.range, put_back)
+        undo_preview(config, name, newest.range, pieces=put_back)
         for name in put_back
         if kind_of(name) is Kind.DATA
     ]
@@ -72,12 +72,12 @@ def expected_undo(
         UNDO,
         replay_id,
         replay.application,
-        newest.first,
-        newest.last,
-        len(newest.range),
-        tuple(tables),
-        tuple(one.number for one in ledger.publications.unfinished(names)),
-        tuple(shows),
+        first=newest.first,
+        last=newest.last,
+        windows=len(newest.range),
+        tables=tuple(tables),
+        unfinished=tuple(one.number for one in ledger.publications.unfinished(names)),
+        shows=tuple(shows),
     )
 
 
@@ -98,7 +98,7 @@ def _put_back(
         return left_to_do
     ledger.publications.check_uncovered(newest.number)
     names = [same_table(config, newest, table.name).path.name for table in newest.tables]
-    found = find_put_back(config, newest, acts, left, names)
+    found = find_put_back(config, newest, acts, left=left, names=names)
     before, now = find_damaged(config, newest, found)
     if (before or now) and not leave_out_damaged:
         raise damaged_error(before or now, f"rewindow undo {newest.replay_id}")

@@ -39,7 +39,7 @@ def assess(
     Raises:
         GateError: something of the suite or of the report was not evaluated.
     """
-    check_frame(evaluation, suite, report, windows)
+    check_frame(evaluation, suite, report, windows=windows)
     found = {entry["expectation_config"].get("id"): entry for entry in evaluation.result["results"]}
     missing = [entry["meta"]["check"] for key, entry in suite.checks.items() if key not in found]
     if missing or not suite.checks or len(found) != len(evaluation.result["results"]):
@@ -107,7 +107,7 @@ def _outcome(
             f'check "{slug}" of suite "{suite.name}" counted {counted} windows of {windows}'
         )
     failing = _failing(result)
-    status = _status(found, raised, counted, result)
+    status = _status(found, raised, counted, result=result)
     excused = entry["meta"].get("after_loss") == "warning" and failing and set(failing) <= affected
     if status == "failed" and severity == "critical" and excused:
         severity = "warning"

@@ -98,10 +98,10 @@ def judge(config: Config, plan: Plan, listener: Listener | None = None) -> GateR
     told = listener or Silent()
     with told.job(), watched(told.line):
         for output in counted("judging outputs", plan.outputs, len(plan.outputs), "outputs"):
-            verdict = _judge_output(config, plan, output, suites[output.name], tables)
+            verdict = _judge_output(config, plan, output, suite=suites[output.name], tables=tables)
             verdicts.append(verdict)
             _say(told, verdict)
-    result = GateResult(plan, checked_at, tuple(verdicts), folder, tables)
+    result = GateResult(plan, checked_at, tuple(verdicts), folder=folder, tables=tables)
     (folder / "result.json").write(json.dumps(result.to_dict(), indent=2) + "\n")
     record_findings(config, plan, result)
     return result
@@ -130,7 +130,7 @@ def _judge_output(
         config.quarantine_table,
         versions,
     )
-    made = make_report(plan, output, sources, suite.measures)
+    made = make_report(plan, output, sources, measures=suite.measures)
     report = made.table
     folder = replay_folder(config, plan.replay_id)
     table = folder / f"{output.name}.windows.csv"
@@ -138,14 +138,14 @@ def _judge_output(
     with ThreadPoolExecutor(1) as pool:
         written = pool.submit(pa_csv.write_csv, report, table.uri)
         with step(f"{output.name}: its checks"):
-            found = evaluate(config.expectations, suite, report, values_of(plan, output))
+            found = evaluate(config.expectations, suite, report, parameters=values_of(plan, output))
         written.result()
-    checks = assess(found, suite, report, plan.range)
+    checks = assess(found, suite, report, windows=plan.range)
     verdict = OutputVerdict(
         output.name,
         suite.name,
         report.num_rows,
-        checks,
+        checks=checks,
         docs=folder / f"{output.name}.html",
         results=folder / f"{output.name}.json",
         report=table,

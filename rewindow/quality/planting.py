@@ -116,10 +116,10 @@ class Specimen:
                 facts=Table.open(facts),
                 checkpoints=None,
             )
-            report = build_report(self.plan, self.output, sources, self.suite.measures)
+            report = build_report(self.plan, self.output, sources, measures=self.suite.measures)
             known = values_of(self.plan, self.output)
-            found = evaluate(self.project, self.suite, report, known, pages=False)
-        return assess(found, self.suite, report, self.plan.range)
+            found = evaluate(self.project, self.suite, report, parameters=known, pages=False)
+        return assess(found, self.suite, report, windows=self.plan.range)
 
     def table_of(self, rows: Rows) -> pa.Table:
         """Returns rows as a table with the columns of the output."""
@@ -234,7 +234,7 @@ def _judge(
         checks = specimen.judge(rows)
     except GateError as error:
         if len(placed) > 1:
-            return _judge_halves(specimen, placed, known, seed)
+            return _judge_halves(specimen, placed, known, seed=seed)
         ((number, planted),) = placed.items()
         return {number: replace(planted, seen="stopped", checks=(error.primary,))}
     level = {check.check: _level(check) for check in checks}
@@ -248,7 +248,7 @@ def _judge(
                 noticed_by[number].append(slug)
                 is_near = True
         if not is_near:
-            return _judge_halves(specimen, placed, known, seed)
+            return _judge_halves(specimen, placed, known, seed=seed)
     return {number: _noticed(placed[number], level, slugs) for number, slugs in noticed_by.items()}
 
 

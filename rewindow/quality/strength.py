@@ -157,7 +157,7 @@ def _measure(
     seed: int,
     listener: Listener,
 ) -> Strength:
-    made = _specimen(config, plan, output, seed)
+    made = _specimen(config, plan, output, seed=seed)
     schema = event_columns(made.sources.staged)
     damages = list(damages_of(schema, plan.grid.width_us))
     listener.line(
@@ -170,10 +170,10 @@ def _measure(
         plan.replay_id,
         output.name,
         made.suite.name,
-        seed,
-        made.plan.range,
-        planted,
-        rest,
+        seed=seed,
+        windows=made.plan.range,
+        planted=planted,
+        without_place=rest,
     )
     file = strength_file(config, plan.replay_id, output.name)
     file.write(json.dumps(result.to_dict(), indent=2) + "\n")
@@ -183,7 +183,7 @@ def _measure(
 def _specimen(config: Config, plan: Plan, output: OutputPlan, seed: int) -> Specimen:
     root = config.replay_root(plan.replay_id)
     sources = Sources.open(root, output.name, config.quarantine_table)
-    windows = _choose(plan, output, sources, seed)
+    windows = _choose(plan, output, sources, seed=seed)
     inside = f"window_id between {windows.first} and {windows.last}"
     facts = query(f"select * from f where {inside}", f=sources.facts)
     part, rows, facts = cut(plan, windows, read_output(root, output.name, windows), facts)
@@ -191,10 +191,10 @@ def _specimen(config: Config, plan: Plan, output: OutputPlan, seed: int) -> Spec
         part,
         output,
         suite_of(config, output),
-        config.expectations,
-        sources,
-        rows,
-        facts,
+        project=config.expectations,
+        sources=sources,
+        rows=rows,
+        facts=facts,
     )
 
 

@@ -102,7 +102,7 @@ def build_report(
     measures: tuple[Measure, ...],
 ) -> pa.Table:
     """Returns the table of `make_report`."""
-    return make_report(plan, output, sources, measures).table
+    return make_report(plan, output, sources, measures=measures).table
 
 
 def make_report(
@@ -143,7 +143,7 @@ def make_report(
             add()
     stored = excluding(names_of(measures), made.taken_now)
     measured = excluding(names_of(measures), stored)
-    return WindowReport(made.table(measures), tuple(stored), tuple(measured), made.remark)
+    return WindowReport(made.table(measures), tuple(stored), tuple(measured), remark=made.remark)
 
 
 def _facts_of(rows: pa.Table, direction: str, port: str) -> pa.Table:
@@ -201,7 +201,9 @@ class _Report:
 
     def _affected(self) -> Ints:
         """Windows of a stateful output that were computed from a state that lacks windows (R14)."""
-        found = losses_of(self.plan, self.sources.facts, self.sources.checkpoints, self.plan.range)
+        found = losses_of(
+            self.plan, self.sources.facts, self.sources.checkpoints, windows=self.plan.range
+        )
         first = found.affected_first.get(self.output.name, self.plan.last + 1)
         return np.where(
             np.arange(self.plan.first, self.plan.last + 1) >= first,
@@ -317,7 +319,9 @@ class _Report:
         """Returns what the facts say of the rows that are there; None where they speak of
         others.
         """
-        stored = StoredMeasures(self.plan, self.output, self.sources.facts, self.taken, measures)
+        stored = StoredMeasures(
+            self.plan, self.output, self.sources.facts, taken=self.taken, measures=measures
+        )
         differs = self.sealed & (self.columns["output_rows"] != self.columns["sealed_rows"])
         if stored.is_empty or not (differs.any() or not written_by_attempts(self.sources.staged)):
             return stored
@@ -345,7 +349,7 @@ class _Report:
         several = bool(self.columns["repeated"].any() or not self.sealed.all())
         inputs = {stream: self._input(measure, stream) for stream in measure.inputs}
         missing = {name: entry.missing for name, entry in inputs.items()}
-        sql = query_of(measure, self.output.name, self.plan.range, missing, several=several)
+        sql = query_of(measure, self.output.name, self.plan.range, inputs=missing, several=several)
         tables = {
             recorded_name(name): Table.open(entry.table(self.sources.state), entry.version)
             for name, entry in inputs.items()

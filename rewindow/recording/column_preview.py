@@ -41,7 +41,7 @@ def expected_columns(config: Config, name: str) -> pa.Schema | None:
     if stream.columns is not None and declared is None:
         return None
     try:
-        source = open_source(name, stream, config.root, config.state / "streams")
+        source = open_source(name, stream, config.root, streams=config.state / "streams")
         found = source.scan(
             SourcePosition(),
             declared.names if declared is not None else None,

@@ -123,14 +123,14 @@ def _entry(config: Config, name: str, late: int) -> StreamEntry:
         name,
         "." in name,
         stored_grid(seals),
-        sealed,
-        row["windows"],
-        row["empty"],
-        len(sealed) - row["windows"] if sealed else 0,
-        row["tuples"],
-        total_size(data.files()),
-        stream_end(seals),
-        late,
+        sealed=sealed,
+        windows=row["windows"],
+        empty=row["empty"],
+        missing=len(sealed) - row["windows"] if sealed else 0,
+        tuples=row["tuples"],
+        bytes=total_size(data.files()),
+        end=stream_end(seals),
+        late=late,
     )
 
 

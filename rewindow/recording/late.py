@@ -81,7 +81,7 @@ def compare(
         pc.sum(found["tuples"]).as_py() or 0,
         tuple(differing.to_pylist()),
         short,
-        short_tuples,
+        short_tuples=short_tuples,
     )
 
 
@@ -95,7 +95,9 @@ def _digests(sealed: DataFrame, stored: pa.Table, now: str) -> pa.Table:
     older = excluding(pc.unique(stored["columns"]).to_pylist(), {now})
     if not older:
         return window_digests(sealed, exclude).toArrow()
-    return pa.concat_tables(_digests_over(sealed, stored, text, exclude) for text in [now, *older])
+    return pa.concat_tables(
+        _digests_over(sealed, stored, text, exclude=exclude) for text in [now, *older]
+    )
 
 
 def _digests_over(

@@ -58,4 +58,6 @@ class RecordingProgress:
         now = time.monotonic()
         if now - self._told.get(step, -_PAUSE_S) >= _PAUSE_S:
             self._told[step] = now
-            self.listener.line(RecordProgress(self.stream, step, tuples, self.seconds).line())
+            self.listener.line(
+                RecordProgress(self.stream, step, tuples, seconds=self.seconds).line()
+            )

@@ -116,9 +116,9 @@ def record(
             spark,
             config,
             name,
-            stream,
-            folder,
-            RecordingProgress(name, listener or Silent()),
+            stream=stream,
+            folder=folder,
+            progress=RecordingProgress(name, listener or Silent()),
         )
         if seal_again:
             run.rebuild_seals()
@@ -171,7 +171,9 @@ class _Run:
         self._check_malformed(arrivals, tuples, contents)
         if start_over:
             self._start_over()
-        tables = prepare_stream(self.config, self.name, self.stream, recorded_schema(tuples.schema))
+        tables = prepare_stream(
+            self.config, self.name, self.stream, schema=recorded_schema(tuples.schema)
+        )
         before = (tables.first, tables.last)
         if arrivals.future and not end:
             self.result.warnings.append(
@@ -194,12 +196,12 @@ class _Run:
             tables,
             tuples,
             contents,
-            position,
-            before,
-            counts,
+            position=position,
+            before=before,
+            counts=counts,
         )
         if contents.version is not None or (contents.present and tables.last is not None):
-            self._move_on(tables, tuples, contents, position)
+            self._move_on(tables, tuples, contents, position=position)
         sealing.remove_strays(tables)
         self.result.stream_first = tables.first
         self.result.stream_last = tables.last
@@ -242,14 +244,16 @@ class _Run:
     def rebuild_seals(self) -> None:
         """Makes a lost table of seals anew, empty: healing then seals all tuples that are there."""
         data = tuples_without_seals(self.config, self.name)
-        sealing.check_grid(self.spark, self.name, data, self.stream.grid)
-        create_seals(self.config, self.name, self.stream, data)
+        sealing.check_grid(self.spark, self.name, data, grid=self.stream.grid)
+        create_seals(self.config, self.name, self.stream, data=data)
 
     def _heal(self) -> SourcePosition:
         tables = open_stream_tables(self.config, self.name)
         if tables is None:
             return SourcePosition()
-        if reopening.complete(self.spark, tables, self.config.quarantine_table, self._mark_stale):
+        if reopening.complete(
+            self.spark, tables, self.config.quarantine_table, on_opened=self._mark_stale
+        ):
             self.result.warnings.append(
                 "windows that a recording which died had opened again were sealed"
             )
@@ -277,7 +281,7 @@ class _Run:
             self.name,
             self.stream,
             self.config.root,
-            self.config.state / "streams",
+            streams=self.config.state / "streams",
         )
         contents = source.scan(position, declared.names if declared else None, recorded)
         self.result.bytes_read = contents.size
@@ -287,18 +291,20 @@ class _Run:
 
         rows = source.frame(self.spark, contents)
         direct = (
-            None if rows is None else read_tuples(self.name, self.stream, contents, declared, rows)
+            None
+            if rows is None
+            else read_tuples(self.name, self.stream, contents, declared=declared, raw=rows)
         )
         empty = empty_frame(self.spark, rows_schema(contents))
         tuples = (
-            read_tuples(self.name, self.stream, contents, declared, empty)
+            read_tuples(self.name, self.stream, contents, declared=declared, raw=empty)
             if direct is None
             else direct
         )
         if stored is not None:
             check_settings(stored, self.stream, recorded_schema(tuples.schema))
         if direct is None or may_change(self.stream, direct):
-            direct = self._copied(source, contents, declared, rows)
+            direct = self._copied(source, contents, declared, rows=rows)
         return contents, untaken(direct, contents.files, position.sealed_last)
 
     def _copied(
@@ -318,12 +324,12 @@ class _Run:
                 source,
                 contents,
                 raw.local(),
-                lambda done: self.progress.step("reading", done),
+                on_rows=lambda done: self.progress.step("reading", done),
             )
             contents.check_unchanged(self.name)
             rows = self.spark.read.schema(rows_schema(contents)).parquet(str(raw))
             self.progress.step("typing", count)
-        tuples = read_tuples(self.name, self.stream, contents, declared, rows)
+        tuples = read_tuples(self.name, self.stream, contents, declared=declared, raw=rows)
         with computing(self.name):
             tuples.write.parquet(str(typed))
         return self.spark.read.schema(tuples.schema).parquet(str(typed))
@@ -436,7 +442,7 @@ class _Run:
         )
         if late is not None:
             count = late.count()
-            rows = quarantine.late_rows(self.spark, late, contents.files, events)
+            rows = quarantine.late_rows(self.spark, late, contents.files, events=events)
             self.result.late = quarantine.quarantine(
                 self.spark,
                 path,
@@ -482,7 +488,7 @@ class _Run:
         self._warn_of_short(found)
         if not found.differing:
             return certain if certain is not None and counts.sealed else None
-        more = surplus(self.spark, sealed, tables, found.differing)
+        more = surplus(self.spark, sealed, tables, differing=found.differing)
         return more if certain is None else more.unionByName(certain)
 
     def _warn_of_short(self, found: SourceComparison) -> None:

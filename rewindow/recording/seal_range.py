@@ -146,12 +146,12 @@ class SealRange:
             arrivals.malformed,
             int(arrivals.tuples[sealed].sum()),
             int(arrivals.tuples[~sealed & inside].sum()),
-            int(arrivals.tuples[waiting].sum()),
-            first,
-            last,
-            int(arrivals.present[waiting].sum()),
-            int(stay_open[0]) if len(stay_open) else None,
-            int(stay_open[-1]) if len(stay_open) else None,
+            waiting=int(arrivals.tuples[waiting].sum()),
+            first=first,
+            last=last,
+            open=int(arrivals.present[waiting].sum()),
+            open_first=int(stay_open[0]) if len(stay_open) else None,
+            open_last=int(stay_open[-1]) if len(stay_open) else None,
         )
 
     def open_windows(self, counts: RecordingCounts) -> str:

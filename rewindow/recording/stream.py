@@ -168,7 +168,7 @@ def open_stream_tables(config: Config, name: str) -> StreamTables | None:
     data = check_format(Table.open(paths[0]), TableKind.STREAM)
     windows = check_format(Table.open(paths[1]), TableKind.SEALS)
     files = open_files(paths[0])
-    tables = StreamTables(name, data, windows, files, f"record/{name}")
+    tables = StreamTables(name, data, windows, files=files, app_id=f"record/{name}")
     for table in (data, windows, files):
         table.check_committable()
     tables.refresh()
@@ -276,7 +276,7 @@ def check_settings(tables: StreamTables, stream: StreamConfig, schema: StructTyp
             tables.name,
             "columns",
             str(_settings(stream, schema)["schema"]),
-            recorded,
+            recorded=recorded,
         )
 
 

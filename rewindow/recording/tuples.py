@@ -136,7 +136,7 @@ def read_tuples(
             *(expression.alias(f"__event {column}") for column, expression in events.items()),
         )
     except (ParseException, AnalysisException) as error:
-        refused = expression_error(name, stream, typed.select(*map(_quoted, read)), read)
+        refused = expression_error(name, stream, typed.select(*map(_quoted, read)), columns=read)
         raise refused or InputError(
             f'stream "{name}" cannot be computed as its settings say',
             detail=plain_words(error),

@@ -164,7 +164,9 @@ def _compare(spark: SparkSession, data: Table, seals: pa.Table) -> _Compared:
         found = _digests(spark, data, names)
         matching = _matching(part, found)
         whole = intact(part)
-        resealed = _resealed(part.filter(pc.and_(matching, pc.invert(whole))), found, data, text)
+        resealed = _resealed(
+            part.filter(pc.and_(matching, pc.invert(whole))), found, data, columns=text
+        )
         differing = part.filter(pc.invert(matching))
         parts.append(_Compared(resealed, part.filter(pc.and_(matching, whole)), differing))
     return _Compared(*map(pa.concat_tables, zip(*parts, strict=True)))

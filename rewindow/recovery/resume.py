@@ -69,7 +69,7 @@ def resume(
         if mode.writes_only_missing
         else []
     )
-    return Resume(restore, restore + 1, {}, None, tuple(cuts))
+    return Resume(restore, restore + 1, {}, skipped=None, cuts=tuple(cuts))
 
 
 def _go_on_after_begun(restore: int, done: Mapping[str, int], started: int) -> Resume:
@@ -81,7 +81,7 @@ def _go_on_after_begun(restore: int, done: Mapping[str, int], started: int) -> R
     started = max([started, *done.values()])
     lost = {table: (mark + 1, started) for table, mark in done.items() if mark < started}
     skipped = (restore + 1, started) if started > restore else None
-    return Resume(restore, max(restore, started) + 1, lost, skipped, ())
+    return Resume(restore, max(restore, started) + 1, lost, skipped=skipped, cuts=())
 
 
 def affected_from(mode: Mode, skipped: list[tuple[int, int]]) -> int | None:

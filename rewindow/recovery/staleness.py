@@ -77,7 +77,7 @@ def stale_windows(publications: Sequence[EffectivePublication]) -> list[WindowRa
         before = segments[index - 1] if index else None
         if before is not None and before.range.last + 1 < segment.range.first:
             before = None
-        if _is_stale(segment, before, segments[:index], stale):
+        if _is_stale(segment, before, segments[:index], stale=stale):
             stale.append(segment)
     return _joined([segment.range for segment in stale])
 

@@ -108,7 +108,7 @@ class Repairs:
             late,
             [step for step in self.steps if step.application in wanted],
             self.unknown,
-            self.inputs,
+            inputs=self.inputs,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def find_repairs(config: Config) -> Repairs:
                 changes.add(output, step.windows, words)
     every = list(chain.from_iterable(steps.values()))
     inputs = {name: known.inputs for name, known in applications.items()}
-    return Repairs(late, every, tuple(dict.fromkeys(changes.unknown)), inputs)
+    return Repairs(late, every, tuple(dict.fromkeys(changes.unknown)), inputs=inputs)
 
 
 def _reached(name: str, edges: Mapping[str, Collection[str]]) -> set[str]:

@@ -155,7 +155,9 @@ def _joined(one: RangeToReplay, other: RangeToReplay) -> RangeToReplay:
         reasons += (f"windows {between} lie between: one replay is quicker than two",)
     longer = other if other.windows.last >= one.windows.last else one
     windows = WindowRange(one.windows.first, longer.windows.last)
-    return RangeToReplay(windows, one.begin, (*reasons, *other.reasons), longer.may_follow)
+    return RangeToReplay(
+        windows, one.begin, (*reasons, *other.reasons), may_follow=longer.may_follow
+    )
 
 
 def _widened(known: PublishedApplication, changed: Iterable[Change]) -> Iterator[RangeToReplay]:
@@ -172,9 +174,9 @@ def _widened(known: PublishedApplication, changed: Iterable[Change]) -> Iterator
                     "it began with the initial state on request, and so begins again with "
                     f"window {own.first}"
                 )
-                yield _up_to_known_state(known, stretch, own, (change.words, words))
+                yield _up_to_known_state(known, stretch, own, reasons=(change.words, words))
             elif own is not None and known.stateful:
-                yield _up_to_known_state(known, stretch, own, (change.words,))
+                yield _up_to_known_state(known, stretch, own, reasons=(change.words,))
             elif own is not None:
                 yield RangeToReplay(own, stretch, (change.words,))
 
@@ -194,7 +196,7 @@ def _behind_a_changed_state(known: PublishedApplication, change: Change) -> Iter
             WindowRange(first, min(first + many - 1, change.windows.last))
         )
         if own is not None:
-            yield _up_to_known_state(known, stretch, own, (change.words, words))
+            yield _up_to_known_state(known, stretch, own, reasons=(change.words, words))
 
 
 def _up_to_known_state(
@@ -225,7 +227,7 @@ def _up_to_known_state(
             f"if the state after window {end} is not the one that was published, at most {listed} "
             "follow",
         )
-    return RangeToReplay(windows, stretch, reasons, follows)
+    return RangeToReplay(windows, stretch, reasons, may_follow=follows)
 
 
 def _may_follow(

@@ -79,7 +79,7 @@ def purgeable(config: Config, older_than: timedelta) -> list[Purgeable]:
     locked = _locked(config, rows)
     found: list[Purgeable] = []
     for row in rows:
-        found += _folders(config, ledger, row, older_than, locked)
+        found += _folders(config, ledger, row, older_than=older_than, locked=locked)
     for _, states in _states(config, ledger):
         found += states
     return found
@@ -113,7 +113,9 @@ def purge(config: Config, older_than: timedelta = OLD, *, delete: bool = False) 
                 rows = _planned(ledger)
                 row = next(row for row in rows if row.replay_id == replay_id)
                 locked = _locked(config, rows)
-                deleted += map(_delete, _folders(config, ledger, row, older_than, locked))
+                deleted += map(
+                    _delete, _folders(config, ledger, row, older_than=older_than, locked=locked)
+                )
         except OverlapError:
             busy.append(replay_id)
     for name, _ in _states(config, ledger):
@@ -143,7 +145,7 @@ def _folders(
     if not reason or not _is_staged(config, row) or _is_open(ledger, row):
         return []
     return [
-        Purgeable(row.replay_id, folder, _size(folder), reason)
+        Purgeable(row.replay_id, folder, _size(folder), reason=reason)
         for folder in config.replay_root(row.replay_id).folders()
         if folder.name != FACTS and folder not in locked
     ]
@@ -185,7 +187,10 @@ def _states(config: Config, ledger: Ledger) -> Iterator[tuple[str, list[Purgeabl
         needed = _needed_states(table)
         why = "no checkpoint that an undo could still put back names this state"
         gone = [folder / leaf for leaf in leaves_in(folder) if leaf not in needed]
-        yield name, [Purgeable(name, leaf, _size(leaf), why, published=True) for leaf in gone]
+        yield (
+            name,
+            [Purgeable(name, leaf, _size(leaf), reason=why, published=True) for leaf in gone],
+        )
 
 
 def _needed_states(table: Table) -> set[str]:

@@ -111,8 +111,8 @@ def open_inputs(plan: Plan, state: Location) -> dict[str, Table]:
             entry.table(state),
             entry.version,
             entry.windows_table(state),
-            entry.windows_version,
-            windows,
+            seals_version=entry.windows_version,
+            windows=windows,
         )
     return inputs
 

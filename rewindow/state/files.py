@@ -203,15 +203,17 @@ def write_rows(
             allow_truncated_timestamps=True,
         )
         size = (folder / path).size()
-        files.append(StateFile(path, bucket, part.num_rows, size, f"{row_sum(part):016x}"))
+        files.append(
+            StateFile(path, bucket, part.num_rows, bytes=size, hashes=f"{row_sum(part):016x}")
+        )
     return StateFiles(
         folder,
         rows.schema,
         rows.num_rows,
-        row_sum(rows),
-        key,
-        buckets,
-        tuple(files),
+        hashes=row_sum(rows),
+        key=key,
+        buckets=buckets,
+        files=tuple(files),
     )
 
 

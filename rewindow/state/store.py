@@ -115,10 +115,10 @@ class FileStates:
             self._folder,
             schema,
             rows,
-            total,
-            key,
-            operator.state_buckets,
-            tuple(files),
+            hashes=total,
+            key=key,
+            buckets=operator.state_buckets,
+            files=tuple(files),
         )
 
     def add(
@@ -212,9 +212,9 @@ class FileStates:
             path,
             int(part[1]),
             row["rows"],
-            (self._folder / path).size(),
-            row["hashes"],
-            step,
+            bytes=(self._folder / path).size(),
+            hashes=row["hashes"],
+            step=step,
         )
 
 
@@ -271,9 +271,9 @@ class SizedStates:
                 rows,
                 self._inline_bytes,
                 self._folder,
-                f"{place}/{node.name}/{FIELD}",
-                key,
-                buckets,
+                place=f"{place}/{node.name}/{FIELD}",
+                key=key,
+                buckets=buckets,
             )
         files = self._files.save(node, frame, place)
         if files.bytes() > self._inline_bytes or bytes_in_memory(files) > self._inline_bytes:

@@ -76,7 +76,7 @@ def find_damage(table: Table, name: str, windows: WindowRange) -> list[DamagedFi
                     if file.first is None or file.last is None
                     else WindowRange(file.first, file.last)
                 )
-                found.append(DamagedFile(name, location(file.path), bounds, why))
+                found.append(DamagedFile(name, location(file.path), bounds, why=why))
     return found
 
 

@@ -434,8 +434,8 @@ def data_files(folder: Location) -> list[DataFile]:
                     path.uri,
                     footer.num_rows,
                     first,
-                    last,
-                    path.size(),
+                    last=last,
+                    size=path.size(),
                     statistics=told,
                 )
             )

@@ -221,7 +221,7 @@ def fence(
         after = position(table, app_id)
         if after.epoch != epoch:
             raise _superseded(app_id, epoch, after.epoch)
-        return FencedTable(table, app_id, epoch, before.mark, before.epoch)
+        return FencedTable(table, app_id, epoch, done=before.mark, previous=before.epoch)
 
 
 def _superseded(app_id: str, mine: int, newest: int) -> FencedError:

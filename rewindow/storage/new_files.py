@@ -82,8 +82,8 @@ def write_file(root: Location, folder: str, rows: pa.Table) -> NewFile:
         f"{folder}/{path.name}",
         footer.num_rows,
         path.size(),
-        changed_ms,
-        statistics(footer, rows.schema),
+        changed_ms=changed_ms,
+        statistics=statistics(footer, rows.schema),
     )
 
 
@@ -110,11 +110,11 @@ def link_file(
         path,
         footer.num_rows,
         target.size(),
-        changed_ms,
-        told,
-        source,
-        copied,
-        checksum,
+        changed_ms=changed_ms,
+        statistics=told,
+        source=source,
+        copied=copied,
+        checksum=checksum,
     )
 
 

@@ -43,7 +43,9 @@ def check_fixed_settings(name: str, stream: StreamConfig, stored: Mapping[str, s
     for key, value in fixed_settings(stream).items():
         have = stored.get(key, str(value))
         if have != str(value):
-            raise other_setting(name, _FIXED[key], _shown(key, str(value)), _shown(key, have))
+            raise other_setting(
+                name, _FIXED[key], _shown(key, str(value)), recorded=_shown(key, have)
+            )
 
 
 def other_setting(name: str, setting: str, now: str, recorded: str) -> InputError:

@@ -105,19 +105,19 @@ def run_application(
         app,
         asked,
         group_windows,
-        Mode.parse(mode),
-        spark,
-        key_ranges,
-        batch,
-        port_order,
+        mode=Mode.parse(mode),
+        spark=spark,
+        key_ranges=key_ranges,
+        batch=batch,
+        port_order=port_order,
     )
     found = ApplicationRun(lost=how.lose(rows))
     for unit in app.units():
         if isinstance(unit[0].operator, TupleOperator):
-            made = _run_tuples(unit, rows, how, found.lost)
+            made = _run_tuples(unit, rows, how, lost=found.lost)
         else:
             given = map_values(lambda handle: rows[handle], unit[0].feeds)
-            made = {unit[0].name: _run_frames(unit[0], given, how, found.lost)}
+            made = {unit[0].name: _run_frames(unit[0], given, how, lost=found.lost)}
         for node in unit:
             emitted, state = made[node.name]
             if node.operator.is_stateful:
@@ -212,7 +212,9 @@ class _How:
         """Gives what each group is about."""
         for group in self.groups(lost):
             unseen = (*unseen_before(self.windows), *((window, window) for window in lost))
-            yield OperatorContext(self.app.grid, group, self.mode, self.app.name, unseen=unseen)
+            yield OperatorContext(
+                self.app.grid, group, self.mode, operator=self.app.name, unseen=unseen
+            )
 
 
 Made = tuple[dict[str, list[tuple[Any, ...]]], Any]
@@ -236,15 +238,15 @@ def _run_tuples(
         how.windows,
         how.mode,
         how.app.grid.width_ms,
-        how.app.checkpoint_windows,
+        checkpoint_windows=how.app.checkpoint_windows,
     )
     run = PassRun(
         one,
         inputs,
         context,
-        how.key_ranges,
-        how.batch,
-        how.port_order,
+        key_ranges=how.key_ranges,
+        batch=how.batch,
+        port_order=how.port_order,
     )
     for group in how.groups(lost):
         run.group(group)

@@ -79,10 +79,10 @@ def run_operator(
     run = PassRun(
         Pass({ALONE: Member(operator, windowing)}),
         alone_ports(inputs),
-        run_context(asked, Mode.parse(mode), width_ms, checkpoint_windows),
-        key_ranges,
-        batch,
-        port_order,
+        run_context(asked, Mode.parse(mode), width_ms, checkpoint_windows=checkpoint_windows),
+        key_ranges=key_ranges,
+        batch=batch,
+        port_order=port_order,
     )
     for group in groups_of(asked, group_windows):
         run.group(group)
@@ -101,7 +101,7 @@ def run_context(
         Grid(width_ms, 0),
         windows,
         mode,
-        "test",
+        operator="test",
         unseen=unseen_before(windows),
         next_mark=next_mark,
     )

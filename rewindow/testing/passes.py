@@ -142,7 +142,7 @@ class PassRun:
             outputs,
             self._readable(member),
             self.lost,
-            self.crashes,
+            crashes=self.crashes,
         )
 
     def _made(self, context: OperatorContext) -> Iterator[pa.RecordBatch]:
@@ -200,7 +200,7 @@ class PassRun:
                 if dies:
                     given.remove(CRASH)
                 rows = [_tuple(place[1], columns, row) for row in without_crash(given)]
-                _check_types(place[1], columns, window, rows)
+                _check_types(place[1], columns, window, rows=rows)
                 found.append(_Stretch(window, columns.tag, rows))
                 if dies:
                     return found, True

@@ -55,7 +55,7 @@ class EmittedCopies:
         for place, name in self._nested[port]:
             found[place] = copied(values[place])
             if self._tells:
-                self._emitted.append(_Emitted(port, name, values[place], found[place]))
+                self._emitted.append(_Emitted(port, name, values[place], was=found[place]))
         return tuple(found)
 
     def note_batch(self, port: str, rows: pa.Table) -> None:
@@ -65,7 +65,7 @@ class EmittedCopies:
         if self._tells:
             copy = rows.take(pa.array(range(rows.num_rows), pa.int64()))
             for name in rows.column_names:
-                self._emitted.append(_Emitted(port, name, rows[name], copy[name]))
+                self._emitted.append(_Emitted(port, name, rows[name], was=copy[name]))
 
     def check(self, operator: str, window: int) -> None:
         """Says what was changed since it was emitted in a window.

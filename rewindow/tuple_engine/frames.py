@@ -68,10 +68,12 @@ def _parts(
     """
     tags = _alone(operator, context).parts
     if context.parts is None:
-        rows = one_pass(operator, inputs, state, context)
+        rows = one_pass(operator, inputs, state, context=context)
         return map_values(lambda columns: _untagged(rows, columns, context), tags)
     schemas = map_values(lambda columns: columns.schema, tags)
-    return context.parts(schemas, lambda sink: one_pass(operator, inputs, state, context, sink))
+    return context.parts(
+        schemas, lambda sink: one_pass(operator, inputs, state, context=context, sink=sink)
+    )
 
 
 def one_pass(
@@ -89,8 +91,8 @@ def one_pass(
         _alone(operator, context),
         given,
         {ALONE: state} if state is not None else {},
-        context,
-        sink,
+        context=context,
+        sink=sink,
     )
 
 

@@ -74,7 +74,7 @@ class KeyRange:
             type(operator).__name__,
             self._shape,
             EmittedCopies(self._shape.outputs, tells=tells_changes),
-            self._window,
+            before=self._window,
         )
         self.emit = self._out.emit
         self.emit_batch = self._out.emit_batch
@@ -82,8 +82,8 @@ class KeyRange:
             operator,
             self._shape,
             self,
-            context,
-            self._out.emitter(),
+            context=context,
+            emit=self._out.emitter(),
         )
         self._assigned = dict(self._operator.__dict__)
         self._state = KeyedState(self._shape, self._operator)

@@ -154,7 +154,7 @@ class Pass:
                 member.operator,
                 own,
                 shapes[name],
-                sent,
+                controls=sent,
                 tells_changes=tells_changes,
             )
         if ALONE in ranges:
@@ -163,11 +163,11 @@ class Pass:
             self,
             ranges,
             shapes,
-            inner,
-            unseen,
-            delays,
-            context.windows,
-            port_order,
+            inner=inner,
+            unseen=unseen,
+            delays=delays,
+            windows=context.windows,
+            port_order=port_order,
         ).run(batches)
 
     def shapes(self) -> dict[str, TagShape]:
@@ -238,4 +238,4 @@ def _member(node: Node, names: set[str], unseen: Collection[PortHandle]) -> Memb
         if end.operator in names:
             inner[port] = (str(end.operator), end.port)
     hidden = frozenset(end.port for end in unseen if end.operator == node.name)
-    return Member(node.operator, node.windowing, inner, node.published, hidden)
+    return Member(node.operator, node.windowing, inner, published=node.published, unseen=hidden)

@@ -178,7 +178,7 @@ def test_new_code_without_a_recorded_output_is_rejected(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rewindow.candidates.comparison.run_attempts", lambda *given: None)
+    monkeypatch.setattr("rewindow.candidates.comparison.run_attempts", lambda *given, **named: None)
     less = edited(tmp_path, 'app.output("sums", sums, key=["key"])', "")
     with pytest.raises(InputError, match='no output "sums", which was recorded') as caught:
         compare(recorded.config, "totals", code=less)

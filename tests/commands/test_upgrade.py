@@ -32,7 +32,7 @@ def test_upgrade_starts_one_job_for_all_names_and_fails_on_a_mismatch(
         "rewindow.launcher.attempts.submit_command",
         lambda config, job, given, **_: [job, *given],
     )
-    monkeypatch.setattr("rewindow.launcher.attempts.job_environment", lambda *_: {})
+    monkeypatch.setattr("rewindow.launcher.attempts.job_environment", lambda *_, **__: {})
     assert command("streams", "upgrade", *names)[0] == code
     (submission,) = started
     assert submission.command == ["upgrade.py", *names]

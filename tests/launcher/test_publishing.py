@@ -36,7 +36,7 @@ def test_publish_and_undo_start_no_process_and_notify_the_listener(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def never(*given: object) -> Outcome:
+    def never(*given: object, **named: object) -> Outcome:
         raise AssertionError("a job was begun")
 
     monkeypatch.setattr(loop, "run", never)

@@ -263,7 +263,7 @@ def test_files_are_copied_where_they_cannot_be_linked(
     publish(config, "one")
     publish(config, "fix")
 
-    def apart(*given: object) -> None:
+    def apart(*given: object, **named: object) -> None:
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
     def half(source: Path, target: Path) -> None:

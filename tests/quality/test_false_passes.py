@@ -281,7 +281,9 @@ def test_report_that_lost_windows_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The number of rows is compared with the plan, not with the report.
-    monkeypatch.setattr(gate, "make_report", lambda *arguments: _cut(make_report(*arguments), 19))
+    monkeypatch.setattr(
+        gate, "make_report", lambda *given, **named: _cut(make_report(*given, **named), 19)
+    )
     with pytest.raises(
         GateError,
         match=r"window report has 19 rows, the range \[100, 119\] has 20 windows",

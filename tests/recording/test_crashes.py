@@ -94,7 +94,9 @@ def test_next_run_completes_a_delta_recording_without_duplicates(
     write_deltalake(str(source), frame_of([("b", 51, 2), ("late", 42, 3)]), mode="append")
     with monkeypatch.context() as patch:
         if point == "move_on":
-            patch.setattr(record_module._Run, "_move_on", lambda *_: (_ for _ in ()).throw(Died()))
+            patch.setattr(
+                record_module._Run, "_move_on", lambda *_, **__: (_ for _ in ()).throw(Died())
+            )
         else:
             die_at(patch, point)
         with pytest.raises(Died):
@@ -143,15 +145,15 @@ def test_one_of_two_recorders_without_a_common_lock_conflicts_and_changes_nothin
     bench.write(ROWS + BAD)
     seal = sealing.seal
 
-    def overtaken(*arguments: object) -> object:
+    def overtaken(*arguments: object, **named: object) -> object:
         with monkeypatch.context() as patch:
             patch.setattr(sealing, "seal", seal)
             from contextlib import nullcontext
 
-            patch.setattr(record_module, "recording_lock", lambda *_: nullcontext())
+            patch.setattr(record_module, "recording_lock", lambda *_, **__: nullcontext())
             patch.setattr(record_module, "_scratch", _other_scratch(bench))
             bench.record()
-        return seal(*arguments)  # type: ignore[arg-type]
+        return seal(*arguments, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(sealing, "seal", overtaken)
     with pytest.raises(OverlapError, match="somebody else"):

@@ -75,7 +75,7 @@ def test_spark_reads_the_same_tuples_as_a_copy(
     assert len(read[0]) + len(read[1]) in {120, 180}
     asked: list[int] = []
     for module in (parquet_files, delta):
-        monkeypatch.setattr(module, "parquet_frame", lambda *_: asked.append(1))
+        monkeypatch.setattr(module, "parquet_frame", lambda *_, **__: asked.append(1))
     other = Bench(bench.spark, bench.root / "other")
     other.record(**settings)
     assert asked == [1]
@@ -187,7 +187,7 @@ def test_nothing_is_committed_before_the_read_back_succeeds(
     monkeypatch.setattr(
         FileLayout,
         "check",
-        lambda *_: (_ for _ in ()).throw(ResourceError("gone")),
+        lambda *_, **__: (_ for _ in ()).throw(ResourceError("gone")),
     )
     with pytest.raises(ResourceError, match="gone"):
         bench.record()

@@ -267,13 +267,13 @@ def test_growing_file_yields_the_same_tuples_as_the_whole_file(bench: Bench, kin
     seen = 0
     read = record_module.open_source
 
-    def watched(*args: Any) -> Any:
+    def watched(*args: Any, **named: Any) -> Any:
         """Notes where each reading begins."""
-        source = read(*args)
+        source = read(*args, **named)
         scan = source.scan
 
-        def looked(*given: Any) -> Any:
-            contents = scan(*given)
+        def looked(*given: Any, **named: Any) -> Any:
+            contents = scan(*given, **named)
             begins.extend(file.begin_row for file in contents.files)
             return contents
 

@@ -161,7 +161,7 @@ def _refusing(
                     ts[begin:end],
                     jumps[begin:end],
                     highest,
-                    jump_us,
+                    jump_us=jump_us,
                 )
             yield batch.select(columns).filter(pa.array(jumps))
 

@@ -177,17 +177,17 @@ def lateness(
     timed = {}
     moving = []
     for number, (name, stream) in enumerate(settings.streams.items()):
-        frame = _timed(frames[name], name, settings, origin_us)
+        frame = _timed(frames[name], name, settings, origin_us=origin_us)
         timed[name] = _jumps_marked(
             frame,
             name,
             settings,
-            state,
-            recording_keys,
+            state=state,
+            recording_keys=recording_keys,
         )
         moves = timed[name].where(_moves_clock(stream))
         moving.append(moves.select(*recording_keys, F.lit(number).alias(STREAM), TICK, AT, TS))
-    clock = ArrivalClock(settings, origin_us, start_us, end_us)
+    clock = ArrivalClock(settings, origin_us, start_us, end_us=end_us)
     every = union_all(moving)
     ticks = cached(
         materialize,
@@ -217,9 +217,9 @@ def lateness(
         )
     return Lateness(
         classified,
-        marks.raising(ticks, settings, origin_us, end_us, recording_keys),
+        marks.raising(ticks, settings, origin_us, end_us=end_us, recording_keys=recording_keys),
         after,
-        clock,
+        clock=clock,
     )
 
 
@@ -362,8 +362,8 @@ def _jumps_marked(
         timed,
         _is_believed(stream),
         stream.max_jump_us,
-        known,
-        recording_keys,
+        highest=known,
+        recording_keys=recording_keys,
     )
 
 
@@ -453,13 +453,13 @@ def _event_us(frame: DataFrame, name: str, stream: StreamTime) -> Column:
         frame,
         name,
         quoted_column(stream.event_at) if is_column else stream.event_at,
-        _UNIT_US[stream.unit],
+        unit_us=_UNIT_US[stream.unit],
     )
 
 
 def arrived_us(frame: DataFrame, name: str, column: str) -> Column:
     """Returns a column of a stream's arrivals in microseconds."""
-    return _us(frame, name, quoted_column(column), 1)
+    return _us(frame, name, quoted_column(column), unit_us=1)
 
 
 def _us(frame: DataFrame, name: str, expression: str, unit_us: int) -> Column:
@@ -566,5 +566,5 @@ def _classify(
         F.when(moves, F.col(WATERMARK)).alias(WATERMARK),
         F.when(moves & is_late, F.col(WATERMARK) - F.col(TS)).alias(LATE_BY),
     ]
-    joined = matched(timed, held, recording_keys, TICK, "left")
+    joined = matched(timed, held, recording_keys, on=TICK, how="left")
     return joined.select(*named_columns(columns), *added)

@@ -83,21 +83,25 @@ def tick_table(
     settings = clock.settings
     origin_us = clock.origin_us
     ticks = _shown(tuples, settings, recording_keys)
-    more = [_falling_idle(ticks, settings, origin_us, recording_keys)] if settings.may_idle else []
+    more = (
+        [_falling_idle(ticks, settings, origin_us, recording_keys=recording_keys)]
+        if settings.may_idle
+        else []
+    )
     more += _before(
         settings,
         ticks,
         state,
-        clock.start_us,
-        origin_us,
-        recording_keys,
+        start_us=clock.start_us,
+        origin_us=origin_us,
+        recording_keys=recording_keys,
     )
     if more:
         every = union_all([ticks, *more], allow_missing=True)
         ticks = _combine(every, settings, recording_keys)
     if recording_keys or not clock.has_few_ticks(ONE_TASK):
         ticks = ticks.withColumn(_BLOCK, floor_div(F.col(TICK), BLOCK))
-    return _watermarks(ticks, settings, origin_us, recording_keys)
+    return _watermarks(ticks, settings, origin_us, recording_keys=recording_keys)
 
 
 def next_state(
@@ -237,7 +241,7 @@ def _falling_idle(
 
     falls = []
     for number in _idle_streams(settings):
-        falls.append(_idle_tick(settings, number, F.col(_arrived(number)), origin_us))
+        falls.append(_idle_tick(settings, number, F.col(_arrived(number)), origin_us=origin_us))
     idle = ticks.select(*recording_keys, F.explode(F.array(*falls)).alias(TICK))
     idle = idle.where(F.col(TICK).isNotNull())
     return idle.withColumn(IS_NEWS, F.lit(True))
@@ -298,8 +302,8 @@ def _before(
             settings,
             ticks,
             start_us,
-            origin_us,
-            recording_keys,
+            origin_us=origin_us,
+            recording_keys=recording_keys,
         )
         carried = (
             new
@@ -314,7 +318,7 @@ def _before(
             settings,
             number,
             _since(settings, number),
-            origin_us,
+            origin_us=origin_us,
         )
         tick = F.greatest(falls, F.col("_first")).alias(TICK)
         rows.append(carried.select(*recording_keys, tick, F.lit(True).alias(IS_NEWS)))

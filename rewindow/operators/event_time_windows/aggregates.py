@@ -79,11 +79,11 @@ def aggregate_spec(frame: DataFrame, aggregates: Mapping[str, tuple[str, str]]) 
     for number, (name, (function, argument)) in enumerate(aggregates.items()):
         part = f"_part_{number}"
         if not aggregate.merges:
-            _add_whole(aggregate, frame, part, name, function, argument)
+            _add_whole(aggregate, frame, part, name=name, function=function, argument=argument)
         elif function in ("min", "max"):
-            _add_extreme(aggregate, frame, part, name, function, argument)
+            _add_extreme(aggregate, frame, part, name=name, function=function, argument=argument)
         else:
-            _add_sum(aggregate, frame, part, name, function, argument)
+            _add_sum(aggregate, frame, part, name=name, function=function, argument=argument)
     return aggregate
 
 

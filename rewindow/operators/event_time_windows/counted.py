@@ -89,7 +89,7 @@ def counted_rows(
     if state is not None:
         rows = rows.unionByName(check_state(state, rows.columns))
     counted = _placed(
-        reached(rows, classified.ticks, recording_keys, ended_us),
+        reached(rows, classified.ticks, recording_keys, ended_us=ended_us),
         aggregate,
         own,
     ).drop(REACHED)
@@ -153,7 +153,7 @@ def _placed(
         STREAM,
         *aggregate.parts,
     )
-    found = matched(rows, _stretches(rows, own), own, _STRETCH, "inner")
+    found = matched(rows, _stretches(rows, own), own, on=_STRETCH, how="inner")
     place = (F.col(_AHEAD) + F.row_number().over(order) - 1).cast("bigint")
     is_new = ~F.col(_HAD) & (F.col(_STRETCH) < _MOST)
     found = found.withColumn(ORDINAL, F.when(is_new, place).otherwise(F.col(ORDINAL)))
@@ -242,13 +242,13 @@ def fired_counted(
     bounds = [F.min(FIRST_TS).alias(FIRST_TS), (F.max(LAST_TS) + 1).alias(END)]
     found = spread.groupBy(*columns, _UNTIL, _TOTAL).agg(*bounds, *results)
     ends_of = found.select(*named_columns(recording_keys), END).distinct()
-    ticks = first_ticks(ends_of, classified.ticks, _STEP_US, recording_keys)
+    ticks = first_ticks(ends_of, classified.ticks, _STEP_US, recording_keys=recording_keys)
     joined = matched(
         found,
         ticks,
         recording_keys,
-        END,
-        "inner" if ended_us is None else "left",
+        on=END,
+        how="inner" if ended_us is None else "left",
     )
     fired_us = F.when(F.col(_UNTIL) <= F.col(_TOTAL), F.col(FIRED))
     fired_us = fired_us if ended_us is None else F.coalesce(fired_us, bigint(ended_us))
@@ -257,8 +257,8 @@ def fired_counted(
         F.col(FIRST_TS),
         F.col(END),
         number,
-        F.lit(ON_TIME),
-        fired_us,
+        kind=F.lit(ON_TIME),
+        fired_us=fired_us,
     )
     return joined.select(
         *columns,
@@ -286,7 +286,7 @@ def first_fired_counted(
         F.col("pane").alias(_UNTIL),
         F.col("fired_us").alias(FIRED),
     )
-    return matched(waiting, shown, own, _UNTIL, "left")
+    return matched(waiting, shown, own, on=_UNTIL, how="left")
 
 
 def left_counted(

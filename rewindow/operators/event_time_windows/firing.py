@@ -118,10 +118,10 @@ def first_fired(
     ends = waiting.select(*named_columns(recording_keys), END).distinct()
     found = matched(
         waiting,
-        first_ticks(ends, ticks, step_us, recording_keys),
+        first_ticks(ends, ticks, step_us, recording_keys=recording_keys),
         recording_keys,
-        END,
-        "left",
+        on=END,
+        how="left",
     )
     return found.withColumn(FIRED, F.coalesce(FIRED, bigint(ended_us)))
 

@@ -116,11 +116,13 @@ def changed_rows(
         ends,
         classified.ticks,
         min(sessions.gap_us, TICKS_APART_US),
-        recording_keys,
+        recording_keys=recording_keys,
     )
     had_passed = or_false(F.col(END) <= F.col(FIRED_UNTIL))
     fired = F.when(had_passed, _AGO).otherwise(F.coalesce(FIRED, last))
-    rows = matched(rows, ticks, recording_keys, END, "left").withColumn(FIRED, fired).drop(END)
+    rows = (
+        matched(rows, ticks, recording_keys, on=END, how="left").withColumn(FIRED, fired).drop(END)
+    )
     end_us = classified.clock.end_us
     goes_on = end_us is not None and ended_us is None
     waits = or_false(F.col(DUE) >= end_us) if goes_on else F.lit(False)
@@ -171,9 +173,9 @@ def _rows(
     rows = _merged(tuples, aggregate, own, _NUMBER).drop(_NUMBER)
     if state is not None:
         rows = rows.unionByName(check_state(state, rows.columns))
-    return _merged(numbered(rows, sessions, [*own, DUE], _NUMBER), aggregate, own, _NUMBER).drop(
-        _NUMBER
-    )
+    return _merged(
+        numbered(rows, sessions, [*own, DUE], name=_NUMBER), aggregate, own, _NUMBER
+    ).drop(_NUMBER)
 
 
 def _merged(rows: DataFrame, aggregate: AggregateSpec, own: Sequence[str], *more: str) -> DataFrame:
@@ -203,14 +205,14 @@ def _with_forms(
     columns = named_columns(own)
     shown_from = F.coalesce(DUE, F.lit(_AGO))
     # What waits for a later piece is in groups of its own, which change nothing.
-    rows = numbered(rows, sessions, [*own, _WAITS], _GROUP)
+    rows = numbered(rows, sessions, [*own, _WAITS], name=_GROUP)
     rows = rows.withColumn(_GROUP, F.when(F.col(_WAITS), -F.col(_GROUP)).otherwise(F.col(_GROUP)))
     steps = F.collect_set(shown_from).over(Window.partitionBy(*columns, _GROUP))
     rows = rows.withColumn(_STEPS, steps).withColumn("_shown_from", shown_from)
     each = F.expr(f"filter({_STEPS}, step -> step >= _shown_from)")
     each = F.explode(F.when(F.col(_WAITS), F.array(bigint(None))).otherwise(each))
     rows = rows.withColumn(_STEP, each).drop("_shown_from")
-    rows = numbered(rows, sessions, [*own, _GROUP, _STEP], _SESSION)
+    rows = numbered(rows, sessions, [*own, _GROUP, _STEP], name=_SESSION)
     whole = Window.partitionBy(*columns, _GROUP, _STEP, _SESSION)
     rows = rows.withColumns({
         BEGIN: F.min(FIRST_TS).over(whole), _LAST: F.max(LAST_TS).over(whole),
@@ -273,8 +275,8 @@ def fired_changed(
         F.col(BEGIN),
         end_us,
         pane,
-        F.col("kind"),
-        F.col("fired_us"),
+        kind=F.col("kind"),
+        fired_us=F.col("fired_us"),
     )
     return shown.select(
         *columns,
@@ -296,7 +298,7 @@ def left_changed(
     """
     from pyspark.sql import functions as F
 
-    rows = _ever_shown(reached(rows, ticks, recording_keys, None), own)
+    rows = _ever_shown(reached(rows, ticks, recording_keys, ended_us=None), own)
     rows = rows.withColumn(FIRED_UNTIL, F.coalesce(REACHED, FIRED_UNTIL))
     waits = F.col(_STEP).isNull()
     is_last = F.col(_UNTIL).isNull()

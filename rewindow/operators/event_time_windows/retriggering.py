@@ -114,7 +114,7 @@ def pane_rows(
     if windows.early_tuples is not None:
         rows = _early_by_count(rows, windows.early_tuples, own)
     if windows.late_tuples is not None:
-        rows = _late_by_count(rows, windows.late_tuples, classified.clock, own)
+        rows = _late_by_count(rows, windows.late_tuples, classified.clock, own=own)
     return _merged(rows, aggregate, own, CARRIED).withColumn(
         END,
         F.col(BEGIN) + windows.length_us + windows.behind_us,
@@ -322,7 +322,7 @@ def emit_at_rows(
         ends,
         classified.ticks,
         min(windows.slide_us, 1_000_000),
-        recording_keys,
+        recording_keys=recording_keys,
     )
     if not recording_keys and classified.clock.is_few(windows.slide_us):
         ticks = F.broadcast(ticks)
@@ -330,8 +330,8 @@ def emit_at_rows(
         rows,
         ticks.withColumnRenamed(END, _LIMIT),
         recording_keys,
-        _LIMIT,
-        "left",
+        on=_LIMIT,
+        how="left",
     ).drop(_LIMIT)
     has_fired = or_false(F.col(END) <= F.col(FIRED_UNTIL)) & ~F.col(IS_LATE)
     last = bigint(ended_us)
@@ -392,7 +392,7 @@ def fired_rows(
     from pyspark.sql import functions as F
 
     columns = named_columns(own)
-    firings = _firings(rows, windows, aggregate, own).where(_UPDATES)
+    firings = _firings(rows, windows, aggregate, own=own).where(_UPDATES)
     firings = firings.select(
         *columns,
         BEGIN,
@@ -530,7 +530,7 @@ def left_rows(
     fresh = F.size(F.collect_set(F.when(F.col(_SHOWN), F.col(_DUE))).over(of_window))
     if windows.only_updated_panes:
         updates = (
-            _firings(rows, windows, aggregate, own)
+            _firings(rows, windows, aggregate, own=own)
             .where(_UPDATES)
             .groupBy(*map(quoted_column, own), BEGIN)
         )
@@ -538,8 +538,8 @@ def left_rows(
             rows,
             updates.agg(F.count("*").alias(_UPDATES)),
             own,
-            BEGIN,
-            "left",
+            on=BEGIN,
+            how="left",
         )
         fresh = F.coalesce(F.col(_UPDATES), F.lit(0))
     panes = F.max(_PANES).over(of_window) + fresh
@@ -557,6 +557,6 @@ def left_rows(
         F.col(FIRED_UNTIL),
         F.when(F.col("_came_late"), F.col(END)),
     )
-    until = reached(counted, ticks, recording_keys, None).withColumn(FIRED_UNTIL, known)
+    until = reached(counted, ticks, recording_keys, ended_us=None).withColumn(FIRED_UNTIL, known)
     is_open = or_true(F.col(END) > F.col(FIRED_UNTIL) - windows.allowed_us)
     return _merged(until.where(is_open | (F.col(_PANES) == 0)), aggregate, own)

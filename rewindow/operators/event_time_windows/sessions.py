@@ -64,7 +64,7 @@ def session_rows(
     rows = _buckets(_tuples(classified, sessions, aggregate, own), aggregate, own)
     if state is not None:
         rows = rows.unionByName(check_state(state, rows.columns))
-    rows = numbered(rows, sessions, own, _NUMBER)
+    rows = numbered(rows, sessions, own, name=_NUMBER)
     whole = Window.partitionBy(*named_columns(own), _NUMBER)
     ends = F.max(LAST_TS).over(whole) + sessions.behind_us
     return rows.withColumns(
@@ -176,14 +176,14 @@ def fired_sessions(
         ends,
         classified.ticks,
         min(sessions.gap_us, TICKS_APART_US),
-        recording_keys,
+        recording_keys=recording_keys,
     )
     joined = matched(
         found,
         ticks,
         recording_keys,
-        END,
-        "inner" if ended_us is None else "left",
+        on=END,
+        how="inner" if ended_us is None else "left",
     )
     fired_us = F.col(FIRED) if ended_us is None else F.coalesce(FIRED, bigint(ended_us))
     end_us = F.col(END) + sessions.gap_us - sessions.behind_us
@@ -191,8 +191,8 @@ def fired_sessions(
         F.col(BEGIN),
         end_us,
         F.lit(0),
-        F.lit(ON_TIME),
-        fired_us,
+        kind=F.lit(ON_TIME),
+        fired_us=fired_us,
     )
     return joined.select(
         *columns,
@@ -211,7 +211,7 @@ def left_sessions(
     """Returns the sessions that have not fired (E41)."""
     from pyspark.sql import functions as F
 
-    waiting = reached(rows, ticks, recording_keys, None).where(
+    waiting = reached(rows, ticks, recording_keys, ended_us=None).where(
         F.col(REACHED).isNull() | (F.col(END) > F.col(REACHED))
     )
     if not aggregate.merges:

@@ -168,7 +168,7 @@ class Windows:
             self._rows,
             self._classified.ticks,
             self._apart,
-            self._ended_us,
+            ended_us=self._ended_us,
         )
         before = rows.where(waited).select(
             *columns,
@@ -232,11 +232,11 @@ def event_windows(
             classified,
             windows,
             aggregate,
-            own,
-            state,
-            ended_us,
-            recording_keys,
-            materialize,
+            own=own,
+            state=state,
+            ended_us=ended_us,
+            recording_keys=recording_keys,
+            materialize=materialize,
         )
     if isinstance(windows, CountWindows):
         return _counted(
@@ -284,11 +284,11 @@ def event_windows(
             found,
             classified.ticks,
             windows.slide_us,
-            windows.length_us % windows.slide_us,
+            phase_us=windows.length_us % windows.slide_us,
         )
     else:
         ends = (
-            _ends(classified, windows, state, recording_keys)
+            _ends(classified, windows, state, recording_keys=recording_keys)
             if materialize is None
             else _ends_of(panes, windows, recording_keys)
         )
@@ -296,13 +296,13 @@ def event_windows(
             ends,
             classified.ticks,
             min(windows.slide_us, _TICKS_APART_US),
-            recording_keys,
+            recording_keys=recording_keys,
         )
-        found = matched(found, ticks, recording_keys, END, "left")
-    fired = _fired(found, aggregate, own, ended_us)
+        found = matched(found, ticks, recording_keys, on=END, how="left")
+    fired = _fired(found, aggregate, own, ended_us=ended_us)
 
     def left() -> DataFrame:
-        return _left(reached(panes, classified.ticks, recording_keys, None), windows)
+        return _left(reached(panes, classified.ticks, recording_keys, ended_us=None), windows)
 
     def first_fired_tuples() -> DataFrame:
         ends = panes.withColumn(END, inside(windows, first_begin(windows)) + windows.length_us)
@@ -318,11 +318,11 @@ def event_windows(
         fired,
         classified,
         windows,
-        rows,
-        first_fired_tuples,
-        left,
-        recording_keys,
-        ended_us,
+        _rows=rows,
+        _first_fired_tuples=first_fired_tuples,
+        _left=left,
+        _apart=recording_keys,
+        _ended_us=ended_us,
     )
 
 
@@ -345,13 +345,13 @@ def _sessions(
                 classified,
                 windows,
                 aggregate,
-                own,
-                state,
-                recording_keys,
-                ended_us,
+                own=own,
+                state=state,
+                recording_keys=recording_keys,
+                ended_us=ended_us,
             ),
         )
-        fired = changed.fired_changed(rows, windows, aggregate, own)
+        fired = changed.fired_changed(rows, windows, aggregate, own=own)
         left = partial(
             changed.left_changed,
             rows,
@@ -366,16 +366,16 @@ def _sessions(
             fired,
             classified,
             windows,
-            once_each,
-            lambda: once_each,
-            left,
-            recording_keys,
-            ended_us,
+            _rows=once_each,
+            _first_fired_tuples=lambda: once_each,
+            _left=left,
+            _apart=recording_keys,
+            _ended_us=ended_us,
         )
     rows = cached(
         materialize,
         "sessions",
-        sessions.session_rows(classified, windows, aggregate, own, state),
+        sessions.session_rows(classified, windows, aggregate, own=own, state=state),
     )
     left = partial(
         sessions.left_sessions,
@@ -389,10 +389,10 @@ def _sessions(
         rows,
         classified,
         windows,
-        aggregate,
-        own,
-        recording_keys,
-        ended_us,
+        aggregate=aggregate,
+        own=own,
+        recording_keys=recording_keys,
+        ended_us=ended_us,
     )
     step_us = min(windows.gap_us, _TICKS_APART_US)
     first_fired_tuples = partial(
@@ -407,11 +407,11 @@ def _sessions(
         fired,
         classified,
         windows,
-        rows,
-        first_fired_tuples,
-        left,
-        recording_keys,
-        ended_us,
+        _rows=rows,
+        _first_fired_tuples=first_fired_tuples,
+        _left=left,
+        _apart=recording_keys,
+        _ended_us=ended_us,
     )
 
 
@@ -428,17 +428,25 @@ def _counted(
     rows = cached(
         materialize,
         "counted",
-        counted.counted_rows(classified, windows, aggregate, own, state, recording_keys, ended_us),
+        counted.counted_rows(
+            classified,
+            windows,
+            aggregate,
+            own=own,
+            state=state,
+            recording_keys=recording_keys,
+            ended_us=ended_us,
+        ),
     )
     left = partial(counted.left_counted, rows, windows, aggregate, own)
     fired = counted.fired_counted(
         rows,
         classified,
         windows,
-        aggregate,
-        own,
-        recording_keys,
-        ended_us,
+        aggregate=aggregate,
+        own=own,
+        recording_keys=recording_keys,
+        ended_us=ended_us,
     )
     first_fired_tuples = partial(
         counted.first_fired_counted,
@@ -451,11 +459,11 @@ def _counted(
         fired,
         classified,
         windows,
-        rows,
-        first_fired_tuples,
-        left,
-        recording_keys,
-        ended_us,
+        _rows=rows,
+        _first_fired_tuples=first_fired_tuples,
+        _left=left,
+        _apart=recording_keys,
+        _ended_us=ended_us,
     )
 
 
@@ -473,16 +481,16 @@ def _repeated(
     rows = cached(
         materialize,
         "shown",
-        repeats.pane_rows(classified, windows, aggregate, own, state),
+        repeats.pane_rows(classified, windows, aggregate, own=own, state=state),
     )
     emit_at = repeats.emit_at_rows(
         rows,
         classified,
         windows,
-        aggregate,
-        own,
-        recording_keys,
-        ended_us,
+        aggregate=aggregate,
+        own=own,
+        recording_keys=recording_keys,
+        ended_us=ended_us,
     )
     left = partial(
         repeats.left_rows,
@@ -493,7 +501,7 @@ def _repeated(
         own,
         recording_keys,
     )
-    fired = repeats.fired_rows(emit_at, windows, aggregate, own)
+    fired = repeats.fired_rows(emit_at, windows, aggregate, own=own)
     if isinstance(windows, GlobalWindow):
         fired = fired.withColumns(dict.fromkeys(WINDOW[:2], bigint(None)))
     step_us = min(windows.slide_us, _TICKS_APART_US)
@@ -509,11 +517,11 @@ def _repeated(
         fired,
         classified,
         windows,
-        rows,
-        first_fired_tuples,
-        left,
-        recording_keys,
-        ended_us,
+        _rows=rows,
+        _first_fired_tuples=first_fired_tuples,
+        _left=left,
+        _apart=recording_keys,
+        _ended_us=ended_us,
     )
 
 
@@ -661,8 +669,8 @@ def _fired(
         F.col(BEGIN),
         F.col(END),
         F.lit(0),
-        F.lit(ON_TIME),
-        fired_us,
+        kind=F.lit(ON_TIME),
+        fired_us=fired_us,
     )
     return found.select(
         *columns,

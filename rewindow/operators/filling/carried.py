@@ -88,7 +88,11 @@ def carried_rows(
         ROW,
         F.lit(True).alias(COUNTS),
     )
-    return _moving(rows, state, settings, first, closing).where(_MOVES).drop(_MOVES, COUNTS)
+    return (
+        _moving(rows, state, settings, first=first, closing=closing)
+        .where(_MOVES)
+        .drop(_MOVES, COUNTS)
+    )
 
 
 def _moving(
@@ -145,18 +149,20 @@ def carried_nulls(
     """
     from pyspark.sql import functions as F
 
-    moving = with_usable(_moving(marked, state, settings, windows.first, closing), settings)
+    moving = with_usable(
+        _moving(marked, state, settings, first=windows.first, closing=closing), settings
+    )
     moving = moving.withColumn(HASH, row_hash(moving))
     moving = with_sides(
         moving,
         settings,
         [*settings.keys, _MOVES],
-        [WINDOW, TS, HASH],
+        order=[WINDOW, TS, HASH],
     )
     moving = moving.where(F.col(WINDOW) >= windows.first)
     moving = moving.withColumns(bounded_sides(moving, settings))
     for period_us in settings.periods_us:
-        moving = with_season(moving, rows, settings, period_us)
+        moving = with_season(moving, rows, settings, period_us=period_us)
     return filled_nulls(moving, settings, F.col(_MOVES))
 
 
@@ -211,10 +217,10 @@ def carried_gaps(
     )
     if closing is not None and windows.first <= closing <= windows.last:
         gaps = gaps.unionByName(
-            _still_open(rows, settings, grid, closing),
+            _still_open(rows, settings, grid, closing=closing),
             allowMissingColumns=True,
         )
-    empty = no_sides(rows, settings, F.col(START) - 1, F.col(UNTIL))
+    empty = no_sides(rows, settings, F.col(START) - 1, behind=F.col(UNTIL))
     known = {}
     for name, side in empty.items():
         known[name] = F.coalesce(F.col(quoted_column(name)), side)
@@ -298,7 +304,7 @@ def state_of(rows: DataFrame, settings: FillRules) -> DataFrame:
     )
     kept = F.col(_LAST)
     rows = with_usable(rows.withColumn(HASH, row_hash(rows)), settings)
-    rows = with_sides(rows, settings, [*settings.keys], [WINDOW, TS, HASH])
+    rows = with_sides(rows, settings, [*settings.keys], order=[WINDOW, TS, HASH])
     for name in settings.source_columns:
         found = F.col(quoted_column(usable(name)))
         behind = F.col(quoted_column(next_side(name)))

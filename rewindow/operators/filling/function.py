@@ -160,18 +160,18 @@ def _with_filled_nulls(
         )
 
     def step(rows: DataFrame, by: list[str], order: list[str]) -> DataFrame:
-        return with_sides(rows, settings, by, order)
+        return with_sides(rows, settings, by, order=order)
 
     marked = in_blocks(
         marked,
         step,
         F.lit(True),
-        [*settings.keys, COUNTS],
-        [TS, HASH],
+        by=[*settings.keys, COUNTS],
+        order=[TS, HASH],
     )
     marked = marked.withColumns(bounded_sides(marked, settings))
     for period_us in settings.periods_us:
-        marked = with_season(marked, rows, settings, period_us)
+        marked = with_season(marked, rows, settings, period_us=period_us)
     return filled_nulls(marked, settings, F.col(COUNTS))
 
 
@@ -270,7 +270,7 @@ def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
         for at, name in ahead.items():
             columns[at] = F.when(is_open, F.lead(name).over(over)).otherwise(F.col(at))
         columns[_IS_FIRST] = F.col(_IS_FIRST) & (F.row_number().over(over) == 1)
-        return with_sides(rows.withColumns(columns), settings, by, order)
+        return with_sides(rows.withColumns(columns), settings, by, order=order)
 
     # Most rows have no gap beside them: they go before anything is built for them.
     at_gap = F.col(_IS_FIRST) | F.col(_BEHIND).isNull() | (F.col(_BEHIND) > F.col(POINT) + 1)
@@ -280,8 +280,8 @@ def _beside_gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
         with_blocks(rows, settings, cost=cost),
         step,
         at_gap,
-        by,
-        order,
+        by=by,
+        order=order,
         is_far=bool(settings.source_columns),
     )
     row = F.struct(*renamed_columns(dict(zip(own.values(), own, strict=True))))
@@ -325,7 +325,7 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     never = never_there(rows, settings)
     if never is None:
         return in_range(found, settings)
-    empty = no_sides(rows, settings, first - 1, end)
+    empty = no_sides(rows, settings, first - 1, behind=end)
     whole = never.select(
         *keys,
         first.cast("bigint").alias(START),

@@ -192,8 +192,8 @@ class FillGaps(FrameOperator):
             rows,
             settings,
             context.windows,
-            context.grid,
-            closing,
+            grid=context.grid,
+            closing=closing,
         )
         is_time = dict(frame.dtypes)[self.arrived_at].startswith("timestamp")
         arrival = F.timestamp_micros(AT) if is_time else F.col(AT)
@@ -211,9 +211,9 @@ class FillGaps(FrameOperator):
                 self._marked(frame),
                 state,
                 rows,
-                settings,
-                context.windows,
-                closing,
+                settings=settings,
+                windows=context.windows,
+                closing=closing,
             )
         out = (
             with_provenance(recorded)
@@ -266,8 +266,8 @@ class FillGaps(FrameOperator):
             self._marked(frame).where(COUNTS),
             state,
             self.rules(),
-            first,
-            closing,
+            first=first,
+            closing=closing,
         )
 
     def _marked(self, frame: DataFrame) -> DataFrame:

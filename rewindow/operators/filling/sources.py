@@ -111,7 +111,7 @@ def bounded_sides(
         rows,
         settings,
         F.lit(settings.first_point - 1),
-        F.lit(settings.end_point),
+        behind=F.lit(settings.end_point),
     )
     sides = {}
     for name in settings.source_columns:

@@ -181,8 +181,8 @@ def make_rows(
     made = gaps.select("*", rows_each.alias(ROWS), F.explode(points).alias(POINT))
     made = made.withColumn(TS, settings.grid.start(F.col(POINT)))
     for period_us in settings.periods_us:
-        made = with_season(made, rows, settings, period_us)
-    return _filled_rows(made, frame, settings, given or {})
+        made = with_season(made, rows, settings, period_us=period_us)
+    return _filled_rows(made, frame, settings, given=given or {})
 
 
 def with_provenance(frame: DataFrame) -> DataFrame:
@@ -389,7 +389,7 @@ def filled_value(
     from pyspark.sql.types import IntegralType
 
     fill = settings.columns[name]
-    value, word, near, rows = _choice(name, fill, fill.method, settings, kind)
+    value, word, near, rows = _choice(name, fill, fill.method, settings=settings, kind=kind)
     if fill.max_carry is not None:
         word = F.when(near, word).otherwise(EXPIRED)
         value = F.when(near, value)
@@ -435,11 +435,11 @@ def _choice(
     before = _of(before_at, name)
     behind = _of(behind_at, name)
     if method == "constant":
-        return _Choice(F.lit(fill.value), word, yes, F.lit(None))
+        return _Choice(F.lit(fill.value), word, yes, rows=F.lit(None))
     if method == "forward":
-        return _Choice(before, word, early, _one(before_ts))
+        return _Choice(before, word, early, rows=_one(before_ts))
     if method == "backward":
-        return _Choice(behind, word, later, _one(behind_ts))
+        return _Choice(behind, word, later, rows=_one(behind_ts))
     if method == "nearest":
         is_before = behind_ts.isNull() | or_false(since <= until)
         near = F.when(is_before, early).otherwise(later)
@@ -448,7 +448,7 @@ def _choice(
             F.when(is_before, before).otherwise(behind),
             word,
             near,
-            _one(ts),
+            rows=_one(ts),
         )
     if method == "linear":
         both = F.when(before_ts.isNotNull() & behind_ts.isNotNull(), F.array(before_ts, behind_ts))
@@ -460,7 +460,7 @@ def _choice(
             kind,
         )
         if not fill.extrapolate:
-            return _Choice(line, word, early & later, both)
+            return _Choice(line, word, early & later, rows=both)
         one_side = (before_ts.isNull() | behind_ts.isNull()) & F.coalesce(since, until).isNotNull()
         line = F.when(one_side, F.coalesce(before, behind)).otherwise(line)
         word = F.when(one_side, EXTRAPOLATED).otherwise(word)
@@ -468,18 +468,18 @@ def _choice(
             line,
             word,
             early & later,
-            F.coalesce(both, _one(F.coalesce(before_ts, behind_ts))),
+            rows=F.coalesce(both, _one(F.coalesce(before_ts, behind_ts))),
         )
     if method == "previous_of":
         return _Choice(
             _of(PREVIOUS, str(fill.column)),
             word,
             early,
-            _one(before_ts),
+            rows=_one(before_ts),
         )
     if method == "seasonal":
-        return _seasonal(name, fill, settings, kind)
-    return _Choice(F.lit(None), word, yes, F.lit(None))
+        return _seasonal(name, fill, settings, kind=kind)
+    return _Choice(F.lit(None), word, yes, rows=F.lit(None))
 
 
 def _line(
@@ -529,8 +529,8 @@ def _seasonal(
         name,
         fill,
         fill.fallback,
-        settings,
-        kind,
+        settings=settings,
+        kind=kind,
     )
     for period in reversed(fill.periods):
         period_us = int(period * 1_000_000)
@@ -543,4 +543,4 @@ def _seasonal(
         word = F.when(is_there, F.lit("seasonal")).otherwise(word)
         near = F.when(is_there, carried).otherwise(near)
         rows = F.when(is_there, F.array(season.getField(TS))).otherwise(rows)
-    return _Choice(value, word, near, rows)
+    return _Choice(value, word, near, rows=rows)

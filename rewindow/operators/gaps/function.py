@@ -189,7 +189,7 @@ def _rows(frame: DataFrame, settings: GapSettings) -> DataFrame:
     sql = GapSql(settings, "div")
     null = bigint(None)
     taken = renamed_columns(dict(zip(settings.keys, sql.keys, strict=True)))
-    at = timestamp_us(frame, "frame", settings.event_at, settings.unit)
+    at = timestamp_us(frame, "frame", settings.event_at, unit=settings.unit)
     grid = settings.grid
     taken.append((at if grid is None else grid.clock(at)).alias("t"))
     arrived = timestamp_us(frame, "frame", settings.arrived_at) if settings.needs_arrival else null

@@ -47,7 +47,9 @@ def _fold(settings: HeartbeatProperties) -> Column:
 
     unknown = bigint(None)
     none_yet = F.filter(
-        F.transform("_tuples", lambda one: _indexed(one, unknown, unknown, unknown, unknown)),
+        F.transform(
+            "_tuples", lambda one: _indexed(one, unknown, unknown, slack=unknown, last=unknown)
+        ),
         lambda _: F.lit(False),
     )
     start = F.struct(
@@ -58,7 +60,7 @@ def _fold(settings: HeartbeatProperties) -> Column:
 
     def take(so_far: Column, one: Column) -> Column:
         seen, base, slack, last = _step(so_far, one, settings)
-        row = _indexed(one, seen, base, slack, last)
+        row = _indexed(one, seen, base, slack=slack, last=last)
         keep = or_false(last > seen) | one["_is_last"]
         rows = F.when(keep, F.array_append(so_far["rows"], row)).otherwise(so_far["rows"])
         return F.struct(last.alias("last"), base.alias("base"), rows.alias("rows"))

@@ -81,13 +81,13 @@ def clock_tuples(
             _append(rows, carried),
             settings,
             ordered(rows, settings),
-            last_us,
+            last_us=last_us,
         )
     else:
         whole = _add_carry(rows, carried)
-        clock = _select_clock(whole, settings, ordered(rows, settings, WINDOW), last_us).where(
-            F.col(IS_TUPLE) == 1
-        )
+        clock = _select_clock(
+            whole, settings, ordered(rows, settings, WINDOW), last_us=last_us
+        ).where(F.col(IS_TUPLE) == 1)
         clock = _append(_thin(clock, settings), carried)
     if last_us is None:
         clock = clock.crossJoin(F.broadcast(rows.agg(F.max(AT).alias(END))))

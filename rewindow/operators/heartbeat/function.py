@@ -123,11 +123,11 @@ def heartbeat(
     """
     _check(frame, settings, grid)
     grid = grid if WINDOW in frame.columns else None
-    accepted, errors = split_jumps(frame, settings, state, grid)
+    accepted, errors = split_jumps(frame, settings, state, grid=grid)
     last_us = end_us if end_us is None or end_included else end_us - 1
     rows = clock.to_clock_rows(accepted, settings, grid)
-    indexed = clock.clock_tuples(rows, settings, state, last_us)
-    timers = _timers(accepted, _expand(indexed, settings), settings, grid)
+    indexed = clock.clock_tuples(rows, settings, state, last_us=last_us)
+    timers = _timers(accepted, _expand(indexed, settings), settings, grid=grid)
     if settings.arrival_regression == "clamp":
         errors = errors.unionByName(clock.clamped_tuples(accepted, settings, grid))
     return HeartbeatResult(
@@ -312,7 +312,7 @@ def _timers(
     for name in settings.order_by:
         has_value = F.col("_is_crossing") | F.lit(name in settings.key_by)
         order.append(F.when(has_value, F.col(name)))
-    emission = _emission(emitted, phase, order, rank, F.col("_index"))
+    emission = _emission(emitted, phase, order, rank=rank, index=F.col("_index"))
     return timers.select(
         *columns,
         F.lit(True).alias(IS_TIMER),
@@ -336,7 +336,9 @@ def _data(
         F.lit(False).alias(IS_TIMER),
         null_of("string").alias(CAUSE),
         bigint(None).alias(TIMER_COUNT),
-        _emission(clock.arrived_us(frame, settings, grid), F.lit(1), order, F.lit(1), F.lit(0)),
+        _emission(
+            clock.arrived_us(frame, settings, grid), F.lit(1), order, rank=F.lit(1), index=F.lit(0)
+        ),
     )
 
 

@@ -99,7 +99,7 @@ def merge(
 
     ports = list(frames)
     types = _types(frames)
-    if wrong := find_fault(ports, list(types), event_at, arrived_at, order_by):
+    if wrong := find_fault(ports, list(types), event_at, arrived_at=arrived_at, order_by=order_by):
         raise InputError(f"streams cannot be merged: {wrong}")
     columns = list(map(quoted_column, types))
     arrivals = []

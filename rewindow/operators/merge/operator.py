@@ -61,8 +61,8 @@ class Merge(FrameOperator):
             self.ports,
             self._names(),
             self.event_at,
-            self.arrived_at,
-            self.order_by,
+            arrived_at=self.arrived_at,
+            order_by=self.order_by,
         ):
             raise ValueError(wrong)
         return self

@@ -185,7 +185,9 @@ class HoursGrid:
                 if is_open and self._is_inside(start - 1, before):
                     rest = self._rest(start, offset)
             base = first - plain if pieces else 0
-            pieces.append(ClockPiece(start, offset, base if is_open else None, first, rest))
+            pieces.append(
+                ClockPiece(start, offset, base if is_open else None, first=first, rest=rest)
+            )
         return pieces
 
     def _stretches(self) -> Iterator[tuple[int, int, bool]]:
@@ -324,7 +326,9 @@ class HoursGrid:
     @cached_property
     def _as_json(self) -> str:
         pieces = []
-        for piece, following in pairwise([*self.pieces, ClockPiece(_FAR, 0, None, 0, _FAR)]):
+        for piece, following in pairwise(
+            [*self.pieces, ClockPiece(_FAR, 0, None, first=0, rest=_FAR)]
+        ):
             pieces.append({**vars(piece), "end": following.start, "over": following.rest})
         return json.dumps(pieces)
 
@@ -380,4 +384,4 @@ def hours_grid(
     closed: tuple[date, ...],
 ) -> HoursGrid:
     """Returns the grid, the same one when asked again: its pieces are made once."""
-    return HoursGrid(step_us, zone, open_us, close_us, weekdays, closed)
+    return HoursGrid(step_us, zone, open_us, close_us=close_us, weekdays=weekdays, closed=closed)

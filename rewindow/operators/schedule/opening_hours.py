@@ -106,9 +106,9 @@ class OpeningHours(BaseModel):
             step_us,
             self.zone,
             opens,
-            closes,
-            self.weekdays or tuple(range(7)),
-            self.closed,
+            close_us=closes,
+            weekdays=self.weekdays or tuple(range(7)),
+            closed=self.closed,
         )
 
 

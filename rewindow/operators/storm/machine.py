@@ -94,9 +94,9 @@ class StormBolt:
             one.was_shown = True
             numbers.add(one.number)
             role = AGAIN if one.number in self._before else NEW
-            yield Membership(self._fired, end_ms, one.number, role)
+            yield Membership(self._fired, end_ms, one.number, role=role)
         for number in self._expired:
-            yield Membership(self._fired, end_ms, number, EXPIRED)
+            yield Membership(self._fired, end_ms, number, role=EXPIRED)
         self._before = numbers
         self._expired = []
         self._fired += 1

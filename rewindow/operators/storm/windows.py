@@ -182,7 +182,7 @@ def storm_windows(
             frames[name],
             name,
             stream.event_at,
-            stream.unit,
+            unit=stream.unit,
         )
         about = [
             F.lit(name).alias(STREAM), F.lit(number).alias(_NUMBER), at_us.alias(_AT),
@@ -203,7 +203,7 @@ def storm_windows(
         rules,
         list(recording_keys),
         tagged.columns,
-        _Clock(start_us, time.interval_us, end_us),
+        clock=_Clock(start_us, time.interval_us, end_us),
     )
     passed = every.repartition(1).sortWithinPartitions(*order).mapInArrow(walk, tagged.schema)
     members = passed.where(F.col(FIRED).isNotNull())
@@ -218,8 +218,8 @@ def storm_windows(
         begin,
         F.col(END),
         F.col(_WINDOW),
-        F.lit(ON_TIME),
-        F.col(FIRED),
+        kind=F.lit(ON_TIME),
+        fired_us=F.col(FIRED),
     )
     shown = {END: "window_end_us", _WINDOW: "pane", FIRED: "fired_us", _ROLE: "role"}
     outcomes = passed.where(F.col(FIRED).isNull()).groupBy(

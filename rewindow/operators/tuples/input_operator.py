@@ -134,7 +134,7 @@ def _window_rows(
     _call(f"end_window{where}", operator, operator.end_window)
     emitted = operator._rows
     operator._rows = None
-    _check_arrival(operator, emitted, start, end, window)
+    _check_arrival(operator, emitted, start, end=end, window=window)
     return emitted
 
 

@@ -67,18 +67,18 @@ class CsvSource(FileSource):
             self.name,
             self.stream,
             contents,
-            schemas,
-            declared,
-            recorded,
+            schemas=schemas,
+            declared=declared,
+            recorded=recorded,
         )
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
         """See Source."""
-        return csv_rows(part, contents.columns, self.stream, contents.optional)
+        return csv_rows(part, contents.columns, self.stream, optional=contents.optional)
 
     def _schema(self, file: SourceFile, declared: Sequence[str] | None) -> pa.Schema:
         names = None if self.stream.header else declared
-        columns = csv_columns(file, self.stream.delimiter, names, self.stream.encoding)
+        columns = csv_columns(file, self.stream.delimiter, names, encoding=self.stream.encoding)
         if self.stream.header:
             _check_first_row(file, columns, declared)
         return pa.schema([(column, pa.string()) for column in columns])

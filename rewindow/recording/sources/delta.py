@@ -83,9 +83,9 @@ class DeltaSource(FileSource):
             self.name,
             self.stream,
             contents,
-            [("", found.schema)],
-            declared,
-            recorded,
+            schemas=[("", found.schema)],
+            declared=declared,
+            recorded=recorded,
         )
         return replace(chosen, optional=frozenset(found.schema.names))
 
@@ -156,11 +156,11 @@ def find_delta_files(
             table.version,
             schema,
             list(map(file_of, _active(table))),
-            warnings,
+            warnings=warnings,
             whole=True,
         )
     files = [*map(partial(file_of, seen=True), waiting), *map(file_of, adds)]
-    return DeltaFiles(table.version, schema, files, warnings)
+    return DeltaFiles(table.version, schema, files, warnings=warnings)
 
 
 def _changed(name: str, changes: list[str]) -> InputError:
@@ -255,7 +255,7 @@ def _source_file(root: Path, add: dict[str, Any], *, seen: bool = False) -> Sour
         add["path"],
         path,
         lambda: path.open("rb"),
-        size,
-        add.get("partitionValues") or {},
+        size=size,
+        constants=add.get("partitionValues") or {},
         seen_rows=sys.maxsize if seen else 0,
     )

@@ -37,15 +37,17 @@ class FeatherSource(FileSource):
             self.name,
             self.stream,
             contents,
-            schemas,
-            declared,
-            recorded,
+            schemas=schemas,
+            declared=declared,
+            recorded=recorded,
         )
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
         """See Source."""
         with _opened(part) as reader:
-            inside = columns_inside(part, contents.schema, contents.optional, reader.schema.names)
+            inside = columns_inside(
+                part, contents.schema, contents.optional, there=reader.schema.names
+            )
         yield from rows_as(part, contents.schema, _batches(part, inside))
 
 

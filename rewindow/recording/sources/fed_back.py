@@ -79,7 +79,9 @@ class FedBackSource:
         new, warnings = self._unfed(table)
         self._rows, complete_us = self._arriving(new, position)
         parts = (
-            [SourceFile(self._table.name, self._table.local(), BytesIO, 0)] if new.num_rows else []
+            [SourceFile(self._table.name, self._table.local(), BytesIO, size=0)]
+            if new.num_rows
+            else []
         )
         contents = SourceContents(
             parts,
@@ -93,9 +95,9 @@ class FedBackSource:
             self.name,
             self.stream,
             contents,
-            [(self._table.name, schema)],
-            declared,
-            recorded,
+            schemas=[(self._table.name, schema)],
+            declared=declared,
+            recorded=recorded,
         )
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:

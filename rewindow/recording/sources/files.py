@@ -248,7 +248,7 @@ def _files_of(path: Path, suffixes: Collection[str]) -> list[SourceFile]:
             raise unreadable(path, error) from error
 
     found = path.stat()
-    return [SourceFile(path.name, path, opened, found.st_size, modified_ns=found.st_mtime_ns)]
+    return [SourceFile(path.name, path, opened, size=found.st_size, modified_ns=found.st_mtime_ns)]
 
 
 def _members(path: Path, suffixes: Collection[str]) -> list[SourceFile]:
@@ -267,7 +267,7 @@ def _members(path: Path, suffixes: Collection[str]) -> list[SourceFile]:
                 f"{path.name}/{member.filename}",
                 path,
                 _opener(path, member.filename),
-                member.file_size,
+                size=member.file_size,
                 modified_ns=modified_ns,
             )
             files.append(file)

@@ -92,7 +92,9 @@ class OperatorSource:
         if first <= last:
             self._windows = WindowRange(first, last)
             parts = [
-                SourceFile(f"windows {first} to {last}", self.path, lambda: self.path.open("rb"), 0)
+                SourceFile(
+                    f"windows {first} to {last}", self.path, lambda: self.path.open("rb"), size=0
+                )
             ]
         complete = min(grid.end_us(last), time.time_ns() // 1000)
         contents = SourceContents(
@@ -106,9 +108,9 @@ class OperatorSource:
             self.name,
             self.stream,
             contents,
-            [("", schema)],
-            declared,
-            recorded,
+            schemas=[("", schema)],
+            declared=declared,
+            recorded=recorded,
         )
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:

@@ -42,9 +42,9 @@ class ParquetSource(FileSource):
             self.name,
             self.stream,
             contents,
-            schemas,
-            declared,
-            recorded,
+            schemas=schemas,
+            declared=declared,
+            recorded=recorded,
         )
 
     def frame(self, spark: SparkSession, contents: SourceContents) -> DataFrame | None:
@@ -79,7 +79,7 @@ def parquet_rows(
             file.
     """
     with _opened(file) as parquet:
-        inside = columns_inside(file, schema, optional, parquet.schema_arrow.names)
+        inside = columns_inside(file, schema, optional, there=parquet.schema_arrow.names)
         yield from rows_as(file, schema, parquet.iter_batches(batch_size=_ROWS, columns=inside))
 
 

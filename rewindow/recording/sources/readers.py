@@ -120,7 +120,9 @@ def csv_rows(
     Raises:
         InputError: the file lacks a column, or is not CSV.
     """
-    known = csv_columns(file, stream.delimiter, None if stream.header else columns, stream.encoding)
+    known = csv_columns(
+        file, stream.delimiter, None if stream.header else columns, encoding=stream.encoding
+    )
     check_there(file, excluding(columns, optional), known)
     inside = [name for name in columns if name in known]
     bad: list[pacsv.InvalidRow] = []
@@ -196,7 +198,7 @@ def _split(rows: pa.Table, numbers: pa.Array, stream: StreamConfig) -> Iterator[
         null_handling="replace",
     ).to_pylist()
     reasons = [_not_in(stream.encoding, "row")] * len(raw)
-    yield unreadable_rows(numbers.filter(bad), reasons, raw, rows.column_names)
+    yield unreadable_rows(numbers.filter(bad), reasons, raw, columns=rows.column_names)
 
 
 def json_rows(file: SourceFile, encoding: str = "utf-8") -> Iterator[pa.Table]:
@@ -274,7 +276,7 @@ def _bad_rows(bad: Sequence[pacsv.InvalidRow], columns: Sequence[str]) -> Iterat
     if bad:
         expected, actual, numbers, texts = zip(*bad, strict=True)
         reasons = list(map("row has {} columns, {} expected".format, actual, expected))
-        yield unreadable_rows(pa.array(numbers, pa.int64()), reasons, list(texts), columns)
+        yield unreadable_rows(pa.array(numbers, pa.int64()), reasons, list(texts), columns=columns)
 
 
 def unreadable_rows(

@@ -203,8 +203,8 @@ def _marks(path: Path, line: int | None) -> _Marks:
         digest.hexdigest(),
         lines,
         last == b"\n",
-        quotes % 2 == 1,
-        size if begin is None else begin,
+        quote_open=quotes % 2 == 1,
+        byte=size if begin is None else begin,
     )
 
 
