@@ -21,6 +21,7 @@ from pathlib import Path
 import psutil
 
 from bench.replay import APPLICATION, FIRST, ROOT, WINDOWS, make_project, record
+from rewindow.engine.computation import PlannedAttempt
 from rewindow.engine.spark_engine import spark_attempt
 from rewindow.ledger import Ledger
 from rewindow.loading.catalog import load_application
@@ -120,7 +121,8 @@ def _replay(config: Config, spark: object, name: str, *, measured: bool) -> tupl
     if measured:
         measures = replay_measures(config.expectations, plan, app, print)
     root = config.replay_root(plan.replay_id)
-    attempt = spark_attempt(plan, app, root, ledger, epoch, lambda: spark, inline, measures)  # type: ignore[arg-type,return-value]
+    planned = PlannedAttempt(plan, app, root, epoch)
+    attempt = spark_attempt(planned, ledger, lambda: spark, inline, measures)  # type: ignore[arg-type,return-value]
     cpu = _cpu(attempt.run)
     ledger.attempts.end(plan.replay_id, epoch, "done")
     return plan, cpu

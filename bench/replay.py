@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from bench.report import Row
 from rewindow.certificate import certify
+from rewindow.engine.computation import PlannedAttempt
 from rewindow.engine.spark_engine import spark_attempt
 from rewindow.facts.seals import columns_text, seal_rows
 from rewindow.ledger import Ledger
@@ -290,11 +291,8 @@ def run_replay(
     app = load_application(config, application).app
     inline = config.replay.inline_state_bytes
     spark_attempt(
-        plan,
-        app,
-        config.replay_root(plan.replay_id),
+        PlannedAttempt(plan, app, config.replay_root(plan.replay_id), epoch),
         ledger,
-        epoch,
         lambda: spark,
         inline,
     ).run()

@@ -122,7 +122,7 @@ class _Candidates:
         return plan
 
 
-def compare(
+def compare(  # noqa: PLR0913 - each is an option of the verb
     config: Config,
     application: str,
     *,

@@ -17,10 +17,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rewindow.application import Application, OperatorContext
+from rewindow.application import OperatorContext
 from rewindow.application.configuring import apply_changes
 from rewindow.crash import Step, crash_point
-from rewindow.engine.computation import Counts, Engine
+from rewindow.engine.computation import Counts, Engine, PlannedAttempt
 from rewindow.engine.group_commit import GroupCommit, GroupEnd
 from rewindow.engine.losses import record_losses
 from rewindow.engine.progress import Progress, output_tuples, port_counts
@@ -30,7 +30,7 @@ from rewindow.errors import Interrupted
 from rewindow.facts.group_facts import check_error_counts
 from rewindow.ledger import Ledger
 from rewindow.location import Location
-from rewindow.recovery import CheckpointSchedule, GroupSizer, Plan, next_end
+from rewindow.recovery import CheckpointSchedule, GroupSizer, next_end
 from rewindow.state import checkpoints as stored
 from rewindow.state.changes import ChangeLog
 from rewindow.state.files import RetainedFiles, States, folder_of
@@ -49,7 +49,7 @@ class Attempt:
     """Runs a planned replay under one epoch until its last window is committed.
 
     Args:
-        root: folder of the replay's tables.
+        planned: the replay, its application and tables, and the attempt's epoch.
         engine: gives what computes the windows, once the tables are fenced; it gets outputs and
             facts.
         tell: called with every committed group.
@@ -62,11 +62,8 @@ class Attempt:
 
     def __init__(
         self,
-        plan: Plan,
-        app: Application,
-        root: Location,
+        planned: PlannedAttempt,
         ledger: Ledger,
-        epoch: int,
         engine: Callable[[Mapping[str, FencedTable]], Engine],
         *,
         tell: Callable[[Progress], None] = lambda progress: None,
@@ -75,11 +72,11 @@ class Attempt:
         crash: Crash | None = None,
         open_table: Callable[[Location], Log] = Table.open,
     ) -> None:
-        self.plan = plan
-        self.app = app
-        self.root = root
+        self.plan = plan = planned.plan
+        self.app = app = planned.app
+        self.root = root = planned.root
         self.ledger = ledger
-        self.epoch = epoch
+        self.epoch = epoch = planned.epoch
         self._make_engine = engine
         self._open_table = open_table
         self._tell = tell

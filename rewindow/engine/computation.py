@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from rewindow.application import OperatorContext
+from rewindow.application import Application, OperatorContext
 from rewindow.facts.window_facts import WindowFacts
 from rewindow.location import Location
+from rewindow.recovery import Plan
 from rewindow.state.files import OperatorState, States
 from rewindow.storage import DataFile
 from rewindow.windows import WindowRange
@@ -24,6 +25,21 @@ Digests = dict[str, WindowFacts]
 for."""
 Seals = dict[str, WindowFacts]
 """Output name to its seals: digests, and the attempt whose rows they mean."""
+
+
+@dataclass(frozen=True)
+class PlannedAttempt:
+    """What one attempt of a replay works on.
+
+    Attributes:
+        root: folder of the replay's tables.
+        epoch: the attempt's fencing number.
+    """
+
+    plan: Plan
+    app: Application
+    root: Location
+    epoch: int
 
 
 @dataclass

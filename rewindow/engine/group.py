@@ -18,9 +18,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from rewindow.application import Application, Node, OperatorContext, PortHandle
+from rewindow.application import Node, OperatorContext, PortHandle
 from rewindow.application.error_tuples import COLUMNS
-from rewindow.engine.computation import Digests, GroupResult, SkipResult
+from rewindow.engine.computation import Digests, GroupResult, PlannedAttempt, SkipResult
 from rewindow.engine.cycles import Cycles
 from rewindow.engine.error_tuples import as_errors, check_reasons
 from rewindow.engine.group_cache import GroupCache, take_over
@@ -72,6 +72,7 @@ class GroupRunner:
     """Computes groups of windows for one attempt.
 
     Args:
+        planned: the replay, its application and tables, and the attempt's epoch.
         next_steps: what to do when an operator's code fails.
         asked: by output, the measures that are taken with the digests.
         say: called with lines for people.
@@ -81,10 +82,8 @@ class GroupRunner:
     def __init__(
         self,
         spark: SparkSession,
-        app: Application,
+        planned: PlannedAttempt,
         inputs: Mapping[str, Table],
-        root: Location,
-        epoch: int,
         states: SizedStates,
         next_steps: str = "",
         asked: Mapping[str, Sequence[AskedMeasure]] = NO_MEASURES,
@@ -93,12 +92,12 @@ class GroupRunner:
     ) -> None:
         self._spark = spark
         self._read = read
-        self._next_act = next_steps
+        self._next_steps = next_steps
         self._states = states
-        self._app = app
+        self._app = app = planned.app
         self._inputs = inputs
-        self._root = root
-        self._epoch = epoch
+        self._root = planned.root
+        self._epoch = planned.epoch
         self._tuples = 0
         self._is_small = False
         self._units = app.units()
@@ -106,7 +105,7 @@ class GroupRunner:
         self._cycles = Cycles(app)
         self._asked = asked
         self._say = say
-        self._cache = GroupCache(spark, root, epoch, arrange=self._in_one_task)
+        self._cache = GroupCache(spark, planned.root, planned.epoch, arrange=self._in_one_task)
         self._aggregates: dict[str, tuple[list[Column], list[Column]]] = {}
         self._staged = app.staged()
         self._outputs = {output.source: output for output in app.outputs.values()}
@@ -331,7 +330,7 @@ class GroupRunner:
     ) -> Frames:
         """Runs an operator, or the operators of a cycle, which are computed in one pass (X40)."""
         if self._cycles.of(unit[0]):
-            with explained(unit, context.windows, "the pass of its cycle", hint=self._next_act):
+            with explained(unit, context.windows, "the pass of its cycle", hint=self._next_steps):
                 self._cycles.run(unit, frames, states, context, self._cache)
         found: Frames = {}
         for node in unit:
@@ -349,7 +348,7 @@ class GroupRunner:
         result: GroupResult,
     ) -> dict[PortHandle, DataFrame]:
         inputs = self._cycles.inputs_of(node, frames)
-        with explained([node], context.windows, "transform", hint=self._next_act):
+        with explained([node], context.windows, "transform", hint=self._next_steps):
             by_port = self._transform(
                 node,
                 inputs,
@@ -364,7 +363,7 @@ class GroupRunner:
                     self._computed_with(node),
                     context.windows,
                     f'output port "{port}"',
-                    hint=self._next_act,
+                    hint=self._next_steps,
                 ):
                     result.dropped[str(handle)] = self._count(handle, frame)
                 continue
@@ -375,7 +374,7 @@ class GroupRunner:
                 self._computed_with(node),
                 context.windows,
                 f'output port "{port}"',
-                hint=self._next_act,
+                hint=self._next_steps,
             ):
                 found[handle] = self._materialise(
                     handle,
@@ -522,7 +521,7 @@ class GroupRunner:
         place = f"{self._epoch}-{context.last}"
         size = {"is_small": self._is_small}
         with explained(
-            self._computed_with(node), context.windows, "next_state", hint=self._next_act
+            self._computed_with(node), context.windows, "next_state", hint=self._next_steps
         ):
             if isinstance(operator, TupleOperator):
                 frame = states_after(operator, inputs, state, context=own_context)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JNetworkError
 
 from rewindow.application.port_recording import record_every_port
+from rewindow.engine.computation import PlannedAttempt
 from rewindow.engine.progress import Progress
 from rewindow.engine.spark_engine import spark_attempt
 from rewindow.errors import FencedError, Interrupted
@@ -128,11 +129,8 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
     stop.listen()
     measures = replay_measures(config.expectations, plan, loaded.app, say=say)
     attempt = spark_attempt(
-        plan,
-        loaded.app,
-        config.replay_root(replay_id),
-        ledger=ledger,
-        epoch=epoch,
+        PlannedAttempt(plan, loaded.app, config.replay_root(replay_id), epoch=epoch),
+        ledger,
         session=session,
         inline_state_bytes=config.replay.inline_state_bytes,
         measures=measures,

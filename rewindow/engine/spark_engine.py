@@ -11,7 +11,7 @@ import pyarrow as pa
 from rewindow.application import Application, OperatorContext
 from rewindow.engine.attempt import Attempt
 from rewindow.engine.committed import Committed
-from rewindow.engine.computation import Counts, GroupResult, Seals, SkipResult
+from rewindow.engine.computation import Counts, GroupResult, PlannedAttempt, Seals, SkipResult
 from rewindow.engine.group import GroupRunner
 from rewindow.engine.joining import FILE_BYTES, join_files
 from rewindow.engine.key_sample import sampled
@@ -23,7 +23,6 @@ from rewindow.facts.seals import read_seals
 from rewindow.facts.window_facts import WindowFacts
 from rewindow.loading.catalog import application_modules
 from rewindow.loading.measures import Measure
-from rewindow.location import Location
 from rewindow.recovery import Plan
 from rewindow.spark.frames import count_windows, open_inputs
 from rewindow.spark.session import send_modules
@@ -45,11 +44,8 @@ if TYPE_CHECKING:
 
 
 def spark_attempt(
-    plan: Plan,
-    app: Application,
-    root: Location,
+    planned: PlannedAttempt,
     ledger: Ledger,
-    epoch: int,
     session: Callable[[], SparkSession],
     inline_state_bytes: int,
     measures: Measures = NO_MEASURES,
@@ -59,7 +55,7 @@ def spark_attempt(
     """Returns an attempt that computes with Spark.
 
     Args:
-        root: folder of the replay's tables.
+        planned: the replay, its application and tables, and the attempt's epoch.
         session: gives the Spark session; called after the fence, since that needs no JVM.
         inline_state_bytes: see SparkEngine.
         measures: see SparkEngine.
@@ -72,26 +68,15 @@ def spark_attempt(
         send_modules(application_modules())
         return SparkEngine(
             session(),
-            plan,
-            app,
-            root=root,
-            epoch=epoch,
-            tables=tables,
+            planned,
+            tables,
             inline_state_bytes=inline_state_bytes,
             measures=measures,
             say=say,
             file_bytes=file_bytes,
         )
 
-    return Attempt(
-        plan,
-        app,
-        root,
-        ledger=ledger,
-        epoch=epoch,
-        engine=engine,
-        **listeners,
-    )
+    return Attempt(planned, ledger, engine, **listeners)
 
 
 class SparkEngine:
@@ -109,19 +94,19 @@ class SparkEngine:
     def __init__(
         self,
         spark: SparkSession,
-        plan: Plan,
-        app: Application,
-        root: Location,
-        epoch: int,
+        planned: PlannedAttempt,
         tables: Mapping[str, FencedTable],
         inline_state_bytes: int,
         measures: Measures = NO_MEASURES,
         say: Callable[[str], None] = lambda line: None,
         file_bytes: int = FILE_BYTES,
     ) -> None:
+        plan = planned.plan
+        root = planned.root
+        epoch = planned.epoch
         state = state_folder(root)
         self._tables = tables
-        self._app = app
+        self._app = app = planned.app
         self._say = say
         self._folder = f"{epoch}-{len(plan.range)}"
         self._file_bytes = file_bytes
@@ -152,10 +137,8 @@ class SparkEngine:
 
         self._runner = GroupRunner(
             spark,
-            app,
+            planned,
             self._inputs,
-            root=root,
-            epoch=epoch,
             states=states,
             next_steps=next_steps(plan),
             asked=asked,

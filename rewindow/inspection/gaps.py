@@ -135,7 +135,7 @@ class GapReport:
         return json.dumps(self.to_dict(), indent=2)
 
 
-def gaps(
+def gaps(  # noqa: PLR0913 - each is an option of the verb
     config: Config,
     stream: str,
     first: int | None = None,

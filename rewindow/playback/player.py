@@ -90,7 +90,7 @@ class _Part:
     lines: Sequence[bytes]
 
 
-def play(
+def play(  # noqa: PLR0913 - each is an option of the verb
     config: Config,
     stream: str,
     target: Target,

@@ -65,7 +65,7 @@ from rewindow.storage import Table
 from rewindow.windows import WindowRange
 
 
-def record(
+def record(  # noqa: PLR0913 - each is an option of the verb
     spark: SparkSession,
     config: Config,
     name: str,

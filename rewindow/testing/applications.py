@@ -62,7 +62,7 @@ class ApplicationRun:
         return self.outputs[output]
 
 
-def run_application(
+def run_application(  # noqa: PLR0913 - each is an option of the verb
     app: Application,
     inputs: Tuples,
     *,

@@ -25,7 +25,7 @@ Tuples = Mapping[str, Mapping[int, Sequence[Any]]]
 CRASH."""
 
 
-def run_operator(
+def run_operator(  # noqa: PLR0913 - each is an option of the verb
     operator: TupleOperator,
     inputs: Tuples,
     *,

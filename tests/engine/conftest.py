@@ -10,6 +10,7 @@ import pytest
 
 from rewindow.crash import Step
 from rewindow.engine.attempt import Attempt
+from rewindow.engine.computation import PlannedAttempt
 from rewindow.engine.spark_engine import spark_attempt
 from rewindow.ledger import Ledger
 from rewindow.loading.catalog import load_application
@@ -68,11 +69,8 @@ def attempt(tmp_path: Path, spark: SparkSession) -> Callable[..., Attempt]:
         )
         measures = replay_measures(config.expectations, plan, app, say)
         return spark_attempt(
-            plan,
-            app,
-            root,
+            PlannedAttempt(plan, app, root, epoch),
             ledger,
-            epoch,
             lambda: spark,
             inline,
             measures,

@@ -9,6 +9,7 @@ import pytest
 from rewindow.application import MODES, Mode
 from rewindow.crash import Step
 from rewindow.engine.attempt import Attempt
+from rewindow.engine.computation import PlannedAttempt
 from rewindow.recovery import StartState
 from rewindow.state import checkpoints as stored
 from rewindow.storage.layout import CHECKPOINTS
@@ -37,11 +38,8 @@ def run(world: World, mode: Mode, dies_after: int | None = None) -> list[str]:
             raise CrashError
 
     Attempt(
-        plan,
-        APP,
-        ROOT,
-        MemoryLedger(lambda: None),
-        epoch,  # type: ignore[arg-type]
+        PlannedAttempt(plan, APP, ROOT, epoch),
+        MemoryLedger(lambda: None),  # type: ignore[arg-type]
         lambda tables: MemoryEngine(world, epoch, lambda: None, tables),
         say=said.append,
         crash=crash,

@@ -25,7 +25,7 @@ from rewindow.application import Mode, OperatorContext
 from rewindow.engine import attempt as attempts
 from rewindow.engine import takeover
 from rewindow.engine.attempt import Attempt
-from rewindow.engine.computation import GroupResult
+from rewindow.engine.computation import GroupResult, PlannedAttempt
 from rewindow.engine.group_commit import GroupCommit
 from rewindow.engine.takeover import Takeover
 from rewindow.errors import CheckpointError, FencedError
@@ -129,11 +129,8 @@ def start_attempt(world: World, plan: Plan, rng: random.Random) -> Process:
         for _ in range(rng.randint(0, 6)):
             pause()
         attempt = SimulatedAttempt(
-            plan,
-            APP,
-            ROOT,
-            MemoryLedger(pause),
-            epoch,  # type: ignore[arg-type]
+            PlannedAttempt(plan, APP, ROOT, epoch),
+            MemoryLedger(pause),  # type: ignore[arg-type]
             lambda tables: MemoryEngine(world, epoch, pause, tables),
             crash=lambda step, number: None,
             open_table=lambda path: MemoryLog(world, path, pause),
@@ -367,14 +364,14 @@ RULES: dict[str, Callable[[World], Any]] = {
     "groups end where a table does": _replaced(
         attempts,
         "next_end",
-        lambda *args: _next_end(*args[:-1]),
+        lambda *given, **named: _next_end(*given, **{**named, "cuts": ()}),
     ),
     "checkpoint last": _replaced(attempts, "GroupCommit", _CheckpointFirst),
     "seals after the rows": _replaced(attempts, "GroupCommit", _FactsFirst),
     "losses listed before the first new group": _replaced(
         attempts,
         "record_losses",
-        lambda *args: None,
+        lambda *given, **named: None,
     ),
     "the commit of what is begun checks the epoch": _replaced(
         takeover,
