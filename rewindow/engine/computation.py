@@ -29,7 +29,7 @@ Seals = dict[str, WindowFacts]
 
 @dataclass(frozen=True)
 class PlannedAttempt:
-    """What one attempt of a replay works on.
+    """The subject of one attempt of a replay.
 
     Attributes:
         root: folder of the replay's tables.

@@ -16,7 +16,7 @@ from rewindow.tuple_engine.tagged_rows import TagShape
 
 
 class StateReader(Protocol):
-    """What a running copy reads its state through: a key range."""
+    """The key range through which a running copy reads its state."""
 
     def unkeyed(self) -> InputError:
         """Returns the error of reading state while no key is read."""
