@@ -13,7 +13,7 @@ from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
 
 
 def remember_java_names() -> None:
-    """Makes py4j's objects keep the classes and static methods that they have found."""
+    """Caches the classes and static methods that py4j's objects look up."""
     for owner in (JVMView, JavaPackage, JavaClass):
         owner.__getattr__ = _remembered(owner.__getattr__)
 
