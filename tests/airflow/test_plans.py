@@ -120,7 +120,7 @@ def test_open_replay_of_other_code_is_rejected_with_a_hint(settings: Config) -> 
     # A clear after a fix must not publish what the old code computed.
     replay = plan(context("fixed")).replay
     module = settings.applications[0] / "clicks_by_page.py"
-    module.write_text(module.read_text() + "\n# mended\n")
+    module.write_text(module.read_text() + "\nMENDED = True\n")
     with pytest.raises(AirflowFailException, match=f"rewindow abandon {replay}"):
         plan(context("fixed"))
     Ledger.open(settings.ledger_url).replays.abandon(replay)

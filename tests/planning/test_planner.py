@@ -372,7 +372,7 @@ def test_start_state_of_other_code_is_rejected_unless_allowed(project: Project) 
     source = project.config.applications[0] / "totals.py"
     folder = project.config.root / "changed"
     folder.mkdir()
-    (folder / "totals.py").write_text(source.read_text() + "\n# changed\n")
+    (folder / "totals.py").write_text(source.read_text() + "\nCHANGED = True\n")
     changed = project.config.model_copy(update={"applications": [folder]})
     changed._root = project.config.root
     changed._file = project.config.file

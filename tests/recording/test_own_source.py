@@ -44,7 +44,7 @@ class Pairs(FileSource):
         if self.stream.source_settings.get("between", "") == "":
             raise InputError(f'source of stream "{self.name}" needs source_settings.between')
 
-    def look(self, position, declared, recorded):
+    def scan(self, position, declared, recorded):
         schema = pa.schema([("k", pa.string()), ("at", pa.string())])
         return replace(self.contents(position), columns=["k", "at"], schema=schema)
 

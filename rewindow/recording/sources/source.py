@@ -8,7 +8,7 @@ To add a source, write a module in this folder with a class that has what `Sourc
     class Lines(FileSource):
         suffixes = frozenset({".log"})
 
-        def look(self, position, declared, recorded):
+        def scan(self, position, declared, recorded):
             contents = self.contents(position)     # the files that have not been taken yet
             return replace(contents, columns=["line"], schema=pa.schema([("line", pa.string())]))
 
