@@ -25,6 +25,9 @@ RUN python3 -m venv .rewindow/venv \
 # Only what the next step needs, so that a change of other code does not repeat it.
 COPY rewindow/*.py rewindow/jars.sha256 rewindow/log4j2.properties rewindow/
 COPY rewindow/location/*.py rewindow/location/
+COPY rewindow/processes/*.py rewindow/processes/
+COPY rewindow/progress/*.py rewindow/progress/
+COPY rewindow/settings/*.py rewindow/settings/
 COPY rewindow/spark/__init__.py rewindow/spark/session.py rewindow/spark/archive.py rewindow/spark/settings.py rewindow/spark/jars.py rewindow/spark/java.py rewindow/spark/
 RUN python -m rewindow.spark.jars .rewindow/jars \
     && (python -m rewindow.spark.archive || echo "no class archive: Spark starts without it") \

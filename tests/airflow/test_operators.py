@@ -296,8 +296,10 @@ def test_job_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
         sys.path[:0] = {[path for path in sys.path if path]!r}
         from rewindow.progress.listener import Lines
         from rewindow_airflow.spark_process import SparkProcess
-        job = "import os, time; open({str(tmp_path / "pid")!r},
-            'w').write(str(os.getpid()) + chr(10)); time.sleep(60)"
+        job = (
+            "import os, time; file = open({str(tmp_path / "pid")!r}, 'w');"
+            "file.write(str(os.getpid()) + chr(10)); file.close(); time.sleep(60)"
+        )
         SparkProcess([sys.executable, "-c", job], dict(os.environ), Lines(print)).run()
         """
     parent = subprocess.Popen(

@@ -150,7 +150,7 @@ def test_late_tuple_of_a_dead_run_is_added_once(
         patch.setattr(
             record_module._Run,
             "_move_on",
-            lambda *_: (_ for _ in ()).throw(RuntimeError("died")),
+            lambda *_, **__: (_ for _ in ()).throw(RuntimeError("died")),
         )
         with pytest.raises(RuntimeError, match="died"):
             bench.record(**settings)
