@@ -251,8 +251,8 @@ def test_lateness_is_independent_of_the_grouping(
         about: dict[str, Any] = {
             "start_us": 0,
             "end_us": end_us,
-            "apart": ("case",),
-            "once": materialize,
+            "recording_keys": ("case",),
+            "materialize": materialize,
         }
         results.append(lateness(part, settings_of(rules), state=state, **about))
     assert_same(results, cases, rules, seed)

@@ -175,7 +175,7 @@ def in_pieces(
             else None
         )
         ended_us = END_US if ends and end_us == END_US else None
-        more: dict[str, Any] = {"state": state, "ended_us": ended_us, "apart": ("case",)}
+        more: dict[str, Any] = {"state": state, "ended_us": ended_us, "recording_keys": ("case",)}
         results.append(event_windows(piece, windows, aggregates, keys=["key"], **more))
     return results, cuts
 
