@@ -26,7 +26,7 @@ VERBS = _words(
     extract fail feed fetch fill filter find finish fix flag flatten fold follow forbid force
     format freeze generate group guard handle hide hint hold ignore implement import improve
     include increase inherit initialize inline insert install introduce isolate join keep
-    label lazy-load let limit link list load lock log lower make map mark match measure merge
+    label lazy-load let limit link list load lock log look lower make map mark match measure merge
     migrate mirror mock move name narrow normalize note obtain omit open optimize order pack
     parametrize parse pass pause permit pin point port postpone prefer prepare preserve
     prevent print probe propagate protect prove provide prune publish purge push put
