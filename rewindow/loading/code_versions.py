@@ -64,6 +64,12 @@ DECIDES_ROWS = (
 )
 """Files and folders of the package whose code decides which rows or which state an operator
 returns."""
+_STRING_OR_COMMENT = re.compile(
+    r'''"""(?:[^\\]|\\.)*?"""|\'{3}(?:[^\\]|\\.)*?\'{3}'''
+    r"""|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\#[^\n]*""",
+    re.DOTALL,
+)
+"""A string literal or a comment: a `#` in a string starts no comment."""
 
 
 @dataclass(frozen=True)
@@ -176,11 +182,8 @@ def _python_code(source: bytes) -> str:
             spans.append(_span(node, lines))
         elif isinstance(node, ast.Expr) and _is_string(node.value):
             spans.append(_span(node, lines))
-        elif isinstance(node, ast.JoinedStr) or (
-            isinstance(node, ast.Constant) and _is_string(node)
-        ):
-            span = _span(node, lines)
-            in_strings.update(range(span.first_line + 1, span.last_line + 1))
+        elif isinstance(node, ast.JoinedStr | ast.Constant):
+            in_strings.update(range(node.lineno, node.end_lineno or node.lineno))
     for span in spans:
         in_strings.difference_update(range(span.first_line, span.last_line + 1))
     left = _without(lines, spans)
@@ -194,12 +197,21 @@ def _is_string(node: ast.expr) -> bool:
 
 
 def _comments(text: str) -> Iterator[_Span]:
-    # Tokenizing is slow in pure Python, and most modules have no comment.
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline) if "#" in text else ()
-    for token in tokens:
-        if token.type == tokenize.COMMENT:
-            line = token.start[0] - 1
-            yield _Span(line, token.start[1], line, last_column=token.end[1])
+    # Tokenizing in pure Python takes longer than all other steps together. Since Python 3.12 it is
+    # done in C, and an f-string may contain its own quotes, which the pattern does not know.
+    if sys.version_info >= (3, 12):
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                line = token.start[0] - 1
+                yield _Span(line, token.start[1], line, last_column=token.end[1])
+        return
+    for match in _STRING_OR_COMMENT.finditer(text) if "#" in text else ():
+        if match.group().startswith("#"):
+            line = text.count("\n", 0, match.start())
+            line_start = text.rfind("\n", 0, match.start()) + 1
+            yield _Span(
+                line, match.start() - line_start, line, last_column=match.end() - line_start
+            )
 
 
 def _span(node: ast.stmt | ast.expr, lines: list[str]) -> _Span:

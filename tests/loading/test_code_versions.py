@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import shutil
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -210,3 +212,23 @@ def imports(path: Path) -> Iterator[str]:
         for alias in node.names:
             files = (module / f"{alias.name}.py", module.with_suffix(".py"), module / "__init__.py")
             yield next(file for file in files if file.exists()).relative_to(PACKAGE).as_posix()
+
+
+def test_comments_equal_those_of_the_tokenizer_in_every_module() -> None:
+    texts = [path.read_text() for path in PACKAGE.rglob("*.py")]
+    texts.append(
+        "a = '#'  # one\nb = rb\"\\\"#\"  # two\nc = '''\"#\n'#'''#three\nd = f\"{a}'#\"#'"
+    )
+    comments = 0
+    for text in texts:
+        found = [
+            (span.first_line, span.first_column, span.last_column)
+            for span in code_versions._comments(text)
+        ]
+        assert found == [
+            (token.start[0] - 1, token.start[1], token.end[1])
+            for token in tokenize.generate_tokens(io.StringIO(text).readline)
+            if token.type == tokenize.COMMENT
+        ]
+        comments += len(found)
+    assert comments > 100

@@ -394,24 +394,15 @@ def _sessions(
         recording_keys=recording_keys,
         ended_us=ended_us,
     )
-    step_us = min(windows.gap_us, _TICKS_APART_US)
-    first_fired_tuples = partial(
-        first_fired,
-        rows,
-        classified.ticks,
-        step_us,
-        recording_keys,
-        ended_us,
-    )
-    return Windows(
+    return _until_fired(
         fired,
+        rows,
         classified,
         windows,
-        _rows=rows,
-        _first_fired_tuples=first_fired_tuples,
-        _left=left,
-        _apart=recording_keys,
-        _ended_us=ended_us,
+        step_us=min(windows.gap_us, _TICKS_APART_US),
+        left=left,
+        recording_keys=recording_keys,
+        ended_us=ended_us,
     )
 
 
@@ -504,7 +495,30 @@ def _repeated(
     fired = repeats.fired_rows(emit_at, windows, aggregate, own=own)
     if isinstance(windows, GlobalWindow):
         fired = fired.withColumns(dict.fromkeys(WINDOW[:2], bigint(None)))
-    step_us = min(windows.slide_us, _TICKS_APART_US)
+    return _until_fired(
+        fired,
+        rows,
+        classified,
+        windows,
+        step_us=min(windows.slide_us, _TICKS_APART_US),
+        left=left,
+        recording_keys=recording_keys,
+        ended_us=ended_us,
+    )
+
+
+def _until_fired(
+    fired: DataFrame,
+    rows: DataFrame,
+    classified: Lateness,
+    windows: EventWindows | GlobalWindow | SessionWindows,
+    *,
+    step_us: int,
+    left: Callable[[], DataFrame],
+    recording_keys: Sequence[str],
+    ended_us: int | None,
+) -> Windows:
+    """Returns windows whose tuples wait until the first tick that fires one of their windows."""
     first_fired_tuples = partial(
         first_fired,
         rows,

@@ -36,7 +36,7 @@ from rewindow.operators.filling.sources import (
 )
 from rewindow.operators.filling.values import (
     COUNTS,
-    FILLED,
+    FILLED_PREFIX,
     HASH,
     IS_MADE,
     NEXT,
@@ -115,7 +115,7 @@ def fill_gaps(frame: DataFrame, settings: FillSettings) -> DataFrame:
     from pyspark.sql import functions as F
 
     if IS_MADE in frame.columns:
-        filled = [name for name in frame.columns if name.startswith(FILLED)]
+        filled = [name for name in frame.columns if name.startswith(FILLED_PREFIX)]
         frame = frame.where(~or_false(F.col(IS_MADE))).drop(
             *PROVENANCE,
             OUTLIERS,

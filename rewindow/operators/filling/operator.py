@@ -29,7 +29,7 @@ from rewindow.operators.filling.settings import FillRules, refuse_later_rows
 from rewindow.operators.filling.values import (
     AT,
     COUNTS,
-    FILLED,
+    FILLED_PREFIX,
     METHODS,
     POINT,
     PROVENANCE,
@@ -138,7 +138,7 @@ class FillGaps(FrameOperator):
             )
         taken = []
         for name in names:
-            if name.lower() in _ADDED.names or name.lower().startswith(FILLED):
+            if name.lower() in _ADDED.names or name.lower().startswith(FILLED_PREFIX):
                 taken.append(name)
         if taken:
             raise ValueError(

@@ -40,7 +40,7 @@ PROVENANCE = (
     SOURCES,
 )
 """Columns that `fill_gaps` adds (G39); see there."""
-FILLED = "_rw_filled_"
+FILLED_PREFIX = "_rw_filled_"
 """What the name begins with of a column with the values for recorded nulls of another."""
 NONE = "none"
 EXPIRED = "expired"
@@ -217,7 +217,7 @@ def next_side(name: str) -> str:
 
 def filled_column(name: str) -> str:
     """Returns the column with the values for the recorded nulls of a column."""
-    return f"{FILLED}{name}"
+    return f"{FILLED_PREFIX}{name}"
 
 
 def is_outlier(value: Column, fill: ColumnFill) -> Column:
