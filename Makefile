@@ -8,7 +8,7 @@ RUN := . scripts/environment.sh &&
 # Test processes share no state, so one runs on each processor.
 PYTEST := python -m pytest -n logical --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-fast test-long test-recovery test-install test-all docs check format bench up down clean lock
+.PHONY: help setup demo test test-fast test-long test-recovery test-install test-compose test-all docs check format bench up down clean lock
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,9 @@ test-recovery: setup ## run the recovery matrix: SIGKILL at every step, in every
 
 test-install: setup ## install the wheel with pip into an empty environment and into an Airflow (4 minutes)
 	@$(RUN) $(PYTEST) -m install $(ARGS)
+
+test-compose: ## start docker-compose.yaml, kill a Spark worker, certify the result (needs Docker; 15 minutes)
+	@scripts/compose-test.sh
 
 test-all: setup ## run every test, with each kill separately and every pair of kills (an hour)
 	@$(RUN) $(PYTEST) --dist load -m "" --timeout 900 $(ARGS)

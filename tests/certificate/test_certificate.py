@@ -130,6 +130,25 @@ def test_report_starts_with_the_first_window_and_the_first_output_of_the_plan(
     ] == [-1]
 
 
+def test_first_difference_lists_twenty_rows_of_each_side(config: Config) -> None:
+    # Rules: O140
+    def carriers(minutes: int) -> dict[str, dict[int, list[Row]]]:
+        rows = rows_of(range(100, 120))
+        rows["ranks"][103] = [
+            {"carrier": f"{number:02}", "minutes": minutes, "share": 0.5} for number in range(25)
+        ]
+        return rows
+
+    for name, minutes in (("a", 1), ("b", 2)):
+        replay = StagedReplay(config, name, 100, 119)
+        replay.group(100, 119, carriers(minutes), state=state_of(0)).end(ledger=False)
+    first = certify(config, "a", "b").first_difference
+    assert first is not None
+    twenty = [f"{number:02}" for number in range(20)]
+    assert [row["carrier"] for row in first["rows_a"]] == twenty
+    assert [row["carrier"] for row in first["rows_b"]] == twenty
+
+
 def test_windows_that_only_one_side_has_are_differences(config: Config) -> None:
     # Rules: O139
     simple(config, "a", 100, 119)

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 
 PIECES = 6
 GROUPS = 3
-RECORDINGS = 120
+RECORDINGS = 40
+DRAWS = pytest.mark.parametrize("draw", range(3))
+"""Several settings in each run: one setting leaves most modes untested."""
 WIDTH_US = 1_000
 PIECE_US = END_US // PIECES
 MERGING = {
@@ -160,7 +162,8 @@ def in_groups(
     return results
 
 
-def test_windows_equal_a_state_machine_for_every_cut(spark: SparkSession) -> None:
+@DRAWS
+def test_windows_equal_a_state_machine_for_every_cut(spark: SparkSession, draw: int) -> None:
     # Rules: E27, E28, E30, E32, E42, E44, E45, E63, X34 to X37
     seed = new_seed()
     random = Random(seed)
@@ -191,7 +194,7 @@ def test_windows_equal_a_state_machine_for_every_cut(spark: SparkSession) -> Non
         wanted, last = fire(case, keys, outcomes, ticks, *lengths, END_US if ends else None)
         rows = sorted((wanted_values(one, merging) for one in wanted), key=str)
         mine = sorted(found.get(number, []), key=str)
-        told = f"seed {seed}\n{rules}\n{windows}\n{case}\nticks {ticks}\nends {ends}"
+        told = f"draw {draw}, seed {seed}\n{rules}\n{windows}\n{case}\nticks {ticks}\nends {ends}"
         assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
         check_balance(counts, number, case, last, told)
         first = first_fired((one.tick_us, one.tuples) for one in wanted)
@@ -206,7 +209,8 @@ def test_windows_equal_a_state_machine_for_every_cut(spark: SparkSession) -> Non
 
 
 @pytest.mark.long
-def test_sessions_equal_a_state_machine(spark: SparkSession) -> None:
+@DRAWS
+def test_sessions_equal_a_state_machine(spark: SparkSession, draw: int) -> None:
     # Rules: E67, E68, E70
     seed = new_seed()
     random = Random(seed)
@@ -247,7 +251,7 @@ def test_sessions_equal_a_state_machine(spark: SparkSession) -> None:
             ended_us,
         )
         rows = sorted((wanted_values(one, merging) for one in wanted), key=str)
-        told = f"seed {seed}\n{rules}\n{sessions}\n{case}\nticks {ticks}\nends {ends}"
+        told = f"draw {draw}, seed {seed}\n{rules}\n{sessions}\n{case}\nticks {ticks}\nends {ends}"
         mine = sorted(found.get(number, []), key=str)
         assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
         check_balance(counts, number, case, last, told)
@@ -271,7 +275,8 @@ def order_of(number: int, merging: bool) -> tuple[int, ...]:
 
 
 @pytest.mark.long
-def test_count_windows_equal_a_state_machine(spark: SparkSession) -> None:
+@DRAWS
+def test_count_windows_equal_a_state_machine(spark: SparkSession, draw: int) -> None:
     # Rules: E13, E14, E18, E45
     seed = new_seed()
     random = Random(seed)
@@ -307,7 +312,7 @@ def test_count_windows_equal_a_state_machine(spark: SparkSession) -> None:
             for place, one in wanted
         ]
         rows = sorted(values, key=str)
-        told = f"seed {seed}\n{rules}\n{windows}\n{case}\nticks {ticks}\nends {ends}"
+        told = f"draw {draw}, seed {seed}\n{rules}\n{windows}\n{case}\nticks {ticks}\nends {ends}"
         mine = sorted(found.get(number, []), key=str)
         assert mine == rows, f"{told}\nwanted {rows}\nfound {mine}"
         check_balance(counts, number, case, last, told)
