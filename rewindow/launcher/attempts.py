@@ -36,6 +36,7 @@ from rewindow.spark.job_log import LOG_VARIABLE
 from rewindow.spark.settings import (
     make_scratch,
     properties_arguments,
+    scratch_folder,
     spark_environment,
     spark_settings,
     spark_submit,
@@ -234,7 +235,7 @@ def plain_submission(
     """
     stem = Path(job).stem
     subject = check_replay_id(subject) if stem == "publish" else check_stream(subject)
-    outcome = config.state / "outcomes" / f"{stem}-{subject}-{os.getpid()}.json"
+    outcome = config.state / "outcomes" / f"{stem}-{subject}-{scratch_folder(config).name}.json"
     environment = job_environment(config, crash) | _outcome_variable(outcome)
     if stem == "publish":  # Starts Spark by itself, where a table needs it.
         command = [sys.executable, str(job_file(job)), *arguments]

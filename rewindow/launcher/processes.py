@@ -10,7 +10,7 @@ import psutil
 
 from rewindow.errors import ResourceError
 from rewindow.ledger import AttemptRecord
-from rewindow.processes.identity import is_of_this_boot, process_identity
+from rewindow.processes.identity import is_silent, is_visible, process_identity
 
 _PATIENCE_SECONDS = 15.0
 
@@ -21,14 +21,14 @@ def end_process_group(group: int, leader: str, *, only_stopped: bool = False) ->
     Args:
         group: process group, named by its leader's pid.
         leader: that leader's identity (process_identity); a process of the same pid and another
-            identity is somebody else's and is left alone, and nothing is left of another boot of
-            the machine.
+            identity is somebody else's and is left alone, and so is every process where this one
+            is not visible: in another pid namespace, and after another boot of the machine.
         only_stopped: leave the group alone unless a member of it is stopped (SIGSTOP).
 
     Raises:
         ResourceError: a member did not end.
     """
-    if not is_of_this_boot(leader) or process_identity(group) not in ("", leader):
+    if not is_visible(leader) or process_identity(group) not in ("", leader):
         return
     members = list(_members(group))
     if only_stopped and not any(map(_is_stopped, members)):
@@ -52,13 +52,18 @@ def end_process_group(group: int, leader: str, *, only_stopped: bool = False) ->
 
 
 def is_gone(attempt: AttemptRecord) -> bool:
-    """Returns whether an attempt that nobody has ended has no process any more; False where that is
-    not known here.
+    """Returns whether an attempt without a recorded end has no process any more; False where that
+    is not known here.
+
+    Of a process in another pid namespace of this host the ledger alone is known: it counts as
+    ended when the attempt has reported nothing for hours.
     """
     if attempt.outcome is not None or attempt.host != socket.gethostname():
         return False
     if not attempt.process_group or not attempt.process_identity:
         return False
+    if not is_visible(attempt.process_identity):
+        return is_silent(attempt.heard_at, attempt.process_identity)
     is_there = process_identity(attempt.process_group) == attempt.process_identity
     return not is_there and not any(_members(attempt.process_group))
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rewindow.errors import ResourceError
+
+_LOCKED_UNTIL_EXIT: dict[Path, int] = {}
 
 
 @contextmanager
@@ -30,6 +32,37 @@ def file_lock(path: Path, wait: bool = True) -> Iterator[bool]:
         raise _no_lock(path, error) from error
     try:
         yield _is_held(path, handle, wait)
+    finally:
+        os.close(handle)
+
+
+def lock_until_exit(path: Path) -> None:
+    """Locks a file until this process ends, however it ends; a second call changes nothing.
+
+    Without a lock where the file system has none.
+    """
+    if path in _LOCKED_UNTIL_EXIT:
+        return
+    with suppress(OSError, ResourceError):
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        _LOCKED_UNTIL_EXIT[path] = handle
+        _is_held(path, handle, wait=False)
+
+
+def is_locked(path: Path) -> bool:
+    """Returns whether a process may hold the lock of a file: False where nobody does, or where no
+    file exists.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        return not _is_held(path, handle, wait=False)
+    except ResourceError:
+        return True
     finally:
         os.close(handle)
 

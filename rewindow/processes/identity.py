@@ -1,16 +1,20 @@
-"""Which process is meant by a pid: a pid is given out again, and wall-clock start times move when
-the clock steps.
+"""Which process is meant by a pid: a pid is given out again, wall-clock start times move when the
+clock steps, and containers that share a host name count their pids separately.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
 
+SILENT_AFTER = timedelta(hours=6)
+"""A process that cannot be seen from here counts as ended after this time without a sign of it."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 def boot_id() -> str:
@@ -21,8 +25,21 @@ def boot_id() -> str:
         return ""
 
 
+def pid_place() -> str:
+    """Returns where the pids of this process are valid: the machine's boot and the pid namespace.
+
+    Empty where the system has no boot id. Containers with the host's network have its host name
+    and other pids.
+    """
+    boot = boot_id()
+    try:
+        return f"{boot}.{_NAMESPACE.stat().st_ino}" if boot else ""
+    except OSError:
+        return boot
+
+
 def process_identity(pid: int) -> str:
-    """Returns what names one process for ever: the machine's boot, and clock ticks from there to
+    """Returns what names one process for ever: its pid's place, and clock ticks from the boot to
     the process's start.
 
     Empty when there is no such process. Where the system tells neither, it is the start time in
@@ -30,7 +47,7 @@ def process_identity(pid: int) -> str:
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return f"{boot_id()}/{fields[19]}"
+        return f"{pid_place()}/{fields[19]}"
     except (OSError, IndexError):
         pass
     try:
@@ -39,9 +56,25 @@ def process_identity(pid: int) -> str:
         return ""
 
 
-def is_of_this_boot(identity: str) -> bool:
-    """Returns whether a process of that identity can be alive at all."""
-    return identity.partition("/")[0] == boot_id()
+def is_visible(identity: str) -> bool:
+    """Returns whether a process of that identity can be found here by its pid: it belongs to this
+    boot and this pid namespace.
+    """
+    return identity.partition("/")[0] == pid_place()
+
+
+def is_silent(heard_at: datetime, identity: str = "") -> bool:
+    """Returns whether a process that is not visible here counts as ended.
+
+    Args:
+        heard_at: time of its last sign.
+        identity: its identity where known; a process of another boot that was last heard of before
+            this boot ended with the machine.
+    """
+    boot = identity.partition("/")[0].partition(".")[0]
+    if boot not in ("", boot_id()) and heard_at.timestamp() < psutil.boot_time():
+        return True
+    return datetime.now(UTC) - heard_at > SILENT_AFTER
 
 
 @dataclass(frozen=True)

@@ -7,23 +7,28 @@ rewindow.toml, which is laid over it.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import socket
 import sys
 import uuid
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 
 import psutil
 
 from rewindow.errors import InputError, ResourceError
+from rewindow.processes.file_lock import is_locked, lock_until_exit
+from rewindow.processes.identity import is_silent, pid_place
 from rewindow.settings.config import Config
 from rewindow.spark.jars import expected_jars, missing_jars
 from rewindow.spark.java import JAVA_OPTIONS, find_java
 
 DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+_LOCK = "owner.lock"
 _LOCAL = re.compile(r"local(\[(?P<threads>\d+|\*)(, *(?P<failures>\d+))?\])?")
 _STRAY = (
     *("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONSTARTUP"),
@@ -110,18 +115,42 @@ def scratch_folder(config: Config) -> Path:
     """Returns the folder of Spark's own temporary files, of this process and its jobs; always on
     this machine.
     """
-    return (config.state / "tmp" / f"{socket.gethostname()}-{os.getpid()}").local()
+    name = f"{socket.gethostname()}-{_short_place()}-{os.getpid()}"
+    return (config.state / "tmp" / name).local()
 
 
 def make_scratch(config: Config) -> None:
     """Makes this process's scratch folder, and deletes those of processes that have ended on this
     host.
     """
-    scratch_folder(config).mkdir(parents=True, exist_ok=True)
-    for folder in (config.state / "tmp").folders(f"{socket.gethostname()}-*"):
-        pid = folder.name.rpartition("-")[2]
-        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+    own = scratch_folder(config)
+    own.mkdir(parents=True, exist_ok=True)
+    lock_until_exit(own / _LOCK)
+    host = socket.gethostname()
+    owner = re.compile(rf"{re.escape(host)}(?:-(?P<place>[0-9a-f]{{8}}))?-(?P<pid>\d+)")
+    for folder in (config.state / "tmp").folders(f"{host}-*"):
+        found = owner.fullmatch(folder.name)
+        if found and _has_ended(folder.local(), found["place"], int(found["pid"])):
             folder.delete_tree()
+
+
+def _has_ended(folder: Path, place: str | None, pid: int) -> bool:
+    """Returns whether the owner of a scratch folder has ended.
+
+    In another pid namespace, such as another container, its pid says nothing: then the folder's
+    lock must be free, and the folder must be old in case locks are not shared.
+    """
+    if place == _short_place():
+        return not psutil.pid_exists(pid)
+    try:
+        made_at = datetime.fromtimestamp(folder.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return False
+    return is_silent(made_at) and not is_locked(folder / _LOCK)
+
+
+def _short_place() -> str:
+    return hashlib.sha256(pid_place().encode()).hexdigest()[:8]
 
 
 def write_properties(config: Config, settings: Mapping[str, str]) -> Path:

@@ -14,7 +14,7 @@ import pytest
 
 from rewindow.ledger import Ledger, ReplayState
 from rewindow.pages.report_data import read_report
-from rewindow.processes.identity import process_identity
+from rewindow.processes.identity import pid_place, process_identity
 from rewindow.publication.publish import publish as begin
 from rewindow.publication.steps import PublishStep
 from rewindow.settings.config import Config
@@ -261,7 +261,7 @@ def test_attempt_without_a_process_is_distinguished_from_a_running_one(
         host=here,
         pid=1,
         process_group=2**22 + 1,
-        process_identity="boot/0",
+        process_identity=f"{pid_place()}/1",
     )
     text = command("status", "one")[1]
     assert (
@@ -289,7 +289,7 @@ def test_attempt_without_a_process_is_distinguished_from_a_running_one(
         host=here,
         pid=1,
         process_group=2**22 + 1,
-        process_identity="boot/0",
+        process_identity=f"{pid_place()}/1",
     )
     assert read_report(config, "other").state == "running, but its process is gone"
 

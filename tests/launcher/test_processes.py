@@ -5,15 +5,19 @@ did.
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import psutil
 import pytest
 
-from rewindow.launcher.processes import end_process_group
-from rewindow.processes.identity import boot_id, process_identity
+from rewindow.launcher.processes import end_process_group, is_gone
+from rewindow.ledger import AttemptRecord
+from rewindow.processes.identity import SILENT_AFTER, pid_place, process_identity
+from tests.namespaces import run_in_namespace
 
 
 @pytest.fixture
@@ -54,5 +58,57 @@ def test_process_group_with_a_reused_pid_is_not_killed(
 
 def test_process_identity_is_stable_and_missing_for_an_unused_pid() -> None:
     assert process_identity(os.getpid()) == process_identity(os.getpid())
-    assert process_identity(os.getpid()).startswith(f"{boot_id()}/")
+    assert process_identity(os.getpid()).startswith(f"{pid_place()}/")
     assert process_identity(2**22 + 1) == ""
+
+
+ENDS_THE_GROUP = """
+import sys
+from rewindow.launcher.processes import end_process_group
+from rewindow.processes.identity import process_identity
+from tests.launcher.test_processes import attempt
+from rewindow.launcher.processes import is_gone
+group, leader = int(sys.argv[1]), sys.argv[2]
+end_process_group(group, leader)
+print(process_identity(group) == leader, is_gone(attempt(group, leader)))
+"""
+
+
+def attempt(group: int, identity: str, silent: timedelta = timedelta(0)) -> AttemptRecord:
+    now = datetime.now(UTC)
+    return AttemptRecord(
+        replay_id="one",
+        epoch=1,
+        host=socket.gethostname(),
+        pid=group,
+        process_group=group,
+        process_identity=identity,
+        mark=None,
+        outcome=None,
+        message="",
+        began_at=now - silent,
+        heard_at=now - silent,
+        ended_at=None,
+    )
+
+
+def test_attempt_of_another_pid_namespace_is_neither_ended_nor_gone(
+    group: subprocess.Popen[bytes],
+) -> None:
+    leader = process_identity(group.pid)
+    assert run_in_namespace(ENDS_THE_GROUP, str(group.pid), leader) == "False False\n"
+    assert group.poll() is None
+    assert not is_gone(attempt(group.pid, leader))
+
+
+def test_attempt_that_is_not_visible_is_gone_after_hours_without_a_report() -> None:
+    boot, _, namespace = pid_place().partition(".")
+    elsewhere = f"{boot}.{int(namespace) + 1}/1"
+    assert not is_gone(attempt(1, elsewhere, SILENT_AFTER / 2))
+    assert is_gone(attempt(1, elsewhere, SILENT_AFTER * 2))
+
+
+def test_attempt_before_the_last_boot_is_gone_and_one_after_it_is_of_another_machine() -> None:
+    since_boot = datetime.now(UTC) - datetime.fromtimestamp(psutil.boot_time(), UTC)
+    assert is_gone(attempt(1, "boot.1/1", since_boot + timedelta(minutes=1)))
+    assert not is_gone(attempt(1, "boot.1/1"))

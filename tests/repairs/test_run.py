@@ -16,7 +16,7 @@ from rewindow.certificate import certify
 from rewindow.launcher import loop
 from rewindow.launcher.verbs import publish, record, replay
 from rewindow.ledger import Ledger
-from rewindow.processes.identity import boot_id, process_identity
+from rewindow.processes.identity import pid_place, process_identity
 from rewindow.progress.listener import Lines
 from rewindow.quality import check
 from rewindow.repairs.find import find_repairs
@@ -82,7 +82,7 @@ def test_replay_left_by_a_killed_repair_is_resumed(tmp_path: Path) -> None:
             host=socket.gethostname(),
             pid=pid,
             process_group=pid,
-            process_identity=process_identity(pid) or f"{boot_id()}/1",
+            process_identity=process_identity(pid) or f"{pid_place()}/1",
         )
         return interrupted(config, step)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ from rewindow.spark.settings import (
     spark_settings,
     usable_archive,
 )
+from tests.namespaces import run_in_namespace
 
 ROOT = Path(__file__).parents[2]
 
@@ -230,13 +232,49 @@ def test_example_streams_have_8756_common_windows() -> None:
 
 def test_scratch_files_of_ended_local_processes_are_deleted(config: Config) -> None:
     own = scratch_folder(config)
-    host = own.name.rpartition("-")[0]
+    place = own.name.rpartition("-")[0]
     with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
         process.wait()
-    ended = own.with_name(f"{host}-{process.pid}")
-    other = own.with_name(f"{host}x-{process.pid}")
-    living = own.with_name(f"{host}-{os.getppid()}")
+    ended = own.with_name(f"{place}-{process.pid}")
+    other = own.with_name(f"{place}x-{process.pid}")
+    living = own.with_name(f"{place}-{os.getppid()}")
     for folder in (ended / "blockmgr", other, living):
         folder.mkdir(parents=True)
     make_scratch(config)
     assert sorted(own.parent.iterdir()) == sorted([own, other, living])
+
+
+MAKE_SCRATCH = """
+import sys
+from pathlib import Path
+from rewindow.settings.config import Config
+from rewindow.spark.settings import make_scratch, scratch_folder
+config = Config(state=Path(sys.argv[1]))
+make_scratch(config)
+print(scratch_folder(config).name, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_scratch_files_of_a_process_in_another_pid_namespace_stay_while_it_lives(
+    config: Config,
+) -> None:
+    # Its pid names another process there, or none.
+    make_scratch(config)
+    own = scratch_folder(config)
+    os.utime(own, (0, 0))
+    elsewhere = run_in_namespace(MAKE_SCRATCH, str(config.state), input="").strip()
+    assert own.is_dir()
+    assert own.with_name(elsewhere).is_dir(), "it was seen a moment ago"
+    os.utime(own.with_name(elsewhere), (0, 0))
+    make_scratch(config)
+    assert [folder.name for folder in own.parent.iterdir()] == [own.name]
+
+
+def test_scratch_files_of_a_host_with_a_longer_name_are_not_deleted(config: Config) -> None:
+    own = scratch_folder(config)
+    place, _, _ = own.name.removeprefix(f"{socket.gethostname()}-").partition("-")
+    other = own.with_name(f"{socket.gethostname()}-2-{place}-{2**22 + 1}")
+    other.mkdir(parents=True)
+    make_scratch(config)
+    assert other.is_dir()
