@@ -32,7 +32,7 @@ from rewindow.facts.window_facts import COUNTS_SCHEMA, DIGESTS_SCHEMA, WindowFac
 from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.operators.tuples.operator import TupleOperator
-from rewindow.sequences import excluding
+from rewindow.sequences import excluding, map_values
 from rewindow.spark.digests import digest_columns, empty_digests
 from rewindow.spark.frames import (
     conform,
@@ -45,9 +45,10 @@ from rewindow.spark.frames import (
     window_start,
     write_files,
 )
+from rewindow.spark.heap import note_states
 from rewindow.spark.job import as_rewindow_error
 from rewindow.spark.session import whole_stages
-from rewindow.state.files import OperatorState
+from rewindow.state.files import OperatorState, size_text
 from rewindow.state.store import SizedStates, what
 from rewindow.storage import Table
 from rewindow.storage.layout import MEASURES
@@ -154,6 +155,7 @@ class GroupRunner:
         }
         result = GroupResult()
         state_frames = self._states.load_all(states)
+        note_states(map_values(size_text, states))
         wanted = set(staged)
         with ThreadPoolExecutor(max_workers=4) as pool:
             # Units of a level do not feed each other. Spark runs jobs of several threads at once,

@@ -7,13 +7,11 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JNetworkError
-
 from rewindow.application.port_recording import record_every_port
 from rewindow.engine.computation import PlannedAttempt
 from rewindow.engine.progress import Progress
 from rewindow.engine.spark_engine import spark_attempt
-from rewindow.errors import FencedError, Interrupted
+from rewindow.errors import FencedError, Interrupted, ResourceError
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.ledger.facts_index import segments_of
 from rewindow.loading.catalog import check_code, load_planned
@@ -26,6 +24,7 @@ from rewindow.settings.config import Config
 from rewindow.spark.executors import check_executors, send_code
 from rewindow.spark.job import StopRequest, as_rewindow_error, say
 from rewindow.spark.session import spark_session
+from rewindow.spark.transient_errors import has_lost_jvm
 from rewindow.storage import Table
 from rewindow.storage.layout import FACTS
 
@@ -81,9 +80,10 @@ def how_it_ended(error: Exception, launcher: Launcher) -> tuple[AttemptEnd, str]
             AttemptEnd.KILLED,
             "the process that had started this attempt ended, and the attempt ended with it",
         )
-    if isinstance(error, ConnectionError | Py4JNetworkError):
+    ours = as_rewindow_error(error)
+    if has_lost_jvm(error) and not isinstance(ours, ResourceError):
         return AttemptEnd.KILLED, "the JVM of the job is gone"
-    return AttemptEnd.FAILED, str(as_rewindow_error(error))
+    return AttemptEnd.FAILED, str(ours)
 
 
 def own_process() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from rewindow.loading.catalog import application_modules
 from rewindow.loading.user_lines import UserLine, class_lines, raised_at
 from rewindow.recovery import Plan
 from rewindow.sequences import excluding
+from rewindow.spark.heap import computing
 from rewindow.spark.job_log import where_all_is
 from rewindow.spark.transient_errors import describe, is_passing
 from rewindow.windows import WindowRange
@@ -40,7 +41,8 @@ def explained(nodes: Sequence[Node], windows: WindowRange, part: str, hint: str)
     node = nodes[0]
     where = f"{part}, windows {windows}"
     try:
-        yield
+        with computing([one.name for one in nodes]):
+            yield
     except RewindowError as error:
         error.detail = error.detail or f'Operator "{node.name}", {where}{_class(node)}.'
         error.hint = error.hint or hint

@@ -31,8 +31,9 @@ from rewindow.planning.forecast import expect_recovery
 from rewindow.processes.parent_death import dies_with_parent
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
+from rewindow.spark.heap import MEMORY_VARIABLE, exhausted_heap
 from rewindow.spark.java import check_limits
-from rewindow.spark.job_log import LOG_VARIABLE
+from rewindow.spark.job_log import LOG_VARIABLE, OUTCOME_VARIABLE
 from rewindow.spark.settings import (
     make_scratch,
     properties_arguments,
@@ -141,7 +142,7 @@ def begin_attempt(
         ledger.replays.reopen(replay_id, f"it had ended, but has lost commits since: {lost}")
     check_inputs(config, plan)
     if not again:
-        check_attempts(ledger, plan)
+        check_attempts(config, ledger, plan)
     check_disk(config, sum(entry.bytes for entry in plan.inputs))
     command = submit_command(
         config,
@@ -282,7 +283,7 @@ def job_file(name: str) -> Path:
 
 def _outcome_variable(outcome: Location) -> dict[str, str]:
     log = outcome.with_name(f"{outcome.stem}.log")
-    return {"REWINDOW_OUTCOME": str(outcome), LOG_VARIABLE: str(log)}
+    return {OUTCOME_VARIABLE: str(outcome), LOG_VARIABLE: str(log)}
 
 
 def job_environment(config: Config, crash: str | None = None) -> dict[str, str]:
@@ -292,6 +293,7 @@ def job_environment(config: Config, crash: str | None = None) -> dict[str, str]:
     environment |= {
         "REWINDOW_STATE": str(config.state),
         "REWINDOW_SPARK__MASTER": config.spark.master,
+        MEMORY_VARIABLE: config.spark.driver_memory,
         "PYTHONPATH": str(PACKAGE.parent),
         "PYTHONUNBUFFERED": "1",
     }
@@ -425,11 +427,13 @@ def read_outcome(path: Location, exit_code: int = 0) -> Outcome:
                 error=error,
             )
     except OSError:
+        heap = exhausted_heap(path, exit_code, has_died=True)
         return Outcome(
             exit_code or -9,
-            f"the job ended without an outcome (exit code {exit_code})",
+            str(heap or f"the job ended without an outcome (exit code {exit_code})"),
             True,
             facts={},
+            error=heap.parts if heap else {},
         )
     except RewindowError as damage:
         return Outcome(

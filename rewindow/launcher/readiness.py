@@ -9,6 +9,7 @@ from rewindow.ledger import Ledger
 from rewindow.loading.catalog import check_code, load_planned
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
+from rewindow.spark.heap import is_repeated
 from rewindow.storage import Position
 from rewindow.storage.inputs import open_input
 from rewindow.storage.layout import check_replay_format
@@ -27,7 +28,7 @@ def obstacle(config: Config, plan: Plan) -> RewindowError | None:
         check_tables(config, ledger, plan)
         check_inputs(config, plan)
         check_code(plan, load_planned(config, plan))
-        check_attempts(ledger, plan)
+        check_attempts(config, ledger, plan)
     except RewindowError as error:
         return error
     return None
@@ -54,11 +55,19 @@ def check_inputs(config: Config, plan: Plan) -> None:
         open_input(entry, config.state)
 
 
-def check_attempts(ledger: Ledger, plan: Plan) -> None:
+def check_attempts(config: Config, ledger: Ledger, plan: Plan) -> None:
     """Refuses a replay that has failed as often as its plan allows without a new checkpoint (R90,
-    R91).
+    R91), and one that has exhausted its JVM's heap twice at the same place.
     """
-    last = ledger.attempts.last(plan.replay_id)
+    *_, before, last = None, None, *ledger.attempts.of(plan.replay_id)
+    memory = config.spark.driver_memory
+    if before and last and not last.mark and is_repeated(last.message, before.message, memory):
+        raise RewindowError(
+            f"{last.message.splitlines()[0]}, in two attempts in a row",
+            detail="The last one committed no window; what was committed before is kept.",
+            hint="Set a larger spark.driver_memory in rewindow.toml, or let the operator keep "
+            f"less, then: rewindow replay --resume {plan.replay_id}",
+        )
     unnoticed = 1 if last is not None and last.outcome is None else 0
     used = ledger.attempts.since_checkpoint(plan.replay_id) + unnoticed
     if used > plan.attempts:

@@ -342,7 +342,7 @@ class Replays(LedgerPart):
             raise FencedError(
                 f'attempt {epoch} of replay "{replay_id}" is not its newest one any more, which is '
                 f"{now.epoch}",
-                detail="Nothing was written."
+                detail="It stops; what it had committed is kept."
                 if now.state != ReplayState.ABANDONED
                 else "The replay was abandoned.",
             )

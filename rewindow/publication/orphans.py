@@ -23,7 +23,7 @@ from rewindow.errors import OverlapError, ResourceError
 from rewindow.location import Location
 from rewindow.processes.identity import process_identity
 from rewindow.settings.config import Config
-from rewindow.spark.job import OUTCOME_VARIABLE
+from rewindow.spark.job_log import OUTCOME_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

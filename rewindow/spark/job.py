@@ -13,10 +13,16 @@ from rewindow.errors import Interrupted, RewindowError
 from rewindow.location import location
 from rewindow.processes.parent_death import end_group_with_parent
 from rewindow.progress.job_lines import machine_line
-from rewindow.spark.job_log import hush_pyspark, keep_traceback, where_all_is
-from rewindow.spark.transient_errors import describe, hint_on, is_passing
+from rewindow.spark.heap import exhausted_heap
+from rewindow.spark.job_log import OUTCOME_VARIABLE, hush_pyspark, keep_traceback, where_all_is
+from rewindow.spark.transient_errors import (
+    describe,
+    has_lost_jvm,
+    hint_on,
+    is_passing,
+    spark_text,
+)
 
-OUTCOME_VARIABLE = "REWINDOW_OUTCOME"
 RETRY_CODE = 75
 
 
@@ -75,11 +81,12 @@ def as_rewindow_error(error: Exception) -> RewindowError:
     """Returns an error of ours as it is, and of any other one what happened and where the whole
     traceback is.
     """
-    return (
-        error
-        if isinstance(error, RewindowError)
-        else RewindowError(describe(error), detail=where_all_is(), hint=hint_on(error))
-    )
+    if isinstance(error, RewindowError):
+        return error
+    heap = None
+    if path := os.environ.get(OUTCOME_VARIABLE):
+        heap = exhausted_heap(location(path), text=spark_text(error), has_died=has_lost_jvm(error))
+    return heap or RewindowError(describe(error), detail=where_all_is(), hint=hint_on(error))
 
 
 def tell(kind: str, /, **facts: Any) -> None:

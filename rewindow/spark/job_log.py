@@ -12,6 +12,7 @@ import traceback
 from pathlib import Path
 
 LOG_VARIABLE = "REWINDOW_LOG"
+OUTCOME_VARIABLE = "REWINDOW_OUTCOME"
 
 
 def log_file() -> Path | None:

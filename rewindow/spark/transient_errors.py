@@ -17,6 +17,8 @@ _LASTING_CLASSES = frozenset({"0A", "21", "22", "23", "38", "39", "42", "46", "P
 constraints, functions of a user, names and types, settings, what an operator raised on purpose,
 bugs of Spark."""
 _READ_FAILED = "KD"
+OUT_OF_MEMORY = "OutOfMemoryError: "
+"""How Java and Spark name what a JVM without memory raises."""
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\][^\n]*")
 _IN_PYTHON = (
@@ -54,6 +56,13 @@ def is_passing(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return _passes_in_system(error)
     return isinstance(error, MemoryError)
+
+
+def has_lost_jvm(error: BaseException) -> bool:
+    """Returns whether an error says that the JVM does not answer any more."""
+    from py4j.protocol import Py4JNetworkError
+
+    return isinstance(error, ConnectionError | Py4JNetworkError)
 
 
 def spark_text(error: BaseException) -> str:
@@ -116,6 +125,8 @@ def _of_worker(text: str) -> str:
 
 def _passes_in_spark(text: str) -> bool:
     classes = {state[:2] for state in _STATE.findall(text)}
+    if OUT_OF_MEMORY in text:
+        return True
     if classes & _LASTING_CLASSES or any(name in text for name in _IN_PYTHON):
         return False
     return _READ_FAILED not in classes or bool(_MACHINE.search(text))

@@ -158,6 +158,15 @@ class StateFiles:
 OperatorState: TypeAlias = pa.Table | StateFiles
 """A state between two groups: in memory while it is small, else in files."""
 States: TypeAlias = Mapping[str, OperatorState]
+
+
+def size_text(state: OperatorState) -> str:
+    """Returns the size of a state for people."""
+    if isinstance(state, StateFiles):
+        return f"{state.rows:,} rows, {state.bytes() / 1e6:.1f} MB"
+    return f"{state.num_rows:,} rows, {state.nbytes / 1e6:.1f} MB"
+
+
 """Operator name to its state."""
 
 
