@@ -101,10 +101,10 @@ class _Walk:
                 role = "again" if number in self.evaluated_before else "new"
                 self.members.append((self.number, end, tick, number, role))
             self.members += [(self.number, end, tick, number, "expired") for number in self.expired]
-            self.expired = []
             self.fired_end = end
             self.shown |= set(belongs)
             self.number += 1
+        self.expired = []
         self.evaluated_before = belongs
 
     def raise_to(self, watermark: int, tick: int) -> None:
@@ -199,6 +199,8 @@ def storm_by_arrival(
     members: list[Member] = []
     expired_before: set[int] = set()
     for place, (fired_at, until, old, shown) in enumerate(windows):
+        removed = set(old) - expired_before
+        expired_before |= removed
         if not shown:
             continue
         before = windows[place - 1][3] if place else []
@@ -206,8 +208,7 @@ def storm_by_arrival(
         members += [
             (number, until, fired_at, one, "again" if one in before else "new") for one in shown
         ]
-        members += [(number, until, fired_at, one, "expired") for one in set(old) - expired_before]
-        expired_before |= set(old)
+        members += [(number, until, fired_at, one, "expired") for one in removed]
     in_one = {one for *_, shown in windows for one in shown}
     gone = {one for _, _, old, _ in windows for one in old}
     return members, [

@@ -221,6 +221,20 @@ def test_tuple_after_one_far_ahead_is_never_read() -> None:
     assert dict(storm.finish()) == {0: "on_time", 1: "hidden_by_scan", 2: "on_time"}
 
 
+def test_tuples_removed_by_an_empty_evaluation_are_in_no_list_of_expired_tuples() -> None:
+    # Rules: E12
+    # Storm clears the list at every evaluation, and hands it on only where a window fires.
+    storm = machine()
+    for number, ts in enumerate((5, 40)):
+        storm.take(number, 0, ts)
+    assert [(one.end_ms, one.tuple, one.role) for one in storm.tick(at_ms=0)] == [
+        (10, 0, "new"),
+        (40, 1, "new"),
+    ]
+    storm.take(2, 0, 50)
+    assert [(one.tuple, one.role) for one in storm.tick(at_ms=0)] == [(2, "new"), (1, "expired")]
+
+
 def test_windows_include_their_end_and_are_not_flushed() -> None:
     # Rules: E6 to E8, E11, E35
     storm = machine(lag_ms=5)

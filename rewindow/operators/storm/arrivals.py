@@ -71,7 +71,7 @@ class ArrivalMachine(StormBolt):
         if shown:
             yield from self._fire(end_ms, shown)
         else:
-            self._before = set()
+            self._forget()
 
 
 def machine_of(rules: StormRules) -> StormMachine | ArrivalMachine:

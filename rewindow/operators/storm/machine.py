@@ -14,7 +14,7 @@ NEW = "new"
 AGAIN = "again"
 EXPIRED = "expired"
 """What a tuple is in a window that fires: not in the one evaluated before, in both, or removed
-since the last (E12)."""
+since that evaluation (E12)."""
 HIDDEN = "hidden_by_scan"
 LOST_TIE = "lost_tie"
 BETWEEN = "between_windows"
@@ -87,6 +87,11 @@ class StormBolt:
     def _expire(self, one: Queued, unseen: str) -> None:
         self._expired.append(one.number)
         self.outcomes.append((one.number, "on_time" if one.was_shown else unseen))
+
+    def _forget(self) -> None:
+        """Ends an evaluation without a tuple: as in Storm, no window lists what it removed."""
+        self._before = set()
+        self._expired = []
 
     def _fire(self, end_ms: int, shown: list[Queued]) -> Iterator[Membership]:
         numbers = set()
@@ -214,5 +219,5 @@ class StormMachine(StormBolt):
             left.append(one)
         self.queue = left
         if not shown:
-            self._before = set()
+            self._forget()
         return shown

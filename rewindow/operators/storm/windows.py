@@ -122,7 +122,7 @@ class StormResult:
         members: a row for each tuple in a window that fired: the columns of apart and keys, `stream
             STRING`, `window_end_us BIGINT` (inclusive), `pane INT`, `fired_us BIGINT`, and `role
             STRING`: `new`, `again` where the tuple was in the window before, too, or `expired`
-            where it has gone since (E12).
+            where it has gone since the evaluation before, which may have been empty (E12).
         outcomes: `stream STRING`, those of apart and keys, `outcome STRING`, `tuples BIGINT`:
             on_time, late, null_ts, pending, and what no other mode has: `hidden_by_scan` (E9) and
             `lost_tie` (E10). By arrival: on_time, pending, and between_windows for a tuple that no
