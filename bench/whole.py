@@ -10,6 +10,7 @@ machine.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -81,36 +82,43 @@ def totals(rows: DataFrame) -> DataFrame:
     return rows.groupBy("window_id", "k").agg(F.max("n").alias("most"), F.count("*").alias("count"))
 
 
+def make_project(folder: Path) -> None:
+    """Writes settings, application and script into a folder; its source is still to be made."""
+    (folder / "applications").mkdir()
+    (folder / "applications" / "totals.py").write_text(APPLICATION)
+    (folder / "script.py").write_text(SCRIPT)
+    jars = ROOT / ".rewindow" / "jars"
+    (folder / "rewindow.toml").write_text(
+        SETTINGS.format(jars=jars, source=folder / "source", columns=COLUMNS)
+    )
+
+
 def main(millions: int) -> None:
     """Prints the seconds of each command, of the script, and their ratio."""
     with tempfile.TemporaryDirectory(dir=ROOT / ".rewindow") as place:
         folder = Path(place)
         make_source(folder / "source", "parquet", millions * 1_000_000)
-        (folder / "applications").mkdir()
-        (folder / "applications" / "totals.py").write_text(APPLICATION)
-        (folder / "script.py").write_text(SCRIPT)
-        jars = ROOT / ".rewindow" / "jars"
-        (folder / "rewindow.toml").write_text(
-            SETTINGS.format(jars=jars, source=folder / "source", columns=COLUMNS)
-        )
-        script = _seconds(
+        make_project(folder)
+        script = seconds_of(
             [str(folder / "script.py"), str(folder / "source"), str(folder / "plain")],
             folder,
         )
         print(f"one Spark script          {script:8.1f} s", flush=True)
         whole = 0.0
         for step in STEPS:
-            took = _seconds(["-m", "rewindow.cli", *step], folder)
+            took = seconds_of(["-m", "rewindow.cli", *step], folder)
             whole += took
             print(f"rewindow {step[0]:16} {took:8.1f} s", flush=True)
         print(f"the whole way             {whole:8.1f} s  {whole / script:.2f} x")
 
 
-def _seconds(arguments: list[str], folder: Path) -> float:
+def seconds_of(arguments: list[str], folder: Path) -> float:
+    """Runs Python in a folder, where both sides import this module, and returns the seconds."""
     began = time.monotonic()
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

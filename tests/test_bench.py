@@ -1,0 +1,14 @@
+"""The benchmarks run in a fresh clone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.whole import make_project, seconds_of
+
+
+def test_whole_benchmark_finds_its_own_module_from_the_folder_of_its_project(
+    tmp_path: Path,
+) -> None:
+    make_project(tmp_path)
+    assert seconds_of(["-m", "rewindow.cli", "validate", "totals"], tmp_path) > 0
