@@ -1,4 +1,4 @@
-"""Processes in a pid namespace of their own, as containers that share the host's network."""
+"""Processes in a separate pid namespace, like containers that share the host's network."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def exhausted_heap(
     memory = [f"spark.driver_memory = {note['memory']}"] if note else []
     return ResourceError(
         ", ".join([_PRIMARY, *named, *memory]),
-        detail=f"What was committed is kept. The log is {log}.",
+        detail=f"Committed windows are kept. The log is {log}.",
         hint="Set a larger spark.driver_memory in rewindow.toml, or let the operator keep less, "
         "and run the same command again.",
     )

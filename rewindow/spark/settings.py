@@ -137,7 +137,7 @@ def make_scratch(config: Config) -> None:
 def _has_ended(folder: Path, place: str | None, pid: int) -> bool:
     """Returns whether the owner of a scratch folder has ended.
 
-    In another pid namespace, such as another container, its pid says nothing: then the folder's
+    In another pid namespace, such as another container, its pid means nothing: then the folder's
     lock must be free, and the folder must be old in case locks are not shared.
     """
     if place == _short_place():

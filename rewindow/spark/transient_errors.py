@@ -59,7 +59,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def has_lost_jvm(error: BaseException) -> bool:
-    """Returns whether an error says that the JVM does not answer any more."""
+    """Returns whether an error means that the JVM does not answer any more."""
     from py4j.protocol import Py4JNetworkError
 
     return isinstance(error, ConnectionError | Py4JNetworkError)

@@ -73,7 +73,7 @@ def test_exhausted_heap_is_named_and_ends_the_replay_at_its_second_time(tmp_path
     ledger = Ledger.open(config.ledger_url)
     first, second = ledger.attempts.of("one")
     assert (first.mark, second.mark) == (4, None)
-    assert "What was committed is kept" in first.message
+    assert "Committed windows are kept" in first.message
     plan = ledger.replays.get("one").read_plan()
     assert "in two attempts in a row" in str(obstacle(config, plan))
     spark = config.spark.model_copy(update={"driver_memory": "1g"})
