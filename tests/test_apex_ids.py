@@ -36,7 +36,7 @@ def counted(grid: Grid, windows: int) -> list[int]:
     [Grid(500, 1_357_016_400_000), Grid(7, -12_345), Grid(1, 999), Grid(3_600_000, 0)],
 )
 def test_ids_equal_those_of_a_counting_machine(grid: Grid) -> None:
-    # Rules: W4, W7, W10
+    # Rules: W4, W7, W10, W1, W2, W6
     ids = ApexIds(grid)
     machine = counted(grid, 3 * COUNTERS + 2)
     assert [ids.id_of(window) for window in range(len(machine))] == machine

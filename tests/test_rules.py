@@ -97,6 +97,11 @@ def test_rule_book_without_faults_passes(book: Path, rules: ModuleType) -> None:
             "def test_clock_runs() -> None: ...\n",
             "L1 is called implemented, and no test",
         ),
+        (
+            "tests/test_clock.py",
+            '"""The clock (L1)."""\n\n\ndef test_clock_runs() -> None: ...\n',
+            "L1 is called implemented, and no test function cites it",
+        ),
         ("rewindow/late.py", "# L2\n", "L2 is said to wait, and rewindow/late.py cites it"),
         ("rewindow/late.py", 'x = f"too late (L1), by {1}"\n', "late.py:1: shows a user L1"),
         ("dags/replay.py", '"""Replays a day (L1)."""\n', "replay.py:1: shows a user L1"),

@@ -79,6 +79,7 @@ def told(app: Application) -> list[tuple[str, str]]:
 
 
 def test_module_expands_to_the_operators_that_it_adds() -> None:
+    # Rules: O10, X50
     app = application()
     assert list(app.nodes) == ["clean.split", "clean.doubled"]
     assert app.nodes["clean.doubled"].feeds == {"rows": PortHandle("clean.split", "low")}

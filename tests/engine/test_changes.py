@@ -25,6 +25,7 @@ def rows(config: Config, replay: str) -> list[dict[str, Any]]:
 def test_window_has_the_property_value_of_its_start_when_recomputed(
     attempt: Callable[..., Attempt],
 ) -> None:
+    # Rules: O26, O27, X10
     config: Config = attempt.config  # type: ignore[attr-defined]
     set_property(
         config,

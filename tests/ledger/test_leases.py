@@ -107,6 +107,7 @@ def test_exactly_one_of_concurrent_overlapping_leases_is_granted(
     url: str,
     workers: ProcessPoolExecutor,
 ) -> None:
+    # Rules: R97
     rounds = 30
     numbers = random.Random(7)
     jobs = []

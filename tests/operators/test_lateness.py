@@ -190,7 +190,7 @@ def test_lateness_equals_a_state_machine(
     monkeypatch: pytest.MonkeyPatch,
     draw: int,
 ) -> None:
-    # Rules: E1 to E4, E15, E23 to E26, E47, E50
+    # Rules: E1 to E4, E15, E23 to E26, E47, E50, X27
     seed = new_seed()
     random = Random(seed)
     rules = make_rules(random, streams=draw + 1)

@@ -24,6 +24,7 @@ def plan(project: Project) -> Plan:
 
 
 def test_property_change_is_recorded_with_its_window_and_user(project: Project, plan: Plan) -> None:
+    # Rules: X10
     made = [set_property(project.config, "one", "weighed.factor", "3")]
     change_log(project.config, plan).begin(FIRST, FIRST + 4)
     made.append(set_property(project.config, "one", "weighed.factor", 5))

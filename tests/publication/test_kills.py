@@ -109,6 +109,7 @@ def test_killed_action_is_rolled_forward(
     scenes: dict[str, Scene],
     tmp_path: Path,
 ) -> None:
+    # Rules: R96
     recover(act, step, scenes, tmp_path)
 
 
@@ -120,6 +121,7 @@ def test_action_killed_at_any_step_is_rolled_forward(
     scenes: dict[str, Scene],
     tmp_path: Path,
 ) -> None:
+    # Rules: R96
     recover(act, step, scenes, tmp_path)
 
 

@@ -82,6 +82,7 @@ def test_fed_back_tuples_arrive_in_the_newest_ended_window_or_the_open_one(
     tmp_path: Path,
     clock: SimpleNamespace,
 ) -> None:
+    # Rules: X15
     publish(tmp_path, {3: ["a", "b"], 7: ["a"]})
     found = read(tmp_path)
     assert [(row["k"], row["_rw_from_window"], row["_rw_from_offset"]) for row in found] == [
@@ -125,6 +126,7 @@ def test_fed_back_tuples_are_recorded_once_despite_republication(
     bench: Bench,
     clock: SimpleNamespace,
 ) -> None:
+    # Rules: R94, X15
     streams = bench.root / "state" / "streams"
     publish(streams, {3: ["a", "b"]})
     asked: dict[str, Any] = {

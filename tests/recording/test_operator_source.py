@@ -86,6 +86,7 @@ def rows(
 def test_source_operator_is_called_for_every_unsealed_window_with_its_bounds(
     tmp_path: Path,
 ) -> None:
+    # Rules: O8, X45
     notes = tmp_path / "notes"
     write(tmp_path)
     found = rows(tmp_path, every_s=5, notes=str(notes))
@@ -152,7 +153,7 @@ def test_operator_source_is_recorded_and_continues_after_its_last_seal(
     bench: Bench,
     tmp_path: Path,
 ) -> None:
-    # Rules: R56
+    # Rules: R56, O2, O7, X45
     notes = bench.root / "notes"
     asked = {"source": str(write(bench.root)), "columns": None, "keys": ["k"]}
     given = {"begin": BEGIN, "end": END, "notes": str(notes)}
