@@ -205,9 +205,17 @@ def test_fill_heartbeat_gaps_publishes_silent_hours_as_timers(
     recorded: Config,
 ) -> None:
     assert_success(dags["fill_heartbeat_gaps"].test(logical_date=FIRST_DAY))
-    assert count(recorded.stream_table("heartbeat_clicks.filled")) >= count(
-        recorded.stream_table("clicks")
-    )
+    rows = query(
+        "select page, clicked_at, _rw_is_timer as is_timer from t order by page, clicked_at",
+        t=Table.open(recorded.stream_table("heartbeat_clicks.filled")),
+    ).to_pylist()
+    timers = [
+        (row["page"], (row["clicked_at"] - FIRST_DAY) // timedelta(hours=1))
+        for row in rows
+        if row["is_timer"]
+    ]
+    assert timers == [("shop", hour) for hour in SILENT_HOURS]
+    assert len(rows) - len(timers) == count(recorded.stream_table("clicks"))
 
 
 def test_expectation_reports_builds_the_page_over_time_even_without_checks(

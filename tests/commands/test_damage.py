@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,12 @@ def config(planned: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture
 def read_only(config: Config) -> Iterator[Config]:
     """The same with a state folder that is really mounted read-only."""
+    with mounted_read_only(config):
+        yield config
+
+
+@contextmanager
+def mounted_read_only(config: Config) -> Iterator[None]:
     folder = str(config.state)
     commands = [["mount", "--bind", folder, folder], ["mount", "-o", "remount,bind,ro", folder]]
     mounted = [
@@ -52,7 +59,7 @@ def read_only(config: Config) -> Iterator[Config]:
     try:
         if os.geteuid() != 0 or not all(mounted):
             pytest.skip("this machine lets nobody mount")
-        yield config
+        yield
     finally:
         if mounted[0]:
             subprocess.run(["umount", folder], check=True)
@@ -81,10 +88,17 @@ def run(*arguments: str) -> int:
     ids=lambda arguments: arguments[0],
 )
 def test_reading_verbs_work_with_a_read_only_state_folder(
-    read_only: Config,
+    config: Config,
     arguments: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(*arguments) == 0
+    answer = capsys.readouterr().out
+    with mounted_read_only(config):
+        with pytest.raises(OSError, match="[Rr]ead-only"):
+            (config.state / "own").mkdir()
+        assert run(*arguments) == 0
+    assert answer.strip() and capsys.readouterr().out == answer
 
 
 def test_read_only_ledger_shows_its_newest_state_from_the_write_ahead_log(

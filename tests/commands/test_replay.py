@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,14 +20,18 @@ PROGRESS = ReplayProgress("one", 1, 100, 104, 5, 5, 1.0)
 LINES = ("a line of the JVM", PROGRESS.line(), '{"rewindow": "publication"}')
 DONE = Outcome(0, "", False, {"exit_code": 0, "message": "", "windows": 5})
 
-Runs = Callable[..., None]
+Runs = Callable[..., list[tuple[str | None, bool]]]
 
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> Runs:
-    """Replaces jobs by ones that print lines and end, one after the other, with given outcomes."""
+    """Replaces jobs by ones that print lines and end, one after the other, with given outcomes.
 
-    def replaced(*outcomes: Outcome) -> None:
+    Returns the crash point and `again` of each attempt.
+    """
+    asked: list[tuple[str | None, bool]] = []
+
+    def replaced(*outcomes: Outcome) -> list[tuple[str | None, bool]]:
         left = list(outcomes)
 
         def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
@@ -36,7 +39,14 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Runs:
                 on_line(line)
             return left.pop(0)
 
-        def begin(config: Config, replay_id: str, *rest: Any, **options: Any) -> Submission:
+        def begin(
+            config: Config,
+            replay_id: str,
+            crash: str | None = None,
+            *,
+            again: bool = False,
+        ) -> Submission:
+            asked.append((crash, again))
             return Submission(replay_id, 1, [], {}, Path())
 
         monkeypatch.setattr(loop, "begin_attempt", begin)
@@ -46,6 +56,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Runs:
             "plain_submission",
             lambda *given: Submission("one", 0, [], {}, Path()),
         )
+        return asked
 
     return replaced
 
@@ -85,8 +96,9 @@ def test_resume_accepts_options_of_the_attempt(
     one: StagedReplay,
     jobs: Runs,
 ) -> None:
-    jobs(DONE)
+    asked = jobs(Outcome(-9, "killed", True, {}), DONE)
     assert command("replay", "--resume", "one", "--again", "--crash", "x:1", "--json")[0] == 0
+    assert asked == [("x:1", True), ("x:1", False)], "only the first attempt goes beyond the limit"
 
 
 def test_json_is_the_only_output_on_stdout(command: Command, one: StagedReplay, jobs: Runs) -> None:

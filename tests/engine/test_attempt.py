@@ -13,6 +13,7 @@ from rewindow.crash import Step
 from rewindow.errors import Interrupted, NotDeterministicError
 from rewindow.facts.losses import losses_of
 from rewindow.ledger import Ledger
+from rewindow.ledger.facts_index import segments_of
 from rewindow.planning.forecast import expect_recovery
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config, StreamConfig
@@ -264,6 +265,62 @@ def test_killed_warm_up_resumes_and_produces_the_state_of_the_whole_stream(
             row: count for row, count in raw(config, whole.plan, output).items() if row[0] >= late
         }
         assert raw(config, rest.plan, output) == wanted
+
+
+def test_replay_of_a_range_equals_a_recovery_from_its_first_window(
+    attempt: Callable[..., Attempt],
+) -> None:
+    # Rules: R9
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    with pytest.raises(Crash):
+        attempt("totals", "recovered", (Step.STARTED, 4)).run()
+    said: list[str] = []
+    recovered = attempt("totals", "recovered", say=said.append)
+    recovered.run()
+    first = FIRST + 9
+    assert f"resumed from the checkpoint at window {first - 1}, next window {first}" in said
+    part = attempt("totals", "part", first=first)
+    part.run()
+    for output in ("sums", "totals"):
+        rows = raw(config, recovered.plan, output).items()
+        assert raw(config, part.plan, output) == {
+            row: count for row, count in rows if row[0] >= first
+        }
+    assert last_state(config, part.plan) == last_state(config, recovered.plan)
+
+
+def test_tuples_that_at_most_once_did_not_process_are_counted_by_window_and_port(
+    attempt: Callable[..., Attempt],
+) -> None:
+    # Rules: R15
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    with pytest.raises(Crash):
+        attempt("totals", "one", (Step.STARTED, 2), mode="at_most_once").run()
+    attempt("totals", "one", mode="at_most_once").run()
+    lost = (FIRST + 2, FIRST + 4)
+    tuples = query(
+        "select window_id, count(*) as tuples from e "
+        f"where window_id between {lost[0]} and {lost[1]} group by window_id order by window_id",
+        e=Table.open(config.stream_table("events")),
+    ).to_pylist()
+    found = query(
+        "select window_id, direction, port, tuples from f where lost order by window_id, port",
+        f=Table.open(config.replay_root("one") / FACTS),
+    ).to_pylist()
+    assert [row for row in found if row["direction"] == "in"] == [
+        {"window_id": row["window_id"], "direction": "in", "port": "events", **row}
+        for row in tuples
+    ]
+    assert [(row["window_id"], row["port"]) for row in found if row["direction"] == "out"] == [
+        (window, port) for window in range(lost[0], lost[1] + 1) for port in ("sums", "totals")
+    ]
+    total = sum(row["tuples"] for row in tuples)
+    ledger = Ledger.open(config.ledger_url)
+    assert not ledger.counts.is_whole("one"), "the job makes the index again at its end"
+    ledger.counts.rebuild("one", segments_of(config.replay_root("one") / FACTS))
+    assert total and [
+        (t.port, t.lost_tuples) for t in ledger.counts.totals("one") if t.direction == "in"
+    ] == [("events", total)]
 
 
 @pytest.mark.long

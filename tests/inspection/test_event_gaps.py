@@ -5,6 +5,8 @@ the frames.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -388,3 +390,24 @@ def test_wrong_expected_key_or_cadence_is_reported_with_its_format(tmp_path: Pat
     file.write_text(stream + 'cadence = "-1 h"\n')
     with pytest.raises(InputError, match="cadence.* must be greater than 0"):
         Config.load(file)
+
+
+UNBALANCED = """
+from types import SimpleNamespace
+from rewindow.inspection.event_gaps import _total
+settings = SimpleNamespace(first_point=0, end_point=3, keys=(), columns=(), expected_keys=())
+row = dict(part=0, present=1, nulls=0, missing=1, tolerated=0, is_expected=0)
+_total(row, SimpleNamespace(settings=settings, keys=()))
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-O",)], ids=["python", "python -O"])
+def test_report_whose_counts_do_not_balance_fails(options: tuple[str, ...]) -> None:
+    # Rules: G18
+    done = subprocess.run(
+        [sys.executable, *options, "-c", UNBALANCED],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1 and "report of gaps does not balance" in done.stderr

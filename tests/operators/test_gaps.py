@@ -9,10 +9,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from rewindow.errors import InputError
 from rewindow.inspection.gap_rows import Gap
 from rewindow.operators import GapSettings, gap_report, learn_cadence
+from rewindow.operators.gaps.function import _shown_totals
 from rewindow.operators.gaps.sql import KINDS
 from tests.operators.gaps_reference import Expectation, Found, Row, Total, report
 
@@ -185,6 +187,20 @@ def test_gaps_equal_a_naive_row_scan(spark: SparkSession, seed: int) -> None:
                 )
             kinds |= {gap.kind for gap in expected_gaps}
     assert kinds == set(KINDS)
+
+
+def test_completeness_whose_counts_do_not_balance_fails_the_query(spark: SparkSession) -> None:
+    # Rules: G18
+    settings = GapSettings(event_at="at", cadence="1 s", from_time=0, to_time=3 * SECOND)
+    kind = ", ".join(
+        f"{name} BIGINT"
+        for name in ("part", "present", "nulls", "missing", "tolerated", "is_expected")
+    )
+    balanced = spark.createDataFrame([(0, 1, 0, 2, 0, 0)], kind)
+    assert _shown_totals(balanced, settings).first()["expected"] == 3  # type: ignore[index]
+    lacking = spark.createDataFrame([(0, 1, 0, 1, 0, 0)], kind)
+    with pytest.raises(PySparkException, match="report of gaps does not balance"):
+        _shown_totals(lacking, settings).collect()
 
 
 def hourly(spark: SparkSession) -> DataFrame:

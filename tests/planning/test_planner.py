@@ -72,7 +72,7 @@ def test_application_windows_that_a_checkpoint_may_cut_are_reported(
     project: Project,
     tmp_path: Path,
 ) -> None:
-    # Rules: W48, W49, W50
+    # Rules: W49, W50
     source = (project.config.applications[0] / "totals.py").read_text()
     for waits, said in ((7, True), (8, False)):
         given = f"RunningTotal(), application_windows=4, checkpoint_windows={waits}, sums"
@@ -324,7 +324,7 @@ def test_application_that_cannot_be_built_is_an_error_with_its_exception(project
 
 
 def test_all_tables_exist_before_the_first_attempt(project: Project) -> None:
-    # Rules: R9, X4
+    # Rules: X4
     plan = create_replay(project.config, request(replay_id="one"))
     root = project.config.replay_root("one")
     assert all(Table.exists(root / name) for name in ("sums", "totals", FACTS, CHECKPOINTS))

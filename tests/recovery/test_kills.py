@@ -87,6 +87,7 @@ def test_promise_is_kept_through_kills_at_every_step(
     baseline: Plan,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Rules: R48 to R50
     # The state is stored in checkpoint cells in one chain and in files in another.
     if number:
         monkeypatch.setenv("REWINDOW_REPLAY__INLINE_STATE_BYTES", "0")

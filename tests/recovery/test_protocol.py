@@ -29,6 +29,7 @@ RULES = [
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=str)
 def test_protocol_keeps_its_promise_under_any_crash(mode: Mode) -> None:
+    # Rules: R48 to R50
     check(mode, range(RUNS))
 
 

@@ -172,7 +172,7 @@ def test_fixed_group_size_is_not_adapted() -> None:
 
 
 def test_guarantees_name_the_promise_of_each_mode() -> None:
-    # Rules: R48 to R50, R14
+    # Rules: R14
     texts = {mode: guarantee(mode, stateful=True, lost=1, unseen=1_200) for mode in MODES.values()}
     assert all(text.startswith(mode.words) for mode, text in texts.items())
     assert "affected" in texts[Mode.AT_MOST_ONCE] and "affected" not in texts[Mode.EXACTLY_ONCE]

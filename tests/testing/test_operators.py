@@ -88,8 +88,29 @@ def test_operator_that_depends_on_grouping_is_detected() -> None:
     assert "window 5: in one group only (5, 'a', 2); cut only (5, 'a', 1)" in str(error.value)
 
 
+def test_setup_may_check_properties_and_cannot_change_them() -> None:
+    # Rules: O25
+    class Checked(Totals):
+        highest: int = 5
+        changes: bool = False
+
+        def setup(self) -> None:
+            if self.limit > self.highest:
+                raise InputError(f"limit {self.limit} is above {self.highest}")
+            if self.changes:
+                self.limit = self.highest  # type: ignore[misc]
+
+    given = {"clicks": {7: [("ann", 4), ("ann", 1)]}}
+    assert run_operator(Checked(limit=5), given)["out"] == [(7, "ann", 5)]
+    with pytest.raises(InputError, match="limit 6 is above 5") as error:
+        run_operator(Checked(limit=6), given)
+    assert error.value.__notes__ == ["in setup of Checked"]
+    with pytest.raises(InputError, match='Checked assigns "limit"'):
+        run_operator(Checked(limit=4, changes=True), given)
+
+
 def test_every_window_is_opened_and_closed_even_when_empty() -> None:
-    # Rules: O25, O31, O33, O35
+    # Rules: O31, O33, O35
     called: list[str] = []
 
     class Called(TupleOperator):

@@ -26,6 +26,7 @@ from rewindow.errors import InputError
 from rewindow.loading.code_versions import configuration_digest
 from rewindow.operators import SlidingField, StateField, TupleOperator
 from rewindow.testing import CRASH, check_grouping, run_operator
+from rewindow.tuple_engine.key_range import KeyRange
 from rewindow.windows import Grid, WindowRange
 
 CLICKS = pa.schema([("user", pa.string())])
@@ -366,7 +367,6 @@ def test_frame_operator_receives_its_partial_application_windows() -> None:
 
 
 def test_end_of_a_recording_closes_an_application_window_once() -> None:
-    # Rules: W23
     own = {"operator": "app.one", "ends": {"one": 13}, "windowing": Windowing(4)}
     behind = OperatorContext(Grid(1000, 0), WindowRange(8, 19), **own)  # type: ignore[arg-type]
     assert [window for window in range(8, 20) if behind.closes(window)] == [11, 13, 19]
@@ -386,6 +386,64 @@ def test_end_of_a_recording_closes_an_application_window_once() -> None:
         11,
         15,
     ] and not whole.is_partial(15)
+
+
+class Endings(TupleOperator):
+    inputs: ClassVar = {"clicks": InputPort(CLICKS)}
+    outputs: ClassVar = {"out": OutputPort(COUNTS)}
+    calls: ClassVar[list[tuple[int, bool]]] = []
+
+    def process(self, row: Any) -> None:
+        pass
+
+    def end_window(self) -> None:
+        self.calls.append((self.window_id, self.is_partial))
+
+
+@pytest.mark.parametrize(
+    ("windows", "ends", "calls"),
+    [
+        ((8, 19), {"one": 13}, [(11, False), (13, True), (19, False)]),
+        ((8, 13), {}, [(11, False)]),
+    ],
+    ids=["the recording ends", "the group ends"],
+)
+def test_end_of_a_recording_ends_an_application_window_as_partial_and_a_group_does_not(
+    windows: tuple[int, int],
+    ends: dict[str, int],
+    calls: list[tuple[int, bool]],
+) -> None:
+    # Rules: W23
+    Endings.calls.clear()
+    context = OperatorContext(
+        Grid(1000, 0),
+        WindowRange(*windows),
+        operator="app.one",
+        ends=ends,
+        windowing=Windowing(4),
+    )
+    list(KeyRange(Endings(), context).run([]))
+    assert Endings.calls == calls
+
+
+def test_checkpoint_marks_are_not_moved_to_the_ends_of_application_windows() -> None:
+    # Rules: W48
+    class Saved(TupleOperator):
+        inputs: ClassVar = {"clicks": InputPort(CLICKS)}
+        outputs: ClassVar = {"out": OutputPort(pa.schema([("call", pa.string())]))}
+        calls: ClassVar[list[tuple[str, int]]] = []
+
+        def process(self, row: Any) -> None:
+            pass
+
+        def end_window(self) -> None:
+            self.calls.append(("end", self.window_id))
+
+        def before_checkpoint(self, window_id: int) -> None:
+            self.calls.append(("save", window_id))
+
+    run_operator(Saved(), {}, windows=(0, 7), application_windows=4, checkpoint_windows=3)
+    assert Saved.calls == [("save", 2), ("end", 3), ("save", 5), ("end", 7)]
 
 
 def test_operator_has_ended_when_all_upstream_streams_have() -> None:

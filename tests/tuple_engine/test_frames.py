@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -46,6 +47,35 @@ class Beats(TupleOperator):
         self.emit("out", self.count)
 
 
+class Watched(TupleOperator):
+    """Emits how many threads have called each of its copies, and fails while a call is running."""
+
+    inputs: ClassVar = {"events": InputPort(EVENTS, key=("key",))}
+    outputs: ClassVar = {"out": OutputPort(pa.schema([("threads", pa.int64())]))}
+    transient: ClassVar = ("threads", "is_inside")
+
+    def setup(self) -> None:
+        self.threads: set[int] = set()
+        self.is_inside = False
+        self.note()
+
+    def note(self) -> None:
+        assert not self.is_inside, "two calls of a copy at once"
+        self.is_inside = True
+        self.threads.add(get_ident())
+        self.is_inside = False
+
+    def begin_window(self, window_id: int) -> None:
+        self.note()
+
+    def process(self, row: Any) -> None:
+        self.note()
+
+    def end_window(self) -> None:
+        self.note()
+        self.emit("out", len(self.threads))
+
+
 class Moving(TupleOperator):
     inputs: ClassVar = {"events": InputPort(EVENTS, key=("key",))}
     outputs: ClassVar = {
@@ -82,6 +112,19 @@ def test_window_slides_across_the_end_of_a_group(spark: SparkSession) -> None:
         (13, "ann", 6),
         (13, "bob", 0),
     ]
+
+
+def test_calls_of_a_copy_come_from_one_thread_of_its_task(spark: SparkSession) -> None:
+    # Rules: O34
+    frame = spark.range(4000).selectExpr(
+        "id div 100 AS window_id",
+        "string(id % 50) AS key",
+        "id AS x",
+        "id AS offset",
+    )
+    context = OperatorContext(Grid(1000), WindowRange(0, 39))
+    found = emitted_frames(Watched(), {"events": frame.repartition(4)}, None, context)["out"]
+    assert {row["threads"] for row in found.collect()} == {1}
 
 
 def test_windows_without_tuples_are_called_even_for_frames_that_spark_knows_are_empty(
