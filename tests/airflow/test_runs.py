@@ -209,13 +209,17 @@ def test_fill_heartbeat_gaps_publishes_silent_hours_as_timers(
         "select page, clicked_at, _rw_is_timer as is_timer from t order by page, clicked_at",
         t=Table.open(recorded.stream_table("heartbeat_clicks.filled")),
     ).to_pylist()
-    timers = [
-        (row["page"], (row["clicked_at"] - FIRST_DAY) // timedelta(hours=1))
-        for row in rows
-        if row["is_timer"]
-    ]
-    assert timers == [("shop", hour) for hour in SILENT_HOURS]
-    assert len(rows) - len(timers) == count(recorded.stream_table("clicks"))
+    hours: dict[bool, list[tuple[str, int]]] = {True: [], False: []}
+    for row in rows:
+        hours[row["is_timer"]].append(
+            (row["page"], (row["clicked_at"] - FIRST_DAY) // timedelta(hours=1))
+        )
+    timers = hours[True]
+    data = hours[False]
+    assert len(timers) == len(set(timers)) and len(data) == count(recorded.stream_table("clicks"))
+    silent = {("shop", hour) for hour in SILENT_HOURS}
+    assert silent <= set(timers) and not silent & set(data)
+    assert {hour for page, hour in timers + data if page == "shop"} == set(range(24 * DAYS))
 
 
 def test_expectation_reports_builds_the_page_over_time_even_without_checks(
