@@ -53,6 +53,7 @@ def test_write_of_an_older_attempt_is_rejected(ledger: Ledger, replay: Replay, w
     ) as caught:
         WRITES[write](ledger, old)
     assert not caught.value.retryable
+    assert caught.value.detail == "It stops; what it had committed is kept."
     assert (ledger.replays.get("r"), ledger.attempts.of("r"), ledger.counts.index("r")) == before
 
 
