@@ -8,10 +8,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import write_deltalake
 
 from rewindow.crash import Step
-from rewindow.errors import Interrupted, NotDeterministicError
+from rewindow.errors import Interrupted, NotDeterministicError, TableError
 from rewindow.facts.losses import losses_of
+from rewindow.inspection.counts import count_replay
 from rewindow.ledger import Ledger
 from rewindow.ledger.facts_index import segments_of
 from rewindow.planning.forecast import expect_recovery
@@ -22,7 +24,7 @@ from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.windows import WindowRange, to_ranges
 from tests.engine.conftest import Crash
 from tests.recovery.project import FIRST, record_clicks
-from tests.recovery.promises import check_promise, last_state, raw
+from tests.recovery.promises import check_balance, check_promise, last_state, raw
 
 if TYPE_CHECKING:
     from rewindow.engine.attempt import Attempt
@@ -81,6 +83,44 @@ def test_tuples_of_an_unread_port_are_counted_per_window_and_reported(
     ] == [("split.negative", sum(wanted.values()))]
     assert ledger.counts.is_whole("one")
     assert any("nothing reads port split.negative" in line for line in said)
+
+
+def test_input_that_holds_more_tuples_than_its_seals_is_refused_before_any_commit(
+    attempt: Callable[..., Attempt],
+) -> None:
+    # Rules: R58
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    path = config.stream_table("events")
+    window = FIRST + 4
+    rows = query(f"select * from e where window_id = {window}", e=Table.open(path))
+    schema = Table.open(path).schema
+    added = rows.slice(0, 1).select(schema.names).cast(schema)
+    write_deltalake(str(path), added, mode="append")
+    words = f'window {window} of stream "events" holds {rows.num_rows + 1} tuples, sealed were'
+    with pytest.raises(TableError, match=f"{words} {rows.num_rows}"):
+        attempt("totals", "one", group_windows=WINDOWS).run()
+    assert query("select * from o", o=config.replay_root("one") / "totals").num_rows == 0
+
+
+def test_tuples_that_at_most_once_gives_up_are_counted_as_lost(
+    attempt: Callable[..., Attempt],
+) -> None:
+    # Rules: R15, R53
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    with pytest.raises(Crash):
+        attempt("totals", "one", (Step.AFTER_FIRST_OUTPUT, 2), mode="at_most_once").run()
+    second = attempt("totals", "one", mode="at_most_once")
+    second.run()
+    check_balance(config, second.plan)
+    facts = Table.open(config.replay_root("one") / FACTS)
+    lost = losses_of(second.plan, facts, None, windows=second.plan.range).lost["totals"]
+    given_up = [window for part in lost for window in part]
+    listed = ", ".join(map(str, given_up))
+    events = Table.open(config.stream_table("events"))
+    rows = query(f"select * from e where window_id in ({listed})", e=events).num_rows
+    (stretch,) = [part for part in segments_of(facts.path) if part.direction == "in" and part.lost]
+    assert (stretch.windows, stretch.tuples) == (len(given_up), rows) and rows > 0
+    assert count_replay(second.plan, config.replay_root("one")).summary().lost_tuples == rows
 
 
 @pytest.mark.parametrize("noise", ["NOISE_EXACT", "NOISE_FLOAT"])

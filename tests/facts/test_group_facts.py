@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from rewindow.application import Output, PortHandle
-from rewindow.facts.group_facts import GroupFacts
+from rewindow.errors import TableError
+from rewindow.facts.group_facts import GroupFacts, check_input_counts
 from rewindow.facts.window_facts import COUNTS_SCHEMA, DIGESTS_SCHEMA, WindowFacts
 from rewindow.storage.layout import FACTS_SCHEMA
 from rewindow.windows import WindowRange
@@ -40,6 +41,17 @@ def rows_of(facts: GroupFacts, *names: str) -> list[tuple[Any, ...]]:
 def facts() -> GroupFacts:
     """Facts of windows 10 to 14, of which 10 has its rows already."""
     return GroupFacts(WindowRange(10, 14), attempt=3, began_at=BEGAN, above=10)
+
+
+@pytest.mark.parametrize("tuples", [{10: 2, 12: 4}, {10: 2}, {10: 2, 11: 1, 12: 3}])
+def test_first_window_whose_tuples_are_not_those_sealed_is_named(tuples: dict[int, int]) -> None:
+    # Rules: R58
+    sealed = {10: 2, 11: 0, 12: 3}
+    wrong = next(window for window in sealed if tuples.get(window, 0) != sealed[window])
+    words = f'window {wrong} of stream "clicks" holds {tuples.get(wrong, 0)} tuples, sealed were'
+    with pytest.raises(TableError, match=f"{words} {sealed[wrong]}"):
+        check_input_counts("clicks", counts(tuples), counts(sealed))
+    check_input_counts("clicks", counts({10: 2, 12: 3, 13: 9}), counts(sealed))
 
 
 def test_input_facts_have_a_row_for_every_new_window(facts: GroupFacts) -> None:

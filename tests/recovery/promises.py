@@ -45,7 +45,7 @@ def check_promise(config: Config, plan: Plan, baseline: Plan) -> None:
         Mode.AT_LEAST_ONCE: _check_at_least_once,
         Mode.AT_MOST_ONCE: _check_at_most_once,
     }[plan.mode](config, plan, baseline)
-    _check_balance(config, plan)
+    check_balance(config, plan)
 
 
 def _check_exactly_once(config: Config, plan: Plan, baseline: Plan) -> None:
@@ -108,12 +108,20 @@ def _check_at_most_once(config: Config, plan: Plan, baseline: Plan) -> None:
     )
 
 
-def _check_balance(config: Config, plan: Plan) -> None:
-    """R53: tuples recorded = processed + lost, per window taken once."""
-    sql = "select window_id, max(tuples) as n from f where direction = 'in' group by window_id"
+def check_balance(config: Config, plan: Plan) -> None:
+    """R53: tuples recorded = processed + lost, per window taken once; those of windows that an
+    output has lost are lost.
+    """
+    sql = """select window_id, max(tuples) as n, bool_or(lost) as lost from f
+        where direction = 'in' group by window_id"""
     rows = query(sql, f=config.replay_root(plan.replay_id) / FACTS)
     assert sorted(rows["window_id"].to_pylist()) == list(plan.range)
     assert sum(rows["n"].to_pylist()) == sum(entry.tuples for entry in plan.inputs)
+    given_up = set(rows.filter(rows["lost"])["window_id"].to_pylist())
+    lost = set().union(*(lost_windows(config, plan, output) for output in OUTPUTS))
+    assert lost <= given_up and bool(lost) == bool(given_up), (
+        f"outputs have lost {lost}, of the inputs {given_up} are counted as lost"
+    )
 
 
 def lost_windows(config: Config, plan: Plan, output: str) -> set[int]:

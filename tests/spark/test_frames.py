@@ -17,6 +17,7 @@ from rewindow.facts.seals import columns_text, seal_rows
 from rewindow.planning import draft_plan
 from rewindow.spark.frames import count_windows, open_inputs, read_windows, write_files
 from rewindow.storage import Table, query
+from rewindow.storage.inputs import open_input
 from rewindow.storage.streams import holes
 from rewindow.windows import WindowRange
 from tests.folders import FolderLocation
@@ -100,6 +101,29 @@ def test_rows_of_unsealed_windows_are_neither_read_nor_counted(
     }
     assert set(count_windows(table, windows)["window_id"].to_pylist()) == wanted
     assert {row.window_id for row in read_windows(spark, table, windows).collect()} == wanted
+
+
+def test_input_is_read_and_counted_at_its_pinned_version(
+    tmp_path: Path,
+    spark: SparkSession,
+) -> None:
+    # Rules: R62
+    config = make_project(tmp_path).config
+    path = config.stream_table("events")
+    sealed = Table.open(config.windows_table("events"))
+    plan = draft_plan(config, request(first=FIRST, last=LAST)).plan
+    windows = WindowRange(FIRST, LAST)
+    before = query("select * from s", s=Table.open(path)).num_rows
+    later = query(f"select * from s where window_id = {LAST}", s=Table.open(path))
+    Table.open(path).commit_arrow(later, app_id="record", version=99)
+    Table.open(path).delta.delete(f"window_id = {FIRST + 1}")
+    sealed.delta.delete(f"window_id = {FIRST + 2}")
+    (entry,) = plan.inputs
+    assert open_input(entry, config.state).version == entry.version < Table.open(path).version
+    table = open_inputs(plan, config.state)["events"]
+    assert (table.version, table.hidden) == (entry.version, ())
+    assert pc.sum(count_windows(table, windows)["tuples"]).as_py() == before == entry.tuples
+    assert read_windows(spark, table, windows).count() == before
 
 
 @pytest.mark.parametrize(
