@@ -40,6 +40,8 @@ from rewindow.windows import WindowRange, to_ranges
 EQUAL = "equal"
 EQUAL_WITHIN_TOLERANCE = "equal within tolerance"
 DIFFERENT = "different"
+STATE = "state"
+_STATE_NOTE = "The state after window {} is not what was published."
 TOP_WINDOWS = 10
 CONTENTS = {
     "not read": "not read; only Rewindow has changed the published tables, and their files have "
@@ -121,6 +123,7 @@ class Certificate(BaseModel):
         same_inputs: whether both read the same versions of their inputs; of two applications, of
             those that both read.
         only_in_tuples: rows that one side has and the other one lacks, over all outputs.
+        states: windows whose published checkpoint is lost, changed, doubled or added.
         data_read: whether rows of any window were read.
         contents: "not read" when the seals were believed, since versions, names, sizes and times of
             the published tables' files speak for them; "read where in doubt"; or "read", all of
@@ -143,6 +146,7 @@ class Certificate(BaseModel):
     outputs: list[OutputCertificate]
     only_in_tuples: OnlyIn = OnlyIn()
     first_difference: FirstDifference | None
+    states: list[int] = []
     data_read: bool
     contents: str = "not read"
     seconds: float = 0.0
@@ -232,7 +236,7 @@ def certify(
         draft["contents"] = "read where in doubt"
     draft["data_read"] = draft["data_read"] or full or bool(digested)
     draft["notes"] = [*on_outputs, *draft["notes"], *digested, *altered]
-    if altered:
+    if altered or draft["states"]:
         draft["verdict"] = DIFFERENT
     if missing:
         listed = ", ".join(sorted(missing))
@@ -267,6 +271,7 @@ def _draft(
         verdict = EQUAL_WITHIN_TOLERANCE
     applications = (left.description.application, right.description.application)
     outputs = [_output(left, right, result) for result in results]
+    states = [*left.states, *right.states]
     return {
         "verdict": verdict,
         "a": left.description,
@@ -278,10 +283,15 @@ def _draft(
         "origin_ms": plan.origin_ms,
         "raw": raw,
         "same_inputs": _same_inputs(left, right),
-        "notes": [*_notes(left, right, raw), *_notes_on_missing(results)],
+        "notes": [
+            *_notes(left, right, raw),
+            *_notes_on_missing(results),
+            *map(_STATE_NOTE.format, states),
+        ],
         "outputs": outputs,
         "only_in_tuples": OnlyIn.sum(output.only_in_tuples for output in outputs),
-        "first_difference": _first_difference(left, right, results, raw),
+        "states": states,
+        "first_difference": _first_difference(left, right, results, raw) or _first_state(states),
         "data_read": any(result.data_read for result in results) or raw,
     }
 
@@ -460,6 +470,22 @@ def _first_difference(
         "only_in": found.only_in,
         "rows_a": list(map(_plain, rows_a)),
         "rows_b": list(map(_plain, rows_b)),
+    }
+
+
+def _first_state(states: list[int]) -> FirstDifference | None:
+    """Returns the first published state that differs, in the form of a differing window."""
+    if not states:
+        return None
+    return {
+        "window": states[0],
+        "output": STATE,
+        "operator": "",
+        "port": "",
+        "class": STATE,
+        "only_in": None,
+        "rows_a": [],
+        "rows_b": [],
     }
 
 

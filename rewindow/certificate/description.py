@@ -38,6 +38,7 @@ class Description(BaseModel):
             in words.
         table_versions, table_ids: those of the tables that were read.
         windows_sealed_again: windows that more than one attempt has sealed.
+        compared: of what is published, what was compared with the ledger and the seals, by table.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -59,6 +60,7 @@ class Description(BaseModel):
     table_versions: dict[str, int]
     table_ids: dict[str, str]
     windows_sealed_again: int | None = None
+    compared: list[str] | None = None
 
     @model_serializer(mode="wrap")
     def _as_given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

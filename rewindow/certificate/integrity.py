@@ -17,9 +17,9 @@ from urllib.parse import unquote
 
 from rewindow.errors import TableError
 from rewindow.location import location
-from rewindow.storage import Table
+from rewindow.storage import Table, query
 from rewindow.storage.damage import LEFT_OUT
-from rewindow.storage.delta import DataFile
+from rewindow.storage.delta import DataFile, by_bounds
 from rewindow.storage.files import file_checksum
 from rewindow.windows import WindowRange
 
@@ -66,6 +66,42 @@ def doubts_of(
     for file in table.files(windows.first, windows.last):
         doubts += _file_doubts(table, file, written)
     return [doubt for doubt in doubts if doubt.windows is None or doubt.windows.overlap(windows)]
+
+
+def count_doubts(table: Table, seals: Table, windows: WindowRange) -> list[Doubt]:
+    """Returns a doubt about a range if a table's log counts other rows in its files than its seals.
+
+    A foreign commit may have the version number of one that was lost. A table with deletion vectors
+    or column mapping is not counted.
+
+    Args:
+        table: a stream's tuples.
+        seals: its seals.
+        windows: the range; with it the other windows of its files are counted.
+    """
+    counted = windows
+    while True:
+        files = table.files(counted.first, counted.last)
+        known = by_bounds(files)
+        if not table.is_plain() or len(known) < len(files):
+            return []
+        # The log counts the rows of a file, so all windows of a file are counted with it.
+        wider = counted
+        rows = 0
+        for first, last, file in known:
+            wider = WindowRange(min(first, wider.first), max(last, wider.last))
+            rows += file.rows
+        if wider == counted:
+            break
+        counted = wider
+    sql = f"""select coalesce(sum(tuples), 0) as n from w
+        where window_id between {counted.first} and {counted.last}"""
+    sealed = query(sql, w=seals)["n"][0].as_py()
+    if rows == sealed:
+        return []
+    name = table.path.name
+    why = f'The log of table "{name}" counts {rows:,} rows in windows {counted}, its seals'
+    return [Doubt(counted, f"{why} {sealed:,}.")]
 
 
 def _commit_doubts(table: Table, version: int, app_id: str) -> list[Doubt]:

@@ -4,6 +4,7 @@ JVM.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,12 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rewindow.certificate.description import Description, StartDescription
-from rewindow.certificate.integrity import Doubt, doubts_of
-from rewindow.errors import InputError, RangeError, TableError
+from rewindow.certificate.integrity import Doubt, count_doubts, doubts_of
+from rewindow.certificate.published_states import differing_states
+from rewindow.errors import InputError, RangeError
 from rewindow.facts.losses import Losses, losses_of
+from rewindow.facts.published_acts import newest_held
 from rewindow.facts.readers import seen_rows
 from rewindow.facts.seals import read_seals
-from rewindow.ledger import publish_app_id
+from rewindow.ledger import Ledger, Publication, publish_app_id
 from rewindow.names import PUBLISHED, windows_name
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.settings.config import Config
@@ -25,10 +28,12 @@ from rewindow.storage import Table, position, query
 from rewindow.storage.files import noted_files, open_files
 from rewindow.storage.formats import TableKind, check_format
 from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id, check_replay_format
-from rewindow.storage.names import data_name
+from rewindow.storage.names import checkpoints_name, data_name, open_published
 from rewindow.storage.queries import in_order
+from rewindow.storage.streams import check_reaches
 from rewindow.windows import WindowRange
 
+ACTS_MAX = 1_000_000
 SEALS_SCHEMA = pa.schema(
     [
         ("window_id", pa.int64()),
@@ -56,6 +61,7 @@ class Snapshot:
             versions.
         losses: what at most once gave up.
         doubts: per output, why seals may not say what its table holds.
+        states: windows whose published state is not the one that was published.
     """
 
     name: str
@@ -67,6 +73,7 @@ class Snapshot:
     description: Description
     losses: Losses = field(default_factory=Losses)
     doubts: dict[str, list[Doubt]] = field(default_factory=dict)
+    states: list[int] = field(default_factory=list)
 
     def output_seals(self, output: str) -> pa.Table:
         """Returns window_id, tuples, digest and float_digest of an output's sealed windows,
@@ -102,11 +109,7 @@ def staged_plan(config: Config, replay_id: str) -> Plan:
     if Table.exists(path):
         return Plan.model_validate_json(Table.open(path).properties["rewindow.plan"])
     if Table.exists(path.parent / FACTS):
-        from rewindow.ledger import Ledger
-
         return Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
-    from rewindow.ledger import Ledger
-
     row = Ledger.open(config.ledger_url).replays.get(
         replay_id
     )  # Names what was meant, where there is none.
@@ -200,8 +203,12 @@ def published_snapshot(config: Config, plan: Plan, windows: WindowRange) -> Snap
     """Returns what is published of a plan's application in a window range.
 
     Raises:
-        TableError: none of its outputs was ever published.
+        TableError: a table is damaged, or lacks what the ledger has entered for it.
     """
+    acts = Ledger.open(config.ledger_url).publications.newest(
+        application=plan.application, limit=ACTS_MAX
+    )
+    compared = []
     data = {}
     parts = []
     versions = {}
@@ -213,12 +220,24 @@ def published_snapshot(config: Config, plan: Plan, windows: WindowRange) -> Snap
         table = check_format(Table.open(config.stream_table(name)), TableKind.STREAM)
         sealed = check_format(Table.open(config.windows_table(name)), TableKind.SEALS)
         for table_name, opened in ((name, table), (windows_name(name), sealed)):
+            compared.append(_held_words(acts, opened))
             versions[table_name] = opened.version
             ids[table_name] = opened.id
+        check_reaches(name, table, sealed)
         data[output.name] = table
         seals = read_seals(sealed, windows, table_id=table.id)
         parts.append(_published_seals(output.name, seals))
         doubts[output.name] = _published_doubts(table, name, seals, windows=windows)
+        doubts[output.name] += count_doubts(table, sealed, windows)
+        compared.append(f"{name}: rows in its log and in its seals")
+    name = checkpoints_name(plan.application)
+    checkpoints = open_published(config, name) if Table.exists(config.stream_table(name)) else None
+    states: list[int] = []
+    if checkpoints is None or newest_held(acts, checkpoints) is not None:
+        states = differing_states(checkpoints, name, acts, windows)
+        compared.append(
+            f"{name}: table id, publication and digests of its states, as in the ledger"
+        )
     description = Description(
         name=PUBLISHED,
         application=plan.application,
@@ -226,6 +245,7 @@ def published_snapshot(config: Config, plan: Plan, windows: WindowRange) -> Snap
         last=windows.last,
         table_versions=versions,
         table_ids=ids,
+        compared=compared,
     )
     return Snapshot(
         PUBLISHED,
@@ -236,19 +256,35 @@ def published_snapshot(config: Config, plan: Plan, windows: WindowRange) -> Snap
         outputs=outputs,
         description=description,
         doubts=doubts,
+        states=states,
     )
+
+
+def _held_words(acts: Sequence[Publication], table: Table) -> str:
+    act = newest_held(acts, table)
+    held = f"publication {act.number}" if act else "a publication that the ledger does not know"
+    return f"{table.path.name}: table id, and {held} at version {table.version}"
 
 
 def _published_outputs(config: Config, plan: Plan) -> list[OutputPlan]:
     """Returns outputs and error tables that are published; one that came later is not, and is a
     difference.
+
+    Raises:
+        InputError: no output is published.
     """
     there = [
         output
         for output in plan.staged
         if Table.exists(config.stream_table(data_name(plan.application, output.name)))
     ]
-    return there if any(not output.errors for output in there) else plan.staged
+    if any(not output.errors for output in there):
+        return there
+    raise InputError(
+        f'application "{plan.application}" is not published',
+        detail="None of the tables of its outputs exists.",
+        hint=f"Publish a replay of it, such as: rewindow publish {plan.replay_id}",
+    )
 
 
 def _published_doubts(
@@ -308,19 +344,11 @@ def both_snapshots(
     staged = {name: staged_snapshot(config, name, windows) for name in (a, b) if name != PUBLISHED}
     if PUBLISHED in (a, b):
         (other,) = staged.values()
-        try:
-            staged[PUBLISHED] = published_snapshot(
-                config,
-                staged_plan(config, other.name),
-                other.range,
-            )
-        except TableError as error:
-            application = other.description.application
-            raise InputError(
-                f'application "{application}" is not published',
-                detail=f"The {error.primary}.",
-                hint=f"Publish a replay of it, such as: rewindow publish {other.name}",
-            ) from error
+        staged[PUBLISHED] = published_snapshot(
+            config,
+            staged_plan(config, other.name),
+            other.range,
+        )
     return staged[a], staged[b]
 
 
@@ -351,8 +379,6 @@ def _unpublished(config: Config, published: Snapshot, replay_id: str) -> InputEr
     """Returns the error for a range in which nothing is published, with the act that has taken it
     back.
     """
-    from rewindow.ledger import Ledger
-
     application = published.description.application
     acts = Ledger.open(config.ledger_url).publications.newest(application=application)
     taken_back = next(

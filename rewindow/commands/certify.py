@@ -119,6 +119,8 @@ def show_certificate(certificate: Certificate) -> None:
     print_rows("", columns, rows)
     _show_missing(certificate)
     out.print(f"contents: {CONTENTS[certificate.contents]}")
+    for line in [*(certificate.a.compared or ()), *(certificate.b.compared or ())]:
+        out.print(f"compared: {escape(line)}")
     for note in certificate.notes:
         out.print(f"note: {escape(note)}")
     found = certificate.first_difference

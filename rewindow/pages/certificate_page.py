@@ -71,6 +71,7 @@ def _sides(certificate: Certificate) -> list[tuple[str, str, str]]:
         ("inputs_compared", "input files compared by"),
         ("start_state", "start state"),
         ("table_versions", "table versions"),
+        ("compared", "tables held against ledger and seals"),
     ):
         compared.append((label, _text(a.get(name)), _text(b.get(name))))
     return compared

@@ -7,12 +7,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties
+from deltalake import CommitProperties, write_deltalake
 
 from rewindow.certificate.certificate import DIFFERENT, EQUAL, Certificate, certify
 from rewindow.certificate.integrity import doubts_of
@@ -21,17 +23,19 @@ from rewindow.errors import TableError
 from rewindow.facts.readers import staged_seals
 from rewindow.facts.seals import columns_text
 from rewindow.ledger import publish_app_id
+from rewindow.pages.certificate_page import certificate_page
 from rewindow.publication.contents import published_seals
 from rewindow.publication.prepare import prepare_tables
 from rewindow.publication.publish import publish
 from rewindow.settings.config import Config
 from rewindow.storage import Table, create_table, query
 from rewindow.storage.files import note_files, open_files
+from rewindow.storage.formats import TableKind, format_property
 from rewindow.storage.layout import event_columns
 from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange
 from tests.publication.kills import settings
-from tests.publication.staging import simple
+from tests.publication.staging import lose_last_commit, simple
 
 APP = "publish/t"
 RANGE = WindowRange(100, 119)
@@ -161,6 +165,120 @@ def published_by_hand(config: Config) -> Path:
         version=1,
     )
     return Path(table.files()[0].path)
+
+
+@pytest.fixture
+def published(config: Config) -> Config:
+    """A state folder in which two replays of 100 to 107 were published, one after the other."""
+    for plus, name in enumerate(("first", "r")):
+        simple(config, name, 100, 107, plus, publishable=True, outputs=("ranks",))
+        publish(config, name)
+    return config
+
+
+TABLES = ("app.ranks", "app.ranks.windows", "app.checkpoints")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_lost_commit_of_a_published_table_is_named_with_the_way_out(
+    published: Config,
+    name: str,
+) -> None:
+    lose_last_commit(published.stream_table(name))
+    with pytest.raises(TableError, match=f'table "{name}" lacks publication 2') as error:
+        certify(published, "r", "published")
+    assert "rewindow publish r" in error.value.hint
+
+
+def test_foreign_commit_in_place_of_a_lost_one_does_not_hide_it(published: Config) -> None:
+    path = published.stream_table("app.ranks")
+    version = Table.open(path).version
+    lose_last_commit(path)
+    Table.open(path).delta.delete("window_id = 100")
+    assert Table.open(path).version == version
+    with pytest.raises(TableError, match='table "app.ranks" lacks publication 2'):
+        certify(published, "r", "published")
+
+
+def test_table_that_was_deleted_and_created_again_is_not_the_published_one(
+    published: Config,
+) -> None:
+    path = published.stream_table("app.ranks")
+    schema = Table.open(path).schema
+    shutil.rmtree(path)
+    create_table(path, schema, format_property(TableKind.STREAM)).commit_arrow(
+        schema.empty_table(), app_id=publish_app_id("app.ranks"), version=2
+    )
+    with pytest.raises(TableError, match='table "app.ranks" lacks publication 2'):
+        certify(published, "r", "published")
+
+
+def test_seals_that_name_a_later_version_are_an_error_without_a_ledger_entry(
+    config: Config,
+) -> None:
+    published_by_hand(config)
+    lose_last_commit(config.stream_table("app.ranks"))
+    with pytest.raises(TableError, match="is at version 0, but its seals name version 1"):
+        certify(config, "r", "published")
+
+
+def test_other_row_counts_in_log_and_seals_raise_doubt(config: Config) -> None:
+    # The lost version was written again under its own number and transaction, with fewer rows.
+    published_by_hand(config)
+    path = config.stream_table("app.ranks")
+    rows = query("select * from t where window_id > 101", t=Table.open(path))
+    lose_last_commit(path)
+    table = Table.open(path)
+    frame = rows.select(table.schema.names).cast(table.schema)
+    table.commit_arrow(frame, app_id=publish_app_id("app.ranks"), version=1)
+    note_files(table, open_files(table.path))
+    ((doubt,),) = both_snapshots(config, "r", "published", None)[1].doubts.values()
+    assert (doubt.windows, doubt.why) == (
+        WindowRange(100, 107),
+        'The log of table "app.ranks" counts 12 rows in windows [100, 107], its seals 16.',
+    )
+    later = both_snapshots(config, "r", "published", WindowRange(102, 107))[1].doubts
+    assert list(later.values()) == [[]], "these windows share no file with the others"
+
+
+def lose_state(checkpoints: Table) -> None:
+    checkpoints.delta.delete("window_id = 107")
+
+
+def change_state(checkpoints: Table) -> None:
+    checkpoints.delta.update(updates={"digest": "'another'"}, predicate="window_id = 107")
+
+
+def double_state(checkpoints: Table) -> None:
+    rows = query("select * from t", t=checkpoints).select(checkpoints.schema.names)
+    write_deltalake(checkpoints.delta, rows.cast(checkpoints.schema), mode="append")
+
+
+@pytest.mark.parametrize("damage", [lose_state, change_state, double_state])
+def test_lost_changed_or_doubled_state_is_a_difference_named_state(
+    published: Config,
+    damage: Callable[[Table], None],
+) -> None:
+    assert certify(published, "r", "published").states == []
+    damage(Table.open(published.checkpoints_table("app")))
+    found = certify(published, "r", "published")
+    assert (found.verdict, found.states) == (DIFFERENT, [107])
+    first = found.first_difference
+    assert first is not None and (first["window"], first["class"]) == (107, "state")
+    assert "The state after window 107 is not what was published." in found.notes
+    assert "First difference: window 107 of state" in certificate_page(found, "")
+
+
+def test_certificate_lists_what_it_compared_of_published_tables(published: Config) -> None:
+    found = certify(published, "r", "published")
+    assert (found.verdict, found.a.compared) == (EQUAL, None)
+    assert found.b.compared == [
+        "app.ranks: table id, and publication 2 at version 2",
+        "app.ranks.windows: table id, and publication 2 at version 2",
+        "app.ranks: rows in its log and in its seals",
+        "app.checkpoints: table id, publication and digests of its states, as in the ledger",
+    ]
+    assert "app.ranks: rows in its log and in its seals" in certificate_page(found, "")
 
 
 def test_checksum_resolves_a_changed_time_without_reading_other_files(config: Config) -> None:

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from rewindow.application import Mode
 from rewindow.facts.arrow_digests import arrow_digests
 from rewindow.ledger import AttemptEnd, Ledger
+from rewindow.location import Location
 from rewindow.planning.creation import create_staging
 from rewindow.recovery import OutputPlan, Plan, StartState, guarantee
 from rewindow.settings.config import Config
@@ -68,6 +69,7 @@ class StagedReplay:
     Attributes:
         inputs: streams that it reads, each with the version of its seals.
         ended: the last window of these streams, where they have ended.
+        missing: windows that these streams lack.
         linkable: its files can be published as they are; otherwise they do not show of which
             attempt their rows are.
         noted: its files have checksums; the log that has them may be lost.
@@ -85,6 +87,7 @@ class StagedReplay:
     input_version: int = 3
     inputs: tuple[tuple[str, int], ...] = (("flights", 1),)
     ended: int | None = None
+    missing: tuple[tuple[int, int], ...] = ()
     parameters: dict[str, str] = field(default_factory=dict)
     digests: Digests = python_digests
     outputs: tuple[str, ...] = tuple(OUTPUTS)
@@ -132,6 +135,7 @@ class StagedReplay:
                 "tuples": 1,
                 "bytes": 1,
                 "end": self.ended,
+                "missing": self.missing,
             }
             for stream, version in self.inputs
         ]
@@ -371,6 +375,20 @@ def simple(
     if publishable:
         replay.digest()
     return replay.end(checked=checked, ledger=ledger)
+
+
+def lose_last_commit(path: Location) -> None:
+    """Deletes the newest entry of a table's log, as a disk that forgets its last writes would."""
+    (path / "_delta_log" / f"{Table.open(path).version:020}.json").delete()
+
+
+def stage_lossy(config: Config, name: str, *, checked: bool = True) -> None:
+    """Stages a replay that has lost windows 105 and 106, so that 107 to 109 are affected."""
+    replay = StagedReplay(config, name, 100, 109, mode=Mode.AT_MOST_ONCE, outputs=("ranks",))
+    replay.group(100, 104, rows_of(range(100, 105)), 1, state=state_of(1))
+    replay.lose(105, 106, ["ranks"], 2)
+    replay.group(107, 109, rows_of(range(107, 110)), 2, state=state_of(2))
+    replay.digest().end(epoch=2, checked=checked)
 
 
 def lossy_and_full(config: Config) -> None:
