@@ -28,7 +28,7 @@ if __name__ == "__main__":
     parser.add_argument(
         "--accept",
         metavar="REASON",
-        help="publish although the gate has not passed; the reason is kept",
+        help="publish although something speaks against it; the reason is kept",
     )
     parser.add_argument("--who", help="who accepts")
     parser.add_argument(

@@ -5,7 +5,7 @@ what came out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -189,6 +189,7 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
                 self.replay,
                 context["params"]["application"],
                 context["params"]["reason"],
+                objections(self.replay),
             )
             return super().execute(context)
         if wish == STAGED:
@@ -197,12 +198,45 @@ class ApprovePublicationOperator(ReplayTask, ApprovalOperator):
         return {"chosen_options": [self.APPROVE]}
 
 
-def question(replay_id: str, application: str, reason: str) -> str:
-    """Returns what an approver reads, as Markdown in which nothing of a user's is markup."""
+def objections(replay_id: str) -> Sequence[str]:
+    """Returns what publishing a replay would have to accept, a line for each reason."""
+    from rewindow.ledger import Ledger
+    from rewindow.publication.publish import check_publishable
+    from rewindow.settings.config import Config
+
+    with mapped_errors():
+        config = Config.load()
+        ledger = Ledger.open(config.ledger_url)
+        replay = ledger.replays.get(replay_id)
+        plan = replay.read_plan()
+        return check_publishable(config, ledger, replay, plan, accept="shown only").overrides
+
+
+def question(
+    replay_id: str,
+    application: str,
+    reason: str,
+    against: Sequence[str] = (),
+) -> str:
+    """Returns what an approver reads, as Markdown in which nothing of a user's is markup.
+
+    Args:
+        replay_id, application, reason: as the form has them.
+        against: what publishing would have to accept.
+    """
+    command = f'rewindow publish {replay_id} --accept "REASON"'
+    refusal = (
+        "`rewindow publish` will refuse it for these reasons:\n\n"
+        + verbatim("\n".join(against))
+        + "\n\nTo accept them, run this command before you approve:\n\n"
+        + verbatim(command)
+        + "\n"
+    )
     return (
         "The gate has passed; the task check_windows links to its report.\n\n"
         f"Replay and application:\n\n{verbatim(f'{replay_id} of {application}')}\n\n"
         f"The reason that was given, word for word:\n\n{verbatim(reason)}\n"
+        + (f"\n{refusal}" if against else "")
     )
 
 

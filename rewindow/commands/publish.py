@@ -12,6 +12,7 @@ from rewindow.commands.screen import AsJson, JobScreen, ReplayId, out, print_jso
 from rewindow.errors import InputError
 from rewindow.launcher import verbs
 from rewindow.publication.actions import PublicationAction
+from rewindow.publication.objections import flaw_line
 from rewindow.publication.preview import PublicationPreview
 from rewindow.publication.publish import expected_publication
 from rewindow.publication.result import PublicationResult
@@ -34,7 +35,8 @@ def publish(
     accept: Annotated[
         str | None,
         typer.Option(
-            help="Publish although the gate has not passed; the reason is kept.",
+            help="Publish although the gate has not passed, or over newer or better windows; the "
+            "reason is kept.",
             metavar="REASON",
         ),
     ] = None,
@@ -168,6 +170,10 @@ def show_expected(expected: PublicationPreview | PublicationResult, as_json: boo
                     f"{table.table}: {table.files_joined} small files beside the range become one"
                 )
             )
+    for flaw, ranges in expected.flaws.items():
+        out.print(escape(flaw_line(flaw, ranges)))
+    for line in expected.objections:
+        out.print(escape(f"to be accepted with --accept: {line}"))
     for number in expected.unfinished:
         out.print(escape(f"publication {number} was left open and would be finished first"))
 

@@ -117,6 +117,9 @@ def _show(config: Config, found: ReplayStatus) -> None:
     ]
     if acts:
         print_rows("\npublications", ("number", "act", "windows", "begun", "outcome"), acts)
+    for one in found.publications:
+        for line in one.details.overrides:
+            out.print(escape(f"publication {one.number} accepted: {line} ({one.details.accepted})"))
     if found.recovery:
         out.print(f"\nnext attempt, {escape(found.recovery)}")
     for stale in found.stale:

@@ -140,6 +140,8 @@ class ReplayStatus:
                     "opened_at": act.opened_at,
                     "closed_at": act.closed_at,
                     "outcome": outcome(act, self.publications),
+                    "accepted": act.details.accepted,
+                    "overrides": list(act.details.overrides),
                 }
                 for act in self.publications
             ],

@@ -232,7 +232,8 @@ def publish(
     Args:
         config: settings in force.
         replay_id: a replay that has ended and passed the gate.
-        accept: publish although it has not passed; the reason is kept.
+        accept: publish although it has not passed, or would replace newer or better windows; the
+            reason is kept with what it overrides.
         leave_out_damaged: go on without the windows of damaged files; these are then missing.
         listener: is told what happens; nobody by default.
         crash: drill: kill the job at STEP:NUMBER.

@@ -65,7 +65,9 @@ class PublicationDetails:
         stateful: tables of outputs with state before them.
         lost: output to the number of windows that at most once gave up.
         state_lacks: windows that the state never saw.
-        accepted: why it was published although its gate had not passed.
+        accepted: why it was published although something spoke against it.
+        overrides: what that was: the gate, flawed windows, a newer publication.
+        repeats: earlier publications whose state at the end of its range it has computed again.
         stale: all that is stale of the application once the act is finished.
         table_ids: published table to its Delta id.
         put_back: table to what an undo or a withdrawal puts back; a table that did not hold the act
@@ -84,6 +86,8 @@ class PublicationDetails:
     lost: Mapping[str, int] = field(default_factory=dict)
     state_lacks: tuple[WindowRange, ...] = ()
     accepted: str | None = None
+    overrides: tuple[str, ...] = ()
+    repeats: tuple[int, ...] = ()
     stale: tuple[StaleWindows, ...] = ()
     table_ids: Mapping[str, str] = field(default_factory=dict)
     put_back: Mapping[str, tuple[PutBack, ...]] = field(default_factory=dict)
@@ -132,6 +136,8 @@ class PublicationDetails:
             lost=values.get("lost", {}),
             state_lacks=tuple(starmap(WindowRange, values.get("state_lacks", ()))),
             accepted=values.get("accepted"),
+            overrides=tuple(values.get("overrides", ())),
+            repeats=tuple(values.get("repeats", ())),
             stale=tuple(
                 StaleWindows(name, WindowRange(*windows))
                 for name, *windows in values.get("stale", ())

@@ -124,7 +124,7 @@ class CertificateSummary:
 
 @dataclass(frozen=True)
 class PublicationEvent:
-    """A publication or an undo."""
+    """A publication or an undo; `overrides` is what was accepted for the reason `accepted`."""
 
     number: int
     kind: str
@@ -134,6 +134,8 @@ class PublicationEvent:
     undoes: int | None
     opened_at: datetime
     closed_at: datetime | None
+    accepted: str | None = None
+    overrides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

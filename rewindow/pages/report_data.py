@@ -87,6 +87,8 @@ def read_acts(
             undoes=act.undoes,
             opened_at=act.opened_at,
             closed_at=act.closed_at,
+            accepted=act.details.accepted,
+            overrides=act.details.overrides,
         )
         for act in reversed(found)
         if act.range.overlap(windows) and act.withdrawn is None

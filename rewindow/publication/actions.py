@@ -100,6 +100,7 @@ def _for_people(result: PublicationResult) -> list[str]:
     lines += [
         f"the state never saw windows {first} to {last}" for first, last in result.state_lacks
     ]
+    lines += [f"accepted: {line}" for line in result.overrides]
     lines += [f"stale: {table} windows {first} to {last}" for table, first, last in result.stale]
     if result.replay_next:
         first, last = result.replay_next

@@ -36,6 +36,7 @@ def states_in_effect(acts: Iterable[Publication]) -> list[EffectivePublication]:
                 source=start.source,
                 base=start.window,
                 base_digest=start.digest,
+                repeats=one.details.repeats,
             )
         )
     return found

@@ -8,7 +8,7 @@ A publication asks it for the room that it needs; `rewindow publish --dry-run` a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -26,6 +26,7 @@ from rewindow.publication.by_files import (
 )
 from rewindow.publication.contents import files_of
 from rewindow.publication.joining import files_to_join
+from rewindow.publication.objections import Flaws
 from rewindow.publication.staged_files import StagedFiles
 from rewindow.publication.staged_output import StagedOutput, inside
 from rewindow.recovery import Plan
@@ -106,6 +107,8 @@ class PublicationPreview:
         windows: how many the range has.
         unfinished: publications that others left open and that are finished first.
         shows: what the range would show after an undo, ascending.
+        flaws: windows of the replay that are missing, lost or affected.
+        objections: what publishing it would have to accept, a line for each.
     """
 
     kind: str
@@ -117,6 +120,8 @@ class PublicationPreview:
     tables: tuple[TablePreview, ...]
     unfinished: tuple[int, ...] = ()
     shows: tuple[ShownWindows, ...] = ()
+    flaws: Flaws = field(default_factory=dict)
+    objections: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:

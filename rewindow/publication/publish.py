@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rewindow.crash import crash_point
 from rewindow.errors import GateError, InputError, TableError
 from rewindow.facts.losses import losses_of
+from rewindow.facts.published_acts import tables_lacking
 from rewindow.facts.readers import sealed_counts
 from rewindow.ledger import Ledger, Publication, Replay, ReplayState
 from rewindow.ledger.publication_details import PublicationDetails
@@ -28,9 +29,11 @@ from rewindow.publication.contents import (
 )
 from rewindow.publication.effects import related_acts, stale_ranges, states_in_effect
 from rewindow.publication.finish import Publisher
+from rewindow.publication.objections import Flaws, flaws_of, objections_to
 from rewindow.publication.orphans import exclusive_publisher
 from rewindow.publication.prepare import check_tables, prepare_tables
 from rewindow.publication.preview import PublicationPreview, check_room
+from rewindow.publication.repetition import repeated_publications
 from rewindow.publication.result import PublicationResult, result_of
 from rewindow.publication.steps import Crash, PublishStep
 from rewindow.recovery import Plan
@@ -61,6 +64,24 @@ STATES_MAX = 200
 Say = Callable[[str], object]
 
 
+@dataclass(frozen=True)
+class Publishable:
+    """A replay that may be published.
+
+    Attributes:
+        staged: what its tables hold: that which the gate judged, or was accepted, and alone may be
+            published.
+        flaws: its windows that are missing, lost or affected.
+        accepted: the reason for which it may be, where something speaks against it.
+        overrides: what speaks against it, a line for each.
+    """
+
+    staged: Contents
+    flaws: Flaws = field(default_factory=dict)
+    accepted: str | None = None
+    overrides: tuple[str, ...] = ()
+
+
 def publish(
     config: Config,
     replay_id: str,
@@ -77,7 +98,8 @@ def publish(
     Args:
         spark: for tables that cannot be written without it (see `spark_needed`); None: they are
             refused.
-        accept: publish although the gate has not passed, for this reason, which is kept.
+        accept: publish although the gate has not passed, or although it replaces windows by flawed
+            ones or by those of an older plan, for this reason; it is kept with what it overrides.
         who: who accepts; the user of this process unless given.
         leave_out_damaged: take damaged files of the published tables out; their other windows are
             then missing.
@@ -86,7 +108,8 @@ def publish(
 
     Raises:
         InputError: the replay is unknown, has not ended, or is abandoned; its plan was purged.
-        GateError: its gate has not passed, and nobody accepts it.
+        GateError: its gate has not passed, or it would replace windows by missing, lost, affected
+            or older ones, and `accept` is not given.
         OverlapError: another process publishes one of its tables, or another replay runs on its
             range.
         SparkNeeded: a table cannot be written without Spark, and `spark` is None; nothing of it was
@@ -105,18 +128,18 @@ def publish(
         publisher = Publisher(spark, config, ledger, crash=crash, say=say)
         rolled = publisher.roll_all_forward(unfinished)
         replay = ledger.replays.get(replay_id)
-        there = _visible(ledger, replay_id)
+        there = _visible(config, ledger, replay_id, say)
         if there is not None:
             return result_of(config, ledger, there, already=True, rolled=rolled)
-        staged = check_publishable(
+        checked = check_publishable(
             config,
             ledger,
             replay,
             plan=plan,
             accept=accept,
-            who=who,
+            who=who or getpass.getuser(),
         )
-        details = _details(config, ledger, plan, accept, staged)
+        details = _details(config, ledger, plan, checked)
         for table in tables:
             is_data = table.kind is Kind.DATA
             if is_data and (reason := reason_to_publish_with_spark(config, table.name, plan.range)):
@@ -142,7 +165,7 @@ def expected_publication(
     nothing, no JVM.
 
     Args:
-        accept: as if somebody accepted what the gate has not passed; nothing is entered.
+        accept: as if publishing were accepted for this reason; nothing is entered.
         leave_out_damaged: as if windows of damaged files were left out.
 
     Returns:
@@ -154,15 +177,11 @@ def expected_publication(
     ledger = Ledger.open(config.ledger_url)
     replay = ledger.replays.get(replay_id)
     plan = replay.read_plan()
-    there = _visible(ledger, replay_id)
+    there = _visible(config, ledger, replay_id)
     if there is not None and there.closed_at:
         return result_of(config, ledger, there, already=True, rolled=[])
-    contents = (
-        check_ended(config, replay, plan)
-        if accept
-        else check_publishable(config, ledger, replay, plan=plan)
-    )
-    versions = versions_of(contents)
+    checked = check_publishable(config, ledger, replay, plan, accept)
+    versions = versions_of(checked.staged)
     publisher = Publisher(None, config, ledger, crash=crash_point)
     tables = publisher.expected(plan, versions)
     check_tables(config, plan)
@@ -180,6 +199,8 @@ def expected_publication(
         windows=len(plan.range),
         tables=tuple(tables),
         unfinished=tuple(sorted(one.number for one in unfinished)),
+        flaws=checked.flaws,
+        objections=checked.overrides,
     )
 
 
@@ -190,47 +211,84 @@ def check_publishable(
     plan: Plan,
     accept: str | None = None,
     who: str | None = None,
-) -> Contents:
-    """Refuses a replay that has not ended or whose gate has not passed; enters an acceptance. No
-    JVM.
+) -> Publishable:
+    """Refuses a replay that has not ended, whose gate has not passed, or that would replace windows
+    by flawed or older ones. No JVM.
 
-    Returns:
-        What its tables hold: that which the gate judged or somebody accepted, and alone may be
-            published.
+    An earlier acceptance counts for the gate alone: what is published may have changed since.
+
+    Args:
+        accept: the reason for which the gate and all other objections are overridden.
+        who: who accepts, which is entered; None: nothing is.
 
     Raises:
         InputError: it has not ended, is abandoned or a candidate (X19), or its staged tables were
             purged.
         GateError: its gate has not passed, was never run, or judged something else than what the
-            tables hold now.
+            tables hold now; or it would replace windows by missing, lost, affected or older ones.
         TableError: one of its tables, or a file of them, is not there.
     """
     replay_id = replay.replay_id
     staged = check_ended(config, replay, plan)
-    if accept is not None:
-        ledger.checks.accept(replay_id, accept, who or getpass.getuser(), staged)
-        return staged
-    checks = ledger.checks.newest(replay_id, limit=1)
-    accepted = ledger.checks.acceptances(replay_id)
-    if accepted and not (checks and checks[0].checked_at > accepted[0].accepted_at):
-        _check_unchanged(replay_id, accepted[0].tables, staged, act="somebody accepted")
-        return staged
-    if not checks or checks[0].verdict != "passed":
-        found = f"its gate {checks[0].verdict}" if checks else "its gate was not run"
-        raise GateError(
-            f'replay "{replay_id}" cannot be published: {found}',
-            detail=f"It stays staged. Results: {config.state / checks[0].results}."
-            if checks
-            else "It stays staged.",
-            hint=(
-                "Mend what it found and replay the range again"
-                if checks
-                else f"Run it: rewindow check {replay_id}"
-            )
-            + "; or publish it with --accept and a reason, which is kept.",
+    flaws = flaws_of(config, plan, staged)
+    others = objections_to(config, ledger, replay, plan, flaws)
+    accepted, gate = _gate_objection(config, ledger, replay_id, staged)
+    refusal = None if accepted else gate
+    if not accept and (refusal or others):
+        also = others if refusal else others[1:]
+        refusal = refusal or GateError(
+            f'replay "{replay_id}" cannot be published: {others[0]}',
+            hint="Replay its range again, or publish it all the same with a reason, which is kept: "
+            f'rewindow publish {replay_id} --accept "REASON"',
         )
-    _check_unchanged(replay_id, checks[0].tables, staged, act="its gate judged")
-    return staged
+        if also:
+            refusal.detail = f"{refusal.detail} Also: {'; '.join(also)}.".strip()
+        raise refusal
+    if accept is not None and who is not None:
+        ledger.checks.accept(replay_id, accept, who, staged)
+    found = [gate.primary.partition(": ")[2]] if gate is not None else []
+    return Publishable(
+        staged,
+        flaws=flaws,
+        accepted=accept or (accepted if gate is not None else None),
+        overrides=(*found, *others),
+    )
+
+
+def _gate_objection(
+    config: Config,
+    ledger: Ledger,
+    replay_id: str,
+    staged: Contents,
+) -> tuple[str | None, GateError | None]:
+    """Returns the reason of an acceptance that stands for the gate, and the error of a gate that
+    has not passed.
+    """
+    checks = ledger.checks.newest(replay_id, limit=1)
+    accepted = next(iter(ledger.checks.acceptances(replay_id)), None)
+    if accepted and checks and checks[0].checked_at > accepted.accepted_at:
+        accepted = None
+    reason = accepted.reason if accepted else None
+    if accepted:
+        changed = _changed_error(replay_id, accepted.tables, staged, act="somebody accepted")
+        if changed is not None:
+            return None, changed
+    if checks and checks[0].verdict == "passed":
+        return reason, _changed_error(replay_id, checks[0].tables, staged, act="its gate judged")
+    found = f"its gate {checks[0].verdict}" if checks else "its gate was not run"
+    error = GateError(
+        f'replay "{replay_id}" cannot be published: {found}',
+        detail=f"It stays staged. Results: {config.state / checks[0].results}."
+        if checks
+        else "It stays staged.",
+        hint=(
+            "Mend what it found and replay the range again"
+            if checks
+            else f"Run it: rewindow check {replay_id}"
+        )
+        + "; or publish it with --accept and a reason, which is kept.",
+    )
+    return reason, error
 
 
 def check_ended(config: Config, replay: Replay, plan: Plan) -> Contents:
@@ -283,14 +341,17 @@ def check_ended(config: Config, replay: Replay, plan: Plan) -> Contents:
     return staged_contents(root)
 
 
-def _check_unchanged(replay_id: str, judged: Contents | None, staged: Contents, act: str) -> None:
-    """Refuses to publish by right of a judgement of other contents.
-
-    Raises:
-        GateError: names the tables that have changed since.
+def _changed_error(
+    replay_id: str,
+    judged: Contents | None,
+    staged: Contents,
+    act: str,
+) -> GateError | None:
+    """Returns the error for a judgement of other contents than the present ones, which names the
+    tables that have changed since.
     """
     if judged == staged:
-        return
+        return None
     before = judged or {}
     changed = sorted(name for name in {*before, *staged} if before.get(name) != staged.get(name))
     versions = [
@@ -298,7 +359,7 @@ def _check_unchanged(replay_id: str, judged: Contents | None, staged: Contents, 
         for name in changed
         if judged is not None
     ]
-    raise GateError(
+    return GateError(
         f'replay "{replay_id}" cannot be published: its tables are not what {act}',
         detail=f"Changed since: {', '.join(versions)}."
         if versions
@@ -312,26 +373,34 @@ def _version(contents: Contents | None, name: str) -> str:
     return f"version {table['version']}" if table else "not there"
 
 
-def _visible(ledger: Ledger, replay_id: str) -> Publication | None:
-    """Returns the publication by which all of a replay is visible now, None when there is none."""
+def _visible(
+    config: Config,
+    ledger: Ledger,
+    replay_id: str,
+    say: Say = lambda line: None,
+) -> Publication | None:
+    """Returns the publication by which all of a replay is visible now, None when there is none.
+
+    One that a table no longer holds, as after a DROP, is none.
+    """
     publication = next(iter(effective_publications(ledger.publications.newest(replay_id))), None)
-    return (
-        None
-        if publication is None or ledger.publications.later_overlapping(publication.number)
-        else publication
-    )
+    if publication is None or ledger.publications.later_overlapping(publication.number):
+        return None
+    if publication.closed_at and (lacking := tables_lacking(config, publication)):
+        say(f"publication {publication.number} is no longer in table {', '.join(lacking)}")
+        return None
+    return publication
 
 
 def _details(
     config: Config,
     ledger: Ledger,
     plan: Plan,
-    accept: str | None,
-    contents: Contents,
+    checked: Publishable,
 ) -> PublicationDetails:
     """Returns all that finishing a publication needs, pinned to what was judged."""
     root = config.replay_root(plan.replay_id)
-    staged = versions_of(contents)
+    staged = versions_of(checked.staged)
     states = saved_states(Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]))
     kept = kept_checkpoints(plan, states, plan.range)
     stored.check(
@@ -345,6 +414,8 @@ def _details(
     related = related_acts(ledger, plan.application, names)
     in_effect = states_in_effect(related)
     number = 1 + max((one.number for one in in_effect), default=0)
+    facts = Table.open(root / FACTS, staged[FACTS])
+    repeats = repeated_publications(config, ledger, plan, related, states=states, facts=facts)
     new = EffectivePublication(
         number,
         plan.range,
@@ -352,6 +423,7 @@ def _details(
         source=start.source,
         base=start.window,
         base_digest=start.digest,
+        repeats=repeats,
     )
     # A later replay may start at any of these states, but each one is an entry of every commit. So
     # at most STATES_MAX are named, evenly spread, and those whose checkpoints are published.
@@ -360,11 +432,10 @@ def _details(
     told = {*known[::step], *kept, plan.first - 1}
     losses = losses_of(
         plan,
-        Table.open(root / FACTS, staged[FACTS]),
+        facts,
         Table.open(root / CHECKPOINTS, staged[CHECKPOINTS]),
         windows=plan.range,
     )
-    facts = Table.open(config.replay_root(plan.replay_id) / FACTS, staged[FACTS])
     sealed = sealed_counts(facts, plan.range)
     lost = {}
     for output in plan.staged:
@@ -374,7 +445,7 @@ def _details(
     return PublicationDetails(
         application=plan.application,
         staged_versions=staged,
-        staged=contents,
+        staged=checked.staged,
         checkpoints=tuple(kept),
         states={window: states[window] for window in sorted(told) if window in states},
         started_from=start,
@@ -382,7 +453,9 @@ def _details(
         stateful=tuple(stateful),
         lost=lost,
         state_lacks=tuple(losses.lacking),
-        accepted=accept,
+        accepted=checked.accepted,
+        overrides=checked.overrides,
+        repeats=repeats,
         stale=stale_ranges(
             ledger,
             plan.application,

@@ -26,6 +26,8 @@ class PublicationResult:
         stale: [table, first, last] of everything stale now; `replay_next` is what to replay first.
         rolled_forward: publications of killed publishers that were finished on the way.
         withdrawn: why it was given up; None as a rule.
+        accepted: the reason for which it was published; None where nothing spoke against it.
+        overrides: what spoke against it, a line for each.
         horizon: for how long this can be undone, in words.
     """
 
@@ -44,6 +46,8 @@ class PublicationResult:
     rolled_forward: list[int] = field(default_factory=list)
     withdrawn: str | None = None
     horizon: str = ""
+    accepted: str | None = None
+    overrides: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the result as JSON values."""
@@ -85,4 +89,6 @@ def result_of(
         rolled_forward=rolled,
         withdrawn=publication.withdrawn,
         horizon=str(undo_horizon(config, application)),
+        accepted=publication.details.accepted,
+        overrides=list(publication.details.overrides),
     )

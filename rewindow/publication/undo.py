@@ -301,7 +301,13 @@ def _details(
             "put back"
         )
     put_back = {name: tuple(pieces) for name, pieces in without_damaged(found, before).items()}
-    return PublicationDetails(application, put_back=put_back, stale=stale, stateful=stateful)
+    return PublicationDetails(
+        application,
+        put_back=put_back,
+        stale=stale,
+        stateful=stateful,
+        table_ids={name: open_published(config, name).id for name in holding},
+    )
 
 
 def find_put_back(
@@ -319,14 +325,19 @@ def find_put_back(
         names: the tables.
 
     Raises:
-        TableError: a version that is needed, or a file of it, was removed.
+        TableError: a version that is needed, or a file of it, was removed; a table was deleted and
+            created again.
     """
     remaining = [act.number for act in effective_publications(left)]
     found = {}
     for name in names:
-        on_table = [
-            act for act in acts if act.withdrawn is None and name in set(names_of(act.tables))
-        ]
+        table_id = same_table(config, taken, name).id
+        on_table = []
+        for act in acts:
+            # Acts on a table of this name that was deleted have left nothing in the present one.
+            is_here = act.details.table_ids.get(name, table_id) == table_id
+            if is_here and act.withdrawn is None and name in set(names_of(act.tables)):
+                on_table.append(act)
         found[name] = versions_without(on_table, name, taken, left=remaining)
         for piece in found[name]:
             files_of(config, name, piece)
@@ -399,6 +410,7 @@ def same_table(config: Config, publication: Publication, name: str) -> Table:
             f'table "{name}" is another one than publication {publication.number} was committed to',
             detail=f"It was table {before}, there is {table.id}: it was deleted and made anew. "
             "Nothing was changed.",
-            hint="Replay the range with the code and inputs that you want back, and publish that.",
+            hint="Publish what you want to see there, such as: rewindow publish "
+            f"{publication.replay_id}",
         )
     return table

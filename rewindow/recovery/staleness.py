@@ -25,6 +25,7 @@ class EffectivePublication:
         base: the window whose published state it began with, None when it did not begin with a
             published one.
         base_digest: digest of that state, empty when it is not known.
+        repeats: publications whose state at the end of its range its replay has computed again.
     """
 
     number: int
@@ -33,6 +34,7 @@ class EffectivePublication:
     source: str = "initial"
     base: int | None = None
     base_digest: str = ""
+    repeats: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,9 @@ def stale_windows(publications: Sequence[EffectivePublication]) -> list[WindowRa
 
     A segment is stale if the state before it, as published now, is not the one that it was computed
     from, or is itself stale. Where no state was saved at the border, a warm-up's base decides; in
-    the middle of a replay, not knowing is stale. Windows computed from the initial state on request
-    depend on no published state.
+    the middle of a replay, an unknown state is stale, unless the publication before the border only
+    repeats that replay's windows. Windows computed from the initial state on request depend on no
+    published state.
     """
     # In the order of windows, since a segment that is stale makes the ones after it stale.
     segments = in_effect(publications)
@@ -113,6 +116,8 @@ def _is_stale(
     used = owner.states.get(border)
     now = before.owner.states.get(border) if before else None
     if before is not None and not (begins and now is None):
+        if used is None and border == before.owner.range.last:
+            return owner.number not in before.owner.repeats
         return used is None or used != now
     if not begins or owner.base is None:
         return False

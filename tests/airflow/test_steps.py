@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,11 @@ from airflow.providers.standard.operators import hitl
 from airflow.sdk.exceptions import TaskAwaitingInput
 from markdown_it import MarkdownIt
 
-from rewindow_airflow.steps import ApprovePublicationOperator, question
+from rewindow.ledger import Ledger
+from rewindow.publication.publish import publish
+from rewindow.settings.config import Config
+from rewindow_airflow.steps import ApprovePublicationOperator, objections, question
+from tests.publication.staging import simple, stage_lossy
 
 FORGED = [
     "![x](https://elsewhere.example/pixel.png)",
@@ -45,7 +50,35 @@ def test_bidirectional_control_characters_are_not_shown_raw() -> None:
     assert "\u202e" not in question("r-1", "clicks", "harmless \u202etxet")
 
 
-def test_approval_question_is_not_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    file = tmp_path / "rewindow.toml"
+    file.write_text('state = "state"\n')
+    monkeypatch.setenv("REWINDOW_CONFIG", str(file))
+    return Config.load(file)
+
+
+def test_approver_reads_what_the_publication_would_have_to_accept(config: Config) -> None:
+    simple(config, "good", 100, 109, publishable=True, outputs=("ranks",))
+    publish(config, "good")
+    stage_lossy(config, "lossy")
+    against = objections("lossy")
+    assert [line.partition(", ")[2] for line in against] == [
+        "lost: ranks, 2 windows: [105, 106]",
+        "affected: ranks, 3 windows: [107, 109]",
+    ]
+    asked = question("lossy", "app", "a drill", against)
+    assert all(line in asked for line in against)
+    assert 'rewindow publish lossy --accept "REASON"' in asked
+    assert Ledger.open(config.ledger_url).checks.acceptances("lossy") == []
+    assert "will refuse it" not in question("good", "app", "a drill", objections("good"))
+
+
+def test_approval_question_is_not_a_template(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simple(config, "r-1", 100, 101, outputs=("ranks",))
     asked: dict[str, Any] = {}
     monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **values: asked.update(values))
     operator = ApprovePublicationOperator(task_id="approve_publication", replay="r-1")

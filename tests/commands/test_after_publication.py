@@ -13,13 +13,16 @@ from pathlib import Path
 import pytest
 
 from rewindow.ledger import Ledger, ReplayState
-from rewindow.pages.report_data import read_report
+from rewindow.pages.drawing import draw
+from rewindow.pages.page import _acts
+from rewindow.pages.report_data import read_acts, read_report
 from rewindow.processes.identity import pid_place, process_identity
 from rewindow.publication.publish import publish as begin
 from rewindow.publication.steps import PublishStep
 from rewindow.settings.config import Config
+from rewindow.windows import WindowRange
 from tests.commands.conftest import Command
-from tests.publication.staging import simple
+from tests.publication.staging import simple, stage_lossy
 
 
 @pytest.fixture
@@ -33,7 +36,7 @@ def replays(config: Config, command: Command) -> None:
 
 def publish(command: Command, *names: str) -> None:
     for name in names:
-        code, _, errors = command("publish", name)
+        code, _, errors = command("publish", name, "--accept", "all were planned beforehand")
         assert code == 0, errors
 
 
@@ -389,3 +392,31 @@ def test_starting_attempt_is_awaited(config: Config, command: Command) -> None:
     assert (
         "Attempt 1 is starting since" in text and "wait for it. Should nothing come of it" in text
     )
+
+
+def test_everything_that_a_publication_accepted_is_kept_and_shown(
+    config: Config,
+    command: Command,
+) -> None:
+    simple(config, "good", 100, 109, publishable=True, outputs=("ranks",))
+    publish(command, "good")
+    stage_lossy(config, "lossy", checked=False)
+    code, text, _ = command("publish", "lossy", "--dry-run", "--accept", "known outage")
+    flawed = "it replaces published windows by flawed ones"
+    accepted = [
+        "its gate was not run",
+        f"{flawed}, lost: ranks, 2 windows: [105, 106]",
+        f"{flawed}, affected: ranks, 3 windows: [107, 109]",
+    ]
+    assert code == 0 and "\nlost: ranks, 2 windows: [105, 106]\n" in text
+    assert all(f"to be accepted with --accept: {line}" in text for line in accepted)
+    code, text, _ = command("publish", "lossy", "--accept", "known outage", "--json")
+    shown = json.loads(text)["publication"]
+    assert (shown["accepted"], shown["overrides"]) == ("known outage", accepted)
+    details = Ledger.open(config.ledger_url).publications.get(2).details
+    assert (details.accepted, list(details.overrides)) == ("known outage", accepted)
+    (act,) = json.loads(command("status", "lossy", "--json")[1])["publications"]
+    assert (act["accepted"], act["overrides"]) == ("known outage", accepted)
+    assert f"publication 2 accepted: {accepted[1]} (known outage)" in command("status", "lossy")[1]
+    page = draw("publications.html", acts=_acts(read_acts(config, "app", WindowRange(100, 109))))
+    assert "lost: ranks, 2 windows: [105, 106]" in page and "Reason: known outage" in page

@@ -85,7 +85,7 @@ def test_tuples_of_an_unread_port_are_counted_per_window_and_reported(
     assert any("nothing reads port split.negative" in line for line in said)
 
 
-def test_input_that_holds_more_tuples_than_its_seals_is_refused_before_any_commit(
+def test_input_with_more_tuples_than_its_seals_ends_the_attempt_before_any_commit(
     attempt: Callable[..., Attempt],
 ) -> None:
     # Rules: R58

@@ -79,8 +79,8 @@ def test_compacted_neighbour_keeps_its_rows_after_an_undo(config: Config) -> Non
 
 def test_undo_restores_whole_files_and_cuts_those_on_its_edge(config: Config) -> None:
     stage(config, "one", 100, 109)
-    stage(config, "fix", 103, 106, plus=50)
     publish(config, "one")
+    stage(config, "fix", 103, 106, plus=50)
     before = rows(config)
     publish(config, "fix")
     assert windows(config) == expected(100, 109) | expected(103, 106, 50)
@@ -92,8 +92,8 @@ def test_undo_restores_whole_files_and_cuts_those_on_its_edge(config: Config) ->
 
 def test_undo_links_restored_files_without_writing_rows(config: Config) -> None:
     stage(config, "one", 100, 104)
-    stage(config, "fix", 100, 104, plus=5)
     publish(config, "one")
+    stage(config, "fix", 100, 104, plus=5)
     (old,) = Table.open(config.stream_table(STREAM)).files()
     publish(config, "fix")
     undo(config, "fix")
@@ -259,8 +259,8 @@ def test_files_are_copied_where_they_cannot_be_linked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage(config, "one", 100, 104)
-    stage(config, "fix", 100, 104, plus=5)
     publish(config, "one")
+    stage(config, "fix", 100, 104, plus=5)
     publish(config, "fix")
 
     def apart(*given: object, **named: object) -> None:
@@ -282,8 +282,8 @@ def test_files_are_copied_where_they_cannot_be_linked(
 
 def test_file_removed_before_the_publication_is_closed_is_linked_again(config: Config) -> None:
     stage(config, "one", 100, 104)
-    stage(config, "fix", 100, 104, plus=5)
     publish(config, "one")
+    stage(config, "fix", 100, 104, plus=5)
     publish(config, "fix")
 
     def take(step: str, number: int) -> None:
@@ -304,8 +304,8 @@ def test_vacuum_keeps_an_old_file_that_an_undo_is_restoring(
 ) -> None:
     # Its bytes are older than the retention, and no version names the link yet.
     stage(config, "one", 100, 104)
-    stage(config, "fix", 100, 104, plus=5)
     publish(config, "one")
+    stage(config, "fix", 100, 104, plus=5)
     (old,) = Table.open(config.stream_table(STREAM)).files()
     os.utime(old.path, (0, 0))
     publish(config, "fix")
@@ -334,8 +334,8 @@ def test_rows_survive_a_vacuum_of_every_version_and_undo_names_deleted_files(
     config: Config,
 ) -> None:
     stage(config, "one", 100, 104)
-    stage(config, "fix", 100, 104, plus=5)
     publish(config, "one")
+    stage(config, "fix", 100, 104, plus=5)
     publish(config, "fix")
     undo(config, "fix")
     table = Table.open(config.stream_table(STREAM))

@@ -118,11 +118,11 @@ def test_intact_windows_are_restored_and_published_alongside_damaged_ones_on_req
 ) -> None:
     monkeypatch.setattr(staged_output, "TUPLES_PER_FILE", 4)
     simple(config, "r0", 100, 107, publishable=True, outputs=("ranks",), linkable=False)
-    simple(config, "fix", 100, 107, plus=9, publishable=True, outputs=("ranks",), linkable=False)
-    simple(config, "next", 106, 107, plus=5, publishable=True, outputs=("ranks",), linkable=False)
     path = config.stream_table("app.ranks")
     seals = config.windows_table("app.ranks")
     publish(config, "r0")
+    simple(config, "fix", 100, 107, plus=9, publishable=True, outputs=("ranks",), linkable=False)
+    simple(config, "next", 106, 107, plus=5, publishable=True, outputs=("ranks",), linkable=False)
     damaged = file_of(path, 103)
     (held,) = [
         (file.first or 0, file.last or 0)

@@ -67,7 +67,6 @@ def no_links(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_preview_changes_nothing_and_equals_the_publication(config: Config) -> None:
     stage(config, "one", 100, 109)
-    fix = stage(config, "fix", 105, 112, plus=3)
     before = contents(config.state.local())
     table = expected(config, "one")
     assert (
@@ -83,6 +82,7 @@ def test_preview_changes_nothing_and_equals_the_publication(config: Config) -> N
     )
     assert (table.files_cut, table.files_removed, table.bytes_written) == (0, 0, 0)
     publish(config, "one")
+    fix = stage(config, "fix", 105, 112, plus=3)
     table = expected(config, "fix")
     (file,) = Table.open(fix.root / "ranks").files()
     assert (table.files, table.files_cut, table.files_removed, table.bytes) == (1, 1, 1, file.size)
@@ -256,10 +256,12 @@ def expected_of_undo(config: Config, replay_id: str) -> tuple[PublicationPreview
 
 
 def test_undo_preview_changes_nothing_and_equals_the_undo(config: Config) -> None:
-    stage(config, "one", 100, 109)
-    stage(config, "two", 110, 111)
-    stage(config, "fix", 105, 113, plus=3)
-    for name in ("one", "two", "fix"):
+    for name, first, last, plus in (
+        ("one", 100, 109, 0),
+        ("two", 110, 111, 0),
+        ("fix", 105, 113, 3),
+    ):
+        stage(config, name, first, last, plus)
         publish(config, name)
     found, table = expected_of_undo(config, "fix")
     assert found.shows == (

@@ -18,7 +18,8 @@ from rewindow.facts.readers import staged_seals
 from rewindow.ledger import Ledger, ReplayState
 from rewindow.publication import finish, read_published, staged_output
 from rewindow.publication.prepare import prepare_tables
-from rewindow.publication.publish import check_publishable, publish
+from rewindow.publication.publish import check_publishable, expected_publication, publish
+from rewindow.publication.result import PublicationResult
 from rewindow.publication.undo import undo
 from rewindow.recovery import StartState
 from rewindow.retention import undo_horizon
@@ -28,7 +29,14 @@ from rewindow.storage import Table, in_windows, query
 from rewindow.storage.formats import TableKind, format_property
 from rewindow.storage.streams import WINDOWS_SCHEMA, stored_grid
 from rewindow.windows import Grid, WindowRange
-from tests.publication.staging import HOUR_MS, StagedReplay, rows_of, simple, state_of
+from tests.publication.staging import (
+    HOUR_MS,
+    StagedReplay,
+    lose_last_commit,
+    rows_of,
+    simple,
+    state_of,
+)
 
 
 def book(config: Config) -> Ledger:
@@ -322,8 +330,8 @@ def test_altered_staged_files_are_not_published(config: Config) -> None:
 
 def test_pinned_publication_is_readable_until_its_files_are_vacuumed(config: Config) -> None:
     ranks_only(config, "r1", 100, 103, publishable=True)
-    ranks_only(config, "fix", 102, 103, plus=50, publishable=True)
     one = publish(config, "r1")
+    ranks_only(config, "fix", 102, 103, plus=50, publishable=True)
     two = publish(config, "fix")
     first = read_published(config, "app", one.number)
     newest = read_published(config, "app")
@@ -349,6 +357,36 @@ def test_pinned_publication_is_readable_until_its_files_are_vacuumed(config: Con
         minutes(config)[102] == 1070
         and book(config).replays.get("fix").state is ReplayState.PUBLISHED
     )
+
+
+@pytest.mark.parametrize("name", ["app.ranks", "app.ranks.windows", "app.checkpoints"])
+def test_publication_that_a_table_lacks_is_published_again(config: Config, name: str) -> None:
+    ranks_only(config, "r1", 100, 103, publishable=True)
+    first = publish(config, "r1")
+    assert publish(config, "r1").already
+    shutil.rmtree(config.stream_table(name))
+    assert not isinstance(expected_publication(config, "r1"), PublicationResult)
+    said: list[str] = []
+    again = publish(config, "r1", say=said.append)
+    assert (again.already, again.number) == (False, first.number + 1)
+    assert f"publication 1 is no longer in table {name}" in said
+    assert sorted(minutes(config)) == [100, 101, 102, 103]
+    assert certify(config, "r1", "published").verdict == "equal"
+    lose_last_commit(config.stream_table(name))
+    assert not publish(config, "r1").already
+    assert certify(config, "r1", "published").verdict == "equal"
+
+
+def test_publishing_a_purged_replay_again_names_the_command_that_computes_it(
+    config: Config,
+) -> None:
+    ranks_only(config, "r1", 100, 103, publishable=True)
+    publish(config, "r1")
+    shutil.rmtree(config.stream_table("app.ranks"))
+    shutil.rmtree(config.replay_root("r1"))
+    with pytest.raises(InputError, match="has no staged tables any more") as error:
+        publish(config, "r1")
+    assert "rewindow replay app --first 100 --last 103" in error.value.hint
 
 
 def test_tables_retain_files_for_an_undo_and_shorter_retention_is_reported(config: Config) -> None:

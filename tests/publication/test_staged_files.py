@@ -337,9 +337,9 @@ def test_links_of_a_publisher_that_died_before_its_commit_are_adopted(
 
 def test_repeated_publish_and_undo_never_rewrite_a_row(config: Config) -> None:
     stage(config, "one", 100, 104)
-    stage(config, "fix", 100, 104, plus=5)
     said: list[str] = []
     publish(config, "one", say=said.append)
+    stage(config, "fix", 100, 104, plus=5)
     for _ in range(3):
         publish(config, "fix", say=said.append)
         undo(config, "fix", say=said.append)

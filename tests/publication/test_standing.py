@@ -36,8 +36,7 @@ def opened(
         config,
         ledger,
         plan,
-        None,
-        staged_contents(config.replay_root(replay_id)),
+        publishing.Publishable(staged_contents(config.replay_root(replay_id))),
     )
     publication = ledger.publications.open(
         replay_id,

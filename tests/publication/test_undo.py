@@ -56,10 +56,10 @@ def contents(config: Config) -> dict[str, list[Any]]:
 
 def test_undoing_all_replays_restores_the_state_before_the_first_one(config: Config) -> None:
     stage(config, "r1", 100, 103)
+    publish(config, "r1")
     stage(config, "r2", 102, 105, plus=50)
-    publish(config, "r1")
     publish(config, "r2")
-    publish(config, "r1")
+    publish(config, "r1", accept="r2 was wrong")
     undo(config, "r1")
     windows = query(
         "select distinct window_id as w from t order by w",
@@ -152,7 +152,22 @@ def test_undo_rejects_a_table_that_was_deleted_and_recreated(config: Config) -> 
         match='table "app.ranks" is another one than publication 1',
     ) as error:
         undo(config, "r0")
-    assert before in str(error.value) and "Replay the range" in error.value.hint
+    assert before in str(error.value) and "rewindow publish r0" in error.value.hint
     ledger = Ledger.open(config.ledger_url)
     assert (ledger.publications.unfinished(), ledger.leases.held()) == ([], [])
     assert query("select * from t", t=path).num_rows == rows.num_rows
+
+
+def test_replay_of_a_deleted_table_is_published_again_and_undone_to_nothing(
+    config: Config,
+) -> None:
+    # The older publication was in the deleted table, so it must not come back from the new one.
+    for name in ("r0", "r1"):
+        stage(config, name, 100, 103)
+        publish(config, name)
+    for name in TABLES:
+        shutil.rmtree(config.stream_table(name))
+    assert not publish(config, "r1").already
+    assert contents(config) != NOTHING
+    undo(config, "r1")
+    assert contents(config) == NOTHING

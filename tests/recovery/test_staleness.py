@@ -102,6 +102,20 @@ def test_fix_in_the_middle_is_compared_with_the_saved_state_there() -> None:
     ]
 
 
+def test_repeated_windows_leave_the_rest_of_their_replay_fresh() -> None:
+    whole = publication(1, 0, 29, {-1: "s", 29: "e"}, "initial")
+    again = publication(2, 0, 9, {-1: "s", 9: "a"}, "initial", repeats=(1,))
+    assert stale_windows([whole, again]) == []
+    other = publication(3, 5, 9, {4: "z", 9: "b"}, "initial")
+    assert stale_windows([whole, again, other]) == [WindowRange(10, 29)]
+    # A state that the older replay has saved decides, whatever a newer one repeats.
+    saved = publication(1, 0, 29, {-1: "s", 9: "x", 29: "e"}, "initial")
+    assert stale_windows([saved, again]) == [WindowRange(10, 29)]
+    # Only the state at the end of the repeated range is known.
+    part = publication(4, 0, 4, {-1: "s", 4: "q"}, "initial", repeats=(2, 1))
+    assert stale_windows([whole, again, part]) == []
+
+
 def test_warm_up_depends_on_its_start_state() -> None:
     whole = publication(1, 0, 29, {-1: "s", 4: "x", 29: "e"}, "initial")
     warmed = EffectivePublication(2, WindowRange(10, 14), {9: "y", 14: "z"}, "warm_up", 4, "x")

@@ -1,0 +1,87 @@
+"""Reasons against a publication that only `--accept REASON` overrides, other than the gate's: it
+would replace published windows by flawed ones, or newer ones by those of an older plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import starmap
+
+from rewindow.facts.losses import losses_of
+from rewindow.facts.published_acts import tables_lacking
+from rewindow.ledger import Ledger, Replay
+from rewindow.publication.effects import related_acts
+from rewindow.publication.history import shown_without
+from rewindow.recovery import Plan
+from rewindow.sequences import present
+from rewindow.settings.config import Config
+from rewindow.storage import Table
+from rewindow.storage.layout import CHECKPOINTS, FACTS, Contents, versions_of
+from rewindow.windows import WindowRange
+
+_LISTED = 5
+Flaws = dict[str, list[WindowRange]]
+"""A flaw and where it is, such as "lost: ranks", to its windows."""
+
+
+def flaws_of(config: Config, plan: Plan, staged: Contents) -> Flaws:
+    """Returns the windows of a replay that are missing from an input, lost to an output, or
+    affected by lost ones.
+    """
+    root = config.replay_root(plan.replay_id)
+    versions = versions_of(staged)
+    facts = Table.open(root / FACTS, versions[FACTS])
+    checkpoints = Table.open(root / CHECKPOINTS, versions[CHECKPOINTS])
+    losses = losses_of(plan, facts, checkpoints, windows=plan.range)
+    flaws: Flaws = {}
+    for entry in plan.inputs:
+        if entry.missing:
+            flaws[f"missing: {entry.stream}"] = list(starmap(WindowRange, entry.missing))
+    for name, ranges in losses.lost.items():
+        flaws[f"lost: {name}"] = ranges
+    for name, first in losses.affected_first.items():
+        if first <= plan.last:
+            flaws[f"affected: {name}"] = [WindowRange(first, plan.last)]
+    return flaws
+
+
+def flaw_line(flaw: str, ranges: Sequence[WindowRange]) -> str:
+    """Returns a flaw with the number of its windows, and the first of them.
+
+    >>> flaw_line("lost: ranks", [WindowRange(105, 106)])
+    'lost: ranks, 2 windows: [105, 106]'
+    """
+    more = ", ..." if len(ranges) > _LISTED else ""
+    listed = ", ".join(map(str, ranges[:_LISTED]))
+    return f"{flaw}, {sum(map(len, ranges)):,} windows: {listed}{more}"
+
+
+def objections_to(
+    config: Config,
+    ledger: Ledger,
+    replay: Replay,
+    plan: Plan,
+    flaws: Flaws,
+) -> list[str]:
+    """Returns what speaks against replacing what is published by a replay, a line for each reason.
+
+    Windows that show the replay itself are not replaced, and neither are those that show nothing.
+    """
+    replaced = []
+    newer: dict[str, list[WindowRange]] = {}
+    for part, act in shown_without(related_acts(ledger, plan.application, plan.tables), plan.range):
+        # A publication that another program has deleted is not replaced.
+        if act is None or act.replay_id == plan.replay_id or tables_lacking(config, act):
+            continue
+        replaced.append(part)
+        if act.opened_at > replay.created_at:
+            name = f'publication {act.number} of replay "{act.replay_id}"'
+            newer.setdefault(f"it was planned before {name}, which it replaces", []).append(part)
+    worse = {}
+    for flaw, ranges in flaws.items():
+        over: list[WindowRange] = []
+        for part in replaced:
+            over += present(map(part.overlap, ranges))
+        if over:
+            worse[f"it replaces published windows by flawed ones, {flaw}"] = over
+    return list(starmap(flaw_line, (worse | newer).items()))
