@@ -61,9 +61,9 @@ def main(runs: int) -> None:
     for name, windows, tuples, files, linked in CASES:
         with tempfile.TemporaryDirectory() as folder:
             config = _project(Path(folder))
-            for replay in ("below", "above"):
-                stage(config, replay, windows, tuples, files, linked)
+            stage(config, "below", windows, tuples, files, linked)
             _seconds(config, ["publish", "below"])
+            stage(config, "above", windows, tuples, files, linked)
             found = [
                 [_seconds(config, [verb, "above"]) for verb in ("publish", "undo")]
                 for _ in range(runs)

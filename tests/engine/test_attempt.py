@@ -102,6 +102,21 @@ def test_input_with_more_tuples_than_its_seals_ends_the_attempt_before_any_commi
     assert query("select * from o", o=config.replay_root("one") / "totals").num_rows == 0
 
 
+def test_attempt_reads_tuples_and_seals_at_the_versions_of_its_plan(
+    attempt: Callable[..., Attempt],
+) -> None:
+    # Rules: R62
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    planned = attempt("totals", "one", group_windows=WINDOWS)
+    Table.open(config.stream_table("events")).delta.delete("window_id > 0")
+    seals = Table.open(config.windows_table("events")).delta
+    seals.update(updates={"tuples": "99"}, predicate="window_id > 0")
+    planned.run()
+    sql = "select sum(tuples) as n from f where direction = 'in'"
+    read = query(sql, f=config.replay_root("one") / FACTS)["n"].to_pylist()
+    assert read == [sum(entry.tuples for entry in planned.plan.inputs)] and read[0] > 0
+
+
 def test_tuples_that_at_most_once_gives_up_are_counted_as_lost(
     attempt: Callable[..., Attempt],
 ) -> None:
