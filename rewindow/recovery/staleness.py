@@ -116,9 +116,7 @@ def _is_stale(
     used = owner.states.get(border)
     now = before.owner.states.get(border) if before else None
     if before is not None and not (begins and now is None):
-        if used is None and border == before.owner.range.last:
-            return owner.number not in before.owner.repeats
-        return used is None or used != now
+        return owner.number not in before.owner.repeats if used is None else used != now
     if not begins or owner.base is None:
         return False
     below = _holding(earlier, owner.base)

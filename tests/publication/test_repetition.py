@@ -17,7 +17,7 @@ from rewindow.publication.undo import undo
 from rewindow.settings.config import Config
 from rewindow.storage import create_table
 from rewindow.storage.streams import WINDOWS_SCHEMA
-from tests.publication.staging import simple, state_of
+from tests.publication.staging import StagedReplay, rows_of, simple, state_of
 
 _COUNTS = pa.schema([WINDOWS_SCHEMA.field(place) for place in range(4)])
 
@@ -80,6 +80,17 @@ def test_input_that_only_grew_or_was_sealed_alike_is_the_same(config: Config) ->
     changed = seal([105], 7)
     stale = published(config, "changed", 109, inputs=(("flights", changed),)).stale
     assert stale == [("app.ranks", 110, 119)]
+
+
+def test_repetition_of_several_publications_is_not_taken_for_one(config: Config) -> None:
+    # The outputs are those of `whole` and `middle`, but the state at the end is that of neither.
+    published(config, "whole", 119)
+    simple(config, "middle", 105, 109, 5, publishable=True, outputs=("ranks",))
+    publish(config, "middle")
+    both = StagedReplay(config, "both", 100, 109, outputs=("ranks",))
+    rows = rows_of(range(100, 105))["ranks"] | rows_of(range(105, 110), 5)["ranks"]
+    both.group(100, 109, {"ranks": rows}, state=state_of(1)).digest().end()
+    assert publish(config, "both").stale == [("app.ranks", 110, 119)]
 
 
 def test_repetition_does_not_hide_what_was_stale_before(config: Config) -> None:

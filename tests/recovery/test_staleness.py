@@ -111,7 +111,6 @@ def test_repeated_windows_leave_the_rest_of_their_replay_fresh() -> None:
     # A state that the older replay has saved decides, whatever a newer one repeats.
     saved = publication(1, 0, 29, {-1: "s", 9: "x", 29: "e"}, "initial")
     assert stale_windows([saved, again]) == [WindowRange(10, 29)]
-    # Only the state at the end of the repeated range is known.
     part = publication(4, 0, 4, {-1: "s", 4: "q"}, "initial", repeats=(2, 1))
     assert stale_windows([whole, again, part]) == []
 
