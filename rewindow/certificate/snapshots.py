@@ -262,7 +262,7 @@ def published_snapshot(config: Config, plan: Plan, windows: WindowRange) -> Snap
 
 def _held_words(acts: Sequence[Publication], table: Table) -> str:
     act = newest_held(acts, table)
-    held = f"publication {act.number}" if act else "a publication that the ledger does not know"
+    held = f"publication {act.number}" if act else "a publication that is not done in the ledger"
     return f"{table.path.name}: table id, and {held} at version {table.version}"
 
 

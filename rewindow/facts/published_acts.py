@@ -25,7 +25,7 @@ def holds(table: Table, act: Publication) -> bool:
 
 
 def done_on(acts: Iterable[Publication], name: str) -> list[Publication]:
-    """Returns the acts that are done on a table."""
+    """Returns the acts that are done on a table, in their order."""
     done = []
     for act in acts:
         entry = find_named(act.tables, name)
@@ -45,7 +45,7 @@ def tables_lacking(config: Config, act: Publication) -> list[str]:
 
 
 def newest_held(acts: Iterable[Publication], table: Table) -> Publication | None:
-    """Returns the newest act on a published table; None where the ledger does not know it.
+    """Returns the newest act on a published table; None where the ledger does not count it as done.
 
     Args:
         acts: those of its application, newest first.
@@ -56,19 +56,15 @@ def newest_held(acts: Iterable[Publication], table: Table) -> Publication | None
     """
     name = table.path.name
     number = table.txn(publish_app_id(name))
-    for act in acts:
-        entry = find_named(act.tables, name)
-        # An act that is not done may have been committed all the same, by a killed publisher.
-        if entry is None or not (entry.done or act.number == number):
-            continue
-        if holds(table, act):
-            return act if act.number == number else None
-        again = f" Or publish it again: rewindow publish {act.replay_id}"
-        raise TableError(
-            f'table "{name}" lacks publication {act.number}, which the ledger counts as done',
-            detail=f"It is table {table.id} at version {table.version}, with publication {number}: "
-            "the last commits are missing from its log, or another program has deleted it.",
-            hint=f"Put the files of {table.path / '_delta_log'} back from a copy."
-            f"{again if act.kind == PUBLISH else ''}",
-        )
-    return None
+    done = done_on(acts, name)
+    act = done[0] if done else None
+    if act is None or holds(table, act):
+        return act if act is not None and act.number == number else None
+    again = f" Or publish it again: rewindow publish {act.replay_id}"
+    raise TableError(
+        f'table "{name}" lacks publication {act.number}, which the ledger counts as done',
+        detail=f"It is table {table.id} at version {table.version}, with publication {number}: "
+        "the last commits are missing from its log, or another program has deleted it.",
+        hint=f"Put the files of {table.path / '_delta_log'} back from a copy."
+        f"{again if act.kind == PUBLISH else ''}",
+    )

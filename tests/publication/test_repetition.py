@@ -82,7 +82,7 @@ def test_input_that_only_grew_or_was_sealed_alike_is_the_same(config: Config) ->
     assert stale == [("app.ranks", 110, 119)]
 
 
-def test_repetition_of_several_publications_is_not_taken_for_one(config: Config) -> None:
+def test_repetition_of_several_publications_keeps_later_windows_stale(config: Config) -> None:
     # The outputs are those of `whole` and `middle`, but the state at the end is that of neither.
     published(config, "whole", 119)
     simple(config, "middle", 105, 109, 5, publishable=True, outputs=("ranks",))
