@@ -105,12 +105,15 @@ class Gap:
 
 
 def key_text(key: Mapping[str, Any]) -> str:
-    """Returns a key in words.
+    """Returns a key in words; a null differs from every value.
 
-    >>> key_text({"station": "KSFO", "sensor": 3})
-    'station=KSFO, sensor=3'
+    >>> key_text({"station": "KSFO", "sensor": None})
+    'station=KSFO, sensor is null'
     """
-    return ", ".join(f"{name}={value}" for name, value in key.items())
+    parts = []
+    for name, value in key.items():
+        parts.append(f"{name} is null" if value is None else f"{name}={value}")
+    return ", ".join(parts)
 
 
 def with_nulls(row: Mapping[str, Any]) -> dict[str, Any]:

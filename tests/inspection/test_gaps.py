@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -355,3 +356,10 @@ def test_reversed_range_is_rejected_with_its_ends_exchanged_in_the_hint(tmp_path
     with pytest.raises(RangeError) as refused:
         gaps(config, "s", 8, 3)
     assert refused.value.hint == "Exchange the two ends: --first 3 --last 8"
+
+
+def test_null_key_differs_from_a_key_that_is_the_text_none(tmp_path: Path) -> None:
+    tuples: list[Any] = [(None, 31.0), ("None", 31.0), (None, 71.0), ("None", 71.0)]
+    report = gaps(recorded(tmp_path, {3: 2, 4: 0, 7: 2}, tuples, "10 s"), "s")
+    keys = [row["key"] for row in json.loads(report.to_json())["gaps"] if row["kind"] == "silent"]
+    assert sorted(keys) == ["k is null", "k=None"]
