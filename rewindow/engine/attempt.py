@@ -22,7 +22,7 @@ from rewindow.application.configuring import apply_changes
 from rewindow.crash import Step, crash_point
 from rewindow.engine.computation import Counts, Engine, PlannedAttempt
 from rewindow.engine.group_commit import GroupCommit, GroupEnd
-from rewindow.engine.losses import record_losses
+from rewindow.engine.losses import record_losses, unseen_windows
 from rewindow.engine.progress import Progress, output_tuples, port_counts
 from rewindow.engine.takeover import Takeover, take_over
 from rewindow.engine.warm_up import WarmUp
@@ -86,6 +86,7 @@ class Attempt:
         self._held = RetainedFiles(folder_of(root / CHECKPOINTS), epoch)
         self._schedule = CheckpointSchedule(plan.checkpoint_windows, plan.checkpoint_multiple)
         changeable = any(type(node.operator).changeable for node in app.nodes.values())
+        self._unseen: list[WindowRange] = []
         self._changes = ChangeLog(root, plan.changes) if changeable else None
 
     def run(self) -> None:
@@ -136,6 +137,7 @@ class Attempt:
             self._say(f"resumed from {at}, next window {plan.window_of(found.first)}")
         if not plan.mode.may_lose:
             return states
+        self._unseen = unseen_windows(plan, self.app, takeover)
         skip = engine.skip(states, plan.windows_of(found.skipped)) if found.skipped else None
         record_losses(
             plan,
@@ -203,10 +205,9 @@ class Attempt:
         number = 0
         restored = takeover.resume.restore
         saved = plan.window_of(restored) if restored else None
-        skipped = takeover.resume.skipped
-        lost = plan.windows_of(skipped) if skipped else None
         ends = self.app.ends(plan.ends)
-        unseen = (*plan.start.unseen(plan.first), *([(lost.first, lost.last)] if lost else []))
+        lost = [(windows.first, windows.last) for windows in self._unseen]
+        unseen = (*plan.start.unseen(plan.first), *lost)
         while window <= plan.last:
             began = time.monotonic()
             end = self._begin(

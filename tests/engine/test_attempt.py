@@ -432,6 +432,25 @@ def test_operator_knows_its_mode_and_random_numbers_do_not_depend_on_grouping(
     assert len(set(numbers)) == len(numbers) and 0 <= min(numbers) < 0.1 and 0.9 < max(numbers) < 1
 
 
+def test_windows_that_all_outputs_have_are_not_reported_as_given_up(
+    attempt: Callable[..., Attempt],
+) -> None:
+    # Rules: X2
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    with pytest.raises(Crash):
+        attempt("totals", "one", (Step.AFTER_OUTPUTS, 2), mode="at_most_once").run()
+    said: list[str] = []
+    last = attempt("totals", "one", mode="at_most_once", say=said.append)
+    last.run()
+    root = config.replay_root("one")
+    losses = losses_of(last.plan, Table.open(root / FACTS), None, last.plan.range)
+    assert losses.lost == {} and losses.state_lost == {
+        "totals": [WindowRange(FIRST + 2, FIRST + 4)]
+    }
+    assert not [line for line in said if "given up" in line]
+    assert [line for line in said if "stay, but are lost to the state" in line]
+
+
 def test_operator_receives_the_tuples_it_emitted_in_skipped_windows(
     attempt: Callable[..., Attempt],
 ) -> None:

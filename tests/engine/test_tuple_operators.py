@@ -11,6 +11,7 @@ from rewindow.crash import Step
 from rewindow.engine.attempt import Attempt
 from rewindow.errors import RewindowError
 from rewindow.facts.losses import losses_of
+from rewindow.facts.seals import end_row
 from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.storage.layout import CHECKPOINTS, FACTS
@@ -152,3 +153,51 @@ def test_application_windows_with_lost_windows_are_partial(
     found = query("select window_id, partial from o order by window_id", o=root / "out").to_pylist()
     assert [row["window_id"] for row in found if row["partial"]] == [FIRST + 7]
     assert len(found) == WINDOWS // 4
+
+
+def test_sliding_window_stays_partial_in_attempts_after_the_one_that_lost_windows(
+    attempt: Callable[..., Attempt],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Rules: R20, X8
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
+    monkeypatch.setenv("PERIOD", "6")
+    monkeypatch.setenv("SLIDES", "2")
+    how = {
+        "mode": "at_most_once",
+        "checkpoint_windows": 2,
+        "properties": {"told.checkpoint_windows": 2},
+        "group_windows": 2,
+        "last": FIRST + 9,
+    }
+    for dies_at in ((Step.AFTER_FIRST_OUTPUT, 2), (Step.AFTER_CHECKPOINT, 1)):
+        with pytest.raises(Crash):
+            attempt("tuple_callbacks", "one", dies_at, **how).run()
+    attempt("tuple_callbacks", "one", **how).run()
+    sql = "select window_id, partial from o order by window_id"
+    found = query(sql, o=config.replay_root("one") / "out").to_pylist()
+    # The state lacks windows 1002 and 1003, and the windows before the range.
+    partial = {row["window_id"] - FIRST: row["partial"] for row in found}
+    assert partial == {1: True, 3: True, 5: True, 7: True, 9: False}
+
+
+def test_end_of_a_recording_ends_the_last_application_window(
+    attempt: Callable[..., Attempt],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Rules: W23, X21
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
+    monkeypatch.setenv("PERIOD", "5")
+    last = FIRST + WINDOWS - 1
+    row = end_row(Table.open(config.stream_table("events")), last)
+    Table.open(config.windows_table("events")).commit_arrow(row, app_id="record", version=2)
+    attempt("tuple_callbacks", "one", group_windows=10, last=last + 3).run()
+    found = query(
+        "select window_id, partial from o order by window_id", o=config.replay_root("one") / "out"
+    )
+    ends = [(window, False) for window in range(FIRST + 4, last, 5)]
+    assert [tuple(row.values()) for row in found.to_pylist()] == [*ends, (last, True)]

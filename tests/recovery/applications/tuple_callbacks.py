@@ -15,7 +15,7 @@ EVENTS = pa.schema([("key", pa.string()), ("x", pa.int64())])
 
 
 class Told(TupleOperator):
-    """Counts the tuples of four windows; notes its calls."""
+    """Counts the tuples of PERIOD windows; notes its calls."""
 
     inputs: ClassVar = {"events": InputPort(EVENTS)}
     outputs: ClassVar = {
@@ -52,6 +52,7 @@ told = app.add(
     "told",
     Told(notes=os.environ.get("NOTES", "")),
     events=app.input("events"),
-    application_windows=4,
+    application_windows=int(os.environ.get("PERIOD", "4")),
+    slide_windows=int(os.environ["SLIDES"]) if "SLIDES" in os.environ else None,
 )
 app.output("out", told, key=["count"])
