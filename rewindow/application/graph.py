@@ -91,6 +91,11 @@ class Application:
         """The grid that every input must have."""
         return Grid(parse_duration(self.window) // 1000, self.origin_ms)
 
+    @property
+    def checkpoint_multiple(self) -> int:
+        """K: checkpoints wait for a multiple of it, the least common one of all operators'."""
+        return math.lcm(*(node.checkpoint_windows for node in self.nodes.values()))
+
     def input(self, stream: str, schema: pa.Schema | None = None) -> PortHandle:
         """Declares a recorded stream as input; a schema is checked against the recording at launch.
 

@@ -75,10 +75,12 @@ class Node:
         return {end.operator for end in self.feeds.values() if end.operator}
 
     @property
-    def published(self) -> frozenset[str]:
-        """The input ports that read a published stream, whose offsets name no order (X51)."""
+    def unordered(self) -> frozenset[str]:
+        """The input ports on which a column `offset` names no order: they read an operator, or a
+        published stream (X43, X51).
+        """
         return frozenset(
-            port for port, end in self.feeds.items() if not end.operator and "." in end.port
+            port for port, end in self.feeds.items() if end.operator or "." in end.port
         )
 
     def default_port(self) -> PortHandle:

@@ -89,7 +89,8 @@ class OperatorContext:
         windows: the windows that are computed, closed.
         mode: recovery mode under which they are computed (R3).
         operator: whose call it is, as application.operator; empty outside a replay.
-        published: input ports that read a published stream, whose offsets name no order (X51).
+        unordered: input ports on which the column `offset` names no order (X43, X51).
+        followed: output ports whose order of emission another operator follows (O39).
         once: `once(name, make)` computes the frame that `make` returns once in a group, for whoever
             asks for the name: `transform` and `next_state` then read the same rows. Outside a
             replay each computes it.
@@ -112,7 +113,8 @@ class OperatorContext:
     windows: WindowRange
     mode: Mode = Mode.EXACTLY_ONCE
     operator: str = ""
-    published: frozenset[str] = frozenset()
+    unordered: frozenset[str] = frozenset()
+    followed: frozenset[str] = frozenset()
     materialize: Callable[[str, Callable[[], DataFrame]], DataFrame] = field(
         default=_each_time,
         compare=False,

@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame
 from rewindow.application import Application, Node, OperatorContext, PortHandle
 from rewindow.engine.group_cache import GroupCache
 from rewindow.sequences import names_of
-from rewindow.tuple_engine.frames import pass_of
+from rewindow.tuple_engine.emission_order import EmissionOrder
+from rewindow.tuple_engine.frames import EMITTED, pass_of
 from rewindow.tuple_engine.passes import Pass
 
 
@@ -21,20 +22,33 @@ class Cycles:
 
     def __init__(self, app: Application) -> None:
         self._app = app
+        self.order = EmissionOrder(app)
         self.unseen = inside_cycles(app)
         self._passes: dict[str, Pass] = {}
         for unit in app.cycles():
-            self._passes |= dict.fromkeys(names_of(unit), Pass.of(unit, self.unseen))
+            one = Pass.of(unit, self.unseen, self.order.followed)
+            self._passes |= dict.fromkeys(names_of(unit), one)
 
     def of(self, node: Node) -> Pass | None:
         """Returns the pass of the cycle that an operator is in."""
         return self._passes.get(node.name)
 
     def inputs_of(self, node: Node, frames: Mapping[PortHandle, DataFrame]) -> dict[str, DataFrame]:
-        """Returns what feeds an operator, by port; in a cycle what comes from outside."""
+        """Returns what feeds an operator, by port; in a cycle what comes from outside.
+
+        Only ports that follow the order of emission get the column that has it.
+        """
         one = self.of(node)
         inside = one.members if one else {}
-        return {port: frames[end] for port, end in node.feeds.items() if end.operator not in inside}
+        found = {}
+        for port, end in node.feeds.items():
+            if end.operator in inside:
+                continue
+            frame = frames[end]
+            if self.order.has_order(end.operator) and not self.order.follows(node, port):
+                frame = frame.drop(EMITTED)
+            found[port] = frame
+        return found
 
     def run(
         self,

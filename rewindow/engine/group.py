@@ -52,7 +52,7 @@ from rewindow.state.files import OperatorState, size_text
 from rewindow.state.store import SizedStates, what
 from rewindow.storage import Table
 from rewindow.storage.layout import MEASURES
-from rewindow.tuple_engine.frames import emitted_frames, states_after
+from rewindow.tuple_engine.frames import EMITTED, emitted_frames, states_after
 from rewindow.windows import Grid, WindowRange
 
 SMALL_TUPLES = 200_000
@@ -398,7 +398,12 @@ class GroupRunner:
         """Returns the frames of an operator's output ports by name."""
         operator = node.operator
         if isinstance(operator, TupleOperator):
-            return emitted_frames(operator, inputs, state, context=context)
+            found = emitted_frames(operator, inputs, state, context=context)
+            for port, declared in operator.output_ports().items():
+                if declared.control:
+                    # Each key range may emit the same control tuple: equal ones are one (O133).
+                    found[port] = found[port].drop(EMITTED).distinct()
+            return found
         return frames_of(node, operator.transform(inputs, state, context))
 
     def _count(self, handle: PortHandle, frame: DataFrame) -> WindowFacts:
@@ -436,18 +441,24 @@ class GroupRunner:
         """Writes a port's tuples once; everything after this reads the files, never the plan again.
 
         The tuples of an error port go into its own table first, and from there to whoever reads the
-        port (O69).
+        port (O69). Where tasks have written the tuples, their files are read, since these have the
+        order of emission (O39).
         """
         schema = self._app.nodes[str(handle.operator)].operator.output_ports()[handle.port].schema
         what = f'output port "{handle}"'
         output = self._outputs.get(handle)
         error = self._errors.get(handle)
+        emitted = self._cache.files_of(str(handle.operator), handle.port, frame)
+        readers = frame if emitted is not None else None
         if error:
             rows = as_errors(frame, schema, what, self._root.name, self._epoch)
             folder = self._write(rows, error.name, mark, staged, grid)
             check_reasons(folder, what)
             result.folders[error.name] = folder
-            frame = self.read_back(error.name, folder).drop(*COLUMNS.names)
+            if readers is None:
+                frame = self.read_back(error.name, folder).drop(*COLUMNS.names)
+            else:
+                readers = frame = frame.drop(*COLUMNS.names)
             if not output:
                 return frame
         name = output.name if output else str(handle)
@@ -455,7 +466,7 @@ class GroupRunner:
         by = output.sorted_by if output else ()
         if by:
             rows = rows.sortWithinPartitions(*map(quoted_column, by))
-        written = None if by else self._cache.files_of(str(handle.operator), handle.port, frame)
+        written = None if by or error else emitted
         folder = (
             self._write(
                 rows,
@@ -472,6 +483,10 @@ class GroupRunner:
             result.folders[output.name] = folder
         if handle in self._dropped:
             result.dropped[str(handle)] = WindowFacts.of(count_written(folder))
+        if written is not None:
+            return self._cache.read(folder, schema)
+        if readers is not None:
+            return readers
         return self._in_one_task(read_files(self._spark, folder, _with_windows(schema)))
 
     def _write(
@@ -542,7 +557,12 @@ class GroupRunner:
 
     def _context_of(self, node: Node, context: OperatorContext) -> OperatorContext:
         context = self._cache.context(node.name, replace(context, windowing=node.windowing))
-        return replace(context, operator=f"{self._app.name}.{node.name}", published=node.published)
+        return replace(
+            context,
+            operator=f"{self._app.name}.{node.name}",
+            unordered=node.unordered,
+            followed=self._cycles.order.followed(node.name),
+        )
 
     def _schema(self, output: str) -> pa.Schema:
         return self._app.columns(self._staged[output])

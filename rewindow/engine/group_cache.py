@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import TaskContext
@@ -24,8 +25,11 @@ from rewindow.application import WRITTEN, OperatorContext, PartSink
 from rewindow.location import Location
 from rewindow.spark.frames import read_files, spark_schema, write_files
 from rewindow.storage.new_files import ROW_GROUP
+from rewindow.tuple_engine.frames import EMITTED, FOREIGN_OFFSET
+from rewindow.tuple_engine.tagged_rows import IS_FOREIGN
 from rewindow.windows import Grid
 
+_OFFSET = "offset"
 _BYTES = 32 << 20
 _TASK_BITS = 33
 """As Spark's own numbers of rows: the task above, the row in it below."""
@@ -142,9 +146,18 @@ class GroupCache:
                     (tasks / row["file"]).move_to(of_part / row["file"])
             if not any(of_part.entries("*.parquet")):
                 pq.write_table(columns[part].empty_table(), (of_part / "part-none.parquet").uri)
-            rows = spark_schema(pa.schema([("window_id", pa.int64()), *schema]))
-            found[part] = Written(of_part, self._arrange(read_files(self._spark, of_part, rows)))
+            found[part] = Written(of_part, self.read(of_part, schema))
         return found
+
+    def read(self, folder: Location, events: pa.Schema) -> DataFrame:
+        """Returns the rows of a part with `EMITTED`, unless its columns take the place of the
+        offset.
+        """
+        has_offset = _OFFSET not in events.names
+        own = ["window_id", _OFFSET] if has_offset else ["window_id"]
+        rows = pa.schema([*((name, pa.int64()) for name in own), *events])
+        frame = read_files(self._spark, folder, spark_schema(rows))
+        return self._arrange(frame.withColumnRenamed(_OFFSET, EMITTED) if has_offset else frame)
 
 
 def take_over(folder: Location, target: Location) -> Location:
@@ -229,12 +242,19 @@ class _PartFile:
         grid = self._files.grid
         own = {
             "attempt": lambda: pa.repeat(pa.scalar(self._files.attempt, pa.int64()), count),
-            "offset": lambda: pa.array(range(self._row, self._row + count), pa.int64()),
+            "offset": lambda: self._offsets(rows),
             "arrived_at": lambda: _starts(rows["window_id"], grid),
         }
         columns = [rows[name] if name in given else own[name]() for name in self._schema.names]
         self._row += count
         return pa.table(columns, names=self._schema.names).cast(self._schema)
+
+    def _offsets(self, rows: pa.Table) -> pa.Array:
+        """Returns the places of rows in the order of emission; foreign rows have those above."""
+        offsets = np.arange(self._row, self._row + rows.num_rows)
+        if IS_FOREIGN in rows.column_names:
+            offsets += rows[IS_FOREIGN].to_numpy() * FOREIGN_OFFSET
+        return pa.array(offsets, pa.int64())
 
     def _flush(self) -> None:
         if self._writer is None:

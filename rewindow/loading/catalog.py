@@ -22,7 +22,7 @@ from rewindow.loading.code_versions import code_version, configuration_digest, o
 from rewindow.loading.stream_applications import stream_application
 from rewindow.loading.user_lines import raised_at
 from rewindow.names import check_name, did_you_mean
-from rewindow.recovery import Plan
+from rewindow.recovery import TUPLE_ORDER, Plan
 from rewindow.settings.config import FILLED, HEARTBEAT, WINDOWS, Config
 from rewindow.storage import Table
 from rewindow.storage.layout import CODE
@@ -336,11 +336,20 @@ def _made_application(config: Config, name: str, stream: str) -> Application:
 
 
 def check_code(plan: Plan, loaded: LoadedApplication) -> None:
-    """Refuses to go on with another code or configuration than the replay was planned with (W65).
+    """Refuses to go on with another code or configuration than the replay was planned with (W65),
+    or with another order of tuples (O39).
 
     Raises:
-        CheckpointError: one of the fingerprints differs.
+        CheckpointError: one of the fingerprints or the order differs.
     """
+    again = f"rewindow abandon {plan.replay_id} && {plan.command}"
+    if plan.tuple_order != TUPLE_ORDER and _depends_on_order(loaded.app):
+        raise CheckpointError(
+            f'replay "{plan.replay_id}" was planned with another order of tuples between operators',
+            detail="This version of Rewindow calls tuple operators in another order than the "
+            "version that computed the windows so far. Nothing was changed.",
+            hint=f"Plan the range again: {again}",
+        )
     for name, planned, now in (
         ("code version", plan.code_version, loaded.code_version),
         ("configuration", plan.configuration_digest, loaded.configuration_digest),
@@ -350,9 +359,15 @@ def check_code(plan: Plan, loaded: LoadedApplication) -> None:
                 f'{name} of application "{plan.application}" has changed since replay '
                 f'"{plan.replay_id}" was planned',
                 detail=f"Planned with {planned}, now {now}. Its checkpoints belong to the old one.",
-                hint=f"Plan the range again: rewindow abandon {plan.replay_id} && {plan.command}; "
+                hint=f"Plan the range again: {again}; "
                 f"or put the code back, then: rewindow replay --resume {plan.replay_id}",
             )
+
+
+def _depends_on_order(app: Application) -> bool:
+    """Returns whether a tuple operator reads another operator or a published stream."""
+    nodes = app.nodes.values()
+    return any(node.operator.called_by_tuples and node.unordered for node in nodes)
 
 
 def event_columns(table: Table) -> pa.Schema:

@@ -4,7 +4,6 @@ JVM.
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -38,7 +37,15 @@ from rewindow.planning.inputs import (
 from rewindow.planning.request import PlanPreview, ReplayRequest
 from rewindow.planning.start_flaws import AFFECTED, refusal
 from rewindow.planning.start_state import find_start_state
-from rewindow.recovery import CheckpointSchedule, InputPlan, OutputPlan, Plan, StartState, guarantee
+from rewindow.recovery import (
+    TUPLE_ORDER,
+    CheckpointSchedule,
+    InputPlan,
+    OutputPlan,
+    Plan,
+    StartState,
+    guarantee,
+)
 from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.windows import Grid, WindowRange, format_time, parse_time
@@ -206,7 +213,7 @@ def _plan(
         origin_ms=app.grid.origin_ms,
         mode=mode,
         checkpoint_windows=distance,
-        checkpoint_multiple=_multiple(app),
+        checkpoint_multiple=app.checkpoint_multiple,
         group_windows=size,
         group_windows_max=bound if size else _group_bound(windows, inputs, bound),
         group_seconds=config.replay.group_seconds,
@@ -214,6 +221,7 @@ def _plan(
         errors_max=config.replay.errors_max,
         inputs=inputs,
         outputs=[],
+        tuple_order=TUPLE_ORDER,
         start=start,
         reason=request.reason,
         options=request.options(),
@@ -313,7 +321,7 @@ def _cut_groups(
     """Returns a warning where a fixed group size is cut: by checkpoints (W42), or by what a crash
     may cost (X1).
     """
-    gap = CheckpointSchedule(distance, _multiple(app)).gap_max
+    gap = CheckpointSchedule(distance, app.checkpoint_multiple).gap_max
     if size and bound and size > bound:
         return [
             f"groups of {size:,} windows are cut to {bound:,}: in {mode.words} a crash may cost a "
@@ -340,10 +348,6 @@ def _group_bound(windows: WindowRange, inputs: list[InputPlan], bound: int | Non
         return bound
     share = -(-len(windows) // SHORT_GROUPS)
     return min(bound or share, share)
-
-
-def _multiple(app: Application) -> int:
-    return math.lcm(*(node.checkpoint_windows for node in app.nodes.values()))
 
 
 def _topological(app: Application) -> list[str]:

@@ -4,10 +4,19 @@ guarantees. No I/O.
 
 from rewindow.recovery.groups import CheckpointSchedule, GroupSizer, next_end
 from rewindow.recovery.guarantee import guarantee
-from rewindow.recovery.plan import Candidate, InputPlan, OutputPlan, Plan, StartState, path_in
+from rewindow.recovery.plan import (
+    TUPLE_ORDER,
+    Candidate,
+    InputPlan,
+    OutputPlan,
+    Plan,
+    StartState,
+    path_in,
+)
 from rewindow.recovery.resume import Resume, affected_from, resume
 
 __all__ = [
+    "TUPLE_ORDER",
     "Candidate",
     "CheckpointSchedule",
     "GroupSizer",

@@ -16,6 +16,10 @@ from rewindow.names import windows_name
 from rewindow.recovery.groups import CheckpointSchedule
 from rewindow.windows import Grid, WindowRange
 
+TUPLE_ORDER = 2
+"""Number of the order in which tuple operators get the tuples of operators and of published
+streams. 1: by a hash that Spark defines. 2: as emitted, or by the row hash (O39, X43)."""
+
 
 def path_in(state: Location, table: Location) -> str:
     """Returns a table's path as a plan keeps it: relative to the state folder, absolute when it
@@ -197,6 +201,7 @@ class Plan(_Value):
             its log of changes.
         graph: the application's graph.
         options: how it was asked for, as words of a command line behind the range.
+        tuple_order: the order in which tuple operators get tuples, see TUPLE_ORDER.
     """
 
     replay_id: str
@@ -230,6 +235,7 @@ class Plan(_Value):
     given: list[PropertyOverride] = Field(default_factory=list)
     changes: list[PropertyChange] = Field(default_factory=list)
     candidate: Candidate | None = None
+    tuple_order: int = 1
 
     @property
     def staged(self) -> list[OutputPlan]:

@@ -23,7 +23,7 @@ What counts as equal, and what does not:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -107,6 +107,13 @@ def row_hashes(
     check_digestible(schema, exclude)
     values = _values_of(_event_fields(schema, exclude))
     return _hash_fields(SALTS[0], values), _hash_fields(SALTS[1], values[::-1])
+
+
+def hash_of(values: Mapping[str, tuple[Column, T.DataType]]) -> Column:
+    """Returns the hash of a row of some named values, each with its type; `state.row_hash` gives
+    the same.
+    """
+    return _hash_fields(SALTS[0], [values[name] for name in sorted(values)])
 
 
 def sum_of_rows(schema: T.StructType) -> Column:

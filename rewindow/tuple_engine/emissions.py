@@ -4,8 +4,9 @@ batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +14,37 @@ import pyarrow as pa
 from rewindow.errors import InputError
 from rewindow.operators.tuples.values import to_array
 from rewindow.tuple_engine.emitted import EmittedCopies
-from rewindow.tuple_engine.tagged_rows import Columns, TagShape, as_travelling, one_array, sort_key
+from rewindow.tuple_engine.tagged_rows import (
+    FOREIGN,
+    Columns,
+    TagShape,
+    as_travelling,
+    one_array,
+    sort_key,
+)
 
 BATCH = 10_000
 """Tuples that are made into an Arrow batch at once: more save nothing (measured), and cost
 memory."""
+
+
+class ReadKey(Protocol):
+    """What knows the key that the operator reads."""
+
+    key: Any
+
+
+class _Part(NamedTuple):
+    """Rows of a port that wait, in the order in which they were emitted.
+
+    Attributes:
+        stretches: windows, and how many of the rows are of each.
+        foreign: places of rows that were emitted under another key than their own.
+    """
+
+    rows: pa.Table
+    stretches: Sequence[tuple[int, int]]
+    foreign: Sequence[int] = ()
 
 
 class Emissions:
@@ -45,16 +72,61 @@ class Emissions:
         self._values: dict[str, list[Any]] = {}
         self._stretches: dict[str, list[tuple[int, int]]] = {}
         self._noted = dict.fromkeys(shape.outputs, 0)
-        self._batches: dict[str, list[tuple[int, pa.Table]]] = {}
+        self._parts: dict[str, list[_Part]] = {}
+        self._foreign: dict[str, list[int]] = {}
         self._in_tables = 0
+        self._append: dict[str, Callable[[Sequence[Any]], None]] = {}
         self._quick: dict[str, tuple[Callable[[Sequence[Any]], None], int]] = {}
         self._plain: dict[str, tuple[Callable[[Sequence[Any]], None], int]] = {}
         for port, width in shape.widths.items():
             self._values[port] = []
             self._stretches[port] = []
-            self._batches[port] = []
-            if width and port not in shape.errors and kept.is_plain(port):
-                self._plain[port] = (self._values[port].extend, width)
+            self._parts[port] = []
+            self._append[port] = self._values[port].extend
+            self._quicken(port, width)
+
+    def _quicken(self, port: str, width: int) -> None:
+        """Lets `emit` append to a port without a look at its values, where they need none."""
+        if width and port not in self._shape.errors and self.kept.is_plain(port):
+            self._plain[port] = (self._append[port], width)
+
+    def follow(self, ports: Iterable[str], reads: ReadKey) -> None:
+        """Marks each tuple of some ports that is emitted under another key than its own: which
+        others come before it depends on the key ranges (O39).
+
+        Args:
+            ports: they have the columns of the operator's key.
+            reads: has the key under which a tuple is emitted.
+        """
+        for port in ports:
+            schema = self._shape.outputs[port].schema
+            places = [schema.get_field_index(name) for name in self._shape.loaded.key]
+            self._foreign[port] = []
+            self._append[port] = self._marking(port, places, reads)
+            self._quicken(port, self._shape.widths[port])
+
+    def _marking(
+        self,
+        port: str,
+        places: Sequence[int],
+        reads: ReadKey,
+    ) -> Callable[[Sequence[Any]], None]:
+        values = self._values[port]
+        foreign = self._foreign[port]
+        width = self._shape.widths[port]
+        place = places[0]
+
+        def append(row: Sequence[Any]) -> None:
+            if row[place] != reads.key:
+                foreign.append(len(values) // width)
+            values.extend(row)
+
+        def append_of_many(row: Sequence[Any]) -> None:
+            if tuple(map(row.__getitem__, places)) != reads.key:
+                foreign.append(len(values) // width)
+            values.extend(row)
+
+        return append if len(places) == 1 else append_of_many
 
     def begin(self, window: int) -> None:
         """Opens a window."""
@@ -139,9 +211,9 @@ class Emissions:
             raise InputError(
                 f'port "{port}" has {width} columns ({names}), {len(values)} values were given'
             )
-        self._values[port] += (
-            values if self.kept.is_plain(port) else self.kept.copy_of(port, values)
-        ) or (None,)
+        self._append[port](
+            (values if self.kept.is_plain(port) else self.kept.copy_of(port, values)) or (None,)
+        )
 
     def _by_name(
         self,
@@ -163,7 +235,7 @@ class Emissions:
         return (*values, *map(named.get, rest))
 
     def emit_batch(self, port: str, rows: pa.RecordBatch | pa.Table) -> None:
-        """Keeps rows of a port as a batch of their own."""
+        """Keeps rows of a port as a batch; no key is known under which each of them is emitted."""
         if self._window is None:
             raise InputError(f"{self._name} emits outside of a window")
         columns = self._shape.outputs[port].schema
@@ -174,45 +246,63 @@ class Emissions:
             )
         found = rows if rows.schema == columns else rows.cast(columns)
         table = found if isinstance(found, pa.Table) else pa.Table.from_batches([found])
+        if not table.num_rows:
+            return
         self.kept.note_batch(port, table)
-        self._batches[port].append((self._window, table))
+        self._note()
+        self._seal(port)
+        every = range(table.num_rows) if port in self._foreign else ()
+        self._parts[port].append(_Part(table, [(self._window, table.num_rows)], every))
         self._in_tables += table.num_rows
+
+    def _seal(self, port: str) -> None:
+        """Makes a part of the tuples that wait on a port one by one, so that those that come after
+        it keep their place.
+        """
+        values = self._values[port]
+        if not values:
+            return
+        columns = self._shape.outputs[port]
+        what = f'port "{port}" of {self._name}'
+        width = self._shape.widths[port]
+        # Values of all columns are in one list, tuple after tuple. Every width-th of them is a
+        # column: this is faster than a list for each column and emit.
+        arrays = []
+        for place, field in enumerate(columns.schema):
+            arrays.append(to_array(values[place::width], field, what))
+        rows = pa.table(arrays, names=columns.schema.names)
+        foreign = self._foreign.get(port, [])
+        self._parts[port].append(_Part(rows, self._stretches[port].copy(), foreign.copy()))
+        values.clear()
+        foreign.clear()
+        self._stretches[port].clear()
+        self._noted[port] = 0
 
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Gives what waits, a batch of each port."""
         self._note()
         self._in_tables = 0
         for port, columns in self._shape.outputs.items():
-            if tables := self._batches[port]:
-                stretches = [(window, rows.num_rows) for window, rows in tables]
-                _, parts = zip(*tables, strict=True)
-                table = pa.concat_tables(parts).combine_chunks()
-                yield self.tagged(columns, stretches, list(map(one_array, table.columns)))
-                tables.clear()
-            if values := self._values[port]:
-                stretches = self._stretches[port].copy()
-                what = f'port "{port}" of {self._name}'
-                width = self._shape.widths[port]
-                # Values of all columns are in one list, tuple after tuple. Every width-th of them
-                # is a column: this is faster than a list for each column and emit.
-                arrays = []
-                for place, field in enumerate(columns.schema):
-                    arrays.append(to_array(values[place::width], field, what))
-                values.clear()
-                self._stretches[port].clear()
-                self._noted[port] = 0
-                yield self.tagged(columns, stretches, arrays)
+            self._seal(port)
+            if parts := self._parts[port]:
+                table = pa.concat_tables([part.rows for part in parts]).combine_chunks()
+                stretches = list(chain.from_iterable(part.stretches for part in parts))
+                arrays = list(map(one_array, table.columns))
+                yield self.tagged(columns, stretches, arrays, foreign=_foreign_of(parts))
+                parts.clear()
 
     def tagged(
         self,
         columns: Columns,
         stretches: Sequence[tuple[int, int]],
         values: Sequence[pa.Array],
+        foreign: Sequence[int] = (),
     ) -> pa.RecordBatch:
         """Returns rows of one tag with the columns of all tags.
 
         Args:
             stretches: windows, and how many rows of each there are.
+            foreign: places of rows that were emitted under another key than their own.
         """
         places = []
         counts = []
@@ -221,7 +311,19 @@ class Emissions:
             counts.append(count)
         count = sum(counts)
         given = dict(zip(columns.names, map(as_travelling, values), strict=True))
-        arrays = [pa.array(np.repeat(np.array(places, np.int64), counts))]
+        of_rows = np.repeat(np.array(places, np.int64), counts)
+        of_rows[np.array(foreign, np.int64)] |= FOREIGN
+        arrays = [pa.array(of_rows)]
         for field in self._fields:
             arrays.append(given[field.name] if field.name in given else pa.nulls(count, field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._shape.made)
+
+
+def _foreign_of(parts: Iterable[_Part]) -> list[int]:
+    """Returns the places of foreign rows among the rows of all parts."""
+    found: list[int] = []
+    before = 0
+    for part in parts:
+        found += [before + place for place in part.foreign]
+        before += part.rows.num_rows
+    return found

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from rewindow.application import WRITTEN, OperatorContext, PartSink
 from rewindow.names import quoted_column
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.sequences import map_values
 from rewindow.spark.columns import bigint, union_all
+from rewindow.spark.digests import hash_of
 from rewindow.spark.frames import spark_schema
 from rewindow.tuple_engine.passes import ALONE, STATE, Member, Pass, alone_ports, control_rows
 from rewindow.tuple_engine.tagged_rows import (
@@ -23,13 +25,19 @@ from rewindow.tuple_engine.tagged_rows import (
     SORT_KEY,
     TAG_BITS,
     WINDOW,
+    WINDOW_BITS,
     Columns,
     OperatorPort,
     sort_key,
     untagged,
 )
 
+EMITTED = "_rw_emitted"
+"""The column of an operator's tuples that has the order in which they were emitted."""
+FOREIGN_OFFSET = 1 << 62
+"""From here on are the offsets of tuples that were emitted under another key than their own."""
 _ORDER = "_rw_order"
+_HASH = "_rw_hash"
 _OFFSET = "offset"
 
 
@@ -53,7 +61,7 @@ def states_after(
     """Returns the state rows after a group, of the same pass; a key that is gone is marked where
     there are keys.
     """
-    found = _parts(operator, inputs, state, context)[STATE].drop(WINDOW)
+    found = _parts(operator, inputs, state, context)[STATE].drop(WINDOW, EMITTED)
     return found if operator.state_increments else found.drop(DELETED)
 
 
@@ -97,7 +105,13 @@ def one_pass(
 
 
 def _alone(operator: TupleOperator, context: OperatorContext) -> Pass:
-    return Pass({ALONE: Member(operator, context.windowing, published=context.published)})
+    member = Member(
+        operator,
+        context.windowing,
+        unordered=context.unordered,
+        followed=context.followed,
+    )
+    return Pass({ALONE: member})
 
 
 def pass_of(
@@ -112,8 +126,9 @@ def pass_of(
 
     With a sink, tasks give it their rows, and the files that it has written come back.
 
-    Tuples of a window come by port, then by recorded offset; those of a published stream, and those
-    behind a frame operator, by a hash of their columns (X43, X51).
+    Tuples of a window come by port, then by recorded offset; those of an operator in the order in
+    which they were emitted where `EMITTED` has it (O39). Those of a published stream, and all
+    others, come by a hash of their columns (X43, X51).
 
     Args:
         inputs: what feeds it from outside, by operator and port.
@@ -125,19 +140,22 @@ def pass_of(
     parts = []
     for place, columns in one.inputs.items():
         if place in inputs:
-            has_order = place[1] not in one.members[place[0]].published
-            parts.append(_tagged(inputs[place], columns, context, has_order=has_order))
+            has_offset = place[1] not in one.members[place[0]].unordered
+            parts.append(_tagged(inputs[place], columns, context, has_offset=has_offset))
     for name, columns in one.loaded.items():
         if name in states:
             parts.append(_tagged_state(states[name], columns, context))
     if not one.keys:  # Without a row Spark would call nothing, and no window would be begun.
         parts.append(_mark(next(iter(inputs.values())).sparkSession))
     rows = union_all(parts, allow_missing=True)
+    names = rows.columns
     placed = rows.repartition(*one.keys) if one.keys else rows.coalesce(1)
-    ordered = placed.sortWithinPartitions(SORT_KEY, _ORDER)
+    ordered = placed.sortWithinPartitions(
+        *(name for name in (SORT_KEY, _ORDER, _HASH) if name in names)
+    )
     sent = []
     for name in one.sent.names:
-        sent.append(name if name in ordered.columns else F.lit(None).alias(name))
+        sent.append(name if name in names else F.lit(None).alias(name))
     members = one.members
     alone = context.alone()
     controls = {}
@@ -160,15 +178,29 @@ def _tagged(
     columns: Columns,
     context: OperatorContext,
     *,
-    has_order: bool,
+    has_offset: bool,
 ) -> DataFrame:
-    names = list(map(quoted_column, columns.schema.names))
-    has_order = has_order and _OFFSET in frame.columns
-    placed = F.col(_OFFSET).cast("bigint") if has_order else F.xxhash64(*names)
     window = F.col(WINDOW).cast("bigint")
     before = F.lit(context.first - 1)
-    place = (window - before) * F.lit(1 << TAG_BITS) + F.lit(columns.tag)
-    return frame.select(place.alias(SORT_KEY), placed.alias(_ORDER), *_named(columns))
+    place = (window - before) * F.lit(1 << WINDOW_BITS) + F.lit(columns.tag)
+    found = [place.alias(SORT_KEY), *_named(columns)]
+    if EMITTED in frame.columns:
+        is_foreign = F.col(EMITTED) >= FOREIGN_OFFSET
+        order = F.when(is_foreign, FOREIGN_OFFSET).otherwise(F.col(EMITTED))
+        found += [order.alias(_ORDER), F.when(is_foreign, _hash(columns)).alias(_HASH)]
+    elif has_offset and _OFFSET in frame.columns:
+        found.append(F.col(_OFFSET).cast("bigint").alias(_ORDER))
+    else:
+        found += [bigint(0).alias(_ORDER), _hash(columns).alias(_HASH)]
+    return frame.select(*found)
+
+
+def _hash(columns: Columns) -> Column:
+    """Returns the hash of a port's columns, by their names and as they are declared."""
+    values = {}
+    for field in columns.schema:
+        values[field.name] = (_declared(field), _type_of(field))
+    return hash_of(values)
 
 
 def _controls(frame: DataFrame, columns: Columns) -> pa.Table:
@@ -200,12 +232,21 @@ def _named(columns: Columns) -> list[Column]:
     """
     found = []
     for field, name in zip(columns.schema, columns.names, strict=True):
-        column = F.col(quoted_column(field.name)).cast(spark_schema(pa.schema([field]))[0].dataType)
+        column = _declared(field)
         value = (
             F.unix_micros(column.cast("timestamp")) if pa.types.is_timestamp(field.type) else column
         )
         found.append(value.alias(name))
     return found
+
+
+def _declared(field: pa.Field) -> Column:
+    """Returns a column in the type that the port declares."""
+    return F.col(quoted_column(field.name)).cast(_type_of(field))
+
+
+def _type_of(field: pa.Field) -> DataType:
+    return spark_schema(pa.schema([field]))[0].dataType
 
 
 def _untagged(
@@ -217,8 +258,8 @@ def _untagged(
     values = []
     for field, sent in zip(columns.schema, columns.names, strict=True):
         column = F.timestamp_micros(sent) if pa.types.is_timestamp(field.type) else F.col(sent)
-        values.append(column.cast(spark_schema(pa.schema([field]))[0].dataType).alias(field.name))
-    window = F.shiftright(place, TAG_BITS) + F.lit(context.first - 1)
+        values.append(column.cast(_type_of(field)).alias(field.name))
+    window = F.shiftright(place, WINDOW_BITS) + F.lit(context.first - 1)
     return rows.where(place.bitwiseAND(F.lit((1 << TAG_BITS) - 1)) == columns.tag).select(
         window.alias(WINDOW),
         *values,

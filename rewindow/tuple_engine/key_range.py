@@ -28,7 +28,7 @@ from rewindow.tuple_engine.running import check_assigned, running_copy
 from rewindow.tuple_engine.tagged_rows import (
     PLACEHOLDER,
     SORT_KEY,
-    TAG_BITS,
+    WINDOW_BITS,
     TagShape,
     lists_of,
     tag_of,
@@ -48,6 +48,8 @@ class KeyRange:
         context: its windows are all begun and ended, also without a tuple.
         shape: of the operator; made anew unless it is given.
         controls: by control port and window, what comes before the end of the window.
+        followed: output ports whose tuples are marked where their key is another one than that
+            under which they were emitted.
         tells_changes: whether it is an error to change a tuple after it was emitted; it has no
             effect anyhow (O43).
     """
@@ -59,6 +61,7 @@ class KeyRange:
         shape: TagShape | None = None,
         controls: Mapping[str, Mapping[int, pa.RecordBatch]] = NO_CONTROLS,
         *,
+        followed: Iterable[str] = (),
         tells_changes: bool = False,
     ) -> None:
         self._windows = context.windows
@@ -87,6 +90,7 @@ class KeyRange:
         )
         self._assigned = dict(self._operator.__dict__)
         self._state = KeyedState(self._shape, self._operator)
+        self._out.follow(followed, self._state)
         self.take = self._state.take
         self.each_key = self._state.each_key
         self.forget = self._state.forget
@@ -116,7 +120,7 @@ class KeyRange:
         is_set_up = False
         try:
             for batch in map(_without_mark, batches):
-                states = int(np.searchsorted(batch[SORT_KEY].to_numpy(), 1 << TAG_BITS))
+                states = int(np.searchsorted(batch[SORT_KEY].to_numpy(), 1 << WINDOW_BITS))
                 self.load(batch.slice(0, states))
                 if states < batch.num_rows:
                     is_set_up = is_set_up or self.set_up()

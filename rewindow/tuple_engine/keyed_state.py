@@ -24,6 +24,8 @@ from rewindow.tuple_engine.tagged_rows import TagShape, lists_of
 
 ROWS = 10_000
 """Rows of state in a batch."""
+NO_KEY = object()
+"""Stands for the key while none is read: no value of a tuple equals it."""
 
 
 class KeyedState:
@@ -35,6 +37,7 @@ class KeyedState:
         operator: the copy that is called.
 
     Attributes:
+        key: the key that is read; NO_KEY while none is.
         failed_at: the tuple at which `process` has raised.
     """
 
@@ -48,7 +51,7 @@ class KeyedState:
         self._states: dict[Any, list[Any]] = {}
         self._gone: set[Any] = set()
         self._known: set[Any] = set()
-        self._key: Any = None if self._keys else ()
+        self.key: Any = NO_KEY if self._keys else ()
         self._has_key = False
         self._moved = False
         self.failed_at: Any = None
@@ -115,7 +118,7 @@ class KeyedState:
         self._moved = False
         try:
             for row, key in zip(rows, keys, strict=False):
-                self._key = key
+                self.key = key
                 found = find(key)
                 now[name] = value = default if found is None else found[place]
                 process(row)
@@ -133,7 +136,7 @@ class KeyedState:
             raise
 
     def _enter(self, key: Any) -> None:
-        self._key = key
+        self.key = key
         self._has_key = True
         found = self._states.get(key)
         for field in self._fields_there:
@@ -143,13 +146,13 @@ class KeyedState:
         """Puts the values of the key that is read into its record, where they have changed."""
         if not self._has_key:
             return
-        found = self._states.get(self._key)
+        found = self._states.get(self.key)
         for field in self._fields_there:
             value = self._now[field.name]
             if value is not (field.default if found is None else found[field.place]) and not (
                 found is None and field.changes_in_place and value == field.default
             ):
-                found = self._record(self._key)
+                found = self._record(self.key)
                 found[field.place] = value
                 found[-1] = True
 
@@ -164,6 +167,7 @@ class KeyedState:
         if not self._has_key and any(field.name in self._now for field in self._fields_there):
             raise self.unkeyed()
         self.leave()
+        self.key = NO_KEY
         self._has_key = False
         for field in self._fields_there:
             self._now.pop(field.name, None)
@@ -186,7 +190,7 @@ class KeyedState:
         """
         if not self._has_key:
             raise self.unkeyed()
-        found = self._record(self._key)
+        found = self._record(self.key)
         found[-1] = True
         return found
 
@@ -210,7 +214,7 @@ class KeyedState:
         """
         if not self._has_key:
             raise self.unkeyed()
-        found = self._states.get(self._key)
+        found = self._states.get(self.key)
         return self._new_record() if found is None else found
 
     def copied(self) -> dict[Any, list[Any]]:
@@ -243,10 +247,10 @@ class KeyedState:
         """Removes the state of the key that is read."""
         if not self._has_key:
             raise self.unkeyed()
-        self._states.pop(self._key, None)
-        self._gone.add(self._key)
+        self._states.pop(self.key, None)
+        self._gone.add(self.key)
         self._moved = True
-        self._enter(self._key)
+        self._enter(self.key)
 
     def load(self, batch: pa.RecordBatch) -> None:
         """Takes rows of state."""

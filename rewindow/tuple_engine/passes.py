@@ -4,7 +4,7 @@ its own (X40).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
@@ -46,14 +46,16 @@ class Member:
 
     Attributes:
         inner: by input port, the operator of the same pass and its output port that feed it.
-        published: input ports that read a published stream, whose offsets name no order (X51).
+        unordered: input ports on which the column `offset` names no order (X43, X51).
+        followed: output ports whose order of emission another operator follows (O39).
         unseen: output ports that nothing outside of the pass reads: their rows stay inside.
     """
 
     operator: TupleOperator
     windowing: Windowing = EVERY_WINDOW
     inner: Mapping[str, OperatorPort] = field(default_factory=dict)
-    published: frozenset[str] = frozenset()
+    unordered: frozenset[str] = frozenset()
+    followed: frozenset[str] = frozenset()
     unseen: frozenset[str] = frozenset()
 
 
@@ -104,14 +106,26 @@ class Pass:
         return parts
 
     @classmethod
-    def of(cls, unit: list[Node], unseen: Collection[PortHandle] = ()) -> Pass:
+    def of(
+        cls,
+        unit: list[Node],
+        unseen: Collection[PortHandle] = (),
+        followed: Callable[[str], frozenset[str]] = lambda operator: frozenset(),
+    ) -> Pass:
         """Returns the pass of an operator, or of those of a cycle in the order in which they are
         called.
+
+        Args:
+            unseen: ports that nothing outside of the pass reads.
+            followed: returns the output ports of an operator whose order another one follows.
         """
         if len(unit) == 1:
-            return cls({ALONE: _member(unit[0], set(), unseen)})
+            return cls({ALONE: _member(unit[0], set(), unseen, followed(unit[0].name))})
         names = set(names_of(unit))
-        return cls({node.name: _member(node, names, unseen) for node in unit})
+        members = {}
+        for node in unit:
+            members[node.name] = _member(node, names, unseen, followed(node.name))
+        return cls(members)
 
     def run(
         self,
@@ -155,6 +169,7 @@ class Pass:
                 own,
                 shapes[name],
                 controls=sent,
+                followed=member.followed,
                 tells_changes=tells_changes,
             )
         if ALONE in ranges:
@@ -231,11 +246,23 @@ def _shifted(columns: Columns, number: int) -> Columns:
     return replace(columns, tag=number * TAGS + columns.tag)
 
 
-def _member(node: Node, names: set[str], unseen: Collection[PortHandle]) -> Member:
+def _member(
+    node: Node,
+    names: set[str],
+    unseen: Collection[PortHandle],
+    followed: frozenset[str],
+) -> Member:
     assert isinstance(node.operator, TupleOperator), "checked at launch"
     inner = {}
     for port, end in node.feeds.items():
         if end.operator in names:
             inner[port] = (str(end.operator), end.port)
     hidden = frozenset(end.port for end in unseen if end.operator == node.name)
-    return Member(node.operator, node.windowing, inner, published=node.published, unseen=hidden)
+    return Member(
+        node.operator,
+        node.windowing,
+        inner,
+        unordered=node.unordered,
+        followed=followed,
+        unseen=hidden,
+    )

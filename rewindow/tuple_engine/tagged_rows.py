@@ -30,8 +30,14 @@ SORT_KEY = "_rw_place"
 WINDOW = "window_id"
 DELETED = "_rw_gone"
 TAG_BITS = 20
-"""Bits of a place that are the tag: a cycle may have a thousand operators, a group 2**43
+"""Bits of a place that are the tag: a cycle may have a thousand operators, a group 2**42
 windows."""
+FOREIGN = 1 << TAG_BITS
+"""The bit of a place that marks a tuple which was emitted under another key than its own."""
+WINDOW_BITS = TAG_BITS + 1
+"""Bits of a place below the window."""
+IS_FOREIGN = "_rw_foreign"
+"""The column of rows without tags that has this mark; rows that none has are without it."""
 PLACEHOLDER = -1
 """The place of a row that is nothing: a key range that has no other is called all the same."""
 Part = TypeVar("Part")
@@ -155,7 +161,7 @@ def sort_key(window: int, tag: int, before: int) -> int:
     Args:
         before: the window before the first one of the group.
     """
-    return (window - before) * (1 << TAG_BITS) + tag
+    return (window - before) * (1 << WINDOW_BITS) + tag
 
 
 def tag_of(place: Any) -> Any:
@@ -165,7 +171,7 @@ def tag_of(place: Any) -> Any:
 
 def window_of(place: Any, before: int) -> Any:
     """Returns the window of a place, or those of an array of places."""
-    return (place >> TAG_BITS) + before
+    return (place >> WINDOW_BITS) + before
 
 
 def _declared(schema: pa.Schema | None) -> pa.Schema:
@@ -178,7 +184,7 @@ def untagged(
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[tuple[str, pa.Table]]:
     """Gives `window_id` and the columns of each batch, whose rows are of one tag, as they are
-    declared.
+    declared; and `IS_FOREIGN` where a row has that mark.
     """
     parts = by_tag(tags)
     for batch in batches:
@@ -189,7 +195,9 @@ def untagged(
             values = [pa.array(window_of(places, before))]
             for name, field in zip(columns.names, columns.schema, strict=True):
                 values.append(_declared_values(batch[name], field.type))
-            yield part, pa.table(values, names=[WINDOW, *columns.schema.names])
+            rows = pa.table(values, names=[WINDOW, *columns.schema.names])
+            foreign = (places & FOREIGN) != 0
+            yield part, rows.append_column(IS_FOREIGN, pa.array(foreign)) if foreign.any() else rows
 
 
 def _declared_values(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rewindow.commands.plan import show
-from rewindow.errors import InputError, ValidationFailed
+from rewindow.errors import CheckpointError, InputError, ValidationFailed
 from rewindow.loading.catalog import check_code, load_application
 from rewindow.planning import ReplayRequest, create_replay, draft_plan
 from rewindow.recovery import Plan
@@ -76,6 +76,22 @@ def test_plan_keeps_overridden_properties_and_resumes_with_them(
     check_code(known, loaded)
     assert loaded.app.nodes["sums"].operator.keys == ("a",)  # type: ignore[attr-defined]
     assert draft_plan(later, request()).plan.configuration_digest != plan.configuration_digest
+
+
+def test_plan_with_the_old_order_of_tuples_is_rejected_by_name(project: Project) -> None:
+    # Rules: O39, X43
+    config = project.config
+    plan = create_replay(config, request(application="tuple_order", replay_id="one"))
+    loaded = load_application(config, "tuple_order")
+    check_code(plan, loaded)
+    old = Plan.model_validate(plan.model_dump(mode="json", exclude={"tuple_order"}))
+    words = 'replay "one" was planned with another order of tuples between operators'
+    with pytest.raises(CheckpointError, match=words) as error:
+        check_code(old, loaded)
+    assert "rewindow abandon one && rewindow replay tuple_order" in error.value.hint
+    plan = create_replay(config, request(application="tuple_totals", replay_id="two"))
+    other = plan.model_copy(update={"tuple_order": 1})
+    check_code(other, load_application(config, "tuple_totals"))
 
 
 def test_sort_columns_of_an_output_can_be_overridden_in_the_settings(

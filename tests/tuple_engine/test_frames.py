@@ -12,6 +12,7 @@ import pytest
 from rewindow.application import InputPort, OperatorContext, OutputPort
 from rewindow.application.windowing import Windowing
 from rewindow.operators import SlidingField, StateField, TupleOperator
+from rewindow.state.row_hash import row_hashes
 from rewindow.tuple_engine.frames import emitted_frames, states_after
 from rewindow.windows import Grid, WindowRange
 
@@ -163,3 +164,31 @@ def test_tuples_of_a_window_are_ordered_by_their_offset(spark: SparkSession) -> 
         assert [place for _, *place in called] == [
             [window, offset] for window in range(3) for offset in range(40)
         ]
+
+
+@pytest.mark.parametrize("has_offset", [True, False])
+def test_tuples_without_an_order_come_by_their_row_hash(
+    spark: SparkSession,
+    has_offset: bool,
+) -> None:
+    # Rules: X43, X51
+    # Offsets of a published stream name tuples within a publication, and no order.
+    rows = [(window, key, x, 7 * x % 40) for window in range(2) for key in "abc" for x in range(40)]
+    Random(3).shuffle(rows)
+    frame = spark.createDataFrame(rows, "window_id bigint, key string, x bigint, offset bigint")
+    context = OperatorContext(
+        Grid(1000),
+        WindowRange(0, 1),
+        unordered=frozenset({"events"} if has_offset else ()),
+    )
+    frame = frame if has_offset else frame.drop("offset")
+    found = emitted_frames(Numbers(), {"events": frame}, None, context)["out"].collect()
+    for key in "abc":
+        called = sorted(
+            (row["number"], row["window_id"], row["x"]) for row in found if row["key"] == key
+        )
+        for window in range(2):
+            values = [x for _, of, x in called if of == window]
+            table = pa.table({"key": [key] * len(values), "x": pa.array(values, pa.int64())})
+            hashes = row_hashes(table).view("int64").tolist()
+            assert len(values) == 40 and hashes == sorted(hashes)

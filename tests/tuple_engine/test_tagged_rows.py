@@ -99,7 +99,7 @@ def test_columns_with_complex_types_share_a_name_only_with_equal_types() -> None
 @given(
     before=st.integers(-(2**52), 2**52),
     rows=st.lists(
-        st.tuples(st.integers(0, 2**42), st.integers(0, 2**20 - 2)),
+        st.tuples(st.integers(0, 2**41), st.integers(0, 2**20 - 2)),
         min_size=1,
         max_size=20,
     ),
