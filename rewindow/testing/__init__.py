@@ -16,12 +16,13 @@ operators among them need a session of Spark, which is started unless there is o
 from rewindow.testing.applications import (
     ApplicationRun,
     check_application,
-    local_spark,
     run_application,
 )
+from rewindow.testing.attempts import CRASH
+from rewindow.testing.computation import local_spark
 from rewindow.testing.inputs import run_input
 from rewindow.testing.operators import Tuples, check_grouping, run_operator
-from rewindow.testing.passes import CRASH, OperatorRun
+from rewindow.testing.passes import OperatorRun
 
 __all__ = [
     "CRASH",

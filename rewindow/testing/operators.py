@@ -1,24 +1,25 @@
-"""A tuple operator in a test: the loop of a replay over Arrow batches, its state stored and
-restored at every group.
+"""A tuple operator in a test: the loop of a replay over Arrow batches, with the state handed from
+group to group.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from rewindow.application import Mode, OperatorContext
+from rewindow.application import Application, Mode
 from rewindow.application.graph import CHECKPOINT_WINDOWS
-from rewindow.application.windowing import Windowing
 from rewindow.errors import InputError
 from rewindow.operators.tuples.operator import TupleOperator
-from rewindow.recovery import CheckpointSchedule, StartState
-from rewindow.testing.passes import OperatorRun, PassRun
-from rewindow.tuple_engine.passes import ALONE, Member, Pass, alone_ports
-from rewindow.windows import Grid, WindowRange
+from rewindow.recovery import CheckpointSchedule
+from rewindow.sequences import map_values
+from rewindow.testing.attempts import Attempts, ReplayOptions
+from rewindow.testing.computation import GraphComputation, PassOptions
+from rewindow.testing.passes import OperatorRun
+from rewindow.windows import WindowRange
 
 Tuples = Mapping[str, Mapping[int, Sequence[Any]]]
 """By input port and window: tuples, each as a mapping or in the order of the port's columns, or
@@ -39,6 +40,7 @@ def run_operator(  # noqa: PLR0913 - each is an option of the verb
     application_windows: int = 1,
     slide_windows: int | None = None,
     checkpoint_windows: int = CHECKPOINT_WINDOWS,
+    ends: int | None = None,
 ) -> OperatorRun:
     """Runs an operator over windows and returns what it emitted.
 
@@ -56,9 +58,10 @@ def run_operator(  # noqa: PLR0913 - each is an option of the verb
         batch: tuples in an Arrow batch at most.
         port_order: the order in which the ports' tuples come in a window; by default as they are
             declared (X43).
-
-        checkpoint_windows: D, the distance of marks, at which `before_checkpoint` is called (X42).
         application_windows, slide_windows: as in Application.add.
+        checkpoint_windows: D, the distance of marks, at which `before_checkpoint` is called (X42).
+            At least once and at most once save the state there and at the end, as a replay does.
+        ends: the last window of the recordings, if they have ended.
 
     Raises:
         InputError: an unknown port, a tuple that does not fit it, or what the operator did wrong,
@@ -75,41 +78,38 @@ def run_operator(  # noqa: PLR0913 - each is an option of the verb
             hint=f"There are: {', '.join(operator.input_ports())}.",
         )
     asked = windows_of(inputs, windows)
-    windowing = Windowing(application_windows, slide_windows)
-    run = PassRun(
-        Pass({ALONE: Member(operator, windowing)}),
-        alone_ports(inputs),
-        run_context(asked, Mode.parse(mode), width_ms, checkpoint_windows=checkpoint_windows),
-        key_ranges=key_ranges,
-        batch=batch,
-        port_order=port_order,
+    app = Application("test", f"{width_ms} ms", checkpoint_windows=checkpoint_windows)
+    node = app.add(
+        "operator",
+        operator,
+        application_windows=application_windows,
+        slide_windows=slide_windows,
+        **{port: app.input(port) for port in operator.input_ports()},  # type: ignore[arg-type]
     )
-    for group in groups_of(asked, group_windows):
-        run.group(group)
-    return run.run_of(ALONE)
-
-
-def run_context(
-    windows: WindowRange,
-    mode: Mode,
-    width_ms: int,
-    checkpoint_windows: int,
-) -> OperatorContext:
-    """Returns what all groups of a run have in common."""
-    next_mark = CheckpointSchedule(checkpoint_windows).next_due
-    return OperatorContext(
-        Grid(width_ms, 0),
-        windows,
-        mode,
-        operator="test",
-        unseen=unseen_before(windows),
-        next_mark=next_mark,
+    how = PassOptions(key_ranges, batch, port_order)
+    streams = {port: map_values(list, inputs.get(port, {})) for port in app.streams}
+    computation = GraphComputation(app, streams, how, lambda node, port, rows: list(rows))
+    options = ReplayOptions(
+        asked,
+        Mode.parse(mode),
+        app.grid,
+        CheckpointSchedule(checkpoint_windows),
+        group_windows,
+        operator=app.name,
+        ends={} if ends is None else {node.name: ends},
     )
-
-
-def unseen_before(windows: WindowRange) -> tuple[tuple[int, int], ...]:
-    """Returns the windows that a run has not seen, which begins without a state."""
-    return StartState(source="initial").unseen(windows.first)
+    ports = operator.output_ports()
+    outputs = [port for port in ports if not ports[port].error]
+    tables = {port: str(node[port]) for port in ports}
+    attempts = Attempts(computation, options, tables, outputs)
+    attempts.run()
+    return OperatorRun(
+        map_values(attempts.rows_of, attempts.tables),
+        computation.readable(node, attempts.states) if operator.is_stateful else {},
+        attempts.given_up,
+        attempts.state_lost,
+        crashes=attempts.crashes,
+    )
 
 
 def check_grouping(
@@ -225,14 +225,3 @@ def windows_of(inputs: Tuples, asked: tuple[int, int] | None) -> WindowRange:
             hint="Give windows=(FIRST, LAST).",
         )
     return WindowRange(min(found), max(found))
-
-
-def groups_of(windows: WindowRange, sizes: int | Sequence[int]) -> Iterator[WindowRange]:
-    """Gives the groups of a range."""
-    first = windows.first
-    number = 0
-    while first <= windows.last:
-        size = sizes if isinstance(sizes, int) else sizes[number]
-        yield WindowRange(first, min(first + size - 1, windows.last))
-        first = first + size
-        number = number + 1

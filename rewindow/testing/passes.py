@@ -1,14 +1,11 @@
-"""A run of one pass in a test: groups one after the other, through crashes, with the states stored
-between them.
-"""
+"""One pass in a test: a commit group over key ranges, from the states before it to those after."""
 
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from operator import itemgetter
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,22 +15,26 @@ import pyarrow.compute as pc
 from rewindow.application import OperatorContext
 from rewindow.errors import InputError
 from rewindow.operators.tuples.values import to_array
-from rewindow.sequences import map_values
 from rewindow.state.row_hash import row_hashes
+from rewindow.testing.attempts import CRASH, Died, without_crash
 from rewindow.tuple_engine.passes import Pass, control_rows
 from rewindow.tuple_engine.tagged_rows import (
+    FOREIGN,
     SORT_KEY,
     Columns,
     OperatorPort,
     by_tag,
+    in_port_order,
     sort_key,
     tag_of,
     window_of,
 )
 from rewindow.windows import WindowRange
 
-CRASH = object()
-"""Among the tuples of a port: here the process dies, once. What comes of it depends on the mode."""
+PassInputs = Mapping[OperatorPort, Mapping[int, Sequence[Any]]]
+"""By operator, port and window: tuples in the order in which they come, CRASH among them."""
+PassStates = dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]
+"""By operator and key the rows of state, as they travel."""
 
 
 @dataclass
@@ -45,168 +46,188 @@ class OperatorRun:
             with position, reason and detail behind the port's columns.
         states: the state after the last window, by key, each a mapping of the declared fields.
         lost: windows that at most once has given up after a crash.
+        state_lost: windows that are in the outputs and that the state has never seen, since at most
+            once has restored an older checkpoint.
         crashes: how often it died, as CRASH asked.
     """
 
     outputs: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
     states: dict[Any, dict[str, Any]] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
+    state_lost: list[int] = field(default_factory=list)
     crashes: int = 0
 
     def __getitem__(self, port: str) -> list[tuple[Any, ...]]:
         return self.outputs[port]
 
 
-class _Died(Exception):
-    """Stands for a process that was killed."""
+class DiedAt(Died):
+    """A process that died at a tuple of a port and window."""
+
+    def __init__(self, place: OperatorPort, window: int) -> None:
+        super().__init__(place, window)
+        self.place = place
+        self.window = window
+
+
+class Emitted(NamedTuple):
+    """A tuple that was emitted.
+
+    Attributes:
+        is_own: whether its key is the one under which it was emitted, see `EmissionOrder`.
+    """
+
+    window: int
+    values: tuple[Any, ...]
+    is_own: bool = True
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """The window and the values."""
+        return (self.window, *self.values)
+
+
+def in_reading_order(
+    columns: Columns,
+    rows: Sequence[tuple[Any, ...]],
+    is_own: Sequence[bool],
+) -> list[tuple[Any, ...]]:
+    """Returns the tuples of a window as they come to a port: first those that have an order, then
+    the others by their hash (O39, X43).
+
+    Args:
+        rows: with the columns of the port.
+        is_own: whether a row keeps its place.
+    """
+    arrays = []
+    for values, declared, sent in zip(
+        zip(*rows, strict=True), columns.schema, columns.stored, strict=False
+    ):
+        arrays.append(_array(values, declared.type, sent.type))
+    hashes = np.zeros(len(rows), np.int64)
+    if arrays:
+        hashes = row_hashes(pa.table(arrays, names=columns.schema.names)).view(np.int64)
+    keys = [(not own, 0 if own else hashed) for own, hashed in zip(is_own, hashes, strict=True)]
+    return [rows[place] for place in sorted(range(len(rows)), key=keys.__getitem__)]
 
 
 class PassRun:
-    """A run of an operator or a cycle: groups one after the other, and the states between, as
-    checkpoints hold them.
+    """Runs a pass, group by group.
 
     Args:
-        one: what is computed in one.
-        inputs: by operator and port; CRASH among the tuples of any.
-        context: what the runs of all groups have in common; its windows are of no account.
+        one: what is computed in one: an operator, or those of a cycle.
         port_order: names of ports in the order in which they come.
     """
 
     def __init__(
         self,
         one: Pass,
-        inputs: Mapping[OperatorPort, Mapping[int, Sequence[Any]]],
-        context: OperatorContext,
         key_ranges: int,
         batch: int,
         port_order: Sequence[str] = (),
     ) -> None:
         self._pass = one
         self._shapes = one.shapes()
-        self._context = context
         self._batch = batch
         self._key_ranges = key_ranges if one.keys else 1
-        self._pending = map_values(lambda by: map_values(list, by), inputs)
-        self._before = 0
-        self._states: dict[str, dict[tuple[Any, ...], tuple[Any, ...]]] = defaultdict(dict)
         self._port_order = port_order
-        order = filter(self._pending.get, one.inputs)
-        self._order = sorted(
-            order,
-            key=lambda place: port_order.index(place[1]) if place[1] in port_order else -1,
-        )
-        self._controls = {}
-        for place, columns in one.controls.items():
-            if self._pending.get(place):
-                self._controls[place] = self._control_rows(place, columns)
-        self._saved: int | None = None
-        self.outputs: dict[OperatorPort, list[tuple[Any, ...]]] = {}
-        for place in one.outputs:
-            self.outputs[place] = []
-        self.lost: list[int] = []
-        self.crashes = 0
 
-    def group(self, windows: WindowRange) -> None:
-        """Runs a group, again where it has died and the mode goes back to what was saved."""
-        unseen = (*self._context.unseen, *((window, window) for window in self.lost))
-        context = replace(
-            self._context,
-            windows=windows,
-            unseen=unseen,
-            checkpointed=self._saved,
-        )
-        self._before = windows.first - 1
-        while True:
-            try:
-                made = list(self._made(context))
-            except _Died:
-                self.crashes += 1
-                if not context.mode.may_lose:
-                    continue
-                self.lost += windows
-                return
-            self._keep(made)
-            self._saved = windows.last
-            return
+    def initial_states(self) -> PassStates:
+        """Returns the states before the first window."""
+        return {name: {} for name in self._pass.members}
 
-    def run_of(self, member: str) -> OperatorRun:
-        """Returns what an operator has done."""
-        outputs = {}
-        for port, declared in self._pass.members[member].operator.output_ports().items():
-            rows = sorted(self.outputs[member, port], key=itemgetter(0))
-            if declared.control:
-                # Each key range may emit the same control tuple: equal ones are one.
-                rows = list(dict(zip(map(repr, rows), rows, strict=True)).values())
-            outputs[port] = rows
-        return OperatorRun(
-            outputs,
-            self._readable(member),
-            self.lost,
-            crashes=self.crashes,
-        )
+    def compute(
+        self,
+        context: OperatorContext,
+        inputs: PassInputs,
+        states: PassStates,
+    ) -> tuple[dict[OperatorPort, list[Emitted]], PassStates]:
+        """Returns what a group emits, by window and as emitted, and the states after it.
 
-    def _made(self, context: OperatorContext) -> Iterator[pa.RecordBatch]:
-        """Gives what the key ranges of a group make; one of them dies where a tuple is CRASH, which
-        is then gone.
+        Raises:
+            DiedAt: a tuple is CRASH.
         """
-        stretches, dies = self._stretches(context.windows)
-        rows = self._tagged(stretches)
+        return self._kept(list(self._made(context, inputs, states)), context.first - 1, states)
+
+    def _made(
+        self,
+        context: OperatorContext,
+        inputs: PassInputs,
+        states: PassStates,
+    ) -> Iterator[pa.RecordBatch]:
+        """Gives what the key ranges of a group make; the first of them dies where a tuple is
+        CRASH.
+        """
+        stretches, died = self._stretches(context.windows, inputs, states)
+        rows = self._tagged(stretches, context.first - 1)
         place = _ranges(self._pass, rows, self._key_ranges)
+        controls = self._controls(context.windows, inputs)
         for number in range(self._key_ranges):
             own = rows if place is None else rows.filter(pc.equal(place, number))
             if self._pass.keys and not own.num_rows:
                 # As under Spark: where no tuple and no state of a key is, nothing is called.
                 continue
-            batches = self._batches(own, dies)
             yield from self._pass.run(
                 context,
-                batches,
+                self._batches(own, died),
                 self._shapes,
-                self._controls,
+                controls,
                 tells_changes=True,
                 port_order=self._port_order,
             )
+        if died is not None:
+            raise died
 
-    def _control_rows(self, place: OperatorPort, columns: Columns) -> pa.Table:
-        rows = []
-        for window, of_window in self._pending[place].items():
-            for row in without_crash(of_window):
-                rows.append((window, *_tuple(place[1], columns, row)))
-        values = list(zip(*rows, strict=True)) if rows else [()] * (1 + len(columns.schema))
-        arrays = [pa.array(values[0], pa.int64())]
-        for given, declared, sent in zip(values[1:], columns.schema, columns.stored, strict=True):
-            arrays.append(_array(given, declared.type, sent.type))
-        return control_rows(pa.table(arrays, names=["window_id", *columns.names]))
+    def _controls(
+        self,
+        windows: WindowRange,
+        inputs: PassInputs,
+    ) -> dict[OperatorPort, pa.Table]:
+        found = {}
+        for place, columns in self._pass.controls.items():
+            rows = []
+            for window in windows:
+                for row in without_crash(inputs.get(place, {}).get(window, ())):
+                    rows.append((window, *_tuple(place[1], columns, row)))
+            if rows:
+                found[place] = _control_table(columns, rows)
+        return found
 
-    def _batches(self, rows: pa.RecordBatch, dies: bool) -> Iterator[pa.RecordBatch]:
+    def _batches(self, rows: pa.RecordBatch, died: DiedAt | None) -> Iterator[pa.RecordBatch]:
         for begin in range(0, rows.num_rows, self._batch):
             yield rows.slice(begin, self._batch)
-        if dies:
-            raise _Died
+        if died is not None:
+            raise died
 
-    def _stretches(self, windows: WindowRange) -> tuple[list[_Stretch], bool]:
-        """Returns the states, then the tuples by window and port, up to where a process dies; and
-        whether it does.
+    def _stretches(
+        self,
+        windows: WindowRange,
+        inputs: PassInputs,
+        states: PassStates,
+    ) -> tuple[list[_Stretch], DiedAt | None]:
+        """Returns the states, then the tuples by window and port, up to where the process dies; and
+        where it does.
         """
         found = []
         for name in self._pass.members:
-            rows = list(self._states[name].values())
+            rows = list(states[name].values())
             found.append(_Stretch(windows.first - 1, self._pass.states[name].tag, rows))
+        ports = in_port_order([port for _, port in self._pass.inputs], self._port_order)
+        order = sorted(self._pass.inputs, key=lambda place: ports.index(place[1]))
         for window in windows:
-            for place in self._order:
+            for place in order:
+                given = inputs.get(place, {}).get(window, ())
                 columns = self._pass.inputs[place]
-                given = self._pending[place].get(window, [])
                 dies = CRASH in given
-                if dies:
-                    given.remove(CRASH)
-                rows = [_tuple(place[1], columns, row) for row in without_crash(given)]
+                before = given[: list(given).index(CRASH)] if dies else given
+                rows = [_tuple(place[1], columns, row) for row in before]
                 _check_types(place[1], columns, window, rows=rows)
                 found.append(_Stretch(window, columns.tag, rows))
                 if dies:
-                    return found, True
-        return found, False
+                    return found, DiedAt(place, window)
+        return found, None
 
-    def _tagged(self, stretches: list[_Stretch]) -> pa.RecordBatch:
+    def _tagged(self, stretches: list[_Stretch], before: int) -> pa.RecordBatch:
         """Returns stretches as the rows that go through a key range."""
         of_tag: dict[int, list[_Stretch]] = {}
         places: dict[int, list[int]] = {}
@@ -224,7 +245,7 @@ class PassRun:
         for columns in (*self._pass.loaded.values(), *self._pass.inputs.values()):
             if columns.tag in of_tag:
                 is_state = columns.tag in states
-                parts.append(self._of_tag(columns, of_tag[columns.tag], is_state=is_state))
+                parts.append(self._of_tag(columns, of_tag[columns.tag], before, is_state=is_state))
                 order += places[columns.tag]
         if len(parts) <= 1:
             return parts[0] if parts else pa.RecordBatch.from_pylist([], schema=self._pass.sent)
@@ -235,6 +256,7 @@ class PassRun:
         self,
         columns: Columns,
         stretches: list[_Stretch],
+        before: int,
         *,
         is_state: bool,
     ) -> pa.RecordBatch:
@@ -242,7 +264,7 @@ class PassRun:
         places: list[int] = []
         for stretch in stretches:
             rows += stretch.rows
-            place = sort_key(stretch.window, stretch.tag, self._before)
+            place = sort_key(stretch.window, stretch.tag, before)
             places += [place] * len(stretch.rows)
         found = {SORT_KEY: pa.array(places, pa.int64())}
         values = zip(*rows, strict=True)
@@ -263,41 +285,61 @@ class PassRun:
             arrays.append(found.get(sent.name, pa.nulls(len(rows), sent.type)))
         return pa.RecordBatch.from_arrays(arrays, schema=self._pass.sent)
 
-    def _keep(self, made: Iterable[pa.RecordBatch]) -> None:
-        """Keeps what a group has emitted, and its states: changed keys replaced, those gone left
-        out.
+    def _kept(
+        self,
+        made: Iterable[pa.RecordBatch],
+        before: int,
+        states: PassStates,
+    ) -> tuple[dict[OperatorPort, list[Emitted]], PassStates]:
+        """Returns what a group has emitted, and the next states: changed keys replaced, those gone
+        left out.
         """
-        outputs = by_tag(self._pass.outputs)
-        states = by_tag(self._pass.states)
+        ports = by_tag(self._pass.outputs)
+        emitted: dict[OperatorPort, list[Emitted]] = {place: [] for place in self._pass.outputs}
+        after = {}
         for name, shape in self._shapes.items():
-            if not shape.keys:
-                self._states[name].clear()
+            after[name] = dict(states[name]) if shape.keys else {}
+        members = by_tag(self._pass.states)
         for batch in made:
             at = batch[SORT_KEY].to_numpy()
             tag = int(tag_of(at[0]))
-            if tag in outputs:
-                place = outputs[tag]
-                values = _lists(batch, self._pass.outputs[place])
-                windows = window_of(at, self._before).tolist()
-                self.outputs[place] += zip(windows, *values, strict=True)
-            else:
-                name = states[tag]
-                values = _lists(batch, self._pass.states[name])
-                self._keep_states(name, zip(*values, strict=True))
+            if tag in members:
+                name = members[tag]
+                rows = zip(*_lists(batch, self._pass.states[name]), strict=True)
+                self._keep_states(name, after[name], rows)
+                continue
+            columns = self._pass.outputs[ports[tag]]
+            values = zip(*_lists(batch, columns), strict=True) if columns.names else [()] * len(at)
+            windows = window_of(at, before).tolist()
+            is_own = ((at & FOREIGN) == 0).tolist()
+            emitted[ports[tag]] += map(Emitted, windows, values, is_own)
+        for place, rows_of_port in emitted.items():
+            rows_of_port.sort(key=attrgetter("window"))
+            operator = self._pass.members[place[0]].operator
+            if operator.output_ports()[place[1]].control:
+                # Each key range may emit the same control tuple: equal ones are one.
+                emitted[place] = list({repr(one.row): one for one in rows_of_port}.values())
+        return emitted, after
 
-    def _keep_states(self, member: str, rows: Iterable[tuple[Any, ...]]) -> None:
+    def _keep_states(
+        self,
+        member: str,
+        states: dict[tuple[Any, ...], tuple[Any, ...]],
+        rows: Iterable[tuple[Any, ...]],
+    ) -> None:
         for row in rows:
             key = row[: self._shapes[member].keys]
             if not key:
-                self._states[member][key] = row
+                states[key] = row
             elif row[-1]:
-                self._states[member].pop(key, None)
+                states.pop(key, None)
             else:
-                self._states[member][key] = row[:-1]
+                states[key] = row[:-1]
 
-    def _readable(self, member: str) -> dict[Any, dict[str, Any]]:
+    def readable(self, member: str, rows: PassStates) -> dict[Any, dict[str, Any]]:
+        """Returns the state of an operator by key and field."""
         shape = self._shapes[member]
-        states = self._states[member]
+        states = rows[member]
         operator = self._pass.members[member].operator
         schema = operator.state_columns()
         stored = shape.state.stored
@@ -316,11 +358,6 @@ class PassRun:
         return readable
 
 
-def without_crash(rows: Iterable[Any]) -> list[Any]:
-    """Returns the tuples without CRASH."""
-    return [row for row in rows if row is not CRASH]
-
-
 def _lists(batch: pa.RecordBatch, columns: Columns) -> list[list[Any]]:
     """Returns the values of each column of a tag."""
     return [batch.column(name).to_pylist() for name in columns.names]
@@ -330,6 +367,14 @@ class _Stretch(NamedTuple):
     window: int
     tag: int
     rows: list[tuple[Any, ...]]
+
+
+def _control_table(columns: Columns, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    values = list(zip(*rows, strict=True))
+    arrays = [pa.array(values[0], pa.int64())]
+    for given, declared, sent in zip(values[1:], columns.schema, columns.stored, strict=True):
+        arrays.append(_array(given, declared.type, sent.type))
+    return control_rows(pa.table(arrays, names=["window_id", *columns.names]))
 
 
 def _array(values: Sequence[Any], kind: pa.DataType, sent: pa.DataType) -> pa.Array:

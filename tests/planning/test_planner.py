@@ -14,7 +14,10 @@ from deltalake import DeltaTable
 
 from rewindow.application import MODES, Mode
 from rewindow.errors import CheckpointError, InputError, RangeError, TableError, ValidationFailed
+from rewindow.loading.catalog import load_application
 from rewindow.planning import create_replay, draft_plan, planner
+from rewindow.state import checkpoints as stored
+from rewindow.state.files import read_rows
 from rewindow.storage import Table, create_table
 from rewindow.storage.formats import TableKind, format_property
 from rewindow.storage.layout import CHECKPOINTS, FACTS
@@ -324,11 +327,22 @@ def test_application_that_cannot_be_built_is_an_error_with_its_exception(project
 
 
 def test_all_tables_exist_before_the_first_attempt(project: Project) -> None:
-    # Rules: X4
     plan = create_replay(project.config, request(replay_id="one"))
     root = project.config.replay_root("one")
     assert all(Table.exists(root / name) for name in ("sums", "totals", FACTS, CHECKPOINTS))
     assert Table.open(root / CHECKPOINTS).properties["rewindow.plan"] == plan.model_dump_json()
+
+
+def test_start_state_is_checkpoint_0_under_the_window_before_the_first(project: Project) -> None:
+    # Rules: R9, X4
+    plan = create_replay(project.config, request(replay_id="one"))
+    table = Table.open(project.config.replay_root("one") / CHECKPOINTS)
+    start = stored.load(table, 0)
+    assert (start.window, start.mark) == (plan.first - 1, 0)
+    totals = load_application(project.config, "totals").app.nodes["totals"].operator
+    assert {name: read_rows(state) for name, state in start.states.items()} == {
+        "totals": totals.initial_state()
+    }
 
 
 def test_stream_of_another_grid_is_rejected(project: Project) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from rewindow.recording import reopening
+from rewindow.storage import Table, query
 from tests.recording.conftest import Bench
 from tests.recording.test_crashes import Died
 from tests.recording.test_record import ROWS
@@ -41,9 +42,14 @@ def test_late_tuples_are_added_to_their_reopened_windows(bench: Bench) -> None:
     late = bench.record()
     assert late.late == 2
     assert "rewindow record s --reopen" in late.warnings[-1]
+    config = bench.config()
+    pinned = [Table.open(path) for path in (config.stream_table("s"), config.windows_table("s"))]
+    before = [query("select * from t", t=table).to_pylist() for table in pinned]
     opened = bench.record(reopen=True)
     assert (opened.reopened, opened.taken, opened.late, opened.files_unchanged) == (2, 2, 0, 1)
     check_taken(bench)
+    again = [Table.open(table.path, table.version) for table in pinned]
+    assert [query("select * from t", t=table).to_pylist() for table in again] == before
     assert bench.rows("select arrived_at from s where n = 9")[0]["arrived_at"].microsecond == 123456
 
 

@@ -13,6 +13,7 @@ from rewindow.errors import InputError, ValidationFailed
 from rewindow.loading.catalog import load_application
 from rewindow.operators import StateField, TupleOperator
 from rewindow.settings.config import Config
+from rewindow.state.row_hash import row_hashes
 from rewindow.testing import CRASH, check_application, run_application
 
 if TYPE_CHECKING:
@@ -126,6 +127,65 @@ def test_crash_costs_the_loss_of_its_mode() -> None:
     assert lossy.ports == {
         port: [row for row in rows if row[0] != 9] for port, rows in whole.ports.items()
     }
+
+
+class Numbers(TupleOperator):
+    """Numbers tuples as they come; with a key, those of each key."""
+
+    inputs: ClassVar = {"rows": InputPort(CLICKS)}
+    outputs: ClassVar = {"out": OutputPort(CLICKS)}
+    seen = StateField(pa.int64(), 0)  # type: ignore[pydantic-field]
+
+    def process(self, row: Any) -> None:
+        self.emit("out", row.user, self.seen)
+        self.seen += 1
+
+
+class KeyedNumbers(Numbers):
+    inputs: ClassVar = {"rows": InputPort(CLICKS, key=("user",))}
+
+
+@pytest.mark.parametrize("key_ranges", [1, 3])
+def test_operators_read_each_other_in_the_order_of_emission_or_by_row_hash(key_ranges: int) -> None:
+    # Rules: O39, X43
+    given = {"rows": {0: [(user, 0) for user in "cabbagecab"]}}
+    for first, second, follows in (
+        (Numbers(), Numbers(), True),
+        (KeyedNumbers(), KeyedNumbers(), True),
+        (Numbers(), KeyedNumbers(), True),
+        (KeyedNumbers(), Numbers(), False),
+    ):
+        app = Application("one", window="1 second")
+        reader = app.add("second", second, rows=app.add("first", first, rows=app.input("rows")))
+        app.output("out", reader, key=["user"])
+        found = run_application(app, given, key_ranges=key_ranges)
+        emitted = found.ports["first.out"]
+        if follows:
+            wanted = emitted
+        else:
+            _, users, counts = zip(*emitted, strict=True)
+            rows = pa.table({"user": users, "count": counts})
+            hashes = row_hashes(rows).view("int64").tolist()
+            wanted = [row for _, row in sorted(zip(hashes, emitted, strict=True))]
+        seen: dict[str, int] = {}
+        expected = []
+        for place, (window, user, _) in enumerate(wanted):
+            at = seen.setdefault(user, 0) if second.key_schema().names else place
+            seen[user] = seen.get(user, 0) + 1
+            expected.append((window, user, at))
+        assert sorted(found["out"]) == sorted(expected)
+        if follows and not second.key_schema().names:
+            assert [row[1] for row in found["out"]] == list("cabbagecab")
+
+
+def test_operator_knows_its_name_and_application() -> None:
+    class Named(Numbers):
+        def process(self, row: Any) -> None:
+            self.emit("out", self.context.operator, 0)
+
+    app = Application("one", window="1 second")
+    app.output("out", app.add("named", Named(), rows=app.input("rows")), key=["user"])
+    assert run_application(app, {"rows": {0: [("a", 1)]}})["out"] == [(0, "one.named", 0)]
 
 
 def test_invalid_run_is_rejected() -> None:

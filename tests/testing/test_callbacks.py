@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from rewindow.application import InputPort, OutputPort
+from rewindow.application import Application, InputPort, OutputPort
 from rewindow.errors import InputError
 from rewindow.operators import StateField, TupleOperator
-from rewindow.testing import CRASH, run_operator
+from rewindow.testing import CRASH, run_application, run_operator
 
 CLICKS = pa.schema([("user", pa.string())])
 
@@ -85,9 +85,31 @@ def test_restored_checkpoint_is_reported_again_after_a_crash(mode: str) -> None:
         windows=(0, 4),
         group_windows=2,
         mode=mode,
+        checkpoint_windows=2,
     )
     told = [window for call, window in Told.calls if call == "committed"]
     assert told == ([1, 1] if mode == "at_most_once" else [1, 1, 3])
+
+
+@pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
+def test_operator_is_notified_of_checkpoints_and_not_of_groups(mode: str) -> None:
+    # Rules: W53, W78, X7, X42
+    how = {"group_windows": 2, "checkpoint_windows": 6, "mode": mode}
+    run_operator(Told(), {}, windows=(0, 11), **how)  # type: ignore[arg-type]
+    told = [call for call in Told.calls if call[0] not in ("begin", "end")]
+    assert told == [("before", 5), ("checkpointed", 5), ("committed", 5), ("before", 11)]
+
+
+def test_checkpoints_of_an_application_wait_for_a_multiple_of_every_operator() -> None:
+    # Rules: W53, X7
+    app = Application("one", window="1 s", checkpoint_windows=6)
+    told = app.add("told", Told(), clicks=app.input("clicks"), checkpoint_windows=5)
+    app.output("out", told, key=[])
+    run_application(app, {}, windows=(0, 20), group_windows=3, mode="at_least_once")
+    called = {
+        name: [w for call, w in Told.calls if call == name] for name in ("before", "committed")
+    }
+    assert called == {"before": [9, 14, 19], "committed": [9, 14, 19]}
 
 
 @pytest.mark.parametrize("callback", ["checkpointed", "committed"])

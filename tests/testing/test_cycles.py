@@ -69,7 +69,7 @@ def test_state_of_a_delay_operator_survives_a_crash(mode: str) -> None:
 
 
 def test_at_most_once_loses_only_the_group_and_keeps_earlier_delayed_tuples() -> None:
-    app = Application("one", window="1 second")
+    app = Application("one", window="1 second", checkpoint_windows=2)
     app.output("out", app.add("later", Later(), tuples=app.input("rows")), key=["key"])
     rows = {"rows": {1: [("a", 1)], 2: [CRASH], 3: [("b", 2)]}}
     found = run_application(app, rows, windows=(1, 6), group_windows=(1, 2, 3), mode="at_most_once")

@@ -266,8 +266,31 @@ def test_crash_among_the_tuples_discards_its_window_under_at_most_once(
     lost: list[int],
 ) -> None:
     given = {"clicks": {1: [("a", 1)], 2: [("a", 2), CRASH], 3: [("a", 3)]}}
-    found = run_operator(Totals(), given, mode=mode)
+    found = run_operator(Totals(), given, mode=mode, checkpoint_windows=1)
     assert (found["out"], found.lost, found.crashes) == (out, lost, 1)
+    assert found.state_lost == []
+
+
+def test_crash_under_at_most_once_restores_the_newest_checkpoint() -> None:
+    # Rules: R12, R14, X2
+    given = {"clicks": {1: [("a", 1)], 2: [("a", 2)], 3: [("a", 4), CRASH], 4: [("a", 8)]}}
+    found = run_operator(Totals(), given, mode="at_most_once", checkpoint_windows=6)
+    assert found["out"] == [(1, "a", 1), (2, "a", 3), (4, "a", 8)]
+    assert (found.lost, found.state_lost) == ([3], [1, 2])
+    twice = {"clicks": {**given["clicks"], 3: [CRASH, ("a", 4), CRASH]}}
+    found = run_operator(Totals(), twice, mode="at_most_once", checkpoint_windows=2)
+    assert found["out"] == [(1, "a", 1), (2, "a", 3), (4, "a", 9)]
+    assert (found.lost, found.state_lost, found.crashes) == ([3], [2], 1)
+
+
+@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("before", [[], [("d", 1)]])
+def test_crash_kills_also_where_no_key_has_come_yet(mode: str, before: list[Any]) -> None:
+    # Rules: R50
+    given = {"clicks": {1: [*before, CRASH], 2: [("e", 3)]}}
+    found = run_operator(Totals(), given, windows=(0, 3), group_windows=4, mode=mode)
+    assert found["out"] == [*((1, *row) for row in before), (2, "e", 3)]
+    assert found.crashes == 1 and found.states["e"] == {"total": 3}
 
 
 class Batched(Totals):

@@ -25,7 +25,7 @@ from rewindow.application.windowing import Windowing
 from rewindow.errors import InputError
 from rewindow.loading.code_versions import configuration_digest
 from rewindow.operators import SlidingField, StateField, TupleOperator
-from rewindow.testing import CRASH, check_grouping, run_operator
+from rewindow.testing import CRASH, check_grouping, run_application, run_operator
 from rewindow.tuple_engine.key_range import KeyRange
 from rewindow.windows import Grid, WindowRange
 
@@ -312,13 +312,60 @@ def test_incomplete_application_window_is_marked_as_partial() -> None:
             (19, "ann", 4, False),
         ]
     clicks[13] = [("ann",), CRASH]
-    lost = run_operator(Marked(), {"clicks": clicks}, application_windows=4, mode="at_most_once")
+    how = {"mode": "at_most_once", "group_windows": 1}
+    lost = run_operator(
+        Marked(),
+        {"clicks": clicks},
+        application_windows=4,
+        checkpoint_windows=1,
+        **how,  # type: ignore[arg-type]
+    )
     assert lost["out"] == [
         (7, "ann", 2, True),
         (11, "ann", 4, False),
         (15, "ann", 3, True),
         (19, "ann", 4, False),
     ]
+
+
+def test_application_window_of_an_application_is_partial_after_a_loss() -> None:
+    # Rules: X8, R20
+    # The newest checkpoint is that of window 11, so that window 12 is lost to the state.
+    clicks: dict[int, list[Any]] = {window: [("ann",)] for window in range(8, 20)}
+    clicks[13] = [("ann",), CRASH]
+    app = Application("app", window="1 s", checkpoint_windows=4)
+    node = app.add(
+        "one",
+        Marked(),
+        clicks=app.input("clicks"),
+        application_windows=4,
+        checkpoint_windows=4,
+    )
+    app.output("out", node, key=["user"])
+    found = run_application(app, {"clicks": clicks}, mode="at_most_once")
+    assert found["out"] == [(11, "ann", 4, False), (15, "ann", 2, True), (19, "ann", 4, False)]
+    assert (found.lost, found.state_lost) == ([13], [12])
+
+
+def test_end_of_a_recording_ends_an_application_window_in_a_test() -> None:
+    # Rules: W23, X21
+    clicks: dict[str, dict[int, list[Any]]] = {
+        "clicks": {window: [("ann",)] for window in range(8)}
+    }
+    how = {"windows": (0, 11), "group_windows": 3}
+    whole = [(3, "ann", 4, True), (7, "ann", 4, False)]
+    # A range that begins without a state is partial only where its first window is cut.
+    whole[0] = (3, "ann", 4, False)
+    ended = [*whole[:1], (5, "ann", 2, True)]
+    few = {"clicks": {window: [("ann",)] for window in range(6)}}
+    assert run_operator(Marked(), clicks, application_windows=4, **how)["out"] == whole  # type: ignore[arg-type]
+    assert run_operator(Marked(), few, application_windows=4, ends=5, **how)["out"] == ended  # type: ignore[arg-type]
+    app = Application("app", window="1 s")
+    node = app.add("one", Marked(), clicks=app.input("clicks"), application_windows=4)
+    app.output("out", node, key=["user"])
+    assert run_application(app, few, ends={"clicks": 5}, **how)["out"] == ended  # type: ignore[arg-type]
+    with pytest.raises(InputError, match='"app" reads no stream "click"'):
+        run_application(app, few, ends={"click": 5}, **how)  # type: ignore[arg-type]
 
 
 def test_frame_operator_receives_its_partial_application_windows() -> None:

@@ -1,0 +1,209 @@
+"""Random graphs on the engine and in the framework that users test them with: results, states,
+losses, partial marks and callbacks are the same, through crashes at every step, in every mode.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from rewindow.application import MODES
+from rewindow.crash import Step
+from rewindow.engine.attempt import Attempt
+from rewindow.facts.losses import losses_of
+from rewindow.facts.readers import read_output
+from rewindow.loading.catalog import load_application
+from rewindow.settings.config import Config
+from rewindow.state import checkpoints as stored
+from rewindow.state.files import read_rows
+from rewindow.storage import Table
+from rewindow.storage.layout import CHECKPOINTS, FACTS
+from rewindow.testing.applications import ApplicationRun, application_attempts
+from rewindow.testing.attempts import Died
+from rewindow.testing.computation import PassOptions
+from rewindow.windows import WindowRange
+from tests.engine.conftest import Crash
+from tests.recovery.project import EPOCH, FIRST, make_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WINDOWS = 7
+KEYS = 5
+STREAM = pa.schema(
+    [
+        ("window_id", pa.int64()),
+        ("offset", pa.int64()),
+        ("arrived_at", pa.timestamp("us", "UTC")),
+        ("k", pa.int64()),
+        ("n", pa.int64()),
+    ]
+)
+STEPS = [step for step in Step if step is not Step.WARMED_UP]
+Numbers = dict[int, list[tuple[int, int]]]
+
+
+@pytest.fixture(autouse=True)
+def several_key_ranges(spark: SparkSession) -> Iterator[None]:
+    """Divides the rows of every exchange into three parts."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", str(before))
+
+
+def numbers(chosen: random.Random) -> Numbers:
+    found = {}
+    for window in range(FIRST, FIRST + WINDOWS):
+        count = chosen.choice([0, 3, 12])
+        found[window] = [(chosen.randrange(KEYS), chosen.randrange(100)) for _ in range(count)]
+    return found
+
+
+def record(config: Config, given: Numbers) -> None:
+    rows = []
+    for window, tuples in given.items():
+        for offset, (k, n) in enumerate(tuples):
+            rows.append(dict(zip(STREAM.names, (window, offset, EPOCH, k, n), strict=True)))
+    seals = {window: len(tuples) for window, tuples in given.items()}
+    table = pa.Table.from_pylist(rows, schema=STREAM)
+    make_stream(config, "numbers", table, seals, width_ms=3_600_000)
+
+
+def on_the_engine(
+    attempt: Callable[..., Attempt],
+    crashes: list[tuple[Step, int]],
+    **how: Any,
+) -> tuple[dict[str, Any], list[int]]:
+    """Returns rows, states and losses of a replay whose attempts die one after the other."""
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    died = 0
+    for dies_at in [*crashes, None]:
+        last = attempt("random_graph", "one", dies_at, **how)
+        try:
+            last.run()
+        except Crash:
+            died += 1
+        else:
+            break
+    root = config.replay_root("one")
+    plan = last.plan
+    found: dict[str, Any] = {}
+    for name, output in last.app.staged().items():
+        columns = ["window_id", "k", "n", *(["_rw_reason"] if output.is_error else [])]
+        rows = read_output(root, name, plan.range).select(columns)
+        found[name] = Counter(tuple(row.values()) for row in rows.to_pylist())
+    losses = losses_of(plan, Table.open(root / FACTS), Table.open(root / CHECKPOINTS), plan.range)
+    lost: dict[str, list[int]] = {}
+    for name, ranges in losses.lost.items():
+        lost[name] = [window for windows in ranges for window in windows]
+    found["lost"] = lost
+    state_lost = {tuple(map(str, ranges)) for ranges in losses.state_lost.values()}
+    assert len(state_lost) <= 1, state_lost
+    found["state_lost"] = sorted(
+        {window for ranges in losses.state_lost.values() for part in ranges for window in part}
+    )
+    states = stored.load(Table.open(root / CHECKPOINTS), len(plan.range)).states
+    found["states"] = {}
+    for name, state in states.items():
+        by_key = {}
+        for row in read_rows(state).to_pylist():
+            by_key[row.get("k", ())] = {"fold": row["fold"]}
+        found["states"][name] = by_key
+    return found, [died]
+
+
+def in_the_framework(
+    app: Any,
+    given: Numbers,
+    crashes: list[tuple[Step, int]],
+    key_ranges: int,
+    mode: str,
+    group_windows: int,
+) -> tuple[dict[str, Any], list[int]]:
+    def crash(step: Step, number: int) -> None:
+        epoch = run.attempts.crashes
+        if epoch < len(crashes) and crashes[epoch] == (step, number):
+            raise Died
+
+    run = application_attempts(
+        app,
+        {"numbers": given},
+        WindowRange(FIRST, FIRST + WINDOWS - 1),
+        group_windows,
+        mode,
+        ends={},
+        how=PassOptions(key_ranges, batch=4),
+        crash=crash,
+    )
+    run.attempts.run()
+    made: ApplicationRun = run.found()
+    found: dict[str, Any] = {}
+    for name, output in app.staged().items():
+        rows = made[name]
+        if output.is_error:
+            rows = [(window, k, n, reason) for window, k, n, _, reason, _ in rows]
+        found[name] = Counter(rows)
+    found["lost"] = {
+        name: sorted(windows) for name, windows in run.attempts.lost.items() if windows
+    }
+    found["state_lost"] = made.state_lost
+    found["states"] = made.states
+    return found, [made.crashes]
+
+
+def notes_by_operator(file: Path) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in file.read_text().splitlines() if file.exists() else ():
+        operator, _, note = line.partition(" ")
+        found.setdefault(operator, []).append(note)
+    return found
+
+
+QUICK = (1, 2)
+"""Seeds of `make test`, since a graph takes seconds."""
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [seed if seed in QUICK else pytest.param(seed, marks=pytest.mark.long) for seed in range(20)]
+    + [pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(20, 200)],
+)
+def test_random_graph_has_the_same_results_in_the_framework_as_on_the_engine(
+    seed: int,
+    attempt: Callable[..., Attempt],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Rules: O39, X2, X7, X8, X42, X43, R10, R12, R14
+    chosen = random.Random(seed)
+    given = numbers(chosen)
+    mode = list(MODES)[seed % 3]
+    group_windows = chosen.randint(2, 4)
+    crashes = [
+        (STEPS[(seed // 3 + place) % len(STEPS)], chosen.choice([1, 1, 2]))
+        for place in range(chosen.choice([1, 1, 2]))
+    ]
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    record(config, given)
+    monkeypatch.setenv("GRAPH", str(seed))
+    sides = {}
+    for side in ("engine", "framework"):
+        notes = tmp_path / f"notes-{side}"
+        monkeypatch.setenv("NOTES", str(notes))
+        if side == "engine":
+            found, died = on_the_engine(attempt, crashes, mode=mode, group_windows=group_windows)
+        else:
+            app = load_application(config, "random_graph").app
+            found, died = in_the_framework(
+                app, given, crashes, chosen.randint(1, 4), mode, group_windows
+            )
+        sides[side] = {**found, "died": died, "notes": notes_by_operator(notes)}
+    differ = [name for name in sides["engine"] if sides["engine"][name] != sides["framework"][name]]
+    assert not differ, {name: (sides["engine"][name], sides["framework"][name]) for name in differ}
