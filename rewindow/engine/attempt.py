@@ -137,7 +137,7 @@ class Attempt:
             self._say(f"resumed from {at}, next window {plan.window_of(found.first)}")
         if not plan.mode.may_lose:
             return states
-        self._unseen = unseen_windows(plan, self.app, takeover)
+        self._unseen = unseen_windows(plan, takeover)
         skip = engine.skip(states, plan.windows_of(found.skipped)) if found.skipped else None
         record_losses(
             plan,

@@ -120,42 +120,34 @@ def _add_skip(
             say(f"{name} dropped {dropped.tuples:,} tuples of {where} that waited in its state")
 
 
-def unseen_windows(plan: Plan, app: Application, takeover: Takeover) -> list[WindowRange]:
-    """Returns the windows that the states have never seen since an attempt has passed over them:
-    this one, or one that has saved a checkpoint since (X8).
+def unseen_windows(plan: Plan, takeover: Takeover) -> list[WindowRange]:
+    """Returns the windows that the states have never seen, since this or an earlier attempt has
+    passed over them (X8).
     """
-    _, state_lost = _facts_of_losses(takeover)
-    found = [*state_lost, _given_up(plan, app, takeover)]
-    if takeover.resume.skipped is not None:
-        found.append(ids_of(plan.windows_of(takeover.resume.skipped)))
-    return to_ranges(np.unique(np.concatenate(found)))
+    skipped = takeover.resume.skipped
+    found = [ids_of(plan.windows_of(skipped)) if skipped else np.arange(0)]
+    table = takeover.tables[FACTS].table
+    for file in table.files():
+        rows = table.read(file, ["window_id", "direction", "lost"])
+        # What was dropped from a state at a skip waited there for a window before it.
+        is_unseen = pc.and_(rows["lost"], pc.not_equal(rows["direction"], "skipped"))
+        found.append(rows.filter(is_unseen)["window_id"].to_numpy())
+    return to_ranges(np.concatenate(found))
 
 
 def _given_up(plan: Plan, app: Application, takeover: Takeover) -> Ids:
     """Returns the windows that no output holds: given up now, or by an earlier attempt."""
-    lost, _ = _facts_of_losses(takeover)
-    for name, marks in takeover.resume.lost.items():
-        lost.setdefault(name, []).append(ids_of(plan.windows_of(marks)))
+    lost = {name: [ids_of(plan.windows_of(marks))] for name, marks in takeover.resume.lost.items()}
+    # Reads the facts file by file and keeps only the windows that were given up: all facts of a
+    # long replay may not fit the memory.
+    table = takeover.tables[FACTS].table
+    for file in table.files():
+        rows = table.read(file, ["window_id", "direction", "port", "lost"])
+        rows = rows.filter(pc.and_(pc.equal(rows["direction"], "out"), rows["lost"]))
+        for port, given_up in by_port(rows):
+            lost.setdefault(port, []).append(given_up["window_id"].to_numpy())
     nowhere = [
         np.unique(np.concatenate(lost[name])) if name in lost else np.arange(0)
         for name in app.outputs
     ]
-    return reduce(np.intersect1d, nowhere) if nowhere else np.arange(0)
-
-
-def _facts_of_losses(takeover: Takeover) -> tuple[dict[str, list[Ids]], list[Ids]]:
-    """Returns by output the windows that earlier attempts have given up, and the windows that only
-    the states lack.
-    """
-    # Reads the facts file by file and keeps only the windows that were given up: all facts of a
-    # long replay may not fit the memory.
-    table = takeover.tables[FACTS].table
-    lost: dict[str, list[Ids]] = {}
-    state_lost = []
-    for file in table.files():
-        rows = table.read(file, ["window_id", "direction", "port", "lost"])
-        state_lost.append(rows.filter(pc.equal(rows["direction"], "state"))["window_id"].to_numpy())
-        rows = rows.filter(pc.and_(pc.equal(rows["direction"], "out"), rows["lost"]))
-        for port, given_up in by_port(rows):
-            lost.setdefault(port, []).append(given_up["window_id"].to_numpy())
-    return lost, state_lost
+    return reduce(np.intersect1d, nowhere)

@@ -18,11 +18,10 @@ from rewindow.testing.applications import (
     check_application,
     run_application,
 )
-from rewindow.testing.attempts import CRASH
 from rewindow.testing.computation import local_spark
 from rewindow.testing.inputs import run_input
 from rewindow.testing.operators import Tuples, check_grouping, run_operator
-from rewindow.testing.passes import OperatorRun
+from rewindow.testing.passes import CRASH, OperatorRun
 
 __all__ = [
     "CRASH",

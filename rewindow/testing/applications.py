@@ -7,20 +7,18 @@ groups.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rewindow.application import Application, Mode, PortHandle, validate
-from rewindow.crash import Step
+from rewindow.application import Application, Mode, OperatorContext, PortHandle, validate
 from rewindow.errors import InputError
-from rewindow.recovery import CheckpointSchedule
 from rewindow.sequences import map_values
-from rewindow.testing.attempts import CRASH, Attempts, ReplayOptions
+from rewindow.testing.attempts import Attempts, rows_of
 from rewindow.testing.computation import GraphComputation, PassOptions, Recorded, projected
-from rewindow.testing.operators import Tuples, random_cut, windows_of, words_of
-from rewindow.windows import WindowRange, to_datetime
+from rewindow.testing.operators import Tuples, check_cuts, windows_of
+from rewindow.testing.passes import CRASH
+from rewindow.windows import to_datetime
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +38,7 @@ class ApplicationRun:
             which one dies.
         state_lost: windows that the outputs have and the states have never seen, since at most once
             has restored an older checkpoint.
-        crashes: how often the process died, as CRASH asked.
+        crashes: how often the process died.
     """
 
     outputs: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
@@ -65,6 +63,7 @@ def run_application(  # noqa: PLR0913 - each is an option of the verb
     batch: int = 10_000,
     port_order: Sequence[str] = (),
     ends: Mapping[str, int] | None = None,
+    dies_at: Sequence[tuple[str, int]] = (),
     spark: SparkSession | None = None,
 ) -> ApplicationRun:
     """Runs an application over windows and returns what came out of each port.
@@ -77,88 +76,47 @@ def run_application(  # noqa: PLR0913 - each is an option of the verb
         port_order: names of input ports, in the order in which their tuples come to a tuple
             operator.
         ends: by stream that has ended, its last window.
+        dies_at: by attempt, the step of a replay's protocol and the number of the commit group at
+            which it dies, such as ("after_outputs", 2); see `rewindow.crash.Step`.
         spark: session for frame operators; a local one is started where there is none.
 
     Raises:
         ValidationFailed: the application breaks rules.
         InputError: an unknown stream, a tuple that does not fit it, or what an operator did wrong.
     """
-    asked = windows_of(inputs, windows)
-    how = PassOptions(key_ranges, batch, port_order, spark)
-    run = application_attempts(app, inputs, asked, group_windows, mode, ends=ends or {}, how=how)
-    run.attempts.run()
-    return run.found()
-
-
-def application_attempts(
-    app: Application,
-    inputs: Tuples,
-    windows: WindowRange,
-    group_windows: int | Sequence[int] = 1,
-    mode: str = "exactly_once",
-    *,
-    ends: Mapping[str, int],
-    how: PassOptions,
-    crash: Callable[[Step, int], None] = lambda step, number: None,
-) -> ApplicationAttempts:
-    """Returns the attempts of a replay of an application, which may die at any step.
-
-    Args:
-        app, inputs, group_windows, mode, ends: see `run_application`.
-        crash: see `Attempts`.
-    """
     validate(app, Mode.parse(mode), is_test=True)
-    unknown = sorted({*inputs, *ends} - set(app.streams))
+    unknown = sorted({*inputs, *(ends or {})} - set(app.streams))
     if unknown:
         raise InputError(
             f'application "{app.name}" reads no stream "{unknown[0]}"',
             hint=f"It reads: {', '.join(app.streams)}.",
         )
-    options = ReplayOptions(
-        windows,
-        Mode.parse(mode),
-        app.grid,
-        CheckpointSchedule(app.checkpoint_windows, app.checkpoint_multiple),
-        group_windows,
-        operator=app.name,
-        ends=app.ends(ends),
-    )
     streams = {name: _recorded(app, name, inputs.get(name, {})) for name in app.streams}
+    how = PassOptions(key_ranges, batch, port_order, spark)
     computation = GraphComputation(app, streams, how, projected)
-    tables = map_values(lambda output: str(output.source), app.staged())
-    attempts = Attempts(computation, options, tables, app.outputs, crash)
-    return ApplicationAttempts(app, computation, attempts)
-
-
-@dataclass(frozen=True)
-class ApplicationAttempts:
-    """The attempts of an application, and what they have done."""
-
-    app: Application
-    computation: GraphComputation
-    attempts: Attempts
-
-    def found(self) -> ApplicationRun:
-        """Returns what the attempts have done so far."""
-        attempts = self.attempts
-        outputs = map_values(attempts.rows_of, attempts.tables)
-        ports = {}
-        for node in self.app.order():
-            for port in node.output_ports():
-                handle = str(node[port])
-                ports[handle] = attempts.rows_of(attempts.ports.get(handle, {}))
-        states = {}
-        for node in self.app.order():
-            if node.operator.is_stateful:
-                states[node.name] = self.computation.readable(node, attempts.states)
-        return ApplicationRun(
-            outputs,
-            ports,
-            states,
-            attempts.given_up,
-            attempts.state_lost,
-            crashes=attempts.crashes,
-        )
+    context = OperatorContext(
+        app.grid,
+        windows_of(inputs, windows),
+        Mode.parse(mode),
+        operator=app.name,
+        ends=app.ends(ends or {}),
+    )
+    attempts = Attempts(app, computation, context, group_windows, dies_at)
+    ports = {}
+    states = {}
+    for node in app.order():
+        for port in node.output_ports():
+            ports[str(node[port])] = rows_of(attempts.ports.get(str(node[port]), {}))
+        if node.operator.is_stateful:
+            states[node.name] = computation.readable(node, attempts.states)
+    return ApplicationRun(
+        map_values(rows_of, attempts.tables),
+        ports,
+        states,
+        attempts.lost,
+        attempts.state_lost,
+        crashes=attempts.crashes,
+    )
 
 
 def check_application(
@@ -180,25 +138,16 @@ def check_application(
             seed.
     """
     asked = windows_of(inputs, how.pop("windows", None))
-    ends = (asked.first, asked.last)
-    whole = run_application(
-        app,
-        inputs,
-        windows=ends,
-        group_windows=len(asked),
-        **how,
-    )
     ports = []
     if any_port_order:
         ports = sorted(set().union(*(node.feeds for node in app.nodes.values())))
-    for number in range(seed, seed + runs):
-        cut = random_cut(random.Random(number), len(asked), ports)
-        found = run_application(app, inputs, windows=ends, **cut, **how)
-        for port, rows in whole.ports.items():
-            same = sorted(map(repr, found.ports[port])) == sorted(map(repr, rows))
-            assert same, f'port "{port}" differs with seed {number}: {words_of(cut)}'
-        assert found.states == whole.states, f"a state differs with seed {number}: {words_of(cut)}"
-    return whole
+    return check_cuts(
+        lambda **cut: run_application(app, inputs, **cut, **how),
+        lambda run: run.ports,
+        asked,
+        ports,
+        range(seed, seed + runs),
+    )
 
 
 def _recorded(

@@ -16,8 +16,15 @@ from rewindow.application.error_tuples import GIVEN
 from rewindow.errors import InputError
 from rewindow.operators import TupleOperator
 from rewindow.sequences import excluding
-from rewindow.testing.attempts import CRASH, Computed, Died, Kept, Row, States, without_crash
-from rewindow.testing.passes import DiedAt, Emitted, PassRun, in_reading_order
+from rewindow.testing.passes import (
+    CRASH,
+    Died,
+    DiedAt,
+    Emitted,
+    PassRun,
+    in_reading_order,
+    without_crash,
+)
 from rewindow.tuple_engine.emission_order import EmissionOrder
 from rewindow.tuple_engine.passes import ALONE, Pass
 from rewindow.tuple_engine.tagged_rows import Columns, OperatorPort, input_tags
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
 
 Recorded = dict[int, list[Any]]
 """By window the tuples of a stream, CRASH among them."""
+States = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -94,33 +102,47 @@ class GraphComputation:
         unit = next(unit for unit in self._units if node in unit)
         return run.readable(ALONE if len(unit) == 1 else node.name, states[unit[0].name])
 
-    def compute(self, context: OperatorContext, states: States) -> Computed:
-        """Returns a group, see `Computation`."""
+    def compute(
+        self, context: OperatorContext, states: States
+    ) -> tuple[dict[str, dict[int, list[Any]]], States]:
+        """Returns what a group emits by port and window, and the states after it.
+
+        Raises:
+            Died: a tuple is CRASH, which is then gone.
+        """
         emitted: dict[PortHandle, list[Emitted]] = {}
         after: dict[str, Any] = {}
         for unit in self._units:
             name = unit[0].name
-            state = states.get(name)
-            if name in self._passes:
-                made, next_state = self._run_pass(unit, context, emitted, state)
-            else:
-                made, next_state = self._run_frames(unit[0], context, emitted, state)
+            run = self._run_pass if name in self._passes else self._run_frames
+            made, next_state = run(unit, context, emitted, states.get(name))
             emitted |= made
-            if state is not None:
+            if name in states:
                 after[name] = next_state
-        for stream, by_window in self._streams.items():
+        for by_window in self._streams.values():
             for window in context.windows:
                 if CRASH in by_window.get(window, ()):
-                    self._consume(stream, window)
+                    by_window[window].remove(CRASH)
                     raise Died
-        rows = {str(end): [one.row for one in of_port] for end, of_port in emitted.items()}
-        return Computed(rows, after)
+        found: dict[str, dict[int, list[Any]]] = {}
+        for end, of_port in emitted.items():
+            rows: dict[int, list[Any]] = {window: [] for window in context.windows}
+            found[str(end)] = rows
+            for one in of_port:
+                rows.setdefault(one.window, []).append((one.window, *one.values))
+        return found, after
 
-    def _consume(self, stream: str, window: int) -> None:
-        self._streams[stream][window].remove(CRASH)  # type: ignore[arg-type]
+    def skip(
+        self,
+        states: States,
+        windows: WindowRange,
+        tables: Mapping[str, Recorded],
+    ) -> States:
+        """Returns the states with which an attempt continues after windows that they never see.
 
-    def skip(self, states: States, windows: WindowRange, kept: Kept) -> States:
-        """Returns the states after skipped windows; those of tuple operators are as they were."""
+        Args:
+            tables: by output its tuples, those of these windows among them.
+        """
         from rewindow.spark.frames import to_frame
 
         found = dict(states)
@@ -128,24 +150,21 @@ class GraphComputation:
             node = self._app.nodes[name]
             outputs = {}
             for output, declared in self._app.outputs.items():
-                port = declared.source.port
                 if declared.source.operator == name:
-                    outputs[port] = self._emitted_frame(node, port, kept(output))
+                    port = declared.source.port
+                    names = ["window_id", *_names(node, port)]
+                    flat = []
+                    for window in windows:
+                        for row in tables[output].get(window, ()):
+                            flat.append(dict(zip(names, row, strict=True)))
+                    schema = pa.schema([("window_id", pa.int64()), *_columns(node, port)])
+                    table = pa.Table.from_pylist(flat, schema=schema)
+                    outputs[port] = to_frame(self._spark, table)
             state = to_frame(self._spark, states[name])
             after = node.operator.state_after_skip(state, windows, outputs)
-            found[name] = (
-                states[name] if after is state else after.toArrow().cast(states[name].schema)
-            )
+            if after is not state:
+                found[name] = after.toArrow().cast(states[name].schema)
         return found
-
-    def _emitted_frame(self, node: Node, port: str, rows: Sequence[Row]) -> DataFrame:
-        from rewindow.spark.frames import to_frame
-
-        declared = node.output_ports()[port]
-        columns = pa.schema([*declared.schema, *(GIVEN if declared.error else ())])
-        schema = pa.schema([("window_id", pa.int64()), *columns])
-        flat = [dict(zip(schema.names, row, strict=False)) for row in rows]
-        return to_frame(self._spark, pa.Table.from_pylist(flat, schema=schema))
 
     @property
     def _spark(self) -> SparkSession:
@@ -175,7 +194,7 @@ class GraphComputation:
             made, after = run.compute(context, inputs, state or run.initial_states())
         except DiedAt as died:
             end = nodes[died.place[0]].feeds[died.place[1]]
-            self._consume(end.port, died.window)
+            self._streams[end.port][died.window].remove(CRASH)
             raise
         of_port = {}
         for (name, port), rows_of_port in made.items():
@@ -198,11 +217,8 @@ class GraphComputation:
                 rows = self._project(node, port, self._streams[end.port].get(window, []))
                 if port in node.unordered:
                     known = without_crash(rows)
-                    crashes = [CRASH] * (len(rows) - len(known))
-                    rows = [
-                        *in_reading_order(columns, known, [False] * len(known)),
-                        *crashes,
-                    ]
+                    ordered = in_reading_order(columns, known, [False] * len(known))
+                    rows = ordered + [CRASH] * (len(rows) - len(known))
                 found[window] = rows
             return found
         follows = self._order.follows(node, port)
@@ -218,7 +234,7 @@ class GraphComputation:
 
     def _run_frames(
         self,
-        node: Node,
+        unit: list[Node],
         context: OperatorContext,
         emitted: Mapping[PortHandle, Sequence[Emitted]],
         state: pa.Table | None,
@@ -227,6 +243,7 @@ class GraphComputation:
         from rewindow.engine.operator_errors import frames_of
         from rewindow.spark.frames import conform, to_frame
 
+        (node,) = unit
         context = replace(
             context,
             operator=f"{self._app.name}.{node.name}",
@@ -254,7 +271,7 @@ class GraphComputation:
             found = [
                 Emitted(window, tuple(values)) for window, *values in zip(*columns, strict=True)
             ]
-            made[node[port]] = sorted(found, key=lambda one: (one.window, repr(one.row)))
+            made[node[port]] = sorted(found, key=lambda one: (one.window, repr(one)))
             written[port] = to_frame(self._spark, rows)
         if state is None or before is None:
             return made, None
@@ -280,9 +297,13 @@ def projected(node: Node, port: str, rows: Sequence[Any]) -> list[Any]:
     return projected
 
 
-def _names(node: Node, port: str) -> list[str]:
+def _columns(node: Node, port: str) -> pa.Schema:
     declared = node.output_ports()[port]
-    return [*declared.schema.names, *(GIVEN.names if declared.error else ())]
+    return pa.schema([*declared.schema, *(GIVEN if declared.error else ())])
+
+
+def _names(node: Node, port: str) -> list[str]:
+    return list(_columns(node, port).names)
 
 
 def _after(operator: Any, before: DataFrame, after: DataFrame) -> pa.Table:

@@ -6,17 +6,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from rewindow.application import Application, Mode
+from rewindow.application import Application, Mode, OperatorContext
 from rewindow.application.graph import CHECKPOINT_WINDOWS
 from rewindow.errors import InputError
 from rewindow.operators.tuples.operator import TupleOperator
-from rewindow.recovery import CheckpointSchedule
 from rewindow.sequences import map_values
-from rewindow.testing.attempts import Attempts, ReplayOptions
+from rewindow.testing.attempts import Attempts, rows_of
 from rewindow.testing.computation import GraphComputation, PassOptions
 from rewindow.testing.passes import OperatorRun
 from rewindow.windows import WindowRange
@@ -24,6 +23,15 @@ from rewindow.windows import WindowRange
 Tuples = Mapping[str, Mapping[int, Sequence[Any]]]
 """By input port and window: tuples, each as a mapping or in the order of the port's columns, or
 CRASH."""
+
+
+class HasStates(Protocol):
+    """What a run has done."""
+
+    states: Any
+
+
+Run = TypeVar("Run", bound=HasStates)
 
 
 def run_operator(  # noqa: PLR0913 - each is an option of the verb
@@ -77,7 +85,6 @@ def run_operator(  # noqa: PLR0913 - each is an option of the verb
             f'there is no input port "{unknown[0]}"',
             hint=f"There are: {', '.join(operator.input_ports())}.",
         )
-    asked = windows_of(inputs, windows)
     app = Application("test", f"{width_ms} ms", checkpoint_windows=checkpoint_windows)
     node = app.add(
         "operator",
@@ -86,27 +93,27 @@ def run_operator(  # noqa: PLR0913 - each is an option of the verb
         slide_windows=slide_windows,
         **{port: app.input(port) for port in operator.input_ports()},  # type: ignore[arg-type]
     )
-    how = PassOptions(key_ranges, batch, port_order)
+    for port, declared in operator.output_ports().items():
+        if not declared.error:
+            app.output(port, node[port], key=())
     streams = {port: map_values(list, inputs.get(port, {})) for port in app.streams}
+    how = PassOptions(key_ranges, batch, port_order)
     computation = GraphComputation(app, streams, how, lambda node, port, rows: list(rows))
-    options = ReplayOptions(
-        asked,
-        Mode.parse(mode),
+    context = OperatorContext(
         app.grid,
-        CheckpointSchedule(checkpoint_windows),
-        group_windows,
+        windows_of(inputs, windows),
+        Mode.parse(mode),
         operator=app.name,
         ends={} if ends is None else {node.name: ends},
     )
-    ports = operator.output_ports()
-    outputs = [port for port in ports if not ports[port].error]
-    tables = {port: str(node[port]) for port in ports}
-    attempts = Attempts(computation, options, tables, outputs)
-    attempts.run()
+    attempts = Attempts(app, computation, context, group_windows)
+    outputs = {}
+    for port in operator.output_ports():
+        outputs[port] = rows_of(attempts.ports.get(str(node[port]), {}))
     return OperatorRun(
-        map_values(attempts.rows_of, attempts.tables),
+        outputs,
         computation.readable(node, attempts.states) if operator.is_stateful else {},
-        attempts.given_up,
+        attempts.lost,
         attempts.state_lost,
         crashes=attempts.crashes,
     )
@@ -137,27 +144,39 @@ def check_grouping(
         AssertionError: a run emitted something else, or left another state.
     """
     asked = windows_of(inputs, how.pop("windows", None))
-    ends = (asked.first, asked.last)
-    whole = run_operator(
-        operator,
-        inputs,
-        windows=ends,
-        group_windows=len(asked),
-        **how,
+    return check_cuts(
+        lambda **cut: run_operator(operator, inputs, **cut, **how),
+        lambda run: run.outputs,
+        asked,
+        list(inputs) if any_port_order else [],
+        range(seed, seed + runs),
     )
-    for number in range(seed, seed + runs):
-        cut = random_cut(
-            random.Random(number),
-            len(asked),
-            list(inputs) if any_port_order else [],
-        )
-        found = run_operator(operator, inputs, windows=ends, **cut, **how)
+
+
+def check_cuts(
+    run: Callable[..., Run],
+    ports_of: Callable[[Run], Mapping[str, Sequence[tuple[Any, ...]]]],
+    windows: WindowRange,
+    ports: Sequence[str],
+    seeds: Iterable[int],
+) -> Run:
+    """Returns a run in one group, which runs with random cuts must equal in ports and states.
+
+    Raises:
+        AssertionError: names the seed of a run that differs.
+    """
+    ends = (windows.first, windows.last)
+    whole = run(windows=ends, group_windows=len(windows))
+    for number in seeds:
+        cut = random_cut(random.Random(number), len(windows), ports)
+        found = run(windows=ends, **cut)
         what = f"seed {number}: {words_of(cut)}"
-        for port, rows in whole.outputs.items():
-            assert sorted(map(repr, found[port])) == sorted(map(repr, rows)), (
-                f'port "{port}" differs with {what}: {_first_difference(rows, found[port])}'
+        for port, rows in ports_of(whole).items():
+            other = ports_of(found)[port]
+            assert sorted(map(repr, other)) == sorted(map(repr, rows)), (
+                f'port "{port}" differs with {what}: {_first_difference(rows, other)}'
             )
-        assert found.states == whole.states, f"the state differs with {what}"
+        assert found.states == whole.states, f"a state differs with {what}"
     return whole
 
 

@@ -16,7 +16,6 @@ from rewindow.application import OperatorContext
 from rewindow.errors import InputError
 from rewindow.operators.tuples.values import to_array
 from rewindow.state.row_hash import row_hashes
-from rewindow.testing.attempts import CRASH, Died, without_crash
 from rewindow.tuple_engine.passes import Pass, control_rows
 from rewindow.tuple_engine.tagged_rows import (
     FOREIGN,
@@ -31,6 +30,8 @@ from rewindow.tuple_engine.tagged_rows import (
 )
 from rewindow.windows import WindowRange
 
+CRASH = object()
+"""Among the tuples of a port: here the process dies, once. What comes of it depends on the mode."""
 PassInputs = Mapping[OperatorPort, Mapping[int, Sequence[Any]]]
 """By operator, port and window: tuples in the order in which they come, CRASH among them."""
 PassStates = dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]
@@ -61,6 +62,10 @@ class OperatorRun:
         return self.outputs[port]
 
 
+class Died(Exception):
+    """Stands for a process that was killed."""
+
+
 class DiedAt(Died):
     """A process that died at a tuple of a port and window."""
 
@@ -80,11 +85,6 @@ class Emitted(NamedTuple):
     window: int
     values: tuple[Any, ...]
     is_own: bool = True
-
-    @property
-    def row(self) -> tuple[Any, ...]:
-        """The window and the values."""
-        return (self.window, *self.values)
 
 
 def in_reading_order(
@@ -229,61 +229,26 @@ class PassRun:
 
     def _tagged(self, stretches: list[_Stretch], before: int) -> pa.RecordBatch:
         """Returns stretches as the rows that go through a key range."""
-        of_tag: dict[int, list[_Stretch]] = {}
-        places: dict[int, list[int]] = {}
-        count = 0
-        for one in stretches:
-            if one.rows:
-                of_tag.setdefault(one.tag, []).append(one)
-                places.setdefault(one.tag, []).extend(range(count, count + len(one.rows)))
-                count += len(one.rows)
-        # Values of a tag are converted to Arrow together, which is fast. Their places in the
-        # sequence of all stretches then bring the rows of all tags into the order of a replay.
         states = by_tag(self._pass.loaded)
-        parts = []
-        order: list[int] = []
+        of_tag = {}
         for columns in (*self._pass.loaded.values(), *self._pass.inputs.values()):
-            if columns.tag in of_tag:
-                is_state = columns.tag in states
-                parts.append(self._of_tag(columns, of_tag[columns.tag], before, is_state=is_state))
-                order += places[columns.tag]
-        if len(parts) <= 1:
-            return parts[0] if parts else pa.RecordBatch.from_pylist([], schema=self._pass.sent)
-        places_of_rows = pa.array(np.argsort(order))
-        return pa.Table.from_batches(parts).take(places_of_rows).combine_chunks().to_batches()[0]
-
-    def _of_tag(
-        self,
-        columns: Columns,
-        stretches: list[_Stretch],
-        before: int,
-        *,
-        is_state: bool,
-    ) -> pa.RecordBatch:
-        rows: list[tuple[Any, ...]] = []
-        places: list[int] = []
-        for stretch in stretches:
-            rows += stretch.rows
-            place = sort_key(stretch.window, stretch.tag, before)
-            places += [place] * len(stretch.rows)
-        found = {SORT_KEY: pa.array(places, pa.int64())}
-        values = zip(*rows, strict=True)
-        for given, name, declared, sent in zip(
-            values,
-            columns.names,
-            columns.schema,
-            columns.stored,
-            strict=True,
-        ):
-            found[name] = _array(
-                given,
-                sent.type if is_state else declared.type,
-                sent.type,
-            )
-        arrays = []
-        for sent in self._pass.sent:
-            arrays.append(found.get(sent.name, pa.nulls(len(rows), sent.type)))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._pass.sent)
+            of_tag[columns.tag] = columns
+        parts = [self._pass.sent.empty_table()]
+        for window, tag, rows in filter(_Stretch.has_rows, stretches):
+            columns = of_tag[tag]
+            kinds = (columns.stored if tag in states else columns.schema).types
+            places = pa.repeat(pa.scalar(sort_key(window, tag, before), pa.int64()), len(rows))
+            found = {SORT_KEY: places}
+            for values, kind, sent in zip(
+                zip(*rows, strict=True), kinds, columns.stored, strict=False
+            ):
+                found[sent.name] = _array(values, kind, sent.type)
+            arrays = []
+            for sent in self._pass.sent:
+                arrays.append(found.get(sent.name, pa.nulls(len(rows), sent.type)))
+            parts.append(pa.table(arrays, schema=self._pass.sent))
+        table = pa.concat_tables(parts).combine_chunks()
+        return next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], self._pass.sent))
 
     def _kept(
         self,
@@ -318,7 +283,7 @@ class PassRun:
             operator = self._pass.members[place[0]].operator
             if operator.output_ports()[place[1]].control:
                 # Each key range may emit the same control tuple: equal ones are one.
-                emitted[place] = list({repr(one.row): one for one in rows_of_port}.values())
+                emitted[place] = list({repr(one[:2]): one for one in rows_of_port}.values())
         return emitted, after
 
     def _keep_states(
@@ -358,6 +323,11 @@ class PassRun:
         return readable
 
 
+def without_crash(rows: Iterable[Any]) -> list[Any]:
+    """Returns the tuples without CRASH."""
+    return [row for row in rows if row is not CRASH]
+
+
 def _lists(batch: pa.RecordBatch, columns: Columns) -> list[list[Any]]:
     """Returns the values of each column of a tag."""
     return [batch.column(name).to_pylist() for name in columns.names]
@@ -367,6 +337,9 @@ class _Stretch(NamedTuple):
     window: int
     tag: int
     rows: list[tuple[Any, ...]]
+
+    def has_rows(self) -> bool:
+        return bool(self.rows)
 
 
 def _control_table(columns: Columns, rows: Sequence[tuple[Any, ...]]) -> pa.Table:

@@ -5,8 +5,8 @@ batches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from operator import itemgetter
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -34,19 +34,6 @@ class ReadKey(Protocol):
     key: Any
 
 
-class _Part(NamedTuple):
-    """Rows of a port that wait, in the order in which they were emitted.
-
-    Attributes:
-        stretches: windows, and how many of the rows are of each.
-        foreign: places of rows that were emitted under another key than their own.
-    """
-
-    rows: pa.Table
-    stretches: Sequence[tuple[int, int]]
-    foreign: Sequence[int] = ()
-
-
 class Emissions:
     """Takes what an operator emits in the window that is open, and gives it as tagged batches.
 
@@ -72,7 +59,8 @@ class Emissions:
         self._values: dict[str, list[Any]] = {}
         self._stretches: dict[str, list[tuple[int, int]]] = {}
         self._noted = dict.fromkeys(shape.outputs, 0)
-        self._parts: dict[str, list[_Part]] = {}
+        self._tables: dict[str, list[pa.Table]] = {}
+        self._sealed = dict.fromkeys(shape.outputs, 0)
         self._foreign: dict[str, list[int]] = {}
         self._in_tables = 0
         self._append: dict[str, Callable[[Sequence[Any]], None]] = {}
@@ -81,7 +69,7 @@ class Emissions:
         for port, width in shape.widths.items():
             self._values[port] = []
             self._stretches[port] = []
-            self._parts[port] = []
+            self._tables[port] = []
             self._append[port] = self._values[port].extend
             self._quicken(port, width)
 
@@ -100,33 +88,28 @@ class Emissions:
         """
         for port in ports:
             schema = self._shape.outputs[port].schema
-            places = [schema.get_field_index(name) for name in self._shape.loaded.key]
+            key_of = itemgetter(*map(schema.get_field_index, self._shape.loaded.key))
             self._foreign[port] = []
-            self._append[port] = self._marking(port, places, reads)
+            self._append[port] = self._marking(port, key_of, reads)
             self._quicken(port, self._shape.widths[port])
 
     def _marking(
         self,
         port: str,
-        places: Sequence[int],
+        key_of: Callable[[Sequence[Any]], Any],
         reads: ReadKey,
     ) -> Callable[[Sequence[Any]], None]:
         values = self._values[port]
         foreign = self._foreign[port]
         width = self._shape.widths[port]
-        place = places[0]
+        sealed = self._sealed
 
         def append(row: Sequence[Any]) -> None:
-            if row[place] != reads.key:
-                foreign.append(len(values) // width)
+            if key_of(row) != reads.key:
+                foreign.append(sealed[port] + len(values) // width)
             values.extend(row)
 
-        def append_of_many(row: Sequence[Any]) -> None:
-            if tuple(map(row.__getitem__, places)) != reads.key:
-                foreign.append(len(values) // width)
-            values.extend(row)
-
-        return append if len(places) == 1 else append_of_many
+        return append
 
     def begin(self, window: int) -> None:
         """Opens a window."""
@@ -251,32 +234,35 @@ class Emissions:
         self.kept.note_batch(port, table)
         self._note()
         self._seal(port)
-        every = range(table.num_rows) if port in self._foreign else ()
-        self._parts[port].append(_Part(table, [(self._window, table.num_rows)], every))
+        self._stretches[port].append((self._window, table.num_rows))
+        if port in self._foreign:
+            first = self._sealed[port]
+            self._foreign[port] += range(first, first + table.num_rows)
+        self._add(port, table)
         self._in_tables += table.num_rows
 
     def _seal(self, port: str) -> None:
-        """Makes a part of the tuples that wait on a port one by one, so that those that come after
+        """Makes a table of the tuples that wait on a port one by one, so that those that come after
         it keep their place.
         """
         values = self._values[port]
         if not values:
             return
-        columns = self._shape.outputs[port]
+        columns = self._shape.outputs[port].schema
         what = f'port "{port}" of {self._name}'
         width = self._shape.widths[port]
         # Values of all columns are in one list, tuple after tuple. Every width-th of them is a
         # column: this is faster than a list for each column and emit.
         arrays = []
-        for place, field in enumerate(columns.schema):
+        for place, field in enumerate(columns):
             arrays.append(to_array(values[place::width], field, what))
-        rows = pa.table(arrays, names=columns.schema.names)
-        foreign = self._foreign.get(port, [])
-        self._parts[port].append(_Part(rows, self._stretches[port].copy(), foreign.copy()))
         values.clear()
-        foreign.clear()
-        self._stretches[port].clear()
         self._noted[port] = 0
+        self._add(port, pa.table(arrays, names=columns.names))
+
+    def _add(self, port: str, table: pa.Table) -> None:
+        self._tables[port].append(table)
+        self._sealed[port] += table.num_rows
 
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Gives what waits, a batch of each port."""
@@ -284,12 +270,13 @@ class Emissions:
         self._in_tables = 0
         for port, columns in self._shape.outputs.items():
             self._seal(port)
-            if parts := self._parts[port]:
-                table = pa.concat_tables([part.rows for part in parts]).combine_chunks()
-                stretches = list(chain.from_iterable(part.stretches for part in parts))
-                arrays = list(map(one_array, table.columns))
-                yield self.tagged(columns, stretches, arrays, foreign=_foreign_of(parts))
-                parts.clear()
+            if tables := self._tables[port]:
+                arrays = list(map(one_array, pa.concat_tables(tables).combine_chunks().columns))
+                foreign = self._foreign.get(port, [])
+                yield self.tagged(columns, self._stretches[port], arrays, foreign=foreign)
+                for waiting in (tables, self._stretches[port], foreign):
+                    waiting.clear()
+                self._sealed[port] = 0
 
     def tagged(
         self,
@@ -317,13 +304,3 @@ class Emissions:
         for field in self._fields:
             arrays.append(given[field.name] if field.name in given else pa.nulls(count, field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._shape.made)
-
-
-def _foreign_of(parts: Iterable[_Part]) -> list[int]:
-    """Returns the places of foreign rows among the rows of all parts."""
-    found: list[int] = []
-    before = 0
-    for part in parts:
-        found += [before + place for place in part.foreign]
-        before += part.rows.num_rows
-    return found

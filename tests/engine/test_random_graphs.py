@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +24,7 @@ from rewindow.state import checkpoints as stored
 from rewindow.state.files import read_rows
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS, FACTS
-from rewindow.testing.applications import ApplicationRun, application_attempts
-from rewindow.testing.attempts import Died
-from rewindow.testing.computation import PassOptions
+from rewindow.testing import run_application
 from rewindow.windows import WindowRange
 from tests.engine.conftest import Crash
 from tests.recovery.project import EPOCH, FIRST, make_stream
@@ -80,7 +78,7 @@ def on_the_engine(
     attempt: Callable[..., Attempt],
     crashes: list[tuple[Step, int]],
     **how: Any,
-) -> tuple[dict[str, Any], list[int]]:
+) -> tuple[dict[str, Any], int]:
     """Returns rows, states and losses of a replay whose attempts die one after the other."""
     config: Config = attempt.config  # type: ignore[attr-defined]
     died = 0
@@ -100,15 +98,10 @@ def on_the_engine(
         rows = read_output(root, name, plan.range).select(columns)
         found[name] = Counter(tuple(row.values()) for row in rows.to_pylist())
     losses = losses_of(plan, Table.open(root / FACTS), Table.open(root / CHECKPOINTS), plan.range)
-    lost: dict[str, list[int]] = {}
-    for name, ranges in losses.lost.items():
-        lost[name] = [window for windows in ranges for window in windows]
-    found["lost"] = lost
+    found["lost"] = windows_of(losses.lost)
     state_lost = {tuple(map(str, ranges)) for ranges in losses.state_lost.values()}
     assert len(state_lost) <= 1, state_lost
-    found["state_lost"] = sorted(
-        {window for ranges in losses.state_lost.values() for part in ranges for window in part}
-    )
+    found["state_lost"] = windows_of(losses.state_lost)
     states = stored.load(Table.open(root / CHECKPOINTS), len(plan.range)).states
     found["states"] = {}
     for name, state in states.items():
@@ -116,46 +109,23 @@ def on_the_engine(
         for row in read_rows(state).to_pylist():
             by_key[row.get("k", ())] = {"fold": row["fold"]}
         found["states"][name] = by_key
-    return found, [died]
+    return found, died
 
 
-def in_the_framework(
-    app: Any,
-    given: Numbers,
-    crashes: list[tuple[Step, int]],
-    key_ranges: int,
-    mode: str,
-    group_windows: int,
-) -> tuple[dict[str, Any], list[int]]:
-    def crash(step: Step, number: int) -> None:
-        epoch = run.attempts.crashes
-        if epoch < len(crashes) and crashes[epoch] == (step, number):
-            raise Died
+def windows_of(by_name: Mapping[str, Iterable[WindowRange]]) -> list[int]:
+    return sorted({window for ranges in by_name.values() for part in ranges for window in part})
 
-    run = application_attempts(
-        app,
-        {"numbers": given},
-        WindowRange(FIRST, FIRST + WINDOWS - 1),
-        group_windows,
-        mode,
-        ends={},
-        how=PassOptions(key_ranges, batch=4),
-        crash=crash,
-    )
-    run.attempts.run()
-    made: ApplicationRun = run.found()
+
+def in_the_framework(app: Any, given: Numbers, **how: Any) -> tuple[dict[str, Any], int]:
+    run = run_application(app, {"numbers": given}, batch=4, **how)
     found: dict[str, Any] = {}
     for name, output in app.staged().items():
-        rows = made[name]
+        rows = run[name]
         if output.is_error:
             rows = [(window, k, n, reason) for window, k, n, _, reason, _ in rows]
         found[name] = Counter(rows)
-    found["lost"] = {
-        name: sorted(windows) for name, windows in run.attempts.lost.items() if windows
-    }
-    found["state_lost"] = made.state_lost
-    found["states"] = made.states
-    return found, [made.crashes]
+    found |= {"lost": run.lost, "state_lost": run.state_lost, "states": run.states}
+    return found, run.crashes
 
 
 def notes_by_operator(file: Path) -> dict[str, list[str]]:
@@ -166,7 +136,7 @@ def notes_by_operator(file: Path) -> dict[str, list[str]]:
     return found
 
 
-QUICK = (1, 2)
+QUICK = (2, 15)
 """Seeds of `make test`, since a graph takes seconds."""
 
 
@@ -202,7 +172,13 @@ def test_random_graph_has_the_same_results_in_the_framework_as_on_the_engine(
         else:
             app = load_application(config, "random_graph").app
             found, died = in_the_framework(
-                app, given, crashes, chosen.randint(1, 4), mode, group_windows
+                app,
+                given,
+                windows=(FIRST, FIRST + WINDOWS - 1),
+                key_ranges=chosen.randint(1, 4),
+                mode=mode,
+                group_windows=group_windows,
+                dies_at=crashes,
             )
         sides[side] = {**found, "died": died, "notes": notes_by_operator(notes)}
     differ = [name for name in sides["engine"] if sides["engine"][name] != sides["framework"][name]]
