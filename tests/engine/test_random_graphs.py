@@ -136,7 +136,7 @@ def notes_by_operator(file: Path) -> dict[str, list[str]]:
     return found
 
 
-QUICK = (2, 15)
+QUICK = (8, 15)
 """Seeds of `make test`, since a graph takes seconds."""
 
 

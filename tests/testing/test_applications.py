@@ -178,6 +178,39 @@ def test_operators_read_each_other_in_the_order_of_emission_or_by_row_hash(key_r
             assert [row[1] for row in found["out"]] == list("cabbagecab")
 
 
+class Strays(KeyedNumbers):
+    """Emits each tuple under its own key and under another one, and at the end a batch."""
+
+    def process(self, row: Any) -> None:
+        self.emit("out", row.user, row.count)
+        self.emit("out", "abc"[row.count % 3], row.count)
+
+    def end_window(self) -> None:
+        for user in self.keys():
+            self.emit_batch("out", pa.table({"user": [user, "b"], "count": [self.seen, 7]}))
+
+
+class KeyedFolds(KeyedNumbers):
+    """Emits what depends on all tuples of the key before, and on their order."""
+
+    def process(self, row: Any) -> None:
+        self.seen = (self.seen * 31 + row.count) % 1_000_003
+        self.emit("out", row.user, self.seen)
+
+
+def test_tuple_of_another_key_has_the_same_place_for_any_number_of_key_ranges() -> None:
+    # Rules: O39, X43
+    app = Application("one", window="1 second")
+    reader = app.add("second", KeyedFolds(), rows=app.add("first", Strays(), rows=app.input("r")))
+    app.output("out", reader, key=["user"])
+    given = {
+        "r": {0: [(user, count) for count, user in enumerate("cabbagecab" * 3)], 1: [("a", 1)]}
+    }
+    check_application(app, given, runs=10)
+    rows = run_application(app, given, key_ranges=4).ports["first.out"]
+    assert len({row[1] for row in rows}) > 3
+
+
 def test_operator_knows_its_name_and_application() -> None:
     class Named(Numbers):
         def process(self, row: Any) -> None:
