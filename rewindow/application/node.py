@@ -79,9 +79,11 @@ class Node:
         """The input ports on which a column `offset` names no order: they read an operator, or a
         published stream (X43, X51).
         """
-        return frozenset(
-            port for port, end in self.feeds.items() if end.operator or "." in end.port
-        )
+        found = set()
+        for port, end in self.feeds.items():
+            if end.operator or "." in end.port:
+                found.add(port)
+        return frozenset(found)
 
     def default_port(self) -> PortHandle:
         """Returns the one output port that is not an error port."""

@@ -154,8 +154,9 @@ class GroupCache:
         offset.
         """
         has_offset = _OFFSET not in events.names
-        own = ["window_id", _OFFSET] if has_offset else ["window_id"]
-        rows = pa.schema([*((name, pa.int64()) for name in own), *events])
+        rows = pa.schema([("window_id", pa.int64()), *events])
+        if has_offset:
+            rows = rows.append(pa.field(_OFFSET, pa.int64()))
         frame = read_files(self._spark, folder, spark_schema(rows))
         return self._arrange(frame.withColumnRenamed(_OFFSET, EMITTED) if has_offset else frame)
 

@@ -56,14 +56,14 @@ def record_losses(
     if facts.done < started:
         _add_losses(plan, app, takeover, engine=engine, rows=rows)
     facts.commit(max(started, facts.done), rows.table())
-    given_up = [
-        plan.windows_of(takeover.resume.lost[name])
-        for name in app.staged()
-        if name in takeover.resume.lost
-    ]
+    # Outputs that hold these windows have lost nothing: only the states lack them (X2).
+    given_up = takeover.resume.lost.keys() & app.staged()
     if given_up:
-        first = min(windows.first for windows in given_up)
-        say(f"at most once: windows {first} to {windows.last} were in progress and are given up")
+        mark = min(takeover.resume.lost[name][0] for name in given_up)
+        say(
+            f"at most once: windows {plan.window_of(mark)} to {windows.last} were in progress and "
+            "are given up"
+        )
 
 
 def _add_losses(
@@ -129,7 +129,7 @@ def unseen_windows(plan: Plan, takeover: Takeover) -> list[WindowRange]:
     table = takeover.tables[FACTS].table
     for file in table.files():
         rows = table.read(file, ["window_id", "direction", "lost"])
-        # What was dropped from a state at a skip waited there for a window before it.
+        # Tuples that a state dropped at a skip had waited there since an earlier window.
         is_unseen = pc.and_(rows["lost"], pc.not_equal(rows["direction"], "skipped"))
         found.append(rows.filter(is_unseen)["window_id"].to_numpy())
     return to_ranges(np.concatenate(found))

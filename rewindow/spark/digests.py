@@ -113,7 +113,7 @@ def hash_of(values: Mapping[str, tuple[Column, T.DataType]]) -> Column:
     """Returns the hash of a row of some named values, each with its type; `state.row_hash` gives
     the same.
     """
-    return _hash_fields(SALTS[0], [values[name] for name in sorted(values)])
+    return _hash_fields(SALTS[0], list(map(values.__getitem__, sorted(values))))
 
 
 def sum_of_rows(schema: T.StructType) -> Column:

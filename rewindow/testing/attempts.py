@@ -8,14 +8,16 @@ themselves.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 from rewindow.application import Application, OperatorContext
 from rewindow.crash import Step
 from rewindow.recovery import CheckpointSchedule, Resume, StartState, next_end, resume
+from rewindow.sequences import map_values
 from rewindow.testing.computation import GraphComputation, States
 from rewindow.testing.passes import Died
 from rewindow.windows import WindowRange
@@ -58,8 +60,8 @@ class Attempts:
         self._done = dict.fromkeys([*app.staged(), _FACTS], 0)
         self._started = 0
         self._skipped: set[int] = set()
-        self._lost: dict[str, set[int]] = {name: set() for name in self._done}
-        self.tables: dict[str, Rows] = {name: {} for name in app.staged()}
+        self._lost: dict[str, set[int]] = defaultdict(set)
+        self.tables: dict[str, Rows] = map_values(lambda output: {}, app.staged())
         self.ports: dict[str, Rows] = {}
         self.crashes = 0
         while True:
@@ -78,7 +80,7 @@ class Attempts:
     @property
     def lost(self) -> list[int]:
         """Windows that some table lacks, since at most once has given them up."""
-        return sorted(set().union(*map(self._lost.__getitem__, self.tables)))
+        return sorted(set().union(*self._lost.values()))
 
     @property
     def state_lost(self) -> list[int]:
@@ -88,13 +90,23 @@ class Attempts:
 
     def _attempt(self) -> None:
         mode = self._context.mode
-        found = resume(mode, self._checkpoints, self._done, self._started)
+        found = resume(
+            mode,
+            self._checkpoints,
+            self._done,
+            self._started,
+        )
         if mode.may_repeat:
+            # Windows after the checkpoint are written again, so no table counts as ahead of it.
             self._done = dict.fromkeys(self._done, found.restore)
         self._reach(Step.FENCED)
         states = self._checkpoints[found.restore]
         if found.skipped:
-            states = self._skip(found, found.skipped, states)
+            states = self._skip(
+                found,
+                found.skipped,
+                states,
+            )
         self._reach(Step.RESUMED)
         self._run_groups(found, states)
         self._reach(Step.JOINED)
@@ -106,11 +118,15 @@ class Attempts:
 
     def _skip(self, found: Resume, skipped: tuple[int, int], states: States) -> States:
         """Lists what at most once gives up, and returns the states that lack it."""
-        for table, marks in found.lost.items():
-            self._lost[table].update(self._between(marks))
+        for table in self.tables.keys() & found.lost:
+            self._lost[table].update(self._between(found.lost[table]))
         windows = self._between(skipped)
         self._skipped.update(windows)
-        states = self._computation.skip(states, windows, self.tables)
+        states = self._computation.skip(
+            states,
+            windows,
+            self.tables,
+        )
         self._done[_FACTS] = max(self._done[_FACTS], found.first - 1)
         if found.first > len(self._windows):
             self._checkpoints[len(self._windows)] = states
@@ -120,12 +136,12 @@ class Attempts:
         first = self._windows.first
         window = first + found.first - 1
         saved = first + found.restore - 1 if found.restore else None
-        cuts = [first + mark - 1 for mark in found.cuts]
+        cuts = list(map((first - 1).__add__, found.cuts))
+        # Exactly once leaves out the windows that a table held when the attempt took it over.
         present = dict(self._done)
-        unseen = (
-            *StartState(source="initial").unseen(first),
-            *((lost, lost) for lost in sorted(self._skipped)),
-        )
+        unseen = list(StartState(source="initial").unseen(first))
+        for lost in sorted(self._skipped):
+            unseen.append((lost, lost))
         number = 0
         while window <= self._windows.last:
             end = next_end(
@@ -142,12 +158,18 @@ class Attempts:
             group = replace(
                 self._context,
                 windows=WindowRange(window, end),
-                unseen=unseen,
+                unseen=tuple(unseen),
                 checkpointed=saved,
             )
             emitted, states = self._computation.compute(group, states)
             self._reach(Step.MATERIALISED, number)
-            saved = self._commit(group, emitted, states, present, number)
+            saved = self._commit(
+                group,
+                emitted,
+                states,
+                present,
+                number,
+            )
             self._reach(Step.AFTER_CHECKPOINT, number)
             window = end + 1
 
@@ -168,6 +190,7 @@ class Attempts:
             if place == 0:
                 self._reach(Step.AFTER_FIRST_OUTPUT, number)
         self._reach(Step.AFTER_OUTPUTS, number)
+        # Ports without a table are shown as soon as a replay seals the windows of their group.
         for port, rows in emitted.items():
             self.ports[port] = self.ports.get(port, {}) | rows
         self._done[_FACTS] = max(mark, self._done[_FACTS])
@@ -192,4 +215,4 @@ class Attempts:
 
 def rows_of(by_window: Rows) -> list[tuple[Any, ...]]:
     """Returns tuples by window, and as they were emitted."""
-    return [row for window in sorted(by_window) for row in by_window[window]]
+    return list(chain.from_iterable(map(by_window.__getitem__, sorted(by_window))))

@@ -15,7 +15,7 @@ from rewindow.application import Application, Node, OperatorContext, PortHandle
 from rewindow.application.error_tuples import GIVEN
 from rewindow.errors import InputError
 from rewindow.operators import TupleOperator
-from rewindow.sequences import excluding
+from rewindow.sequences import excluding, names_of
 from rewindow.testing.passes import (
     CRASH,
     Died,
@@ -115,7 +115,12 @@ class GraphComputation:
         for unit in self._units:
             name = unit[0].name
             run = self._run_pass if name in self._passes else self._run_frames
-            made, next_state = run(unit, context, emitted, states.get(name))
+            made, next_state = run(
+                unit,
+                context,
+                emitted,
+                states.get(name),
+            )
             emitted |= made
             if name in states:
                 after[name] = next_state
@@ -126,7 +131,10 @@ class GraphComputation:
                     raise Died
         found: dict[str, dict[int, list[Any]]] = {}
         for end, of_port in emitted.items():
-            rows: dict[int, list[Any]] = {window: [] for window in context.windows}
+            # A window that is computed again replaces its rows, also where there are none now.
+            rows: dict[int, list[Any]] = {}
+            for window in context.windows:
+                rows[window] = []
             found[str(end)] = rows
             for one in of_port:
                 rows.setdefault(one.window, []).append((one.window, *one.values))
@@ -161,7 +169,11 @@ class GraphComputation:
                     table = pa.Table.from_pylist(flat, schema=schema)
                     outputs[port] = to_frame(self._spark, table)
             state = to_frame(self._spark, states[name])
-            after = node.operator.state_after_skip(state, windows, outputs)
+            after = node.operator.state_after_skip(
+                state,
+                windows,
+                outputs,
+            )
             if after is not state:
                 found[name] = after.toArrow().cast(states[name].schema)
         return found
@@ -180,18 +192,27 @@ class GraphComputation:
         """Runs an operator or the operators of a cycle."""
         is_alone = len(unit) == 1
         nodes = {ALONE if is_alone else node.name: node for node in unit}
-        inside = {node.name for node in unit}
+        inside = set(names_of(unit))
         inputs = {}
         for name, node in nodes.items():
             for port, end in node.feeds.items():
                 if end.operator not in inside:
-                    rows = self._rows_for(node, port, context.windows, emitted)
+                    rows = self._rows_for(
+                        node,
+                        port,
+                        context.windows,
+                        emitted,
+                    )
                     inputs[name, port] = rows
         if is_alone:
             context = replace(context, operator=f"{self._app.name}.{unit[0].name}")
         run = self._passes[unit[0].name]
         try:
-            made, after = run.compute(context, inputs, state or run.initial_states())
+            made, after = run.compute(
+                context,
+                inputs,
+                state or run.initial_states(),
+            )
         except DiedAt as died:
             end = nodes[died.place[0]].feeds[died.place[1]]
             self._streams[end.port][died.window].remove(CRASH)
@@ -214,10 +235,18 @@ class GraphComputation:
         found: dict[int, list[Any]] = {}
         if end.operator is None:
             for window in windows:
-                rows = self._project(node, port, self._streams[end.port].get(window, []))
+                rows = self._project(
+                    node,
+                    port,
+                    self._streams[end.port].get(window, []),
+                )
                 if port in node.unordered:
                     known = without_crash(rows)
-                    ordered = in_reading_order(columns, known, [False] * len(known))
+                    ordered = in_reading_order(
+                        columns,
+                        known,
+                        [False] * len(known),
+                    )
                     rows = ordered + [CRASH] * (len(rows) - len(known))
                 found[window] = rows
             return found
@@ -229,7 +258,11 @@ class GraphComputation:
             found.setdefault(one.window, []).append(tuple(map(one.values.__getitem__, places)))
             is_own.setdefault(one.window, []).append(follows and one.is_own)
         for window, rows in found.items():
-            found[window] = in_reading_order(columns, rows, is_own[window])
+            found[window] = in_reading_order(
+                columns,
+                rows,
+                is_own[window],
+            )
         return found
 
     def _run_frames(
@@ -259,23 +292,49 @@ class GraphComputation:
                 for one in emitted[end]:
                     values = dict(zip(names, one.values, strict=False))
                     by_window[one.window].append(values)
-            inputs[port] = _frame(self._spark, node, port, by_window, context.windows)
+            inputs[port] = _frame(
+                self._spark,
+                node,
+                port,
+                by_window,
+                context.windows,
+            )
         operator = node.operator
         before = to_frame(self._spark, state) if state is not None else None
         written = {}
         made = {}
-        for port, frame in frames_of(node, operator.transform(inputs, before, context)).items():
+        for port, frame in frames_of(
+            node,
+            operator.transform(
+                inputs,
+                before,
+                context,
+            ),
+        ).items():
             what = f'port "{port}" of operator "{node.name}"'
-            rows = conform(frame, node.output_ports()[port].schema, what).toArrow()
+            rows = conform(
+                frame,
+                node.output_ports()[port].schema,
+                what,
+            ).toArrow()
             columns = [column.to_pylist() for column in rows.columns]
-            found = [
-                Emitted(window, tuple(values)) for window, *values in zip(*columns, strict=True)
-            ]
-            made[node[port]] = sorted(found, key=lambda one: (one.window, repr(one)))
+            emissions = []
+            for window, *emitted_values in zip(*columns, strict=True):
+                emissions.append(Emitted(window, tuple(emitted_values)))
+            made[node[port]] = sorted(emissions, key=lambda one: (one.window, repr(one)))
             written[port] = to_frame(self._spark, rows)
         if state is None or before is None:
             return made, None
-        after = _after(operator, before, operator.next_state(inputs, written, before, context))
+        after = _after(
+            operator,
+            before,
+            operator.next_state(
+                inputs,
+                written,
+                before,
+                context,
+            ),
+        )
         return made, after.cast(state.schema)
 
 
@@ -315,7 +374,11 @@ def _after(operator: Any, before: DataFrame, after: DataFrame) -> pa.Table:
     from rewindow.tuple_engine.tagged_rows import DELETED
 
     if operator.state_increments:
-        kept = before.join(after, list(operator.state_key_columns()), "left_anti")
+        kept = before.join(
+            after,
+            list(operator.state_key_columns()),
+            "left_anti",
+        )
         new = after.where(~F.col(DELETED)).drop(DELETED) if DELETED in after.columns else after
         after = kept.unionByName(new)
     return after.select(*operator.state_columns().names).toArrow()

@@ -26,7 +26,7 @@ CRASH."""
 
 
 class HasStates(Protocol):
-    """What a run has done."""
+    """The result of a run."""
 
     states: Any
 
@@ -85,7 +85,11 @@ def run_operator(  # noqa: PLR0913 - each is an option of the verb
             f'there is no input port "{unknown[0]}"',
             hint=f"There are: {', '.join(operator.input_ports())}.",
         )
-    app = Application("test", f"{width_ms} ms", checkpoint_windows=checkpoint_windows)
+    app = Application(
+        "test",
+        f"{width_ms} ms",
+        checkpoint_windows=checkpoint_windows,
+    )
     node = app.add(
         "operator",
         operator,
@@ -95,10 +99,23 @@ def run_operator(  # noqa: PLR0913 - each is an option of the verb
     )
     for port, declared in operator.output_ports().items():
         if not declared.error:
-            app.output(port, node[port], key=())
+            app.output(
+                port,
+                node[port],
+                key=(),
+            )
     streams = {port: map_values(list, inputs.get(port, {})) for port in app.streams}
-    how = PassOptions(key_ranges, batch, port_order)
-    computation = GraphComputation(app, streams, how, lambda node, port, rows: list(rows))
+    how = PassOptions(
+        key_ranges,
+        batch,
+        port_order,
+    )
+    computation = GraphComputation(
+        app,
+        streams,
+        how,
+        lambda node, port, rows: list(rows),
+    )
     context = OperatorContext(
         app.grid,
         windows_of(inputs, windows),
@@ -106,7 +123,12 @@ def run_operator(  # noqa: PLR0913 - each is an option of the verb
         operator=app.name,
         ends={} if ends is None else {node.name: ends},
     )
-    attempts = Attempts(app, computation, context, group_windows)
+    attempts = Attempts(
+        app,
+        computation,
+        context,
+        group_windows,
+    )
     outputs = {}
     for port in operator.output_ports():
         outputs[port] = rows_of(attempts.ports.get(str(node[port]), {}))
@@ -145,7 +167,12 @@ def check_grouping(
     """
     asked = windows_of(inputs, how.pop("windows", None))
     return check_cuts(
-        lambda **cut: run_operator(operator, inputs, **cut, **how),
+        lambda **cut: run_operator(
+            operator,
+            inputs,
+            **cut,
+            **how,
+        ),
         lambda run: run.outputs,
         asked,
         list(inputs) if any_port_order else [],
@@ -168,7 +195,11 @@ def check_cuts(
     ends = (windows.first, windows.last)
     whole = run(windows=ends, group_windows=len(windows))
     for number in seeds:
-        cut = random_cut(random.Random(number), len(windows), ports)
+        cut = random_cut(
+            random.Random(number),
+            len(windows),
+            ports,
+        )
         found = run(windows=ends, **cut)
         what = f"seed {number}: {words_of(cut)}"
         for port, rows in ports_of(whole).items():

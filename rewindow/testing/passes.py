@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ from rewindow.tuple_engine.tagged_rows import (
 from rewindow.windows import WindowRange
 
 CRASH = object()
-"""Among the tuples of a port: here the process dies, once. What comes of it depends on the mode."""
+"""Among the tuples of a port: here the process dies, once. The mode decides what is lost."""
 PassInputs = Mapping[OperatorPort, Mapping[int, Sequence[Any]]]
 """By operator, port and window: tuples in the order in which they come, CRASH among them."""
 PassStates = dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]
@@ -103,12 +104,20 @@ def in_reading_order(
     for values, declared, sent in zip(
         zip(*rows, strict=True), columns.schema, columns.stored, strict=False
     ):
-        arrays.append(_array(values, declared.type, sent.type))
+        arrays.append(
+            _array(
+                values,
+                declared.type,
+                sent.type,
+            )
+        )
     hashes = np.zeros(len(rows), np.int64)
     if arrays:
         hashes = row_hashes(pa.table(arrays, names=columns.schema.names)).view(np.int64)
-    keys = [(not own, 0 if own else hashed) for own, hashed in zip(is_own, hashes, strict=True)]
-    return [rows[place] for place in sorted(range(len(rows)), key=keys.__getitem__)]
+    # Rows with an order keep it, since sorting is stable and their keys are equal.
+    hashes[np.array(is_own, bool)] = 0
+    places = np.lexsort((hashes, ~np.array(is_own, bool)))
+    return list(map(rows.__getitem__, places))
 
 
 class PassRun:
@@ -147,7 +156,17 @@ class PassRun:
         Raises:
             DiedAt: a tuple is CRASH.
         """
-        return self._kept(list(self._made(context, inputs, states)), context.first - 1, states)
+        return self._kept(
+            list(
+                self._made(
+                    context,
+                    inputs,
+                    states,
+                )
+            ),
+            context.first - 1,
+            states,
+        )
 
     def _made(
         self,
@@ -158,9 +177,17 @@ class PassRun:
         """Gives what the key ranges of a group make; the first of them dies where a tuple is
         CRASH.
         """
-        stretches, died = self._stretches(context.windows, inputs, states)
+        stretches, died = self._stretches(
+            context.windows,
+            inputs,
+            states,
+        )
         rows = self._tagged(stretches, context.first - 1)
-        place = _ranges(self._pass, rows, self._key_ranges)
+        place = _ranges(
+            self._pass,
+            rows,
+            self._key_ranges,
+        )
         controls = self._controls(context.windows, inputs)
         for number in range(self._key_ranges):
             own = rows if place is None else rows.filter(pc.equal(place, number))
@@ -188,13 +215,26 @@ class PassRun:
             rows = []
             for window in windows:
                 for row in without_crash(inputs.get(place, {}).get(window, ())):
-                    rows.append((window, *_tuple(place[1], columns, row)))
+                    rows.append(
+                        (
+                            window,
+                            *_tuple(
+                                place[1],
+                                columns,
+                                row,
+                            ),
+                        )
+                    )
             if rows:
                 found[place] = _control_table(columns, rows)
         return found
 
     def _batches(self, rows: pa.RecordBatch, died: DiedAt | None) -> Iterator[pa.RecordBatch]:
-        for begin in range(0, rows.num_rows, self._batch):
+        for begin in range(
+            0,
+            rows.num_rows,
+            self._batch,
+        ):
             yield rows.slice(begin, self._batch)
         if died is not None:
             raise died
@@ -211,7 +251,13 @@ class PassRun:
         found = []
         for name in self._pass.members:
             rows = list(states[name].values())
-            found.append(_Stretch(windows.first - 1, self._pass.states[name].tag, rows))
+            found.append(
+                _Stretch(
+                    windows.first - 1,
+                    self._pass.states[name].tag,
+                    rows,
+                )
+            )
         ports = in_port_order([port for _, port in self._pass.inputs], self._port_order)
         order = sorted(self._pass.inputs, key=lambda place: ports.index(place[1]))
         for window in windows:
@@ -220,9 +266,29 @@ class PassRun:
                 columns = self._pass.inputs[place]
                 dies = CRASH in given
                 before = given[: list(given).index(CRASH)] if dies else given
-                rows = [_tuple(place[1], columns, row) for row in before]
-                _check_types(place[1], columns, window, rows=rows)
-                found.append(_Stretch(window, columns.tag, rows))
+                rows = list(
+                    map(
+                        partial(
+                            _tuple,
+                            place[1],
+                            columns,
+                        ),
+                        before,
+                    )
+                )
+                _check_types(
+                    place[1],
+                    columns,
+                    window,
+                    rows=rows,
+                )
+                found.append(
+                    _Stretch(
+                        window,
+                        columns.tag,
+                        rows,
+                    )
+                )
                 if dies:
                     return found, DiedAt(place, window)
         return found, None
@@ -237,12 +303,26 @@ class PassRun:
         for window, tag, rows in filter(_Stretch.has_rows, stretches):
             columns = of_tag[tag]
             kinds = (columns.stored if tag in states else columns.schema).types
-            places = pa.repeat(pa.scalar(sort_key(window, tag, before), pa.int64()), len(rows))
+            places = pa.repeat(
+                pa.scalar(
+                    sort_key(
+                        window,
+                        tag,
+                        before,
+                    ),
+                    pa.int64(),
+                ),
+                len(rows),
+            )
             found = {SORT_KEY: places}
             for values, kind, sent in zip(
                 zip(*rows, strict=True), kinds, columns.stored, strict=False
             ):
-                found[sent.name] = _array(values, kind, sent.type)
+                found[sent.name] = _array(
+                    values,
+                    kind,
+                    sent.type,
+                )
             arrays = []
             for sent in self._pass.sent:
                 arrays.append(found.get(sent.name, pa.nulls(len(rows), sent.type)))
@@ -271,13 +351,22 @@ class PassRun:
             if tag in members:
                 name = members[tag]
                 rows = zip(*_lists(batch, self._pass.states[name]), strict=True)
-                self._keep_states(name, after[name], rows)
+                self._keep_states(
+                    name,
+                    after[name],
+                    rows,
+                )
                 continue
             columns = self._pass.outputs[ports[tag]]
             values = zip(*_lists(batch, columns), strict=True) if columns.names else [()] * len(at)
             windows = window_of(at, before).tolist()
             is_own = ((at & FOREIGN) == 0).tolist()
-            emitted[ports[tag]] += map(Emitted, windows, values, is_own)
+            emitted[ports[tag]] += map(
+                Emitted,
+                windows,
+                values,
+                is_own,
+            )
         for place, rows_of_port in emitted.items():
             rows_of_port.sort(key=attrgetter("window"))
             operator = self._pass.members[place[0]].operator
@@ -346,7 +435,13 @@ def _control_table(columns: Columns, rows: Sequence[tuple[Any, ...]]) -> pa.Tabl
     values = list(zip(*rows, strict=True))
     arrays = [pa.array(values[0], pa.int64())]
     for given, declared, sent in zip(values[1:], columns.schema, columns.stored, strict=True):
-        arrays.append(_array(given, declared.type, sent.type))
+        arrays.append(
+            _array(
+                given,
+                declared.type,
+                sent.type,
+            )
+        )
     return control_rows(pa.table(arrays, names=["window_id", *columns.names]))
 
 
@@ -364,7 +459,11 @@ def _check_types(
     rows: Sequence[tuple[Any, ...]],
 ) -> None:
     for values, column in zip(zip(*rows, strict=True), columns.schema, strict=False):
-        to_array(values, column, f'input port "{port}", window {window},')
+        to_array(
+            values,
+            column,
+            f'input port "{port}", window {window},',
+        )
 
 
 def _tuple(port: str, columns: Columns, given: Any) -> tuple[Any, ...]:

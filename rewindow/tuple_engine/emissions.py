@@ -29,7 +29,7 @@ memory."""
 
 
 class ReadKey(Protocol):
-    """What knows the key that the operator reads."""
+    """An object that knows the key which the operator reads."""
 
     key: Any
 
@@ -90,7 +90,11 @@ class Emissions:
             schema = self._shape.outputs[port].schema
             key_of = itemgetter(*map(schema.get_field_index, self._shape.loaded.key))
             self._foreign[port] = []
-            self._append[port] = self._marking(port, key_of, reads)
+            self._append[port] = self._marking(
+                port,
+                key_of,
+                reads,
+            )
             self._quicken(port, self._shape.widths[port])
 
     def _marking(
@@ -155,9 +159,17 @@ class Emissions:
             try:
                 extend, width = quick[port]
             except KeyError:
-                return self.emit(port, values, named)
+                return self.emit(
+                    port,
+                    values,
+                    named,
+                )
             if named or len(values) != width:
-                return self.emit(port, values, named)
+                return self.emit(
+                    port,
+                    values,
+                    named,
+                )
             return extend(values)
 
         return emit
@@ -187,7 +199,11 @@ class Emissions:
                 hint="Use emit_error, which takes the reason.",
             )
         if named:
-            values = self._by_name(port, values, named)
+            values = self._by_name(
+                port,
+                values,
+                named,
+            )
         width = self._shape.widths[port]
         if len(values) != width:
             names = ", ".join(self._shape.outputs[port].schema.names)
@@ -236,6 +252,7 @@ class Emissions:
         self._seal(port)
         self._stretches[port].append((self._window, table.num_rows))
         if port in self._foreign:
+            # A batch has rows of many keys, and it is unknown under which each was emitted.
             first = self._sealed[port]
             self._foreign[port] += range(first, first + table.num_rows)
         self._add(port, table)
@@ -255,7 +272,13 @@ class Emissions:
         # column: this is faster than a list for each column and emit.
         arrays = []
         for place, field in enumerate(columns):
-            arrays.append(to_array(values[place::width], field, what))
+            arrays.append(
+                to_array(
+                    values[place::width],
+                    field,
+                    what,
+                )
+            )
         values.clear()
         self._noted[port] = 0
         self._add(port, pa.table(arrays, names=columns.names))
@@ -273,7 +296,12 @@ class Emissions:
             if tables := self._tables[port]:
                 arrays = list(map(one_array, pa.concat_tables(tables).combine_chunks().columns))
                 foreign = self._foreign.get(port, [])
-                yield self.tagged(columns, self._stretches[port], arrays, foreign=foreign)
+                yield self.tagged(
+                    columns,
+                    self._stretches[port],
+                    arrays,
+                    foreign=foreign,
+                )
                 for waiting in (tables, self._stretches[port], foreign):
                     waiting.clear()
                 self._sealed[port] = 0
@@ -294,7 +322,13 @@ class Emissions:
         places = []
         counts = []
         for window, count in stretches:
-            places.append(sort_key(window, columns.tag, self._before))
+            places.append(
+                sort_key(
+                    window,
+                    columns.tag,
+                    self._before,
+                )
+            )
             counts.append(count)
         count = sum(counts)
         given = dict(zip(columns.names, map(as_travelling, values), strict=True))

@@ -150,9 +150,8 @@ def pass_of(
     rows = union_all(parts, allow_missing=True)
     names = rows.columns
     placed = rows.repartition(*one.keys) if one.keys else rows.coalesce(1)
-    ordered = placed.sortWithinPartitions(
-        *(name for name in (SORT_KEY, _ORDER, _HASH) if name in names)
-    )
+    # Only ports without an order bring a hash to sort by.
+    ordered = placed.sortWithinPartitions(SORT_KEY, _ORDER, *{_HASH}.intersection(names))
     sent = []
     for name in one.sent.names:
         sent.append(name if name in names else F.lit(None).alias(name))

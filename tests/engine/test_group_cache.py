@@ -79,7 +79,7 @@ def test_tasks_write_every_row_once_to_files_that_the_output_adopts(
         (row["window_id"], row["arrived_at"].timestamp()) for row in rows.slice(0, 10).to_pylist()
     }
     assert starts == {(7, 7000.5), (8, 8000.5)}
-    assert found["none"].columns == ["window_id", "_rw_emitted", "arrived_at"]
+    assert found["none"].columns == ["window_id", "arrived_at", "_rw_emitted"]
     assert not found["none"].count()
     once.clear()
     assert once.files_of("adds", "out", found["out"]) is None

@@ -354,7 +354,7 @@ def test_end_of_a_recording_ends_an_application_window_in_a_test() -> None:
     }
     how = {"windows": (0, 11), "group_windows": 3}
     whole = [(3, "ann", 4, True), (7, "ann", 4, False)]
-    # A range that begins without a state is partial only where its first window is cut.
+    # Without a state before the range, a window is partial only where the range cuts it.
     whole[0] = (3, "ann", 4, False)
     ended = [*whole[:1], (5, "ann", 2, True)]
     few = {"clicks": {window: [("ann",)] for window in range(6)}}

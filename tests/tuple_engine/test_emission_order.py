@@ -42,7 +42,7 @@ class Frames(FrameOperator):
         (["user", "page"], ["user"], False),
     ],
 )
-def test_reader_follows_a_writer_whose_key_is_part_of_its_own(
+def test_reader_follows_a_writer_whose_key_is_contained_in_its_key(
     writer: list[str],
     reader: list[str],
     follows: bool,

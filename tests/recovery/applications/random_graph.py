@@ -73,7 +73,7 @@ class Folds(TupleOperator):
 
 
 class KeyedFolds(Folds):
-    """The same by key: key ranges are called beside each other, so it notes nothing."""
+    """The same by key: key ranges are called in parallel, so it notes nothing."""
 
     inputs: ClassVar = {
         "a": InputPort(ROWS, key=("k",)),
