@@ -129,9 +129,18 @@ def graph(seed: int, notes: str) -> Application:
     chosen = random.Random(seed)
     app = Application("random_graph", window="1 hour", checkpoint_windows=chosen.choice([1, 2, 4]))
     ends = [app.input("numbers")]
+    kinds: list[type[FrameOperator]] = [
+        Folds,
+        Folds,
+        KeyedFolds,
+        KeyedFolds,
+        Batches,
+        OneBatches,
+        Frames,
+    ]
     for place in range(chosen.randint(3, 5)):
         name = f"op{place}"
-        kind = chosen.choice([Folds, Folds, KeyedFolds, KeyedFolds, Batches, OneBatches, Frames])
+        kind = chosen.choice(kinds)
         if issubclass(kind, Folds):
             strays = chosen.random() < 0.5
             operator: FrameOperator = kind(strays=strays, notes=notes, name=name)
