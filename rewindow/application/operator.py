@@ -61,7 +61,9 @@ class OutputPort:
     report: bool = False
 
 
-WRITTEN = pa.schema([("part", pa.string()), ("file", pa.string())])
+WRITTEN = pa.schema(
+    [("part", pa.string()), ("file", pa.string()), ("rows", pa.int64()), ("host", pa.string())]
+)
 """Columns of the rows that come back where tasks write what they emit: a row a file."""
 PartSink = Callable[[Iterable[tuple[str, pa.Table]]], Iterator[pa.RecordBatch]]
 """Takes parts and rows of theirs, `window_id` and their columns, within a task; gives rows of

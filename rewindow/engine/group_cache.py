@@ -9,9 +9,10 @@ and go with it.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -22,8 +23,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from rewindow.application import WRITTEN, OperatorContext, PartSink
-from rewindow.location import Location
-from rewindow.spark.frames import read_files, spark_schema, write_files
+from rewindow.location import Location, location
+from rewindow.spark.frames import read_files, rows_in_file, spark_schema, write_files
+from rewindow.spark.shared_folder import lost_rows
 from rewindow.storage.new_files import ROW_GROUP
 from rewindow.tuple_engine.frames import EMITTED, FOREIGN_OFFSET
 from rewindow.tuple_engine.tagged_rows import IS_FOREIGN
@@ -137,6 +139,7 @@ class GroupCache:
         tasks.make_folder()
         columns = {part: _staged(schema) for part, schema in schemas.items()}
         named = make(_TaskFiles(tasks.uri, columns, self._epoch, grid=grid)).toArrow().to_pylist()
+        _check_files(tasks, named)
         found = {}
         for place, (part, schema) in enumerate(schemas.items()):
             of_part = folder / str(place)
@@ -159,6 +162,22 @@ class GroupCache:
             rows = rows.append(pa.field(_OFFSET, pa.int64()))
         frame = read_files(self._spark, folder, spark_schema(rows))
         return self._arrange(frame.withColumnRenamed(_OFFSET, EMITTED) if has_offset else frame)
+
+
+def _check_files(folder: Location, named: Sequence[Mapping[str, Any]]) -> None:
+    """Compares the files that tasks have named with what the driver finds of them.
+
+    Raises:
+        RewindowError: a file is missing, or lacks rows.
+    """
+    written = found = 0
+    hosts = set()
+    for row in named:
+        written += row["rows"]
+        found += rows_in_file(folder / row["file"])
+        hosts.add(row["host"])
+    if found != written:
+        raise lost_rows(folder, written, found, hosts)
 
 
 def take_over(folder: Location, target: Location) -> Location:
@@ -202,14 +221,21 @@ class _TaskFiles:
         parts = {part: _PartFile(self, part, number) for part in self.columns}
         for part, rows in emitted:
             parts[part].add(rows)
-        named = [(part, file) for part, writer in parts.items() if (file := writer.close())]
+        host = socket.gethostname()
+        named = []
+        for part, writer in parts.items():
+            if file := writer.close():
+                named.append({"part": part, "file": file, "rows": writer.written, "host": host})
         if named:
-            names, paths = zip(*named, strict=True)
-            yield pa.RecordBatch.from_arrays([pa.array(names), pa.array(paths)], schema=WRITTEN)
+            yield pa.RecordBatch.from_pylist(named, schema=WRITTEN)
 
 
 class _PartFile:
-    """One file of one task, begun with its first row."""
+    """One file of one task, begun with its first row.
+
+    Attributes:
+        written: the rows in it.
+    """
 
     def __init__(self, files: _TaskFiles, part: str, task: int) -> None:
         self._files = files
@@ -217,7 +243,7 @@ class _PartFile:
         self._row = task << _TASK_BITS
         self._name = f"part-{task:05d}-{uuid4().hex}.parquet"
         self._waiting: list[pa.Table] = []
-        self._rows = self._bytes = 0
+        self._rows = self._bytes = self.written = 0
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, rows: pa.Table) -> None:
@@ -259,9 +285,14 @@ class _PartFile:
 
     def _flush(self) -> None:
         if self._writer is None:
-            place = f"{self._files.folder}/{self._name}"
+            # An executor with its own state folder has no such folder. The driver then misses the
+            # file, and names the executor's host.
+            folder = location(self._files.folder)
+            folder.make_folder()
+            place = (folder / self._name).uri
             self._writer = pq.ParquetWriter(place, self._schema, store_schema=False)
         self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=ROW_GROUP)
+        self.written += self._rows
         self._waiting.clear()
         self._rows = self._bytes = 0
 

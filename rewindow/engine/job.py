@@ -21,7 +21,7 @@ from rewindow.operators import TupleOperator
 from rewindow.processes.identity import Launcher, process_identity
 from rewindow.progress.job_lines import ReplayProgress
 from rewindow.settings.config import Config
-from rewindow.spark.executors import check_executors, send_code
+from rewindow.spark.executors import check_executors, check_shared, send_code
 from rewindow.spark.job import StopRequest, as_rewindow_error, say
 from rewindow.spark.session import spark_session
 from rewindow.spark.transient_errors import has_lost_jvm
@@ -121,6 +121,7 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
         send_code(spark, config, loaded.files)
         if any(isinstance(node.operator, TupleOperator) for node in loaded.app.nodes.values()):
             check_executors(spark)
+        check_shared(spark, config.replay_root(replay_id) / "scratch/shared")
         return spark
 
     def report(progress: Progress) -> None:

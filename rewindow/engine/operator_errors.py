@@ -17,7 +17,8 @@ from rewindow.recovery import Plan
 from rewindow.sequences import excluding
 from rewindow.spark.heap import computing
 from rewindow.spark.job_log import where_all_is
-from rewindow.spark.transient_errors import describe, is_passing
+from rewindow.spark.shared_folder import missing_on_executor
+from rewindow.spark.transient_errors import describe, is_passing, spark_text
 from rewindow.windows import WindowRange
 
 
@@ -50,6 +51,8 @@ def explained(nodes: Sequence[Node], windows: WindowRange, part: str, hint: str)
     except Exception as error:
         if is_passing(error):
             raise
+        if unshared := missing_on_executor(spark_text(error)):
+            raise unshared from error
         line = raised_at(error, _user_files(nodes))
         owner = _owner(nodes, line)
         others = ", ".join(f'"{one.name}"' for one in nodes if one is not owner)

@@ -20,7 +20,7 @@ from rewindow.recording.sources.source import FILE, ROW, SourceFile
 from rewindow.recording.tuples import PAYLOAD, REASON, frame_of
 from rewindow.sequences import names_of
 from rewindow.spark.columns import named_columns
-from rewindow.spark.frames import spark_schema
+from rewindow.spark.frames import spark_schema, write_files
 from rewindow.storage import Table, data_files, query
 from rewindow.storage.delta import paths_of
 from rewindow.storage.streams import QUARANTINE_SCHEMA, create_quarantine
@@ -133,8 +133,9 @@ def quarantine(
         "payload",
         F.current_timestamp().alias("recorded_at"),
     )
-    added.repartitionByRange(1, "window_id").sortWithinPartitions("window_id").write.parquet(
-        str(folder)
+    write_files(
+        added.repartitionByRange(1, "window_id").sortWithinPartitions("window_id"),
+        folder,
     )
     files = data_files(folder)
     if not files:

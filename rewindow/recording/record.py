@@ -60,7 +60,7 @@ from rewindow.recording.tuples import (
 )
 from rewindow.sequences import names_of
 from rewindow.settings.config import Config, StreamConfig
-from rewindow.spark.frames import empty_frame
+from rewindow.spark.frames import empty_frame, read_files, write_files
 from rewindow.storage import Table
 from rewindow.windows import WindowRange
 
@@ -331,8 +331,8 @@ class _Run:
             self.progress.step("typing", count)
         tuples = read_tuples(self.name, self.stream, contents, declared=declared, raw=rows)
         with computing(self.name):
-            tuples.write.parquet(str(typed))
-        return self.spark.read.schema(tuples.schema).parquet(str(typed))
+            write_files(tuples, typed)
+        return read_files(self.spark, typed, tuples.schema)
 
     def _seal(
         self,

@@ -35,7 +35,7 @@ from rewindow.recording.quarantine import LATE
 from rewindow.recording.stream import StreamTables
 from rewindow.recording.tuples import frame_of
 from rewindow.spark.digests import window_digests
-from rewindow.spark.frames import spark_schema
+from rewindow.spark.frames import spark_schema, write_files
 from rewindow.storage import Table
 from rewindow.storage.delta import paths_of
 from rewindow.storage.streams import QUARANTINE_SCHEMA
@@ -131,7 +131,7 @@ def reopen(
         return None, 0
     opened = Reopening(tables.run + 1, tuple(to_ranges(ids)))
     rows = folder / "reopened"
-    _merged(spark, tables, late, opened).write.parquet(str(rows))
+    write_files(_merged(spark, tables, late, opened), rows)
     opened.note(tables)
     crash_point("reopen_after_note")
     on_opened(opened.windows)

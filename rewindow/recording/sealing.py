@@ -29,7 +29,7 @@ from rewindow.recording.arrival_counts import ArrivalCounts
 from rewindow.recording.file_layout import FileLayout
 from rewindow.recording.stream import StreamTables
 from rewindow.spark.digests import empty_digests, window_digests
-from rewindow.spark.frames import empty_frame, read_files, spark_schema
+from rewindow.spark.frames import empty_frame, read_files, spark_schema, write_files
 from rewindow.storage import Table, data_files, query
 from rewindow.storage.delta import paths_of, total_size
 from rewindow.windows import Grid, WindowRange
@@ -159,7 +159,7 @@ def seal(
     places = FileLayout.of(arrivals, windows)
     if places.tuples:
         ordered = places.put(spark, good).select(*map(quoted_column, schema.names))
-        ordered.write.parquet(str(folder))
+        write_files(ordered, folder)
     files = data_files(folder) if places.tuples else []
     written = read_files(spark, folder, schema) if places.tuples else empty_frame(spark, schema)
     digests = places.check(tables.name, written)

@@ -1,5 +1,5 @@
-"""What a cluster's executors need for code in Python: the library and the user's modules, sent
-along, and what only an installation gives: Python itself, pyarrow, numpy and pydantic.
+"""Requirements of a cluster's executors: the state folder and, for code in Python, the library and
+the user's modules, which are sent along, and a Python that has pyarrow, numpy and pydantic.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ import sys
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import reduce
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rewindow.errors import RewindowError
+from rewindow.location import Location
 from rewindow.settings.config import Config
 from rewindow.spark.settings import local_threads, scratch_folder
 from rewindow.version import PACKAGE
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 INSTALLED = ("pyarrow", "numpy", "pydantic")
 """What has compiled parts, so that no zip brings it."""
 _PROBES = 8
+_TOKENS = 4
 
 
 def send_code(spark: SparkSession, config: Config, files: Iterable[Path]) -> None:
@@ -73,6 +76,29 @@ def _named(top: Path, files: Iterable[Path]) -> dict[str, Path]:
         name = path.relative_to(top) if path.is_relative_to(top) else Path(path.name)
         named[name.as_posix()] = path
     return named
+
+
+def check_shared(spark: SparkSession, folder: Location) -> None:
+    """Refuses a cluster whose executors do not see a folder of the driver, before anything is
+    computed: they write tokens there, a few each core, which the driver and other executors read.
+
+    An executor that gets no task is missed. The rows that it writes are still compared later.
+
+    Raises:
+        RewindowError: the driver does not find a token.
+        Py4JJavaError: an executor does not find one; see `missing_on_executor`.
+    """
+    from pyspark.sql import DataFrame
+
+    from rewindow.spark.frames import read_files, write_files
+
+    context = spark.sparkContext
+    if local_threads(context.master):
+        return
+    tasks = _TOKENS * context.defaultParallelism
+    tokens = spark.range(0, tasks, 1, tasks)
+    write_files(tokens, folder)
+    reduce(DataFrame.union, [read_files(spark, folder, tokens.schema)] * _TOKENS).toArrow()
 
 
 def check_executors(spark: SparkSession) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -18,12 +18,14 @@ from rewindow.names import quoted_column
 from rewindow.recovery import Plan
 from rewindow.sequences import excluding, map_values
 from rewindow.spark.columns import aliased, column_types, null_of
+from rewindow.spark.shared_folder import executor_hosts, lost_rows
 from rewindow.storage import Table, query
 from rewindow.storage.inputs import open_input
 from rewindow.storage.streams import open_sealed
 from rewindow.windows import Grid, WindowRange
 
 _COUNTS = pa.schema([("window_id", pa.int64()), ("tuples", pa.int64())])
+_REPORTED_WITHIN = "60 s"
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -163,9 +165,38 @@ def write_files(
 ) -> None:
     """Computes a frame once, into Parquet files of a folder; their row groups are of a size, or
     Spark's 128 MB.
+
+    Raises:
+        RewindowError: the driver does not find all rows that the tasks have written.
     """
     options = {} if row_group_bytes is None else {"parquet.block.size": str(row_group_bytes)}
-    frame.write.mode("overwrite").options(**options).parquet(str(folder))
+    counted = Observation()
+    rows = frame.observe(counted, F.count(F.lit(1)).alias("rows"))
+    rows.write.mode("overwrite").options(**options).parquet(str(folder))
+    written = _observed(frame, counted)
+    found = sum(map(rows_in_file, folder.entries("*.parquet")))
+    if found != written:
+        hosts = executor_hosts(frame.sparkSession.sparkContext)
+        raise lost_rows(folder, written, found, hosts)
+
+
+def _observed(frame: DataFrame, counted: Observation) -> int:
+    """Returns the rows that the tasks of a write have counted; each row once, also where a task was
+    repeated.
+    """
+    # Spark reports the count through its listeners, and drops events when their queue is full:
+    # without a limit the count would then be awaited for ever.
+    scala = frame.sparkSession._jvm.scala.concurrent
+    scala.Await.ready(counted._jo.future(), scala.duration.Duration.apply(_REPORTED_WITHIN))
+    return int(counted.get["rows"])
+
+
+def rows_in_file(file: Location) -> int:
+    """Returns the rows of a Parquet file by its footer; none of a file that is gone or damaged."""
+    try:
+        return int(pq.read_metadata(file.uri).num_rows)
+    except (OSError, pa.ArrowInvalid):
+        return 0
 
 
 def read_files(spark: SparkSession, folder: Location, schema: StructType) -> DataFrame:

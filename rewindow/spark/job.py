@@ -15,6 +15,7 @@ from rewindow.processes.parent_death import end_group_with_parent
 from rewindow.progress.job_lines import machine_line
 from rewindow.spark.heap import exhausted_heap
 from rewindow.spark.job_log import OUTCOME_VARIABLE, hush_pyspark, keep_traceback, where_all_is
+from rewindow.spark.shared_folder import missing_on_executor
 from rewindow.spark.transient_errors import (
     describe,
     has_lost_jvm,
@@ -84,9 +85,11 @@ def as_rewindow_error(error: Exception) -> RewindowError:
     if isinstance(error, RewindowError):
         return error
     heap = None
+    text = spark_text(error)
     if path := os.environ.get(OUTCOME_VARIABLE):
-        heap = exhausted_heap(location(path), text=spark_text(error), has_died=has_lost_jvm(error))
-    return heap or RewindowError(describe(error), detail=where_all_is(), hint=hint_on(error))
+        heap = exhausted_heap(location(path), text=text, has_died=has_lost_jvm(error))
+    other = RewindowError(describe(error), detail=where_all_is(), hint=hint_on(error))
+    return heap or missing_on_executor(text) or other
 
 
 def tell(kind: str, /, **facts: Any) -> None:

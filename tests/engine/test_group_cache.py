@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from rewindow.application import WRITTEN, OperatorContext, PartSink
 from rewindow.engine.group_cache import GroupCache, take_over
+from rewindow.errors import RewindowError
 from rewindow.location import location
 from rewindow.spark.frames import spark_schema
 from rewindow.windows import Grid, WindowRange
@@ -97,3 +100,41 @@ def test_files_that_no_task_reports_are_not_adopted(spark: SparkSession, tmp_pat
     )
     assert parts is not None
     assert parts(SCHEMAS, make)["out"].count() == TASKS * EACH
+
+
+def lost(path: Path) -> None:
+    path.unlink()
+
+
+def shortened(path: Path) -> None:
+    rows = pq.read_table(path, partitioning=None)
+    pq.write_table(rows.slice(1), path)
+
+
+@pytest.mark.parametrize("damage", [lost, shortened])
+def test_driver_rejects_a_task_whose_file_is_missing_or_lacks_rows(
+    damage: Callable[[Path], None],
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    def make(sink: PartSink) -> DataFrame:
+        tasks = Path(sink.folder)  # type: ignore[attr-defined]
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            ids = pa.array([row for batch in batches for row in batch["id"].to_pylist()])
+            for named in sink([("out", pa.table({"window_id": ids, "x": ids}))]):
+                if ids[0].as_py() == 0:
+                    damage(tasks / named["file"][0].as_py())
+                yield named
+
+        return spark.range(0, 30, 1, TASKS).mapInArrow(run, spark_schema(WRITTEN))
+
+    root = location(tmp_path)
+    parts = GroupCache(spark, root, 1, lambda frame: frame).context("adds", CONTEXT).parts
+    assert parts is not None
+    found = 20 if damage is lost else 29
+    with pytest.raises(RewindowError) as error:
+        parts(SCHEMAS, make)
+    text = str(error.value)
+    assert f"tasks wrote 30 rows into folder {root}" in text and f"finds {found} there" in text
+    assert socket.gethostname() in text and not error.value.retryable

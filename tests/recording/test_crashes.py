@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from deltalake import write_deltalake
 
-from rewindow.errors import OverlapError
+from rewindow.errors import OverlapError, RewindowError
 from rewindow.recording import record as record_module
 from rewindow.recording import sealing
 from rewindow.storage import Table
+from tests.lost_files import lose_part_files
 from tests.recording.conftest import Bench
 from tests.recording.test_record import ROWS
 from tests.recording.test_sources import frame_of
@@ -78,6 +79,23 @@ def test_next_run_completes_a_file_recording(
         0,
         1,
     )
+
+
+@pytest.mark.parametrize("written", ["typed", "s", "quarantine"])
+def test_next_run_completes_a_recording_that_lost_a_part_file(
+    written: str,
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench.write(ROWS + BAD)
+    with monkeypatch.context() as patch:
+        lost = lose_part_files(patch, written)
+        with pytest.raises(RewindowError, match="rows into folder .* the driver finds"):
+            bench.record()
+    assert len(lost) == 1
+    assert written != "s" or bench.tuples() == []
+    bench.record()
+    check_complete(bench)
 
 
 @pytest.mark.long

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import pytest
 
+from rewindow.errors import RewindowError
 from rewindow.recording import reopening
 from rewindow.storage import Table, query
+from tests.lost_files import lose_part_files
 from tests.recording.conftest import Bench
 from tests.recording.test_crashes import Died
 from tests.recording.test_record import ROWS
@@ -51,6 +53,24 @@ def test_late_tuples_are_added_to_their_reopened_windows(bench: Bench) -> None:
     again = [Table.open(table.path, table.version) for table in pinned]
     assert [query("select * from t", t=table).to_pylist() for table in again] == before
     assert bench.rows("select arrived_at from s where n = 9")[0]["arrived_at"].microsecond == 123456
+
+
+def test_reopening_that_lost_a_part_file_changes_nothing(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench.write(ROWS)
+    bench.record()
+    bench.write(ROWS + LATE)
+    bench.record()
+    before = bench.tuples()
+    with monkeypatch.context() as patch:
+        lost = lose_part_files(patch, "reopened")
+        with pytest.raises(RewindowError, match="rows into folder .* the driver finds"):
+            bench.record(reopen=True)
+    assert len(lost) == 1 and bench.tuples() == before
+    bench.record(reopen=True)
+    check_taken(bench)
 
 
 @pytest.mark.long

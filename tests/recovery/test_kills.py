@@ -32,6 +32,7 @@ from rewindow.ledger.rebuild import rebuild_ledger
 from rewindow.recovery import Plan
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS
+from tests.lost_files import lose_part_files
 from tests.recovery.project import FIRST, Project
 from tests.recovery.promises import check_promise, lost_windows, raw, repeated_windows
 
@@ -288,6 +289,33 @@ def test_missing_checkpoints_are_a_named_error_and_nothing_is_lost(
     outcome = project.attempt("bare")
     assert outcome.exit_code == 65 and "no checkpoint" in outcome.message and not outcome.retryable
     assert raw(project.config, plan, "sums") == before and before
+
+
+@pytest.mark.recovery_matrix
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("written", ["sums", "totals", "state"])
+def test_attempt_that_loses_a_part_file_commits_nothing_of_its_group(
+    written: str,
+    mode: str,
+    project: Project,
+    baseline: Plan,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("REWINDOW_REPLAY__INLINE_STATE_BYTES", "0")
+    name = f"lost_{written}_{mode}"
+    plan = project.plan(name, mode)
+    project.attempt(name, f"{Step.AFTER_CHECKPOINT}:2@1")
+    before = raw(project.config, plan, "totals")
+    with monkeypatch.context() as patch:
+        lost = lose_part_files(patch, written)
+        outcome = project.attempt(name)
+    assert lost and "rows into folder" in outcome.message and name in outcome.message
+    assert outcome.exit_code == 65 and not outcome.retryable
+    assert "operator" not in outcome.message
+    assert raw(project.config, plan, "totals") == before
+    project.attempts(name, [])
+    check_promise(project.config, plan, baseline)
 
 
 @pytest.mark.recovery_matrix

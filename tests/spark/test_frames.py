@@ -4,6 +4,7 @@ mapping leave.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,20 +13,31 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import DataFrameWriter
+from pyspark.sql import functions as F
 
+from rewindow.errors import RewindowError
 from rewindow.facts.seals import columns_text, seal_rows
 from rewindow.planning import draft_plan
-from rewindow.spark.frames import count_windows, open_inputs, read_windows, write_files
+from rewindow.spark.frames import (
+    count_windows,
+    count_written,
+    empty_frame,
+    open_inputs,
+    read_windows,
+    write_files,
+)
 from rewindow.storage import Table, query
 from rewindow.storage.inputs import open_input
 from rewindow.storage.streams import holes
 from rewindow.windows import WindowRange
 from tests.folders import FolderLocation
+from tests.lost_files import lose_part_files
 from tests.planning.options import request
 from tests.recovery.project import FIRST, WINDOWS, make_project
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 LAST = FIRST + WINDOWS - 1
 
@@ -40,6 +52,74 @@ def tear(path: Path) -> None:
         ids = pa.array([window] * rows.num_rows, pa.int64())
         torn = rows.set_column(rows.column_names.index("window_id"), "window_id", ids)
         stream.commit_arrow(torn, app_id="record", version=window)
+
+
+FRAMES: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "as they are": lambda rows: rows,
+    "no row": lambda rows: rows.where("window_id < 0"),
+    "constant, without a row": lambda rows: empty_frame(rows.sparkSession, rows.schema),
+    "limited": lambda rows: rows.limit(10),
+    "sorted": lambda rows: rows.sort("x"),
+    "shuffled": lambda rows: rows.groupBy("window_id").agg(F.max("x").alias("x")),
+    "united": lambda rows: rows.unionByName(rows),
+    "joined with nothing": lambda rows: rows.join(rows.where("x < 0"), "window_id", "left_semi"),
+    "in one task": lambda rows: rows.coalesce(1),
+}
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+@pytest.mark.parametrize("name", FRAMES)
+def test_every_written_row_is_counted(
+    name: str,
+    adaptive: str,
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    before = spark.conf.get("spark.sql.adaptive.enabled")
+    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+    try:
+        rows = spark.range(1000, numPartitions=3).selectExpr("id % 7 as window_id", "id as x")
+        frame = FRAMES[name](rows)
+        folder = FolderLocation(tmp_path / "written")
+        write_files(frame, folder)
+        assert sum(count_written(folder)["tuples"].to_pylist()) == frame.count()
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", before)
+
+
+def test_part_file_that_is_gone_after_a_write_is_an_error_that_names_folder_and_host(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = FolderLocation(tmp_path / "written")
+    rows = spark.range(1000, numPartitions=4).selectExpr("id % 7 as window_id", "id as x")
+    lost = lose_part_files(monkeypatch, "written")
+    with pytest.raises(RewindowError) as error:
+        write_files(rows, folder)
+    assert len(lost) == 1
+    text = str(error.value)
+    assert f"tasks wrote 1,000 rows into folder {folder}, and the driver finds 750 there" in text
+    assert "the tasks ran on 127.0.0.1" in text and "same shared file system" in text
+    assert not error.value.retryable and error.value.exit_code == 65
+
+
+def test_part_file_that_was_cut_after_a_write_is_an_error(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = FolderLocation(tmp_path / "written")
+    write = DataFrameWriter.parquet
+
+    def cut(writer: DataFrameWriter, path: str) -> None:
+        write(writer, path)
+        part = next(Path(path).glob("part-*.parquet"))
+        part.write_bytes(part.read_bytes()[:-9])
+
+    monkeypatch.setattr(DataFrameWriter, "parquet", cut)
+    with pytest.raises(RewindowError, match="tasks wrote 10 rows .* finds 0 there"):
+        write_files(spark.range(10, numPartitions=1), folder)
 
 
 def test_sorted_rows_in_small_row_groups_let_readers_skip_most(
