@@ -120,6 +120,7 @@ Mode.AT_MOST_ONCE = Mode(
         "spark.task.maxFailures": "1",
         "spark.stage.maxConsecutiveAttempts": "1",
         "spark.speculation": "false",
+        "spark.dynamicAllocation.enabled": "false",
     },
 )
 MODES = {mode.name: mode for mode in (Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE, Mode.AT_MOST_ONCE)}

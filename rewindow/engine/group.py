@@ -47,6 +47,7 @@ from rewindow.spark.frames import (
 )
 from rewindow.spark.heap import note_states
 from rewindow.spark.job import as_rewindow_error
+from rewindow.spark.repeated_tasks import JOB_GROUP
 from rewindow.spark.session import whole_stages
 from rewindow.state.files import OperatorState, size_text
 from rewindow.state.store import SizedStates, what
@@ -157,7 +158,12 @@ class GroupRunner:
         state_frames = self._states.load_all(states)
         note_states(map_values(size_text, states))
         wanted = set(staged)
-        with ThreadPoolExecutor(max_workers=4) as pool:
+        context_of_jobs = self._spark.sparkContext
+        with ThreadPoolExecutor(
+            max_workers=4,
+            initializer=context_of_jobs.setLocalProperty,
+            initargs=(JOB_GROUP, context_of_jobs.getLocalProperty(JOB_GROUP)),
+        ) as pool:
             # Units of a level do not feed each other. Spark runs jobs of several threads at once,
             # so small operators share the cores.
             for level in levels(self._units):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from rewindow.loading.catalog import application_modules
 from rewindow.loading.measures import Measure
 from rewindow.recovery import Plan
 from rewindow.spark.frames import count_windows, open_inputs
+from rewindow.spark.repeated_tasks import each_task_once
 from rewindow.spark.session import send_modules
 from rewindow.state.files import States, folder_of
 from rewindow.state.store import SizedStates
@@ -170,8 +172,13 @@ class SparkEngine:
         staged: Iterable[str],
         tuples: int,
     ) -> GroupResult:
-        """See GroupRunner.compute."""
-        with self._shuffle.parts(self._spark):
+        """See GroupRunner.compute. In at most once no task of a group may run twice (R13)."""
+        once = (
+            each_task_once(self._spark.sparkContext, f"windows {context.windows}")
+            if context.mode.may_lose
+            else nullcontext()
+        )
+        with once, self._shuffle.parts(self._spark):
             return self._runner.compute(
                 context, mark, states, staged=staged, tuples=self._shuffle.spread(tuples)
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from rewindow import errors
 from rewindow.errors import RewindowError
 from rewindow.storage.failures import LASTING, error_number, plain_text
 
@@ -25,6 +26,7 @@ _IN_PYTHON = (
     "org.apache.spark.api.python.PythonException",
     "pyspark.errors.exceptions.base.PySpark",
 )
+_OURS = re.compile(r"^rewindow\.errors\.(\w+): ", re.MULTILINE)
 _FULL = re.compile(r"no space left|disk quota", re.IGNORECASE)
 _MACHINE = re.compile(
     r"input/output error|too many open files|no space left|disk quota|read-only file system|stale "
@@ -47,10 +49,10 @@ def is_passing(error: BaseException) -> bool:
 
     if isinstance(error, RewindowError):
         return error.retryable
-    if isinstance(error, PythonException) or (
-        isinstance(error, PySparkException) and not isinstance(error, CapturedException)
-    ):
-        return False  # Python code in a worker, or a call of pyspark that cannot be.
+    if isinstance(error, PythonException):
+        return _is_retryable_in_worker(str(error))
+    if isinstance(error, PySparkException) and not isinstance(error, CapturedException):
+        return False  # A call of pyspark that cannot be.
     if isinstance(error, Py4JError | PySparkException):
         return _passes_in_spark(spark_text(error))
     if isinstance(error, OSError):
@@ -105,6 +107,12 @@ def hint_on(error: BaseException) -> str:
         "Make room on the disk, or move the state folder (REWINDOW_STATE), and run it again: "
         "it goes on where it was."
     )
+
+
+def _is_retryable_in_worker(text: str) -> bool:
+    """Returns whether Python code in a worker raised one of our errors that is worth a retry."""
+    kinds = _OURS.findall(text)
+    return bool(kinds) and getattr(errors, kinds[-1], RewindowError).retryable
 
 
 def _of_worker(text: str) -> str:

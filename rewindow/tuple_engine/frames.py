@@ -18,6 +18,7 @@ from rewindow.sequences import map_values
 from rewindow.spark.columns import bigint, union_all
 from rewindow.spark.digests import hash_of
 from rewindow.spark.frames import spark_schema
+from rewindow.spark.repeated_tasks import refuse_repeated_task
 from rewindow.tuple_engine.passes import ALONE, STATE, Member, Pass, alone_ports, control_rows
 from rewindow.tuple_engine.tagged_rows import (
     DELETED,
@@ -163,6 +164,8 @@ def pass_of(
             controls[place] = _controls(inputs[place], columns)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if alone.mode.may_lose:
+            refuse_repeated_task(alone.operator)
         fused = Pass(members)
         made = fused.run(alone, batches, controls=controls)
         return made if sink is None else sink(untagged(fused.parts, alone.first - 1, made))

@@ -27,6 +27,8 @@ from tests.recovery.project import FIRST, record_clicks
 from tests.recovery.promises import check_balance, check_promise, last_state, raw
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from rewindow.engine.attempt import Attempt
 
 
@@ -136,6 +138,22 @@ def test_tuples_that_at_most_once_gives_up_are_counted_as_lost(
     (stretch,) = [part for part in segments_of(facts.path) if part.direction == "in" and part.lost]
     assert (stretch.windows, stretch.tuples) == (len(given_up), rows) and rows > 0
     assert count_replay(second.plan, config.replay_root("one")).summary().lost_tuples == rows
+
+
+def test_every_job_of_a_group_is_in_its_job_group_in_at_most_once(
+    attempt: Callable[..., Attempt],
+    spark: SparkSession,
+) -> None:
+    # Rules: R13
+    tracker = spark.sparkContext.statusTracker()
+    groups = [f"windows [{FIRST}, {FIRST + 1}]", f"windows [{FIRST + 2}, {FIRST + 4}]"]
+    replay = attempt("totals", "grouped", mode="at_most_once", last=FIRST + 4)
+    before = {group: len(tracker.getJobIdsForGroup(group)) for group in (*groups, None)}
+    replay.run()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60_000)
+    more = [len(tracker.getJobIdsForGroup(group)) - before[group] for group in (*groups, None)]
+    # Each group writes two outputs and a state, and takes digests.
+    assert more[0] >= 4 and more[1] >= 4 and more[2] == 0
 
 
 @pytest.mark.parametrize("noise", ["NOISE_EXACT", "NOISE_FLOAT"])

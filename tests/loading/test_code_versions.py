@@ -66,6 +66,8 @@ NO_ROWS = {
     "spark/jars.py": "finds Delta's jars",
     "spark/java.py": "finds Java",
     "spark/job.py": "messages",
+    "spark/repeated_tasks.py": "counts of tasks",
+    "spark/shared_folder.py": "messages",
     "state/checkpoints.py": "stores a state, whose digest is checked when it is read",
     "storage/__init__.py": "re-exports",
     "storage/checksums.py": "checksums of files",

@@ -52,10 +52,20 @@ class Project:
 
     def plan(self, replay_id: str, mode: str, **replay_options: object) -> Plan:
         """Plans a replay of the whole stream in fixed groups."""
+        return self.plan_of("totals", replay_id, mode, **replay_options)
+
+    def plan_of(
+        self,
+        application: str,
+        replay_id: str,
+        mode: str,
+        **replay_options: object,
+    ) -> Plan:
+        """Plans a replay of another application."""
         replay_options = {"group_windows": GROUP, **replay_options}
         return create_replay(
             self.config,
-            ReplayRequest("totals", mode=mode, replay_id=replay_id, **replay_options),
+            ReplayRequest(application, mode=mode, replay_id=replay_id, **replay_options),
         )  # type: ignore[arg-type]
 
     def attempt(

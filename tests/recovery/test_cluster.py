@@ -1,0 +1,276 @@
+"""Replays on a standalone cluster of two workers: executors that see another state folder, and
+executors that are killed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from rewindow.launcher import Outcome
+from rewindow.recovery import Plan
+from tests.recovery.project import FIRST, GROUP, Project
+from tests.recovery.promises import check_promise, lost_windows, raw
+from tests.recovery.standalone import (
+    HOSTS,
+    OWN_MOUNTS,
+    Cluster,
+    Worker,
+    cluster,
+    may_mount,
+    mount_for,
+    until,
+)
+
+SECOND = FIRST + 2
+"""First window of the second group, in which executors are killed; the first ends at a checkpoint.
+"""
+SECOND_GROUP = set(range(SECOND, SECOND + GROUP))
+pytestmark = [pytest.mark.recovery_matrix, pytest.mark.jvm]
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Cluster]:
+    with cluster(Path(tmp_path)) as made:
+        yield made
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = Path(tmp_path) / "notes"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def on_cluster(project: Project, started: Cluster, notes: Path) -> Project:
+    """The project of all recovery tests, whose replays run on the cluster."""
+    conf = {
+        **project.config.spark.conf,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.executorEnv.NOTES": str(notes),
+        "spark.sql.unionOutputPartitioning": "false",  # each part of a union is a task
+    }
+    spark = project.config.spark.model_copy(update={"master": started.url, "conf": conf})
+    return Project(project.config.model_copy(update={"spark": spark}))
+
+
+@pytest.fixture
+def workers(started: Cluster) -> dict[str, Worker]:
+    return {host: started.start_worker(host, []) for host in HOSTS}
+
+
+def in_background(work: Callable[[], Outcome]) -> Future[Outcome]:
+    ended: Future[Outcome] = Future()
+
+    def run() -> None:
+        try:
+            ended.set_result(work())
+        except BaseException as error:  # noqa: BLE001  (the test raises it)
+            ended.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return ended
+
+
+def started_on(notes: Path, name: str, workers: dict[str, Worker]) -> Worker:
+    """Returns the worker on which some noted work was started first."""
+    note = notes / f"{name}.1"
+    until(lambda: note.exists() and note.read_text() != "", f"the start of {name}")
+    pid = int(note.read_text())
+    [found] = [worker for worker in workers.values() if worker.runs(pid)]
+    return found
+
+
+def has_ended(worker: Worker, note: Path) -> bool:
+    """Returns whether a task has written its shuffle file since it noted its start."""
+    since = note.stat().st_mtime_ns
+    files = worker.local.rglob("shuffle_*.index")
+    return any(file.stat().st_mtime_ns > since for file in files)
+
+
+def starts(notes: Path) -> dict[str, int]:
+    """Returns how often each noted work was started."""
+    names = [path.name for path in notes.iterdir() if not path.name.startswith(("hold-", "go-"))]
+    return Counter(name.rpartition(".")[0] for name in names)
+
+
+def repeated(notes: Path) -> set[str]:
+    return {name for name, count in starts(notes).items() if count > 1}
+
+
+def check_lost(outcome: Outcome, on_cluster: Project, plan: Plan, baseline: Plan) -> None:
+    """Asserts that an attempt ended without a commit of the second group, which is then lost."""
+    assert outcome.exit_code == 75 and outcome.retryable, outcome.message
+    on_cluster.attempts(plan.replay_id, [])
+    assert lost_windows(on_cluster.config, plan, "sums") == SECOND_GROUP
+    check_promise(on_cluster.config, plan, baseline)
+
+
+def test_group_whose_finished_task_ran_again_is_lost_in_at_most_once(
+    on_cluster: Project,
+    workers: dict[str, Worker],
+    notes: Path,
+    baseline: Plan,
+) -> None:
+    name = "executor_killed"
+    plan = on_cluster.plan_of("noted", name, "at_most_once")
+    (notes / f"hold-{SECOND}-1").touch()
+    ended = in_background(lambda: on_cluster.attempt(name))
+    until((notes / f"{SECOND}-1.1").exists, "the task that waits", ended)
+    until((notes / f"{SECOND}-late.1").exists, "the task of the other stage", ended)
+    worker = started_on(notes, f"{SECOND}-late", workers)
+    until(lambda: has_ended(worker, notes / f"{SECOND}-late.1"), "its end", ended)
+    worker.kill_executor()
+    until((notes / f"{SECOND}-0.2").exists, "the second start of the finished task", ended)
+    (notes / f"go-{SECOND}-1").touch()
+    outcome = ended.result(180)
+    assert "Spark may have run tasks" in outcome.message
+    check_lost(outcome, on_cluster, plan, baseline)
+    assert repeated(notes) == {f"{SECOND}-0", f"{SECOND}-late"}
+
+
+def test_group_whose_finished_stage_ran_again_is_lost_in_at_most_once(
+    on_cluster: Project,
+    workers: dict[str, Worker],
+    notes: Path,
+    baseline: Plan,
+) -> None:
+    # With adaptive execution the tasks of a lost map output run as another stage, with fewer tasks
+    # and without a failed one.
+    name = "finished_stage"
+    on_cluster.config.spark.conf["spark.sql.adaptive.enabled"] = "true"
+    plan = on_cluster.plan_of("noted", name, "at_most_once")
+    (notes / f"hold-{SECOND}-late").touch()
+    ended = in_background(lambda: on_cluster.attempt(name))
+    until((notes / f"{SECOND}-late.1").exists, "the task that waits", ended)
+    busy = started_on(notes, f"{SECOND}-late", workers)
+    [idle] = [worker for worker in workers.values() if worker is not busy]
+    done = []
+    for part in (f"{SECOND}-0", f"{SECOND}-1"):
+        if started_on(notes, part, workers) is idle:
+            done.append(part)
+            until(partial(has_ended, idle, notes / f"{part}.1"), f"the end of {part}", ended)
+    [executor] = idle.executors()
+    idle.kill_executor()
+    until(
+        lambda: any(one.pid != executor.pid for one in idle.executors()), "another executor", ended
+    )
+    (notes / f"go-{SECOND}-late").touch()
+    outcome = ended.result(180)
+    assert "Spark may have run tasks" in outcome.message and "was lost" in outcome.message
+    check_lost(outcome, on_cluster, plan, baseline)
+    assert done and repeated(notes) == set(done)
+
+
+def test_group_whose_running_task_ran_again_is_lost_in_at_most_once(
+    on_cluster: Project,
+    workers: dict[str, Worker],
+    notes: Path,
+    baseline: Plan,
+) -> None:
+    name = "worker_killed"
+    plan = on_cluster.plan_of("noted", name, "at_most_once")
+    for part in (0, 1):
+        (notes / f"hold-{SECOND}-{part}").touch()
+    ended = in_background(lambda: on_cluster.attempt(name))
+    for part in (0, 1):
+        until((notes / f"{SECOND}-{part}.1").exists, f"task {part}", ended)
+    started_on(notes, f"{SECOND}-0", workers).kill()
+    (notes / f"go-{SECOND}-1").touch()
+    until((notes / f"{SECOND}-0.2").exists, "the second start of the lost task", ended)
+    (notes / f"go-{SECOND}-0").touch()
+    outcome = ended.result(180)
+    assert "Spark may have run tasks" in outcome.message
+    check_lost(outcome, on_cluster, plan, baseline)
+    assert repeated(notes) == {f"{SECOND}-0"}
+
+
+def test_tuple_operator_is_not_started_again_in_at_most_once(
+    on_cluster: Project,
+    workers: dict[str, Worker],
+    notes: Path,
+    baseline: Plan,
+) -> None:
+    name = "tuple_worker_killed"
+    plan = on_cluster.plan_of("noted", name, "at_most_once")
+    (notes / f"hold-{SECOND}-pass").touch()
+    ended = in_background(lambda: on_cluster.attempt(name))
+    until((notes / f"{SECOND}-pass.1").exists, "the task of the tuple operator", ended)
+    started_on(notes, f"{SECOND}-pass", workers).kill()
+    outcome = ended.result(180)
+    assert 'Spark started a task of operator "noted.pass" again' in outcome.message
+    check_lost(outcome, on_cluster, plan, baseline)
+    assert not repeated(notes)
+
+
+def test_exactly_once_repeats_the_task_of_a_killed_worker(
+    on_cluster: Project,
+    workers: dict[str, Worker],
+    notes: Path,
+    baseline: Plan,
+) -> None:
+    name = "worker_killed_exactly_once"
+    plan = on_cluster.plan_of("noted", name, "exactly_once")
+    (notes / f"hold-{SECOND}-pass").touch()
+    ended = in_background(lambda: on_cluster.attempt(name))
+    until((notes / f"{SECOND}-pass.1").exists, "the task of the tuple operator", ended)
+    started_on(notes, f"{SECOND}-pass", workers).kill()
+    (notes / f"go-{SECOND}-pass").touch()
+    assert ended.result(180).exit_code == 0
+    assert f"{SECOND}-pass" in repeated(notes)
+    check_promise(on_cluster.config, plan, baseline)
+
+
+@pytest.mark.parametrize("when", ["before the replay", "during the replay"])
+def test_replay_rejects_a_worker_with_its_own_state_folder_and_resume_completes(
+    when: str,
+    on_cluster: Project,
+    started: Cluster,
+    notes: Path,
+    baseline: Plan,
+    tmp_path: Path,
+) -> None:
+    if not may_mount(Path(tmp_path)):
+        pytest.skip("this user may not have mounts of its own (unshare --mount)")
+    name = f"own_folder_{when.partition(' ')[0]}"
+    plan = on_cluster.plan_of("noted", name, "exactly_once")
+    shared = on_cluster.config.replay_root(name).parent
+    own = Path(tmp_path) / "replays"
+    started.start_worker(HOSTS[0], [])
+    apart = started.start_worker(HOSTS[1], OWN_MOUNTS)
+    first = when.startswith("before")
+    if first:
+        shutil.copytree(shared, own)
+        mount_for(apart.process, own, shared)
+    for part in (0, 1):
+        (notes / f"hold-{SECOND}-{part}").touch()
+    ended = in_background(lambda: on_cluster.attempt(name))
+    if not first:
+        for part in (0, 1):
+            until((notes / f"{SECOND}-{part}.1").exists, f"task {part}", ended)
+        shutil.copytree(shared, own)
+        mount_for(apart.process, own, shared)
+        for part in (0, 1):
+            (notes / f"go-{SECOND}-{part}").touch()
+    outcome = ended.result(180)
+    assert outcome.exit_code == 65 and not outcome.retryable, outcome.message
+    assert str(shared) in outcome.message and "operator" not in outcome.message
+    assert "same shared file system" in outcome.message
+    assert HOSTS[1] in outcome.message or "own copy" in outcome.message
+    if first:
+        assert not raw(on_cluster.config, plan, "sums")
+    apart.kill()
+    for part in (0, 1):
+        (notes / f"go-{SECOND}-{part}").touch()
+    on_cluster.attempts(name, [])
+    check_promise(on_cluster.config, plan, baseline)
