@@ -34,11 +34,11 @@ def lost_rows(folder: Location, written: int, found: int, hosts: Set[str]) -> Re
         folder: where both looked.
         written: the rows that the tasks have counted.
         found: the rows in the files that the driver finds.
-        hosts: of the tasks.
+        hosts: of the executors.
     """
     return RewindowError(
         f"tasks wrote {written:,} rows into folder {folder}, and the driver finds {found:,} there",
-        detail=f"The driver is on host {socket.gethostname()}, the tasks ran on "
+        detail=f"The driver is on host {socket.gethostname()}; Spark runs on "
         f"{', '.join(sorted(hosts))}. Executors with their own copy of the state folder cause "
         "this, and so do files that were deleted or damaged meanwhile. Nothing of it was "
         "committed.",

@@ -100,7 +100,7 @@ def test_part_file_that_is_gone_after_a_write_is_an_error_that_names_folder_and_
     assert len(lost) == 1
     text = str(error.value)
     assert f"tasks wrote 1,000 rows into folder {folder}, and the driver finds 750 there" in text
-    assert "the tasks ran on 127.0.0.1" in text and "same shared file system" in text
+    assert "Spark runs on 127.0.0.1" in text and "same shared file system" in text
     assert not error.value.retryable and error.value.exit_code == 65
 
 
