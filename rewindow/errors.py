@@ -8,7 +8,8 @@
     ├── FencedError            a newer attempt has taken over; this one must stop, without retry
     ├── CheckpointError        a checkpoint is missing, damaged, stale or foreign
     ├── NotDeterministicError  a window computed again differs from the committed one (R70)
-    ├── TableError             a table is missing, foreign, or has features we cannot commit to
+    ├── TableError             a table is damaged, foreign, or has features we cannot commit to
+    │   └── MissingTableError  a table is not there
     ├── LedgerError            the ledger is gone or does not answer (retryable)
     ├── GateError              the quality gate did not pass, or checked nothing
     ├── ResourceError          no Java, no disk space, a port in use (retryable)
@@ -113,6 +114,10 @@ class NotDeterministicError(RewindowError):
 
 class TableError(RewindowError):
     """A table is missing, is not ours, or has features that we cannot commit to."""
+
+
+class MissingTableError(TableError):
+    """A table is not there."""
 
 
 class LedgerError(RewindowError):

@@ -30,6 +30,7 @@ from rewindow.storage.formats import TableKind, check_format
 from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id, check_replay_format
 from rewindow.storage.names import checkpoints_name, data_name, open_published
 from rewindow.storage.queries import in_order
+from rewindow.storage.staged_marks import plan_in
 from rewindow.storage.streams import check_reaches
 from rewindow.windows import WindowRange
 
@@ -107,7 +108,7 @@ def staged_plan(config: Config, replay_id: str) -> Plan:
     """
     path = config.replay_root(replay_id) / CHECKPOINTS
     if Table.exists(path):
-        return Plan.model_validate_json(Table.open(path).properties["rewindow.plan"])
+        return plan_in(path.parent)
     if Table.exists(path.parent / FACTS):
         return Ledger.open(config.ledger_url).replays.get(replay_id).read_plan()
     row = Ledger.open(config.ledger_url).replays.get(

@@ -135,12 +135,9 @@ def read_seals(
         if asked is None
         else f"window_id between {asked.first} and {asked.last}"
     )
-    rows = (
-        query(f"select * from w where {where}", w=windows)
-        .select(WINDOWS_SCHEMA.names)
-        .cast(WINDOWS_SCHEMA)
-    )
-    rows = in_order(rows, "window_id")
+    with windows.reading():
+        rows = query(f"select * from w where {where}", w=windows)
+        rows = in_order(rows.select(WINDOWS_SCHEMA.names).cast(WINDOWS_SCHEMA), "window_id")
     check_seals(rows, windows, table_id)
     return rows
 
@@ -163,7 +160,9 @@ def sealed_windows(
     ids = [np.zeros(0, dtype=np.int64)]
     tuples = 0
     for rows in query_in_parts(f"select * from w where {where}", _PART, w=windows):
-        check_seals(rows.select(WINDOWS_SCHEMA.names).cast(WINDOWS_SCHEMA), windows, table_id)
+        with windows.reading():
+            seals = rows.select(WINDOWS_SCHEMA.names).cast(WINDOWS_SCHEMA)
+        check_seals(seals, windows, table_id)
         ids.append(rows["window_id"].to_numpy())
         tuples += pc.sum(rows["tuples"]).as_py() or 0
     return np.sort(np.concatenate(ids), kind="stable"), tuples

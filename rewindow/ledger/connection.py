@@ -9,8 +9,10 @@ for each other in a circle.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
+import sqlite3
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,6 +41,15 @@ from rewindow.ledger.url import LedgerUrl
 PUBLICATION_COUNTER = "publication"
 Row = TypeVar("Row")
 _WAIT_SECONDS = 30
+_FULL_BYTES = 1 << 16
+_OF_THE_MACHINE = (
+    "SQLITE_FULL",
+    "SQLITE_IOERR",
+    "SQLITE_READONLY",
+    "SQLITE_CANTOPEN",
+    "SQLITE_PERM",
+    "SQLITE_NOMEM",
+)
 _BEGIN = "rewindow_begin"
 _POSTGRESQL_OPTIONS = (
     "-c search_path=rewindow -c synchronous_commit=on"
@@ -241,12 +252,19 @@ def answering(place: LedgerUrl) -> Iterator[None]:
         failures.InterfaceError,
         failures.InternalError,
         failures.TimeoutError,
+        sqlite3.Error,
     ) as error:
         raise _no_answer(place, error) from None
     except failures.DatabaseError as error:
         if type(error) is not failures.DatabaseError:
             raise
         raise _no_answer(place, error) from None
+    except (ValueError, OverflowError) as error:
+        # Bytes of a SQLite file that were changed: text that is not UTF-8 (also in the text of an
+        # error), JSON that is cut, an unknown state, a time out of range.
+        if not place.file:
+            raise
+        raise _no_answer(place, error) from error
     except OSError as error:
         if (
             not place.file
@@ -260,23 +278,47 @@ def answering(place: LedgerUrl) -> Iterator[None]:
 def _no_answer(place: LedgerUrl, error: Exception) -> LedgerError:
     cause = getattr(error, "orig", None) or error
     text = place.without_password(" ".join(str(cause).split()))
+    why = "does not answer"
     hint = "Start the database, or set another ledger URL in rewindow.toml or REWINDOW_LEDGER."
-    if place.file and getattr(cause, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+    code = getattr(cause, "sqlite_errorname", "")
+    if place.file and code.startswith("SQLITE_BUSY"):
         text = f"{text.rstrip('.')}; {_who_has(place.file)}"
         hint = (
             "If a process of it hangs or is stopped, let it go on or end it, and try again. "
             "The ledger is whole."
         )
-    elif place.file:
+    elif place.file and _is_of_the_machine(cause, code):
+        if _is_full(place.file, cause, code):
+            why = "cannot be written to: the disk is full"
         hint = (
-            "Look at the file and its folder. If it is damaged, move it away; "
-            "`rewindow ledger rebuild` makes a new one from the tables."
+            f"The ledger is whole, leave it where it is. Make room on the disk of "
+            f"{place.file.parent}, or make that folder writable, and run the same command again."
+        )
+    elif place.file:
+        why = "is damaged"
+        hint = (
+            "Put a copy of it back. Without one: move it away; `rewindow ledger rebuild` makes a "
+            "new one from the tables, without gate results and acceptances."
         )
     return LedgerError(
-        f'ledger "{place.name}" does not answer',
+        f'ledger "{place.name}" {why}',
         detail=text.rstrip(".") + ".",
         hint=hint,
     )
+
+
+def _is_of_the_machine(cause: Exception, code: str) -> bool:
+    """Returns whether SQLite could not read or write its file, which may be as it was written."""
+    return isinstance(cause, OSError) or (
+        code.startswith(_OF_THE_MACHINE) and code != "SQLITE_IOERR_SHORT_READ"
+    )
+
+
+def _is_full(file: Path, cause: Exception, code: str) -> bool:
+    # SQLite reports a full disk as an input or output error where it maps the file's index.
+    if code == "SQLITE_FULL" or getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return code.startswith("SQLITE_IOERR") and shutil.disk_usage(file.parent).free < _FULL_BYTES
 
 
 def _who_has(file: Path) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from rewindow.errors import InputError
+from rewindow.errors import InputError, TableError
 from rewindow.ledger.attempts import AttemptEnd
 from rewindow.ledger.facade import Ledger
 from rewindow.ledger.facts_index import segments_of
@@ -74,6 +74,7 @@ def rebuild_ledger(config: Config) -> Rebuilt:
 
     Raises:
         InputError: the ledger has replays already.
+        TableError: a table is damaged; names the file.
     """
     ledger = Ledger.open(config.ledger_url)
     try:
@@ -93,7 +94,15 @@ def _rebuild(ledger: Ledger, config: Config) -> Rebuilt:
                 hint="Move it away first, or set another ledger URL.",
             )
         for root in (config.state / "replays").entries():
-            if not _restore_replay(ledger, connection, root):
+            try:
+                restored = _restore_replay(ledger, connection, root)
+            except TableError as error:
+                hint = (
+                    f"Put it back from a copy. Without one: move {root} away; the replay is then "
+                    "lost, what it has published stays."
+                )
+                raise TableError(error.primary, detail=error.detail, hint=hint) from error
+            if not restored:
                 passed_over.append(root.name)
         acts = [one.told for one in found.values()]
         withdrawn = {
@@ -198,7 +207,7 @@ def _read_publications(config: Config) -> tuple[dict[int, _Found], dict[str, int
         if last < 0:
             continue
         last_numbers[path.name] = last
-        for commit in Table.open(path).delta.history():
+        for commit in Table.open(path).history():
             told = _told(commit.get("userMetadata"))
             if told is not None and path.name in told["versions_before"]:
                 made_at = datetime.fromtimestamp(int(commit["timestamp"]) / 1000, UTC)

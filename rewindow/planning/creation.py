@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Mapping
 
 import pyarrow as pa
-from pydantic import ValidationError
 
 from rewindow.application import Application
 from rewindow.engine.ports import stateful_operators
@@ -34,7 +33,7 @@ from rewindow.storage.layout import (
     app_id,
     create_staged,
 )
-from rewindow.storage.staged_marks import staged_positions
+from rewindow.storage.staged_marks import plan_in, staged_positions
 
 
 def create_tables(
@@ -82,8 +81,8 @@ def _plan_of(root: Location, replay_id: str) -> Plan:
         "another id."
     )
     try:
-        plan = Plan.model_validate_json(Table.open(root / CHECKPOINTS).properties["rewindow.plan"])
-    except (TableError, KeyError, ValidationError) as error:
+        plan = plan_in(root)
+    except TableError as error:
         raise TableError(
             unknown,
             detail=f"{root} holds no plan that can be read.",

@@ -241,7 +241,7 @@ def expiry_warnings(recorded: Mapping[str, RecordedStream]) -> list[str]:
     found = []
     for name, stream in recorded.items():
         if "application" in stored_settings(stream.seals):
-            committed_ms = stream.table.delta.history(1)[0]["timestamp"]
+            committed_ms = stream.table.history(1)[0]["timestamp"]
             until_us = int(committed_ms * 1000 + retention_days(stream.table) * 86_400_000_000)
             found.append(
                 f'input "{name}" is a published stream: this plan can be run until '

@@ -20,6 +20,7 @@ from rewindow.errors import FencedError, TableError
 from rewindow.ledger import Publication, publish_app_id
 from rewindow.settings.config import Config
 from rewindow.storage import Table
+from rewindow.storage.failures import reading_table
 from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange
 
@@ -113,11 +114,12 @@ def _brings(table: Table, number: int) -> bool:
     if not commit.exists():
         return False
     wanted = (publish_app_id(table.path.name), number)
-    for line in commit.read_text().splitlines():
-        if line.startswith('{"txn"'):
-            txn = json.loads(line)["txn"]
-            if (txn["appId"], txn["version"]) == wanted:
-                return True
+    with reading_table(table.path):
+        for line in commit.read_text().splitlines():
+            if line.startswith('{"txn"'):
+                txn = json.loads(line)["txn"]
+                if (txn["appId"], txn["version"]) == wanted:
+                    return True
     return False
 
 
@@ -192,8 +194,9 @@ def _own_version(config: Config, name: str, publication: Publication) -> int:
     version = version_of(config, name, publication.number)
     newest = open_published(config, name)
     table = newest if newest.version == version else open_published(config, name, version)
-    commit = table.delta.history(1)[0]
-    told = json.loads(commit.get("userMetadata") or "{}")
+    commit = table.history(1)[0]
+    with reading_table(table.path):
+        told = json.loads(commit.get("userMetadata") or "{}")
     holder = told.get("replay", publication.replay_id)
     if (holder, told.get("kind", publication.kind)) == (publication.replay_id, publication.kind):
         return version

@@ -182,18 +182,20 @@ def undo_preview(
     whole: list[DataFile] = []
     written = 0
     for piece in pieces[name]:
-        schema = open_published(config, name, piece.version).schema
+        table = open_published(config, name, piece.version)
         files = files_of(config, name, piece)
         edge: list[DataFile] = []
         for file in files:
             side = whole if within(file, piece.windows) else edge
             side.append(file)
         every = every + files
-        written += read_rows(edge, schema, ["window_id"], inside(piece.windows)).num_rows
+        with table.reading(*edge):
+            rows_cut = read_rows(edge, table.schema, ["window_id"], inside(piece.windows))
+        written += rows_cut.num_rows
     rows = 0
     for piece in pieces.get(windows_name(name), ()):
-        table = open_published(config, windows_name(name), piece.version)
-        rows += pc.sum(read_seals(table, piece.windows)["tuples"]).as_py() or 0
+        seals = open_published(config, windows_name(name), piece.version)
+        rows += pc.sum(read_seals(seals, piece.windows)["tuples"]).as_py() or 0
     reason = reason_to_put_back_with_spark(config, name, windows, pieces=pieces[name])
     return _expected(config, name, windows, reason, _Brought(rows, whole, written, every=every))
 

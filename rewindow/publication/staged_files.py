@@ -27,6 +27,7 @@ from rewindow.location import location
 from rewindow.publication.staged_output import StagedOutput
 from rewindow.storage.checksums import differing, with_noted
 from rewindow.storage.delta import DataFile
+from rewindow.storage.failures import DAMAGE, plain_text
 
 
 @dataclass(frozen=True)
@@ -179,8 +180,8 @@ def _attempt_of(staged: StagedOutput, file: DataFile, logged: Mapping[str, int])
         footer = pq.read_metadata(path.uri)
     except FileNotFoundError as error:
         raise _altered(staged, file, "It is not there") from error
-    except (OSError, pa.ArrowException) as error:
-        raise _altered(staged, file, f"It cannot be read: {error}") from error
+    except DAMAGE as error:
+        raise _altered(staged, file, f"It cannot be read: {plain_text(error)}") from error
     if (size, footer.num_rows) != (file.size, file.rows):
         raise _altered(
             staged,

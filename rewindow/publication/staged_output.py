@@ -73,7 +73,8 @@ class StagedOutput:
         """
         files = self.table.files(windows.first, windows.last)
         columns = ["window_id", "attempt", *self.events.names]
-        found = read_rows(files, self.table.schema, columns, inside(windows))
+        with self.table.reading(*files):
+            found = read_rows(files, self.table.schema, columns, inside(windows))
         ids = self.seals["window_id"].to_numpy()
         attempts = self.seals["attempt"].to_numpy()
         place = np.minimum(

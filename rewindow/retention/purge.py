@@ -28,6 +28,7 @@ from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.state.files import folder_of, leaves_in
 from rewindow.storage import Table
+from rewindow.storage.failures import reading_table
 from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.storage.names import checkpoints_name
 from rewindow.storage.published_tables import targets_of
@@ -197,11 +198,13 @@ def _needed_states(table: Table) -> set[str]:
     """Returns the folders that the table's checkpoints name, those included that an undo may still
     put back.
     """
-    expired = {table.path / path for path in table.delta.vacuum(dry_run=True)}
-    there = excluding(table.path.entries("*.parquet"), expired)
-    return stored.leaves_of(
-        pq.read_table(path.uri, columns=["files"], partitioning=None) for path in there
-    )
+    every = table.path.entries("*.parquet")
+    with reading_table(table.path, lambda: every):
+        expired = {table.path / path for path in table.delta.vacuum(dry_run=True)}
+        return stored.leaves_of(
+            pq.read_table(path.uri, columns=["files"], partitioning=None)
+            for path in excluding(every, expired)
+        )
 
 
 def _is_staged(config: Config, row: Replay) -> bool:

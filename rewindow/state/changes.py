@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ConfigDict
 
 from rewindow.application.overrides import PropertyChange
+from rewindow.json_files import reading_json
 from rewindow.location import Location
+from rewindow.storage.log_gaps import restore_hint
 
 FOLDER = "changes"
 
@@ -112,8 +114,8 @@ class ChangeLog:
 
     def _read(self) -> None:
         while (place := self._place(len(self._entries))).is_file():
-            with place.open() as stream:
-                self._entries.append(_Entry.model_validate_json(stream.read()))
+            with reading_json(place, "property change", restore_hint(self.root / FOLDER)):
+                self._entries.append(_Entry.model_validate_json(place.read_bytes()))
 
     def _place(self, number: int) -> Location:
         return self.root / FOLDER / f"{number:08}.json"

@@ -13,19 +13,22 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rewindow.errors import CheckpointError
+from rewindow.errors import CheckpointError, InputError, TableError
+from rewindow.json_files import reading_json
 from rewindow.location import Location, location
 from rewindow.recovery import Plan
 from rewindow.state.files import FIELD, OperatorState, StateFiles, folder_of
 from rewindow.state.row_hash import digest_text, row_sum
 from rewindow.storage.delta import plain_schema
-from rewindow.storage.failures import may_be_whole, table_failure
+from rewindow.storage.failures import DAMAGE, plain_text, reading_table
 from rewindow.storage.fence import Log
+from rewindow.storage.log_gaps import restore_hint
 
 STATE_BYTES_MAX = 1 << 30
 START = "start"
@@ -183,23 +186,16 @@ def decode(row: Mapping[str, object], table: Location) -> OperatorState:
         ResourceError: the machine could not read a file that may be whole.
     """
     state = _undecoded(row, table)
-    name = _name(row)
-    if isinstance(state, StateFiles):
-        try:
+    try:
+        if isinstance(state, StateFiles):
             state.check()
-            if state.digest != row["digest"]:
-                raise CheckpointError("its digest differs")
-        except CheckpointError as error:
-            raise CheckpointError(f"{name} is damaged: {error.primary}") from error
-        except (OSError, pa.ArrowException) as error:
-            if may_be_whole(error):
-                raise table_failure(f"{name} cannot be read", error) from error
-            raise CheckpointError(
-                f"{name} is damaged: a file of it cannot be read",
-                detail=str(error),
-            ) from error
-    elif row["digest"] != frame_digest(state):
-        raise CheckpointError(f"{name} is damaged: its digest differs")
+        digest = state.digest if isinstance(state, StateFiles) else frame_digest(state)
+        if digest != row["digest"]:
+            raise CheckpointError("its digest differs")
+    except (CheckpointError, InputError) as error:  # A type without a hash is no state's.
+        raise _damaged(row, table, error.primary, error.detail) from error
+    except DAMAGE as error:
+        raise _damaged(row, table, "its state cannot be read", plain_text(error)) from error
     return state
 
 
@@ -209,11 +205,11 @@ def schema_of(row: Mapping[str, object]) -> pa.Schema:
     Raises:
         CheckpointError: the row is damaged.
     """
-    return _frame(row).schema
+    return _frame(row, location("")).schema
 
 
 def _undecoded(row: Mapping[str, object], table: Location) -> OperatorState:
-    frame = _frame(row)
+    frame = _frame(row, table)
     if not row.get("files"):
         return frame
     try:
@@ -224,23 +220,27 @@ def _undecoded(row: Mapping[str, object], table: Location) -> OperatorState:
             int(str(row["rows"])),
         )
     except (TypeError, ValueError, LookupError) as error:
-        raise CheckpointError(
-            f"{_name(row)} is damaged: it names no files that it could",
-            detail=str(error),
-        ) from error
+        raise _damaged(row, table, "it names no files that it could", str(error)) from error
 
 
-def _frame(row: Mapping[str, object]) -> pa.Table:
+def _frame(row: Mapping[str, object], table: Location) -> pa.Table:
     """Returns what the cell of a stored row holds: a state, or the columns of one that lies in
     files.
     """
     try:
-        return pa.ipc.open_stream(row["state"]).read_all()
-    except (pa.ArrowException, OSError, TypeError, AttributeError) as error:
-        raise CheckpointError(
-            f"{_name(row)} is damaged: its state cannot be read",
-            detail=str(error),
-        ) from error
+        frame = pa.ipc.open_stream(row["state"]).read_all()
+        frame.validate(full=True)  # Offsets that were changed would be followed out of the buffers.
+        return frame
+    except (*DAMAGE, TypeError, AttributeError) as error:
+        raise _damaged(row, table, "its state cannot be read", plain_text(error)) from error
+
+
+def _damaged(row: Mapping[str, object], table: Location, why: str, detail: str) -> CheckpointError:
+    return CheckpointError(
+        f"{_name(row)} is damaged: {why}",
+        detail=f"{detail.rstrip('.')}. It is in table {table}." if detail else "",
+        hint=restore_hint(table),
+    )
 
 
 def _name(row: Mapping[str, object]) -> str:
@@ -380,10 +380,7 @@ def check_there(rows: pa.Table, table: Location) -> None:
         state = _undecoded(row, table)
         for path in state.all_paths() if isinstance(state, StateFiles) else ():
             if not path.is_file():
-                raise CheckpointError(
-                    f"{_name(row)} is damaged: a file of its state is gone",
-                    detail=f"{path}.",
-                )
+                raise _damaged(row, table, "a file of its state is gone", path.uri)
 
 
 def as_start(rows: pa.Table, made: Provenance) -> pa.Table:
@@ -419,7 +416,8 @@ def check_inputs(rows: pa.Table, tables: Mapping[str, str], what: str) -> None:
         CheckpointError: names the stream and both tables.
     """
     for text in pc.unique(rows["inputs"]).to_pylist():
-        made_from = json.loads(text)
+        with reading_json(what, "list of inputs of", "Put the checkpoints back from a copy."):
+            made_from = json.loads(text)
         for stream, table_id in tables.items():
             before = made_from.get(stream, table_id)
             if before != table_id:
@@ -446,16 +444,9 @@ def _parts(table: Log, columns: list[str]) -> Iterable[pa.Table]:
     whole never (R25).
     """
     for file in table.files():
-        try:
-            yield (
-                table.read(file, columns)
-                .select(columns)
-                .cast(pa.schema(list(map(SCHEMA.field, columns))))
-            )
-        except (OSError, pa.ArrowException) as error:
-            if may_be_whole(error):
-                primary = f'checkpoints of replay "{table.path.parent.name}" cannot be read'
-                raise table_failure(primary, error) from error
+        with suppress(TableError), reading_table(table.path):
+            rows = table.read(file, columns).select(columns)
+            yield rows.cast(pa.schema(list(map(SCHEMA.field, columns))))
 
 
 def frame_digest(frame: pa.Table) -> str:

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from rewindow.errors import CheckpointError
 from rewindow.location import Location
 from rewindow.state.row_hash import buckets_of, digest_text, row_sum
+from rewindow.storage.failures import DAMAGE, may_be_whole, plain_text, table_failure
 
 FIELD = "state"
 """The field of an operator that a state belongs to; an operator on frames has this one."""
@@ -137,10 +138,11 @@ class StateFiles:
 
         Raises:
             CheckpointError: a bucket is damaged or gone.
-            OSError, pyarrow.ArrowException: a file cannot be read.
+            ResourceError: the machine could not read a file that may be whole.
         """
         for file in self.files:
-            _check(self.folder / file.path, file)
+            names = [*self.schema.names, *([DELETED] if file.step else [])]
+            _check(self.folder / file.path, file, names)
 
     def copied_to(self, folder: Location, place: str) -> StateFiles:
         """Links its files into a place in another folder, copies them where that cannot be; may be
@@ -226,17 +228,22 @@ def write_rows(
     )
 
 
-def _check(path: Location, file: StateFile) -> None:
+def _check(path: Location, file: StateFile, names: list[str]) -> None:
     name = f'bucket {file.bucket} of the state in "{file.path}"'
     if not path.is_file():
         raise CheckpointError(f"{name} is gone")
     if path.size() != file.bytes:
         raise CheckpointError(f"{name} is damaged: it has {path.size()} bytes, not {file.bytes}")
     rows = total = 0
-    with pq.ParquetFile(path.uri) as parquet:
-        for batch in parquet.iter_batches():
-            rows = rows + batch.num_rows
-            total = total + row_sum(batch)
+    try:
+        with pq.ParquetFile(path.uri) as parquet:
+            for batch in parquet.iter_batches():
+                rows = rows + batch.num_rows
+                total = total + row_sum(batch.select(names))
+    except DAMAGE as error:
+        if may_be_whole(error):
+            raise table_failure(f"{name} cannot be read", error) from error
+        raise CheckpointError(f"{name} is damaged", detail=f"{plain_text(error)}.") from error
     if (rows, f"{total % 2**64:016x}") != (file.rows, file.hashes):
         raise CheckpointError(f"{name} is damaged: its digest differs")
 

@@ -30,10 +30,11 @@ def state_sizes(table: Table, mark: int) -> list[StateSize]:
     rows = sorted(query(sql, c=table).to_pylist(), key=lambda row: str(row["operator"]))
     newest = max((row["attempt"] for row in rows), default=None)
     sizes = []
-    for row in rows:
-        if row["attempt"] == newest:
-            size = _files_bytes(table, row["files"]) or len(row["state"])
-            sizes.append(StateSize(row["operator"], row["rows"], size))
+    with table.reading():
+        for row in rows:
+            if row["attempt"] == newest:
+                size = _files_bytes(table, row["files"]) or len(row["state"])
+                sizes.append(StateSize(row["operator"], row["rows"], size))
     return sizes
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from rewindow.location import location
 from rewindow.progress.steps import counted
 from rewindow.storage.delta import CHECKSUMS, DataFile, Table, total_size
+from rewindow.storage.failures import reading_table
 from rewindow.storage.files import file_checksum, files_path, name_in, noted_files
 
 _THREADS = 4
@@ -76,8 +77,9 @@ def _in_commits(table: Table) -> dict[str, str]:
     for entry in (table.path / "_delta_log").entries("*.json"):
         if not entry.stem.isdigit() or int(entry.stem) > table.version:
             continue
-        for line in entry.read_text().splitlines():
-            if CHECKSUMS in line:
-                told = json.loads(line).get("commitInfo", {}).get("userMetadata") or "{}"
-                found |= json.loads(told).get(CHECKSUMS, {})
+        with reading_table(table.path):
+            for line in entry.read_text().splitlines():
+                if CHECKSUMS in line:
+                    told = json.loads(line).get("commitInfo", {}).get("userMetadata") or "{}"
+                    found |= json.loads(told).get(CHECKSUMS, {})
     return found

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties
 
 from rewindow.errors import TableError
@@ -27,6 +25,7 @@ from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.checksums import with_noted
 from rewindow.storage.delta import DataFile, total_size
+from rewindow.storage.failures import damage_of, plain_text
 from rewindow.storage.files import file_checksum
 from rewindow.storage.names import open_published
 from rewindow.storage.published_tables import Kind, kind_of
@@ -34,7 +33,6 @@ from rewindow.windows import WindowRange
 
 KEPT_IN = "_damaged"
 LEFT_OUT = "left out"
-_BATCH_ROWS = 65_536
 _THREADS = 4
 _SHOWN = 3
 
@@ -174,14 +172,11 @@ def _damage(file: DataFile) -> str:
                 if file_checksum(path) == file.checksum
                 else "It has other bytes than were written"
             )
-        with pq.ParquetFile(path.uri) as parquet:
-            for _ in parquet.iter_batches(_BATCH_ROWS):
-                pass
-        return ""
+        return damage_of(path)
     except FileNotFoundError:
         return "It is not there"
-    except (OSError, pa.ArrowException) as error:
-        return " ".join(str(error).split()).rstrip(".")[:200]
+    except OSError as error:
+        return plain_text(error).rstrip(".")
 
 
 def _take_out(config: Config, name: str, damage: Sequence[DamagedFile]) -> None:

@@ -21,11 +21,16 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from rewindow.errors import FencedError, TableError
+from rewindow.errors import FencedError, MissingTableError, TableError
 from rewindow.location import Location, location
-from rewindow.storage.failures import error_number, plain_text, table_failure
+from rewindow.storage.failures import (
+    error_number,
+    plain_text,
+    reading_table,
+    reading_tables,
+    table_failure,
+)
 from rewindow.storage.fields import retyped
-from rewindow.storage.log_gaps import check_log
 from rewindow.storage.new_files import statistics
 from rewindow.storage.snapshots import open_delta
 from rewindow.windows import WindowRange
@@ -129,20 +134,21 @@ class Table:
         """Returns the table in a folder, at its newest or at a given version.
 
         Raises:
-            TableError: the folder holds no Delta table, or not this version; its log is damaged.
+            MissingTableError: the folder holds no Delta table.
+            TableError: it does not hold this version; its log is damaged.
         """
         path = location(path)
+        wanted = "" if version is None else f" at version {version}"
         try:
-            return cls(path, open_delta(path, version))
-        except TableNotFoundError as error:
-            raise TableError(
-                f'table "{path.name}" is not there',
-                detail=f"Looked in {path}.",
-            ) from error
-        except (DeltaError, OSError) as error:
-            check_log(path)
-            wanted = "" if version is None else f" at version {version}"
-            raise table_failure(f'table "{path.name}" cannot be read{wanted}', error) from error
+            with reading_table(path, what=wanted):
+                return cls(path, open_delta(path, version))
+        except TableError as error:
+            if isinstance(error.__cause__, TableNotFoundError) and not cls.exists(path):
+                raise MissingTableError(
+                    f'table "{path.name}" is not there',
+                    detail=f"Looked in {path}.",
+                ) from error
+            raise
 
     @staticmethod
     def exists(path: Location | str) -> bool:
@@ -151,8 +157,17 @@ class Table:
 
     def refresh(self) -> Table:
         """Looks at the newest snapshot; returns the table itself."""
-        self._delta.update_incremental()
+        with reading_table(self.path):
+            self._delta.update_incremental()
         return self
+
+    def reading(self, *files: DataFile) -> reading_tables:
+        """Returns the context in which files of its snapshot are read, all of them unless given."""
+        return reading_table(self.path, lambda: self.locations(files))
+
+    def locations(self, files: Iterable[DataFile] = ()) -> list[Location]:
+        """Returns where some of its files are, or all."""
+        return list(map(location, paths_of(files or self.files())))
 
     @property
     def delta(self) -> DeltaTable:
@@ -184,9 +199,14 @@ class Table:
         found = self._delta.transaction_version(app_id)
         return -1 if found is None else found
 
+    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Returns its commits, newest first, as its log has them."""
+        with reading_table(self.path):
+            return self._delta.history(limit)
+
     def files(self, first: int | None = None, last: int | None = None) -> list[DataFile]:
         """Returns the snapshot's files that may hold windows of a closed range."""
-        actions = pa.table(self._delta.get_add_actions(flatten=True))
+        actions = self._actions()
         empty = [None] * actions.num_rows
         column = actions.to_pydict()
         low = column.get("min.window_id", empty)
@@ -208,8 +228,12 @@ class Table:
 
     def read(self, file: DataFile, columns: list[str]) -> pa.Table:
         """Returns columns of one of its files; those that it does not have are left out."""
-        with pq.ParquetFile(file.path) as parquet:
+        with self.reading(file), pq.ParquetFile(file.path) as parquet:
             return parquet.read(columns=columns)
+
+    def _actions(self) -> pa.Table:
+        with reading_table(self.path):
+            return pa.table(self._delta.get_add_actions(flatten=True))
 
     def is_plain(self) -> bool:
         """Returns whether its Parquet files can be read as they are (no deletion vectors, no column
@@ -339,7 +363,7 @@ class Table:
         """Returns file to the one value that a column has in all of its rows, for those of which
         the log says so.
         """
-        actions = pa.table(self._delta.get_add_actions(flatten=True))
+        actions = self._actions()
         names = ["path", f"min.{column}", f"max.{column}"]
         if not set(names) <= set(actions.column_names):
             return {}

@@ -4,6 +4,9 @@ what is damaged.
 delta-rs, DataFusion and pyarrow raise their own errors, often with frames of native code in their
 text, and with the operating system's error number only as text. What a table holds does not mend
 itself; a full disk or a read-only file system may be another one at the next attempt.
+
+`reading_table` is the one place where an exception about a damaged file of a table becomes an
+error: it finds the file, and names it, its table and the next step.
 """
 
 from __future__ import annotations
@@ -12,8 +15,15 @@ import errno
 import json
 import os
 import re
+from collections.abc import Callable, Iterable, Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
 
 from rewindow.errors import ResourceError, RewindowError, TableError
+from rewindow.location import Location
+from rewindow.storage.log_gaps import check_log, restore_hint
 
 LASTING = frozenset(
     {
@@ -26,7 +36,20 @@ LASTING = frozenset(
 )
 """Error numbers that the next attempt meets again: something is not there, or is something else."""
 
+DAMAGE = (
+    DeltaError,
+    pa.ArrowException,
+    OSError,
+    ValueError,
+    KeyError,
+    NotImplementedError,
+    OverflowError,
+)
+"""Classes that the libraries raise over damaged bytes. A ValueError is text that is not UTF-8, JSON
+that is cut, or an argument that the bytes led to; a KeyError is a column whose name was changed."""
+
 TEXT_MAX = 400
+_BATCH_ROWS = 65_536
 _FILES = ("Parquet error", "Object Store error", "Unexpected end of stream", "Corrupt", "thrift")
 _NUMBER = re.compile(r"\(os error (\d+)\)|\[errno (\d+)\]", re.IGNORECASE)
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -64,6 +87,98 @@ def is_about_files(error: BaseException) -> bool:
     return error_number(error) is not None or any(word in str(error) for word in _FILES)
 
 
+class reading_tables:  # noqa: N801  (a context manager, like those of contextlib)
+    """Turns what a library raises while tables are read into an error that names the damaged file.
+
+    A class, since no `except` clause can name all of it: delta-rs raises some errors as plain
+    `Exception`, and a panic of its native code has a class that cannot be imported.
+
+    Args:
+        tables: folder of each table, to what returns the data files that are read. The log is
+            examined first.
+        what: what of it cannot be read, as the end of the error's first line.
+        certain: whether the failure can only be about the tables. Otherwise an error that is not
+            about a file stays as it is.
+
+    Raises:
+        TableError: a file is damaged or gone; names it, its table and the next step.
+        ResourceError: the machine cannot read it now.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[Location, Callable[[], Iterable[Location]]],
+        what: str = "",
+        *,
+        certain: bool = True,
+    ) -> None:
+        self._tables = tables
+        self._what = what
+        self._certain = certain
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or not _is_of_a_library(error):
+            return
+        if not may_be_whole(error):
+            for table, files in self._tables.items():
+                if found := _damage(table, files):
+                    raise found from error
+        if self._certain or is_about_files(error):
+            names = " or ".join(f'"{table.name}"' for table in self._tables)
+            first = next(iter(self._tables))
+            primary = f"table {names} cannot be read{self._what}"
+            raise table_failure(primary, error, first) from error
+
+
+def reading_table(
+    table: Location,
+    files: Callable[[], Iterable[Location]] = tuple,
+    what: str = "",
+) -> reading_tables:
+    """Returns the context in which one table is read; see `reading_tables`."""
+    return reading_tables({table: files}, what)
+
+
+def _damage(table: Location, files: Callable[[], Iterable[Location]]) -> TableError | None:
+    check_log(table)
+    log = (table / "_delta_log").entries()
+    for file in (*log, *files()):
+        if why := damage_of(file):
+            return TableError(
+                f'file "{file.name}" of table "{table.name}" is damaged',
+                detail=f"{why}. It is in {file.parent}.",
+                hint=restore_hint(table),
+            )
+    return None
+
+
+def _is_of_a_library(error: BaseException) -> bool:
+    kind = type(error)
+    return isinstance(error, DAMAGE) or kind is Exception or kind.__name__ == "PanicException"
+
+
+def damage_of(file: Location) -> str:
+    """Returns why a file of a table or of its log cannot be decoded, without a full stop; empty
+    when it can.
+    """
+    try:
+        if file.name.endswith(".parquet"):
+            with pq.ParquetFile(file.uri) as parquet:
+                for batch in parquet.iter_batches(_BATCH_ROWS):
+                    batch.validate(full=True)
+        elif file.is_file():
+            for line in file.read_text().splitlines():
+                json.loads(line)
+        return ""
+    except FileNotFoundError:
+        return "It is not there"
+    except DAMAGE as error:
+        return plain_text(error).rstrip(".")
+
+
 def plain_text(error: BaseException) -> str:
     """Returns what a library says of a failure in one line, without colours and frames of native
     code.
@@ -98,11 +213,16 @@ def library_failure(error: BaseException) -> RewindowError | None:
     return None
 
 
-def table_failure(primary: str, error: BaseException) -> RewindowError:
+def table_failure(
+    primary: str,
+    error: BaseException,
+    table: Location | None = None,
+) -> RewindowError:
     """Returns what a library raised about a table as one of our errors.
 
     Args:
         primary: what could not be done, with the table's name.
+        table: its folder, where it is known.
     """
     number = error_number(error)
     if number is not None and number not in LASTING:
@@ -112,4 +232,9 @@ def table_failure(primary: str, error: BaseException) -> RewindowError:
             hint="Make room, or mend the file system, and run the same command again; what was "
             "committed is kept.",
         )
-    return TableError(primary, detail=f"{plain_text(error)}.")
+    detail = f"{plain_text(error).rstrip('.')}."
+    return TableError(
+        primary,
+        detail=f"{detail} Looked in {table}." if table else detail,
+        hint=restore_hint(table) if table else "",
+    )

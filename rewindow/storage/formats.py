@@ -13,6 +13,7 @@ from enum import StrEnum
 from rewindow.errors import TableError
 from rewindow.names import stream_of
 from rewindow.storage.delta import Table
+from rewindow.storage.log_gaps import restore_hint
 
 PROPERTY = "rewindow.format"
 FIRST = 1
@@ -65,7 +66,8 @@ def format_of(table: Table) -> int:
         return int(text)
     except ValueError as error:
         raise TableError(
-            f'table "{table.path.name}" has the format "{text}", which is no number'
+            f'table "{table.path.name}" has the format "{text}", which is no number',
+            hint=restore_hint(table.path),
         ) from error
 
 

@@ -13,9 +13,11 @@ import pyarrow as pa
 from rewindow.errors import TableError
 from rewindow.location import Location, location
 from rewindow.storage.delta import Table, create_table
+from rewindow.storage.failures import reading_table
 from rewindow.storage.fields import fields_without
 from rewindow.storage.files import file_checksum
 from rewindow.storage.formats import TableKind, check_format, format_property
+from rewindow.storage.log_gaps import restore_hint
 
 FACTS = "facts"
 CHECKPOINTS = "checkpoints"
@@ -104,7 +106,8 @@ def create_staged(path: Location, event_columns: pa.Schema) -> Table:
 
 def bookkeeping(staged: Table) -> frozenset[str]:
     """Returns which columns of a staged table are not its events'."""
-    return frozenset(staged.properties[_BOOKKEEPING].split(","))
+    with reading_table(staged.path, what=f": it has no property {_BOOKKEEPING}"):
+        return frozenset(staged.properties[_BOOKKEEPING].split(","))
 
 
 def event_columns(staged: Table) -> pa.Schema:
@@ -173,6 +176,7 @@ def _bytes_digest(table: Table, file: Location) -> bytes:
         raise TableError(
             f'file "{file.name}" of table "{table.path.name}" cannot be read',
             detail=f"{error.strerror}: {file}.",
+            hint=restore_hint(table.path),
         ) from error
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from rewindow.errors import TableError
 from rewindow.location import Location
+from rewindow.names import files_name, stream_of
 from rewindow.sequences import names_of
 
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -33,11 +34,8 @@ def _versions(pattern: re.Pattern[str], names: Iterable[str]) -> set[int]:
     return {int(match[1]) for match in map(pattern.fullmatch, names) if match}
 
 
-def check_log(table: Location, without_copy: str = "") -> None:
+def check_log(table: Location) -> None:
     """Refuses a table whose log has a gap: nobody can know what it holds.
-
-    Args:
-        without_copy: what to do when there is no copy of the log.
 
     Raises:
         TableError: names the files that are missing.
@@ -51,5 +49,28 @@ def check_log(table: Location, without_copy: str = "") -> None:
     raise TableError(
         f'log of table "{table.name}" lacks version {missing[0]}, though later ones are there',
         detail=f"Missing in {table / '_delta_log'}: {files}. Nothing was changed.",
-        hint=f"Put it back from a copy.{without_copy and f' Without one: {without_copy}'}",
+        hint=restore_hint(table),
+    )
+
+
+def restore_hint(table: Location) -> str:
+    """Returns the next step after a file of a table, or of its log, was damaged or lost."""
+    hint = "Put it back from a copy."
+    replay = table.parent
+    if replay.parent.name == "replays":
+        return (
+            f"{hint} Without one: abandon the replay (rewindow abandon {replay.name}) and plan its "
+            "range again."
+        )
+    if replay.name != "streams":
+        return hint
+    stream = stream_of(table.name)
+    if table.name == files_name(stream):
+        return (
+            f"{hint} Without one: move the folder {table} away, and take the checksums again: "
+            f"rewindow streams upgrade {stream}"
+        )
+    return (
+        f'{hint} Without one: move all tables of stream "{stream}" away, and record or publish it '
+        "again."
     )

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import QueryBuilder
-from deltalake.exceptions import DeltaError
 
 from rewindow.location import Location
 from rewindow.storage.delta import DataFile, Table, paths_of, plain_schema
-from rewindow.storage.failures import is_about_files, table_failure
+from rewindow.storage.failures import reading_tables
 from rewindow.windows import WindowRange
 
 _PIECES_MIN = 16
@@ -33,10 +31,10 @@ def query(sql: str, **tables: Table | Location) -> pa.Table:
         name: table if isinstance(table, Table) else Table.open(table)
         for name, table in tables.items()
     }
+    stream = _executed(sql, opened)
     with _files_of(opened):
-        reader = pa.RecordBatchReader.from_stream(_executed(sql, opened))
-        schema = plain_schema(reader.schema)
-        batches = [_own_copy(batch.cast(schema)) for batch in reader]
+        schema = plain_schema(pa.schema(stream.schema))
+        batches = [_own_copy(pa.record_batch(batch).cast(schema)) for batch in stream]
     return pa.Table.from_batches(batches, schema)
 
 
@@ -56,12 +54,12 @@ def query_in_parts(sql: str, rows: int, **tables: Table) -> Iterator[pa.Table]:
 
     Raises: see query.
     """
+    stream = _executed(sql, tables)
     with _files_of(tables):
-        reader = pa.RecordBatchReader.from_stream(_executed(sql, tables))
-        schema = plain_schema(reader.schema)
+        schema = plain_schema(pa.schema(stream.schema))
         parts = []
         size = 0
-        for batch in reader:
+        for batch in map(pa.record_batch, stream):
             parts.append(batch)
             size += batch.num_rows
             if size >= rows:
@@ -73,22 +71,21 @@ def query_in_parts(sql: str, rows: int, **tables: Table) -> Iterator[pa.Table]:
 
 
 def _executed(sql: str, tables: Mapping[str, Table]) -> Any:
+    """Returns the batches of a result; to be iterated.
+
+    As a stream of pyarrow they end the process where native code panics over damaged bytes.
+    """
     builder = QueryBuilder()
     for name, table in tables.items():
         builder.register(name, table.delta)
     return builder.execute(sql)
 
 
-@contextmanager
-def _files_of(tables: Mapping[str, Table]) -> Iterator[None]:
-    """Turns an error about the files of tables into ours; a query that is wrong leaves as it is."""
-    try:
-        yield
-    except (DeltaError, pa.ArrowException, OSError) as error:
-        if not is_about_files(error):
-            raise
-        names = " or ".join(f'"{table.path.name}"' for table in tables.values())
-        raise table_failure(f"a file of table {names} cannot be read", error) from error
+def _files_of(tables: Mapping[str, Table]) -> reading_tables:
+    """Returns the context in which files of tables are read; a query that is wrong leaves as it
+    is.
+    """
+    return reading_tables({one.path: one.locations for one in tables.values()}, certain=False)
 
 
 def read_rows(

@@ -4,13 +4,12 @@ wrote.
 
 from __future__ import annotations
 
-from pydantic import ValidationError
-
 from rewindow.errors import TableError
 from rewindow.location import Location
 from rewindow.recovery import Plan
 from rewindow.sequences import names_of
 from rewindow.storage.delta import Table
+from rewindow.storage.failures import reading_table
 from rewindow.storage.fence import Position, position
 from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id
 from rewindow.storage.log_gaps import check_log
@@ -26,7 +25,7 @@ def staged_positions(root: Location, plan: Plan) -> dict[str, Position]:
     """
     names = [*names_of(plan.staged), FACTS, CHECKPOINTS]
     for name in names:
-        check_log(root / name, _plan_again(plan))
+        check_log(root / name)
     return {
         name: position(Table.open(root / name), app_id(plan.replay_id, name))
         for name in names
@@ -100,7 +99,7 @@ def check_ledger(root: Location, plan: Plan, positions: dict[str, Position], epo
         "Put the newest ledger back; or move this one away and make it again from the tables: "
         "rewindow ledger rebuild"
     )
-    if CHECKPOINTS in positions and _as_made(_plan_in(root)) != _as_made(plan):
+    if CHECKPOINTS in positions and _as_made(plan_in(root)) != _as_made(plan):
         raise TableError(
             f'tables of replay "{plan.replay_id}" hold another plan than the ledger',
             detail="The ledger is another one, or an older copy. Nothing was started or changed.",
@@ -117,18 +116,21 @@ def check_ledger(root: Location, plan: Plan, positions: dict[str, Position], epo
         )
 
 
-def _as_made(plan: Plan | None) -> Plan | None:
+def _as_made(plan: Plan) -> Plan:
     """Returns a plan without what was changed while it ran, which the ledger adds to it (X10)."""
-    return None if plan is None else plan.model_copy(update={"changes": []})
+    return plan.model_copy(update={"changes": []})
 
 
 def _plan_again(plan: Plan) -> str:
     return f"abandon the replay (rewindow abandon {plan.replay_id}) and plan its range again."
 
 
-def _plan_in(root: Location) -> Plan | None:
-    """Returns the plan that a replay's tables carry, None when it cannot be read."""
-    try:
-        return Plan.model_validate_json(Table.open(root / CHECKPOINTS).properties["rewindow.plan"])
-    except (KeyError, ValidationError):
-        return None
+def plan_in(root: Location) -> Plan:
+    """Returns the plan that a replay's tables carry.
+
+    Raises:
+        TableError: it is not there, or cannot be read.
+    """
+    table = Table.open(root / CHECKPOINTS)
+    with reading_table(table.path, what=": its plan is damaged"):
+        return Plan.model_validate_json(table.properties["rewindow.plan"])

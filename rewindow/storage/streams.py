@@ -14,6 +14,7 @@ from rewindow.names import stream_of, windows_name
 from rewindow.storage.delta import Table, create_table
 from rewindow.storage.files import FILES_SCHEMA, files_path
 from rewindow.storage.formats import TableKind, check_format, format_property
+from rewindow.storage.log_gaps import restore_hint
 from rewindow.storage.queries import query
 from rewindow.windows import Grid, WindowRange
 
@@ -82,7 +83,8 @@ def stored_grid(windows: Table) -> Grid:
         return Grid(int(settings["width_ms"]), int(settings["origin_ms"]))
     except (KeyError, ValueError) as error:
         raise TableError(
-            f'table "{windows.path.name}" is not ours: no window grid is stored with it'
+            f'table "{windows.path.name}" is not ours: no window grid is stored with it',
+            hint=restore_hint(windows.path),
         ) from error
 
 
@@ -98,8 +100,8 @@ def check_reaches(name: str, data: Table, windows: Table) -> None:
     if named is not None and named > data.version:
         raise TableError(
             f'table "{name}" is at version {data.version}, but its seals name version {named}',
-            detail=f'The last commits of "{name}" are missing from its log; what they held would '
-            "be taken for nothing.",
+            detail=f'The last commits of "{name}" are missing from its log, or the seals in '
+            f'"{windows.path.name}" are damaged.',
             hint=f"Put the files of {data.path / '_delta_log'} back from a copy.",
         )
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from rewindow.certificate import certify
 from rewindow.errors import TableError
 from rewindow.ledger import Ledger
 from rewindow.publication import staged_output
@@ -151,3 +152,44 @@ def test_intact_windows_are_restored_and_published_alongside_damaged_ones_on_req
     assert {106, 107} <= set(windows_of(seals)) and windows_of(seals) == sorted(
         set(windows_of(path))
     )
+
+
+def cut_newest_entry(config: Config, name: str) -> Path:
+    entry = sorted((config.stream_table(name) / "_delta_log").glob("*.json"))[-1]
+    cut(entry)
+    return entry
+
+
+@pytest.mark.parametrize("table", ["app.ranks", "app.ranks.windows", "app.ranks.files"])
+@pytest.mark.parametrize("leave_out", [False, True])
+def test_damaged_log_entry_is_named_by_publish_undo_and_certify(
+    config: Config,
+    table: str,
+    leave_out: bool,
+) -> None:
+    for name, plus in (("first", 0), ("second", 7)):
+        simple(config, name, 100, 107, plus, publishable=True, outputs=("ranks",))
+    publish(config, "first")
+    entry = cut_newest_entry(config, table)
+    words = f'file "{entry.name}" of table "{table}" is damaged'
+    for act in (
+        lambda: publish(config, "second", leave_out_damaged=leave_out),
+        lambda: undo(config, "first", leave_out_damaged=leave_out),
+        lambda: certify(config, "published", "first"),
+    ):
+        with pytest.raises(TableError, match=words) as caught:
+            act()
+        assert "Put it back from a copy" in caught.value.hint
+    ledger = Ledger.open(config.ledger_url)
+    assert ledger.publications.unfinished() == [] and ledger.leases.held() == []
+
+
+def test_cut_file_of_checksums_is_named_with_the_way_to_take_them_again(config: Config) -> None:
+    simple(config, "first", 100, 107, publishable=True, outputs=("ranks",))
+    publish(config, "first")
+    file = next(config.files_table("app.ranks").glob("*.parquet"))
+    cut(file)
+    with pytest.raises(TableError) as caught:
+        certify(config, "published", "first")
+    assert caught.value.primary == f'file "{file.name}" of table "app.ranks.files" is damaged'
+    assert "rewindow streams upgrade app.ranks" in caught.value.hint

@@ -6,6 +6,7 @@ import resource
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from random import Random, getrandbits
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from rewindow.errors import CheckpointError, ResourceError
 from rewindow.state import checkpoints as stored
+from rewindow.state.files import folder_of, read_rows, write_rows
 from rewindow.storage import create_table
 
 MADE = stored.Provenance("code", "configuration", 1)
@@ -95,7 +97,7 @@ def test_temporarily_unreadable_checkpoint_is_retryable_and_not_skipped(tmp_path
     try:
         with pytest.raises(
             ResourceError,
-            match='checkpoints of replay "r" cannot be read: too many open files',
+            match='table "c" cannot be read: too many open files',
         ) as error:
             stored.marks(table)
         with pytest.raises(ResourceError):
@@ -132,3 +134,48 @@ def test_damaged_or_missing_checkpoint_file_falls_back_to_an_older_one(
 def test_missing_checkpoint_is_an_error_and_not_an_empty_state(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="not found at mark 7"):
         stored.load(create_table(tmp_path / "c", stored.SCHEMA), 7)
+
+
+FLIPS = 300
+
+
+@pytest.mark.parametrize("in_files", [False, True])
+def test_flipped_byte_in_a_state_is_a_damaged_checkpoint(tmp_path: Path, in_files: bool) -> None:
+    seed = getrandbits(32)
+    random = Random(seed)
+    rows = pa.table(
+        {
+            "carrier": [f"carrier {number}" for number in range(40)],
+            "counts": [[number, None] for number in range(40)],
+            "minutes": pa.array(range(40), pa.int64()),
+        }
+    )
+    folder = folder_of(tmp_path / "c")
+    state = write_rows(rows, folder, "1-9/op/state", ("carrier",), 1) if in_files else rows
+    (row,) = stored.encode(9, 3, {"op": state}, {"op": 1}, MADE).to_pylist()
+    content = row["state"]
+    if in_files:
+        (file,) = folder.rglob("*.parquet")
+        content = file.read_bytes()
+    whole = read_rows(stored.decode(row, tmp_path / "c"))
+    for _ in range(FLIPS):
+        damaged = bytearray(content)
+        place = random.randrange(len(content))
+        damaged[place] ^= 1 << random.randrange(8)
+        if in_files:
+            file.write_bytes(damaged)
+        else:
+            row = {**row, "state": bytes(damaged)}
+        found = decoded(row, tmp_path / "c")
+        if isinstance(found, CheckpointError):
+            assert '"op" at window 9 is damaged' in found.primary, (seed, place)
+            assert "Put it back from a copy" in found.hint, (seed, place)
+        else:
+            assert found.equals(whole), (seed, place)
+
+
+def decoded(row: dict[str, object], table: Path) -> pa.Table | CheckpointError:
+    try:
+        return read_rows(stored.decode(row, table))
+    except CheckpointError as error:
+        return error

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from rewindow.errors import FencedError, ResourceError, RewindowError, TableError
 from rewindow.storage import Table, create_table, query
-from rewindow.storage.failures import plain_text
+from rewindow.storage.failures import plain_text, reading_table, reading_tables
 
 SCHEMA = pa.schema([("window_id", pa.int64())])
 
@@ -47,10 +51,85 @@ def test_wrong_query_keeps_the_error_of_the_library(table: Table) -> None:
 
 def test_table_with_a_damaged_log_is_reported_without_native_frames(table: Table) -> None:
     cut(sorted((table.path / "_delta_log").glob("*.json"))[-1])
-    with pytest.raises(TableError, match='table "clicks" cannot be read') as caught:
+    with pytest.raises(TableError, match='of table "clicks" is damaged') as caught:
         Table.open(table.path)
     assert "<unknown>" not in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 2
+    assert len(str(caught.value).splitlines()) == 3
+
+
+def flip(path: Path) -> None:
+    """Changes a byte in the middle of a file, to one that is in no text."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] = 0xFF
+    path.write_bytes(content)
+
+
+STEPS = {
+    "streams/clicks": 'move all tables of stream "clicks" away, and record or publish it again',
+    "streams/clicks.files": "rewindow streams upgrade clicks",
+    "replays/r/clicks": "abandon the replay (rewindow abandon r) and plan its range again",
+}
+"""Folder of a table below the state folder, and the next step after its log was damaged."""
+
+
+@pytest.mark.parametrize("damage", [cut, flip])
+@pytest.mark.parametrize("folder", STEPS)
+def test_damaged_log_entry_is_named_with_its_table_and_the_next_step(
+    tmp_path: Path,
+    folder: str,
+    damage: Callable[[Path], None],
+) -> None:
+    table = create_table(tmp_path / folder, SCHEMA)
+    table.commit_arrow(pa.table({"window_id": [1]}), app_id="a", version=1)
+    entry = sorted((table.path / "_delta_log").glob("*.json"))[-1]
+    older = Table.open(table.path, 0)
+    damage(entry)
+    for read in (lambda: Table.open(table.path), older.refresh):
+        with pytest.raises(TableError) as caught:
+            read()
+        name = table.path.name
+        assert caught.value.primary == f'file "{entry.name}" of table "{name}" is damaged'
+        assert STEPS[folder] in caught.value.hint
+
+
+@pytest.mark.parametrize("damage", [cut, flip])
+def test_damaged_checkpoint_of_the_log_is_named(
+    table: Table,
+    damage: Callable[[Path], None],
+) -> None:
+    table.delta.create_checkpoint()
+    (entry,) = (table.path / "_delta_log").glob("*.checkpoint.parquet")
+    cut(entry)
+    with pytest.raises(TableError, match=f'file "{entry.name}" of table "clicks" is damaged'):
+        Table.open(table.path)
+
+
+@pytest.mark.parametrize("damage", [cut, Path.unlink, lambda path: path.write_bytes(b"")])
+def test_query_over_two_tables_names_the_damaged_file(
+    table: Table,
+    tmp_path: Path,
+    damage: Callable[[Path], None],
+) -> None:
+    other = create_table(tmp_path / "visits", SCHEMA)
+    other.commit_arrow(pa.table({"window_id": [1]}), app_id="a", version=1)
+    file = next(other.path.glob("*.parquet"))
+    damage(file)
+    with pytest.raises(TableError, match=f'file "{file.name}" of table "visits" is damaged'):
+        query("select * from a join b on a.window_id = b.window_id", a=table, b=other)
+
+
+def test_panic_and_plain_exception_of_a_library_become_errors(table: Table) -> None:
+    panic = type("PanicException", (BaseException,), {})
+    for error in (panic("called `unwrap()` on a `None` value"), Exception("Json error: x")):
+        with pytest.raises(TableError, match='table "clicks" cannot be read'):
+            raise_in(reading_table(table.path), error)
+    with pytest.raises(AssertionError):
+        raise_in(reading_table(table.path), AssertionError("a bug"))
+
+
+def raise_in(context: reading_tables, error: BaseException) -> None:
+    with context:
+        raise error
 
 
 @pytest.mark.parametrize("raised", [OSError, DeltaError, CommitFailedError])
@@ -102,3 +181,29 @@ def test_plain_text_has_no_colours_arrows_or_native_frames() -> None:
     frames = "   0: <unknown>\n  12: start_thread\n at ./x.c:442:8\n"
     error = OSError(f"Generic error\n  \x1b[31m↳\x1b[0m Unable to open\n{frames}")
     assert plain_text(error) == "Generic error Unable to open"
+
+
+QUERY = """
+import sys
+from rewindow.errors import TableError
+from rewindow.storage import Table, query
+try:
+    query("select * from t", t=Table.open(sys.argv[1]))
+except TableError as error:
+    print(error.primary)
+"""
+
+
+def test_panic_of_native_code_over_a_damaged_file_does_not_end_the_process(table: Table) -> None:
+    (file,) = table.path.glob("*.parquet")
+    stored = pq.read_metadata(file).metadata[b"ARROW:schema"]
+    width = base64.b64decode(stored)
+    assert width.count(b"\x40\x00\x00\x00") == 1, "the width of the column's integers"
+    changed = base64.b64encode(width.replace(b"\x40\x00\x00\x00", bytes(4)))
+    file.write_bytes(file.read_bytes().replace(stored, changed))
+    command = [sys.executable, "-c", QUERY, str(table.path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (
+        0,
+        f'file "{file.name}" of table "clicks" is damaged\n',
+    )
