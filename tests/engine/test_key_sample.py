@@ -30,7 +30,7 @@ def test_smaller_key_sample_is_a_subset_of_a_larger_one(spark: SparkSession) -> 
 
 def test_key_sample_ends_before_the_bucket_of_its_fraction(spark: SparkSession) -> None:
     # Rules: O143
-    keys = spark.range(40_000).select(F.col("id").cast("string").alias("key"))
+    keys = spark.range(100_000).select(F.col("id").cast("string").alias("key"))
     buckets = keys.select("key", F.pmod(F.xxhash64("key"), F.lit(10_000)).alias("bucket"))
     of_half = {row.key for row in buckets.where("bucket < 5000").collect()}
     assert buckets.where("bucket = 5000").count() and buckets.where("bucket = 4999").count()
