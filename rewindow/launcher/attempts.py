@@ -419,6 +419,8 @@ def read_outcome(path: Location, exit_code: int = 0) -> Outcome:
         ):
             facts = json.loads(path.read_text())
             error = facts.pop("error", {})
+            if error and not facts["exit_code"]:
+                raise ValueError("it has an error, and exit code 0")
             return Outcome(
                 facts["exit_code"],
                 facts["message"],

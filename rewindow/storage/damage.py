@@ -14,12 +14,13 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from deltalake import CommitProperties
 
 from rewindow.errors import TableError
 from rewindow.location import Location, location
-from rewindow.names import stream_of, windows_name
+from rewindow.names import files_name, stream_of, windows_name
 from rewindow.progress.steps import counted
 from rewindow.settings.config import Config
 from rewindow.storage import Table
@@ -60,7 +61,7 @@ def find_damage(table: Table, name: str, windows: WindowRange) -> list[DamagedFi
     touched = with_noted(table, table.files(windows.first, windows.last))
     size = total_size(touched)
     with ThreadPoolExecutor(_THREADS) as pool:
-        looked_at = zip(touched, pool.map(_damage, touched), strict=True)
+        looked_at = zip(touched, pool.map(partial(_damage, table), touched), strict=True)
         for file, why in counted(
             f"{name}: reading its files",
             looked_at,
@@ -160,19 +161,19 @@ def leave_out(config: Config, damage: Sequence[DamagedFile]) -> None:
             _delete_windows(config, stream_of(entry.table), entry.windows)
 
 
-def _damage(file: DataFile) -> str:
+def _damage(table: Table, file: DataFile) -> str:
     path = location(file.path)
     try:
         size = path.size()
         if size != file.size:
             return f"It has {size} bytes, written were {file.size}"
-        if file.checksum:
-            return (
-                ""
-                if file_checksum(path) == file.checksum
-                else "It has other bytes than were written"
-            )
-        return damage_of(path)
+        if not file.checksum:
+            return damage_of(path)
+        if file_checksum(path) == file.checksum:
+            return ""
+        # The note may be what is damaged.
+        notes = files_name(table.path.name)
+        return f'It has other bytes than were written, as noted in table "{notes}" or in the log'
     except FileNotFoundError:
         return "It is not there"
     except OSError as error:

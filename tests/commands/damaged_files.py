@@ -290,6 +290,12 @@ COMPARED = {
 """Columns that two publications of the same rows have alike."""
 
 
+EITHER = ("as noted in table", "or the seals in")
+"""Words of errors that name two files of which one is damaged: a file and the note of its checksum,
+a log and the seals that name its versions.
+"""
+
+
 def complaint(
     answer: Answer,
     path: Path,
@@ -320,10 +326,11 @@ def complaint(
         return "a traceback in the error"
     if "Hint:" not in answer.err:
         return "no next step"
+    subject = any(word in answer.err for word in subjects(path, state))
     named = set(re.findall(r"[\w.-]+\.(?:parquet|json|sqlite)\b", answer.err)) & names
-    if named - {path.name}:
+    if named - {path.name} and not (subject and any(word in answer.err for word in EITHER)):
         return f"names another file: {sorted(named - {path.name})}"
-    if not any(word in answer.err for word in subjects(path, state)):
+    if not subject:
         return "names neither the file nor its table"
     return ""
 

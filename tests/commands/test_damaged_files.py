@@ -7,6 +7,7 @@ A failure prints its seed, and `SEED=n` in front of pytest's command replays it.
 from __future__ import annotations
 
 import ast
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from random import Random
 import pytest
 
 import rewindow
+from rewindow.launcher import read_outcome
 from rewindow.settings.config import Config
 from tests.commands.damaged_files import (
     KINDS,
@@ -33,7 +35,7 @@ from tests.commands.damaged_files import (
 from tests.operators.test_lateness import new_seed
 
 CASES = int(os.environ.get("CASES", "7"))
-CASES_LONG = 400
+CASES_LONG = 100
 READERS = ("storage", "state", "ledger", "inspection", "json_files.py", "facts")
 """Rooms that read files: they convert classes of exceptions that they name."""
 Read = Callable[[], tuple[str, str]]
@@ -166,6 +168,31 @@ def forget_ledger(root: Path) -> None:
     for file in (root / "state").glob("ledger.sqlite*"):
         if file.is_file():
             file.unlink()
+
+
+OUTCOME = {
+    "exit_code": 2,
+    "message": "stream is unknown",
+    "retryable": False,
+    "kind": "InputError",
+    "error": {"primary": "stream is unknown", "detail": "", "hint": "Record it."},
+}
+
+
+def test_damaged_outcome_of_a_failed_job_is_never_a_success(tmp_path: Path) -> None:
+    seed = int(os.environ.get("SEED", new_seed()))
+    random = Random(seed)
+    path = tmp_path / "outcome-1.json"
+    content = json.dumps(OUTCOME).encode()
+    exit_code = content.index(b"2")
+    damages = [damage(random, content) for _ in range(500)]
+    for bit in range(8):
+        flipped = bytearray(content)
+        flipped[exit_code] ^= 1 << bit
+        damages.append((f"bit {bit} of the exit code", bytes(flipped)))
+    for what, damaged_content in damages:
+        path.write_bytes(damaged_content)
+        assert read_outcome(path, 2).exit_code != 0, (seed, what)
 
 
 def test_readers_convert_exceptions_whose_classes_they_name() -> None:
