@@ -4,6 +4,7 @@ executors that are killed.
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from collections import Counter
@@ -59,6 +60,10 @@ def on_cluster(project: Project, started: Cluster, notes: Path) -> Project:
         "spark.executor.memory": "512m",
         "spark.executorEnv.NOTES": str(notes),
         "spark.sql.unionOutputPartitioning": "false",  # each part of a union is a task
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": notes.parent.as_uri(),
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.compress": "false",
     }
     spark = project.config.spark.model_copy(update={"master": started.url, "conf": conf})
     return Project(project.config.model_copy(update={"spark": spark}))
@@ -91,11 +96,19 @@ def started_on(notes: Path, name: str, workers: dict[str, Worker]) -> Worker:
     return found
 
 
-def has_ended(worker: Worker, note: Path) -> bool:
-    """Returns whether a task has written its shuffle file since it noted its start."""
-    since = note.stat().st_mtime_ns
-    files = worker.local.rglob("shuffle_*.index")
-    return any(file.stat().st_mtime_ns > since for file in files)
+def stage_has_ended(note: Path) -> bool:
+    """Returns whether the driver knows of a stage that ended after the start that a note records.
+
+    An executor that is killed between the end of a task and the driver's notice of it fails the
+    task, which ends the job.
+    """
+    for log in note.parent.parent.glob("app-*"):
+        for line in log.read_text().splitlines():
+            if line.startswith('{"Event":"SparkListenerStageCompleted"') and line.endswith("}"):
+                ended_ms = json.loads(line)["Stage Info"]["Completion Time"]
+                if ended_ms * 1_000_000 > note.stat().st_mtime_ns:
+                    return True
+    return False
 
 
 def starts(notes: Path) -> dict[str, int]:
@@ -129,7 +142,7 @@ def test_group_whose_finished_task_ran_again_is_lost_in_at_most_once(
     until((notes / f"{SECOND}-1.1").exists, "the task that waits", ended)
     until((notes / f"{SECOND}-late.1").exists, "the task of the other stage", ended)
     worker = started_on(notes, f"{SECOND}-late", workers)
-    until(lambda: has_ended(worker, notes / f"{SECOND}-late.1"), "its end", ended)
+    until(lambda: stage_has_ended(notes / f"{SECOND}-late.1"), "its end", ended)
     worker.kill_executor()
     until((notes / f"{SECOND}-0.2").exists, "the second start of the finished task", ended)
     (notes / f"go-{SECOND}-1").touch()
@@ -159,7 +172,7 @@ def test_group_whose_finished_stage_ran_again_is_lost_in_at_most_once(
     for part in (f"{SECOND}-0", f"{SECOND}-1"):
         if started_on(notes, part, workers) is idle:
             done.append(part)
-            until(partial(has_ended, idle, notes / f"{part}.1"), f"the end of {part}", ended)
+            until(partial(stage_has_ended, notes / f"{part}.1"), f"the end of {part}", ended)
     [executor] = idle.executors()
     idle.kill_executor()
     until(
