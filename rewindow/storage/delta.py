@@ -378,7 +378,8 @@ class Table:
         """Appends a small frame that needs no fence: rows that may come twice, whoever else commits
         meanwhile.
         """
-        write_deltalake(self._delta, frame, mode="append")
+        with reading_table(self.path):
+            write_deltalake(self._delta, frame, mode="append")
         self.refresh()
 
     def set_properties(self, properties: Mapping[str, str]) -> None:

@@ -14,6 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
@@ -274,11 +276,12 @@ def contents(state: Path, command: str) -> dict[str, list[str] | None]:
 
 
 def rows_in(path: Path, first: int, last: int) -> list[str] | None:
-    inside = [("window_id", ">=", first), ("window_id", "<=", last)]
     try:
-        rows = DeltaTable(str(path)).to_pyarrow_table(filters=inside)
-        kept = [name for name in rows.column_names if name in COMPARED]
-        return sorted(map(repr, rows.select(kept).to_pylist()))
+        table = DeltaTable(str(path))
+        kept = [column.name for column in table.schema().fields if column.name in COMPARED]
+        rows = table.to_pyarrow_table(columns=kept)
+        rows = rows.filter(pc.is_in(rows["window_id"], pa.array(range(first, last + 1))))
+        return sorted(map(repr, rows.to_pylist()))
     except BaseException:  # noqa: BLE001  (a damaged table may fail in any way, here in the oracle)
         return None
 
@@ -330,7 +333,8 @@ def complaint(
     named = set(re.findall(r"[\w.-]+\.(?:parquet|json|sqlite)\b", answer.err)) & names
     if named - {path.name} and not (subject and any(word in answer.err for word in EITHER)):
         return f"names another file: {sorted(named - {path.name})}"
-    if not subject:
+    # SQLite keeps no checksums: another text in a cell, or a row that an index lacks, is believed.
+    if not subject and path.name != "ledger.sqlite":
         return "names neither the file nor its table"
     return ""
 
