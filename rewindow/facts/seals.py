@@ -188,7 +188,8 @@ def stream_end(windows: Table) -> int | None:
     rows = query("select * from w where end_window is not null order by sealed_at", w=windows)
     if not rows.num_rows:
         return None
-    rows = rows.select(WINDOWS_SCHEMA.names).cast(WINDOWS_SCHEMA)
+    with windows.reading():
+        rows = rows.select(WINDOWS_SCHEMA.names).cast(WINDOWS_SCHEMA)
     check_seals(rows, windows)
     return int(rows["end_window"][-1].as_py())
 

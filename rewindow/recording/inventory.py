@@ -119,10 +119,15 @@ def _entry(config: Config, name: str, late: int) -> StreamEntry:
                  from w"""
     row = query(sql, w=seals).to_pylist()[0]
     sealed = None if row["first"] is None else WindowRange(row["first"], row["last"])
+    grid = stored_grid(seals)
+    if sealed is not None:
+        with seals.reading():  # A damaged seal may name a window that has no time.
+            format_time(grid.start_us(sealed.first))
+            format_time(grid.end_us(sealed.last))
     return StreamEntry(
         name,
         "." in name,
-        stored_grid(seals),
+        grid,
         sealed=sealed,
         windows=row["windows"],
         empty=row["empty"],
