@@ -117,7 +117,7 @@ def fuzz(
                 path,
                 root / "state",
                 names,
-                lambda: contents(root / "state", command) == clean[command],  # noqa: B023
+                lambda: agree(contents(root / "state", command), clean[command]),  # noqa: B023
             )
         if found:
             told = f"{found}\n  {answer.code} {answer.out[-200:]!r} {answer.err[:600]}"
@@ -125,6 +125,13 @@ def fuzz(
         if root != built.root:
             shutil.rmtree(root)
     assert not wrong, f"seed {seed}, {len(wrong)} of {cases}:\n" + "\n".join(wrong)
+
+
+def agree(found: dict[str, list[str] | None], wanted: dict[str, list[str] | None]) -> bool:
+    """Returns whether all tables that can be read hold what they should: another one is damaged in
+    windows that the claim is not about.
+    """
+    return all(found.get(name) in (None, rows) for name, rows in wanted.items())
 
 
 def copied(
