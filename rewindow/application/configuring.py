@@ -35,9 +35,14 @@ def _is_distance(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
 OUTPUT_ATTRIBUTES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "sorted_by": (_are_columns, 'a list of columns, such as ["user"]'),
     "tolerance": (_is_distance, "a number, at least 0"),
+    "suite": (_is_text, 'the name of a suite, such as "delays"'),
 }
 """Attributes of the stream of an output: which values each takes, and in words."""
 
@@ -269,6 +274,8 @@ def _set_output(app: Application, one: PropertyOverride) -> None:
             app.declared.append(_violation(one, f"it must be {words}", port=one.output))
         elif one.name == "sorted_by":
             app.outputs[one.output] = replace(output, sorted_by=tuple(values[0]))
+        elif one.name == "suite":
+            app.outputs[one.output] = replace(output, suite=values[0])
         else:
             app.outputs[one.output] = replace(output, tolerance=float(values[0]))
 

@@ -19,11 +19,14 @@ import pyarrow as pa
 from rewindow.errors import GateError
 from rewindow.facts.readers import seen_rows
 from rewindow.recovery import OutputPlan, Plan
+from rewindow.sequences import present
 from rewindow.storage import quoted
 from rewindow.windows import WindowRange
 
 TIMER_COLUMNS = ("_rw_is_timer", "is_timer", "from_timer")
 """Names of a boolean column that tells timer tuples from data (docs/rules/heartbeat.md H19)."""
+NOT_ENDED = "cast(null as bigint)"
+"""The value `ended_us` where the recording has not ended in the range."""
 _MEANING = 1
 """Raised whenever the same SQL comes to mean something else, so that no stored value stands for
 another."""
@@ -97,6 +100,8 @@ class Measure:
 def values_of(plan: Plan, output: OutputPlan) -> dict[str, Any]:
     """Returns what a suite may use as {"$PARAMETER": NAME}, and its measures as {NAME}."""
     grid = plan.grid
+    ends = present(plan.ends.values())
+    ended_us = grid.end_us(max(ends)) if len(ends) == len(plan.inputs) > 0 else NOT_ENDED
     own = {
         "windows": len(plan.range),
         "first_window": plan.first,
@@ -104,6 +109,7 @@ def values_of(plan: Plan, output: OutputPlan) -> dict[str, Any]:
         "width_us": grid.width_us,
         "origin_us": grid.origin_us,
         "begins_empty": str(plan.start.source == "initial").lower(),
+        "ended_us": ended_us,
     }
     return {**output.suite_parameters, **own}
 

@@ -4,21 +4,21 @@
 
 from __future__ import annotations
 
-import re
-
 import pyarrow as pa
 
 from rewindow.application import Application, FrameOperator
 from rewindow.errors import InputError
-from rewindow.names import POSITION_COLUMNS
-from rewindow.operators.event_time.timestamp_checks import is_shrunk
+from rewindow.loading.suite_parameters import (
+    filled_parameters,
+    fired_parameters,
+    heartbeat_parameters,
+    late_parameters,
+)
 from rewindow.operators.event_time_windows.operator import AggregateWindows
 from rewindow.operators.filling.operator import FillGaps
 from rewindow.operators.heartbeat.function import EMISSION
 from rewindow.operators.heartbeat.operator import Heartbeat
-from rewindow.sequences import excluding
 from rewindow.settings.config import FILLED, HEARTBEAT, WINDOWS, StreamConfig
-from rewindow.storage import quoted
 from rewindow.windows import format_duration
 
 
@@ -77,8 +77,9 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
         origin_ms=settings.grid.origin_ms,
     )
     node = app.add("heartbeat", beat, stream=app.input(stream))
-    known = suite_parameters(stream, beat, schema)
-    app.output("filled", node, key=[EMISSION], suite="heartbeat", suite_parameters=known)
+    known = heartbeat_parameters(stream, beat, schema)
+    suite = settings.suite or "heartbeat"
+    app.output("filled", node, key=[EMISSION], suite=suite, suite_parameters=known)
     return app
 
 
@@ -138,38 +139,11 @@ def filled_application(stream: str, settings: StreamConfig, schema: pa.Schema) -
         origin_ms=settings.grid.origin_ms,
     )
     node = app.add("fill", operator, stream=app.input(stream))
-    known = filled_parameters(stream, operator, schema, max_ahead_us=fill.max_ahead_us)
-    if fill.zone is None:
-        app.output("filled", node, key=[], suite="filled", suite_parameters=known)
-    else:  # The suite counts steps of one length.
-        app.output("filled", node, key=[])
+    known = filled_parameters(
+        stream, operator, schema, max_ahead_us=fill.max_ahead_us, grid=settings.grid
+    )
+    app.output("filled", node, key=[], suite=fill.suite or "filled", suite_parameters=known)
     return app
-
-
-def filled_parameters(
-    stream: str,
-    operator: FillGaps,
-    schema: pa.Schema,
-    max_ahead_us: int,
-) -> dict[str, str | int | float]:
-    """Returns what the suite `filled` has to know of a stream, as SQL."""
-    rules = operator.rules()
-    compared = excluding(_groupable(schema), ("attempt", operator.arrived_at))
-    event_at = sql_name(operator.event_at)
-    arrived_at = sql_name(operator.arrived_at)
-    ts = f"epoch_us({event_at})"
-    at = f"epoch_us({arrived_at})"
-    return {
-        "stream": sql_name(stream.replace(".", "_")),
-        "event_at": event_at,
-        "step_us": rules.step_us,
-        "grid_origin_us": rules.origin,
-        "max_rows": operator.max_rows,
-        "keys": ", ".join(map(sql_name, operator.keys)) or "1",
-        "columns": ", ".join(map(sql_name, compared)),
-        "fills_nulls": str(bool(rules.nulls)).lower(),
-        "is_believed": f"{ts} - {at} <= {max_ahead_us} and not ({is_shrunk(ts, at)})",
-    }
 
 
 def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) -> Application:
@@ -233,35 +207,16 @@ def windows_application(stream: str, settings: StreamConfig, schema: pa.Schema) 
     ):  # Begins may be equal, or are null (E65).
         key = ["pane", "kind"]
     # A key of the stream may be null, which the gate refuses in a key of an output (X24).
-    app.output("fired", node["fired"], key=[] if settings.keys else key)
-    app.output("late", node["late"], key=[], suite="late_tuples")
+    app.output(
+        "fired",
+        node["fired"],
+        key=[] if settings.keys else key,
+        suite=given.suite or "windows",
+        suite_parameters=fired_parameters(stream, operator, schema),
+    )
+    known = late_parameters(stream, operator, schema)
+    app.output("late", node["late"], key=[], suite="late_tuples", suite_parameters=known)
     return app
-
-
-def _groupable(schema: pa.Schema) -> list[str]:
-    """Returns the event columns that SQL can group by: those without a map in them."""
-    plain = [field.name for field in schema if "map<" not in str(field.type)]
-    return excluding(plain, POSITION_COLUMNS)
-
-
-def suite_parameters(
-    stream: str,
-    beat: Heartbeat,
-    schema: pa.Schema,
-) -> dict[str, str | int | float]:
-    """Returns what the suite `heartbeat` has to know of a stream, as SQL: its names, and which of
-    them timers fill.
-    """
-    passed = excluding(_groupable(schema), {beat.arrived_at})
-    payload = excluding(passed, (beat.event_at, *beat.key_by))
-    return {
-        "stream": sql_name(stream.replace(".", "_")),
-        "event_at": sql_name(beat.event_at),
-        "interval_us": beat.interval_us,
-        "keys": ", ".join(map(sql_name, beat.key_by)) or "1",
-        "columns": ", ".join(map(sql_name, passed)),
-        "has_payload": " or ".join(f"{sql_name(name)} is not null" for name in payload) or "false",
-    }
 
 
 def _wrong(operator: FrameOperator) -> str:
@@ -273,8 +228,3 @@ def _wrong(operator: FrameOperator) -> str:
         return first.message
     message = first.message.removeprefix("it ")
     return f"{first.path}{' ' if message != first.message else ': '}{message}"
-
-
-def sql_name(name: str) -> str:
-    """Returns a name as SQL takes it; quoted where its letters would be changed."""
-    return name if re.fullmatch("[a-z_][a-z0-9_]*", name) else quoted(name)

@@ -24,6 +24,7 @@ from deltalake.exceptions import DeltaError
 from rewindow.application import Application, Output, Violation
 from rewindow.errors import GateError, InputError
 from rewindow.loading.measures import (
+    NOT_ENDED,
     Measure,
     for_datafusion,
     query_of,
@@ -48,6 +49,7 @@ _OWN_VALUES = {
     "width_us": 1,
     "origin_us": 0,
     "begins_empty": "false",
+    "ended_us": NOT_ENDED,
 }
 """Stands for what a plan gives; see measures.values_of."""
 

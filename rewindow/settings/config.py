@@ -123,6 +123,8 @@ class StreamConfig(Section):
     )
     """A tuple further ahead of all others is an error tuple and moves no clock, no watermark; by
     default off (E50)."""
+    suite: str | None = None
+    """Suite that judges the stream with timers, `heartbeat_<stream>`; by default `heartbeat`."""
     fill: FillConfig | None = None
     """How missing rows are made, in a section of its own: [streams.NAME.fill]."""
     windows: WindowsConfig | None = None
@@ -249,6 +251,8 @@ class OutputConfig(Section):
     tolerance: float | None = Field(default=None, ge=0)
     """How close two of its floating-point values lie that count as equal, in place of that in the
     code."""
+    suite: str | None = None
+    """Suite that judges it, in place of that in the code."""
 
 
 class ApplicationConfig(Section):
@@ -264,7 +268,8 @@ class ApplicationConfig(Section):
     """By operator, `[applications.NAME.operators.OPERATOR]`: properties and attributes, sections of
     its error ports."""
     outputs: dict[str, OutputConfig] = Field(default_factory=dict)
-    """By output, `[applications.NAME.outputs.OUTPUT]`: `sorted_by` and `tolerance`."""
+    """By output, `[applications.NAME.outputs.OUTPUT]`: `sorted_by`, `tolerance` and
+    `suite`."""
 
 
 class Config(Section):

@@ -45,3 +45,5 @@ class FillConfig(Section):
     look_back_us: Annotated[DurationUs, Field(gt=0)] | None = Field(None, alias="look_back")
     """How far before a made row its sources may be, before `from` too; by default as far as `from`
     (G35, G36)."""
+    suite: str | None = None
+    """Suite that judges the filled rows; by default `filled`."""

@@ -65,3 +65,5 @@ class WindowsConfig(Section):
     a new one."""
     gap_inclusive: bool = False
     """Whether a tuple exactly so long after the last one is in its session still (E68)."""
+    suite: str | None = None
+    """Suite that judges the windows that have fired; by default `windows`."""

@@ -177,10 +177,18 @@ def test_stream_of_an_output_has_attributes_that_override_the_code() -> None:
     app = build()
     apply_overrides(
         app,
-        overrides_from({"outputs.out.tolerance": "0.5", "outputs.out.sorted_by": '["x"]'}, OPTION),
+        overrides_from(
+            {
+                "outputs.out.tolerance": "0.5",
+                "outputs.out.sorted_by": '["x"]',
+                "outputs.out.suite": "mine",
+            },
+            OPTION,
+        ),
     )
     assert not find_violations(app)
-    assert (app.outputs["out"].tolerance, app.outputs["out"].sorted_by) == (0.5, ("x",))
+    found = app.outputs["out"]
+    assert (found.tolerance, found.sorted_by, found.suite) == (0.5, ("x",), "mine")
 
 
 def test_wrong_attributes_of_ports_and_streams_name_operator_port_and_attribute() -> None:
@@ -193,6 +201,7 @@ def test_wrong_attributes_of_ports_and_streams_name_operator_port_and_attribute(
         "outputs.out.tolerance": "far",
         "outputs.out.sorted_by": "x",
         "outputs.out.sorted": ["x"],
+        "outputs.out.suite": 3,
         "outputs.outt.tolerance": 1,
     }
     apply_overrides(app, overrides_from(given, OPTION))
@@ -200,10 +209,12 @@ def test_wrong_attributes_of_ports_and_streams_name_operator_port_and_attribute(
         'no output has the name outt. Did you mean "out"? There are: out. (tolerance = 1, from '
         "--set)",
         'out: an output has no such attribute. Did you mean "sorted_by"? It has: sorted_by, '
-        "tolerance. "
+        "tolerance, suite. "
         "(sorted = ['x'], from --set)",
         "out: it must be a list of columns, such as [\"user\"] (sorted_by = 'x', from --set)",
+        "out: it must be the name of a suite, such as \"delays\" (suite = 3, from --set)",
         "out: it must be a number, at least 0 (tolerance = 'far', from --set)",
+        'out: it must be the name of a suite, such as "delays" (suite = 3, from --set)',
         'part.split.bad: a port has no such attribute. Did you mean "errors_max"? It has: '
         "errors_max. "
         "(error_max = 3, from --set)",

@@ -66,6 +66,7 @@ NO_ROWS = {
     "spark/heap.py": "messages",
     "spark/jars.py": "finds Delta's jars",
     "spark/java.py": "finds Java",
+    "loading/suite_parameters.py": "values for suites, which judge rows",
     "spark/job.py": "messages",
     "spark/repeated_tasks.py": "counts of tasks",
     "spark/shared_folder.py": "messages",

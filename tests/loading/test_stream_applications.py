@@ -108,6 +108,41 @@ def test_suite_expects_filled_nulls_only_with_the_setting(tmp_path: Path) -> Non
     assert dict(plain.outputs["filled"].suite_parameters)["fills_nulls"] == "false"
 
 
+def test_suite_of_each_stream_application_can_be_set_in_its_section(tmp_path: Path) -> None:
+    settings = stream(
+        suite="my_timers",
+        fill={**FILL, "suite": "my_rows"},
+        windows={"length": "1 h", "suite": "my_windows"},
+    )
+    config = Config(state=tmp_path, expectations=PROJECT, streams={"weather": settings})
+    create_table(config.stream_table("weather"), SCHEMA)
+    found = {}
+    for name in ("heartbeat_weather", "filled_weather", "windows_weather"):
+        for output in load_application(config, name).app.outputs.values():
+            found[f"{name}.{output.name}"] = output.suite
+    assert found == {
+        "heartbeat_weather.filled": "my_timers",
+        "filled_weather.filled": "my_rows",
+        "windows_weather.fired": "my_windows",
+        "windows_weather.late": "late_tuples",
+    }
+
+
+def test_suites_of_stream_applications_fit_columns_of_any_name(tmp_path: Path) -> None:
+    names = ["n", "at", "before", "time", "value", "order", "end", "Group", "a b", "shown", "more"]
+    schema = pa.schema([*BOOKKEEPING, *[(name, pa.float64()) for name in names], ("Hour", TIME)])
+    settings = stream(
+        keys=["origin"],
+        fill={"columns": dict.fromkeys(names, "linear")},
+        windows={"length": "1 h", "aggregates": {f"{name}_": f"max({name})" for name in names}},
+    )
+    config = Config(state=tmp_path, expectations=PROJECT, streams={"weather": settings})
+    recorded = {"weather": create_table(config.stream_table("weather"), schema)}
+    for name in ("heartbeat_weather", "filled_weather", "windows_weather"):
+        app = load_application(config, name).app
+        assert [str(flaw) for flaw in suite_flaws(config, app, recorded)] == [], name
+
+
 def test_properties_fixed_by_stream_settings_can_only_be_changed_there(tmp_path: Path) -> None:
     # Rules: O28
     config = Config(
@@ -140,7 +175,9 @@ def test_opening_hours_are_those_of_the_section(tmp_path: Path) -> None:
     app = filled_application("weather", stream(fill=fill), SCHEMA)
     validate(app, recorded={"weather": SCHEMA})
     operator = app.nodes["fill"].operator
-    assert isinstance(operator, FillGaps) and app.outputs["filled"].suite is None
+    assert isinstance(operator, FillGaps)
+    known = dict(app.outputs["filled"].suite_parameters)
+    assert (app.outputs["filled"].suite, known["has_steps"]) == ("filled", "false")
     found = operator.rules().grid
     assert (
         isinstance(found, HoursGrid)

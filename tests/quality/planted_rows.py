@@ -61,6 +61,8 @@ def specimen(folder: Path, name: str) -> Specimen:
     ]
     for entry in plan.inputs:
         tuples = _read(entry.stream, windows)
+        if name == "filled":
+            tuples = _placed(tuples, rows)
         write_deltalake(str(entry.table(config.state)), tuples)
         counts = _counts(tuples, windows)
         seals = [
@@ -77,6 +79,18 @@ def specimen(folder: Path, name: str) -> Specimen:
     output = plan.outputs[0]
     sources = Sources.open(root, name, config.quarantine_table)
     return Specimen(plan, output, suite_for(PROJECT, output.suite), PROJECT, sources, rows, made)
+
+
+def _placed(tuples: pa.Table, rows: pa.Table) -> pa.Table:
+    """Returns recorded tuples with arrival and offset, which are those of the output's rows."""
+    place = {}
+    for row in rows.to_pylist():
+        if not row["_rw_is_timer"]:
+            place[row["window_id"], row["origin"]] = (row["arrived_at"], row["_rw_emission"])
+    keys = zip(tuples["window_id"].to_pylist(), tuples["origin"].to_pylist(), strict=True)
+    arrivals, offsets = zip(*map(place.__getitem__, keys), strict=True)
+    arrived_at = pa.array(arrivals, rows.schema.field("arrived_at").type)
+    return tuples.append_column("arrived_at", arrived_at).append_column("offset", pa.array(offsets))
 
 
 def columns_of(name: str) -> dict[str, str]:

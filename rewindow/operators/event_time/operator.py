@@ -77,7 +77,7 @@ class EventTimeOperator(FrameOperator):
 
     @model_validator(mode="after")
     def _check_time(self) -> Self:
-        self._settings()
+        self.event_time()
         self._check_columns(self.arrived_at)
         taken = matching_names(self._names(), ADDED)
         if taken:
@@ -150,7 +150,7 @@ class EventTimeOperator(FrameOperator):
             frames[name] = inputs[name].select(*columns)
         return lateness(
             frames,
-            self._settings(),
+            self.event_time(),
             state=state,
             start_us=context.start_us,
             end_us=context.end_us,
@@ -197,7 +197,8 @@ class EventTimeOperator(FrameOperator):
         window = floor_div(F.col(at) - context.grid.origin_us, context.grid.width_us)
         return F.greatest(window, F.lit(context.first))
 
-    def _settings(self) -> EventTime:
+    def event_time(self) -> EventTime:
+        """Returns what the properties say of event time."""
         stream = StreamTime(
             event_at=self.event_at,
             unit=self.unit,

@@ -107,7 +107,7 @@ class AggregateWindows(EventTimeOperator):
 
     @model_validator(mode="after")
     def _check_windows(self) -> Self:
-        self._windows()
+        self.windows()
         self._check_columns(*self.keys)
         if not self.aggregates:
             raise ValueError('windows have no aggregate: name one, such as {"tuples": "count(*)"}')
@@ -156,7 +156,7 @@ class AggregateWindows(EventTimeOperator):
 
     def _waiting(self) -> tuple[str, ...]:
         """Returns the columns of what waits, beside keys and parts of aggregates."""
-        windows = self._windows()
+        windows = self.windows()
         if isinstance(windows, SessionWindows):
             return changed_sessions.STATE if windows.allowed_us else sessions.STATE
         if isinstance(windows, CountWindows):
@@ -216,11 +216,10 @@ class AggregateWindows(EventTimeOperator):
             *excluding(clock.STATE, (STREAM,)),
         )
         classified = self._classify(inputs, before, context)
-        asked = {name: self._aggregate(name, text) for name, text in self.aggregates.items()}
         windows = event_windows(
             classified,
-            self._windows(),
-            asked,
+            self.windows(),
+            self.calls(),
             keys=self.keys,
             state=waiting,
             ended_us=context.ended_us,
@@ -228,7 +227,12 @@ class AggregateWindows(EventTimeOperator):
         )
         return classified, windows
 
-    def _windows(self) -> AnyWindows:
+    def windows(self) -> AnyWindows:
+        """Returns what the properties say of windows.
+
+        Raises:
+            ValueError: they contradict each other.
+        """
         if self.gap is not None:
             self._refuse(
                 "sessions, which gap makes, have",
@@ -269,6 +273,10 @@ class AggregateWindows(EventTimeOperator):
                 "length and slide are of two kinds: both count tuples, or both are durations"
             )
         return EventWindows(length=self.length, slide=slide, **triggers)
+
+    def calls(self) -> dict[str, tuple[str, str]]:
+        """Returns the aggregates by name: a function, and the column or `*` that it is taken of."""
+        return {name: self._aggregate(name, text) for name, text in self.aggregates.items()}
 
     def _refuse(self, what: str, *names: str) -> None:
         is_unset = {
