@@ -1,11 +1,10 @@
 """Damages that a gate should notice, generated from the columns of an output alone.
 
-The generator knows the names and types of columns, which of them are keys, and what their names
-tell by the conventions of the operators. It knows no suite: nothing here was written with a check
-in mind, so that the share of these damages that a suite stops is a measure of the suite. Each
-damage is one that a defect of stream processing causes: lost, repeated and misplaced rows, wrong
-units, wrong time zones, values of another row or column, rows that an operator made taken for
-recorded ones.
+The generator reads the names and types of columns, which of them are keys, and what their names
+mean by the conventions of the operators. It reads no suite: no damage was written with a check in
+mind, so that the share of damages that a suite stops is a measure of the suite. Each damage is one
+that a defect of stream processing causes: lost, repeated and misplaced rows, wrong units, wrong
+time zones, values of another row or column, made rows confused with recorded ones.
 
 A kind is the same words for all columns that it applies to; column and kind together are unique.
 """
@@ -29,7 +28,7 @@ import pyarrow as pa
 from rewindow.quality.planting import Damage, Row, Rows, copy_of
 
 Part = list[Row]
-"""The rows of one window, sorted by time where a column tells it."""
+"""The rows of one window, sorted by their first column of time if they have one."""
 PartChange = Callable[[Part, Random], Part]
 Change = Callable[[Rows, int, Random], None]
 Cell = Callable[[Any], Any]
@@ -47,6 +46,16 @@ _COUNT = re.compile(r"count|tuples|rows|total")
 _SECOND_US = 1_000_000
 _HOUR_US = 3_600 * _SECOND_US
 _DAY_US = 24 * _HOUR_US
+_CONTRARY = {
+    "crossing": "timeout",
+    "on_time": "late",
+    "pending_before": "pending_after",
+    "forward": "backward",
+    "linear": "constant",
+    "left": "right",
+}
+_CONTRARY |= {value: key for key, value in _CONTRARY.items()}
+"""Words of the operators that a defect confuses, also where a window has one of them alone."""
 _UNITS_US = {"s": _SECOND_US, "ms": 1_000, "us": 1}
 
 
@@ -62,8 +71,8 @@ def generated_damages(
     Args:
         columns: those of the output; `window_id` and `attempt` among them are left alone.
         keys: names of the columns that identify a row within a window.
-        made: the column that says that an operator made a row; found by its name unless given. A
-            flag says so where it is true, a text where it is not null.
+        made: the column that marks rows that an operator made, by true or by a text that is not
+            null; found by its name unless given.
         everywhere: also those that continue to the last window; each is judged by itself.
     """
     output = _Output.of(columns, keys, made)
@@ -164,7 +173,10 @@ def fits(value: Any, field: pa.Field) -> bool:
     if value is None:
         return bool(field.nullable)
     try:
-        return bool(pa.scalar(value, field.type).as_py() is not None)
+        stored = pa.scalar(value, field.type).as_py()
+        # A fraction of a number or of a second would silently be cut off.
+        is_cut = pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type)
+        return stored == value if is_cut else True
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         return False
 
@@ -484,7 +496,7 @@ def _without_trace(output: _Output) -> PartChange:
 
 
 def _payload(output: _Output) -> list[pa.Field]:
-    """Returns columns of a stream that tell neither key, time nor provenance."""
+    """Returns columns that are neither keys nor times nor provenance."""
     known = {*output.times, *_provenance(output)}
     added = [field for field in output.values if field.name not in known]
     return [field for field in added if "emission" not in field.name]
@@ -504,7 +516,7 @@ def _made_instead(output: _Output, mark: Any) -> PartChange:
 
 
 def _made_added(output: _Output, mark: Any) -> PartChange:
-    """Adds a copy of a made row, else of a recorded one without values, a moment later."""
+    """Adds a copy of a made row, or of a recorded one without its values, a second later."""
     nulls = {field.name: None for field in _payload(output) if field.nullable}
 
     def change(part: Part, random: Random) -> Part:
@@ -543,14 +555,22 @@ def _value_damages(output: _Output, field: pa.Field) -> Iterator[Damage]:
             yield output.inside(f"{kind} {ROW}", _in_one(field, cell), field.name)
         if ALL in scopes:
             yield output.inside(f"{kind} {ALL}", _in_all(field, cell), field.name)
+        # An operator can be wrong in its made rows alone.
+        if output.made not in (None, field.name) and scopes == _BOTH:
+            in_made = _in_one(field, cell, output.is_made)
+            yield output.inside(f"{kind} in a made row", in_made, field.name)
 
 
-def _in_one(field: pa.Field, cell: Cell) -> PartChange:
+def _in_one(
+    field: pa.Field, cell: Cell, asked: Callable[[Row], bool] = lambda row: True
+) -> PartChange:
     name = field.name
 
     def change(part: Part, random: Random) -> Part:
         for place in random.sample(range(len(part)), len(part)):
             value = cell(part[place][name])
+            if not asked(part[place]):
+                continue
             if plain(value) != plain(part[place][name]) and fits(value, field):
                 return _with_row(part, place, {**part[place], name: value})
         return part
@@ -746,6 +766,7 @@ def _text_cells() -> Kinds:
     yield "empty", lambda value: "", _BOTH
     yield "the word null", lambda value: "null", (ROW,)
     yield "another word", lambda value: "unknown", _BOTH
+    yield "the contrary word", lambda value: _CONTRARY.get(value, value), _BOTH
     yield "decoded wrongly", lambda value: value.encode().decode("latin-1"), (ALL,)
     yield "an entry of its JSON dropped", _of_json(lambda items: items[:-1]), _BOTH
     yield "a word in its JSON replaced", _of_json(_word_replaced), _BOTH
