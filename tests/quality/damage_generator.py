@@ -590,7 +590,7 @@ def _in_all(field: pa.Field, cell: Cell) -> PartChange:
 
 
 Kinds = Iterator[tuple[str, Cell, tuple[str, ...]]]
-"""What is done, how, and whether in one row, in every row or both, as two damages."""
+"""The name of a change, the change, and its scopes: `ROW`, `ALL`, or both as two damages."""
 _BOTH = (ROW, ALL)
 
 
