@@ -39,12 +39,14 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-OUTPUT_ATTRIBUTES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "sorted_by": (_are_columns, 'a list of columns, such as ["user"]'),
-    "tolerance": (_is_distance, "a number, at least 0"),
-    "suite": (_is_text, 'the name of a suite, such as "delays"'),
+OUTPUT_ATTRIBUTES: dict[str, tuple[Callable[[Any], bool], Callable[[Any], Any], str]] = {
+    "sorted_by": (_are_columns, tuple, 'a list of columns, such as ["user"]'),
+    "tolerance": (_is_distance, float, "a number, at least 0"),
+    "suite": (_is_text, str, 'the name of a suite, such as "delays"'),
 }
-"""Attributes of the stream of an output: which values each takes, and in words."""
+"""Attributes of the stream of an output: which values each takes, of which type the output has
+them, and the values in words.
+"""
 
 
 def apply_overrides(app: Application, given: Iterable[PropertyOverride]) -> None:
@@ -268,16 +270,12 @@ def _set_output(app: Application, one: PropertyOverride) -> None:
             _violation(one, f"an output has no such attribute. {known}", port=one.output)
         )
     else:
-        takes, words = OUTPUT_ATTRIBUTES[one.name]
+        takes, convert, words = OUTPUT_ATTRIBUTES[one.name]
         values = list(filter(takes, _readings(one.value)))
-        if not values:
-            app.declared.append(_violation(one, f"it must be {words}", port=one.output))
-        elif one.name == "sorted_by":
-            app.outputs[one.output] = replace(output, sorted_by=tuple(values[0]))
-        elif one.name == "suite":
-            app.outputs[one.output] = replace(output, suite=values[0])
+        if values:
+            app.outputs[one.output] = replace(output, **{one.name: convert(values[0])})
         else:
-            app.outputs[one.output] = replace(output, tolerance=float(values[0]))
+            app.declared.append(_violation(one, f"it must be {words}", port=one.output))
 
 
 def _violation(

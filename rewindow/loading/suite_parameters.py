@@ -9,6 +9,7 @@ the suites, these values follow from the rules of the outputs, not from the code
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from math import ceil
@@ -25,6 +26,7 @@ from rewindow.operators.heartbeat.function import IS_TIMER
 from rewindow.operators.heartbeat.operator import Heartbeat
 from rewindow.sequences import excluding
 from rewindow.storage import quoted
+from rewindow.version import PACKAGE
 from rewindow.windows import Grid
 
 Parameters = dict[str, str | int | float]
@@ -57,33 +59,29 @@ def late_parameters(stream: str, operator: AggregateWindows, schema: pa.Schema) 
     """Returns what the suite `late_tuples` has to know: how the watermark follows the stream."""
     time = operator.event_time()
     (one,) = time.streams.values()
-    usable = f"{_TS} is not null"
-    if one.max_ahead_us is not None:
-        usable += f" and not ({is_far(_TS, _AT, one.max_ahead_us)})"
-        usable += f" and not ({is_shrunk(_TS, _AT)})"
+    far = is_far(_TS, _AT, one.max_ahead_us or 0)
     jumps = "false"
     if one.max_jump_us is not None:
         before = f"order by {_AT}, {_TS} rows between unbounded preceding and 1 preceding"
         jumps = f"{_TS} > max({_TS}) over ({before}) + {one.max_jump_us}"
     windows = operator.windows()
-    missed = ["cast(null as bigint)"] * 2
+    begin = end = "cast(null as bigint)"
     if isinstance(windows, EventWindows):
-        length, slide = windows.length_us, windows.slide_us
-        missed = [f"{_floor(f'{_TS} - {length}', slide)} + {slide}"]
-        missed.append(f"{_floor(_TS, slide)} + {length}")
+        begin = f"{_floor(f'{_TS} - {windows.length_us}', windows.slide_us)} + {windows.slide_us}"
+        end = f"{_floor(_TS, windows.slide_us)} + {windows.length_us}"
     elif isinstance(windows, SessionWindows):
-        missed = [_TS, f"{_TS} + {windows.gap_us}"]
-    timer = quoted(IS_TIMER)
+        begin = _TS
+        end = f"{_TS} + {windows.gap_us}"
     return {
         **_names(stream, operator.event_at, operator.keys),
         "tick_us": time.interval_us,
         "lag_us": time.lag_us,
-        "is_usable": usable,
-        "is_tuple": f"not coalesce({timer}, false)" if IS_TIMER in schema.names else "true",
+        "is_usable": f"{_TS} is not null and not ({far}) and not ({is_shrunk(_TS, _AT)})",
+        "is_tuple": f"not coalesce({IS_TIMER}, false)" if IS_TIMER in schema.names else "true",
         "jumps": jumps,
         "columns": _listed(excluding(_groupable(schema), ("attempt",))),
-        "missed_begin": missed[0],
-        "missed_end": missed[1],
+        "missed_begin": begin,
+        "missed_end": end,
     }
 
 
@@ -199,118 +197,51 @@ def filled_parameters(
     return known | _column_parameters(rules, schema, known)
 
 
-# SQL for a column of a made row: {b} and {a} are the timestamps of the rows before and after that
-# its value may be from, {v} and {w} the values there. A column that passes over some values has its
-# own row before; behind a gap only the row that closes it is known. Of several rows of one instant
-# it is not known which one is the source, so nothing is compared with them.
-_PIECES = {
-    "is_source": "_rw_q_moves and {usable}",
-    "at_before": "partition by {keys}, case when {is_source} then _rw_q_ts else {side} end",
-    "at_after": "partition by {keys}, case when _rw_q_moves then _rw_q_ts else _rw_q_a0 end",
-    "sources": """max(case when {is_source} then {of} end) over ({at_before}) as _rw_q_v{number},
-        count(case when {is_source} then 1 end) over ({at_before}) as _rw_q_nv{number},
-        max(case when {is_source} then {of} end) over ({at_after}) as _rw_q_w{number},
-        count(case when {is_source} then 1 end) over ({at_after}) as _rw_q_nw{number}""",
-    "is_near": "_rw_q_ts - {side} <= {look_back_us}",
-    "b": "(case when {is_near} then {side} end)",
-    "a": "(case when _rw_q_nw{number} > 0 then _rw_q_a0 end)",
-    "v": "(case when {is_near} then _rw_q_v{number} end)",
-    "w": "_rw_q_w{number}",
-    "is_before": "({a} is null or coalesce(_rw_q_ts - {b} <= {a} - _rw_q_ts, false))",
-    "early": "coalesce(_rw_q_ts - {b} <= {max_carry_us}, true)",
-    "later": "coalesce({a} - _rw_q_ts <= {max_carry_us}, true)",
-    "gap": "coalesce({after}, {end_us}) - coalesce({before} + {step_us}, _rw_q_gap)",
-    "is_short": "coalesce({gap} <= {max_gap_us}, true)",
-}
-_NO_SOURCE = {"at": "cast(null as varchar)", "carried": "true"}
-_FORWARD = {"at": "cast({b} as varchar)", "taken": "{v}", "carried": "{early}"}
-_METHODS = {
-    "null": {**_NO_SOURCE, "taken": "null"},
-    "constant": {**_NO_SOURCE, "taken": "{constant}"},
-    "forward": _FORWARD,
-    "previous_of": _FORWARD,
-    "backward": {"at": "cast({a} as varchar)", "taken": "{w}", "carried": "{later}"},
-    "nearest": {
-        "at": "cast(case when {is_before} then {b} else {a} end as varchar)",
-        "taken": "case when {is_before} then {v} else {w} end",
-        "carried": "case when {is_before} then {early} else {later} end",
-    },
-    "linear": {
-        "at": "cast({b} as varchar) || ',' || cast({a} as varchar)",
-        "taken": "null",
-        "carried": "{early} and {later}",
-    },
-}
-"""By method: the timestamps of the sources, the value where it is one of theirs, and whether they
-are near enough."""
-_LINE = """coalesce(abs({c} - {v} - (cast({w} as double) - {v}) * (_rw_q_ts - {b}) / ({a} - {b}))
-    <= {rounded} + {digits} * greatest(abs({v}), abs({w})),
-    {c} is null and ({v} is null or {w} is null))"""
-_RIGHT = {
-    "same": "({c} is not distinct from {taken})",
-    "said": """case when not {is_short} then 'none' when not ({carried}) then 'expired'
-        else '{method}' end""",
-    "is_used": "{is_short} and ({carried})",
-    "used": "case when {is_used} then {at} end",
-    "value": """case when {is_used} and ('{method}' = 'constant' or ({at}) is not null) then {same}
-        else {c} is null end""",
-    "named": """case when ({used}) is null then strpos(_rw_sources, {label} || '[') = 0
-        else strpos(_rw_sources, {label} || '[' || ({used}) || ']') > 0 end""",
-    "right": """(_rw_q_nv{number} > 1 or _rw_q_closing > 1 or ({value}) and ({named})
-        and strpos(_rw_methods, {label} || '"' || ({said}) || '"') > 0)""",
-}
-_SIDE = """, max(case when _rw_q_moves and {usable} then _rw_q_ts end) over (partition by {keys}
-    order by window_id, _rw_q_ts rows between unbounded preceding and 1 preceding) as {side}"""
-_USABLE = "not coalesce(isnan(cast({0} as double)) or {0} < {1} or {0} > {2}, {3})"
-
-
 def _column_parameters(rules: FillRules, schema: pa.Schema, known: Parameters) -> Parameters:
     """Returns SQL for where the values of made rows come from, and for whether they are wrong."""
+    templates = tomllib.loads((PACKAGE / "loading" / "filled_columns.toml").read_text())
     sides = ""
     sources = "_rw_q_sided"
     made_wrong = _wrong_gap_id(rules, schema)
     null_wrong = ["false"]
     others = {*POSITION_COLUMNS, "arrived_at", rules.event_at, *rules.keys, *rules.columns}
-    for name in excluding(schema.names, others):
-        made_wrong.append(f"{quoted(name)} is not null")
+    made_wrong += [f"{quoted(name)} is not null" for name in excluding(schema.names, others)]
     for number, (name, fill) in enumerate(rules.columns.items(), 1):
         kind = schema.field(name).type
-        if fill.method == "seasonal" or fill.extrapolate or pa.types.is_nested(kind):
+        if fill.method == "seasonal" or pa.types.is_nested(kind):
             continue
+        is_own = name in rules.source_columns
         column = quoted(name)
-        side = f"_rw_q_b{number}" if name in rules.source_columns else "_rw_q_b0"
         about = {
             **known,
+            "c": column,
             "number": number,
-            "side": side,
-            "before": _point(side, rules),
-            "after": _point("_rw_q_a0", rules),
+            "side": f"_rw_q_b{number}" if is_own else "_rw_q_b0",
             "usable": _usable(column, fill),
             "of": quoted(fill.column or name),
             "method": fill.method,
             "label": _text(json.dumps(name, ensure_ascii=False) + ":"),
             "constant": _literal(fill.value),
-            "rounded": 0.5 if pa.types.is_integer(kind) else 0.51 / 10 ** getattr(kind, "scale", 9),
+            "rounded": 0.501
+            if pa.types.is_integer(kind)
+            else 0.51 / 10 ** getattr(kind, "scale", 9),
             "digits": 1e-7 if pa.types.is_float32(kind) else 1e-12,
             "look_back_us": rules.look_back_us or _FAR_US,
             "max_carry_us": _us(fill.max_carry),
             "max_gap_us": _us(fill.max_gap),
+            "is_unfilled": f"({column} is not null or _rw_q_ts < {known['begin_us']})",
         }
-        pieces = {**_PIECES, **_METHODS[fill.method], **_RIGHT}
-        if fill.method == "linear":
-            pieces["same"] = _LINE
-        made = _filled_in(pieces, {**about, "c": column})
+        method = templates["methods"]["extrapolated" if fill.extrapolate else fill.method]
+        pieces = {**templates["pieces"], **method, **templates["right"]}
+        made = _filled_in(pieces, about)
         made_wrong.append(f"not {made['right']}")
         # Each by itself: DataFusion fails where one query has an aggregate over rows twice.
         sources = f"(select *, {made['sources']} from {sources})"
-        if name in rules.source_columns:
-            sides += _SIDE.format(**about)
+        sides += str(made["own_side"]) if is_own else ""
         if name in rules.nulls:
-            value = quoted(f"_rw_filled_{name}")
-            right = _filled_in(pieces, {**about, "c": value})["right"]
-            empty = f"({column} is not null or _rw_q_ts < {known['begin_us']})"
-            made_wrong.append(f"{value} is not null")
-            null_wrong.append(f"not case when {empty} then {value} is null else {right} end")
+            filled = quoted(f"_rw_filled_{name}")
+            made_wrong.append(f"{filled} is not null")
+            null_wrong.append(f"not {_filled_in(pieces, {**about, 'c': filled})['right_filled']}")
     return {
         "sides": sides,
         "sources": sources,
@@ -319,20 +250,23 @@ def _column_parameters(rules: FillRules, schema: pa.Schema, known: Parameters) -
     }
 
 
-def _filled_in(pieces: Mapping[str, str], known: Parameters) -> Parameters:
+def _filled_in(templates: Mapping[str, str], known: Parameters) -> Parameters:
     """Returns values with some templates among them, each filled in with those before it."""
-    for name, template in pieces.items():
-        known[name] = template.format(**known)
-    return known
+    found = dict(known)
+    for name, template in templates.items():
+        found[name] = template.strip().format(**found)
+    return found
 
 
 def _usable(column: str, fill: ColumnFill) -> str:
     """Returns SQL for whether a value of a column may be a source."""
+    parts = [f"{column} is not null"] if fill.treat_null_as_missing else ["true"]
     if fill.is_guarded:
         least = -_FAR_US if fill.min_value is None else fill.min_value
         most = _FAR_US if fill.max_value is None else fill.max_value
-        return _USABLE.format(column, least, most, _truth(fill.treat_null_as_missing))
-    return f"{column} is not null" if fill.treat_null_as_missing else "true"
+        beyond = f"isnan(cast({column} as double)) or {column} not between {least} and {most}"
+        parts.append(f"not coalesce({beyond}, false)")
+    return " and ".join(parts)
 
 
 def _wrong_gap_id(rules: FillRules, schema: pa.Schema) -> list[str]:
@@ -355,11 +289,6 @@ def _wrong_gap_id(rules: FillRules, schema: pa.Schema) -> list[str]:
 
 def _us(seconds: Decimal | None) -> int:
     return _FAR_US if seconds is None else int(seconds * 1_000_000)
-
-
-def _point(ts: str, rules: FillRules) -> str:
-    """Returns SQL for the begin of the step that an instant lies in."""
-    return f"({_floor(f'{ts} - ({rules.origin})', rules.step_us)} + ({rules.origin}))"
 
 
 def _literal(value: object) -> str:

@@ -1,10 +1,20 @@
 """Outputs of generated applications, to be damaged: of small streams with late and early tuples,
-silences and gaps, computed by the applications themselves in the session of the tests.
+silences and gaps.
+
+The rows of the first seed are stored in `planted_data/generated`, as the applications computed
+them, by
+
+    python -m tests.quality.generated_specimens
+
+Those of other seeds are computed in the session of the tests.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,6 +24,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
 from rewindow.application import Application
@@ -29,7 +40,7 @@ from rewindow.quality.window_table import Sources
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config, StreamConfig
 from rewindow.storage.layout import FACTS_SCHEMA
-from rewindow.testing import run_application
+from rewindow.testing import local_spark, run_application
 from rewindow.windows import WindowRange
 from tests.quality.staging import MADE_AT, PROJECT
 
@@ -55,7 +66,7 @@ FILL = {
     "to": "2026-03-01T02:30:00Z",
     "columns": {
         "n": "linear",
-        "temp": {"method": "linear", "max_gap": "6 min", "extrapolate": True},
+        "temp": {"method": "linear", "max_gap": "6 min"},
         "price": {"method": "nearest"},
         "sky": {"method": "forward", "max_carry": "4 min"},
         "wind": {"method": "backward", "min_value": 0, "max_value": 40},
@@ -98,7 +109,7 @@ class Case:
 
 CASES = {
     "windows": Case("windows_clicks", "fired", "clicks", {"windows": WINDOWS}),
-    "windows (sessions)": Case(
+    "sessions": Case(
         "windows_clicks",
         "fired",
         "clicks",
@@ -201,6 +212,14 @@ def flights(random: Random, windows: int = 60) -> Rows:
     return found
 
 
+FLIGHTS = pa.schema([
+    *_PLACE, ("carrier", pa.string()), ("flight", pa.int32()), ("origin", pa.string()),
+    ("dest", pa.string()), ("dep_delay", pa.int32()), ("scheduled_at", TIME),
+])  # fmt: skip
+EXAMPLE = ("late_flights", "lateness")
+"""Outputs of the example, of flights that were made up."""
+NAMES = (*CASES, *EXAMPLE, "init")
+STORED = Path(__file__).parent / "planted_data" / "generated"
 BEGIN_WINDOWS = {
     "clicks": int(BEGIN.timestamp()) // 60,
     "readings": int(BEGIN.timestamp()) // 300,
@@ -208,101 +227,135 @@ BEGIN_WINDOWS = {
 MAKERS: dict[str, Callable[[Random], Rows]] = {"clicks": clicks, "readings": readings}
 
 
-def generated(folder: Path, name: str, spark: SparkSession, seed: int = 1) -> Specimen:
-    """Returns an output of a generated application as a replay would have staged it."""
+def specimen_of(folder: Path, name: str, spark: SparkSession | None, seed: int = 1) -> Specimen:
+    """Returns an output of a generated application, or of the example, as a replay would have
+    staged it.
+
+    Args:
+        spark: computes the rows; None for those that are stored.
+    """
+    given = _given(folder, name, seed)
+    found = _stored(name) if spark is None else _computed(given, spark)
+    return _staged(folder, given, found)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """An application with the tuples that it gets."""
+
+    app: Application
+    output: str
+    stream: str
+    schema: pa.Schema
+    tuples: Rows
+    project: Path
+
+    @property
+    def windows(self) -> WindowRange:
+        """All windows that have tuples."""
+        return WindowRange(min(self.tuples), max(self.tuples))
+
+
+def _given(folder: Path, name: str, seed: int) -> _Given:
+    if name == "init":
+        return _counted(folder, Random(seed))
+    if name in EXAMPLE:
+        app = load_application(Config.load(PROJECT.parent / "rewindow.toml"), "flight_lateness").app
+        return _Given(app, name, "flights", FLIGHTS, flights(Random(seed)), PROJECT)
     case = CASES[name]
     given = {"source": "x.csv", "arrived_at": "at", "event_at": "at"}
     settings = StreamConfig(**{**given, **STREAMS[case.stream], **case.more})
     schema = SCHEMAS[case.stream]
     app = stream_application(case.application, case.stream, settings, schema)
     tuples = MAKERS[case.stream](Random(seed))
-    return staged(folder, app, case.output, {case.stream: (schema, tuples)}, PROJECT, spark)
+    return _Given(app, case.output, case.stream, schema, tuples, PROJECT)
 
 
-def example(folder: Path, output: str, spark: SparkSession, seed: int = 1) -> Specimen:
-    """Returns an output of the example's late flights, of flights that were made up."""
-    config = Config.load(PROJECT.parent / "rewindow.toml")
-    app = load_application(config, "flight_lateness").app
-    named = [("carrier", pa.string()), ("flight", pa.int32()), ("origin", pa.string())]
-    rest = [("dest", pa.string()), ("dep_delay", pa.int32()), ("scheduled_at", TIME)]
-    inputs = {"flights": (pa.schema([*_PLACE, *named, *rest]), flights(Random(seed)))}
-    return staged(folder, app, output, inputs, PROJECT, spark)
-
-
-def counted(folder: Path, spark: SparkSession, seed: int = 1) -> Specimen:
-    """Returns the output of the application that `rewindow init` writes for a file."""
-    random = Random(seed)
+def _counted(folder: Path, random: Random) -> _Given:
+    """Returns the application that `rewindow init` writes for a file."""
     lines = ["received_at,station,n,price"]
-    tuples: Rows = {}
-    for minute in range(60):
-        for _ in range(12):
-            seconds = 60 * minute + random.randint(0, 59)
-            key = random.choice(["a", "b", "c"])
-            n = random.randint(-9, 99)
-            price = Decimal(random.randint(0, 9999)) / 100
-            at = BEGIN + timedelta(seconds=seconds)
-            lines.append(f"{at:%Y-%m-%d %H:%M:%S},{key},{n},{price:.2f}")
-            row = {"arrived_at": at, "received_at": at, "station": key, "n": n, "price": price}
-            tuples.setdefault(int(at.timestamp()), []).append(row)
+    rows = []
+    for second in sorted(random.sample(range(3600), 720)):
+        row = {
+            "received_at": BEGIN + timedelta(seconds=second),
+            "station": random.choice(["a", "b", "c"]),
+            "n": random.randint(-9, 99),
+            "price": Decimal(random.randint(0, 9999)) / 100,
+        }
+        rows.append(row)
+        lines.append(
+            f"{row['received_at']:%Y-%m-%d %H:%M:%S},{row['station']},{row['n']},{row['price']:.2f}"
+        )
     source = folder / "stations.csv"
     source.write_text("\n".join(lines) + "\n")
     stream = propose_stream(read_sample(source), source)
     write_files(new_files(stream, folder))
     config = Config.load(folder / "rewindow.toml")
     app = load_application(config, stream.application).app
-    width = config.stream(stream.name).width_us // 1_000_000
-    by_window: Rows = {}
-    for second, rows in sorted(tuples.items()):
-        by_window.setdefault(second // width, []).extend(rows)
+    tuples: Rows = {}
+    for row in rows:
+        window = (
+            int(row["received_at"].timestamp() * 1_000_000) // config.stream(stream.name).width_us
+        )
+        tuples.setdefault(window, []).append({"arrived_at": row["received_at"], **row})
     columns = [("received_at", TIME), ("station", pa.string()), ("n", pa.int64())]
     schema = pa.schema([*_PLACE, *columns, ("price", pa.decimal128(4, 2))])
-    inputs = {stream.name: (schema, by_window)}
-    return staged(folder, app, "counts", inputs, config.expectations, spark)
+    return _Given(app, "counts", stream.name, schema, tuples, config.expectations)
 
 
-def staged(
-    folder: Path,
-    app: Application,
-    output: str,
-    inputs: Mapping[str, tuple[pa.Schema, Rows]],
-    project: Path,
-    spark: SparkSession,
-) -> Specimen:
-    """Returns an output of an application over whole streams, as its replay would have staged
-    it.
-    """
-    ids = [window for _, tuples in inputs.values() for window in tuples]
-    windows = WindowRange(min(ids), max(ids))
+@dataclass(frozen=True)
+class _Found:
+    """Rows of an output, and the windows of the error tuples."""
+
+    rows: pa.Table
+    errors: list[int]
+
+
+def _computed(given: _Given, spark: SparkSession) -> _Found:
     run = run_application(
-        app,
-        {stream: tuples for stream, (_, tuples) in inputs.items()},
-        windows=(windows.first, windows.last),
-        group_windows=len(windows),
+        given.app,
+        {given.stream: given.tuples},
+        windows=(given.windows.first, given.windows.last),
+        group_windows=len(given.windows),
         spark=spark,
     )
-    config = Config(state=folder / "state", expectations=project)
-    plan = _plan(app, output, list(inputs), windows)
-    facts = []
-    for stream, (schema, tuples) in inputs.items():
-        facts += _record(config, plan, stream, schema, tuples)
-    columns = app.columns(app.outputs[output])
-    rows = _table(columns, run.outputs[output])
-    facts += _facts(plan, "out", output, _counts(rows["window_id"].to_pylist()))
+    columns = given.app.columns(given.app.outputs[given.output])
+    names = ["window_id", *columns.names]
+    schema = pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), *columns])
+    rows = []
+    for row in run.outputs[given.output]:
+        rows.append({"attempt": 1, **dict(zip(names, row, strict=True))})
+    errors = []
+    for name in given.app.errors():
+        errors += [row[0] for row in run.outputs[name]]
+    return _Found(pa.Table.from_pylist(rows, schema=schema), errors)
+
+
+def _stored(name: str) -> _Found:
+    rows = pq.read_table(STORED / f"{name}.parquet")
+    return _Found(rows, json.loads(rows.schema.metadata[b"errors"]))
+
+
+def _staged(folder: Path, given: _Given, found: _Found) -> Specimen:
+    config = Config(state=folder / "state", expectations=given.project)
+    plan = _plan(given)
+    facts = _record(config, given)
+    facts += _facts(given, "out", given.output, found.rows["window_id"].to_pylist())
     for error in plan.errors:
-        refused = run.outputs.get(error.name, [])
-        facts += _facts(plan, "error", error.name, _counts([row[0] for row in refused]))
+        facts += _facts(given, "error", error.name, found.errors)
     sealed = pa.Table.from_pylist(facts, schema=FACTS_SCHEMA)
     root = config.replay_root(plan.replay_id)
-    write_deltalake(str(root / output), rows)
+    write_deltalake(str(root / given.output), found.rows)
     write_deltalake(str(root / "facts"), sealed)
-    sources = Sources.open(root, output, config.quarantine_table)
-    suite = suite_for(project, plan.outputs[0].suite)
-    return Specimen(plan, plan.outputs[0], suite, project, sources, rows, sealed)
+    sources = Sources.open(root, given.output, config.quarantine_table)
+    (output,) = plan.outputs
+    suite = suite_for(given.project, output.suite)
+    return Specimen(plan, output, suite, given.project, sources, found.rows, sealed)
 
 
-def _plan(app: Application, output: str, streams: list[str], windows: WindowRange) -> Plan:
-    declared = app.outputs[output]
-    columns = [(field.name, str(field.type)) for field in app.columns(declared)]
+def _plan(given: _Given) -> Plan:
+    app = given.app
+    declared = app.outputs[given.output]
     about = {
         "operator": str(declared.source.operator),
         "port": declared.source.port,
@@ -312,40 +365,36 @@ def _plan(app: Application, output: str, streams: list[str], windows: WindowRang
     }
     made = {
         **about,
-        "name": output,
+        "name": given.output,
         "key": list(declared.key),
         "suite": declared.suite,
         "suite_parameters": dict(declared.suite_parameters),
-        "columns": columns,
+        "columns": [(field.name, str(field.type)) for field in app.columns(declared)],
     }
     errors = []
     for error in app.errors():
         errors.append({**about, "name": error, "key": [], "suite": None, "columns": []})
-    inputs = []
-    for stream in streams:
-        inputs.append(
-            {
-                "stream": stream,
-                "path": f"streams/{stream}",
-                "version": 0,
-                "windows_version": 0,
-                "tuples": 0,
-                "bytes": 0,
-            }
-        )
+    stream = {
+        "stream": given.stream,
+        "path": f"streams/{given.stream}",
+        "version": 0,
+        "windows_version": 0,
+        "tuples": 0,
+        "bytes": 0,
+    }
     return Plan.model_validate(
         {
             "replay_id": "generated",
             "application": app.name,
             "code_version": "1",
             "configuration_digest": "1",
-            "first": windows.first,
-            "last": windows.last,
+            "first": given.windows.first,
+            "last": given.windows.last,
             "width_ms": app.grid.width_ms,
             "origin_ms": app.grid.origin_ms,
             "mode": "exactly_once",
             "checkpoint_windows": 5,
-            "inputs": inputs,
+            "inputs": [stream],
             "outputs": [made],
             "errors": errors,
             "start": {"source": "initial"},
@@ -353,33 +402,34 @@ def _plan(app: Application, output: str, streams: list[str], windows: WindowRang
     )
 
 
-def _record(
-    config: Config, plan: Plan, stream: str, schema: pa.Schema, tuples: Rows
-) -> list[dict[str, Any]]:
+def _record(config: Config, given: _Given) -> list[dict[str, Any]]:
+    """Records the tuples, and returns the facts of a replay that has read them."""
     rows = []
-    for window, of_window in tuples.items():
+    for window, of_window in given.tuples.items():
         for offset, row in enumerate(of_window):
             rows.append({**row, "window_id": window, "offset": offset})
-    write_deltalake(str(config.stream_table(stream)), pa.Table.from_pylist(rows, schema=schema))
-    counts = {window: len(of_window) for window, of_window in tuples.items()}
+    table = pa.Table.from_pylist(rows, schema=given.schema)
+    write_deltalake(str(config.stream_table(given.stream)), table)
     seals = []
-    for window in plan.range:
-        seals.append({"window_id": window, "tuples": counts.get(window, 0), "stream": stream})
+    for window in given.windows:
+        count = len(given.tuples.get(window, ()))
+        seals.append({"window_id": window, "tuples": count, "stream": given.stream})
     sealed = with_checksums(pa.Table.from_pylist(seals, schema=WINDOWS_SCHEMA))
-    write_deltalake(str(config.windows_table(stream)), sealed)
-    return _facts(plan, "in", stream, counts)
+    write_deltalake(str(config.windows_table(given.stream)), sealed)
+    return _facts(given, "in", given.stream, table["window_id"].to_pylist())
 
 
 def _facts(
-    plan: Plan, direction: str, port: str, counts: Mapping[int, int]
+    given: _Given, direction: str, port: str, windows_of_rows: list[int]
 ) -> list[dict[str, Any]]:
+    counts = Counter(windows_of_rows)
     facts = []
-    for window in plan.range:
+    for window in given.windows:
         fact = {
             "window_id": window,
             "direction": direction,
             "port": port,
-            "tuples": counts.get(window, 0),
+            "tuples": counts[window],
             "attempt": 1,
             "lost": False,
             "group_first": window,
@@ -391,15 +441,15 @@ def _facts(
     return facts
 
 
-def _counts(windows: list[int]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for window in windows:
-        found[window] = found.get(window, 0) + 1
-    return found
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in NAMES:
+            place = Path(folder) / name
+            place.mkdir()
+            found = _computed(_given(place, name, seed=1), local_spark())
+            rows = found.rows.replace_schema_metadata({"errors": json.dumps(found.errors)})
+            pq.write_table(rows, STORED / f"{name}.parquet", compression="zstd")
 
 
-def _table(columns: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.Table:
-    names = ["window_id", *columns.names]
-    schema = pa.schema([("window_id", pa.int64()), ("attempt", pa.int64()), *columns])
-    made = [{"attempt": 1, **dict(zip(names, row, strict=True))} for row in rows]
-    return pa.Table.from_pylist(made, schema=schema)
+if __name__ == "__main__":
+    main()
