@@ -212,9 +212,8 @@ def test_wrong_attributes_of_ports_and_streams_name_operator_port_and_attribute(
         "tolerance, suite. "
         "(sorted = ['x'], from --set)",
         "out: it must be a list of columns, such as [\"user\"] (sorted_by = 'x', from --set)",
-        "out: it must be the name of a suite, such as \"delays\" (suite = 3, from --set)",
-        "out: it must be a number, at least 0 (tolerance = 'far', from --set)",
         'out: it must be the name of a suite, such as "delays" (suite = 3, from --set)',
+        "out: it must be a number, at least 0 (tolerance = 'far', from --set)",
         'part.split.bad: a port has no such attribute. Did you mean "errors_max"? It has: '
         "errors_max. "
         "(error_max = 3, from --set)",

@@ -1,4 +1,4 @@
-"""92 kinds of damage in the outputs of the example, as an operator could do them that computes
+"""96 kinds of damage in the outputs of the example, as an operator could do them that computes
 something wrong.
 
 Each is planted in real rows (`planted_rows`) and judged by the output's suite.
@@ -17,6 +17,8 @@ from rewindow.quality.planting import Damage, Row, Rows
 
 Change = Callable[[Row], dict[str, Any] | None]
 HOUR = timedelta(hours=1)
+MICROSECOND = timedelta(microseconds=1)
+OTHER_CAUSE = {"crossing": "timeout", "timeout": "crossing"}
 TIMER = "_rw_is_timer"
 REAL = "weather_is_real"
 
@@ -236,6 +238,10 @@ DELAYS = (
         "late share wrong",
         lambda row: {"late_share": Decimal("0.5")} if row["late_share"] == 0 else None,
     ),
+    value(
+        "late share 0 where nothing departed",
+        when(lambda row: row["departed"] == 0, late_share=Decimal(0)),
+    ),
     value("delay without departure", when(lambda row: row["departed"] == 0, delay_minutes=30)),
     value(
         "delay 1,000 minutes more",
@@ -301,6 +307,15 @@ HEARTBEAT = (
     ),
     value("a timer's timestamp null", when(is_timer, time_hour=None)),
     value("a timer without a cause", when(is_timer, _rw_cause=None)),
+    value(
+        "cause of a timer exchanged",
+        lambda row: {"_rw_cause": OTHER_CAUSE[row["_rw_cause"]]} if row[TIMER] else None,
+    ),
+    value(
+        "a timer emitted a microsecond early",
+        lambda row: {"arrived_at": row["arrived_at"] - MICROSECOND} if row[TIMER] else None,
+    ),
+    value("a timer that counts two", when(is_timer, _rw_timer_count=2)),
     value("unknown cause", when(is_timer, _rw_cause="boredom")),
     value("a data tuple with a cause", when(is_data, _rw_cause="timeout")),
     value("payload in a timer", when(is_timer, temp=50.0)),

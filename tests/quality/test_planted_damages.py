@@ -1,4 +1,4 @@
-"""The shipped suites, measured: of 92 kinds of damage in real rows, how many stop the publication.
+"""The shipped suites, measured: of 96 kinds of damage in real rows, how many stop the publication.
 
 The score is printed at the end of a run of the tests.
 """
@@ -31,7 +31,7 @@ from tests.quality.planted_damages import (
 )
 from tests.quality.planted_rows import DATA, columns_of, specimen
 
-STOPPED = {"hourly_weather": 24, "delays": 26, "ranks": 21, "filled": 21}
+STOPPED = {"hourly_weather": 24, "delays": 27, "ranks": 21, "filled": 24}
 """What each suite stops: all of its damages."""
 FURTHER: dict[str, tuple[Damage, ...]] = {
     "hourly_weather": (
@@ -121,9 +121,9 @@ def test_number_of_damage_kinds_equals_the_documented_score() -> None:
         name: len({damage.kind for damage in damages}) for name, damages in DAMAGES.items()
     } == {
         "hourly_weather": 24,
-        "delays": 26,
+        "delays": 27,
         "ranks": 21,
-        "filled": 21,
+        "filled": 24,
     }
 
 
