@@ -128,13 +128,17 @@ def test_suite_of_each_stream_application_can_be_set_in_its_section(tmp_path: Pa
     }
 
 
-def test_suites_of_stream_applications_fit_columns_of_any_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("windows", [{"length": "1 h"}, {"gap": "1 h"}, {"length": "9 tuples"}])
+def test_suites_of_stream_applications_fit_columns_of_any_name(
+    tmp_path: Path, windows: dict[str, Any]
+) -> None:
     names = ["n", "at", "before", "time", "value", "order", "end", "Group", "a b", "shown", "more"]
     schema = pa.schema([*BOOKKEEPING, *[(name, pa.float64()) for name in names], ("Hour", TIME)])
+    methods = ["forward", "linear", "nearest", {"method": "linear", "extrapolate": True}]
+    aggregates = {f"{name}_": f"max({name})" for name in names}
     settings = stream(
-        keys=["origin"],
-        fill={"columns": dict.fromkeys(names, "linear")},
-        windows={"length": "1 h", "aggregates": {f"{name}_": f"max({name})" for name in names}},
+        fill={"columns": dict(zip(names, methods * 3, strict=False))},
+        windows={**windows, "aggregates": aggregates},
     )
     config = Config(state=tmp_path, expectations=PROJECT, streams={"weather": settings})
     recorded = {"weather": create_table(config.stream_table("weather"), schema)}
