@@ -33,9 +33,9 @@ Parameters = dict[str, str | int | float]
 _TS = "_rw_q_ts"
 _AT = "_rw_q_at"
 _FAR_US = 4_000_000_000_000_000_000
-"""Beyond every instant, in the place of a bound that is not set."""
+"""Beyond every instant: replaces a bound that is not set."""
 OVERLAP_MAX = 64
-"""Windows are compared with the stream where a tuple lies in so many of them at most."""
+"""Windows are compared with the stream unless a tuple is in more of them."""
 
 
 def heartbeat_parameters(stream: str, beat: Heartbeat, schema: pa.Schema) -> Parameters:
@@ -86,7 +86,7 @@ def late_parameters(stream: str, operator: AggregateWindows, schema: pa.Schema) 
 
 
 def fired_parameters(stream: str, operator: AggregateWindows, schema: pa.Schema) -> Parameters:
-    """Returns what the suite `windows` has to know: where windows lie, and what they hold.
+    """Returns what the suite `windows` has to know: the place and the content of windows.
 
     Windows that fire more than once, count tuples, never end or overlap much are not compared with
     the stream.
@@ -161,7 +161,7 @@ def filled_parameters(
     """Returns what the suite `filled` has to know: the steps, and the methods of the columns.
 
     Args:
-        max_ahead_us: a timestamp that runs further ahead of its arrival is not believed.
+        max_ahead_us: the operator passes over timestamps that run further ahead of their arrival.
         grid: of the streaming windows.
     """
     rules = operator.rules()
@@ -191,6 +191,13 @@ def filled_parameters(
         "is_believed": f"{ts} - {at} <= {max_ahead_us} and not ({is_shrunk(ts, at)})",
         "has_keys": " and ".join(f"{quoted(key)} is not null" for key in rules.keys) or "true",
     }
+    known |= {"key_texts": "'\"'", "key_json": "''"}
+    if all(pa.types.is_string(schema.field(key).type) for key in rules.keys):
+        parts = [
+            f"{_text(json.dumps(key))} || ':\"' || {quoted(key)} || '\",'" for key in rules.keys
+        ]
+        known["key_texts"] = " || ".join(map(quoted, rules.keys)) or "''"
+        known["key_json"] = " || ".join(parts) or "''"
     keys = [f"select {known['keys']} from _rw_q_line where false"]
     keys += [f"select {', '.join(map(_text, values))}" for values in rules.expected_keys]
     known["expected_keys"] = " union ".join(keys)
@@ -202,7 +209,7 @@ def _column_parameters(rules: FillRules, schema: pa.Schema, known: Parameters) -
     templates = tomllib.loads((PACKAGE / "loading" / "filled_columns.toml").read_text())
     sides = ""
     sources = "_rw_q_sided"
-    made_wrong = _wrong_gap_id(rules, schema)
+    made_wrong = ["false"]
     null_wrong = ["false"]
     others = {*POSITION_COLUMNS, "arrived_at", rules.event_at, *rules.keys, *rules.columns}
     made_wrong += [f"{quoted(name)} is not null" for name in excluding(schema.names, others)]
@@ -221,7 +228,9 @@ def _column_parameters(rules: FillRules, schema: pa.Schema, known: Parameters) -
             "of": quoted(fill.column or name),
             "method": fill.method,
             "label": _text(json.dumps(name, ensure_ascii=False) + ":"),
-            "constant": _literal(fill.value),
+            "constant": fill.value
+            if isinstance(fill.value, int | float)
+            else _text(str(fill.value)),
             "rounded": 0.501
             if pa.types.is_integer(kind)
             else 0.51 / 10 ** getattr(kind, "scale", 9),
@@ -269,30 +278,8 @@ def _usable(column: str, fill: ColumnFill) -> str:
     return " and ".join(parts)
 
 
-def _wrong_gap_id(rules: FillRules, schema: pa.Schema) -> list[str]:
-    """Returns SQL for whether the id is not that of the gap; of keys that are texts, since others
-    have forms of their own in JSON.
-    """
-    parts = ["'{'"]
-    plain = ["true"]
-    for key in rules.keys:
-        if not pa.types.is_string(schema.field(key).type):
-            return ["false"]
-        value = quoted(key)
-        parts += [_text(json.dumps(key) + ':"'), value, "'\",'"]
-        plain.append(f"strpos({value}, '\"') + strpos({value}, '\\') = 0")
-    number = f"(_rw_q_gap - ({rules.origin})) / {rules.step_us}"
-    parts.append(f"'\"_rw_from\":' || cast({number} as varchar) || '}}'")
-    gap_id = f"substr(encode(sha256({' || '.join(parts)}), 'hex'), 1, 16)"
-    return [f"({' and '.join(plain)} and (_rw_gap_id is distinct from {gap_id}))"]
-
-
 def _us(seconds: Decimal | None) -> int:
     return _FAR_US if seconds is None else int(seconds * 1_000_000)
-
-
-def _literal(value: object) -> str:
-    return json.dumps(value) if isinstance(value, int | float) else _text(str(value))
 
 
 def _names(stream: str, event_at: str, keys: Iterable[str]) -> Parameters:

@@ -52,15 +52,31 @@ BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 TIME = pa.timestamp("us", tz="UTC")
 _PLACE = [("window_id", pa.int64()), ("offset", pa.int64()), ("arrived_at", TIME)]
-CLICKS = pa.schema([
-    *_PLACE, ("at", TIME), ("page", pa.string()), ("n", pa.int64()),
-    ("price", pa.decimal128(9, 2)), ("order", pa.float64()), ("Note", pa.string()),
-])  # fmt: skip
-READINGS = pa.schema([
-    *_PLACE, ("at", TIME), ("key", pa.string()), ("n", pa.int64()), ("temp", pa.float64()),
-    ("price", pa.decimal128(9, 2)), ("sky", pa.string()), ("wind", pa.int32()),
-    ("end", pa.int64()), ("unfilled", pa.string()),
-])  # fmt: skip
+CLICKS = pa.schema(
+    [
+        *_PLACE,
+        ("at", TIME),
+        ("page", pa.string()),
+        ("n", pa.int64()),
+        ("price", pa.decimal128(9, 2)),
+        ("order", pa.float64()),
+        ("Note", pa.string()),
+    ]
+)
+READINGS = pa.schema(
+    [
+        *_PLACE,
+        ("at", TIME),
+        ("key", pa.string()),
+        ("n", pa.int64()),
+        ("temp", pa.float64()),
+        ("price", pa.decimal128(9, 2)),
+        ("sky", pa.string()),
+        ("wind", pa.int32()),
+        ("end", pa.int64()),
+        ("unfilled", pa.string()),
+    ]
+)
 FILL = {
     "from": "2026-03-01T00:10:00Z",
     "to": "2026-03-01T02:30:00Z",
@@ -212,10 +228,17 @@ def flights(random: Random, windows: int = 60) -> Rows:
     return found
 
 
-FLIGHTS = pa.schema([
-    *_PLACE, ("carrier", pa.string()), ("flight", pa.int32()), ("origin", pa.string()),
-    ("dest", pa.string()), ("dep_delay", pa.int32()), ("scheduled_at", TIME),
-])  # fmt: skip
+FLIGHTS = pa.schema(
+    [
+        *_PLACE,
+        ("carrier", pa.string()),
+        ("flight", pa.int32()),
+        ("origin", pa.string()),
+        ("dest", pa.string()),
+        ("dep_delay", pa.int32()),
+        ("scheduled_at", TIME),
+    ]
+)
 EXAMPLE = ("late_flights", "lateness")
 """Outputs of the example, of flights that were made up."""
 NAMES = (*CASES, *EXAMPLE, "init")

@@ -198,7 +198,7 @@ class EventTimeOperator(FrameOperator):
         return F.greatest(window, F.lit(context.first))
 
     def event_time(self) -> EventTime:
-        """Returns what the properties say of event time."""
+        """Returns the settings of event time that the properties make."""
         stream = StreamTime(
             event_at=self.event_at,
             unit=self.unit,

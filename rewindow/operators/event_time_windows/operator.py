@@ -228,7 +228,7 @@ class AggregateWindows(EventTimeOperator):
         return classified, windows
 
     def windows(self) -> AnyWindows:
-        """Returns what the properties say of windows.
+        """Returns the windows that the properties describe.
 
         Raises:
             ValueError: they contradict each other.
@@ -275,7 +275,7 @@ class AggregateWindows(EventTimeOperator):
         return EventWindows(length=self.length, slide=slide, **triggers)
 
     def calls(self) -> dict[str, tuple[str, str]]:
-        """Returns the aggregates by name: a function, and the column or `*` that it is taken of."""
+        """Returns the aggregates by name: each a function and its column, or `*`."""
         return {name: self._aggregate(name, text) for name, text in self.aggregates.items()}
 
     def _refuse(self, what: str, *names: str) -> None:
