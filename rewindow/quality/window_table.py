@@ -329,7 +329,9 @@ class _Report:
         return None
 
     def _is_stored(self, stored: StoredMeasures, measure: Measure) -> bool:
-        return stored.has(measure, self.sealed & (self.columns["output_rows"] > 0))
+        # A query over rows is never stored, and has something to find where there are none.
+        has_rows = self.sealed & (self.columns["output_rows"] > 0)
+        return not measure.over_rows and stored.has(measure, has_rows)
 
     def _add_aggregates(self, measures: list[Measure]) -> None:
         """Adds measures in one pass over the staged rows, per window and attempt."""

@@ -288,3 +288,13 @@ def test_row_measure_compares_with_an_input_where_both_are_sealed(staged: Staged
     staged.suite_parameters = {"least": 100}
     found = column(report_of(staged.write(), measure), "seats")
     assert [found[w] for w in (101, 102, 103, 104)] == [0, 102, None, 208]
+
+
+def test_row_measure_of_an_output_without_rows_is_computed(staged: StagedReplay) -> None:
+    staged.rows.clear()
+    for fact in staged.facts:
+        fact["tuples"] = 0 if fact["direction"] == "out" else fact["tuples"]
+    staged.write()
+    missing = Measure("missing", "select 105 as window_id, 1 as value", 0, over_rows=True)
+    found = column(report_of(staged, missing), "missing")
+    assert {window for window, value in found.items() if value} == {105}
