@@ -9,7 +9,7 @@
     ├── CheckpointError        a checkpoint is missing, damaged, stale or foreign
     ├── NotDeterministicError  a window computed again differs from the committed one (R70)
     ├── TableError             a table is damaged, foreign, or has features we cannot commit to
-    │   └── MissingTableError  a table is not there
+    │   └── MissingTableError  a table does not exist
     ├── LedgerError            the ledger is gone or does not answer (retryable)
     ├── GateError              the quality gate did not pass, or checked nothing
     ├── ResourceError          no Java, no disk space, a port in use (retryable)
@@ -117,7 +117,7 @@ class TableError(RewindowError):
 
 
 class MissingTableError(TableError):
-    """A table is not there."""
+    """A table does not exist."""
 
 
 class LedgerError(RewindowError):

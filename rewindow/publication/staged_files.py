@@ -179,7 +179,7 @@ def _attempt_of(staged: StagedOutput, file: DataFile, logged: Mapping[str, int])
             return logged[file.path] if file.first is not None and file.last is not None else None
         footer = pq.read_metadata(path.uri)
     except FileNotFoundError as error:
-        raise _altered(staged, file, "It is not there") from error
+        raise _altered(staged, file, "It is missing") from error
     except DAMAGE as error:
         raise _altered(staged, file, f"It cannot be read: {plain_text(error)}") from error
     if (size, footer.num_rows) != (file.size, file.rows):

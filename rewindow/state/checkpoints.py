@@ -192,7 +192,7 @@ def decode(row: Mapping[str, object], table: Location) -> OperatorState:
         digest = state.digest if isinstance(state, StateFiles) else frame_digest(state)
         if digest != row["digest"]:
             raise CheckpointError("its digest differs")
-    except (CheckpointError, InputError) as error:  # A type without a hash is no state's.
+    except (CheckpointError, InputError) as error:  # No state has a type without a hash.
         raise _damaged(row, table, error.primary, error.detail) from error
     except DAMAGE as error:
         raise _damaged(row, table, "its state cannot be read", plain_text(error)) from error

@@ -175,7 +175,7 @@ def _damage(table: Table, file: DataFile) -> str:
         notes = files_name(table.path.name)
         return f'It has other bytes than were written, as noted in table "{notes}" or in the log'
     except FileNotFoundError:
-        return "It is not there"
+        return "It is missing"
     except OSError as error:
         return plain_text(error).rstrip(".")
 

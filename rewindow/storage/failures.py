@@ -174,7 +174,7 @@ def damage_of(file: Location) -> str:
                 json.loads(line)
         return ""
     except FileNotFoundError:
-        return "It is not there"
+        return "It is missing"
     except DAMAGE as error:
         return plain_text(error).rstrip(".")
 

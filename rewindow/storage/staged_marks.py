@@ -129,7 +129,7 @@ def plan_in(root: Location) -> Plan:
     """Returns the plan that a replay's tables carry.
 
     Raises:
-        TableError: it is not there, or cannot be read.
+        TableError: it is missing, or cannot be read.
     """
     table = Table.open(root / CHECKPOINTS)
     with reading_table(table.path, what=": its plan is damaged"):

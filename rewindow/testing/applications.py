@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rewindow.application import Application, Mode, OperatorContext, PortHandle, validate
 from rewindow.errors import InputError
 from rewindow.sequences import map_values
-from rewindow.testing.attempts import Attempts, rows_of
+from rewindow.testing.attempts import ReplayRun, rows_of
 from rewindow.testing.computation import GraphComputation, PassOptions, Recorded, projected
 from rewindow.testing.operators import Tuples, check_cuts, windows_of
 from rewindow.testing.passes import CRASH
@@ -101,7 +101,7 @@ def run_application(  # noqa: PLR0913 - each is an option of the verb
         operator=app.name,
         ends=app.ends(ends or {}),
     )
-    attempts = Attempts(app, computation, context, group_windows, dies_at)
+    attempts = ReplayRun(app, computation, context, group_windows, dies_at)
     ports = {}
     states = {}
     for node in app.order():

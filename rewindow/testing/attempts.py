@@ -27,7 +27,7 @@ Rows = dict[int, list[tuple[Any, ...]]]
 _FACTS = ""
 
 
-class Attempts:
+class ReplayRun:
     """Runs the attempts of a replay until one ends.
 
     Args:

@@ -15,7 +15,7 @@ from rewindow.application.graph import CHECKPOINT_WINDOWS
 from rewindow.errors import InputError
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.sequences import map_values
-from rewindow.testing.attempts import Attempts, rows_of
+from rewindow.testing.attempts import ReplayRun, rows_of
 from rewindow.testing.computation import GraphComputation, PassOptions
 from rewindow.testing.passes import OperatorRun
 from rewindow.windows import WindowRange
@@ -123,7 +123,7 @@ def run_operator(  # noqa: PLR0913 - each is an option of the verb
         operator=app.name,
         ends={} if ends is None else {node.name: ends},
     )
-    attempts = Attempts(
+    attempts = ReplayRun(
         app,
         computation,
         context,

@@ -174,7 +174,7 @@ class PassRun:
         inputs: PassInputs,
         states: PassStates,
     ) -> Iterator[pa.RecordBatch]:
-        """Gives what the key ranges of a group make; the first of them dies where a tuple is
+        """Yields what the key ranges of a group emit; the first of them dies where a tuple is
         CRASH.
         """
         stretches, died = self._stretches(

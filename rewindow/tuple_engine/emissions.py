@@ -259,7 +259,7 @@ class Emissions:
         self._in_tables += table.num_rows
 
     def _seal(self, port: str) -> None:
-        """Makes a table of the tuples that wait on a port one by one, so that those that come after
+        """Builds a table of the tuples that wait on a port, so that those that come after
         it keep their place.
         """
         values = self._values[port]

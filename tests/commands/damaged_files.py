@@ -129,7 +129,7 @@ class SparkStarted(RewindowError):
 
 
 def build(root: Path) -> Config:
-    """Makes a project: a recorded stream, a planned replay, two published ones, two that may be
+    """Creates a project: a recorded stream, a planned replay, two published ones, two that may be
     published, and one that the gate has judged.
     """
     config = make_project(root).config
@@ -333,7 +333,8 @@ def complaint(
     named = set(re.findall(r"[\w.-]+\.(?:parquet|json|sqlite)\b", answer.err)) & names
     if named - {path.name} and not (subject and any(word in answer.err for word in EITHER)):
         return f"names another file: {sorted(named - {path.name})}"
-    # SQLite keeps no checksums: another text in a cell, or a row that an index lacks, is believed.
+    # SQLite has no checksums, so it reports neither another text in a cell nor a row that an index
+    # lacks.
     if not subject and path.name != "ledger.sqlite":
         return "names neither the file nor its table"
     return ""
@@ -354,7 +355,7 @@ def subjects(path: Path, state: Path) -> set[str]:
 
 
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes a command that would start Spark end there."""
+    """Ends a command that would start Spark."""
 
     def start(*arguments: Any, **named: Any) -> Any:
         raise SparkStarted("Spark would be started")

@@ -171,7 +171,7 @@ def run_in(root: Path, command: str, read: Read, monkeypatch: pytest.MonkeyPatch
 
 
 def forget_ledger(root: Path) -> None:
-    """Takes the ledger away, so that it can be rebuilt."""
+    """Deletes the ledger, so that it can be rebuilt."""
     for file in (root / "state").glob("ledger.sqlite*"):
         if file.is_file():
             file.unlink()

@@ -51,7 +51,7 @@ def replace(file: Path, old: bytes, new: bytes) -> None:
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "name of a table": lambda file: replace(
-        file, b"CREATE TABLE replays", b"CREATE TABL\xff replays"
+        file, b"CREATE TABLE replays", b"CREATE TABLE\xffreplays"
     ),
     "text": lambda file: replace(file, MARK.encode(), b"\xff" + MARK.encode()[1:]),
     "JSON": lambda file: replace(file, b'{"replay_id": "r"}', b'{"replay_id": "r"\x00'),
