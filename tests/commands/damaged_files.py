@@ -143,11 +143,11 @@ def build(root: Path) -> Config:
         by="somebody",
     )
     ChangeLog(config.replay_root("planned")).add(lambda begun: change)
-    for name, first, plus in (("first", 100, 0), ("second", 100, 7), ("next", 110, 0)):
-        stage(config, name, first, plus)
-    stage(config, "again", 110, 0)
-    for name in ("first", "second"):
+    for name, plus in (("first", 0), ("second", 7)):
+        stage(config, name, 100, plus)
         publish(config, name)
+    for name in ("next", "again"):
+        stage(config, name, 110, 0)
     write_certificate(config, certify(config, "published", "second"))
     for path in ("streams/app.ranks", "streams/app.delays.windows", "replays/next/facts"):
         Table.open(config.state / path).delta.create_checkpoint()

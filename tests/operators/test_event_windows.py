@@ -45,8 +45,10 @@ if TYPE_CHECKING:
 
 PIECES = 6
 GROUPS = 3
-RECORDINGS = 40
-DRAWS = pytest.mark.parametrize("draw", range(3))
+RECORDINGS = 30
+DRAWS = pytest.mark.parametrize(
+    "draw", [0, 1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)]
+)
 """Several settings in each run: one setting leaves most modes untested."""
 WIDTH_US = 1_000
 PIECE_US = END_US // PIECES
