@@ -20,7 +20,7 @@ from rewindow.errors import FencedError, TableError
 from rewindow.ledger import Publication, publish_app_id
 from rewindow.settings.config import Config
 from rewindow.storage import Table
-from rewindow.storage.failures import reading_table
+from rewindow.storage.failures import reading_table, reading_tables
 from rewindow.storage.names import open_published
 from rewindow.windows import WindowRange
 
@@ -152,14 +152,16 @@ def write_arrow(config: Config, name: str, publication: Publication, rows: pa.Ta
         app_transactions=[Transaction(publish_app_id(name), publication.number)],
         max_commit_retries=0,
     )
-    predicate = _predicate(publication.range)
-    write_deltalake(
-        table.delta,
-        rows,
-        mode="overwrite",
-        predicate=predicate,
-        commit_properties=properties,
-    )
+    # delta-rs reads the files that hold other windows too. A conflict is not about a file, so it
+    # stays as it is.
+    with reading_tables({table.path: table.locations}, certain=False):
+        write_deltalake(
+            table.delta,
+            rows,
+            mode="overwrite",
+            predicate=_predicate(publication.range),
+            commit_properties=properties,
+        )
 
 
 def write_empty(config: Config, name: str, publication: Publication) -> None:

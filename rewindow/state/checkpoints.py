@@ -299,7 +299,8 @@ def load(table: Log, mark: int) -> Checkpoint:
         rows += part.filter(pc.equal(part["mark"], mark)).to_pylist()
     if not rows:
         raise CheckpointError(
-            f'checkpoint not found at mark {mark} in table "{table.path.parent.name}"'
+            f'checkpoint not found at mark {mark} in table "{table.path.parent.name}"',
+            hint=restore_hint(table.path),
         )
     newest = max(int(str(row["attempt"])) for row in rows)
     states = {}

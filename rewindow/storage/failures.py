@@ -49,6 +49,7 @@ DAMAGE = (
 that is cut, or an argument that the bytes led to; a KeyError is a column whose name was changed."""
 
 TEXT_MAX = 400
+_RESTORE = "Put the damaged file back from a copy, and run the same command again."
 _BATCH_ROWS = 65_536
 _FILES = ("Parquet error", "Object Store error", "Unexpected end of stream", "Corrupt", "thrift")
 _NUMBER = re.compile(r"\(os error (\d+)\)|\[errno (\d+)\]", re.IGNORECASE)
@@ -171,12 +172,22 @@ def damage_of(file: Location) -> str:
                     batch.validate(full=True)
         elif file.is_file():
             for line in file.read_text().splitlines():
-                json.loads(line)
+                _check_entry(json.loads(line))
         return ""
     except FileNotFoundError:
         return "It is missing"
     except DAMAGE as error:
         return plain_text(error).rstrip(".")
+
+
+def _check_entry(entry: object) -> None:
+    """Raises a ValueError if an entry of a log cannot be decoded."""
+    if not isinstance(entry, dict):
+        raise ValueError("a line of it is not an entry of a log")
+    add = entry.get("add")
+    statistics = add.get("stats") if isinstance(add, dict) else None
+    if isinstance(statistics, str) and statistics:
+        json.loads(statistics)  # JSON within a text of JSON.
 
 
 def plain_text(error: BaseException) -> str:
@@ -209,7 +220,9 @@ def library_failure(error: BaseException) -> RewindowError | None:
         error,
         OSError,
     ):
-        return table_failure("a table cannot be read", error)
+        failure = table_failure("a table cannot be read", error)
+        failure.hint = failure.hint or _RESTORE
+        return failure
     return None
 
 

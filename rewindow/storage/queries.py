@@ -31,8 +31,8 @@ def query(sql: str, **tables: Table | Location) -> pa.Table:
         name: table if isinstance(table, Table) else Table.open(table)
         for name, table in tables.items()
     }
-    stream = _executed(sql, opened)
     with _files_of(opened):
+        stream = _executed(sql, opened)
         schema = plain_schema(pa.schema(stream.schema))
         batches = [_own_copy(pa.record_batch(batch).cast(schema)) for batch in stream]
     return pa.Table.from_batches(batches, schema)
@@ -54,8 +54,8 @@ def query_in_parts(sql: str, rows: int, **tables: Table) -> Iterator[pa.Table]:
 
     Raises: see query.
     """
-    stream = _executed(sql, tables)
     with _files_of(tables):
+        stream = _executed(sql, tables)
         schema = plain_schema(pa.schema(stream.schema))
         parts = []
         size = 0

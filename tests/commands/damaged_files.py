@@ -121,6 +121,7 @@ KINDS = {
     ),
     "property changes": Kind(("replays/planned/changes/*.json",), ("set planned",)),
 }
+NO_SPARK = "Spark would be started"
 WRITES = ("publish", "undo", "ledger rebuild", "check", "status")
 
 
@@ -315,7 +316,7 @@ def complaint(
         names: of all files in it.
         same: returns whether what the answer claims is true.
     """
-    if isinstance(answer.raised, SparkStarted):
+    if isinstance(answer.raised, SparkStarted) or NO_SPARK in answer.err:
         return ""
     if answer.raised is not None:
         return f"traceback: {type(answer.raised).__name__}: {answer.raised}"
@@ -344,7 +345,7 @@ def subjects(path: Path, state: Path) -> set[str]:
     """Returns what an error may call a damaged file by: its name, its table, its replay."""
     parts = Path(path).relative_to(Path(state)).parts
     folder = path.parent.parent if path.parent.name == "_delta_log" else path.parent
-    found = {path.name, f'"{folder.name}"'}
+    found = {path.name, str(folder), f'"{folder.name}"'}
     if parts[0] in ("streams", "replays"):
         table = parts[1] if parts[0] == "streams" else parts[2]
         found.add(f'"{table.removesuffix(".state")}"')
@@ -358,7 +359,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ends a command that would start Spark."""
 
     def start(*arguments: Any, **named: Any) -> Any:
-        raise SparkStarted("Spark would be started")
+        raise SparkStarted(NO_SPARK)
 
     monkeypatch.setattr("rewindow.spark.session.spark_session", start)
     monkeypatch.setattr("rewindow.launcher.verbs.run_plain", start)
