@@ -142,8 +142,13 @@ QUICK = (8, 15)
 
 @pytest.mark.parametrize(
     "seed",
-    [seed if seed in QUICK else pytest.param(seed, marks=pytest.mark.long) for seed in range(20)]
-    + [pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(20, 200)],
+    [*QUICK]
+    + [pytest.param(seed, marks=pytest.mark.long) for seed in range(6)]
+    + [
+        pytest.param(seed, marks=pytest.mark.exhaustive)
+        for seed in range(6, 200)
+        if seed not in QUICK
+    ],
 )
 def test_random_graph_has_the_same_results_in_the_framework_as_on_the_engine(
     seed: int,

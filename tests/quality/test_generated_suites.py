@@ -77,7 +77,7 @@ def test_nine_in_ten_generated_damages_stop_the_publication(
     assert share >= 0.9, words
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", KEYS)
 def test_nine_in_ten_of_all_generated_damages_stop_the_publication(
     tmp_path: Path,
@@ -90,7 +90,7 @@ def test_nine_in_ten_of_all_generated_damages_stop_the_publication(
     assert share >= 0.9, words
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_computed_from_other_tuples_pass_every_check(
     tmp_path: Path, name: str, spark: SparkSession
