@@ -20,9 +20,9 @@ def end_process_group(group: int, leader: str, *, only_stopped: bool = False) ->
 
     Args:
         group: process group, named by its leader's pid.
-        leader: that leader's identity (process_identity); a process of the same pid and another
-            identity is somebody else's and is left alone, and so is every process where this one
-            is not visible: in another pid namespace, and after another boot of the machine.
+        leader: that leader's identity (process_identity); a process with the same pid and
+            another identity is left alone. So is every process if the leader is not visible here:
+            it ran in another pid namespace, or before this boot of the machine.
         only_stopped: leave the group alone unless a member of it is stopped (SIGSTOP).
 
     Raises:

@@ -336,8 +336,7 @@ def _made_application(config: Config, name: str, stream: str) -> Application:
 
 
 def check_code(plan: Plan, loaded: LoadedApplication) -> None:
-    """Refuses to go on with another code or configuration than the replay was planned with (W65),
-    or with another order of tuples (O39).
+    """Rejects code, a configuration (W65) or an order of tuples (O39) other than those of the plan.
 
     Raises:
         CheckpointError: one of the fingerprints or the order differs.

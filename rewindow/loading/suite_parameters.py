@@ -244,7 +244,7 @@ def _column_parameters(rules: FillRules, schema: pa.Schema, known: Parameters) -
         pieces = {**templates["pieces"], **method, **templates["right"]}
         made = _filled_in(pieces, about)
         made_wrong.append(f"not {made['right']}")
-        # Each by itself: DataFusion fails where one query has an aggregate over rows twice.
+        # One subquery a column: DataFusion fails if a query has the same window function twice.
         sources = f"(select *, {made['sources']} from {sources})"
         sides += str(made["own_side"]) if is_own else ""
         if name in rules.nulls:

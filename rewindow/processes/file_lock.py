@@ -50,9 +50,7 @@ def lock_until_exit(path: Path) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Returns whether a process may hold the lock of a file: False where nobody does, or where no
-    file exists.
-    """
+    """Returns whether a process may hold the lock of a file; False if the file does not exist."""
     try:
         handle = os.open(path, os.O_RDWR)
     except FileNotFoundError:

@@ -1,5 +1,5 @@
-"""Which process is meant by a pid: a pid is given out again, wall-clock start times move when the
-clock steps, and containers that share a host name count their pids separately.
+"""The identity of a process beyond its pid: the system reuses pids, wall-clock start times move
+when the clock steps, and containers that share a host name count their pids separately.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from rewindow.windows import WindowRange
 
 _LISTED = 5
 Flaws = dict[str, list[WindowRange]]
-"""A flaw and where it is, such as "lost: ranks", to its windows."""
+"""The windows of each flaw; a key names the flaw and its table, such as "lost: ranks"."""
 
 
 def flaws_of(config: Config, plan: Plan, staged: Contents) -> Flaws:

@@ -270,7 +270,7 @@ def _gate_objection(
         accepted = None
     reason = accepted.reason if accepted else None
     if accepted:
-        changed = _changed_error(replay_id, accepted.tables, staged, act="somebody accepted")
+        changed = _changed_error(replay_id, accepted.tables, staged, act="a user accepted")
         if changed is not None:
             return None, changed
     if checks and checks[0].verdict == "passed":

@@ -166,7 +166,7 @@ class Table:
         return reading_table(self.path, lambda: self.locations(files))
 
     def locations(self, files: Iterable[DataFile] = ()) -> list[Location]:
-        """Returns where some of its files are, or all."""
+        """Returns the locations of the given files, or of all its files."""
         return list(map(location, paths_of(files or self.files())))
 
     @property

@@ -79,7 +79,7 @@ class ReplayRun:
 
     @property
     def lost(self) -> list[int]:
-        """Windows that some table lacks, since at most once has given them up."""
+        """Windows that at most once has given up in at least one table."""
         return sorted(set().union(*self._lost.values()))
 
     @property

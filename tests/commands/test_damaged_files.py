@@ -63,7 +63,7 @@ def read(capfd: pytest.CaptureFixture[str]) -> Read:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_reader_of_a_damaged_file_answers_in_words_and_proves_nothing_wrong(
+def test_every_command_names_the_damaged_file_and_makes_no_false_claim(
     built: Config,
     clean: dict[str, dict[str, list[str] | None]],
     kind: str,
@@ -77,7 +77,7 @@ def test_every_reader_of_a_damaged_file_answers_in_words_and_proves_nothing_wron
 @pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_damages_are_answered_in_words(
+def test_every_command_names_the_damaged_file_in_many_cases(
     built: Config,
     clean: dict[str, dict[str, list[str] | None]],
     kind: str,

@@ -107,7 +107,7 @@ def test_tables_altered_after_the_acceptance_are_not_published(config: Config) -
     )
     publishing.check_publishable(config, ledger, ledger.replays.get("r"), replay.plan)
     flag_as_lost(replay.root)
-    assert "its tables are not what somebody accepted" in refused(config, ledger, replay).primary
+    assert "its tables are not what a user accepted" in refused(config, ledger, replay).primary
 
 
 def test_check_without_table_versions_is_not_sufficient(config: Config) -> None:

@@ -78,10 +78,10 @@ def test_exhausted_heap_is_named_and_ends_the_replay_at_its_second_time(tmp_path
     assert "in two attempts in a row" in str(obstacle(config, plan))
     spark = config.spark.model_copy(update={"driver_memory": "1g"})
     larger = config.model_copy(update={"spark": spark})
-    assert obstacle(larger, plan) is None, "with more memory it may go on"
+    assert obstacle(larger, plan) is None, "a larger heap allows another attempt"
 
 
-def test_job_that_died_for_another_reason_is_not_named_so(tmp_path: Path) -> None:
+def test_job_that_died_for_another_reason_is_not_reported_as_out_of_memory(tmp_path: Path) -> None:
     outcome = Config(state=tmp_path).state / "outcome-1.json"
     assert read_outcome(outcome, -9).message == "the job ended without an outcome (exit code -9)"
     assert read_outcome(outcome, EXIT_CODE).message.startswith("the JVM ran out of memory\n")
