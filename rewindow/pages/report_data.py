@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Sequence
 from itertools import starmap
-from typing import Any
+from typing import Any, get_args
 
 from rewindow.inspection.counts import ReplayCount, count_replay
 from rewindow.inspection.next_steps import has_stopped_unnoticed
@@ -17,6 +17,7 @@ from rewindow.json_files import reading_json
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.location import Location
 from rewindow.pages import replay_report as report
+from rewindow.quality.outcome import CheckStatus
 from rewindow.recovery import Plan
 from rewindow.sequences import names_of
 from rewindow.settings.config import Config
@@ -217,6 +218,8 @@ def _gate(config: Config, ledger: Ledger, replay_id: str) -> report.Gate | None:
 
 def _finding(output: str, check: dict[str, Any]) -> report.CheckResult:
     status = check["status"]
+    if status not in get_args(CheckStatus):
+        raise ValueError(f'unknown status "{status}" of check {check["check"]}')
     if status == "failed" and not check["blocks"]:
         status = "warning"
     return report.CheckResult(

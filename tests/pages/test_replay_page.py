@@ -8,7 +8,7 @@ from rewindow.certificate.certificate import certify
 from rewindow.errors import InputError
 from rewindow.pages import replay_page
 from rewindow.pages.certificate_page import write_certificate
-from rewindow.pages.report_data import read_acts, read_report
+from rewindow.pages.report_data import _finding, read_acts, read_report
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
 from rewindow.windows import WindowRange
@@ -44,3 +44,9 @@ def test_report_contains_guarantees_checkpoints_and_state(config: Config) -> Non
         and Plan.model_validate(replay.plan).range == report.windows
     )
     assert read_acts(config, "app", WindowRange(100, 119)) == ()
+
+
+def test_gate_result_with_an_unknown_status_is_damaged() -> None:
+    check = {"check": "no-nulls", "description": "no nulls", "status": "rassed", "blocks": True}
+    with pytest.raises(ValueError, match='unknown status "rassed" of check no-nulls'):
+        _finding("delays", check | {"failing_windows": 0, "failing": [], "observed": ""})
