@@ -33,6 +33,7 @@ from rewindow.operators.gaps.sql import LATE_REPAIRED, RECORDED_NULLS
 from rewindow.sequences import excluding
 from rewindow.settings.config import Config, StreamConfig
 from rewindow.storage import Table, query, quoted
+from rewindow.storage.stream_settings import check_recorded_settings
 from rewindow.storage.streams import stored_grid
 from rewindow.windows import Grid, WindowRange, check_order, format_time, parse_time
 
@@ -178,6 +179,7 @@ def gaps(  # noqa: PLR0913 - each is an option of the verb
             hint=f"Run: rewindow record {stream}",
         )
     windows = Table.open(config.windows_table(stream))
+    check_recorded_settings(config, stream, windows)
     grid = stored_grid(windows)
     settings = config.streams.get(stream)
     if from_time and to_time:

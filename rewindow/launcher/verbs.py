@@ -32,6 +32,8 @@ from rewindow.recording.result import RecordResult
 from rewindow.recording.sources.size import bytes_to_read
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
+from rewindow.storage import Table
+from rewindow.storage.stream_settings import check_recorded_settings
 
 
 @dataclass(frozen=True)
@@ -193,6 +195,8 @@ def record(
     config.stream(stream)
     if start_over:
         check_unneeded(config, stream)
+    elif not seal_again:
+        _check_settings(config, stream)
     flags = {
         "--end": end,
         "--seal-again": seal_again,
@@ -216,6 +220,16 @@ def record(
             quick=quick,
         ).result
     )
+
+
+def _check_settings(config: Config, stream: str) -> None:
+    """Refuses settings that have changed since a stream was recorded, before Spark starts.
+
+    A stream without a sealed window may still change them.
+    """
+    path = config.windows_table(stream)
+    if Table.exists(path) and (seals := Table.open(path)).files():
+        check_recorded_settings(config, stream, seals)
 
 
 def publish(

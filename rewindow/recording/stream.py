@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from rewindow.errors import InputError, OverlapError, TableError
 from rewindow.facts.seals import columns_text, sealed_range, stream_end
 from rewindow.location import Location
+from rewindow.names import quoted_column
 from rewindow.processes.file_lock import file_lock
 from rewindow.recording.sources.source import SourcePosition
 from rewindow.settings.config import Config, StreamConfig
@@ -26,7 +27,7 @@ from rewindow.storage import Table
 from rewindow.storage.fields import fields_without
 from rewindow.storage.files import note_files, open_files
 from rewindow.storage.formats import TableKind, check_format, format_property
-from rewindow.storage.stream_settings import check_fixed_settings, fixed_settings, other_setting
+from rewindow.storage.stream_settings import changed_source, check_fixed_settings, fixed_settings
 from rewindow.storage.streams import (
     check_reaches,
     create_stream,
@@ -271,13 +272,7 @@ def check_settings(tables: StreamTables, stream: StreamConfig, schema: StructTyp
     same = have == want or (stream.new_columns == "take" and set(have) <= set(want))
     check_fixed_settings(tables.name, stream, stored)
     if not same:
-        recorded = stored.get("schema", "")
-        raise other_setting(
-            tables.name,
-            "columns",
-            str(_settings(stream, schema)["schema"]),
-            recorded=recorded,
-        )
+        raise changed_source(tables.name, have, want)
 
 
 def _event_types(schema: StructType) -> list[str]:
@@ -289,7 +284,10 @@ def _settings(stream: StreamConfig, schema: StructType) -> dict[str, object]:
     return fixed_settings(stream) | {
         "event_at": stream.event_at or "",
         "keys": ",".join(stream.keys),
-        "schema": ", ".join(_event_types(schema)),
+        "schema": ", ".join(
+            f"{quoted_column(field.name)} {field.dataType.simpleString()}"
+            for field in schema.fields[2:]
+        ),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterable
 from typing import Any, TypeVar
 
@@ -10,6 +11,21 @@ import pyarrow as pa
 from rewindow.sequences import Named
 
 Field = TypeVar("Field", bound=Named)
+
+_COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))\s*:?\s*(.+?)\s*", re.DOTALL)
+_CLAUSES = re.compile(r"\s+(?:not\s+null|comment\s+'.*'|default\s.*)$", re.DOTALL)
+# Spark takes several names for a type and writes one.
+_ALIASES = {
+    "integer": "int",
+    "long": "bigint",
+    "short": "smallint",
+    "byte": "tinyint",
+    "real": "float",
+    "dec": "decimal",
+    "numeric": "decimal",
+    "timestamp_ltz": "timestamp",
+    "timestamp_ntz": "timestamp",
+}
 
 
 def fields_without(fields: Iterable[Field], names: Container[str]) -> list[Field]:
@@ -37,3 +53,32 @@ def column_pairs(table: pa.Table, left: str, right: str) -> list[tuple[Any, Any]
     [(0, 1), (5, 2)]
     """
     return list(zip(table[left].to_pylist(), table[right].to_pylist(), strict=True))
+
+
+def ddl_columns(text: str) -> list[tuple[str, str]]:
+    """Returns the name and type of each column in DDL; types as Spark writes them, in lower case.
+
+    Timestamps of both kinds are recorded as instants, and so have the same type here.
+
+    >>> ddl_columns("k STRING, n DECIMAL(10, 2) NOT NULL, `a b` STRUCT<x: INT, y: LONG>")
+    [('k', 'string'), ('n', 'decimal(10,2)'), ('a b', 'struct<x:int,y:bigint>')]
+    """
+    columns, depth, start = [], 0, 0
+    for at, character in enumerate(f"{text},"):
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and depth == 0:
+            columns.append(text[start:at])
+            start = at + 1
+    found = []
+    for match in map(_COLUMN.fullmatch, columns):
+        if match is not None:
+            found.append(((match[1] or match[2]).replace("``", "`"), _kind(match[3])))
+    return found
+
+
+def _kind(text: str) -> str:
+    kind = _CLAUSES.sub("", text.lower())
+    kind = re.sub(r"\s*([<>(),:])\s*", r"\1", kind)
+    kind = re.sub(r"\b(?:var)?char\(\d+\)", "string", kind)
+    # A word before a colon is the name of a struct's field, every other one is a type.
+    return re.sub(r"\b\w+\b(?!:)", lambda word: _ALIASES.get(word[0], word[0]), kind)

@@ -208,7 +208,9 @@ def test_tuple_deleted_from_the_source_stays_recorded_with_a_warning(bench: Benc
         ({"origin": "1970-01-01T00:00:01Z"}, "origin"),
         ({"arrived_at": "at + interval 1 second"}, "arrived_at"),
         ({"columns": "k STRING, at TIMESTAMP, n BIGINT"}, "columns"),
-        ({"keep": ["k", "at"]}, "columns"),
+        ({"columns": "k STRING, at TIMESTAMP"}, "columns"),
+        ({"keep": ["k", "at"]}, "keep"),
+        ({"select": {"n": "n + 1"}}, r"select\.n"),
     ],
 )
 def test_changed_grid_arrival_or_columns_are_rejected_and_nothing_is_written(
@@ -221,6 +223,18 @@ def test_changed_grid_arrival_or_columns_are_rejected_and_nothing_is_written(
     bench.record()
     with pytest.raises(InputError, match=f'^{named} of stream "s" is'):
         bench.record(**change)
+    assert len(bench.tuples()) == 5
+
+
+def test_source_with_other_columns_than_recorded_is_rejected_with_the_difference(
+    bench: Bench,
+) -> None:
+    bench.write(ROWS)
+    bench.record(columns=None, arrived_at="CAST(at AS TIMESTAMP)")
+    source = bench.root / "s.csv"
+    source.write_text(source.read_text().replace("n\n", "m\n", 1))
+    with pytest.raises(InputError, match="other columns than its recording: recorded n string"):
+        bench.record(columns=None, arrived_at="CAST(at AS TIMESTAMP)")
     assert len(bench.tuples()) == 5
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rewindow.errors import InputError
@@ -9,7 +11,7 @@ from rewindow.settings.config import StreamConfig
 from rewindow.storage.stream_settings import check_fixed_settings, fixed_settings
 
 
-def stream(**settings: str) -> StreamConfig:
+def stream(**settings: Any) -> StreamConfig:
     """Returns settings of a stream with windows of ten minutes."""
     return StreamConfig(
         **{"source": "x.csv", "arrived_at": "at", "width": "10 minutes", **settings}
@@ -48,3 +50,95 @@ def test_changed_setting_is_reported_with_units_and_two_solutions(
     assert fixed_settings(back) == fixed_settings(stream()), (
         "what the hint says to write is the recorded setting"
     )
+
+
+COLUMNS = "at TIMESTAMP, k STRING, a BIGINT, note STRING"
+RECORDED = {
+    "columns": COLUMNS,
+    "keep": ["k", "a"],
+    "select": {"total": "a + 1"},
+    "keys": ["k"],
+}
+
+
+def stored() -> dict[str, str]:
+    """Returns what is stored with a stream of the settings `RECORDED`."""
+    settings = {key: str(value) for key, value in fixed_settings(stream(**RECORDED)).items()}
+    return settings | {"schema": "`k` string, `a` bigint, `total` bigint", "keys": "k"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message", "way_back"),
+    [
+        (
+            {"columns": COLUMNS.replace("a BIGINT", "a STRING")},
+            "columns of stream .bays. is at TIMESTAMP, k STRING, a STRING, note STRING, it was "
+            f"recorded with {COLUMNS}",
+            f'Put columns = "{COLUMNS}" back into rewindow.toml',
+        ),
+        (
+            {"columns": None},
+            f"columns of stream .bays. is not set, it was recorded with {COLUMNS}",
+            f'Put columns = "{COLUMNS}" back',
+        ),
+        (
+            {"keep": ["k"]},
+            r'keep of stream .bays. is \["k"\], it was recorded with \["k", "a"\]',
+            'Put keep = ["k", "a"] back',
+        ),
+        (
+            {"select": {"total": "a + 2"}},
+            r"select.total of stream .bays. is a \+ 2, it was recorded with a \+ 1",
+            'Put select.total = "a + 1" back',
+        ),
+        (
+            {"select": {"total": "a + 1", "more": "a"}},
+            r"select.more of stream .bays. is a, it was recorded without it",
+            "Remove select.more from rewindow.toml",
+        ),
+        (
+            {"keys": ["note"]},
+            r'keys of stream .bays. is \["note"\], it was recorded with \["k"\]',
+            'Put keys = ["k"] back',
+        ),
+    ],
+    ids=str,
+)
+def test_changed_columns_are_reported_by_setting_with_two_solutions(
+    changed: dict[str, Any],
+    message: str,
+    way_back: str,
+) -> None:
+    # Rules: W15
+    check_fixed_settings("bays", stream(**RECORDED), stored())
+    with pytest.raises(InputError, match=f"^{message}\n") as caught:
+        check_fixed_settings("bays", stream(**RECORDED | changed), stored())
+    assert way_back in caught.value.hint
+    assert "rewindow record bays --start-over" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"columns": "k string,a LONG NOT NULL, `at` timestamp_ntz"},
+        {"keep": ["a", "k"]},
+        {"keep": ["total", "k", "a"]},
+        {"columns": "k STRING, a BIGINT", "keep": None},
+        {"keys": ["k", "total"]},
+        {"new_columns": "take", "columns": None, "keep": None},
+        {
+            "new_columns": "take",
+            "columns": None,
+            "keep": None,
+            "select": {"total": "a + 1", "n": "1"},
+        },
+    ],
+    ids=str,
+)
+def test_settings_that_keep_the_recorded_columns_may_change(changed: dict[str, Any]) -> None:
+    check_fixed_settings("bays", stream(**RECORDED | changed), stored())
+
+
+def test_streams_without_stored_columns_are_left_to_the_recording() -> None:
+    older = {key: value for key, value in stored().items() if key not in RECORDED}
+    check_fixed_settings("bays", stream(**RECORDED | {"keep": ["k"]}), older)
