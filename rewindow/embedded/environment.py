@@ -48,7 +48,8 @@ def airflow_version() -> str:
     except PackageNotFoundError as error:
         raise ResourceError(
             "Airflow is not installed",
-            hint='Run pip install "rewindow[airflow]".',
+            hint='Install it with Rewindow: pip install "CHECKOUT[airflow]", or for a wheel '
+            '"rewindow[airflow] @ file:///FOLDER/WHEEL".',
         ) from error
 
 

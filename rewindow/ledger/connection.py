@@ -216,7 +216,7 @@ def create_ledger_engine(place: LedgerUrl) -> Engine:
         try:
             return create_engine(place.url, pool_pre_ping=True, connect_args=settings)
         except ImportError as error:
-            hint = 'Run pip install "rewindow[postgresql]".'
+            hint = 'Install it: pip install "psycopg[binary]".'
             raise InputError(
                 f"the driver for PostgreSQL is not installed: {error}",
                 hint=hint,

@@ -133,7 +133,9 @@ def _ivy_jar() -> Path:
             return jar
     raise ResourceError(
         "pyspark is not installed with its jars",
-        hint="Install pyspark; pyspark-client, which has none, must go.",
+        hint="If pyspark-client is installed, it has replaced files of pyspark (Airflow's Spark "
+        "provider requires it). Run: pip uninstall pyspark-client; then: pip install "
+        "--force-reinstall --no-deps 'pyspark>=4.1,<4.2'",
     )
 
 

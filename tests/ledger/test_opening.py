@@ -157,7 +157,7 @@ def test_missing_driver_is_reported_with_the_extra_to_install(
     for kind in ("postgresql", "postgresql+psycopg2"):
         with pytest.raises(InputError, match="psycopg") as caught:
             Ledger.open(f"{kind}://me:s3cret@127.0.0.1:1/rewindow")
-        assert "rewindow[postgresql]" in caught.value.hint
+        assert 'pip install "psycopg[binary]"' in caught.value.hint
 
 
 def test_missing_right_to_create_a_schema_is_reported(postgresql: str) -> None:
