@@ -137,6 +137,8 @@ _NOISE = ("WARNING: Using incubator modules",)
 
 _QUIET_S = 2.0
 """A recording that is done sooner shows no steps."""
+_PAUSE_S = 30.0
+"""Least time between two lines of progress where there is no terminal."""
 
 
 class _TimeLeft(TimeRemainingColumn):
@@ -171,6 +173,7 @@ class JobScreen:
         self._windows = 0
         self._seconds = 0.0
         self._passing = True
+        self._told_at = -math.inf
 
     @contextmanager
     def job(self) -> Iterator[None]:
@@ -206,10 +209,18 @@ class JobScreen:
         elif progress is None:
             if text.strip() and not is_for_machines(text) and not text.startswith(_NOISE):
                 err.print(text, style="dim", markup=False)
-        elif not err.is_terminal:
-            err.print(_words(progress), markup=False)
-        else:
+        elif err.is_terminal:
             self._show_group(progress)
+        elif self._is_due() or progress.mark == progress.of:
+            err.print(_words(progress), markup=False)
+
+    def _is_due(self) -> bool:
+        """Returns whether a line of progress may be printed where there is no terminal."""
+        now = self._clock()
+        is_due = now - self._told_at >= _PAUSE_S
+        if is_due:
+            self._told_at = now
+        return is_due
 
     def _show_group(self, progress: ReplayProgress) -> None:
         """Shows a committed group; what is left takes as long a window as the groups seen so
@@ -243,7 +254,7 @@ class JobScreen:
         if err.is_terminal:
             due = None if step.left is None else self._clock() + step.left
             self._show(step.step, step.count, step.done, step.of, due=due)
-        else:
+        elif self._is_due():
             err.print(step.words, style="dim", markup=False)
 
     def _show_recording(self, recording: RecordProgress) -> None:
@@ -255,7 +266,7 @@ class JobScreen:
         count = f"{recording.tuples:,} tuples" if recording.tuples else ""
         if err.is_terminal:
             self._show(what, count, 0, 0)
-        else:
+        elif self._is_due():
             err.print(
                 f"{what}{', ' * bool(count)}{count}, {recording.seconds:.0f} s",
                 style="dim",

@@ -29,6 +29,7 @@ from rewindow.progress.listener import Listener, Silent
 from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.storage.queries import in_order
+from rewindow.storage.stream_settings import check_recorded_settings
 from rewindow.storage.streams import sealed_streams, stored_grid
 from rewindow.windows import Grid, WindowRange, check_order, format_time, parse_time
 
@@ -38,6 +39,8 @@ SEND_TUPLES = 1_000
 """Tuples that are sent at once at most: of more, the last one would wait for the first one's
 reader."""
 _SAY_S = 10.0
+_Between = tuple[int | None, int | None]
+"""From (inclusive) and to (exclusive), microseconds of arrival; None for no bound."""
 
 
 class PlaybackStopped(Interrupted):
@@ -111,7 +114,8 @@ def play(  # noqa: PLR0913 - each is an option of the verb
         target: takes the lines, see `rewindow.playback`.
         speed: how many times as fast as recorded; None for as fast as possible.
         first, last: the range, window ids, closed; by default all sealed windows.
-        from_time, to_time: the range as times in ISO 8601, half-open; they win over window ids.
+        from_time, to_time: the range as times in ISO 8601, half-open: only tuples that arrived in
+            it are sent. They win over window ids.
         listener: told where the playback is, and of windows that are missing.
         clock: the machine's unless given.
 
@@ -132,6 +136,7 @@ def play(  # noqa: PLR0913 - each is an option of the verb
     if not Table.exists(config.windows_table(stream)):
         raise _not_there(config, stream)
     windows = Table.open(config.windows_table(stream))
+    check_recorded_settings(config, stream, windows)
     data = Table.open(config.stream_table(stream))
     grid = stored_grid(windows)
     asked = _asked(stream, windows, grid, (first, last), (from_time, to_time))
@@ -148,7 +153,12 @@ def play(  # noqa: PLR0913 - each is an option of the verb
     report = PlaybackReport(
         stream, asked, missing, tuples=0, speed=speed, recorded_s=0.0, seconds=0.0, delay_s=None
     )
-    return _Player(report, target, listener, clock=clock, grid=grid).play(_parts(data, seals))
+    between = (
+        parse_time(from_time) if from_time else None,
+        parse_time(to_time) if to_time else None,
+    )
+    parts = _parts(data, seals, between)
+    return _Player(report, target, listener, clock=clock, grid=grid).play(parts)
 
 
 def _not_there(config: Config, stream: str) -> InputError:
@@ -198,12 +208,12 @@ def _asked(
     return WindowRange(first, last).checked(f'stream "{stream}"')
 
 
-def _parts(data: Table, seals: pa.Table) -> Iterator[_Part]:
+def _parts(data: Table, seals: pa.Table, between: _Between) -> Iterator[_Part]:
     """Gives the tuples of sealed windows in their order, the next part read while one is sent."""
     with ThreadPoolExecutor(1) as pool:
         ahead = None
         for rows in _cut(seals):
-            coming = pool.submit(_read, data, rows)
+            coming = pool.submit(_read, data, rows, between)
             if ahead is not None:
                 yield ahead.result()
             ahead = coming
@@ -219,7 +229,7 @@ def _cut(seals: pa.Table) -> Iterator[pa.Table]:
         yield seals.slice(begin, end - begin)
 
 
-def _read(data: Table, seals: pa.Table) -> _Part:
+def _read(data: Table, seals: pa.Table, between: _Between) -> _Part:
     windows = WindowRange(seals["window_id"][0].as_py(), seals["window_id"][-1].as_py())
     found = query(
         f"select * from t where window_id between {windows.first} and {windows.last}",
@@ -240,8 +250,13 @@ def _read(data: Table, seals: pa.Table) -> _Part:
             hint="The stream was changed behind its seals, or just now: try again, then record it "
             "anew.",
         )
-    rows = rows.filter(pa.array(np.isin(rows["window_id"].to_numpy(), ids)))
     arrived_us = rows["arrived_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+    from_us, to_us = between
+    wanted = np.isin(windows_of_rows, ids)
+    wanted &= arrived_us >= from_us if from_us is not None else True
+    wanted &= arrived_us < to_us if to_us is not None else True
+    rows = rows.filter(pa.array(wanted))
+    arrived_us = arrived_us[wanted]
     return _Part(rows["window_id"].to_numpy(), arrived_us, json_lines(rows))
 
 

@@ -113,11 +113,21 @@ def test_terminal_shows_a_bar_at_once_and_the_time_left_after_the_first_group(
         assert "50/100 windows" in shown() and "0:00:10 left" in shown()
 
 
-def test_pipe_receives_a_plain_line_for_each_group(capfd: pytest.CaptureFixture[str]) -> None:
-    job = screen.JobScreen()
+def test_pipe_receives_a_line_of_progress_every_thirty_seconds_and_the_last_one(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    now = [0.0]
+    job = screen.JobScreen(clock=lambda: now[0])
     with job.job():
-        job.line(group(1, 10, 10, 5.0))
-    assert capfd.readouterr().err == "windows 1 to 10: 10/100 in 5.0 s\n"
+        for mark in range(10, 101, 10):
+            job.line(group(mark - 9, mark, mark, 8.0))
+            now[0] += 8.0
+    assert capfd.readouterr().err.splitlines() == [
+        "windows 1 to 10: 10/100 in 8.0 s",
+        "windows 41 to 50: 50/100 in 8.0 s",
+        "windows 81 to 90: 90/100 in 8.0 s",
+        "windows 91 to 100: 100/100 in 8.0 s",
+    ]
 
 
 def test_step_is_a_bar_on_a_terminal_and_a_plain_line_elsewhere(

@@ -184,6 +184,25 @@ def test_range_of_windows_or_times_is_played_from_its_first_tuple(tmp_path: Path
     )
 
 
+@pytest.mark.parametrize(
+    ("times", "wanted"),
+    [
+        ({"from_time": "1970-01-01T00:00:14Z"}, ["k1", "k2", "k3"]),
+        ({"from_time": "1970-01-01T00:00:15Z", "to_time": "1970-01-01T00:00:33Z"}, ["k2"]),
+        ({"to_time": "1970-01-01T00:00:14Z"}, ["k0"]),
+        ({"from_time": "1970-01-01T00:00:15Z", "to_time": "1970-01-01T00:00:29Z"}, []),
+    ],
+    ids=str,
+)
+def test_times_inside_of_a_window_bound_the_tuples_that_are_sent(
+    tmp_path: Path,
+    times: dict[str, str],
+    wanted: list[str],
+) -> None:
+    config = record(tmp_path, [3.0, 14.0, 29.0, 33.0])
+    assert [key for _, key in played(config, Clock(), **times)] == wanted
+
+
 def test_unsealed_windows_are_reported_and_not_sent(tmp_path: Path) -> None:
     # Rules: W40
     config = record(tmp_path, [3.0, 14.0, 29.0], lacking=1)
