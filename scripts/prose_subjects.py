@@ -18,26 +18,26 @@ VERBS = _words(
     """
     accept add adopt align allow announce apply archive ask assert assign attach avoid
     backport ban batch bind block bound break bring build bump cache call cancel cap carry
-    catch centralize change check choose clarify clean clear clone close collapse collect
+    catch centralize change check choose cite clarify clean clear clone close collapse collect
     combine commit compare compress compute configure connect consolidate convert copy correct
     count cover create cut declare decouple deduplicate default defer define delegate delete
     deny deprecate derive describe detect disable discard document download drop embed emit
     enable encode end enforce ensure exclude exit expand expect explain export expose extend
     extract fail feed fetch fill filter find finish fix flag flatten fold follow forbid force
     format freeze generate group guard handle hide hint hold ignore implement import improve
-    include increase inherit initialize inline insert install introduce isolate join keep
+    include increase inherit initialize inline insert install introduce isolate join keep kill
     label lazy-load let limit link list load lock log look lower make map mark match measure merge
     migrate mirror mock move name narrow normalize note obtain omit open optimize order pack
-    parametrize parse pass pause permit pin point port postpone prefer prepare preserve
+    parametrize parse pass pause permit pin plant point port postpone prefer prepare preserve
     prevent print probe propagate protect prove provide prune publish purge push put
     quarantine quote raise read rebuild recompute record recover redirect reduce refactor
     refresh refuse regenerate register reject release reload remove rename render reorder
     repair repeat replace replay report request require reserve reset resolve respect restore
-    restrict resume retry return reuse revert review rewrite rewind route run sample save scan
-    schedule seal search select send separate serialize serve set share shorten show shrink
+    restrict resume reword retry return reuse revert review rewrite rewind route run sample save
+    scan schedule seal search select send separate serialize serve set share shorten show shrink
     simplify size skip sort speed split stage start state stop store stream strip submit
     summarize support suppress swap switch synchronize take teach tell test throttle tighten
-    time track transform translate trim truncate turn type undo unify unpack update upgrade
+    time track transform translate trim truncate turn type undo unfold unify unpack update upgrade
     use validate verify wait warn widen withdraw wrap write
     """
 )
