@@ -36,7 +36,7 @@ KEYS = {
     "delays": ["origin"],
     "ranks": ["carrier"],
 }
-SAMPLE = 40
+SAMPLE = 16
 """Damages of each output that a run of the tests plants; the long tests plant all."""
 
 
