@@ -43,13 +43,13 @@ DIFFERENT = "different"
 STATE = "state"
 _STATE_NOTE = "The state after window {} is not what was published."
 TOP_WINDOWS = 10
-CONTENTS = {
+_CONTENTS = {
     "not read": "not read; only Rewindow has changed the published tables, and their files have "
     "the sizes of then",
     "read where in doubt": "read and digested again where seals were in doubt",
     "read": "all read and digested again",
 }
-"""What was done about the contents of files, in words."""
+_STAGED = "not read; the digests that were stored with the rows are compared"
 _OUTSIDE_DIGEST = ("digest", "made_at", "seconds")
 
 
@@ -159,6 +159,14 @@ class Certificate(BaseModel):
     def equal(self) -> bool:
         """Whether nothing differs, floats within the tolerance."""
         return self.verdict != DIFFERENT
+
+    @property
+    def contents_words(self) -> str:
+        """What was done about the contents of files, in words."""
+        is_published = PUBLISHED in (self.a.name, self.b.name)
+        if self.contents == "not read" and not is_published:
+            return _STAGED
+        return _CONTENTS[self.contents]
 
     def missing_words(self, tuples: OnlyIn | None = None) -> str:
         """Returns how many tuples of an output, or of all, each side lacks, with the names of the

@@ -9,7 +9,6 @@ from rich.markup import escape
 
 from rewindow.certificate import Certificate
 from rewindow.certificate import certify as compare
-from rewindow.certificate.certificate import CONTENTS
 from rewindow.commands.completion import sides
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, First, Last, out, print_json, print_rows
@@ -118,7 +117,7 @@ def show_certificate(certificate: Certificate) -> None:
         )
     print_rows("", columns, rows)
     _show_missing(certificate)
-    out.print(f"contents: {CONTENTS[certificate.contents]}")
+    out.print(f"contents: {certificate.contents_words}")
     for line in [*(certificate.a.compared or ()), *(certificate.b.compared or ())]:
         out.print(f"compared: {escape(line)}")
     for note in certificate.notes:

@@ -18,7 +18,7 @@ from rewindow.inspection.replay_status import (
     stopped_unnoticed,
 )
 from rewindow.inspection.visibility import Visibility, state_words
-from rewindow.ledger.replays import Replay
+from rewindow.ledger.replays import Replay, ReplayState
 
 
 def command(
@@ -27,7 +27,12 @@ def command(
         typer.Argument(help="Only replays of this application.", autocompletion=applications),
     ] = None,
     state: Annotated[
-        str | None, typer.Option(help="Only replays in this state.", autocompletion=states)
+        str | None,
+        typer.Option(
+            help=f"Only replays in this state: {', '.join(ReplayState)}. failed includes replays "
+            "whose process is gone.",
+            autocompletion=states,
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(help="How many.", min=1)] = 20,
     as_json: AsJson = False,

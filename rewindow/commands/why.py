@@ -20,7 +20,7 @@ def why(
     subject: Annotated[
         str,
         typer.Argument(
-            help="A replay's id, or an application: then its newest replay of it.",
+            help="A replay's id, or an application: then what readers see of it.",
             autocompletion=subjects,
         ),
     ],
@@ -94,6 +94,26 @@ def _show(life: WindowLife) -> None:
     for publication in life.publications:
         act = f"{publication.kind} {publication.number} of {publication.replay}"
         out.print(escape(f"  {act}: {publication.outcome}"))
+    _show_others(life)
+
+
+def _show_others(life: WindowLife) -> None:
+    """Prints which replay readers see, and the other replays of the window."""
+    if life.visible is None:
+        out.print("readers see no replay of this window: none is published")
+    elif life.visible != life.replay:
+        out.print(escape(f"readers see this window of replay {life.visible}"))
+    rows = [
+        (
+            other.replay,
+            other.state,
+            other.mode.replace("_", " "),
+            f"{other.planned_at:%Y-%m-%d %H:%M}",
+        )
+        for other in life.others
+    ]
+    if rows:
+        print_rows("", ("other replays", "state", "mode", "planned"), rows, whole=1)
 
 
 def _show_properties(life: WindowLife) -> None:

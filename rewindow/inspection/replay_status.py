@@ -41,7 +41,8 @@ class ReplayStatus:
         states: how large the states in its newest checkpoint are; none when its tables were purged.
         recovery: how the next attempt of a replay that has stopped goes on, in words; None
             otherwise.
-        counts: windows lost, repeated and affected among others; None when its tables were purged.
+        lost: windows lost in any output.
+        counts: windows repeated and affected among others; None when its tables were purged.
         publications: acts of publishing it and of taking that back, newest first.
         seen: what covers it, if it is published.
         is_gone: whether it is said to run, and its process has ended, and no outcome was recorded.
@@ -58,6 +59,7 @@ class ReplayStatus:
     losses: Losses
     states: list[StateSize]
     recovery: str | None
+    lost: int
     counts: ReplayCounts | None
     publications: list[Publication]
     seen: Visibility
@@ -71,12 +73,9 @@ class ReplayStatus:
         committed = f"{self.row.mark:,} of {len(self.row.range):,} committed"
         if self.counts is not None:
             return f"{committed}, {self.counts.fate}"
-        lost = max(
-            (total.lost_windows for total in self.ports if total.direction == "out"), default=0
-        )
         return (
-            f"{committed}, {lost:,} lost (repeated and affected are not known: its tables were "
-            "purged)"
+            f"{committed}, {self.lost:,} lost (repeated and affected are not known: its tables "
+            "were purged)"
         )
 
     @property
@@ -152,7 +151,7 @@ class ReplayStatus:
             },
             "states": list(map(vars, self.states)),
             "recovery": self.recovery,
-            "lost": self.counts and self.counts.lost,
+            "lost": self.lost,
             "repeated": self.counts and self.counts.repeated,
             "affected": self.counts and self.counts.affected,
             "next": self.next_steps,
@@ -189,6 +188,7 @@ def replay_status(config: Config, replay_id: str) -> ReplayStatus:
         recovery=_expected(config, row)
         if can_go_on and (gone or row.state is ReplayState.FAILED)
         else None,
+        lost=lost_windows(config, [row])[replay_id],
         counts=_counts(config, row, plan),
         publications=ledger.publications.newest(replay_id),
         seen=visibility(ledger, row),
@@ -211,7 +211,8 @@ def list_replays(
     Args:
         config: settings in force.
         application: only replays of this one.
-        state: only replays in this state, such as "failed".
+        state: only replays in this state. "failed" includes running replays whose process is
+            gone.
         limit: how many at most.
 
     Raises:
@@ -220,12 +221,14 @@ def list_replays(
     if state is not None and state not in list(ReplayState):
         hint = f"{did_you_mean(state, ReplayState)}There are: {', '.join(ReplayState)}."
         raise InputError(f'state "{state}" is unknown', hint=hint)
-    return Ledger.open(config.ledger_url).replays.newest(
-        application,
-        state,
-        limit,
-        without_samples=state is None,
-    )
+    ledger = Ledger.open(config.ledger_url)
+    found = ledger.replays.newest(application, state, limit, without_samples=state is None)
+    if state == ReplayState.FAILED:
+        for row in ledger.replays.newest(application, ReplayState.RUNNING):
+            if has_stopped_unnoticed(ledger, row):
+                found.append(row)
+        found.sort(key=lambda row: (row.created_at, row.replay_id), reverse=True)
+    return found[:limit]
 
 
 def stopped_unnoticed(config: Config, rows: Sequence[Replay]) -> frozenset[str]:
@@ -249,7 +252,7 @@ def attempts_begun(config: Config, rows: Sequence[Replay]) -> dict[str, int]:
 
 
 def lost_windows(config: Config, rows: Sequence[Replay]) -> dict[str, int]:
-    """Returns how many windows each replay has lost, as the ledger counted them."""
+    """Returns how many windows each replay has lost in any output, as the ledger counted them."""
     ids = [row.replay_id for row in rows]
     return dict.fromkeys(ids, 0) | Ledger.open(config.ledger_url).counts.lost_windows(ids)
 

@@ -10,6 +10,7 @@ from rewindow.application.overrides import PropertyChange
 from rewindow.errors import InputError
 from rewindow.inspection.visibility import outcome
 from rewindow.ledger import AttemptRecord, Ledger
+from rewindow.ledger.publication_rows import effective_publications
 from rewindow.ledger.replays import Replay, ReplayState
 from rewindow.location import Location
 from rewindow.names import did_you_mean
@@ -107,6 +108,16 @@ class WindowPublication:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherReplay:
+    """Another replay of the application that contains the window."""
+
+    replay: str
+    state: str
+    mode: str
+    planned_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class PropertyOrigin:
     """A property or attribute that the replay ran with, and where its value came from: a file, an
     option or code.
@@ -129,6 +140,8 @@ class WindowLife:
         checks: what did not pass, of the window or of the whole range.
         quarantined: tuples of the inputs that were put aside.
         properties: of the operators, with where each value came from (O28).
+        visible: the replay whose rows of the window readers see; None if none is published.
+        others: the other replays of the application that contain the window, newest first.
     """
 
     replay: str
@@ -146,6 +159,8 @@ class WindowLife:
     publications: tuple[WindowPublication, ...]
     attempts: tuple[AttemptRecord, ...]
     properties: tuple[PropertyOrigin, ...] = ()
+    visible: str | None = None
+    others: tuple[OtherReplay, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """Returns it for programs (docs/json.md)."""
@@ -162,6 +177,7 @@ class WindowLife:
             "attempts": list(map(vars, self.attempts)),
             "purged": list(self.purged),
             "properties": list(map(asdict, self.properties)),
+            "others": list(map(asdict, self.others)),
         }
         names = names_of(fields(self))
         return {_JSON_NAMES.get(name, name): parts.get(name, getattr(self, name)) for name in names}
@@ -175,7 +191,8 @@ def window_life(config: Config, subject: str, window: str) -> WindowLife:
 
     Args:
         config: settings.
-        subject: a replay's id, or an application: then its newest replay that holds the window.
+        subject: a replay's id, or an application: then the replay whose rows of the window readers
+            see, or if none is published, its newest replay that contains the window.
         window: window id, or a time inside the window.
 
     Raises:
@@ -187,14 +204,14 @@ def window_life(config: Config, subject: str, window: str) -> WindowLife:
 
 
 def _find(config: Config, ledger: Ledger, subject: str, window: str) -> tuple[Replay, int]:
-    """Returns the newest replay that holds a window; candidates, those given up or without facts
-    for want of others.
+    """Returns the replay to show, and the window's id.
+
+    Of an application it is the published one. If none is published it is the newest; a candidate,
+    an abandoned replay or one without facts is shown only if there is no other.
     """
     found = ledger.replays.find(subject)
-    if found:
-        candidates = [found]
-    else:
-        candidates = [row for row in ledger.replays.newest(subject, limit=200) if row.plan]
+    candidates = [found] if found else ledger.replays.newest(subject, limit=200)
+    candidates = [row for row in candidates if row.plan]
     if not candidates:
         rows = ledger.replays.newest()
         known = dict.fromkeys([row.application for row in rows])
@@ -203,31 +220,39 @@ def _find(config: Config, ledger: Ledger, subject: str, window: str) -> tuple[Re
             f'there is no replay "{subject}", and none of an application of that name',
             hint=f"{did_you_mean(subject, known)}See those that there are with: rewindow list",
         )
-    passed_over = []
+    holding = []
     for row in candidates:
-        number = (
-            int(window) if window.isdigit() else row.read_plan().grid.window(parse_time(window))
-        )
+        number = _window(row, window)
         if number in row.range:
-            if (
-                row.state is not ReplayState.ABANDONED
-                and not row.plan.get("candidate")
-                and _has_facts(config, row)
-            ):
-                return row, number
-            passed_over.append((row, number))
-    if passed_over:
-        return next(
-            (entry for entry in passed_over if _has_facts(config, entry[0])), passed_over[0]
+            holding.append((row, number))
+    if not holding:
+        raise InputError(
+            f"window {window} is in no replay of {subject}",
+            hint="See the ranges with: rewindow list",
         )
-    raise InputError(
-        f"window {window} is in no replay of {subject}",
-        hint="See the ranges with: rewindow list",
+    if found is None and (published := _visible(ledger, subject, holding[0][1])):
+        return ledger.replays.get(published), holding[0][1]
+    return max(holding, key=lambda entry: _usefulness(config, entry[0]))
+
+
+def _usefulness(config: Config, row: Replay) -> int:
+    """Returns 2 for a replay with facts, 1 for a candidate or an abandoned one, 0 without facts."""
+    if not Table.exists(config.replay_root(row.replay_id) / FACTS):
+        return 0
+    return 1 if row.state is ReplayState.ABANDONED or row.plan.get("candidate") else 2
+
+
+def _window(row: Replay, window: str) -> int:
+    """Returns the id of a window that is given as its id or as a time in it."""
+    return int(window) if window.isdigit() else row.read_plan().grid.window(parse_time(window))
+
+
+def _visible(ledger: Ledger, application: str, window: int) -> str | None:
+    """Returns the replay whose rows of a window readers see; None if none is published."""
+    acts = effective_publications(ledger.publications.newest(application=application))
+    return next(
+        (act.replay_id for act in acts if act.closed_at is not None and window in act.range), None
     )
-
-
-def _has_facts(config: Config, row: Replay) -> bool:
-    return Table.exists(config.replay_root(row.replay_id) / FACTS)
 
 
 def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> WindowLife:
@@ -265,6 +290,12 @@ def _life(config: Config, ledger: Ledger, row: Replay, window: int) -> WindowLif
         ),
         attempts=tuple(ledger.attempts.of(row.replay_id)),
         properties=_properties(plan, change_log(config, plan).at(window)),
+        visible=_visible(ledger, row.application, window),
+        others=tuple(
+            OtherReplay(other.replay_id, other.state.value, other.mode, other.created_at)
+            for other in ledger.replays.newest(row.application, without_samples=True)
+            if other.replay_id != row.replay_id and window in other.range
+        ),
     )
 
 

@@ -38,7 +38,7 @@ class ReplayCounts:
             do not take.
         lost, lost_tuples: windows that at most once gave up in an output, and input tuples that
             were not processed.
-        affected: windows computed from a state that lacks others (R14).
+        affected: windows computed from a state that lacks lost windows or is stale (R14).
     """
 
     windows: int = 0

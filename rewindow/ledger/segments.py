@@ -19,6 +19,7 @@ from sqlalchemy import Connection, case, delete, func, insert, select, update
 from rewindow.ledger.connection import LedgerPart
 from rewindow.ledger.models import replays, segments
 from rewindow.ledger.stretches import SEGMENT_WINDOWS, PortCount, PortStretch, PortTotal
+from rewindow.windows import WindowRange
 
 _COLUMNS = list(segments.c[tuple(PortStretch.__dataclass_fields__)])
 _WIDTH = segments.c.last - segments.c.first + 1
@@ -57,20 +58,20 @@ class CountsIndex(LedgerPart):
             ]
 
     def lost_windows(self, replay_ids: Sequence[str]) -> dict[str, int]:
-        """Returns for replays how many windows their worst output has lost; those without any are
-        left out.
+        """Returns for replays how many windows are lost in any output; those without any are left
+        out.
         """
         c = segments.c
-        query = select(c.replay_id, func.sum(_WIDTH)).where(
+        query = select(c.replay_id, c.first, c.last).where(
             c.replay_id.in_(replay_ids),
             c.lost,
             c.direction == "out",
         )
-        found: dict[str, int] = {}
+        lost: dict[str, set[WindowRange]] = {}
         with self.reading() as connection:
-            for replay_id, windows in connection.execute(query.group_by(c.replay_id, c.port)):
-                found[replay_id] = max(found.get(replay_id, 0), int(windows))
-        return found
+            for replay_id, first, last in connection.execute(query):
+                lost.setdefault(replay_id, set()).add(WindowRange(first, last))
+        return {replay_id: _count(ranges) for replay_id, ranges in lost.items()}
 
     def is_whole(self, replay_id: str) -> bool:
         """Returns whether each port's windows up to the replay's mark are indexed.
@@ -164,3 +165,12 @@ class CountsIndex(LedgerPart):
 def _port(replay_id: str, count: PortCount) -> Any:
     c = segments.c
     return (c.replay_id == replay_id) & (c.direction == count.direction) & (c.port == count.port)
+
+
+def _count(ranges: Iterable[WindowRange]) -> int:
+    """Returns how many windows some ranges contain, which may overlap."""
+    count, end = 0, -1
+    for part in sorted(ranges):
+        count += max(0, part.last - max(part.first, end + 1) + 1)
+        end = max(end, part.last)
+    return count

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-from rewindow.certificate.certificate import CONTENTS, Certificate, OutputCertificate
+from rewindow.certificate.certificate import Certificate, OutputCertificate
 from rewindow.pages.drawing import draw
 from rewindow.settings.config import Config
 from rewindow.windows import Grid, WindowRange, format_time
@@ -18,20 +18,18 @@ _MEANING = {
     "lost": "b lacks rows that a has",
     "repeated": "b has rows of a again",
     "changed": "other rows",
-    "affected": "computed from a state that lacks lost windows",
+    "affected": "computed from a state that lacks lost windows or is stale",
 }
 
 
-def certificate_page(certificate: Certificate, contents: str) -> str:
-    """Returns the page of a certificate as HTML; `contents` says what was done about the contents
-    of files.
-    """
+def certificate_page(certificate: Certificate) -> str:
+    """Returns the page of a certificate as HTML."""
     grid = Grid(certificate.width_ms, certificate.origin_ms)
     return draw(
         "certificate.html",
         c=certificate,
         meaning=_MEANING,
-        contents=contents,
+        contents=certificate.contents_words,
         starts=lambda window: format_time(grid.start_us(window)),
         ends=format_time(grid.end_us(certificate.last)),
         strips={output.name: _strip(certificate, output) for output in certificate.outputs},
@@ -99,7 +97,7 @@ def write_certificate(config: Config, certificate: Certificate) -> Certificate:
     name = f"{certificate.a.name}--{certificate.b.name}-{certificate.digest[:8]}"
     path = folder / f"{name}.json"
     page = folder / f"{name}.html"
-    drawn = certificate_page(certificate, CONTENTS[certificate.contents])
+    drawn = certificate_page(certificate)
     try:
         path.write(certificate.to_json())
         page.write(drawn)

@@ -30,7 +30,7 @@ FIGURES = (
     ("lost_tuples", "tuples lost", "input tuples that were not processed"),
     ("repeated", "repeated", "windows staged by two attempts"),
     ("repeated_tuples", "tuples repeated", "staged rows that readers never see"),
-    ("affected", "affected", "windows computed from a state that lacks others"),
+    ("affected", "affected", "windows computed from a state that lacks lost windows or is stale"),
 )
 
 

@@ -21,7 +21,9 @@ from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS, FACTS
 from rewindow.windows import WindowRange
 
-AFFECTED = "the start state lacks windows or is stale: every window with state upstream is affected"
+AFFECTED = (
+    "the start state lacks lost windows or is stale: every window with state upstream is affected"
+)
 """The warning of a plan that begins with such a state."""
 
 
@@ -64,18 +66,29 @@ def refusal(application: str, mode: Mode, start: StartState) -> CheckpointError 
     lacking = [] if mode.may_lose else start.lacking
     if not lacking and not start.stale:
         return None
-    first = min(window for window, _ in (*lacking, *start.stale))
     what = [f"never saw windows {_words(lacking)}, which at most once lost"] if lacking else []
     what += (
-        [f"was computed in windows {_words(start.stale)}, which are stale"] if start.stale else []
+        [f"was computed in windows {_words(start.stale)}, which are out of date (stale)"]
+        if start.stale
+        else []
     )
+    if lacking:
+        first = min(window for window, _ in (*lacking, *start.stale))
+        mend = (
+            f"Replay and publish them first: rewindow replay {application} --first {first} --last "
+            f"{start.window}"
+        )
+    else:
+        mend = (
+            "Bring these windows up to date first: rewindow repair --run (rewindow plan "
+            f"{application} --late shows what it replays)"
+        )
     return CheckpointError(
         f'start state of application "{application}" at window {start.window} {" and ".join(what)}',
-        detail="Every window computed from it would be affected: other values than a run without "
-        "that loss gives.",
-        hint=f"Replay and publish first: rewindow replay {application} --first {first} --last "
-        f"{start.window}; "
-        "or pass --allow-affected (setting replay.allow_affected), which is kept with the replay.",
+        detail="Every window computed from it would be affected: its values would differ from "
+        "those computed from a state that is complete and up to date.",
+        hint=f"{mend}; or pass --allow-affected (setting replay.allow_affected), which is kept "
+        "with the replay.",
     )
 
 

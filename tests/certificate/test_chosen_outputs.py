@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from rewindow.certificate.certificate import CONTENTS, DIFFERENT, EQUAL, certify
+from rewindow.certificate.certificate import DIFFERENT, EQUAL, certify
 from rewindow.errors import InputError
 from rewindow.pages.certificate_page import certificate_page
 from rewindow.settings.config import Config
@@ -44,10 +44,7 @@ def test_two_applications_are_compared_in_the_outputs_that_both_have(config: Con
         "ranks.",
         'Not compared, since "app" alone has it: delays.',
     ]
-    assert "compared is what both have" in certificate_page(
-        certificate,
-        CONTENTS[certificate.contents],
-    )
+    assert "compared is what both have" in certificate_page(certificate)
     assert certify(config, "anew", "old").verdict == EQUAL
 
 

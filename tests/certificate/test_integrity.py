@@ -267,7 +267,7 @@ def test_lost_changed_or_doubled_state_is_a_difference_named_state(
     first = found.first_difference
     assert first is not None and (first["window"], first["class"]) == (107, "state")
     assert "The state after window 107 is not what was published." in found.notes
-    assert "First difference: window 107 of state" in certificate_page(found, "")
+    assert "First difference: window 107 of state" in certificate_page(found)
 
 
 def test_certificate_lists_what_it_compared_of_published_tables(published: Config) -> None:
@@ -279,7 +279,7 @@ def test_certificate_lists_what_it_compared_of_published_tables(published: Confi
         "app.ranks: rows in its log and in its seals",
         "app.checkpoints: table id, publication and digests of its states, as in the ledger",
     ]
-    assert "app.ranks: rows in its log and in its seals" in certificate_page(found, "")
+    assert "app.ranks: rows in its log and in its seals" in certificate_page(found)
 
 
 def test_checksum_resolves_a_changed_time_without_reading_other_files(config: Config) -> None:
@@ -287,6 +287,7 @@ def test_checksum_resolves_a_changed_time_without_reading_other_files(config: Co
     later(file)
     certificate = certify(config, "r", "published")
     assert (certificate.verdict, certificate.contents, certificate.notes) == (EQUAL, "not read", [])
+    assert "only Rewindow has changed the published tables" in certificate.contents_words
     content = bytearray(file.read_bytes())
     content[30] ^= 1
     file.write_bytes(content)

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from rewindow.certificate.certificate import CONTENTS, certify
+from rewindow.certificate.certificate import certify
 from rewindow.pages.certificate_page import certificate_page
 from rewindow.settings.config import Config
 from tests.publication.staging import lossy_and_full, rows_of
@@ -35,7 +35,7 @@ def test_tuples_that_only_one_side_has_are_counted_regardless_of_order(
     }
     words = f"{missing + 3} tuples of FULL are missing in LOSSY; 0 are only in LOSSY"
     assert certificate.missing_words() == words
-    page = certificate_page(certificate, CONTENTS[certificate.contents])
+    page = certificate_page(certificate)
     assert words in page and "3 tuples of FULL are missing in LOSSY; 0 are only in LOSSY" in page
     content = json.loads(certificate.to_json())
     assert content["only_in_tuples"] == {

@@ -295,6 +295,10 @@ def test_attempt_without_a_process_is_distinguished_from_a_running_one(
         process_identity=f"{pid_place()}/1",
     )
     assert read_report(config, "other").state == "running, but its process is gone"
+    found = json.loads(command("list", "--state", "failed", "--json")[1])
+    assert {row["replay"] for row in found} == {"one", "other"}
+    [newest] = json.loads(command("list", "--state", "failed", "--limit", "1", "--json")[1])
+    assert newest["replay"] == "other"
 
 
 @pytest.mark.usefixtures("replays")

@@ -20,6 +20,8 @@ from rewindow.ledger import Ledger, Replay
 from rewindow.ledger.models import replays
 from rewindow.ledger.replays import SAMPLE
 from rewindow.pages.report_data import pages_folder
+from rewindow.publication.publish import publish
+from rewindow.publication.undo import undo
 from rewindow.quality.findings import record_findings
 from rewindow.quality.outcome import CheckOutcome, GateResult, OutputVerdict
 from rewindow.settings.config import Config
@@ -91,6 +93,8 @@ def test_json_keys_of_why_are_stable(command: Command, config: Config) -> None:
         "publications",
         "attempts",
         "properties",
+        "visible",
+        "others",
     }
     assert set(found["inputs"][0]) == {"stream", "state", *WINDOWS_SCHEMA.names}
     assert (found["inputs"][0]["state"], last["inputs"]) == (
@@ -153,6 +157,31 @@ def test_why_of_an_application_ignores_abandoned_replays(
     code, text, errors = command("why", "verify-1f2e3d4c", FIRST + 1)
     assert (code, errors) == (0, "")
     assert "in replay verify-1f2e3d4c" in text and "facts" in text
+
+
+def test_why_of_an_application_shows_what_readers_see_and_lists_the_other_replays(
+    command: Command,
+    config: Config,
+    replay: StagedReplay,
+) -> None:
+    simple(config, "first", FIRST, LAST, publishable=True)
+    publish(config, "first")
+    simple(config, "two", FIRST, LAST)
+    code, text, errors = command("why", "app", FIRST + 1)
+    assert (code, errors) == (0, "") and "in replay first, published" in text
+    assert [line.split()[:2] for line in text.splitlines() if line.startswith("two")] == [
+        ["two", "checked"]
+    ]
+    found = json.loads(command("why", "app", FIRST + 1, "--json")[1])
+    assert (found["replay"], found["visible"]) == ("first", "first")
+    assert [(other["replay"], other["state"]) for other in found["others"]] == [
+        ("two", "checked"),
+        ("one", "checked"),
+    ]
+    assert "readers see this window of replay first" in command("why", "two", FIRST + 1)[1]
+    undo(config, "first")
+    code, text, errors = command("why", "app", FIRST + 1)
+    assert "in replay two" in text and "none is published" in text
 
 
 def test_why_counts_only_quarantined_tuples_of_the_inputs_of_the_replay(
@@ -236,14 +265,20 @@ def test_gaps_of_a_published_stream_accepts_a_time_range(command: Command, confi
     assert (found["first"], found["last"], found["windows_empty"]) == (102, 103, 2)
 
 
-def test_gaps_uses_the_grid_of_the_recording_for_times(command: Command, config: Config) -> None:
+def test_width_that_changed_since_the_recording_is_rejected_by_every_command(
+    command: Command,
+    config: Config,
+) -> None:
     seal_windows(config, "s", range(10), width_ms=10_000)
     assert config.file is not None
     config.file.write_text(
         'state = "state"\n[streams.s]\nsource = "s.csv"\narrived_at = "at"\nwidth = "5 s"\n'
     )
-    found = json.loads(command("gaps", "s", "--from", "1970-01-01T00:00:20Z", "--json")[1])
-    assert (found["first"], found["last"]) == (2, 9)
+    for words in (("gaps", "s"), ("play", "s"), ("record", "s")):
+        code, text, errors = command(*words)
+        assert (code, text) == (2, "")
+        assert 'width of stream "s" is 5 s, it was recorded with 10 s' in errors
+        assert 'Put width = "10 s" back into rewindow.toml' in " ".join(errors.split())
 
 
 def test_gaps_after_the_last_seal_are_bad_input(command: Command, config: Config) -> None:

@@ -62,6 +62,18 @@ def test_totals_exclude_lost_windows_and_tuples(ledger: Ledger, replay: Replay) 
     ]
 
 
+def test_window_that_is_lost_in_two_outputs_counts_once(ledger: Ledger, replay: Replay) -> None:
+    epoch = begin(ledger, "r")
+    lost = [
+        PortCount("in", "s", 100, 129, 7, lost=True),
+        PortCount("out", "o", 105, 114, 0, lost=True),
+        PortCount("out", "p", 100, 109, 0, lost=True),
+        PortCount("out", "p", 112, 120, 0, lost=True),
+    ]
+    ledger.attempts.report_progress("r", epoch, 30, None, {}, lost)
+    assert ledger.counts.lost_windows(["r", "other"]) == {"r": 21}
+
+
 def test_index_has_one_row_per_window_run_and_port(
     ledger: Ledger,
     replay: Replay,

@@ -78,11 +78,16 @@ def stale(config: Config) -> None:
     ("flaw", "field", "windows", "words"),
     [
         (lacking, "lacking", (FIRST + 4, FIRST + 5), "never saw windows"),
-        (stale, "stale", (FIRST + 2, BASE), "which are stale"),
+        (
+            stale,
+            "stale",
+            (FIRST + 2, BASE),
+            rf"windows \[{FIRST + 2}, {BASE}\], which are out of date",
+        ),
     ],
 )
 @pytest.mark.parametrize("later", [0, 3], ids=["from the checkpoint", "after a warm-up from it"])
-def test_flawed_start_state_is_rejected_and_the_hint_names_the_range_to_replay(
+def test_flawed_start_state_is_rejected_with_the_command_that_mends_it(
     config: Config,
     flaw: Callable[[Config], None],
     field: str,
@@ -97,7 +102,12 @@ def test_flawed_start_state_is_rejected_and_the_hint_names_the_range_to_replay(
     assert getattr(draft.plan.start, field) == [windows]
     with pytest.raises(CheckpointError, match=words) as caught:
         create_replay(config, wish)
-    assert f"rewindow replay totals --first {windows[0]} --last {BASE}" in caught.value.hint
+    mend = (
+        f"rewindow replay totals --first {windows[0]} --last {BASE}"
+        if field == "lacking"
+        else "rewindow repair --run"
+    )
+    assert mend in caught.value.hint
     assert not config.replay_root("next").exists()
 
 
