@@ -99,6 +99,24 @@ def format_duration(duration_us: int) -> str:
     return f"{duration_us} us"
 
 
+def describe_duration(duration_us: int) -> str:
+    """Returns a duration in its two largest units, rounded down, for a reader.
+
+    >>> describe_duration(19_064_000_000), describe_duration(90_000_000), describe_duration(0)
+    ('5 h 17 min', '1 min 30 s', '0 s')
+    """
+    words = []
+    rest = duration_us
+    for unit in ("d", "h", "m", "s", "ms", "us"):
+        count, left = divmod(rest, _UNITS_US[unit])
+        if count:
+            words.append(f"{count} {'min' if unit == 'm' else unit}")
+            rest = left
+        elif words:
+            break
+    return " ".join(words[:2]) or "0 s"
+
+
 def parse_time(text: str) -> int:
     """Returns a point in time in microseconds since the epoch; UTC unless the text carries a zone.
 

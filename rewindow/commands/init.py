@@ -11,18 +11,21 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from rewindow.commands.screen import err, out, print_facts, print_rows
+from rewindow.commands.screen import JobScreen, err, out, print_facts, print_rows
 from rewindow.errors import InputError
+from rewindow.names import did_you_mean
 from rewindow.new_project.columns import Column
 from rewindow.new_project.files import OUTPUT, new_files, write_files
 from rewindow.new_project.sample import read_sample
 from rewindow.new_project.stream import NewStream, changed, propose_stream
+from rewindow.progress.steps import watched
 from rewindow.sequences import names_of
 from rewindow.settings.config import JARS
 from rewindow.settings.file import SETTINGS_FILE
 from rewindow.spark.jars import missing_jars
 from rewindow.version import PACKAGE
 
+_ANSWERS = ("name", "arrived_at", "event_at", "key", "width", "interval", "pattern", "zone")
 _COLUMNS_SHOWN = 30
 _NAMES_SHOWN = 12
 
@@ -35,27 +38,42 @@ def init(
         ),
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Take what is guessed, ask nothing.")] = False,
+    answers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="An answer instead of what is guessed: name, arrived_at, event_at, key, width, "
+            "interval, pattern or zone. Nothing is asked then. Repeat it for more.",
+        ),
+    ] = None,
 ) -> None:
-    """Begin a project in this folder: look at a file, guess columns, arrival, key and window width,
-    say why, write rewindow.toml, a first application and a suite for its output. Nothing that is
-    there is overwritten.
+    """Create a project in this folder: read a sample of a file, guess columns, arrival, event time,
+    key, window width and interval, show why, write rewindow.toml, a first application and a suite
+    for its output. Existing files are not overwritten.
 
     Examples:
 
         rewindow init clicks.csv
 
         rewindow init data/orders.jsonl --yes
+
+        rewindow init readings.csv --set arrived_at=received --set key=sensor.id
     """
     folder = Path.cwd()
     _refuse_a_project(folder)
-    if not yes and not sys.stdin.isatty():
+    given = _answers(answers or ())
+    if not yes and not given and not sys.stdin.isatty():
         raise InputError(
-            "there is nobody to ask",
-            hint=f"Take what is guessed: rewindow init {path} --yes",
+            "questions need a terminal",
+            hint=f"Take what is guessed: rewindow init {path} --yes; or answer by --set, such as "
+            "--set arrived_at=COLUMN",
         )
-    stream = propose_stream(read_sample(path), path)
+    with watched(JobScreen().line):
+        sample = read_sample(path)
+    stream = changed(propose_stream(sample, path), **given)
     _show(stream)
-    if not yes:
+    if not yes and not given:
         stream = _ask(stream)
     jars = _jars(folder)
     files = new_files(stream, folder, jars[0])
@@ -63,6 +81,25 @@ def init(
     for file in files:
         out.print(escape(f"written: {file.relative_to(folder)}"))
     _say_next(stream, has_jars=jars[1])
+
+
+def _answers(texts: Sequence[str]) -> dict[str, str]:
+    """Returns the answers that are given as NAME=VALUE, by the parameters of `changed`.
+
+    Raises:
+        InputError: one has no such form, or its name is unknown.
+    """
+    given = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name not in _ANSWERS:
+            raise InputError(
+                f'answer "{text}" is not NAME=VALUE of a question',
+                hint=f"{did_you_mean(name, _ANSWERS)}Names: {', '.join(_ANSWERS)}.",
+            )
+        is_none = name == "key" and value == "none"
+        given["arrival" if name == "arrived_at" else name] = "" if is_none else value
+    return given
 
 
 def _refuse_a_project(folder: Path) -> None:
@@ -98,14 +135,14 @@ def _jars(folder: Path) -> tuple[Path | None, bool]:
 
 def _show(stream: NewStream) -> None:
     sample = stream.sample
-    rows = sample.rows + sample.misshapen
-    looked = f"all {rows:,} rows" if sample.whole else f"the first {rows:,} rows"
-    out.print(escape(f"looked at {looked} of {sample.path} ({sample.kind})"))
+    out.print(escape(f"looked at {sample.words} of {sample.path} ({sample.kind})"))
     if sample.misshapen:
         out.print(
             f"{sample.misshapen:,} of them have not the columns of the others, and would go to "
             "quarantine"
         )
+    for name in sample.left_out:
+        out.print(escape(f"column {name} is left out: another name differs only by case"))
     shown = stream.columns[:_COLUMNS_SHOWN]
     print_rows(
         "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import chain
@@ -30,7 +30,11 @@ _FIXED = re.compile(r"[+-]?\d{1,14}\.(\d{1,4})")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _PADDED = re.compile(r"[+-]?0\d")
 DAY_US = 86_400_000_000
+_DEPTH = 3
+"""Fields of nested objects are offered down to this depth."""
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_Field = tuple[tuple[str, ...], Sequence[Any]]
+"""Path and values of a column, or of a field of nested objects."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Column:
         pattern: Spark's pattern of a text that is a time, empty where none is needed.
         other: the same column with day and month exchanged, where its values allow both.
         parts: the columns that it is made of; empty for a column that the source has.
+        path: of a field of nested objects, the names from the source's column to the field.
     """
 
     name: str
@@ -62,11 +67,12 @@ class Column:
     pattern: str = ""
     other: Column | None = None
     parts: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
 
     @property
     def sql(self) -> str:
         """Its name in an expression or in DDL."""
-        return _quoted(self.name)
+        return _sql(self.path or (self.name,))
 
     @property
     def missing(self) -> int:
@@ -89,17 +95,26 @@ class Column:
 
 
 def describe_columns(sample: Sample) -> list[Column]:
-    """Returns the columns of a sample, in its order."""
+    """Returns the columns of a sample, in its order; behind each its fields, if it is nested."""
     taken: set[str] = set()
     found = []
-    for name, values in sample.values.items():
-        event = _event_name(name, taken)
+    waiting: list[_Field] = [((name,), values) for name, values in sample.values.items()]
+    while waiting:
+        path, values = waiting.pop(0)
+        event = _event_name(".".join(path), taken)
         taken.add(event.lower())
-        if sample.kind == "csv":
-            found.append(_of_most_texts(name, event, values, numbers=sample.numbers))
-        else:
-            found.append(_of_values(name, event, values, own=sample.types.get(name)))
+        own = sample.types.get(path[0]) if len(path) == 1 else None
+        column = _of_most(path, event, values, own, sample)
+        found.append(column)
+        if len(path) < _DEPTH and _are(present(values), dict):
+            waiting[:0] = _fields(path, values)
     return found
+
+
+def _fields(path: tuple[str, ...], values: Sequence[Any]) -> list[_Field]:
+    """Returns the paths and values of the fields of nested objects."""
+    names = dict.fromkeys(chain.from_iterable(present(values)))
+    return [((*path, name), [value and value.get(name) for value in values]) for name in names]
 
 
 def _event_name(name: str, taken: set[str]) -> str:
@@ -117,42 +132,68 @@ def _event_name(name: str, taken: set[str]) -> str:
     return plain
 
 
-def _of_most_texts(
-    name: str,
+def _of_most(
+    path: tuple[str, ...],
     event: str,
-    values: Sequence[str | None],
-    numbers: Sequence[int],
+    values: Sequence[Any],
+    own: str | None,
+    sample: Sample,
 ) -> Column:
-    """Returns a column of texts, with the type of nearly all of them: single malformed ones do not
-    make it text.
+    """Returns a column with the type of nearly all of its values: single malformed ones do not make
+    it text.
     """
-    column = _of_texts(name, event, values)
+
+    def described(some: Sequence[Any]) -> Column:
+        if sample.kind == "csv":
+            return _of_texts(path[0], event, some)
+        return _of_values(path, event, some, own)
+
+    column = described(values)
     if column.kind != "STRING" or column.instant:
         return column
-    rows = zip(numbers or range(1, len(values) + 1), values, strict=True)
-    meant = [(value, row) for row, value in rows if value is not None and value not in NULLS]
-    # Each form is tried on all texts. The first one that nearly all of them have decides: without
-    # the texts that do not, the others may have a type.
-    for fits in (
-        ISO.fullmatch,
-        _NUMBER.fullmatch,
-        re.compile(r"\d+[-./:][-\d./:,\sTZ+APMapm]*").fullmatch,
-        re.compile(r"\d+[-./:].*").match,
-        re.compile(r"[A-Z][a-z]{2} \d").match,
-    ):
-        misfits = [(value, row) for value, row in meant if not fits(value)]
+    positions = sample.positions or [f"row {number:,}" for number in range(1, len(values) + 1)]
+    nulls = NULLS if sample.kind == "csv" else ()
+    rows = zip(positions, values, strict=True)
+    meant = [(at, value) for at, value in rows if value is not None and value not in nulls]
+    # Each form is tried on all values. The first one that nearly all of them have decides: without
+    # the values that do not, the others may have a type.
+    for fits in _FORMS:
+        misfits = [(at, value) for at, value in meant if not fits(value)]
         if not 0 < len(misfits) <= MISFITS_MAX * len(meant):
             continue
-        wrong = dict(misfits)
-        most = _of_texts(name, event, [None if value in wrong else value for value in values])
+        wrong = {id(value) for _, value in misfits}
+        most = described([None if id(value) in wrong else value for value in values])
         if most.kind != "STRING" or most.instant:
-            value, row = misfits[0]
+            at, value = misfits[0]
             words = (
-                f'{len(misfits):,} do not fit and go to quarantine, such as "{value[:40]}" in '
-                f"row {row:,}"
+                f"{len(misfits):,} of {len(meant):,} values do not fit and go to quarantine, such "
+                f'as "{str(value)[:40]}" in {at}'
             )
             return replace(most, values=values, why=f"{most.why}; {words}")
     return column
+
+
+def _has_form(pattern: str) -> Callable[[Any], bool]:
+    form = re.compile(pattern)
+    return lambda value: isinstance(value, str) and form.fullmatch(value) is not None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_FORMS: tuple[Callable[[Any], bool], ...] = (
+    _has_form(ISO.pattern),
+    _has_form(_NUMBER.pattern),
+    _has_form(r"\d+[-./:][-\d./:,\sTZ+APMapm]*"),
+    _has_form(r"(?s)\d+[-./:].*"),
+    _has_form(r"(?s)[A-Z][a-z]{2} \d.*"),
+    _is_number,
+    lambda value: isinstance(value, bool),
+    lambda value: isinstance(value, dict),
+    lambda value: isinstance(value, list),
+)
+"""Forms that nearly all values of a column may have."""
 
 
 def _of_texts(name: str, event: str, values: Sequence[str | None]) -> Column:
@@ -160,7 +201,7 @@ def _of_texts(name: str, event: str, values: Sequence[str | None]) -> Column:
     texts = present(values)
     meant = excluding(texts, NULLS)
     if not meant:
-        return _empty(name, event, values)
+        return _empty((name,), event, values)
     nulls = frozenset(NULLS).intersection(texts)
     also = f"; {', '.join(sorted(nulls))} means null" if nulls else ""
     time = text_times(name, _quoted(name), values, meant=meant)
@@ -250,18 +291,15 @@ def _combined(day: Column, clock: Column, micros: Sequence[int | None]) -> Colum
     )
 
 
-def _empty(name: str, event: str, values: Sequence[Any]) -> Column:
+def _empty(path: tuple[str, ...], event: str, values: Sequence[Any]) -> Column:
     """Returns a column without a value: its name is all that there is to go by."""
-    if sounds_like_time(name):
-        return Column(
-            name,
-            event,
-            "TIMESTAMP",
-            why="no value to look at; its name is that of a time",
-            values=values,
-            instant=_quoted(name),
-        )
-    return Column(name, event, "STRING", why="no value to look at", values=values)
+    name = ".".join(path)
+    column = Column(name, event, "STRING", why="no value to look at", values=values)
+    column = replace(column, path=path if len(path) > 1 else ())
+    if sounds_like_time(path[-1]):
+        why = "no value to look at; its name is that of a time"
+        return replace(column, kind="TIMESTAMP", why=why, instant=column.sql)
+    return column
 
 
 def _number(texts: Sequence[str]) -> tuple[str, str]:
@@ -283,44 +321,54 @@ def _number(texts: Sequence[str]) -> tuple[str, str]:
     return "STRING", "text"
 
 
-def _of_values(name: str, event: str, values: Sequence[Any], own: str | None) -> Column:
+def _of_values(
+    path: tuple[str, ...],
+    event: str,
+    values: Sequence[Any],
+    own: str | None,
+) -> Column:
     """Returns a column of values that have types: JSON's, or those of a Parquet file, which keep
     their own type.
     """
     there = present(values)
     if own is None and not there:
-        return _empty(name, event, values)
-    if _are(there, str):
-        meant = list(filter(None, there))
-        time = text_times(name, _quoted(name), values, meant=meant) if meant else None
-        plain = Column(name, event, own or "STRING", why="text", values=values)
-        if time is None:
-            return plain
-        if own is None or time.pattern:
-            return _as_time(plain, replace(time, kind=own or time.kind), "")
-        return _as_time(
-            plain,
-            replace(time, kind=own, instant=f"try_cast({_quoted(name)} as timestamp)"),
-            "",
-        )
-    if _are(there, datetime | date):
-        times = [None if value is None else micros_of(value) for value in values]
-        return Column(
-            name,
-            event,
-            own or "TIMESTAMP",
-            why="times, as the file says",
-            values=values,
-            instant=_quoted(name),
-            times=times,
-        )
+        return _empty(path, event, values)
     kind = own or json_type(there)
     plain = Column(
-        name, event, kind, why="as the file says" if own else _json_words(kind), values=values
+        ".".join(path),
+        event,
+        kind,
+        why="as the file says" if own else _json_words(kind),
+        values=values,
+        path=path if len(path) > 1 else (),
     )
+    name, sql = path[-1], plain.sql
+    if _are(there, str):
+        plain = replace(plain, why="text")
+        meant = list(filter(None, there))
+        time = text_times(name, sql, values, meant=meant) if meant else None
+        if time is None:
+            return plain
+        # A column that is not declared as a time is read as text.
+        if (own or plain.path) and not time.pattern:
+            time = replace(time, instant=f"try_cast({sql} as timestamp)")
+        return _as_time(plain, replace(time, kind=own or time.kind), "")
+    if _are(there, datetime | date):
+        times = [None if value is None else micros_of(value) for value in values]
+        return replace(
+            plain,
+            kind=own or "TIMESTAMP",
+            why="times, as the file says",
+            instant=sql,
+            times=times,
+        )
     if all(map(_is_number, there)) and sounds_like_time(name):
         return read_as_epoch(plain, "and named as a time") or plain
     return plain
+
+
+def _sql(path: Sequence[str]) -> str:
+    return ".".join(map(_quoted, path))
 
 
 def _quoted(name: str) -> str:
@@ -330,10 +378,6 @@ def _quoted(name: str) -> str:
 def _are(values: Sequence[Any], types: type | UnionType) -> bool:
     """Returns whether values exist and all have one of these types."""
     return bool(values) and all(isinstance(value, types) for value in values)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _json_words(kind: str) -> str:

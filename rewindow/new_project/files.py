@@ -59,10 +59,9 @@ def write_files(files: Mapping[Path, str]) -> None:
 def _settings(stream: NewStream, folder: Path, jars: Path | None) -> str:
     sample = stream.sample
     arrival = stream.arrival
-    rows = f"all {sample.rows:,} rows" if sample.whole else f"the first {sample.rows:,} rows"
     lines = [
-        f"# Settings of Rewindow, guessed by `rewindow init` from {rows} of the source: change "
-        "what is wrong.",
+        f"# Settings of Rewindow, guessed by `rewindow init` from {sample.words} of the source: "
+        "change what is wrong.",
         "# Paths are relative to this file. A row that does not fit goes to quarantine, with the "
         "reason.",
         "",
@@ -116,13 +115,18 @@ def _place(path: str, folder: Path) -> str:
     return path if relative.startswith(os.path.join("..", "..")) else relative
 
 
+def _source_columns(stream: NewStream) -> list[Column]:
+    """Returns the columns that the source has, without the fields of nested objects."""
+    return [column for column in stream.columns if not column.path]
+
+
 def _columns(stream: NewStream) -> list[str]:
     """Returns the setting `columns`; a Parquet file and a Delta table have types of their own."""
-    if stream.sample.kind in ("parquet", "delta"):
+    if stream.sample.kind in ("parquet", "delta") and not stream.sample.left_out:
         return []
     lines = []
     line = ""
-    for column in stream.columns:
+    for column in _source_columns(stream):
         word = f"{column.sql} {column.kind}"
         if line and len(line) + len(word) > _LINE:
             lines.append(f"    {line}")
@@ -136,16 +140,24 @@ def _event_columns(stream: NewStream) -> list[str]:
     """Returns `keep` and `select` where a column cannot be recorded as it is, or is to be recorded
     as a time.
     """
-    renamed = [column for column in stream.columns if column.event != column.name]
+    columns = _source_columns(stream)
+    renamed = [column for column in columns if column.event != column.name]
     select = {column.event: column.sql for column in renamed}
     for time in (stream.arrival, stream.event_at):
         if time.kind == "DATE" and not time.pattern:
             select[time.event] = f"cast({time.instant} as timestamp)"
-        elif time.instant != time.sql:
+        elif time.instant != time.sql or time.path:
             select[time.event] = time.instant
+    key = stream.key
+    if key is not None and key.missing:
+        # A key without a value fails the gate.
+        none = "'none'" if key.kind == "STRING" else "-1"
+        select[key.event] = f"coalesce({key.sql}, {none})"
+    elif key is not None and key.path:
+        select[key.event] = key.sql
     lines = []
     if renamed:
-        lines.append(f"keep = {_toml(names_of(excluding(stream.columns, renamed)))}")
+        lines.append(f"keep = {_toml(names_of(excluding(columns, renamed)))}")
     if select:
         inside = ", ".join(f"{name} = {_toml(sql)}" for name, sql in select.items())
         lines += ["# event columns under another name, or computed", f"select = {{ {inside} }}"]

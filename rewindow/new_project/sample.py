@@ -1,5 +1,9 @@
-"""The first rows of a source, with what it takes to read them: format, delimiter, header,
+"""A sample of a source's rows, with what it takes to read them: format, delimiter, header,
 encoding.
+
+The sample has the first rows of the source, which follow each other, and rows from anywhere else.
+Files of text are read once, from their beginning to their end; of Parquet files and Delta tables
+some row groups are read.
 """
 
 from __future__ import annotations
@@ -8,32 +12,43 @@ import codecs
 import csv
 import io
 import json
+import math
 import os
+import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 from rewindow.new_project.times import NULLS
+from rewindow.progress.steps import counted
 from rewindow.recording.sources.parquet_files import parquet_schema
 from rewindow.recording.sources.readers import single_names
 from rewindow.recording.sources.source import SourceFile, known_sources, source_format
 from rewindow.recording.sources.typed_rows import spark_type
-from rewindow.sequences import names_of
+from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import StreamConfig
 from rewindow.storage import Table, query
 
 ROWS = 20_000
+"""Rows from anywhere in the source."""
+HEAD = 5_000
+"""Rows from its beginning; only these follow each other."""
 CELLS = 1_000_000
-"""A sample has so many rows, or, of a wide source, so many cells."""
-_BYTES = 64 << 20
+"""A sample of a wide source has at most so many cells."""
+_GROUPS = 20
+"""Row groups of Parquet files that are read."""
+_SEED = 1
+_BYTES = 1 << 20
+"""Bytes of the first file from which encoding, delimiter and header are detected."""
 _DELIMITERS = (",", ";", "\t", "|")
 _READ = ("csv", "json", "parquet", "delta")
 _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
@@ -45,7 +60,7 @@ allows as many."""
 
 @dataclass(frozen=True)
 class Sample:
-    """The first rows of a source.
+    """A sample of a source's rows, in their order.
 
     Attributes:
         path: the file, folder or pattern, absolute.
@@ -53,10 +68,12 @@ class Sample:
         values: the values of each column by its name; None where there is none. CSV's are texts.
         types: DDL of the types of columns that have types of their own (Parquet, Delta).
         settings: settings of the stream that reading took, such as a delimiter.
-        whole: whether these are all its rows.
-        numbers: the number of each row in its file, as a recording counts them; empty where nobody
-            asks.
-        misshapen: rows left out since they have another number of columns, or are no JSON object.
+        total: how many rows the source has; 0 if the sample is all of them.
+        head: number of the first rows, which follow each other in the source; 0 for all of them.
+        positions: file and number of each row, as a recording counts them; empty for Parquet.
+        misshapen: rows of the sample that were left out: they have another number of columns, or
+            are no JSON object.
+        left_out: columns whose names differ from another one's only by case.
     """
 
     path: str
@@ -64,18 +81,36 @@ class Sample:
     values: dict[str, list[Any]]
     types: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
-    whole: bool = True
+    total: int = 0
+    head: int = 0
     misshapen: int = 0
-    numbers: Sequence[int] = ()
+    positions: Sequence[str] = ()
+    left_out: Sequence[str] = ()
 
     @property
     def rows(self) -> int:
         """Rows looked at."""
         return max(map(len, self.values.values()), default=0)
 
+    @property
+    def whole(self) -> bool:
+        """Whether these are all rows of the source."""
+        return self.total <= self.rows + self.misshapen
+
+    @property
+    def all_rows(self) -> int:
+        """Rows of the source."""
+        return max(self.total, self.rows)
+
+    @property
+    def words(self) -> str:
+        """What was looked at."""
+        rows = self.rows + self.misshapen
+        return f"all {rows:,} rows" if self.whole else f"{rows:,} of {self.total:,} rows"
+
 
 def read_sample(path: Path) -> Sample:
-    """Returns the first rows of a file, or of the first file of a folder.
+    """Returns a sample of the rows of a file, a folder or a Delta table.
 
     Raises:
         InputError: it is not there, of a format that this does not look into, or cannot be read.
@@ -95,26 +130,57 @@ def read_sample(path: Path) -> Sample:
         )
     if kind == "delta":
         return _delta(place)
-    first = _first_file(place, kind)
+    files = [file for file in _files(place, kind) if file.size] or _files(place, kind)[:1]
     if kind == "parquet":
-        return _parquet(place, first)
-    with first.open() as opened:
-        data = opened.read(_BYTES)
-    text, encoding = _decoded(data)
+        return _parquet(place, files)
+    with files[0].open() as opened:
+        text, encoding = _decoded(opened.read(_BYTES))
     settings = {} if encoding == "utf-8" else {"encoding": encoding}
-    whole = len(data) < _BYTES
-    lines = text if whole else text[: text.rfind("\n") + 1]
-    return (
-        _csv(place, first, lines, settings=settings, whole=whole)
-        if kind == "csv"
-        else _json(place, first, lines, settings=settings, whole=whole)
-    )
+    read = _csv if kind == "csv" else _json
+    try:
+        return read(place, files, text, settings, encoding)
+    except (csv.Error, UnicodeError) as error:
+        raise InputError(
+            f'source "{place}" cannot be read as {kind} in the encoding {encoding}: {error}',
+            hint="Write rewindow.toml by hand, with encoding and delimiter of the stream: "
+            "Rewindow's README.md has one to copy.",
+        ) from error
 
 
-def _first_file(place: str, kind: str) -> SourceFile:
+def _sampled(rows: Iterable[Any], columns: int) -> tuple[list[tuple[int, Any]], int, int]:
+    """Returns a sample of rows with their indices, the number of first rows, and that of all rows.
+
+    Every row behind the first ones is in the sample with the same probability (Li's reservoir
+    sampling, "algorithm L"), which skips rows without looking at them.
+    """
+    limit = max(1, CELLS // max(1, columns))
+    counter = count()
+    pairs = zip(rows, counter, strict=False)
+    head = [(index, row) for row, index in islice(pairs, min(HEAD, limit))]
+    kept = [(index, row) for row, index in islice(pairs, min(ROWS, limit))]
+    chance = random.Random(_SEED)
+    weight = 1.0
+    while kept:
+        weight *= math.exp(math.log(1 - chance.random()) / len(kept))
+        # A weight this small would need more rows than any source has.
+        skipped = math.log(1 - chance.random()) / math.log1p(-weight) if weight > 1e-15 else 1e15
+        pair = next(islice(pairs, int(skipped), None), None)
+        if pair is None:
+            break
+        kept[chance.randrange(len(kept))] = (pair[1], pair[0])
+    return [*head, *sorted(kept, key=lambda entry: entry[0])], len(head), next(counter)
+
+
+def _files(place: str, kind: str) -> list[SourceFile]:
     stream = StreamConfig(source=place, arrived_at="", columns="x STRING")
     found: list[SourceFile] = known_sources()[kind]("new", stream, place).files()  # type: ignore[attr-defined]
-    return found[0]
+    return found
+
+
+def _texts(file: SourceFile, encoding: str) -> IO[str]:
+    # A byte that is not in the encoding makes its row malformed, and does not end the sample.
+    name = "utf-8-sig" if encoding == "utf-8" else encoding
+    return io.TextIOWrapper(file.open(), encoding=name, errors="replace", newline="")
 
 
 def _beside(path: Path) -> str:
@@ -141,42 +207,47 @@ def _decoded(data: bytes) -> tuple[str, str]:
     return data.decode("latin-1"), "latin-1"
 
 
-def _csv(place: str, file: SourceFile, text: str, settings: dict[str, Any], whole: bool) -> Sample:
+def _csv(
+    place: str,
+    files: Sequence[SourceFile],
+    text: str,
+    settings: dict[str, Any],
+    encoding: str,
+) -> Sample:
     delimiter = _delimiter(text)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     head = next(filter(None, reader), [])
     if not head:
         raise InputError(
-            f'source file "{file.name}" is empty',
+            f'source file "{files[0].name}" is empty',
             hint="Its first row must name the columns.",
         )
-    limit = max(1, min(ROWS, CELLS // len(head)))
-    # One row more than needed shows whether the sample is the whole file.
-    read = list(filter(None, islice(reader, limit + 1)))
-    whole = whole and len(read) <= limit
-    rows = []
-    numbers = []
-    for number, row in enumerate(read[:limit], 2):
-        if len(row) == len(head):
-            rows.append(row)
-            numbers.append(number)
-    misshapen = min(len(read), limit) - len(rows)
-    if _has_header(head):
+    has_header = _has_header(head)
+    if has_header:
         names = head
     else:
         names = [f"column_{n}" for n in range(1, len(head) + 1)]
-        rows = [head, *rows]
         settings = settings | {"header": False}
-        numbers = [1, *numbers]
     if delimiter != ",":
         settings = settings | {"delimiter": delimiter}
+    starts: list[tuple[int, str]] = []
+    rows = _csv_rows(files, encoding, delimiter, head=head if has_header else None, starts=starts)
+    found, first, total = _sampled(rows, len(head))
+    fitting = []
+    indices = []
+    for index, row in found:
+        if len(row) == len(head):
+            fitting.append(row)
+            indices.append(index)
     names = single_names(names)
-    columns = zip(*rows[:limit], strict=True) if rows else ([] for _ in names)
+    columns = zip(*fitting, strict=True) if fitting else ([] for _ in names)
     values = {}
     for name, column in zip(names, columns, strict=True):
         values[name] = [value or None for value in column]
     # A column without a name, such as an index that pandas wrote, is not read.
     values.pop("", None)
+    left_out = _of_other_case(values)
+    values = {name: values[name] for name in excluding(values, left_out)}
     if _has_decimal_commas(values):
         settings = settings | {"decimal": ","}
         values = {name: _with_points(column) for name, column in values.items()}
@@ -184,12 +255,75 @@ def _csv(place: str, file: SourceFile, text: str, settings: dict[str, Any], whol
         place,
         "csv",
         values,
-        types={},
         settings=settings,
-        whole=whole,
-        misshapen=misshapen,
-        numbers=numbers[: limit if rows else 0],
+        total=total,
+        head=sum(index < first for index in indices),
+        misshapen=len(found) - len(fitting),
+        positions=_positions(starts, indices, 1 + has_header),
+        left_out=left_out,
     )
+
+
+def _csv_rows(
+    files: Sequence[SourceFile],
+    encoding: str,
+    delimiter: str,
+    head: Sequence[str] | None,
+    starts: list[tuple[int, str]],
+) -> Iterator[list[str]]:
+    """Yields the rows of CSV files without empty ones; `starts` gets the index of the first row of
+    each file, with its name.
+
+    Args:
+        files, encoding, delimiter: what to read, and how.
+        head: the names of the first file's columns; None without a header.
+        starts: is filled.
+    """
+    index = 0
+    for file in counted("reading", files, len(files), "files"):
+        starts.append((index, file.name))
+        with _texts(file, encoding) as opened:
+            rows = filter(None, csv.reader(opened, delimiter=delimiter))
+            order = None
+            if head is not None:
+                names = next(rows, list(head))
+                order = None if names == head else [*map(names.index, filter(names.count, head))]
+            for row in rows:
+                index += 1
+                fits = order is None or (len(order) == len(head or ()) and max(order) < len(row))
+                yield [row[at] for at in order] if order is not None and fits else row
+
+
+def _positions(
+    starts: Sequence[tuple[int, str]],
+    indices: Sequence[int],
+    first: int,
+) -> list[str]:
+    """Returns the positions of rows, such as `day.csv:7`; the first row of a file has a number."""
+    found = []
+    at = 0
+    for index in indices:
+        while at + 1 < len(starts) and starts[at + 1][0] <= index:
+            at += 1
+        begin, name = starts[at]
+        found.append(f"{name}:{index - begin + first}")
+    return found
+
+
+def _of_other_case(names: Iterable[str]) -> list[str]:
+    """Returns the names that differ from an earlier one only by case, which Spark takes for the
+    same.
+
+    >>> _of_other_case(["Id", "at", "id"])
+    ['id']
+    """
+    seen: set[str] = set()
+    repeated = []
+    for name in names:
+        if name.lower() in seen:
+            repeated.append(name)
+        seen.add(name.lower())
+    return repeated
 
 
 def _has_decimal_commas(values: Mapping[str, Sequence[str | None]]) -> bool:
@@ -245,68 +379,168 @@ def _has_header(head: Sequence[str]) -> bool:
     )
 
 
-def _json(place: str, file: SourceFile, text: str, settings: dict[str, Any], whole: bool) -> Sample:
+def _json(
+    place: str,
+    files: Sequence[SourceFile],
+    text: str,
+    settings: dict[str, Any],
+    encoding: str,
+) -> Sample:
     if text.lstrip()[:1] == "[":
+        name = files[0].name
         raise InputError(
-            f'source file "{file.name}" is a JSON array, not JSON lines',
-            hint=f"Write one object a line, such as by: jq -c '.[]' {file.name} > "
-            f"{Path(file.name).stem}.jsonl",
+            f'source file "{name}" is a JSON array, not JSON lines',
+            hint=f"Write one object a line, such as by: jq -c '.[]' {name} > "
+            f"{Path(name).stem}.jsonl",
         )
-    lines = list(filter(str.strip, islice(io.StringIO(text), ROWS + 1)))
+    starts: list[tuple[int, str]] = []
+    lines, first, total = _sampled(_json_lines(files, encoding, starts), 1)
     found: list[dict[str, Any]] = []
-    for line in lines[:ROWS]:
+    indices = []
+    for index, line in lines:
         try:
             value = json.loads(line)
         except ValueError:
             continue
         if isinstance(value, dict):
             found.append(value)
+            indices.append(index)
     if lines and not found:
         raise InputError(
-            f'no line of source file "{file.name}" is a JSON object',
+            f'no line of source file "{files[0].name}" is a JSON object',
             hint="Write one object a line.",
         )
+    names = list(dict.fromkeys(chain.from_iterable(found)))
+    left_out = _of_other_case(names)
     values = {}
-    for name in dict.fromkeys(chain.from_iterable(found)):
+    for name in excluding(names, left_out):
         values[name] = [row.get(name) for row in found]
-    misshapen = min(len(lines), ROWS) - len(found)
     return Sample(
         place,
         "json",
         values,
         settings=settings,
-        whole=whole and len(lines) <= ROWS,
-        misshapen=misshapen,
+        total=total,
+        head=sum(index < first for index in indices),
+        misshapen=len(lines) - len(found),
+        positions=_positions(starts, indices, 1),
+        left_out=left_out,
     )
 
 
-def _parquet(place: str, file: SourceFile) -> Sample:
-    schema = parquet_schema(file)
-    with file.open() as opened:
-        source = pq.ParquetFile(opened)
-        limit = max(1, min(ROWS, CELLS // max(1, len(schema))))
-        batch = next(source.iter_batches(batch_size=limit, columns=schema.names), None)
-        whole = source.metadata.num_rows <= limit
-    values = {
-        name: batch.column(name).to_pylist() if batch is not None else [] for name in schema.names
-    }
-    return Sample(
-        place,
-        "parquet",
-        values,
-        types=_types(schema),
-        whole=whole,
-    )
+def _json_lines(
+    files: Sequence[SourceFile],
+    encoding: str,
+    starts: list[tuple[int, str]],
+) -> Iterator[str]:
+    """Yields the lines of files without empty ones; `starts` as in `_csv_rows`."""
+    index = 0
+    for file in counted("reading", files, len(files), "files"):
+        starts.append((index, file.name))
+        with _texts(file, encoding) as opened:
+            for line in filter(str.strip, opened):
+                index += 1
+                yield line
+
+
+def _parquet(place: str, files: Sequence[SourceFile]) -> Sample:
+    schema = parquet_schema(files[0])
+    if files[0].in_zip:
+        with files[0].open() as opened:
+            rows = pq.read_table(opened, coerce_int96_timestamp_unit="us")
+        return _of_rows(place, "parquet", schema, rows, rows.num_rows, rows.num_rows)
+    form = ds.ParquetFileFormat(read_options={"coerce_int96_timestamp_unit": "us"})
+    paths = [str(file.path) for file in files]
+    try:
+        rows, head, total = _row_groups(ds.dataset(paths, format=form))
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(
+            f'source "{place}" cannot be read as Parquet: {error}',
+            hint="Remove or replace the file that is named.",
+        ) from error
+    return _of_rows(place, "parquet", schema, rows, head, total)
 
 
 def _delta(place: str) -> Sample:
-    """Returns the first rows of a Delta table, with the columns of its partitions."""
+    """Returns a sample of a Delta table, with the columns of its partitions."""
     table = Table.open(place)
     schema = pa.schema([field.with_type(spark_type(field.type)) for field in table.schema])
-    limit = max(1, min(ROWS, CELLS // max(1, len(schema))))
-    rows = query(f"select * from t limit {limit + 1}", t=table)
-    values = rows.select(schema.names).slice(0, limit).to_pydict()
-    return Sample(place, "delta", values, types=_types(schema), whole=rows.num_rows <= limit)
+    try:
+        rows, head, total = _row_groups(table.delta.to_pyarrow_dataset())
+    except Exception:  # noqa: BLE001 - deletion vectors and column mapping are no dataset of Arrow
+        limit = max(1, min(ROWS, CELLS // max(1, len(schema))))
+        rows, total = query(f"select * from t limit {limit}", t=table), table.delta.count()
+        head = rows.num_rows
+    return _of_rows(place, "delta", schema, rows, head, total)
+
+
+def _row_groups(source: ds.Dataset) -> tuple[pa.Table, int, int]:
+    """Returns rows of some row groups of a dataset, how many of them are its first rows, and how
+    many rows it has.
+
+    The first and the last row group are among them, with their first and last rows.
+    """
+    groups = []
+    for fragment in source.get_fragments():
+        groups += fragment.split_by_row_group()
+    counts = [group.num_row_groups and group.row_groups[0].num_rows for group in groups]
+    limit = max(2, min(ROWS, CELLS // max(1, len(source.schema))))
+    chance = random.Random(_SEED)
+    chosen = sorted({0, len(groups) - 1, *_some(chance, len(groups), _GROUPS)}) if groups else []
+    parts = []
+    head = min(HEAD, counts[0], limit) if groups else 0
+    for number in chosen:
+        size = counts[number]
+        ends = {*range(0 if number else head), *([size - 1] if size else [])}
+        rows = sorted(ends | {*_some(chance, size, max(1, limit // len(chosen)))})
+        try:
+            parts.append(groups[number].scanner(schema=source.schema).take(pa.array(rows)))
+        except pa.ArrowException:
+            # A file whose columns have other types is reported by the recording.
+            continue
+    rows = pa.concat_tables(parts) if parts else source.schema.empty_table()
+    return rows, head, sum(counts)
+
+
+def _some(chance: random.Random, size: int, wanted: int) -> list[int]:
+    return chance.sample(range(size), min(size, wanted))
+
+
+def _of_rows(
+    place: str,
+    kind: str,
+    schema: pa.Schema,
+    rows: pa.Table,
+    head: int,
+    total: int,
+) -> Sample:
+    left_out = _of_other_case(schema.names)
+    values = {}
+    for name in excluding(schema.names, left_out):
+        column = rows.column(name)
+        values[name] = column.cast(_microseconds(column.type), safe=False).to_pylist()
+    return Sample(
+        place,
+        kind,
+        values,
+        types=_types(schema),
+        total=total,
+        head=head,
+        left_out=left_out,
+    )
+
+
+def _microseconds(kind: pa.DataType) -> pa.DataType:
+    """Returns a type with instants in microseconds, as they are recorded: Python has no
+    nanoseconds.
+    """
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_struct(kind):
+        return pa.struct([inner.with_type(_microseconds(inner.type)) for inner in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_microseconds(kind.value_type))
+    return kind
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import statistics
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -21,10 +22,10 @@ from rewindow.new_project.columns import (
     describe_columns,
     read_as_epoch,
 )
-from rewindow.new_project.sample import Sample
+from rewindow.new_project.sample import MISFITS_MAX, Sample
 from rewindow.new_project.times import ZONELESS, sounds_like_time
 from rewindow.sequences import find_named, names_of, present
-from rewindow.windows import parse_duration
+from rewindow.windows import describe_duration, parse_duration
 
 LADDER = (
     "1 second",
@@ -45,14 +46,25 @@ LADDER = (
 """Durations that are proposed."""
 _WIDEST = "1 day"
 TUPLES_PER_WINDOW = 10
-WINDOWS_MAX = 50_000
+WINDOWS_MAX = 10_000
 """A width is the least that gives so many tuples a window on average, and no more windows than
 that."""
 _INTERVALS = 10
 """A key is called silent when it has sent nothing for so many times its usual distance."""
+_PRESENT_MIN = 0.5
+"""A column names senders if this share of its values comes during half of the time."""
+_SILENT_MAX = 0.001
+"""A longer interval is proposed if more of the distances than this would be silences."""
+_OUTLIERS = 0.001
+"""This share of the earliest and of the latest times does not count for the span of a sample."""
 _ARRIVAL = re.compile("arriv|receive|ingest|record|load|insert|logged|created")
+_FUTURE = re.compile("due|expir|valid|until|deadline|planned|scheduled|(^|_)(eta|end|to)$")
+"""Names of times that may be later than the row itself."""
+_ORDERED_MIN = 0.95
+"""The rows of a source are in the order of a time if this share of the neighbours is."""
 _KEY = re.compile(
-    r"(^|_)(id|key|name|code|user|customer|device|sensor|station|host|page|account|symbol|origin)$"
+    r"(^|_)(id|key|name|code|user|customer|device|sensor|station|host|page|account|symbol|origin|"
+    r"sender|client|meter|machine|vehicle|node|author|channel|topic|site|location|carrier)$"
 )
 _NO_MEASURE = re.compile(
     r"(^|_)(id|key|code|number|no|nr|zip|year|month|day|port|lat|lon|latitude|longitude)$"
@@ -124,9 +136,7 @@ class NewStream:
     @property
     def keys(self) -> list[Column]:
         """The columns that may be the key."""
-        return [
-            column for column in self.columns if not no_key(column) and column is not self.arrival
-        ]
+        return [column for column in self.columns if not no_key(column)]
 
 
 def propose_stream(sample: Sample, path: Path) -> NewStream:
@@ -135,13 +145,7 @@ def propose_stream(sample: Sample, path: Path) -> NewStream:
     Raises:
         InputError: no column is a time.
     """
-    columns = describe_columns(sample)
-    if not any(column.instant for column in columns):
-        why = "though its name does not say so: no other column is a time"
-        columns = [
-            read_as_epoch(column, why) or column if _is_numeric(column) else column
-            for column in columns
-        ]
+    columns = _with_epochs(describe_columns(sample))
     arrival, why_arrival = _arrival(sample, [*columns, *combined_times(columns)])
     event_at, why_event = _event_at(columns, arrival)
     key, why_key = _key(columns, arrival)
@@ -160,7 +164,37 @@ def propose_stream(sample: Sample, path: Path) -> NewStream:
     return _with_durations(proposed)
 
 
-def changed(
+def _with_epochs(columns: Sequence[Column]) -> list[Column]:
+    """Returns columns with numbers read as times whose name does not tell: they have to be near to
+    another time, or the only times.
+    """
+    times = [column for column in columns if present(column.times)]
+    why = "though its name does not say so: "
+    why += "it is near to another time" if times else "no other column is a time"
+    found = []
+    for column in columns:
+        is_named = column.instant or not _is_numeric(column)
+        epoch = None if is_named else read_as_epoch(column, why)
+        is_near = epoch is not None and any(_overlap(epoch, time) for time in times)
+        found.append(epoch if epoch is not None and (is_near or not times) else column)
+    return found
+
+
+def _overlap(a: Column, b: Column) -> bool:
+    """Returns whether the times of two columns, but for outliers, have a part in common."""
+    a_first, a_last = _span(present(a.times))
+    b_first, b_last = _span(present(b.times))
+    return a_first <= b_last and b_first <= a_last
+
+
+def _span(times: Sequence[int]) -> tuple[int, int]:
+    """Returns the first and the last time, but for outliers."""
+    ordered = sorted(times)
+    cut = int(len(ordered) * _OUTLIERS)
+    return ordered[cut], ordered[len(ordered) - 1 - cut]
+
+
+def changed(  # noqa: PLR0913 - each is an answer
     stream: NewStream,
     *,
     name: str | None = None,
@@ -170,6 +204,7 @@ def changed(
     width: str | None = None,
     pattern: str | None = None,
     zone: str | None = None,
+    interval: str | None = None,
 ) -> NewStream:
     """Returns a stream with what somebody else has chosen; an empty key is none.
 
@@ -211,6 +246,9 @@ def changed(
         if not 1000 <= parse_duration(width) <= parse_duration("5 days"):
             raise InputError(f'width "{width}" is out of range, allowed is 1 ms to 5 days')
         stream = replace(stream, width=width, why={**stream.why, "width": "chosen"})
+    if interval is not None and interval != stream.interval:
+        parse_duration(interval)
+        stream = replace(stream, interval=interval, why={**stream.why, "interval": "chosen"})
     return stream
 
 
@@ -291,8 +329,6 @@ def no_key(column: Column) -> str:
         return "it is a time"
     if column.kind not in ("STRING", "BIGINT", "INT"):
         return f"its type is {column.kind}, and a key is text or a whole number"
-    if column.missing:
-        return f"{column.missing:,} rows have none, and a key without a value fails the gate"
     return ""
 
 
@@ -339,25 +375,79 @@ def _arrival(sample: Sample, columns: Sequence[Column]) -> tuple[Column, str]:
             "number.",
         )
 
-    def rank(column: Column) -> tuple[bool, int, bool, bool, int]:
-        # The least rank wins: a name of arrivals counts most, then rows without a null.
-        return (
-            not _ARRIVAL.search(column.name.lower()),
-            column.missing,
-            not column.has_clock,
-            not sounds_like_time(column.name),
-            columns.index(column),
-        )
-
-    best = min(candidates, key=rank)
+    ranked = sorted(candidates, key=lambda column: _rank(column, candidates))
+    best = ranked[0]
+    ordered = _ordered(best, sample.head)
+    later = _not_earlier(best, candidates)
     reasons = [
         "its name is that of an arrival" if _ARRIVAL.search(best.name.lower()) else "",
-        "the only column that is a time"
-        if len(candidates) == 1
-        else f"the best of {len(candidates)} columns that are times",
+        "the only column that is a time" if len(candidates) == 1 else "",
+        f"the rows are in its order ({ordered:.0%})" if ordered >= _ORDERED_MIN else "",
+        f"not earlier than {', '.join(later)}" if later else "",
         f"{best.missing:,} rows have none and go to quarantine" if best.missing else "",
+        f"next best: {ranked[1].name}" if len(ranked) > 1 else "",
     ]
     return best, "; ".join(filter(None, reasons))
+
+
+def _rank(column: Column, candidates: Sequence[Column]) -> tuple[object, ...]:
+    """Returns a rank among the times of a source: the least is the arrival.
+
+    A name of arrivals counts most, then that few rows lack it, then the order of the rows, then
+    that it is not earlier than the other times.
+    """
+    times = present(column.times)
+    return (
+        not _ARRIVAL.search(column.name.lower()),
+        bool(_FUTURE.search(column.name.lower())) or any(time > _now_us() for time in times),
+        column.missing > MISFITS_MAX * len(column.values),
+        not column.has_clock,
+        _ordered(column, 0) < _ORDERED_MIN,
+        -len(_not_earlier(column, candidates)),
+        column.missing,
+        not sounds_like_time(column.name),
+        candidates.index(column),
+    )
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def _ordered(column: Column, head: int) -> float:
+    """Returns the share of neighbouring rows that are in the order of a time, ascending or
+    descending.
+    """
+    times = present(column.times[:head] if head else column.times)
+    steps = [after - before for before, after in pairwise(times)]
+    ascending = sum(step >= 0 for step in steps)
+    descending = sum(step <= 0 for step in steps)
+    return max(ascending, descending) / len(steps) if steps else 0.0
+
+
+def _not_earlier(column: Column, candidates: Sequence[Column]) -> list[str]:
+    """Returns the names of the other times that are hardly ever later than this one, and near."""
+    found = []
+    for other in candidates:
+        if other is not column and _not_later(other, column):
+            found.append(other.name)
+    return found
+
+
+def _not_later(column: Column, arrival: Column) -> tuple[int, int] | None:
+    """Returns in how many rows a time is not later than the arrival, and how many rows have both.
+
+    None if it is later in more than a few rows, if the two are further apart than the arrivals are
+    from each other, such as a date of birth, or if they are always equal.
+    """
+    both = zip(column.times, arrival.times, strict=True)
+    waits = [arrived - at for at, arrived in both if at is not None and arrived is not None]
+    if not waits or not any(waits):
+        return None
+    first, last = _span(present(arrival.times))
+    earlier = sum(wait >= 0 for wait in waits)
+    is_near = statistics.median(waits) <= last - first
+    return (earlier, len(waits)) if is_near and earlier >= _EARLIER_MIN * len(waits) else None
 
 
 def _first(column: Column) -> str:
@@ -366,55 +456,64 @@ def _first(column: Column) -> str:
 
 
 def _event_at(columns: Sequence[Column], arrival: Column) -> tuple[Column, str]:
-    """Returns the column of the event timestamp: another time, hardly ever later than the arrival,
-    and near to it.
+    """Returns the column of the event timestamp: another time, whatever its name, hardly ever later
+    than the arrival, and near to it.
     """
-    arrivals = present(arrival.times)
+    found = []
     for column in columns:
-        if (
-            not column.instant
-            or column is arrival
-            or column.missing
-            or column.name in arrival.parts
-        ):
+        if not column.instant or column is arrival or column.name in arrival.parts:
             continue
-        both = zip(column.times, arrival.times, strict=True)
-        waits = [
-            arrived - time for time, arrived in both if time is not None and arrived is not None
-        ]
-        earlier = sum(wait >= 0 for wait in waits)
-        # A date of birth is further from the arrival than the arrivals are from each other.
-        is_near = bool(waits) and statistics.median(waits) <= max(arrivals) - min(arrivals)
+        few_lack_it = column.missing <= MISFITS_MAX * len(column.values)
         is_as_fine = column.has_clock or not arrival.has_clock
-        if (
-            is_near
-            and is_as_fine
-            and sounds_like_time(column.name)
-            and earlier >= _EARLIER_MIN * len(waits)
-        ):
-            return (
-                column,
-                f"a time that is not later than the arrival in {earlier:,} of {len(waits):,} rows",
-            )
-    return arrival, "the arrival; another column if tuples arrive later than they happen"
+        if few_lack_it and is_as_fine and (counts := _not_later(column, arrival)):
+            share = round(counts[0] / counts[1], 2)
+            found.append((-share, not sounds_like_time(column.name), column, counts))
+    found.sort(key=lambda entry: entry[:2])
+    if not found:
+        return arrival, "the arrival; another column if tuples arrive later than they happen"
+    _, _, best, (earlier, rows) = found[0]
+    why = f"a time that is not later than the arrival in {earlier:,} of {rows:,} rows"
+    return best, why + (f"; next best: {found[1][2].name}" if len(found) > 1 else "")
 
 
 def _key(columns: Sequence[Column], arrival: Column) -> tuple[Column | None, str]:
-    """Returns the column whose values come again and again, by name if several do."""
+    """Returns the column that names a sender: its values come again and again, most of them all the
+    time.
+    """
     rows = len(arrival.values)
+    found = []
+    for column in columns:
+        fits = not no_key(column) and column.name not in arrival.parts and not column.missing
+        if not fits or not 1 < column.distinct <= max(2, rows // 3):
+            continue
+        present_share = _present_share(column, arrival)
+        is_named = bool(_KEY.search(column.event.lower()))
+        if is_named or column.kind == "STRING":
+            found.append((not is_named, present_share < _PRESENT_MIN, column, present_share))
+    found.sort(key=lambda entry: entry[:2])
+    if not found:
+        return None, "no column without nulls has values that come again"
+    is_text, _, best, share = found[0]
+    why = (
+        f"{'text' if is_text else 'named as a key'}, {best.distinct:,} values in {rows:,} rows, "
+        f"never null; {share:.0%} of them come during at least half of the time"
+    )
+    return best, why + (f"; next best: {found[1][2].name}" if len(found) > 1 else "")
 
-    def fits(column: Column) -> bool:
-        is_key = not no_key(column) and column.name not in arrival.parts
-        return is_key and 1 < column.distinct <= max(2, rows // 3) and column is not arrival
 
-    fitting = [column for column in columns if fits(column)]
-    named = [column for column in fitting if _KEY.search(column.event.lower())]
-    texts = [column for column in fitting if column.kind == "STRING"]
-    for found, why in ((named, "named as a key"), (texts, "text")):
-        if found:
-            best = found[0]
-            return best, f"{why}, {best.distinct:,} values in {rows:,} rows, never null"
-    return None, "no column without nulls has values that come again"
+def _present_share(column: Column, arrival: Column) -> float:
+    """Returns the share of a column's values that come during at least half of the sample's
+    time.
+    """
+    ends: dict[str, tuple[int, int]] = {}
+    for value, at in zip(column.values, arrival.times, strict=True):
+        if value is not None and at is not None:
+            first, last = ends.get(str(value), (at, at))
+            ends[str(value)] = min(first, at), max(last, at)
+    if not ends:
+        return 0.0
+    first, last = _span(present(arrival.times))
+    return sum(2 * (b - a) >= last - first for a, b in ends.values()) / len(ends)
 
 
 def _measures(columns: Sequence[Column], key: Column | None) -> list[Column]:
@@ -423,7 +522,12 @@ def _measures(columns: Sequence[Column], key: Column | None) -> list[Column]:
     """
     fitting = []
     for column in columns:
-        if column is key or column.instant or _NO_MEASURE.search(column.event.lower()):
+        if (
+            column is key
+            or column.instant
+            or column.path
+            or _NO_MEASURE.search(column.event.lower())
+        ):
             continue
         # Sums of DOUBLE depend on the order of rows, so that digests of a window would differ.
         is_exact = column.kind in ("BIGINT", "INT") or column.kind.startswith("DECIMAL")
@@ -445,40 +549,69 @@ def _follows(column: Column, key: Column | None) -> bool:
 
 
 def _with_durations(stream: NewStream) -> NewStream:
-    times = sorted(present(stream.arrival.times))
-    if len(times) < 2 or times[0] == times[-1]:
+    times = present(stream.arrival.times)
+    first, last = _span(times) if times else (0, 0)
+    span = last - first
+    if not span:
         why = {**stream.why, "width": "no rows to go by", "interval": "no rows to go by"}
         return replace(stream, width="1 minute", interval=None, why=why)
-    span = times[-1] - times[0]
     # Arrivals that are dates all fall on midnight, so narrower windows than a day would be empty.
     step = 1 if stream.arrival.has_clock else DAY_US
-    least = max(span * TUPLES_PER_WINDOW / len(times), span / WINDOWS_MAX, step)
+    rows = stream.sample.all_rows
+    least = max(span * TUPLES_PER_WINDOW / rows, span / WINDOWS_MAX, step)
     width = _rung(least, _WIDEST)
-    tuples = len(times) * parse_duration(width) / span
-    interval, distance = _interval(stream, times)
+    tuples = rows * parse_duration(width) / span
+    about = "" if stream.sample.whole else "about "
+    interval, distance = _interval(stream, span)
     why = {
         **stream.why,
-        "width": f"{tuples:.0f} tuples a window on average, {span // parse_duration(width) + 1:,} "
-        "windows in all",
-        "interval": f"{_INTERVALS} times the usual distance of "
-        f"tuples{' of a key' if stream.key else ''}, {distance}",
+        "width": f"{tuples:,.0f} tuples a window on average, {about}"
+        f"{span // parse_duration(width) + 1:,} windows in all",
+        "interval": distance,
     }
     return replace(stream, width=width, interval=interval, why=why)
 
 
-def _interval(stream: NewStream, times: Sequence[int]) -> tuple[str, str]:
+def _interval(stream: NewStream, span: int) -> tuple[str, str]:
+    """Returns above which distance a key is called silent, and why.
+
+    Each key has its own usual distance; only the first rows of a sample are neighbours in the
+    source. The interval grows until few distances are silences.
+    """
+    head = stream.sample.head or len(stream.arrival.times)
     groups: dict[object, list[int]] = {}
-    keys = stream.key.values if stream.key else [None] * len(stream.arrival.times)
-    for key, time in zip(keys, stream.arrival.times, strict=True):
-        if time is not None:
-            groups.setdefault(key, []).append(time)
+    keys = stream.key.values[:head] if stream.key else [None] * head
+    for key, at in zip(keys, stream.arrival.times[:head], strict=False):
+        if at is not None:
+            groups.setdefault(key, []).append(at)
+    usual = []
     distances = []
     for group in groups.values():
-        for before, after in pairwise(sorted(group)):
-            distances.append(after - before)
-    usual = statistics.median(distances) if distances else times[-1] - times[0]
-    least = max(usual * _INTERVALS, 1_000_000)
-    return _rung(least, LADDER[-1]), f"{usual / 1e6:,.10g} s"
+        own = [after - before for before, after in pairwise(sorted(group))]
+        distances += own
+        if own:
+            usual.append(statistics.median(own))
+    # Most keys, not only half of them, have to be heard of within the interval.
+    usual.sort()
+    typical = usual[int(0.9 * (len(usual) - 1))] if usual else span
+    interval = _rung(max(typical * _INTERVALS, 1_000_000), LADDER[-1])
+    silences = _silences(distances, interval)
+    while silences > _SILENT_MAX * len(distances) and interval != LADDER[-1]:
+        interval = LADDER[LADDER.index(interval) + 1]
+        silences = _silences(distances, interval)
+    whose = " of a key" if stream.key else ""
+    return interval, (
+        f"nine in ten keys send every {describe_duration(round(typical))} or more often; "
+        if stream.key
+        else f"tuples come every {describe_duration(round(typical))}; "
+    ) + (
+        f"longer than this are {silences:,} of {len(distances):,} distances of tuples{whose} in "
+        f"the first {min(head, len(stream.arrival.times)):,} rows"
+    )
+
+
+def _silences(distances: Sequence[int], interval: str) -> int:
+    return sum(distance > parse_duration(interval) for distance in distances)
 
 
 def _rung(least: float, widest: str) -> str:

@@ -106,6 +106,33 @@ def test_init_without_a_terminal_requires_yes(run: Command, folder: Path) -> Non
     assert list(folder.iterdir()) == [folder / "clicks.csv"]
 
 
+def test_init_takes_answers_without_a_terminal(run: Command, folder: Path) -> None:
+    lines = EVENTS.splitlines()
+    rows = [json.loads(line) for line in lines]
+    for n, row in enumerate(rows):
+        row["device"] = {"id": f"d{n % 3}", "zone": "x" if n % 50 else None}
+    (folder / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for wrong, words in (
+        ("arrival=ts", "Names: name, arrived_at"),
+        ("key", "not NAME=VALUE"),
+        ("arrived_at=tss", 'Did you mean "ts"'),
+    ):
+        code, _, errors = run("init", "events.jsonl", "--set", wrong)
+        assert code == 2 and words in errors, errors
+        assert list(folder.iterdir()) == [folder / "events.jsonl"]
+    answers = ("name=views", "arrived_at=ts", "key=device.zone", "width=1 minute", "interval=2 h")
+    given = [part for answer in answers for part in ("--set", answer)]
+    code, _, errors = run("init", "events.jsonl", *given)
+    assert (code, errors) == (0, "")
+    settings = Config.load().streams["views"]
+    assert (settings.keys, settings.width_us) == (["device_zone"], 60_000_000)
+    assert settings.interval_us == 7_200_000_000
+    assert settings.select == {
+        "ts": "timestamp_millis(ts)",
+        "device_zone": "coalesce(device.zone, 'none')",
+    }
+
+
 def test_init_writes_answers_to_the_settings_and_repeats_invalid_questions(
     run: Command,
     folder: Path,

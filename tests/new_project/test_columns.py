@@ -134,10 +134,46 @@ def test_few_malformed_texts_change_no_type(usual: str, malformed: str, kind: st
     # Up to one in a hundred goes to quarantine; with more, the column is text.
     few = column("seen_at", [usual] * 198 + [None, malformed, malformed])
     assert few.kind == kind and bool(few.instant) == (usual[0] in "20" and len(usual) > 8), few
-    assert '2 do not fit and go to quarantine, such as "' + malformed + '" in row 200' in few.why
+    misfits = f'2 of 200 values do not fit and go to quarantine, such as "{malformed}" in row 200'
+    assert misfits in few.why
     assert few.missing == 1 and few.values[-1] == malformed
     many = column("seen_at", [usual] * 197 + [malformed] * 3)
     assert (many.kind, many.instant) == ("STRING", "")
+
+
+@pytest.mark.parametrize(
+    ("usual", "malformed", "kind"),
+    [
+        ("2026-03-01T10:00:00Z", "yesterday", "TIMESTAMP"),
+        ("07.03.2026 10:15", "soon", "STRING"),
+        (20.5, "n/a", "DOUBLE"),
+        (7, "seven", "BIGINT"),
+        (True, "yes", "BOOLEAN"),
+        ({"a": 1}, [1], "STRUCT<`a`: BIGINT>"),
+    ],
+    ids=str,
+)
+def test_few_malformed_json_values_change_no_type(usual: Any, malformed: Any, kind: str) -> None:
+    few = column("seen_at", [usual] * 198 + [None, malformed, malformed], "json")
+    assert few.kind == kind
+    assert bool(few.instant) == (isinstance(usual, str)), few
+    assert f'such as "{malformed}" in row 200' in few.why
+    many = column("seen_at", [usual] * 197 + [malformed] * 3, "json")
+    assert (many.kind, many.instant) == ("STRING", "")
+
+
+def test_fields_of_nested_objects_are_columns_with_a_path() -> None:
+    rows = [{"sensor": {"id": f"s{n}", "sent at": f"2026-03-0{n}T10:00:00Z"}} for n in (1, 2)]
+    values = {"sensor": [row["sensor"] for row in rows]}
+    found = {column.name: column for column in describe_columns(Sample("x", "json", values))}
+    assert list(found) == ["sensor", "sensor.id", "sensor.sent at"]
+    assert (found["sensor.id"].event, found["sensor.id"].sql) == ("sensor_id", "sensor.id")
+    sent = found["sensor.sent at"]
+    assert (sent.event, sent.instant) == (
+        "sensor_sent_at",
+        "try_cast(sensor.`sent at` as timestamp)",
+    )
+    assert len(set(sent.times)) == 2
 
 
 def test_date_column_and_time_column_form_a_timestamp() -> None:

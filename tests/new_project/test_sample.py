@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 from rewindow.errors import InputError
-from rewindow.new_project.sample import ROWS, read_sample
+from rewindow.new_project.sample import HEAD, ROWS, read_sample
 
 
 def test_delimiter_header_and_encoding_are_detected_and_become_settings(tmp_path: Path) -> None:
@@ -26,14 +28,77 @@ def test_delimiter_header_and_encoding_are_detected_and_become_settings(tmp_path
     assert sample.settings == {"header": False}
 
 
-def test_only_the_first_rows_are_read_and_the_sample_is_marked_as_partial(tmp_path: Path) -> None:
-    file = tmp_path / "a.csv.gz"
-    file.write_bytes(gzip.compress(b"a\n" + b"1\n" * (ROWS + 5)))
-    sample = read_sample(file)
-    assert (sample.rows, sample.whole) == (ROWS, False)
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "delta"])
+def test_sample_has_rows_from_everywhere_and_the_number_of_all_rows(
+    tmp_path: Path,
+    kind: str,
+) -> None:
+    total = 3 * (ROWS + HEAD)
+    rows = pa.table({"n": pa.array(range(total))})
+    path = tmp_path / f"a.{kind}"
+    if kind == "csv":
+        path = tmp_path / "a.csv.gz"
+        path.write_bytes(gzip.compress(b"n\n" + b"".join(b"%d\n" % n for n in range(total))))
+    elif kind == "jsonl":
+        path.write_text("".join(f'{{"n": {n}}}\n' for n in range(total)))
+    elif kind == "parquet":
+        pq.write_table(rows, path, row_group_size=total // 30)
+    else:
+        for part in range(5):
+            piece = rows.slice(part * total // 5, total // 5)
+            write_deltalake(str(path), piece, mode="append")
+    sample = read_sample(path)
+    numbers = [int(n) for n in sample.values["n"]]
+    assert (sample.total, sample.whole) == (total, False)
+    assert ROWS <= sample.rows <= ROWS + HEAD + 40
+    assert sample.rows == len(set(numbers))
+    if kind != "delta":
+        assert numbers[: sample.head] == list(range(sample.head))
+        assert sample.head == (total // 30 if kind == "parquet" else HEAD)
+        assert numbers == sorted(numbers)
+    # Every tenth of the source is in the sample, in about the same share.
+    tenths = Counter(n * 10 // total for n in numbers if n >= HEAD)
+    assert len(tenths) == 10
+    assert all(tenths[tenth] > ROWS / 40 for tenth in range(1, 10)), tenths
+    if sample.positions:
+        name = "a.jsonl" if kind == "jsonl" else "a.csv.gz"
+        first = 1 if kind == "jsonl" else 2
+        assert sample.positions[-1] == f"{name}:{numbers[-1] + first}"
 
 
-def test_folder_is_sampled_by_its_first_file(tmp_path: Path) -> None:
+def test_files_of_a_folder_are_sampled_by_name_of_their_columns(tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("a,b\n1,x\n")
+    (tmp_path / "2.csv").write_text("b,a,c\ny,2,z\n")
+    (tmp_path / "3.csv").write_text("")
+    sample = read_sample(tmp_path)
+    assert sample.values == {"a": ["1", "2"], "b": ["x", "y"]}
+    assert (sample.positions, sample.total) == (["1.csv:2", "2.csv:2"], 2)
+
+
+def test_names_that_differ_by_case_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("Id,at,id\n1,2,3\n")
+    (tmp_path / "a.jsonl").write_text('{"Id": 1, "id": 2}\n')
+    pq.write_table(pa.table({"Id": [1], "id": [2]}), tmp_path / "a.parquet")
+    for name in ("a.csv", "a.jsonl", "a.parquet"):
+        sample = read_sample(tmp_path / name)
+        assert "Id" in sample.values and "id" not in sample.values
+        assert sample.left_out == ["id"]
+
+
+def test_nanoseconds_and_int96_are_read_as_microseconds(tmp_path: Path) -> None:
+    ticks = pa.array([1_772_359_200_123_456_789], pa.timestamp("ns", "UTC"))
+    nested = pa.StructArray.from_arrays([ticks], ["at"])
+    pq.write_table(pa.table({"at": ticks, "s": nested}), tmp_path / "a.parquet")
+    wanted = datetime(2026, 3, 1, 10, 0, 0, 123456, tzinfo=UTC)
+    values = read_sample(tmp_path / "a.parquet").values
+    assert values == {"at": [wanted], "s": [{"at": wanted}]}
+    far = pa.array([datetime(9999, 12, 31, 2, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    old = tmp_path / "old.parquet"
+    pq.write_table(pa.table({"at": far}), old, use_deprecated_int96_timestamps=True)
+    assert read_sample(old).values["at"][0].year == 9999
+
+
+def test_columns_of_parquet_have_their_own_types(tmp_path: Path) -> None:
     rows = pa.table({"a": pa.array([1], pa.int32()), "d": pa.array([None], pa.decimal128(9, 2))})
     pq.write_table(rows, tmp_path / "1.parquet")
     sample = read_sample(tmp_path)
@@ -76,7 +141,7 @@ def test_rows_of_another_shape_are_counted_and_left_out(tmp_path: Path) -> None:
     file.write_text("a,b\n1,2\n\n3\n4,5,6\n7,8\n")
     sample = read_sample(file)
     assert (sample.rows, sample.misshapen, sample.whole) == (2, 2, True)
-    assert sample.numbers == [2, 5], (
+    assert sample.positions == ["a.csv:2", "a.csv:5"], (
         "as a recording counts them: the header is row 1, empty lines are none"
     )
 

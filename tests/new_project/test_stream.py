@@ -69,6 +69,90 @@ def test_event_time_is_another_time_that_is_rarely_later_than_the_arrival() -> N
         changed(both, event_at="n")
 
 
+def test_arrival_is_the_time_in_whose_order_the_rows_are_and_no_other_is_later() -> None:
+    # As in the log of a repository: the newest commit is first, and written before it is committed.
+    committed = list(reversed(times(200, timedelta(hours=1))))
+    written = list(committed)
+    for at in range(0, 199, 3):
+        written[at] = committed[at + 1]
+    for columns in (
+        {"author_date": written, "commit_date": committed},
+        {"commit_date": committed, "author_date": written},
+    ):
+        stream = proposed(**columns)
+        assert (stream.arrival.name, stream.event_at.name) == ("commit_date", "author_date")
+    assert "the rows are in its order (100%)" in stream.why["arrived_at"]
+    assert "next best: author_date" in stream.why["arrived_at"]
+    assert "not later than the arrival in 200 of 200 rows" in stream.why["event_at"]
+    valid = times(200, timedelta(hours=1))[100:] + times(300, timedelta(hours=1))[200:]
+    seen = times(200, timedelta(hours=1))
+    assert proposed(seen=seen, valid_until=valid).arrival.name == "seen"
+
+
+def test_event_time_needs_no_name_of_a_time() -> None:
+    received = times(21, timedelta(seconds=5))[1:]
+    stream = proposed(received_at=received, x=times(20, timedelta(seconds=5)))
+    assert (stream.arrival.name, stream.event_at.name) == ("received_at", "x")
+
+
+def test_epoch_numbers_near_to_another_time_are_a_time() -> None:
+    sent = times(20, timedelta(seconds=5))
+    micros = [int((BEGIN + n * timedelta(seconds=5)).timestamp() * 1000) + 7 for n in range(20)]
+    stream = proposed(
+        at=sent, x=list(map(str, micros)), order_no=[str(1_000_000_000 + n) for n in range(20)]
+    )
+    assert (stream.arrival.name, stream.event_at.name) == ("x", "at")
+    found = {column.name: column.instant for column in stream.columns}
+    assert (found["x"], found["order_no"]) == ("timestamp_millis(x)", "")
+
+
+def test_key_names_a_sender_that_comes_all_the_time() -> None:
+    stamps = times(300, timedelta(seconds=1))
+    blocks = [f"run{n // 30}" for n in range(300)]
+    devices = [f"d{n % 5}" for n in range(300)]
+    stream = proposed(at=stamps, run_code=blocks, device=devices)
+    assert stream.key is not None and stream.key.name == "device"
+    assert "next best: run_code" in stream.why["keys"]
+
+
+def test_column_with_missing_values_can_be_chosen_as_key() -> None:
+    stamps = times(12, timedelta(seconds=1))
+    stream = changed(proposed(at=stamps, page=[None, *["a", "b", "c"] * 3, "a", "b"]), key="page")
+    assert stream.key is not None and (stream.key.name, stream.key.missing) == ("page", 1)
+
+
+def test_width_and_interval_come_from_all_rows_and_the_neighbours_among_them() -> None:
+    stamps = times(2_000, timedelta(seconds=1)) + times(200_000, timedelta(seconds=1))[::1000]
+    keys = ["a", "b", "c", "d"] * 550
+    values = {"at": stamps, "key": keys}
+    sample = Sample("/x/clicks.csv", "csv", values, total=200_000, head=2_000)
+    stream = propose_stream(sample, Path("clicks.csv"))
+    # Ten tuples a window would make 20,000 windows.
+    assert stream.width == "30 seconds"
+    assert "about 6,5" in stream.why["width"]
+    assert stream.interval == "1 minute"
+    assert "nine in ten keys send every 4 s" in stream.why["interval"]
+    assert "longer than this are 0 of 1,996 distances" in stream.why["interval"]
+
+
+def test_interval_grows_until_few_distances_are_silences() -> None:
+    night = timedelta(hours=9)
+    at = BEGIN
+    stamps = []
+    for n in range(1_000):
+        at += night if n % 40 == 39 else timedelta(minutes=1)
+        stamps.append(at.isoformat())
+    stream = proposed(at=stamps, key=["a"] * 500 + ["b"] * 500)
+    assert stream.interval == "1 day"
+
+
+def test_one_row_with_a_wrong_clock_does_not_widen_the_windows() -> None:
+    stamps = times(2_000, timedelta(seconds=1))
+    usual = proposed(received_at=stamps)
+    wrong = proposed(received_at=["1970-01-01T00:00:00+00:00", *stamps[1:]])
+    assert wrong.width == usual.width
+
+
 def test_ambiguous_date_order_and_time_zone_can_be_chosen() -> None:
     stream = proposed(at=["05/04/2026 06:00", "05/05/2026 06:00", "05/06/2026 06:00"])
     assert (stream.patterns, stream.zones[0]) == (["M/d/yyyy H:m", "d/M/yyyy H:m"], "UTC")
