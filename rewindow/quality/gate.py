@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 
 import pyarrow.csv as pa_csv
 
-from rewindow.errors import InputError
+from rewindow.errors import InputError, TableError
 from rewindow.ledger import Ledger, ReplayState
 from rewindow.ledger.replays import next_steps
 from rewindow.loading.measures import values_of
 from rewindow.loading.suites import Suite, suite_for
+from rewindow.location import location
 from rewindow.progress.listener import Listener, Silent
 from rewindow.progress.steps import counted, step, watched
 from rewindow.quality.assessment import assess
@@ -24,6 +25,8 @@ from rewindow.quality.outcome import GateResult, OutputVerdict, name_windows
 from rewindow.quality.window_table import Sources, make_report
 from rewindow.recovery import OutputPlan, Plan, path_in
 from rewindow.settings.config import Config
+from rewindow.storage import Table
+from rewindow.storage.checksums import differing, with_noted
 from rewindow.storage.layout import Contents, check_replay_format, staged_contents, versions_of
 from rewindow.storage.results import replay_folder
 
@@ -116,6 +119,19 @@ def suite_of(config: Config, output: OutputPlan) -> Suite:
     return suite_for(config.expectations, output.suite, may_be_empty=output.errors)
 
 
+def _check_unaltered(output: OutputPlan, staged: Table) -> None:
+    """Refuses rows that were read from files with other bytes than were committed."""
+    altered = differing(with_noted(staged, staged.files()))
+    if altered:
+        name = location(altered[0].path).name
+        raise TableError(
+            f'file "{name}" of staged output "{output.name}" is damaged: its bytes are not '
+            f'as noted in table "{staged.path.name}"',
+            detail=f"This holds for {len(altered)} of its files. No check was run on this output.",
+            hint="Put the file back from a copy, or plan the range again.",
+        )
+
+
 def _judge_output(
     config: Config,
     plan: Plan,
@@ -131,6 +147,8 @@ def _judge_output(
         versions,
     )
     made = make_report(plan, output, sources, measures=suite.measures)
+    if made.measured:
+        _check_unaltered(output, sources.staged)
     report = made.table
     folder = replay_folder(config, plan.replay_id)
     table = folder / f"{output.name}.windows.csv"

@@ -36,7 +36,7 @@ from rewindow.storage.results import replay_folder
 from tests.planning.options import request
 from tests.publication.staging import StagedReplay, rows_of, state_of
 from tests.quality.staging import StagedReplay as JudgedReplay
-from tests.quality.staging import ended
+from tests.quality.staging import ended, expectation
 from tests.recovery.project import FIRST, make_project
 
 FLIPS_MAX = 4
@@ -153,6 +153,12 @@ def build(root: Path) -> Config:
     for path in ("streams/app.ranks", "streams/app.delays.windows", "replays/next/facts"):
         Table.open(config.state / path).delta.create_checkpoint()
     judged = JudgedReplay(root)
+    # Without a measure of its own, the gate reads no values of the rows.
+    judged.add_suite(
+        "summed",
+        expectation("flown", "expect_column_values_to_be_between", column="flown", min_value=0),
+        measures={"flown": {"sql": "sum(flights)", "empty": 0}},
+    )
     judged.quarantine.append({"window_id": 109, "source": "flights", "reason": "late"})
     ended(judged)
     check(config, JUDGED)

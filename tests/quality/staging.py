@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
 from rewindow.facts.seals import WINDOWS_SCHEMA, with_checksums
@@ -17,7 +18,8 @@ from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.loading.suites import canonical
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
-from rewindow.storage import Table
+from rewindow.storage import Table, data_files
+from rewindow.storage.checksums import with_checksums as with_file_checksums
 from rewindow.storage.delta import create_table
 from rewindow.storage.formats import TableKind, format_property
 from rewindow.storage.layout import FACTS_SCHEMA
@@ -170,11 +172,15 @@ class StagedReplay:
         config = self.config
         root = config.replay_root(self.replay_id)
         rows = pa.Table.from_pylist(self.rows, schema=self.schema)
-        create_table(
+        table = create_table(
             root / self.output,
             self.schema,
             {"rewindow.bookkeeping": "window_id,attempt"},
-        ).append(rows)
+        )
+        folder = root / self.output / "group-1"
+        folder.make_folder()
+        pq.write_table(rows, (folder / "rows.parquet").uri)
+        table.commit_files(with_file_checksums(data_files(folder)), app_id="test", version=1)
         facts = pa.Table.from_pylist(self.facts, schema=FACTS_SCHEMA)
         write_deltalake(str(root / "facts"), facts)
         Table.open(root / "facts").set_properties(format_property(TableKind.FACTS))

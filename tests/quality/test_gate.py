@@ -7,6 +7,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from rewindow.errors import GateError, InputError, TableError
@@ -409,3 +412,20 @@ def test_results_are_stored_as_json_with_the_output_of_the_library(staged: Stage
     kept = read_json(verdict.results)
     assert (kept["verdict"], kept["failed"]) == ("failed", ["no-null-keys"])
     assert kept["great_expectations"]["statistics"]["evaluated_expectations"] == len(kept["checks"])
+
+
+def test_file_that_was_altered_after_its_commit_is_rejected(staged: StagedReplay) -> None:
+    staged.add_suite(
+        "summed",
+        expectation("flown", "expect_column_values_to_be_between", column="flown", min_value=0),
+        measures={"flown": {"sql": "sum(flights)", "empty": 0}},
+    )
+    ended(staged)
+    root = staged.config.replay_root(staged.replay_id)
+    [file] = (root / staged.output).local().glob("group-*/*.parquet")
+    rows = pq.read_table(file)
+    place = rows.schema.get_field_index("flights")
+    flights = pc.add(rows["flights"], 1).cast(pa.int64())
+    pq.write_table(rows.set_column(place, "flights", flights), file)
+    with pytest.raises(TableError, match=f'file "{file.name}" of staged output "made" is damaged'):
+        check(staged.config, staged.replay_id)

@@ -78,6 +78,7 @@ def test_nine_in_ten_generated_damages_stop_the_publication(
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", KEYS)
 def test_nine_in_ten_of_all_generated_damages_stop_the_publication(
     tmp_path: Path,
