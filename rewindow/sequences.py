@@ -77,6 +77,15 @@ def repeated_names(names: Iterable[str]) -> list[str]:
     return [name for name in names if counts[name.lower()] > 1]
 
 
+def quantity(count: int, noun: str) -> str:
+    """Returns a number of things in words.
+
+    >>> quantity(1, "tuple"), quantity(1_032, "window")
+    ('1 tuple', '1,032 windows')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def numbered_names(names: Iterable[str], prefix: str) -> dict[str, str]:
     """Returns for each name a technical one: the prefix and the position of the name.
 

@@ -117,6 +117,17 @@ def describe_duration(duration_us: int) -> str:
     return " ".join(words[:2]) or "0 s"
 
 
+def describe_seconds(seconds: float) -> str:
+    """Returns how long something took, for a reader.
+
+    >>> describe_seconds(8.62), describe_seconds(8), describe_seconds(7_384)
+    ('8.6 s', '8 s', '2 h 3 min')
+    """
+    if seconds >= 100:
+        return describe_duration(int(seconds) * 1_000_000)
+    return f"{seconds} s" if isinstance(seconds, int) else f"{seconds:.1f} s"
+
+
 def parse_time(text: str) -> int:
     """Returns a point in time in microseconds since the epoch; UTC unless the text carries a zone.
 

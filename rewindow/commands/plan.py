@@ -32,8 +32,9 @@ from rewindow.planning.request import ReplayOptions
 from rewindow.planning.unpublished import unpublished as unpublished_windows
 from rewindow.publication.preview import reasons_for_spark
 from rewindow.retention import undo_horizon
+from rewindow.sequences import quantity
 from rewindow.settings.config import Config
-from rewindow.windows import WindowRange, format_time
+from rewindow.windows import WindowRange, describe_seconds, format_time
 
 SORTING_COSTS = "That is a sort in every group: it takes about twice as long to write."
 App = Annotated[str, typer.Argument(help="Name of the application.", autocompletion=applications)]
@@ -324,11 +325,11 @@ def show(draft: PlanPreview) -> None:
     estimate = (
         f"unknown: {draft.basis}"
         if draft.seconds is None
-        else f"about {draft.seconds:.0f} s ({draft.basis})"
+        else f"about {describe_seconds(round(draft.seconds))} ({draft.basis})"
     )
     out.print(
-        f"[bold]{escape(plan.application)}[/bold], {len(plan.range):,} windows {plan.range}, "
-        f"{begin} to {end}"
+        f"[bold]{escape(plan.application)}[/bold], "
+        f"{quantity(len(plan.range), 'window')} {plan.range}, {begin} to {end}"
     )
     facts: dict[str, object] = {
         "mode": plan.mode.words,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -16,6 +15,8 @@ from rewindow.commands.screen import First, From, JobScreen, Last, To, err
 from rewindow.errors import InputError
 from rewindow.playback import PlaybackReport, PlaybackStopped, on_port, to_stdout
 from rewindow.playback import play as send
+from rewindow.sequences import quantity
+from rewindow.windows import describe_seconds
 
 _FASTEST = "max"
 _PIPE_CLOSED = 128 + signal.SIGPIPE
@@ -112,11 +113,11 @@ def _number(text: str) -> float:
 
 
 def _show(found: PlaybackReport) -> None:
-    lasted = timedelta(seconds=round(found.recorded_s))
+    lasted = describe_seconds(found.recorded_s)
     err.print(
         escape(
-            f"{found.stream}: {found.tuples:,} tuples of windows {found.windows} sent, "
-            f"{lasted} of arrivals in {found.seconds:,.1f} s"
+            f"{found.stream}: {quantity(found.tuples, 'tuple')} of windows {found.windows} sent, "
+            f"{lasted} of arrivals in {describe_seconds(found.seconds)}"
         )
     )
     if found.delay_s and found.tuples:

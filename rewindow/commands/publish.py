@@ -16,6 +16,8 @@ from rewindow.publication.objections import flaw_line
 from rewindow.publication.preview import PublicationPreview
 from rewindow.publication.publish import expected_publication
 from rewindow.publication.result import PublicationResult
+from rewindow.sequences import quantity
+from rewindow.windows import describe_seconds
 
 LeaveOutDamaged = Annotated[
     bool,
@@ -127,10 +129,13 @@ def show_expected(expected: PublicationPreview | PublicationResult, as_json: boo
         )
     if as_json:
         return print_json({"expected": expected.to_json()})
-    windows = f"{expected.windows:,} windows [{expected.first}, {expected.last}]"
+    windows = f"{quantity(expected.windows, 'window')} [{expected.first}, {expected.last}]"
     done = "published" if expected.kind == PublicationAction.PUBLISH else "undone"
     out.print(
-        escape(f"{expected.replay_id} would be {done}: {windows}, about {expected.seconds:.1f} s")
+        escape(
+            f"{expected.replay_id} would be {done}: {windows}, about "
+            f"{describe_seconds(expected.seconds)}"
+        )
     )
     for part in expected.shows:
         shown = f"what replay {part.replay} published" if part.replay else "nothing"

@@ -37,6 +37,8 @@ from rewindow.progress.job_lines import (
     parse_recording,
     parse_step,
 )
+from rewindow.sequences import quantity
+from rewindow.windows import describe_seconds
 
 PIPE_WIDTH = 240
 out = Console(
@@ -263,12 +265,12 @@ class JobScreen:
             return
         self._passing = False
         what = f"{recording.stream}: {recording.step}"
-        count = f"{recording.tuples:,} tuples" if recording.tuples else ""
+        count = quantity(recording.tuples, "tuple") if recording.tuples else ""
         if err.is_terminal:
             self._show(what, count, 0, 0)
         elif self._is_due():
             err.print(
-                f"{what}{', ' * bool(count)}{count}, {recording.seconds:.0f} s",
+                f"{what}{', ' * bool(count)}{count}, {describe_seconds(round(recording.seconds))}",
                 style="dim",
                 markup=False,
             )
@@ -276,5 +278,5 @@ class JobScreen:
 
 def _words(progress: ReplayProgress) -> str:
     saved = ", checkpoint" if progress.checkpoint else ""
-    done = f"{progress.mark}/{progress.of} in {progress.seconds:.1f} s"
+    done = f"{progress.mark}/{progress.of} in {describe_seconds(progress.seconds)}"
     return f"windows {progress.first} to {progress.last}: {done}{saved}"

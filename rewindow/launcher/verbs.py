@@ -31,6 +31,7 @@ from rewindow.recording.inventory import check_unneeded
 from rewindow.recording.result import RecordResult
 from rewindow.recording.sources.size import bytes_to_read
 from rewindow.recovery import Plan
+from rewindow.sequences import quantity
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.stream_settings import check_recorded_settings
@@ -147,7 +148,7 @@ def _run(
     again: bool,
     crash: str | None,
 ) -> ReplayResult:
-    windows = f"{len(planned.range):,} windows {planned.range}"
+    windows = f"{quantity(len(planned.range), 'window')} {planned.range}"
     listener.note(f"replay {planned.replay_id}: {windows}, {planned.mode.words}")
     for text in planned.warnings:
         listener.warn(f"warning: {text}")

@@ -9,6 +9,8 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
+from rewindow.windows import describe_seconds
+
 
 def draw(template: str, **values: Any) -> str:
     """Returns a page as HTML; values are text, whatever they hold, and one that is missing is a
@@ -56,9 +58,7 @@ def _minute(value: object) -> object:
 
 
 def _seconds(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.1f} s" if value < 100 else f"{int(value) // 60} min {int(value) % 60:02d} s"
+    return "–" if value is None else describe_seconds(value)
 
 
 def _ranges(ranges: Iterable[object]) -> str:

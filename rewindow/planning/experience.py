@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rewindow.ledger import Ledger
+from rewindow.sequences import quantity
+from rewindow.windows import describe_seconds
 
 REPLAYS_MAX = 5
 GROUPS_MAX = 100
@@ -44,11 +46,11 @@ class Experience:
         return max(*shares, 0) * self.seconds + self.start_seconds
 
     def __str__(self) -> str:
-        several = f"{len(self.replays)} replays" if len(self.replays) > 1 else "1 replay"
+        several = quantity(len(self.replays), "replay")
         return (
-            f"from {several}: {self.windows:,} windows and {self.tuples:,} tuples in "
-            f"{self.seconds:.0f} s, and "
-            f"{self.start_seconds:.0f} s to start; the last {self.replays[0]}, "
+            f"from {several}: {quantity(self.windows, 'window')} and "
+            f"{quantity(self.tuples, 'tuple')} in {describe_seconds(round(self.seconds))}, and "
+            f"{describe_seconds(round(self.start_seconds))} to start; the last {self.replays[0]}, "
             f"{self.last_at:%Y-%m-%d %H:%M}"
         )
 

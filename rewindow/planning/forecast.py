@@ -11,12 +11,12 @@ from rewindow.facts.readers import sealed_to
 from rewindow.ledger import Ledger
 from rewindow.planning.experience import experience_of
 from rewindow.recovery import Plan, resume
-from rewindow.sequences import names_of
+from rewindow.sequences import names_of, quantity
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, position
 from rewindow.storage.layout import CHECKPOINTS, FACTS, STARTED, app_id
-from rewindow.windows import WindowRange
+from rewindow.windows import WindowRange, describe_seconds
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,17 @@ class Recovery:
                 else "then there twice"
             )
             parts.append(
-                f"{len(self.again):,} windows up to {self.again.last} are computed again, {what}"
+                f"{quantity(len(self.again), 'window')} up to {self.again.last} are computed "
+                f"again, {what}"
             )
-        parts += [f"{name} loses {len(lost):,} windows {lost}" for name, lost in self.lost.items()]
+        parts += [
+            f"{name} loses {quantity(len(lost), 'window')} {lost}"
+            for name, lost in self.lost.items()
+        ]
         if self.lacking:
             parts.append(f"the state lacks windows {self.lacking}")
         if self.seconds is not None:
-            parts.append(f"about {self.seconds:.0f} s to the end")
+            parts.append(f"about {describe_seconds(round(self.seconds))} to the end")
         return "expected: " + "; ".join(parts)
 
 

@@ -26,12 +26,20 @@ from rewindow.playback.lines import json_lines
 from rewindow.playback.report import Delays, PlaybackReport, delays_of
 from rewindow.playback.targets import ReaderGone, Target
 from rewindow.progress.listener import Listener, Silent
+from rewindow.sequences import quantity
 from rewindow.settings.config import Config
 from rewindow.storage import Table, query
 from rewindow.storage.queries import in_order
 from rewindow.storage.stream_settings import check_recorded_settings
 from rewindow.storage.streams import sealed_streams, stored_grid
-from rewindow.windows import Grid, WindowRange, check_order, format_time, parse_time
+from rewindow.windows import (
+    Grid,
+    WindowRange,
+    check_order,
+    describe_seconds,
+    format_time,
+    parse_time,
+)
 
 PART_TUPLES = 20_000
 """Tuples that are read and made into lines at once; a window with more is one part."""
@@ -148,7 +156,8 @@ def play(  # noqa: PLR0913 - each is an option of the verb
         )
     if missing := len(asked) - seals.num_rows:
         listener.warn(
-            f"{missing:,} of {len(asked):,} windows are not sealed: nothing is sent for them"
+            f"{missing:,} of {quantity(len(asked), 'window')} are not sealed: nothing is "
+            "sent for them"
         )
     report = PlaybackReport(
         stream, asked, missing, tuples=0, speed=speed, recorded_s=0.0, seconds=0.0, delay_s=None
@@ -353,16 +362,17 @@ class _Player:
         left = ""
         if self._report.speed is not None:
             end_us = self._grid.end_us(self._report.windows.last)
-            left = f", at most {(end_us - arrived_us) / 1e6 / self._report.speed:,.0f} s left"
+            seconds = (end_us - arrived_us) / 1e6 / self._report.speed
+            left = f", at most {describe_seconds(round(seconds))} left"
         self._listener.line(
-            f"{self._report.tuples:,} tuples sent, up to {format_time(arrived_us)}{left}"
+            f"{quantity(self._report.tuples, 'tuple')} sent, up to {format_time(arrived_us)}{left}"
         )
 
     def _stopped(self, why: str, *, by_reader: bool = False) -> PlaybackStopped:
         stream = self._report.stream
         last = self._report.windows.last
         speed = "max" if self._report.speed is None else f"{self._report.speed:g}"
-        sent = f"{self._report.tuples:,} tuples, in window {self._window}"
+        sent = f"{quantity(self._report.tuples, 'tuple')}, in window {self._window}"
         return PlaybackStopped(
             f'playback of stream "{stream}" ended after {sent}: {why}',
             report=replace(self._told(), is_complete=False),

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
+from rewindow.windows import describe_seconds
+
 _Form = TypeVar("_Form")
 _OPENING = '{"rewindow":'
 _PROGRESS = "progress"
@@ -98,9 +100,11 @@ class StepProgress:
     @property
     def words(self) -> str:
         """All of it, in words."""
-        left = "" if self.left is None else f"about {self.left:.0f} s left"
+        left = "" if self.left is None else f"about {describe_seconds(round(self.left))} left"
         return ", ".join(
-            part for part in (f"{self.step}", self.count, f"{self.seconds:.0f} s", left) if part
+            part
+            for part in (f"{self.step}", self.count, describe_seconds(round(self.seconds)), left)
+            if part
         )
 
 

@@ -12,6 +12,7 @@ from rewindow.progress.steps import watched
 from rewindow.publication.publish import publish
 from rewindow.publication.result import PublicationResult
 from rewindow.publication.undo import undo, withdraw
+from rewindow.sequences import quantity
 from rewindow.settings.config import Config
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _for_people(result: PublicationResult) -> list[str]:
         f"publication {result.number}"
     ]
     lines += [
-        f"{output}: {count} windows were lost and are now missing"
+        f"{output}: {quantity(count, 'window')} lost and now missing"
         for output, count in result.lost.items()
     ]
     lines += [

@@ -13,7 +13,7 @@ from rewindow.ledger import Ledger, Replay
 from rewindow.publication.effects import related_acts
 from rewindow.publication.history import shown_without
 from rewindow.recovery import Plan
-from rewindow.sequences import present
+from rewindow.sequences import present, quantity
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS, FACTS, Contents, versions_of
@@ -53,7 +53,7 @@ def flaw_line(flaw: str, ranges: Sequence[WindowRange]) -> str:
     """
     more = ", ..." if len(ranges) > _LISTED else ""
     listed = ", ".join(map(str, ranges[:_LISTED]))
-    return f"{flaw}, {sum(map(len, ranges)):,} windows: {listed}{more}"
+    return f"{flaw}, {quantity(sum(map(len, ranges)), 'window')}: {listed}{more}"
 
 
 def objections_to(

@@ -116,7 +116,7 @@ def test_estimated_start_is_the_shortest_of_all_attempts(project: Project) -> No
             )
     found = experience_of(ledger, "totals")
     assert found is not None and found.start_seconds == pytest.approx(7)
-    assert "in 120 s, and 7 s to start" in str(found)
+    assert "in 2 min, and 7 s to start" in str(found)
 
 
 @pytest.mark.parametrize(
