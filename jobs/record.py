@@ -19,6 +19,11 @@ if __name__ == "__main__":
     parser.add_argument("--seal-again", action="store_true", help="make a lost table of seals anew")
     parser.add_argument("--reopen", action="store_true", help="take late tuples into their windows")
     parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="with --reopen: take windows as the source has them now",
+    )
+    parser.add_argument(
         "--start-over",
         action="store_true",
         help="remove what was recorded and record it anew",

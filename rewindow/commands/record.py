@@ -14,8 +14,14 @@ from rewindow.errors import InputError
 from rewindow.launcher import verbs
 from rewindow.ledger import Ledger
 from rewindow.lineage.dependents import readers, readers_of_end
-from rewindow.recording.inventory import check_unneeded, late_windows, list_streams
+from rewindow.recording.inventory import (
+    check_unchanged,
+    check_unneeded,
+    late_windows,
+    list_streams,
+)
 from rewindow.settings.config import Config
+from rewindow.storage.streams import CHANGED
 
 SHOWN = 20
 
@@ -53,6 +59,14 @@ def record(
             help="Take late tuples from the quarantine into their windows; asks first.",
         ),
     ] = False,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace",
+            help="With --reopen: take windows that differ from the source as it has them now; asks "
+            "first.",
+        ),
+    ] = False,
     start_over: Annotated[
         bool,
         typer.Option(
@@ -80,14 +94,23 @@ def record(
 
         rewindow record clicks --reopen
 
+        rewindow record clicks --reopen --replace
+
         rewindow record clicks --start-over
     """
     config = load_project()
+    if replace and not reopen:
+        raise InputError(
+            "--replace goes with --reopen",
+            hint=f"rewindow record {' '.join(stream)} --reopen --replace",
+        )
     for name in stream:
         config.stream(name)
     results = {}
     for name in stream:
-        if reopen:
+        if replace:
+            _ask_to_replace(config, name, yes)
+        elif reopen:
             _ask(config, name, yes)
         if start_over:
             _ask_to_remove(config, name, yes)
@@ -98,6 +121,7 @@ def record(
             end=end,
             seal_again=seal_again,
             reopen=reopen,
+            replace=replace,
             start_over=start_over,
             listener=JobScreen(),
         )
@@ -111,8 +135,10 @@ def _ask(config: Config, name: str, yes: bool) -> None:
     """Says which windows get a new seal and who has read the older one, and asks whether to go on.
 
     Raises:
-        InputError: no late tuple waits, and the stream has not ended: there is nothing to open.
+        InputError: no late tuple waits, and the stream has not ended: there is nothing to open;
+            windows were changed in the source.
     """
+    check_unchanged(config, name)
     late, end = late_windows(config, name)
     if not late and end is None:
         raise InputError(
@@ -138,6 +164,24 @@ def _ask(config: Config, name: str, yes: bool) -> None:
         err.print(f"has read the older seal, and becomes stale: {reader.why}", markup=False)
     if not yes:
         typer.confirm("Open these windows again?", abort=True, err=True)
+
+
+def _ask_to_replace(config: Config, name: str, yes: bool) -> None:
+    """Says which windows are known to differ from the source and who may become stale, and asks."""
+    changed, _ = late_windows(config, name, CHANGED)
+    for windows, count in changed[:SHOWN]:
+        err.print(f"windows {windows}: {count:,} tuples are new, others are gone", markup=False)
+    if len(changed) > SHOWN:
+        err.print(f"... and {len(changed) - SHOWN:,} stretches more")
+    err.print(
+        f"{name}: the whole source is read; sealed windows that differ from it get what it has now "
+        "in place of what was recorded, and a new seal.",
+        markup=False,
+    )
+    for reader in readers(Ledger.open(config.ledger_url), name):
+        err.print(f"becomes stale if its windows differ: {reader.why}", markup=False)
+    if not yes:
+        typer.confirm("Replace these windows?", abort=True, err=True)
 
 
 def _ask_to_remove(config: Config, name: str, yes: bool) -> None:

@@ -162,7 +162,7 @@ def _run(
     return ReplayResult(planned, row.state, row.epoch if outcome else None)
 
 
-def record(
+def record(  # noqa: PLR0913 - each is an option of the verb
     config: Config,
     stream: str,
     *,
@@ -170,6 +170,7 @@ def record(
     end: bool = False,
     seal_again: bool = False,
     reopen: bool = False,
+    replace: bool = False,
     start_over: bool = False,
     listener: Listener | None = None,
 ) -> RecordResult:
@@ -185,6 +186,8 @@ def record(
         seal_again: the table of seals is lost: make it anew from the tuples there.
         reopen: take late tuples from quarantine into their windows, which get a new seal; without a
             question.
+        replace: with `reopen`: read the whole source, and give sealed windows that differ from it
+            what it has now.
         start_over: remove what was recorded and record it anew with the settings in force, while
             nobody needs it.
         listener: is told what happens; nobody by default.
@@ -202,6 +205,7 @@ def record(
         "--end": end,
         "--seal-again": seal_again,
         "--reopen": reopen,
+        "--replace": replace,
         "--start-over": start_over,
     }
     arguments = [

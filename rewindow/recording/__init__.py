@@ -9,8 +9,8 @@ file_layout     the file and the offset of every tuple, computed from these numb
 malformed       the share of malformed rows from which a setting must be wrong
 seal_range      how far a recording seals, and which windows stay open
 sealing         sorted files, their commit, the seals; sealing of a run that died in between
-late            tuples that arrived after their window was sealed
-reopening       late tuples written into their windows, which get a new seal
+late            sealed windows that differ from the source: late tuples, changed windows
+reopening       late tuples, or what the source has now, written into windows, with a new seal
 quarantine      tuples that could not be recorded, each once
 progress        progress events of a recording
 record          all of it in order

@@ -23,7 +23,13 @@ from rewindow.storage import Table, query
 from rewindow.storage.delta import total_size
 from rewindow.storage.fields import column_pairs
 from rewindow.storage.files import files_path
-from rewindow.storage.streams import sealed_streams, stored_grid, stored_settings
+from rewindow.storage.streams import (
+    CHANGED,
+    LATE,
+    sealed_streams,
+    stored_grid,
+    stored_settings,
+)
 from rewindow.windows import Grid, WindowRange, format_time, parse_time, to_ranges
 
 _BESIDE = ("windows", "files", "checkpoints")
@@ -146,9 +152,13 @@ def _late(config: Config) -> dict[str, int]:
     return dict(column_pairs(query(sql, q=config.quarantine_table), "source", "n"))
 
 
-def late_windows(config: Config, name: str) -> tuple[list[tuple[WindowRange, int]], int | None]:
-    """Returns the sealed windows for which late tuples lie in quarantine, with their numbers, and
-    the stream's end.
+def late_windows(
+    config: Config,
+    name: str,
+    reason: str = LATE,
+) -> tuple[list[tuple[WindowRange, int]], int | None]:
+    """Returns the sealed windows for which tuples lie in quarantine for a reason, with their
+    numbers, and the stream's end.
 
     Raises:
         InputError: there is no such stream.
@@ -157,12 +167,32 @@ def late_windows(config: Config, name: str) -> tuple[list[tuple[WindowRange, int
     if entry.sealed is None or not Table.exists(config.quarantine_table):
         return [], entry.end
     quoted = name.replace("'", "''")
-    sql = f"""select window_id, count(*) as n from q where source = '{quoted}' and reason = 'late'
+    sql = f"""select window_id, count(*) as n from q where source = '{quoted}'
+              and reason = '{reason}'
               and window_id between {entry.sealed.first} and {entry.sealed.last}
                   group by window_id"""
     counts = dict(column_pairs(query(sql, q=config.quarantine_table), "window_id", "n"))
     late = [(part, sum(map(counts.__getitem__, part))) for part in to_ranges(counts)]
     return late, entry.end
+
+
+def check_unchanged(config: Config, name: str) -> None:
+    """Refuses to add late tuples to a stream of which windows were changed in its source.
+
+    Raises:
+        InputError: names the windows.
+    """
+    changed, _ = late_windows(config, name, CHANGED)
+    if changed:
+        raise InputError(
+            f'windows {changed[0][0]} of stream "{name}" were changed in its source: they have '
+            "tuples that are gone and others that are new",
+            detail="To add the new ones would leave both in the stream."
+            + (f" {len(changed) - 1:,} stretches more were changed." if len(changed) > 1 else "")
+            + " Nothing was changed.",
+            hint="Take these windows as the source has them now: rewindow record "
+            f"{name} --reopen --replace; or put the source back as it was, and record it.",
+        )
 
 
 def columns_of(config: Config, name: str) -> list[tuple[str, str]]:

@@ -20,7 +20,8 @@ def record_job(stream: str, **options: Any) -> dict[str, Any]:
 
     Args:
         stream: its name.
-        options: as `record` takes them: sealed_to, end, seal_again, reopen, start_over.
+        options: as `record` takes them: sealed_to, end, seal_again, reopen, replace,
+            start_over.
     """
     config = Config.load()
     config.stream(stream)

@@ -1,8 +1,9 @@
-"""Tuples of sealed windows: already recorded, late, or no longer in the source.
+"""Tuples of sealed windows: already recorded, late, or of a window that was changed in the source.
 
 A window is compared as a whole, by digest. Only where that differs are its tuples compared one by
 one, as multisets: of n equal tuples in the source and m in the recording, the n - m with the last
-positions are late.
+positions are new. A window that only has new tuples has late ones. One that also lacks recorded
+tuples was changed: to add the new ones would leave both versions of a row in it.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from rewindow.errors import InputError
 from rewindow.facts.seals import read_seals
 from rewindow.names import quoted_column
 from rewindow.recording.stream import StreamTables
@@ -27,41 +30,107 @@ from rewindow.sequences import excluding
 from rewindow.spark.digests import digest_columns, row_hashes, window_digests
 from rewindow.spark.frames import spark_schema
 from rewindow.storage.delta import paths_of
-from rewindow.windows import WindowRange
+from rewindow.windows import WindowRange, to_ranges
+
+_SHOWN = 5
+_COUNTED_MAX = 1_000
 
 
 @dataclass(frozen=True)
 class SourceComparison:
-    """What a source has of sealed windows, against what is recorded.
+    """The sealed windows in which a source and the recording differ, ascending.
 
     Attributes:
-        tuples: tuples of sealed windows in the source.
-        differing: windows with another multiset.
-        short: windows that hold more tuples than the source now has of them.
-        short_tuples: by how many.
+        windows: their ids.
+        new: how many tuples of each are in the source and not in the recording.
+        gone: how many are in the recording and no more in the source.
     """
 
-    tuples: int = 0
-    differing: tuple[int, ...] = ()
-    short: int = 0
-    short_tuples: int = 0
+    windows: npt.NDArray[np.int64]
+    new: npt.NDArray[np.int64]
+    gone: npt.NDArray[np.int64]
+
+    @property
+    def late(self) -> list[int]:
+        """Windows to which tuples were only added."""
+        return self._where((self.new > 0) & (self.gone == 0))
+
+    @property
+    def changed(self) -> list[int]:
+        """Windows with tuples that are gone and others that are new."""
+        return self._where((self.new > 0) & (self.gone > 0))
+
+    @property
+    def short(self) -> npt.NDArray[np.bool_]:
+        """Which windows only lack tuples."""
+        return np.asarray((self.new == 0) & (self.gone > 0))
+
+    def changed_counts(self) -> list[dict[str, int]]:
+        """Returns window, gone and new of the changed windows, the first thousand of them."""
+        return [
+            {"window": int(window), "gone": int(gone), "new": int(new)}
+            for window, gone, new in zip(self.windows, self.gone, self.new, strict=True)
+            if gone and new
+        ][:_COUNTED_MAX]
+
+    def warnings(self, stream: str) -> list[str]:
+        """Returns what is to be said of changed and short windows."""
+        replace = f"rewindow record {stream} --reopen --replace"
+        found = []
+        if self.short.any():
+            found.append(
+                f"the source has {self.gone[self.short].sum():,} tuples fewer than recorded, in "
+                f"{self.short.sum():,} windows; what is recorded stays; it would be taken out by: "
+                f"{replace}"
+            )
+        if self.changed:
+            counts = self.changed_counts()
+            listed = [f"{one['window']} ({one['gone']} gone, {one['new']} new)" for one in counts]
+            found.append(
+                f"{len(self.changed):,} windows were changed in the source: "
+                f"{', '.join(listed[:_SHOWN])}{', ...' if len(listed) > _SHOWN else ''}; what is "
+                f"recorded stays; take them as the source has them now: {replace}"
+            )
+        return found
+
+    def not_whole(self, stream: str, files: Sequence[str]) -> InputError:
+        """Returns the error for windows that cannot be replaced: files that were taken are gone."""
+        windows = to_ranges(self.windows[self.gone > 0])
+        more = f" and {len(windows) - 1:,} more ranges" if len(windows) > 1 else ""
+        shown = ", ".join(f'"{file}"' for file in files[:_SHOWN])
+        others = f" and {len(files) - _SHOWN:,} others" if len(files) > _SHOWN else ""
+        return InputError(
+            f'windows {windows[0]}{more} of stream "{stream}" cannot be replaced: files that were '
+            "taken are gone from the source",
+            detail=f"Gone: {shown}{others}. The source lacks {self.gone.sum():,} tuples of these "
+            "windows; nobody knows whether they were removed or lie in these files. Nothing was "
+            "changed.",
+            hint="Put these files back, and run it again.",
+        )
+
+    def inside(self, windows: WindowRange) -> SourceComparison:
+        """Returns what it says of the windows of a range."""
+        kept = (self.windows >= windows.first) & (self.windows <= windows.last)
+        return SourceComparison(self.windows[kept], self.new[kept], self.gone[kept])
+
+    def _where(self, chosen: npt.NDArray[np.bool_]) -> list[int]:
+        return list(map(int, self.windows[chosen]))
 
 
 def compare(
+    spark: SparkSession,
     sealed: DataFrame,
     tables: StreamTables,
     windows: WindowRange,
-    *,
-    whole: bool,
 ) -> SourceComparison:
-    """Returns how the source's tuples of sealed windows differ from the recording, by digest.
+    """Returns how a source's tuples of sealed windows differ from the recording.
 
     Args:
-        sealed: the source's tuples that lie in `windows`, with the recorded stream's event columns.
+        spark: the session.
+        sealed: the source's tuples that lie in `windows` or before them, all that it has, with the
+            recorded stream's event columns.
         tables: the stream.
         windows: sealed windows.
-        whole: whether the source holds all tuples of these windows, so that what it lacks is
-            missing from it.
     """
     stored = read_seals(tables.windows, windows)
     found = _digests(sealed, stored, tables.columns)
@@ -76,13 +145,20 @@ def compare(
         ),
     )
     differing = found["window_id"].filter(pc.invert(pc.fill_null(same, False)))
-    short, short_tuples = _short(found, stored) if whole else (0, 0)
-    return SourceComparison(
-        pc.sum(found["tuples"]).as_py() or 0,
-        tuple(differing.to_pylist()),
-        short,
-        short_tuples=short_tuples,
+    is_absent = pc.invert(pc.is_in(stored["window_id"], found["window_id"].combine_chunks()))
+    absent = stored.filter(pc.and_(is_absent, pc.greater(stored["tuples"], 0)))
+    gone = pa.table(
+        {
+            "window_id": absent["window_id"],
+            "new": pa.repeat(0, absent.num_rows),
+            "gone": absent["tuples"],
+        }
     )
+    counts = [gone]
+    if len(differing):
+        counts.append(_counts(spark, sealed, tables, differing).cast(gone.schema))
+    columns = pa.concat_tables(counts).sort_by("window_id").columns
+    return SourceComparison(*(np.asarray(column, np.int64) for column in columns))
 
 
 def _digests(sealed: DataFrame, stored: pa.Table, now: str) -> pa.Table:
@@ -125,19 +201,44 @@ def _digests_over(
     )
 
 
-def _short(found: pa.Table, stored: pa.Table) -> tuple[int, int]:
-    place = pc.index_in(stored["window_id"].combine_chunks(), found["window_id"].combine_chunks())
-    there = pc.fill_null(found["tuples"].take(place), 0)
-    lacking = np.asarray(pc.subtract(stored["tuples"], there))
-    lacking = lacking[lacking > 0]
-    return len(lacking), int(lacking.sum())
+def _counts(
+    spark: SparkSession,
+    sealed: DataFrame,
+    tables: StreamTables,
+    differing: pa.ChunkedArray,
+) -> pa.Table:
+    """Returns how many tuples of each window only the source has (new), and only the recording
+    (gone).
+    """
+    windows = spark.createDataFrame(pa.table({"window_id": differing}))
+    bounds = pc.min_max(differing)
+    recorded = _recorded(spark, tables, WindowRange(bounds["min"].as_py(), bounds["max"].as_py()))
+    first, second = row_hashes(recorded.schema)
+    row = ["window_id", "__first", "__second"]
+    sides = [
+        frame.select("window_id", first.alias(row[1]), second.alias(row[2]), sign.alias("__n"))
+        for frame, sign in ((sealed, F.lit(1)), (recorded, F.lit(-1)))
+    ]
+    surpluses = (
+        sides[0]
+        .unionByName(sides[1])
+        .join(F.broadcast(windows), "window_id", "left_semi")
+        .groupBy(row)
+        .agg(F.sum("__n").alias("__n"))
+    )
+    zero = F.lit(0).cast("bigint")
+    counts = surpluses.groupBy("window_id").agg(
+        F.sum(F.greatest(F.col("__n"), zero)).alias("new"),
+        F.sum(F.greatest(-F.col("__n"), zero)).alias("gone"),
+    )
+    return counts.where("new > 0 or gone > 0").toArrow()
 
 
 def surplus(
     spark: SparkSession,
     sealed: DataFrame,
     tables: StreamTables,
-    differing: tuple[int, ...],
+    differing: Sequence[int],
 ) -> DataFrame:
     """Returns the tuples of differing windows that the recording lacks, with all their columns."""
     windows = spark.createDataFrame(pa.table({"window_id": pa.array(differing, pa.int64())}))

@@ -23,9 +23,8 @@ from rewindow.spark.columns import named_columns
 from rewindow.spark.frames import spark_schema, write_files
 from rewindow.storage import Table, data_files, query
 from rewindow.storage.delta import paths_of
-from rewindow.storage.streams import QUARANTINE_SCHEMA, create_quarantine
+from rewindow.storage.streams import LATE, QUARANTINE_SCHEMA, create_quarantine
 
-LATE = "late"
 REFUSED = "refused: "
 """A row of a recording that stopped since too many were malformed; the next one takes them out
 again."""
@@ -52,14 +51,12 @@ def malformed_rows(
     )
 
 
-def release(path: Location, stream: str, *, only_refused: bool = False) -> None:
-    """Takes a stream's rows out of the quarantine, or those that its last recording left there when
-    it was refused.
-    """
+def release(path: Location, stream: str, reason: str) -> None:
+    """Takes a stream's rows whose reason begins with a text out of the quarantine."""
     if not Table.exists(path):
         return
     name = stream.replace("'", "''")
-    mine = f"source = '{name}'" + f" and reason like '{REFUSED}%'" * only_refused
+    mine = f"source = '{name}' and reason like '{reason}%'"
     if query(f"select count(*) as n from q where {mine}", q=path)["n"][0].as_py():
         Table.open(path).delta.delete(mine)
 
@@ -69,16 +66,20 @@ def late_rows(
     late: DataFrame,
     files: Sequence[SourceFile],
     events: Sequence[str],
+    reason: str = LATE,
 ) -> DataFrame:
     """Returns late tuples as rows for the quarantine, whose payload gives them back as they
     were.
     """
-    columns = named_columns(("arrived_at", *events))
-    payload = F.to_json(
-        F.struct(*columns),
+    return _rows(spark, late, files, F.lit(reason), tuple_text(events))
+
+
+def tuple_text(events: Sequence[str]) -> Column:
+    """Returns a tuple's arrival and event columns as JSON."""
+    return F.to_json(
+        F.struct(*named_columns(("arrived_at", *events))),
         {"ignoreNullFields": "false", "timestampFormat": _MICROSECONDS},
     )
-    return _rows(spark, late, files, F.lit(LATE), payload)
 
 
 def _rows(

@@ -7,15 +7,17 @@ what is not in quarantine is put there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rewindow.crash import crash_point
+from rewindow.errors import InputError
 from rewindow.ledger import Ledger
 from rewindow.lineage.dependents import mark_end, mark_stale
 from rewindow.location import Location
@@ -36,7 +38,7 @@ from rewindow.recording.sources.source import (
     SourcePosition,
     open_source,
 )
-from rewindow.recording.sources.taken import FileRows, remember, settings_digest
+from rewindow.recording.sources.taken import FileRows, gone_files, remember, settings_digest
 from rewindow.recording.stream import (
     StreamTables,
     check_settings,
@@ -62,6 +64,7 @@ from rewindow.sequences import names_of
 from rewindow.settings.config import Config, StreamConfig
 from rewindow.spark.frames import empty_frame, read_files, write_files
 from rewindow.storage import Table
+from rewindow.storage.streams import CHANGED, LATE
 from rewindow.windows import WindowRange
 
 
@@ -75,6 +78,7 @@ def record(  # noqa: PLR0913 - each is an option of the verb
     end: bool = False,
     seal_again: bool = False,
     reopen: bool = False,
+    replace: bool = False,
     start_over: bool = False,
 ) -> RecordResult:
     """Records what is new in a stream's source and seals its windows; returns the counts.
@@ -94,13 +98,17 @@ def record(  # noqa: PLR0913 - each is an option of the verb
         seal_again: the table of seals is lost; it is made anew from the tuples that are there.
         reopen: late tuples are taken from the quarantine into their windows, which get a new seal
             (X52); an end behind which there are tuples is taken back.
+        replace: with `reopen`: the whole source is read, and sealed windows that differ from it get
+            what it has now in place of what was recorded, and a new seal.
         start_over: what was recorded is removed and recorded anew, with the settings in force,
             while nobody needs it.
 
     Raises:
         InputError: the stream is unknown, its source is not there or does not fit its settings, or
             it was recorded with other settings (W4, W15); so many rows are malformed that a setting
-            must be wrong; it is said to have ended, and has tuples of the future.
+            must be wrong; it is said to have ended, and has tuples of the future; windows to be
+            opened again were changed in the source, or it has no longer all that they are to be
+            replaced by.
         TableError: one of the stream's tables is missing, or lacks its last commits.
         OverlapError: another recording of the stream is at work; it is to be started over, and
             somebody needs it.
@@ -122,7 +130,7 @@ def record(  # noqa: PLR0913 - each is an option of the verb
         )
         if seal_again:
             run.rebuild_seals()
-        return run.record(sealed_to, end, reopen, start_over)
+        return run.record(sealed_to, end, reopen, replace, start_over)
 
 
 @contextmanager
@@ -154,15 +162,17 @@ class _Run:
         sealed_to: str | None,
         end: bool,
         reopen: bool,
+        replace: bool,
         start_over: bool,
     ) -> RecordResult:
         """Does all steps in order."""
         given = self.extent.given(sealed_to)
         inventory.finish_removal(self.config, self.name)
-        quarantine.release(self.config.quarantine_table, self.name, only_refused=True)
-        position = SourcePosition() if start_over else self._heal()
-        if reopen:
+        quarantine.release(self.config.quarantine_table, self.name, quarantine.REFUSED)
+        taken = SourcePosition() if start_over else self._heal()
+        if reopen and not replace:
             self._reopen()
+        position = SourcePosition() if replace else taken
         contents, tuples = self._read_source(position, start_over)
         given = self.extent.by_source(given, contents)
         position = SourcePosition() if contents.whole else position
@@ -174,21 +184,20 @@ class _Run:
         tables = prepare_stream(
             self.config, self.name, self.stream, schema=recorded_schema(tuples.schema)
         )
-        before = (tables.first, tables.last)
-        if arrivals.future and not end:
-            self.result.warnings.append(
-                f"{arrivals.future:,} tuples of the future wait, and seal nothing before them"
-            )
-        if arrivals.without_event_time:
-            self.result.warnings.append(
-                arrivals.lack_of_event_time(self.name, str(self.stream.event_at))
-            )
+        before = tables.sealed
+        self._warn_of_times(arrivals, end)
         newest = self.extent.newest_window(arrivals)
         if reopen and tables.end is not None and newest is not None and newest > tables.end:
             sealing.take_back_end(tables, self._mark_end)
         if contents.files:
             tables.forget_files()
-        counts = self.extent.count(arrivals, tables, self.extent.last(arrivals, tables, given, end))
+        if replace:
+            self._replace(tables, tuples, contents, gone_files(contents.present, taken))
+        counts = self.extent.count(
+            arrivals,
+            tables,
+            self.extent.last(arrivals, tables, given, end),
+        )
         self._seal(tables, tuples, arrivals, counts, contents)
         if end:
             sealing.end(tables, self._mark_end)
@@ -201,13 +210,26 @@ class _Run:
             counts=counts,
         )
         if contents.version is not None or (contents.present and tables.last is not None):
-            self._move_on(tables, tuples, contents, position=position)
+            self._move_on(tables, tuples, contents, position=position, taken=taken)
+        return self._done(tables)
+
+    def _done(self, tables: StreamTables) -> RecordResult:
         sealing.remove_strays(tables)
         self.result.stream_first = tables.first
         self.result.stream_last = tables.last
         self.result.seconds = self.progress.seconds
         self.progress.step("done", self.result.recorded)
         return self.result
+
+    def _warn_of_times(self, arrivals: ArrivalCounts, end: bool) -> None:
+        if arrivals.future and not end:
+            self.result.warnings.append(
+                f"{arrivals.future:,} tuples of the future wait, and seal nothing before them"
+            )
+        if arrivals.without_event_time:
+            self.result.warnings.append(
+                arrivals.lack_of_event_time(self.name, str(self.stream.event_at))
+            )
 
     def _check_malformed(
         self,
@@ -379,21 +401,81 @@ class _Run:
         self.result.windows_empty += empty
 
     def _reopen(self) -> None:
-        """Takes late tuples from the quarantine into their windows."""
+        """Takes late tuples from the quarantine into their windows.
+
+        Raises:
+            InputError: windows were changed in the source.
+        """
         tables = open_stream_tables(self.config, self.name)
         if tables is None or tables.last is None or not Table.exists(self.config.quarantine_table):
             return
+        inventory.check_unchanged(self.config, self.name)
+        late = reopening.late_tuples(self.spark, tables, self.config.quarantine_table).cache()
+        windows = [row[0] for row in late.select("window_id").distinct().collect()]
+        if windows:
+            self._open_again(tables, late, windows)
+            self.result.taken = late.count()
+
+    def _replace(
+        self,
+        tables: StreamTables,
+        tuples: DataFrame,
+        contents: SourceContents,
+        gone: Collection[str],
+    ) -> None:
+        """Gives sealed windows that differ from the source what it has of them now.
+
+        Raises:
+            InputError: tuples of them may lie in files that were taken and are gone; the source
+                never gives a tuple twice.
+        """
+        if not contents.whole:
+            raise InputError(
+                f'source of stream "{self.name}" cannot be read again from its beginning',
+                detail="It gives a tuple once, so nothing can be replaced by what it has now.",
+                hint=f"Take late tuples into their windows: rewindow record {self.name} --reopen",
+            )
+        windows = tables.sealed
+        if windows is None:
+            return
+        sealed = self._sealed(tuples, windows.last)
+        found = compare(self.spark, sealed, tables, windows).inside(windows)
+        if gone and found.gone.any():
+            raise found.not_whole(self.name, list(gone))
+        if len(found.windows):
+            rows = reopening.source_tuples(sealed)
+            self._open_again(tables, rows, found.windows.tolist(), replaced_by=contents)
+            self.result.taken = int(found.new.sum())
+            self.result.removed = int(found.gone.sum())
+
+    def _open_again(
+        self,
+        tables: StreamTables,
+        tuples: DataFrame,
+        windows: Sequence[int],
+        replaced_by: SourceContents | None = None,
+    ) -> None:
+        """Takes tuples into sealed windows, or those of a source in place of what these hold, and
+        seals them again.
+        """
+
+        def on_opened(ranges: Sequence[WindowRange]) -> None:
+            if replaced_by is not None:
+                replaced_by.check_unchanged(self.name)
+            self._mark_stale(ranges)
+
         self.progress.step("opening windows again", 0)
-        quarantine = self.config.quarantine_table
-        opened, count = reopening.reopen(
+        opened = reopening.reopen(
             self.spark,
             tables,
-            quarantine,
+            self.config.quarantine_table,
             self.folder,
-            self._mark_stale,
+            tuples,
+            windows,
+            on_opened,
+            replace=replaced_by is not None,
         )
-        self.result.reopened = sum(map(len, opened.windows)) if opened else 0
-        self.result.taken = count
+        self.result.reopened = sum(map(len, opened.windows))
 
     def _mark_stale(self, windows: Sequence[WindowRange]) -> None:
         """Enters what was published from windows that get a new seal as stale."""
@@ -409,7 +491,7 @@ class _Run:
         tuples: DataFrame,
         contents: SourceContents,
         position: SourcePosition,
-        before: tuple[int | None, int | None],
+        before: WindowRange | None,
         counts: RecordingCounts,
     ) -> None:
         """Puts malformed rows and late tuples into quarantine; `before` are the windows sealed
@@ -428,78 +510,107 @@ class _Run:
             self.result.malformed = new
             self.result.known = counts.malformed - new
         crash_point("record_after_malformed")
-        if before[0] is None or before[1] is None:
+        if before is None:
             return
         self.progress.step("comparing sealed windows", counts.sealed)
-        events = recorded_schema(tuples.schema).names[3:]
-        late = self._late(
+        self._compare_sealed(
             tables,
             tuples,
-            position,
-            WindowRange(before[0], before[1]),
-            counts,
-            events,
+            contents,
+            position=position,
+            windows=before,
+            counts=counts,
         )
-        if late is not None:
-            count = late.count()
-            rows = quarantine.late_rows(self.spark, late, contents.files, events=events)
-            self.result.late = quarantine.quarantine(
-                self.spark,
-                path,
-                self.name,
-                rows,
-                by_position=by_position,
-            )
-            self.result.known += count - self.result.late
-            if self.result.late:
-                self.result.warnings.append(
-                    f"{self.result.late:,} tuples came after their windows were sealed; they are "
-                    f"in the table {path};"
-                    f" take them into their windows: rewindow record {self.name} --reopen"
-                )
-            self.result.already_there -= count
 
-    def _late(
+    def _compare_sealed(
         self,
         tables: StreamTables,
         tuples: DataFrame,
+        contents: SourceContents,
         position: SourcePosition,
         windows: WindowRange,
         counts: RecordingCounts,
-        events: list[str],
-    ) -> DataFrame | None:
-        """Returns late tuples; tuples that a Delta source has gained for windows behind its
-        position all are.
+    ) -> None:
+        """Puts aside what the source has of sealed windows and the recording lacks: late tuples,
+        and those of windows that were changed.
         """
         self.result.already_there = counts.sealed
-        columns = [*POSITION, "window_id", "arrived_at", *map(quoted_column, events)]
-        sealed = tuples.where(F.col(REASON).isNull() & (F.col("window_id") <= windows.last)).select(
-            *columns
-        )
+        sealed = self._sealed(tuples, windows.last)
         # Up to the last window that was sealed when the source was read last, all that is new is
         # late. Later windows may have been sealed by a run that died, so they are compared.
         done = position.sealed_last
-        certain = sealed.where(F.col("window_id") <= F.lit(done)) if done is not None else None
+        late = [] if done is None else [sealed.where(F.col("window_id") <= F.lit(done))]
         first = windows.first if done is None else done + 1
-        found = SourceComparison()
         if first <= windows.last:
             open_ones = sealed if done is None else sealed.where(F.col("window_id") > F.lit(done))
-            found = compare(open_ones, tables, WindowRange(first, windows.last), whole=True)
-        self._warn_of_short(found)
-        if not found.differing:
-            return certain if certain is not None and counts.sealed else None
-        more = surplus(self.spark, sealed, tables, differing=found.differing)
-        return more if certain is None else more.unionByName(certain)
+            found = compare(self.spark, open_ones, tables, WindowRange(first, windows.last))
+            self._put_changed_aside(tables, sealed, contents, found)
+            if found.late:
+                late.append(surplus(self.spark, sealed, tables, differing=found.late))
+        if late and counts.sealed:
+            self._put_late_aside(reduce(DataFrame.unionByName, late), contents)
 
-    def _warn_of_short(self, found: SourceComparison) -> None:
-        self.result.short_windows = found.short
-        self.result.short_tuples = found.short_tuples
-        if found.short:
+    def _put_late_aside(self, late: DataFrame, contents: SourceContents) -> None:
+        count, new = self._put_tuples_aside(late, contents, LATE)
+        self.result.late = new
+        self.result.known += count - new
+        self.result.already_there -= count
+        if new:
+            moved = ", unless they were moved there from the windows that lack tuples"
             self.result.warnings.append(
-                f"the source has {found.short_tuples:,} tuples fewer than recorded, in "
-                f"{found.short:,} windows;"
-                " what is recorded stays"
+                f"{new:,} tuples came after their windows were sealed; they are in the table "
+                f"{self.config.quarantine_table}; take them into their windows: rewindow record "
+                f"{self.name} --reopen{moved if self.result.short_windows else ''}"
             )
+
+    def _put_changed_aside(
+        self,
+        tables: StreamTables,
+        sealed: DataFrame,
+        contents: SourceContents,
+        found: SourceComparison,
+    ) -> None:
+        """Puts what is new in changed windows aside, in place of what was new when the source was
+        compared last, and says where tuples are gone.
+        """
+        self.result.short_windows = int(found.short.sum())
+        self.result.short_tuples = int(found.gone[found.short].sum())
+        self.result.changed = found.changed_counts()
+        self.result.warnings += found.warnings(self.name)
+        if contents.whole:
+            quarantine.release(self.config.quarantine_table, self.name, CHANGED)
+        if found.changed:
+            changed = surplus(self.spark, sealed, tables, differing=found.changed)
+            count, _ = self._put_tuples_aside(changed, contents, CHANGED)
+            self.result.already_there -= count
+
+    def _put_tuples_aside(
+        self,
+        tuples: DataFrame,
+        contents: SourceContents,
+        reason: str,
+    ) -> tuple[int, int]:
+        """Puts tuples of sealed windows into quarantine; returns how many there are, and how many
+        were not in it.
+        """
+        events = recorded_schema(tuples.schema).names[3:]
+        rows = quarantine.late_rows(self.spark, tuples, contents.files, events, reason)
+        new = quarantine.quarantine(
+            self.spark,
+            self.config.quarantine_table,
+            self.name,
+            rows,
+            by_position=not contents.whole,
+        )
+        return tuples.count(), new
+
+    def _sealed(self, tuples: DataFrame, last: int) -> DataFrame:
+        """Returns the source's good tuples up to a window, with the stream's columns but the
+        offset.
+        """
+        events = recorded_schema(tuples.schema).names[3:]
+        columns = [*POSITION, "window_id", "arrived_at", *map(quoted_column, events)]
+        return tuples.where(F.col(REASON).isNull() & (F.col("window_id") <= last)).select(*columns)
 
     def _move_on(
         self,
@@ -507,9 +618,10 @@ class _Run:
         tuples: DataFrame,
         contents: SourceContents,
         position: SourcePosition,
+        taken: SourcePosition,
     ) -> None:
         """Stores what has been taken of the source, last of all: a run that dies earlier reads it
-        again.
+        again; `taken` is what was stored before.
         """
         self.progress.step("noting what was taken")
         seen = self._rows_seen(tables, tuples, contents)
@@ -526,6 +638,7 @@ class _Run:
                 sealed_last=tables.last,
                 files=files,
                 settings=settings_digest(self.stream),
+                gone=gone_files(contents.present, taken),
             )
             tables.set_position(noted)
 

@@ -1,5 +1,5 @@
-"""Windows that are opened again: late tuples leave the quarantine for their windows, which get a
-new seal (X52).
+"""Windows that are opened again, and get a new seal (X52): late tuples leave the quarantine for
+them, or all their tuples are replaced by those that the source has now.
 
 What a replay has pinned stays readable at its version. A reopening that dies at any point is
 completed by the next run: what it is about to do is noted with the seals first, and the note goes
@@ -9,7 +9,7 @@ last.
 |---------------------------|----------------------------------------------------------------|
 | before the tuples' commit | removes the note: nothing was changed                          |
 | before the seals' commit  | seals the noted windows from the tuples that are there         |
-| before the note goes      | removes the taken tuples from the quarantine, and the note     |
+| before the note goes      | removes the windows' tuples from the quarantine, and the note  |
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import starmap
+from itertools import pairwise, starmap
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,18 +31,22 @@ from rewindow.errors import InputError
 from rewindow.facts.seals import read_seals, seal_rows
 from rewindow.location import Location
 from rewindow.names import quoted_column
-from rewindow.recording.quarantine import LATE
+from rewindow.recording.sealing import every_window
+from rewindow.recording.sources.source import FILE, ROW
 from rewindow.recording.stream import StreamTables
 from rewindow.recording.tuples import frame_of
-from rewindow.spark.digests import window_digests
+from rewindow.spark.digests import empty_digests, window_digests
 from rewindow.spark.frames import spark_schema, write_files
 from rewindow.storage import Table
 from rewindow.storage.delta import paths_of
-from rewindow.storage.streams import QUARANTINE_SCHEMA
+from rewindow.storage.streams import CHANGED, LATE, QUARANTINE_SCHEMA
 from rewindow.windows import WindowRange, to_ranges
 
 _NOTE = "rewindow.reopening"
 _CORRUPT = "__corrupt"
+_RANGES_MAX = 200
+_BEHIND_ALL = 2**62
+"""The offset of a late tuple: a recorded one of the same arrival comes before it."""
 OnOpened = Callable[[Sequence[WindowRange]], None]
 
 
@@ -81,7 +85,8 @@ class Reopening:
 
 
 def late_tuples(spark: SparkSession, tables: StreamTables, quarantine: Location) -> DataFrame:
-    """Returns a stream's late tuples of sealed windows, with the stream's columns but the offset.
+    """Returns a stream's late tuples of sealed windows, with the stream's columns, position and
+    payload.
 
     Raises:
         InputError: a tuple cannot be read back as it was.
@@ -105,7 +110,17 @@ def late_tuples(spark: SparkSession, tables: StreamTables, quarantine: Location)
             hint="Was a column's type changed since they came?",
         )
     columns = [F.col("tuple").getField(field.name).alias(field.name) for field in schema.fields[2:]]
-    return found.select("window_id", "position", "payload", *columns)
+    offset = F.lit(_BEHIND_ALL).cast("bigint").alias("offset")
+    return found.select("window_id", offset, "position", "payload", *columns)
+
+
+def source_tuples(sealed: DataFrame) -> DataFrame:
+    """Returns a source's tuples in the shape of `late_tuples`; their position in the source, a
+    number here, decides between those of the same arrival (X51).
+    """
+    offset = F.shiftleft(F.col(FILE).cast("bigint"), 40) + F.col(ROW)
+    nothing = F.lit("")
+    return sealed.withColumns({"offset": offset, "position": nothing, "payload": nothing})
 
 
 def reopen(
@@ -113,25 +128,28 @@ def reopen(
     tables: StreamTables,
     quarantine: Location,
     folder: Location,
+    tuples: DataFrame,
+    windows: Sequence[int],
     on_opened: OnOpened,
-) -> tuple[Reopening | None, int]:
-    """Takes late tuples into their windows and seals these again; returns what was opened, and how
-    many tuples.
+    *,
+    replace: bool = False,
+) -> Reopening:
+    """Takes tuples into their windows and seals these again; returns what was opened.
 
     Args:
         spark: the session.
         tables: the stream.
-        quarantine: the table of quarantined tuples.
+        quarantine: the table of quarantined tuples, which keeps none of these windows.
         folder: a scratch folder.
+        tuples: from `late_tuples`, or all that the source has, from `source_tuples`.
+        windows: ids of the windows, all sealed.
         on_opened: told the windows before anything of them is changed.
+        replace: whether the tuples take the place of the recorded ones; else they are added.
     """
-    late = late_tuples(spark, tables, quarantine).cache()
-    ids = sorted(row[0] for row in late.select("window_id").distinct().collect())
-    if not ids:
-        return None, 0
-    opened = Reopening(tables.run + 1, tuple(to_ranges(ids)))
+    opened = Reopening(tables.run + 1, _few_ranges(windows))
     rows = folder / "reopened"
-    write_files(_merged(spark, tables, late, opened), rows)
+    inside = tuples.where(opened.column)
+    write_files(_in_order(spark, tables, inside, None if replace else opened), rows)
     opened.note(tables)
     crash_point("reopen_after_note")
     on_opened(opened.windows)
@@ -145,24 +163,38 @@ def reopen(
     seal_noted(spark, tables, opened)
     crash_point("reopen_after_seals")
     finish(tables, opened, quarantine)
-    return opened, late.count()
+    return opened
 
 
-def _merged(
+def _few_ranges(windows: Sequence[int]) -> tuple[WindowRange, ...]:
+    """Returns windows as ranges, so many at most as Delta takes in a condition: beyond that the
+    nearest ones become one, and what lies between them is sealed again as it is.
+    """
+    parts = to_ranges(windows)
+    if len(parts) <= _RANGES_MAX:
+        return tuple(parts)
+    gaps = [after.first - before.last for before, after in pairwise(parts)]
+    widest = sorted(sorted(range(len(gaps)), key=gaps.__getitem__)[-_RANGES_MAX + 1 :])
+    firsts = [parts[0].first, *(parts[index + 1].first for index in widest)]
+    lasts = [*(parts[index].last for index in widest), parts[-1].last]
+    return tuple(map(WindowRange, firsts, lasts))
+
+
+def _in_order(
     spark: SparkSession,
     tables: StreamTables,
-    late: DataFrame,
-    opened: Reopening,
+    tuples: DataFrame,
+    beside: Reopening | None,
 ) -> DataFrame:
-    """Returns all tuples of the opened windows in order of arrival; ties of late ones come last."""
-    # A recorded tuple comes before a late one of the same arrival, because late ones get an offset
-    # above all others. Position and payload make the order of late ones the same in every run.
-    there = _recorded(spark, tables, opened).withColumns(
-        {"position": F.lit(""), "payload": F.lit("")}
-    )
-    both = there.unionByName(late.withColumn("offset", F.lit(2**62).cast("bigint")))
+    """Returns tuples, with what is recorded of the opened windows if they are given, in order of
+    arrival and with their offsets.
+    """
+    # Position and payload make the order of late tuples the same in every run.
+    if beside is not None:
+        no_place = {"position": F.lit(""), "payload": F.lit("")}
+        tuples = _recorded(spark, tables, beside).withColumns(no_place).unionByName(tuples)
     order = Window.partitionBy("window_id").orderBy("arrived_at", "offset", "position", "payload")
-    numbered = both.withColumn("offset", (F.row_number().over(order) - 1).cast("bigint"))
+    numbered = tuples.withColumn("offset", (F.row_number().over(order) - 1).cast("bigint"))
     names = map(quoted_column, tables.data.schema.names)
     return numbered.select(*names).sort("window_id", "offset")
 
@@ -178,7 +210,10 @@ def _recorded(spark: SparkSession, tables: StreamTables, opened: Reopening) -> D
 def seal_noted(spark: SparkSession, tables: StreamTables, opened: Reopening) -> None:
     """Gives opened windows the seal of what they hold now, with the next generation."""
     tables.note_files()
-    digests = window_digests(_recorded(spark, tables, opened)).toArrow().sort_by("window_id")
+    recorded = _recorded(spark, tables, opened)
+    found = window_digests(recorded).toArrow()
+    empty = empty_digests(recorded.schema)
+    digests = every_window(found, opened.windows, empty)
     old = pa.concat_tables(read_seals(tables.windows, part) for part in opened.windows)
     place = pc.index_in(digests["window_id"].combine_chunks(), old["window_id"].combine_chunks())
     generation = pc.add(old["generation"].take(place), 1)
@@ -193,11 +228,12 @@ def seal_noted(spark: SparkSession, tables: StreamTables, opened: Reopening) -> 
 
 
 def finish(tables: StreamTables, opened: Reopening, quarantine: Location) -> None:
-    """Removes the taken tuples from the quarantine, then the note."""
+    """Removes the late and changed tuples of opened windows from the quarantine, then the note."""
     name = tables.name.replace("'", "''")
-    Table.open(quarantine).delta.delete(
-        f"source = '{name}' and reason = '{LATE}' and ({opened.predicate})"
-    )
+    if Table.exists(quarantine):
+        Table.open(quarantine).delta.delete(
+            f"source = '{name}' and reason in ('{LATE}', '{CHANGED}') and ({opened.predicate})"
+        )
     tables.windows.set_properties({_NOTE: ""})
 
 

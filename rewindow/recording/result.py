@@ -24,9 +24,12 @@ class RecordResult:
         malformed: rows that are no tuples, put aside by this run.
         known: late and malformed ones that an earlier run has put aside.
         waiting: tuples of windows that are not sealed yet.
-        short_windows, short_tuples: sealed windows of which the source now has fewer tuples, and by
+        changed: sealed windows from which the source has lost tuples and to which it has added
+            others, each with how many are gone and how many are new; the first thousand.
+        short_windows, short_tuples: sealed windows from which the source has only lost tuples, and
             how many.
-        reopened: windows that were opened again, for `taken` late tuples.
+        reopened: windows that were opened again, for `taken` late tuples; or they were replaced,
+            and `removed` tuples are gone with it.
         bytes_read: size of the source, or of the files that a Delta source has gained.
         bytes_written: size of the stream's new files.
         source_version: the version of a Delta source that was read.
@@ -50,10 +53,12 @@ class RecordResult:
     malformed: int = 0
     known: int = 0
     waiting: int = 0
+    changed: list[dict[str, int]] = field(default_factory=list)
     short_windows: int = 0
     short_tuples: int = 0
     reopened: int = 0
     taken: int = 0
+    removed: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
     source_version: int | None = None
@@ -97,8 +102,8 @@ class RecordResult:
             )
         if self.reopened:
             found.append(
-                f"{self.stream}: {self.reopened:,} windows reopened, {self.taken:,} late tuples "
-                "taken in"
+                f"{self.stream}: {self.reopened:,} windows reopened, {self.taken:,} tuples taken "
+                f"in, {self.removed:,} removed"
             )
         if self.known:
             found.append(

@@ -9,7 +9,7 @@ next run seals just these before it does anything else.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -210,7 +210,7 @@ def _seal(
     tables.note_files()
     crash_point("record_after_files")
     rows = seal_rows(
-        every_window(found, windows, empty_digests(schema)),
+        every_window(found, [windows], empty_digests(schema)),
         tables.data,
         tables.columns,
     )
@@ -221,11 +221,16 @@ def _seal(
     return len(windows) - found.num_rows
 
 
-def every_window(found: pa.Table, windows: WindowRange, empty: tuple[str, str | None]) -> pa.Table:
-    """Returns window_id, tuples and digests of every window of a range; those that were not found
-    are empty.
+def every_window(
+    found: pa.Table,
+    windows: Sequence[WindowRange],
+    empty: tuple[str, str | None],
+) -> pa.Table:
+    """Returns window_id, tuples and digests of every window of some ranges; those that were not
+    found are empty.
     """
-    ids = pa.array(np.arange(windows.first, windows.last + 1, dtype=np.int64))
+    every = [np.arange(part.first, part.last + 1, dtype=np.int64) for part in windows]
+    ids = pa.array(np.concatenate(every))
     place = pc.index_in(ids, found["window_id"].combine_chunks())
     placed = found.select(["tuples", "digest", "float_digest"]).take(place)
     tuples, digest, float_digest = placed.columns

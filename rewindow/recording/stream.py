@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from deltalake import Schema
@@ -34,6 +34,7 @@ from rewindow.storage.streams import (
     stored_settings,
     stream_properties,
 )
+from rewindow.windows import WindowRange
 
 _SOURCE = "rewindow.source"
 
@@ -79,6 +80,13 @@ class StreamTables:
         return columns_text(self.data.schema)
 
     @property
+    def sealed(self) -> WindowRange | None:
+        """The sealed windows, None before the first recording."""
+        if self.first is None or self.last is None:
+            return None
+        return WindowRange(self.first, self.last)
+
+    @property
     def has_unsealed_commit(self) -> bool:
         """Whether a recording died after its tuples were committed and before its windows were
         sealed.
@@ -111,13 +119,14 @@ class StreamTables:
         return position if is_ours and known else SourcePosition()
 
     def forget_files(self) -> None:
-        """Removes the note of files that were taken, so that a run that dies from here on has all
-        of them read again.
+        """Notes that all files are to be read again, for a run that dies from here on.
 
         Else a late tuple of a file that was not noted yet, and that `--reopen` has taken into its
         window, would be late once more.
         """
-        self._taken.delete()
+        known = self.position
+        if known.files:
+            self.set_position(replace(known, settings=""))
 
     def set_position(self, position: SourcePosition) -> None:
         """Stores what has been taken of the source: with the table's properties, or, of files,

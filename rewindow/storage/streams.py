@@ -52,8 +52,12 @@ QUARANTINE_SCHEMA = pa.schema(
         ("recorded_at", _TIME),
     ]
 )
-"""A row per tuple that could not be taken; reasons are "late" or begin with "malformed: ", or with
-"refused: " before that where there were so many that nothing was recorded."""
+"""A row per tuple that could not be taken; reasons are "late" or "changed", or begin with
+"malformed: ", or with "refused: " before that where there were so many that nothing was
+recorded."""
+LATE = "late"
+CHANGED = "changed"
+"""A tuple that the source has now in a sealed window from which it has lost others."""
 
 _PREFIX = "rewindow."
 

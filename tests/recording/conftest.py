@@ -48,12 +48,19 @@ class Bench:
         end: bool = False,
         seal_again: bool = False,
         reopen: bool = False,
+        replace: bool = False,
         start_over: bool = False,
         **settings: Any,
     ) -> RecordResult:
         from rewindow.recording.record import record
 
-        flags = {"end": end, "seal_again": seal_again, "reopen": reopen, "start_over": start_over}
+        flags = {
+            "end": end,
+            "seal_again": seal_again,
+            "reopen": reopen,
+            "replace": replace,
+            "start_over": start_over,
+        }
         return record(self.spark, self.config(**settings), "s", **flags)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:

@@ -1,18 +1,33 @@
-"""Windows opened again: late tuples come into their windows, seals get a generation, a death is
-completed.
+"""Windows opened again: late tuples come into their windows, or the source's tuples in place of
+what was recorded; seals get a generation, a death is completed.
 """
 
 from __future__ import annotations
 
-import pytest
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
-from rewindow.errors import RewindowError
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+from rewindow.errors import InputError, RewindowError
+from rewindow.ledger import Ledger
 from rewindow.recording import reopening
 from rewindow.storage import Table, query
+from tests.ledger.life import run_to_end
+from tests.lineage.test_dependents import close
 from tests.lost_files import lose_part_files
 from tests.recording.conftest import Bench
 from tests.recording.test_crashes import Died
+from tests.recording.test_late import EDITED
 from tests.recording.test_record import ROWS
+from tests.recording.test_sources import frame_of
 
 LATE = "late,1970-01-01T02:46:49.123456Z,9\nlate,1970-01-01T02:47:11Z,8\n"
 AFTER = [(1000, 2), (1000, 1), (1000, 9), (1000, 3), (1001, 4), (1003, 8), (1004, 5)]
@@ -112,3 +127,215 @@ def test_declared_end_is_stored_and_can_be_revoked(bench: Bench) -> None:
     again = bench.record(sealed_to="1970-01-01T02:48:00Z", reopen=True)
     assert (again.recorded, again.last) == (2, 1007)
     assert bench.rows("select end_window from w where window_id is null") == []
+
+
+Row = tuple[str, int, int | None]
+BEFORE: list[Row] = [("b", 40, 2), ("a", 41, 1), ("a", 41, 1), ("c", 50, 4)]
+AFTER_EDIT: list[Row] = [("b", 40, 2), ("a", 41, 7), ("a", 41, 1), ("c", 50, 4)]
+
+
+def write_csv(root: Path, rows: list[Row]) -> dict[str, Any]:
+    lines = [f"{k},1970-01-01T02:46:{second}Z,{n}\n" for k, second, n in rows]
+    (root / "s.csv").write_text("k,at,n\n" + "".join(lines))
+    return {}
+
+
+def write_json(root: Path, rows: list[Row]) -> dict[str, Any]:
+    lines = [
+        json.dumps({"k": k, "at": f"1970-01-01T02:46:{second}Z", "n": n}) for k, second, n in rows
+    ]
+    (root / "s.jsonl").write_text("\n".join(lines))
+    return {"source": str(root / "s.jsonl")}
+
+
+def write_parquet(root: Path, rows: list[Row]) -> dict[str, Any]:
+    pq.write_table(frame_of(rows), root / "s.parquet")
+    return {"source": str(root / "s.parquet"), "columns": None}
+
+
+def write_delta(root: Path, rows: list[Row]) -> dict[str, Any]:
+    write_deltalake(str(root / "d"), frame_of(rows), mode="overwrite")
+    return {"source": str(root / "d"), "columns": None}
+
+
+def seals_of(bench: Bench) -> dict[int, tuple[int, int, str]]:
+    rows = bench.rows("select window_id, generation, tuples, digest from w order by window_id")
+    return {row["window_id"]: (row["generation"], row["tuples"], row["digest"]) for row in rows}
+
+
+@pytest.mark.parametrize("write", [write_csv, write_json, write_parquet, write_delta])
+def test_changed_window_is_replaced_by_what_the_source_has(bench: Bench, write: Any) -> None:
+    # Rules: X52
+    settings = write(bench.root, BEFORE)
+    bench.record(**settings)
+    first = seals_of(bench)
+    pinned = Table.open(bench.config().stream_table("s"))
+    read = query("select * from t", t=pinned).to_pylist()
+    write(bench.root, AFTER_EDIT)
+    if write is write_delta:
+        with pytest.raises(InputError, match=r"version 1 \(WRITE\)") as caught:
+            bench.record(**settings)
+        assert "rewindow record s --reopen --replace" in caught.value.hint
+    else:
+        found = bench.record(**settings)
+        assert (found.late, found.changed) == (0, [{"window": 1000, "gone": 1, "new": 1}])
+    replaced = bench.record(reopen=True, replace=True, **settings)
+    assert (replaced.reopened, replaced.taken, replaced.removed) == (1, 1, 1)
+    assert bench.tuples() == [
+        (1000, 0, "b", 2),
+        (1000, 1, "a", 7),
+        (1000, 2, "a", 1),
+        (1001, 0, "c", 4),
+    ]
+    second = seals_of(bench)
+    assert second[1000][:2] == (2, 3) and second[1000][2] != first[1000][2]
+    assert {window: seal for window, seal in second.items() if window != 1000} == {
+        window: seal for window, seal in first.items() if window != 1000
+    }
+    assert not bench.config().quarantine_table.exists() or bench.aside() == []
+    again = Table.open(pinned.path, pinned.version)
+    assert query("select * from t", t=again).to_pylist() == read
+    write(bench.root, BEFORE)
+    bench.record(reopen=True, replace=True, **settings)
+    assert seals_of(bench)[1000] == (3, 3, first[1000][2])
+    quiet = bench.record(**settings)
+    assert (quiet.late, quiet.changed, quiet.reopened, quiet.warnings) == (0, [], 0, [])
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (ROWS.replace("a,1970-01-01T02:46:50Z,4\n", ""), [2, 1, 3, 5]),
+        (ROWS.replace("a,1970-01-01T02:46:50Z,4", "a,1970-01-01T02:47:05Z,4"), [2, 1, 3, 4, 5]),
+        ("z,1970-01-01T02:47:25Z,9\n", [9]),
+        (ROWS + "late,1970-01-01T02:47:01Z,6\n", [2, 1, 3, 4, 6, 5]),
+    ],
+    ids=["a row gone", "a row moved to another window", "all windows but one empty", "late"],
+)
+def test_replaced_windows_hold_exactly_what_the_source_has(
+    bench: Bench,
+    rows: str,
+    expected: list[int],
+) -> None:
+    bench.write(ROWS)
+    bench.record()
+    bench.write(rows)
+    bench.record()
+    bench.record(reopen=True, replace=True)
+    assert [row[3] for row in bench.tuples()] == expected
+    counts = bench.rows("select window_id, tuples from w order by window_id")
+    held = [row[0] for row in bench.tuples()]
+    assert [row["tuples"] for row in counts] == [held.count(n) for n in range(1000, 1005)]
+    assert bench.aside() == [] if bench.config().quarantine_table.exists() else True
+    assert (bench.record().late, bench.record().changed) == (0, [])
+
+
+def test_replaced_windows_mark_what_was_published_from_them_stale(bench: Bench) -> None:
+    # Rules: X52
+    bench.write(ROWS)
+    bench.record()
+    ledger = Ledger.open(bench.config().ledger_url)
+    plan = {"inputs": [{"stream": "s"}], "outputs": [{"name": "rows", "stateful": False}]}
+    ledger.replays.create("done", "app", 1000, 1004, "exactly_once", plan, "v1")
+    run_to_end(ledger, "done")
+    close(ledger, ledger.publications.open("done", {"app.rows": None}, 1000, 1004).number)
+    bench.write(EDITED)
+    bench.record(reopen=True, replace=True)
+    assert [(row.table_name, row.first, row.last) for row in ledger.stale.ranges("app")] == [
+        ("app.rows", 1000, 1000)
+    ]
+
+
+def test_windows_of_a_file_that_is_gone_are_not_replaced(bench: Bench) -> None:
+    (bench.root / "in").mkdir()
+    settings: dict[str, Any] = {"source": str(bench.root / "in")}
+    bench.write(ROWS, "in/1.csv")
+    bench.write("b,1970-01-01T02:46:43Z,8\nb,1970-01-01T02:46:44Z,9\n", "in/2.csv")
+    bench.record(**settings)
+    (bench.root / "in" / "1.csv").rename(bench.root / "1.csv")
+    bench.record(**settings)
+    bench.write("b,1970-01-01T02:46:43Z,6\nb,1970-01-01T02:46:44Z,9\n", "in/2.csv")
+    assert bench.record(**settings).changed == [{"window": 1000, "gone": 4, "new": 1}]
+    before = bench.tuples(), seals_of(bench)
+    for _ in range(2):
+        with pytest.raises(InputError, match="cannot be replaced") as caught:
+            bench.record(reopen=True, replace=True, **settings)
+        assert 'Gone: "1.csv".' in caught.value.detail
+        assert (bench.tuples(), seals_of(bench)) == before
+    (bench.root / "1.csv").rename(bench.root / "in" / "renamed.csv")
+    bench.record(reopen=True, replace=True, **settings)
+    assert [row[3] for row in bench.tuples()] == [2, 1, 6, 9, 3, 4, 5]
+
+
+POINTS = ["reopen_after_note", "reopen_after_data", "reopen_after_seals"]
+
+
+def check_replaced(bench: Bench) -> None:
+    assert [row[3] for row in bench.tuples()] == [2, 7, 3, 4, 5]
+    assert [seal[:2] for seal in seals_of(bench).values()] == [
+        (2, 3),
+        (1, 1),
+        (1, 0),
+        (1, 0),
+        (1, 1),
+    ]
+    assert bench.aside() == []
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_interrupted_replacement_leaves_one_generation_and_is_completed(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    point: str,
+) -> None:
+    bench.write(ROWS)
+    bench.record()
+    bench.write(EDITED)
+    bench.record()
+    old = seals_of(bench)
+
+    def crash(step: str, number: int = 1, attempt: int | None = None) -> None:
+        if step == point:
+            raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reopening, "crash_point", crash)
+        with pytest.raises(Died):
+            bench.record(reopen=True, replace=True)
+    seals = seals_of(bench)
+    assert seals == old if point != "reopen_after_seals" else seals[1000][:2] == (2, 3)
+    result = bench.record()
+    if point == "reopen_after_note":
+        assert (result.changed, seals_of(bench)) == ([{"window": 1000, "gone": 1, "new": 1}], old)
+        bench.record(reopen=True, replace=True)
+    check_replaced(bench)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("point", POINTS)
+def test_replacement_survives_a_sigkill(bench: Bench, tmp_path: Path, point: str) -> None:
+    bench.write(ROWS)
+    bench.record()
+    bench.write(EDITED)
+    bench.record()
+    script = f"""
+from pathlib import Path
+from tests.recording.conftest import Bench
+from rewindow.settings.config import Config, SparkConfig
+from rewindow.spark.session import spark_session
+config = Config(state=Path({str(tmp_path)!r}) / "spark",
+    spark=SparkConfig(jars={str(Path.cwd() / ".rewindow/jars")!r}))
+bench = Bench(spark_session(config, "dies", quick=True), Path({str(tmp_path)!r}))
+bench.record(reopen=True, replace=True)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "REWINDOW_CRASH": point},
+        start_new_session=True,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL
+    bench.record()
+    if point == "reopen_after_note":
+        bench.record(reopen=True, replace=True)
+    check_replaced(bench)

@@ -126,7 +126,7 @@ def test_new_file_among_many_is_the_only_one_read(bench: Bench) -> None:
     assert (third.recorded, third.late, third.known, third.files_unchanged) == (0, 0, 0, 20)
     (bench.root / "in" / "03.csv").write_text(row("q3", 3))
     fourth = bench.record(**settings)
-    assert (fourth.late, fourth.short_windows, fourth.known) == (1, 0, 1)
+    assert (fourth.late, fourth.changed) == (0, [{"window": 1002, "gone": 1, "new": 2}])
     assert any('"03.csv" has changed' in warning for warning in fourth.warnings)
 
 

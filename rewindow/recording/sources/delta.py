@@ -169,9 +169,9 @@ def _changed(name: str, changes: list[str]) -> InputError:
         detail="A recorded stream only grows, and the rewritten files do not tell which of their "
         "rows are new."
         + (f" {len(changes) - 1} later commits changed rows too." if len(changes) > 1 else ""),
-        hint="Record the table as it is now under another stream name, or pass such commits over, "
-        "with all that they "
-        f'added: changed_rows = "skip" of stream "{name}".',
+        hint="Take the windows that differ as the table has them now: rewindow record "
+        f"{name} --reopen --replace; or pass such commits over, with all that they added: "
+        f'changed_rows = "skip" of stream "{name}".',
     )
 
 

@@ -154,7 +154,9 @@ class SourcePosition:
         waiting: parts read then that hold tuples beyond it, with the columns that they do not hold
             themselves.
         files: files taken then, by name; a source with versions has none.
-        settings: a digest of the settings that said which tuples these files have.
+        settings: a digest of the settings that said which tuples these files have; empty where a
+            run died, so that all of them are read again.
+        gone: files that were taken and are no longer in the source, the newest ones.
     """
 
     version: int = -1
@@ -162,6 +164,7 @@ class SourcePosition:
     waiting: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
     files: Mapping[str, TakenFile] = field(default_factory=dict)
     settings: str = ""
+    gone: Mapping[str, TakenFile] = field(default_factory=dict)
 
     def to_text(self) -> str:
         """Returns it as JSON."""
@@ -171,6 +174,7 @@ class SourcePosition:
             values |= {
                 "files": list(map(asdict, self.files.values())),
                 "settings": self.settings,
+                "gone": list(map(asdict, self.gone.values())),
             }
         return json.dumps(values)
 
@@ -180,13 +184,17 @@ class SourcePosition:
         if not text:
             return cls()
         values = json.loads(text)
-        files = {value["name"]: TakenFile(**value) for value in values.get("files", ())}
+        files, gone = (
+            {value["name"]: TakenFile(**value) for value in values.get(key, ())}
+            for key in ("files", "gone")
+        )
         return cls(
             values["version"],
             values["sealed_last"],
             values["waiting"],
             files,
             values.get("settings", ""),
+            gone,
         )
 
 

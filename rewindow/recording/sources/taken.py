@@ -34,6 +34,7 @@ _NOT_ABOUT_ROWS = {
 }
 """Settings of a stream that do not change which tuples a file has."""
 _CHUNK_BYTES = 4 << 20
+_GONE_MAX = 1_000
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,18 @@ def select_files(
         else ""
     )
     return Selection(chosen, False, [words] if words else [])
+
+
+def gone_files(files: Sequence[SourceFile], position: SourcePosition) -> dict[str, TakenFile]:
+    """Returns the files that were taken and are no longer in a source, under no other name either;
+    the newest ones.
+    """
+    by_name = {file.name: file for file in files}
+    taken = {**position.gone, **position.files}
+    gone = {name: file for name, file in taken.items() if name not in by_name}
+    for name in by_name.keys() - position.files.keys():
+        gone.pop(_renamed_from(by_name[name], gone) or "", None)
+    return dict(list(gone.items())[-_GONE_MAX:])
 
 
 def remember(
