@@ -1,9 +1,10 @@
-"""A Delta table as source, read from its log: appended rows, changed ones, table partitions; no
-Spark.
+"""A Delta table as source, read from its log: appended rows, changed ones and those brought back,
+shallow clones, table partitions; no Spark.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,3 +132,116 @@ def test_file_from_before_a_new_column_has_nulls_in_it(tmp_path: Path) -> None:
     assert [
         (row["n"], row["m"]) for rows in files for batch in rows for row in batch.to_pylist()
     ] == [(1, None), (2, "x")]
+
+
+def rows_of(source: Path, position: SourcePosition, **options: Any) -> list[dict[str, Any]]:
+    """Returns the rows that are to be read after a position."""
+    found = find_delta_files("s", source, position, **options)
+    return [
+        row
+        for file in found.files
+        for rows in parquet_rows(file, found.schema, found.schema.names)
+        for row in rows.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_files_that_a_restore_brings_back_are_not_taken_again(tmp_path: Path, version: int) -> None:
+    source = tmp_path / "d"
+    write(source, 1)
+    write(source, 2)
+    waiting: dict[str, dict[str, Any]] = {
+        file.name: {} for file in source.glob("*.parquet") if version == 1
+    }
+    DeltaTable(str(source)).restore(0)
+    DeltaTable(str(source)).restore(1)
+    write(source, 3)
+    position = SourcePosition(version, None, waiting)
+    if version < 3:
+        with pytest.raises(InputError, match=rf"version {version + 1} \(RESTORE\)") as caught:
+            find_delta_files("s", source, position)
+        assert "rewindow record s --reopen --replace" in caught.value.hint
+    rows = rows_of(source, position, skip_changes=True)
+    assert sorted(row["n"] for row in rows) == ([1, 2, 3] if version == 1 else [3])
+
+
+def test_files_that_any_commit_adds_twice_are_taken_once(tmp_path: Path) -> None:
+    # Such as another engine's RESTORE, which its log names otherwise.
+    source = tmp_path / "d"
+    write(source, 1)
+    write(source, 2)
+    log = source / "_delta_log"
+    lines = (log / f"{1:020}.json").read_text().splitlines()
+    again = [line for line in lines if '"add"' in line]
+    (log / f"{2:020}.json").write_text("\n".join(again) + "\n")
+    assert [row["n"] for row in rows_of(source, SourcePosition(0))] == [2]
+
+
+def clone_of(base: Path, clone: Path, prefix: str) -> None:
+    """Makes what CREATE TABLE ... SHALLOW CLONE makes: a log with absolute paths."""
+    (clone / "_delta_log").mkdir(parents=True)
+    for file in (base / "_delta_log").glob("*.json"):
+        lines = []
+        for line in file.read_text().splitlines():
+            action = json.loads(line)
+            if "add" in action:
+                action["add"]["path"] = f"{prefix}{base}/{action['add']['path']}"
+            lines.append(json.dumps(action))
+        (clone / "_delta_log" / file.name).write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("prefix", ["file:", "file://", ""])
+def test_shallow_clone_is_read_and_one_without_its_files_is_named(
+    tmp_path: Path,
+    prefix: str,
+) -> None:
+    base = tmp_path / "b d"
+    write(base, 1, 2)
+    clone_of(base, tmp_path / "c", prefix)
+    write(tmp_path / "c", 3)
+    assert [row["n"] for row in rows_of(tmp_path / "c", SourcePosition())] == [1, 2, 3]
+    assert [row["n"] for row in rows_of(tmp_path / "c", SourcePosition(0))] == [3]
+    file = next(base.glob("*.parquet"))
+    content = file.read_bytes()
+    file.unlink()
+    with pytest.raises(
+        InputError, match=f"lacks files that its newest version .*{file.name}"
+    ) as caught:
+        find_delta_files("s", tmp_path / "c", SourcePosition())
+    assert "shallow clone" in caught.value.detail
+    assert caught.value.hint.startswith("Put these files back")
+    file.write_bytes(content)
+    assert len(rows_of(tmp_path / "c", SourcePosition())) == 3
+
+
+@pytest.mark.parametrize("position", [SourcePosition(), SourcePosition(0)])
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+def test_partition_times_without_a_zone_are_read_in_the_zone_that_is_set(
+    tmp_path: Path,
+    position: SourcePosition,
+    is_checkpointed: bool,
+) -> None:
+    source = tmp_path / "d"
+    noon = datetime(2024, 7, 1, 12, tzinfo=UTC)
+    frame = pa.table({"n": [1], "at": pa.array([noon], pa.timestamp("us", "UTC"))})
+    write_deltalake(str(source), frame.slice(0, 0), partition_by=["at"])
+    write_deltalake(str(source), frame, mode="append")
+    log = source / "_delta_log" / f"{1:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    next(a["add"] for a in actions if "add" in a)["partitionValues"]["at"] = "2024-07-01 12:00:00"
+    next(a["commitInfo"] for a in actions if "commitInfo" in a)["engineInfo"] = "Apache-Spark/3.5"
+    log.write_text("\n".join(map(json.dumps, actions)) + "\n")
+    if is_checkpointed:
+        write_deltalake(str(source), frame.slice(0, 0), mode="append")
+        DeltaTable(str(source)).create_checkpoint()
+        if position.version < 0:
+            log.unlink()
+    with pytest.raises(
+        InputError, match='times without a zone, such as "2024-07-01 12:00:00"'
+    ) as caught:
+        find_delta_files("s", source, position)
+    for zone, hour in (("UTC", 12), ("Europe/Berlin", 10)):
+        assert f'"{zone}"' in caught.value.hint
+        assert [row["at"] for row in rows_of(source, position, zone=zone)] == [
+            noon.replace(hour=hour)
+        ]

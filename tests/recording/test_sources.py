@@ -44,6 +44,26 @@ def frame_of(rows: list[tuple[str, int, int | None]]) -> pa.Table:
     )
 
 
+def with_struct(nested: str, second: int, value: dict[str, Any]) -> pa.Table:
+    """Returns a row whose column s is a struct, a list of one or a map with one."""
+    fields = {"a": pa.int32(), "b": pa.string()}
+    kind: pa.DataType = pa.struct([(name, fields[name]) for name in value])
+    held: Any = value
+    if nested == "list":
+        kind, held = pa.list_(kind), [value]
+    if nested == "map":
+        kind, held = pa.map_(pa.string(), kind), [("x", value)]
+    at = pa.array([time_of(second)], pa.timestamp("us", "UTC"))
+    return pa.table({"k": ["a"], "at": at, "s": pa.array([held], kind)})
+
+
+def inner_of(value: Any) -> Any:
+    """Returns the struct in a value of `with_struct`."""
+    while isinstance(value, list | tuple):
+        value = value[-1]
+    return value
+
+
 def write_csv_zip(root: Path) -> Path:
     """Writes a zip file that holds two CSV files and something else."""
     with zipfile.ZipFile(root / "s.zip", "w") as archive:
@@ -355,6 +375,118 @@ class TestDelta:
         result = bench.record(**settings, new_columns="take")
         assert (result.recorded, result.late, result.warnings) == (2, 0, [])
         assert bench.rows("select k, m from s where m is not null") == [{"k": "x", "m": "new"}]
+
+    def test_restored_rows_are_recorded_once(self, bench: Bench) -> None:
+        source = bench.root / "d"
+        settings = {"source": str(source), "columns": None}
+        write_deltalake(str(source), frame_of(TUPLES[:1]))
+        write_deltalake(str(source), frame_of(TUPLES[2:]), mode="append")
+        bench.record(**settings, sealed_to="1970-01-01T02:46:50Z")
+        DeltaTable(str(source)).restore(0)
+        DeltaTable(str(source)).restore(1)
+        write_deltalake(str(source), frame_of([("x", 59, 5)]), mode="append")
+        with pytest.raises(InputError, match=r"version 2 \(RESTORE\)"):
+            bench.record(**settings)
+        result = bench.record(**settings, changed_rows="skip")
+        assert (result.recorded, result.late, len(result.warnings)) == (2, 0, 2)
+        assert [row[2] for row in bench.tuples()] == ["b", "c", "x"]
+
+    def test_refused_restore_is_taken_by_the_command_that_it_names(self, bench: Bench) -> None:
+        source = bench.root / "d"
+        settings = {"source": str(source), "columns": None}
+        write_deltalake(str(source), frame_of(TUPLES[:2]))
+        write_deltalake(str(source), frame_of([("x", 42, 5)]), mode="append")
+        bench.record(**settings)
+        DeltaTable(str(source)).restore(0)
+        write_deltalake(str(source), frame_of([("y", 43, 6)]), mode="append")
+        with pytest.raises(InputError, match="RESTORE") as caught:
+            bench.record(**settings)
+        assert "rewindow record s --reopen --replace" in caught.value.hint
+        result = bench.record(**settings, reopen=True, replace=True)
+        assert (result.taken, result.removed) == (1, 1)
+        assert [row[2] for row in bench.tuples()] == ["b", "a", "y"]
+        assert bench.record(**settings).warnings == []
+
+    def test_changed_rows_that_were_skipped_show_when_files_are_vacuumed(
+        self, bench: Bench
+    ) -> None:
+        source = bench.root / "d"
+        settings = {"source": str(source), "columns": None, "changed_rows": "skip"}
+        write_deltalake(str(source), frame_of([*TUPLES, ("w", 59, 7)]))
+        bench.record(**settings, sealed_to="1970-01-01T02:46:50Z")
+        table = DeltaTable(str(source))
+        table.update({"n": "9"}, predicate="k = 'a'")
+        table.vacuum(0, enforce_retention_duration=False, dry_run=False)
+        result = bench.record(**settings)
+        assert (result.late, result.changed) == (0, [{"window": 1000, "gone": 1, "new": 1}])
+        bench.record(**settings, reopen=True, replace=True)
+        assert [row[2:] for row in bench.tuples()] == [("b", 2), ("a", 9), ("c", None), ("w", 7)]
+        assert bench.aside() == []
+
+    @pytest.mark.parametrize("declared", [False, True])
+    @pytest.mark.parametrize("nested", ["struct", "list", "map"])
+    def test_field_that_appears_in_a_column_is_reported_and_had_by_starting_over(
+        self,
+        bench: Bench,
+        nested: str,
+        declared: bool,
+    ) -> None:
+        source = bench.root / "d"
+        types = {"struct": "{}", "list": "array<{}>", "map": "map<string,{}>"}
+        columns = f"k STRING, at TIMESTAMP, s {types[nested]}"
+        before = columns.format("struct<a:int>")
+        settings: dict[str, Any] = {
+            "source": str(source),
+            "columns": before if declared else None,
+        }
+        write_deltalake(str(source), with_struct(nested, 41, {"a": 1}))
+        bench.record(**settings, sealed_to="1970-01-01T02:46:50Z")
+        new = with_struct(nested, 55, {"a": 2, "b": "new"})
+        write_deltalake(str(source), new, mode="append", schema_mode="merge")
+        result = bench.record(**settings)
+        assert (result.recorded, len(result.warnings)) == (1, 1)
+        where = {"struct": "s.b", "list": "s.element.b", "map": "s.value.b"}[nested]
+        assert f'are not recorded: "{where}"; to have them, ' in result.warnings[0]
+        assert ("name them in columns" in result.warnings[0]) == declared
+        assert "rewindow record s --start-over" in result.warnings[0]
+        assert [inner_of(row["s"]) for row in bench.rows("select s from s order by at")] == [
+            {"a": 1},
+            {"a": 2},
+        ]
+        if declared:
+            settings["columns"] = columns.format("struct<a:int,b:string>")
+        bench.record(**settings, start_over=True)
+        assert [inner_of(row["s"]) for row in bench.rows("select s from s order by at")] == [
+            {"a": 1, "b": None},
+            {"a": 2, "b": "new"},
+        ]
+
+    @pytest.mark.parametrize("in_utc", [True, False])
+    def test_partition_times_of_another_sessions_zone_are_right(
+        self,
+        bench: Bench,
+        in_utc: bool,
+    ) -> None:
+        source = bench.root / "d"
+        conf = bench.spark.conf
+        zone = conf.get("spark.sql.session.timeZone")
+        key = "spark.databricks.delta.write.utcTimestampPartitionValues"
+        conf.set("spark.sql.session.timeZone", "America/New_York")
+        conf.set(key, str(in_utc).lower())
+        try:
+            frame = bench.spark.sql("select 'a' as k, timestamp '1970-01-01T02:46:41Z' as at")
+            frame.write.format("delta").partitionBy("at").save(str(source))
+        finally:
+            conf.set("spark.sql.session.timeZone", str(zone))
+            conf.unset(key)
+        settings = {"source": str(source), "columns": None, "sealed_to": "1970-01-01T02:47:00Z"}
+        if not in_utc:
+            with pytest.raises(InputError, match="times without a zone"):
+                bench.record(**settings)
+            settings["zone"] = "America/New_York"
+        bench.record(**settings)
+        found = bench.rows("select window_id, cast(at as varchar) as at from s")
+        assert [row["window_id"] for row in found] == [1000]
 
     def test_truncated_source_log_is_rejected(self, bench: Bench) -> None:
         # Without its commits the added rows cannot be determined.

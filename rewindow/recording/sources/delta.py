@@ -1,9 +1,9 @@
 """A Delta table as source: what it has gained since a version, read from its log.
 
-Only commits that changed data count, so OPTIMIZE brings nothing new. A commit that took rows away
-or wrote them again (DELETE, UPDATE, MERGE, overwrite) is refused by name: a recorded stream only
-grows, and its files do not tell which of their rows are new. With `changed_rows = "skip"` such
-commits are passed over and reported.
+Only commits that changed data count, so OPTIMIZE brings nothing new. A commit that took rows away,
+wrote them again or brought them back (DELETE, UPDATE, MERGE, overwrite, RESTORE) is refused by
+name: a recorded stream only grows, and its files do not tell which of their rows are new. With
+`changed_rows = "skip"` such commits are passed over and reported.
 
 When files that are still needed were compacted and vacuumed, the whole table is read and held
 against what is recorded.
@@ -12,15 +12,19 @@ against what is recorded.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from rewindow.errors import InputError, TableError
@@ -32,6 +36,14 @@ from rewindow.recording.sources.spark_parquet import parquet_frame
 from rewindow.recording.sources.typed_rows import spark_type
 from rewindow.storage import Table
 from rewindow.storage.fields import retyped
+
+_SHOWN = 5
+_ABSOLUTE = re.compile(r"^(?:[a-z][a-z0-9+.-]+:(?://)?(?=/)|(?=/))")
+"""How the path of a file begins that does not lie in its table's folder; those of a store are not
+read."""
+
+_OF_DELTA_RS = re.compile(r"\.\d{5}0$")
+"""How a time ends that Spark would have written without its last zero."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +83,13 @@ class DeltaSource(FileSource):
         recorded: pa.Schema | None,
     ) -> SourceContents:
         """See Source."""
-        skip_changes = self.stream.changed_rows == "skip"
-        found = find_delta_files(self.name, Path(self.place), position, skip_changes=skip_changes)
+        found = find_delta_files(
+            self.name,
+            Path(self.place),
+            position,
+            skip_changes=self.stream.changed_rows == "skip",
+            zone=self.stream.zone if "zone" in self.stream.model_fields_set else None,
+        )
         contents = SourceContents(
             found.files,
             version=found.version,
@@ -104,19 +121,21 @@ def find_delta_files(
     position: SourcePosition,
     *,
     skip_changes: bool = False,
+    zone: str | None = None,
 ) -> DeltaFiles:
-    """Returns the files of a Delta table that were added after a position, and those that still
-    wait.
+    """Returns the files of a Delta table that are to be read after a position.
 
     Args:
-        name: the stream.
-        path: the table's folder.
-        position: how far it has been recorded.
-        skip_changes: pass over commits that changed rows instead of refusing them.
+        name: the stream, for messages.
+        path: folder of the table.
+        position: what was read before.
+        skip_changes: whether commits that changed rows are passed over.
+        zone: the zone of table partitions by time whose values have none; without it these are
+            refused.
 
     Raises:
         InputError: the table is not there, has a feature that its files alone do not show, changed
-            rows, or its log no longer reaches back to the position.
+            rows, lacks files, or its log no longer reaches back to the position.
     """
     try:
         table = Table.open(str(path))
@@ -127,15 +146,12 @@ def find_delta_files(
         ) from error
     _check_plain(name, table)
     schema = pa.schema(retyped(table.schema, spark_type))
-    file_of = partial(_source_file, path)
+    times = _times_of_partitions(table)
+    file_of = partial(_source_file, name, path, times=times, zone=zone)
     if position.version < 0:
-        return DeltaFiles(
-            table.version,
-            schema,
-            list(map(file_of, _active(table))),
-            whole=True,
-        )
-    adds, changes = _since(name, table, position.version)
+        files = list(map(file_of, _active(name, table, times)))
+        return DeltaFiles(table.version, schema, files, whole=True)
+    adds, changes = _since(name, table, position)
     if changes and not skip_changes:
         raise _changed(name, changes)
     warnings = [
@@ -145,20 +161,15 @@ def find_delta_files(
     waiting = [
         {"path": file, "partitionValues": values} for file, values in position.waiting.items()
     ]
-    gone = [add["path"] for add in [*waiting, *adds] if not (path / add["path"]).is_file()]
+    gone = [add["path"] for add in [*waiting, *adds] if not _local(path, add["path"]).is_file()]
     if gone:
         lost = (
             f"{len(gone)} files of its Delta source were compacted and vacuumed before they "
             "were recorded"
         )
         warnings.append(f"{lost}; the whole table was read and compared with what is recorded")
-        return DeltaFiles(
-            table.version,
-            schema,
-            list(map(file_of, _active(table))),
-            warnings=warnings,
-            whole=True,
-        )
+        files = list(map(file_of, _active(name, table, times)))
+        return DeltaFiles(table.version, schema, files, warnings=warnings, whole=True)
     files = [*map(partial(file_of, seen=True), waiting), *map(file_of, adds)]
     return DeltaFiles(table.version, schema, files, warnings=warnings)
 
@@ -186,45 +197,108 @@ def _check_plain(name: str, table: Table) -> None:
         )
 
 
-def _active(table: Table) -> list[dict[str, Any]]:
+def _active(name: str, table: Table, times: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns the files of a table's newest version, all of them there.
+
+    Raises:
+        InputError: names those that are not.
+    """
     actions = pa.table(table.delta.get_add_actions(flatten=False)).to_pylist()
     actions.sort(key=lambda action: (action["modification_time"], unquote(action["path"])))
-    adds = []
+    root = table.path.local()
+    logged = _logged_adds(root / "_delta_log") if times else {}
+    adds: list[dict[str, Any]] = []
     for action in actions:
+        path = unquote(action["path"])
         values = _texts(action.get("partition") or {})
-        adds.append({"path": unquote(action["path"]), "partitionValues": values})
+        adds.append(logged.get(path) or {"path": path, "partitionValues": values})
+    missing = [add["path"] for add in adds if not _local(root, add["path"]).is_file()]
+    if missing:
+        raise _missing(name, missing)
     return adds
+
+
+def _missing(name: str, missing: Sequence[str]) -> InputError:
+    """Returns the error for files that a table's newest version names and that are not there."""
+    shown = ", ".join(f'"{path}"' for path in missing[:_SHOWN])
+    others = f" and {len(missing) - _SHOWN:,} others" if len(missing) > _SHOWN else ""
+    is_clone = any(_ABSOLUTE.match(path) for path in missing)
+    return InputError(
+        f'Delta source of stream "{name}" lacks files that its newest version names: '
+        f"{shown}{others}",
+        detail="It is a shallow clone: these files belong to another table, and were vacuumed "
+        "there, or lie in a store that is not read here."
+        if is_clone
+        else "They were removed although the table needs them.",
+        hint="Put these files back"
+        + (", or make the clone anew" if is_clone else "")
+        + f", then: rewindow record {name}",
+    )
+
+
+def _times_of_partitions(table: Table) -> list[str]:
+    """Returns the columns by which a table is partitioned that are instants."""
+    columns = table.delta.metadata().partition_columns
+    kinds = {column: table.schema.field(column).type for column in columns}
+    return [column for column, kind in kinds.items() if pa.types.is_timestamp(kind) and kind.tz]
+
+
+def _logged_adds(log: Path) -> dict[str, dict[str, Any]]:
+    """Returns the files of a log by path, as it first had them: delta-rs reads a partition's time
+    without a zone as UTC, and does not tell that it had none.
+    """
+    adds: list[dict[str, Any]] = []
+    for file in sorted(log.glob("*.json")):
+        adds += _adds_of([json.loads(line) for line in file.read_text().splitlines() if line])
+    for file in log.rglob("*.parquet"):
+        adds += _adds_of(pq.read_table(file, columns=["add"]).to_pylist())
+    found: dict[str, dict[str, Any]] = {}
+    for add in adds:
+        add["partitionValues"] = dict(add["partitionValues"])
+        found.setdefault(add["path"], add)
+    return found
+
+
+def _adds_of(actions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the files that a commit adds, each with its path and by what it was written."""
+    writer: dict[str, Any] = next(
+        (one["commitInfo"] for one in actions if one.get("commitInfo")), {}
+    )
+    adds = [one["add"] for one in actions if one.get("add")]
+    return [
+        {**add, "path": unquote(add["path"]), "writer": writer.get("engineInfo")} for add in adds
+    ]
 
 
 def _texts(values: dict[str, Any]) -> dict[str, str | None]:
     return {key: None if value is None else str(value) for key, value in values.items()}
 
 
-_NO_CHANGE: dict[str, Any] = {"dataChange": False}
-"""Stands for an action that a line of the log does not have."""
-
-
-def _since(name: str, table: Table, version: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns the files that commits after a version appended, and the names of commits that
+def _since(
+    name: str,
+    table: Table,
+    position: SourcePosition,
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Returns the files that commits after a position appended, and the names of commits that
     changed rows.
     """
     adds: list[dict[str, Any]] = []
     changes: list[str] = []
-    for number in range(version + 1, table.version + 1):
-        appended = []
-        operation = None
-        is_change = False
+    known = set(position.waiting)
+    for number in range(position.version + 1, table.version + 1):
         # OPTIMIZE only moves rows to other files, and marks its actions with dataChange = false.
-        for action in _commit(name, table.path.local(), number):
-            add = action.get("add", _NO_CHANGE)
-            if add.get("dataChange", True):
-                appended.append({**add, "path": unquote(add["path"])})
-            is_change |= action.get("remove", _NO_CHANGE).get("dataChange", True)
-            operation = operation or action.get("commitInfo", {}).get("operation")
-        if is_change:
+        actions = list(_commit(name, table.path.local(), number))
+        appended = [add for add in _adds_of(actions) if add.get("dataChange", True)]
+        removed = [one["remove"] for one in actions if one.get("remove")]
+        is_change = any(remove.get("dataChange", True) for remove in removed)
+        infos = [one["commitInfo"] for one in actions if one.get("commitInfo")]
+        operation = infos[0].get("operation") if infos else None
+        # A commit that only adds may bring back files that were there before.
+        if is_change or (operation == "RESTORE" and appended):
             changes.append(f"version {number} ({operation or 'unknown operation'})")
         else:
-            adds += appended
+            adds += [add for add in appended if add["path"] not in known]
+        known.update(add["path"] for add in appended)
     return adds, changes
 
 
@@ -242,20 +316,64 @@ def _commit(name: str, path: Path, version: int) -> Iterator[dict[str, Any]]:
     yield from map(json.loads, filter(str.strip, lines))
 
 
-def _source_file(root: Path, add: dict[str, Any], *, seen: bool = False) -> SourceFile:
-    path = root / add["path"]
-    if not path.is_file():
-        raise InputError(
-            f'file "{add["path"]}" of Delta source "{root.name}" is gone',
-            detail="It was compacted and vacuumed before it was recorded.",
-            hint="Record it as a new stream, or vacuum with a longer retention.",
-        )
-    size = path.stat().st_size
+def _local(root: Path, path: str) -> Path:
+    """Returns where a file of a table lies: below its folder, but those of a shallow clone, which
+    its log names by absolute paths.
+    """
+    return root / _ABSOLUTE.sub("", path)
+
+
+def _source_file(
+    name: str,
+    root: Path,
+    add: dict[str, Any],
+    *,
+    times: Sequence[str],
+    zone: str | None,
+    seen: bool = False,
+) -> SourceFile:
+    path = _local(root, add["path"])
+    values = dict(add.get("partitionValues") or {})
+    for column in times:
+        values[column] = _with_zone(name, column, values.get(column), zone, add.get("writer"))
     return SourceFile(
         add["path"],
         path,
         lambda: path.open("rb"),
-        size=size,
-        constants=add.get("partitionValues") or {},
+        size=path.stat().st_size,
+        constants=values,
         seen_rows=sys.maxsize if seen else 0,
     )
+
+
+def _with_zone(
+    name: str,
+    column: str,
+    text: str | None,
+    zone: str | None,
+    writer: str | None,
+) -> str | None:
+    """Returns a partition's time with its zone: UTC if delta-rs wrote it, which gives it six
+    decimals; else that of the session that wrote it.
+
+    Raises:
+        InputError: it has no zone, and none is set.
+    """
+    try:
+        time = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return text  # Refused by name when its rows are read.
+    if text is None or time is None or time.tzinfo:
+        return text
+    if (writer or "").startswith("delta-rs") or _OF_DELTA_RS.search(text):
+        zone = "UTC"
+    if zone is None:
+        raise InputError(
+            f'partition column "{column}" of the Delta source of stream "{name}" has times without '
+            f'a zone, such as "{text}"',
+            detail="They are in the zone of the session that wrote them, which the table does not "
+            "tell.",
+            hint=f'Say which one it was: zone = "UTC" of stream "{name}", or such as zone = '
+            '"Europe/Berlin".',
+        )
+    return time.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC).isoformat()
