@@ -5,6 +5,7 @@ source_rows     rows into scratch files where Spark cannot read them, in bounded
 tuples          types, arrival, window; which rows are malformed
 stream          the stream's tables, and the settings stored with them (W4, W15)
 arrival_counts  tuples of each window, from one pass: every question on numbers is answered from it
+arrival_gaps    tuples so far from all others that a wrong clock must have sent them
 file_layout     the file and the offset of every tuple, computed from these numbers
 malformed       the share of malformed rows from which a setting must be wrong
 seal_range      how far a recording seals, and which windows stay open

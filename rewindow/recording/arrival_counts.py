@@ -5,7 +5,8 @@ their numbers.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -109,6 +110,20 @@ class ArrivalCounts:
         """Arrival of the newest tuple that is not of the future, None without one."""
         there = self.newest_us[self.present > 0]
         return int(there.max()) if len(there) else None
+
+    def as_malformed(self, apart: Sequence[WindowRange]) -> ArrivalCounts:
+        """Returns the numbers once the tuples of some ranges count as malformed."""
+        kept = np.ones(len(self.windows), bool)
+        for part in apart:
+            kept &= ~self.inside(part)
+        return replace(
+            self,
+            windows=self.windows[kept],
+            tuples=self.tuples[kept],
+            present=self.present[kept],
+            newest_us=self.newest_us[kept],
+            malformed=self.malformed + int(self.tuples[~kept].sum()),
+        )
 
     def inside(self, windows: WindowRange) -> np.ndarray:
         """Returns which windows lie in a range."""

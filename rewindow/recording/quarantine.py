@@ -154,6 +154,14 @@ def quarantine(
     return sum(file.rows for file in files)
 
 
+def holds(spark: SparkSession, path: Location, stream: str, rows: DataFrame) -> bool:
+    """Returns whether all of some rows for the quarantine are in it."""
+    if not Table.exists(path):
+        return False
+    new = _not_there(spark, Table.open(path), stream, rows, by_position=False)
+    return new.isEmpty()
+
+
 def _not_there(
     spark: SparkSession,
     table: Table,

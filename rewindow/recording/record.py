@@ -25,6 +25,7 @@ from rewindow.names import quoted_column
 from rewindow.progress.listener import Listener, Silent
 from rewindow.recording import inventory, malformed, quarantine, reopening, sealing
 from rewindow.recording.arrival_counts import ArrivalCounts
+from rewindow.recording.arrival_gaps import find_gap, refused
 from rewindow.recording.late import SourceComparison, compare, surplus
 from rewindow.recording.progress import RecordingProgress
 from rewindow.recording.result import RecordResult
@@ -179,6 +180,15 @@ class _Run:
         with self.progress.during("counting"), computing(self.name):
             arrivals = ArrivalCounts.count(tuples, self.stream.event_at)
         self._check_malformed(arrivals, tuples, contents)
+        stored = None if start_over else open_stream_tables(self.config, self.name)
+        ended = None if stored is None or reopen else stored.end
+        tuples, arrivals = self._check_gaps(
+            tuples,
+            arrivals,
+            contents,
+            stored=stored,
+            last=self.extent.last(arrivals, ended, given, end),
+        )
         if start_over:
             self._start_over()
         tables = prepare_stream(
@@ -196,7 +206,7 @@ class _Run:
         counts = self.extent.count(
             arrivals,
             tables,
-            self.extent.last(arrivals, tables, given, end),
+            self.extent.last(arrivals, tables.end, given, end),
         )
         self._seal(tables, tuples, arrivals, counts, contents)
         if end:
@@ -254,6 +264,46 @@ class _Run:
             contents.files,
             path,
         )
+
+    def _check_gaps(
+        self,
+        tuples: DataFrame,
+        arrivals: ArrivalCounts,
+        contents: SourceContents,
+        stored: StreamTables | None,
+        last: int | None,
+    ) -> tuple[DataFrame, ArrivalCounts]:
+        """Returns tuples and their numbers, with those of a wrong clock as malformed ones.
+
+        Raises:
+            InputError: a gap is too long, and the settings do not say that it goes to quarantine.
+        """
+        sealed = None if stored is None else stored.sealed
+        gap = find_gap(arrivals, sealed, last, self.stream.gap_windows_max)
+        if gap is None:
+            return tuples, arrivals
+        without = arrivals.as_malformed(gap.apart)
+        is_few = not malformed.too_many(without, self.stream)
+        if self.stream.on_gap == "quarantine" and is_few:
+            apart = gap.as_malformed(tuples.where(gap.column))
+            if not gap.after_sealed or self._are_quarantined(apart, contents):
+                return gap.as_malformed(tuples), without
+        if not gap.empty:
+            return tuples, arrivals
+        raise refused(
+            self.name,
+            self.stream,
+            gap,
+            tuples=tuples,
+            arrivals=arrivals,
+            files=contents.files,
+            may_be_quarantined=is_few,
+        )
+
+    def _are_quarantined(self, bad: DataFrame, contents: SourceContents) -> bool:
+        """Returns whether an earlier run has put all of some malformed rows aside."""
+        rows = quarantine.malformed_rows(self.spark, bad, contents.files)
+        return quarantine.holds(self.spark, self.config.quarantine_table, self.name, rows)
 
     def _start_over(self) -> None:
         """Removes what was recorded; only now, when the source has been read and found to be

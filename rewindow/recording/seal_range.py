@@ -93,7 +93,7 @@ class SealRange:
     def last(
         self,
         arrivals: ArrivalCounts,
-        tables: StreamTables,
+        ended: int | None,
         given: int | None,
         end: bool,
     ) -> int | None:
@@ -101,7 +101,7 @@ class SealRange:
 
         Args:
             arrivals: what the source has.
-            tables: the stream; one that has ended is sealed no further.
+            ended: last window of a stream that has ended, which is sealed no further.
             given: last window before the time that was given.
             end: whether the stream ends with its newest tuple, or at the given time if that is
                 later.
@@ -115,8 +115,8 @@ class SealRange:
                 "ended",
                 hint="Look at its expression arrived_at, or seal it only to a time: --sealed-to.",
             )
-        if tables.end is not None:
-            return tables.end
+        if ended is not None:
+            return ended
         newest_us = arrivals.newest_arrival_us
         newest = self.newest_window(arrivals)
         if end and newest is not None:

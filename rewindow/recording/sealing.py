@@ -182,7 +182,7 @@ def check_count(name: str, windows: WindowRange) -> None:
             f'stream "{name}" would seal {len(windows):,} windows {windows}, at most '
             f"{WINDOWS_MAX:,} at once",
             detail="A single tuple with a wrong arrival timestamp is enough for that.",
-            hint="Look at arrived_at and width of the stream, or set sealed_to.",
+            hint="Look at arrived_at and width of the stream.",
         )
 
 

@@ -31,6 +31,8 @@ _NOT_ABOUT_ROWS = {
     "slack_us",
     "max_jump_us",
     "malformed_max_share",
+    "gap_windows_max",
+    "on_gap",
 }
 """Settings of a stream that do not change which tuples a file has."""
 _CHUNK_BYTES = 4 << 20
