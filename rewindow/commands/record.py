@@ -21,7 +21,6 @@ from rewindow.recording.inventory import (
     list_streams,
 )
 from rewindow.settings.config import Config
-from rewindow.storage.streams import CHANGED
 
 SHOWN = 20
 
@@ -167,14 +166,9 @@ def _ask(config: Config, name: str, yes: bool) -> None:
 
 
 def _ask_to_replace(config: Config, name: str, yes: bool) -> None:
-    """Says which windows are known to differ from the source and who may become stale, and asks."""
-    changed, _ = late_windows(config, name, CHANGED)
-    for windows, count in changed[:SHOWN]:
-        err.print(f"windows {windows}: {count:,} tuples are new, others are gone", markup=False)
-    if len(changed) > SHOWN:
-        err.print(f"... and {len(changed) - SHOWN:,} stretches more")
+    """Shows what would be replaced and who may become stale, and asks for confirmation."""
     err.print(
-        f"{name}: the whole source is read; sealed windows that differ from it get what it has now "
+        f"{name}: the whole source is read. Sealed windows that differ from it get what it has now "
         "in place of what was recorded, and a new seal.",
         markup=False,
     )

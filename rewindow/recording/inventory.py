@@ -157,8 +157,8 @@ def late_windows(
     name: str,
     reason: str = LATE,
 ) -> tuple[list[tuple[WindowRange, int]], int | None]:
-    """Returns the sealed windows for which tuples lie in quarantine for a reason, with their
-    numbers, and the stream's end.
+    """Returns the sealed windows with tuples in quarantine for a reason, their numbers, and the
+    stream's end.
 
     Raises:
         InputError: there is no such stream.

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,91 +30,38 @@ from rewindow.sequences import excluding
 from rewindow.spark.digests import digest_columns, row_hashes, window_digests
 from rewindow.spark.frames import spark_schema
 from rewindow.storage.delta import paths_of
-from rewindow.windows import WindowRange, to_ranges
+from rewindow.windows import WindowRange
 
 _SHOWN = 5
-_COUNTED_MAX = 1_000
 
 
-@dataclass(frozen=True)
-class SourceComparison:
-    """The sealed windows in which a source and the recording differ, ascending.
+class Difference(NamedTuple):
+    """A sealed window in which a source and the recording differ.
 
     Attributes:
-        windows: their ids.
-        new: how many tuples of each are in the source and not in the recording.
-        gone: how many are in the recording and no more in the source.
+        window: its id.
+        gone: how many of its recorded tuples the source lacks.
+        new: how many of the source's tuples the recording lacks.
     """
 
-    windows: npt.NDArray[np.int64]
-    new: npt.NDArray[np.int64]
-    gone: npt.NDArray[np.int64]
+    window: int
+    gone: int
+    new: int
 
     @property
-    def late(self) -> list[int]:
-        """Windows to which tuples were only added."""
-        return self._where((self.new > 0) & (self.gone == 0))
+    def is_late(self) -> bool:
+        """Whether tuples were only added."""
+        return not self.gone
 
     @property
-    def changed(self) -> list[int]:
-        """Windows with tuples that are gone and others that are new."""
-        return self._where((self.new > 0) & (self.gone > 0))
+    def is_short(self) -> bool:
+        """Whether tuples are only gone."""
+        return not self.new
 
     @property
-    def short(self) -> npt.NDArray[np.bool_]:
-        """Which windows only lack tuples."""
-        return np.asarray((self.new == 0) & (self.gone > 0))
-
-    def changed_counts(self) -> list[dict[str, int]]:
-        """Returns window, gone and new of the changed windows, the first thousand of them."""
-        return [
-            {"window": int(window), "gone": int(gone), "new": int(new)}
-            for window, gone, new in zip(self.windows, self.gone, self.new, strict=True)
-            if gone and new
-        ][:_COUNTED_MAX]
-
-    def warnings(self, stream: str) -> list[str]:
-        """Returns what is to be said of changed and short windows."""
-        replace = f"rewindow record {stream} --reopen --replace"
-        found = []
-        if self.short.any():
-            found.append(
-                f"the source has {self.gone[self.short].sum():,} tuples fewer than recorded, in "
-                f"{self.short.sum():,} windows; what is recorded stays; it would be taken out by: "
-                f"{replace}"
-            )
-        if self.changed:
-            counts = self.changed_counts()
-            listed = [f"{one['window']} ({one['gone']} gone, {one['new']} new)" for one in counts]
-            found.append(
-                f"{len(self.changed):,} windows were changed in the source: "
-                f"{', '.join(listed[:_SHOWN])}{', ...' if len(listed) > _SHOWN else ''}; what is "
-                f"recorded stays; take them as the source has them now: {replace}"
-            )
-        return found
-
-    def not_whole(self, stream: str, files: Sequence[str]) -> InputError:
-        """Returns the error for windows that cannot be replaced: files that were taken are gone."""
-        windows = to_ranges(self.windows[self.gone > 0])
-        more = f" and {len(windows) - 1:,} more ranges" if len(windows) > 1 else ""
-        shown = ", ".join(f'"{file}"' for file in files[:_SHOWN])
-        others = f" and {len(files) - _SHOWN:,} others" if len(files) > _SHOWN else ""
-        return InputError(
-            f'windows {windows[0]}{more} of stream "{stream}" cannot be replaced: files that were '
-            "taken are gone from the source",
-            detail=f"Gone: {shown}{others}. The source lacks {self.gone.sum():,} tuples of these "
-            "windows; nobody knows whether they were removed or lie in these files. Nothing was "
-            "changed.",
-            hint="Put these files back, and run it again.",
-        )
-
-    def inside(self, windows: WindowRange) -> SourceComparison:
-        """Returns what it says of the windows of a range."""
-        kept = (self.windows >= windows.first) & (self.windows <= windows.last)
-        return SourceComparison(self.windows[kept], self.new[kept], self.gone[kept])
-
-    def _where(self, chosen: npt.NDArray[np.bool_]) -> list[int]:
-        return list(map(int, self.windows[chosen]))
+    def is_changed(self) -> bool:
+        """Whether tuples are gone and others are new."""
+        return self.gone > 0 and self.new > 0
 
 
 def compare(
@@ -122,13 +69,13 @@ def compare(
     sealed: DataFrame,
     tables: StreamTables,
     windows: WindowRange,
-) -> SourceComparison:
-    """Returns how a source's tuples of sealed windows differ from the recording.
+) -> list[Difference]:
+    """Returns the windows in which a source differs from the recording, ascending.
 
     Args:
         spark: the session.
-        sealed: the source's tuples that lie in `windows` or before them, all that it has, with the
-            recorded stream's event columns.
+        sealed: all tuples that the source has in `windows` and before them, with the recorded
+            stream's event columns.
         tables: the stream.
         windows: sealed windows.
     """
@@ -144,21 +91,47 @@ def compare(
             pc.fill_null(stored["float_digest"].take(place), ""),
         ),
     )
-    differing = found["window_id"].filter(pc.invert(pc.fill_null(same, False)))
-    is_absent = pc.invert(pc.is_in(stored["window_id"], found["window_id"].combine_chunks()))
-    absent = stored.filter(pc.and_(is_absent, pc.greater(stored["tuples"], 0)))
-    gone = pa.table(
-        {
-            "window_id": absent["window_id"],
-            "new": pa.repeat(0, absent.num_rows),
-            "gone": absent["tuples"],
-        }
-    )
-    counts = [gone]
-    if len(differing):
-        counts.append(_counts(spark, sealed, tables, differing).cast(gone.schema))
-    columns = pa.concat_tables(counts).sort_by("window_id").columns
-    return SourceComparison(*(np.asarray(column, np.int64) for column in columns))
+    equal = found["window_id"].filter(pc.fill_null(same, False))
+    held = stored["window_id"].filter(pc.greater(stored["tuples"], 0))
+    differing = np.setdiff1d(np.union1d(found["window_id"], held), equal)
+    return _count_tuples(spark, sealed, tables, differing) if len(differing) else []
+
+
+def warnings(stream: str, differences: Sequence[Difference]) -> list[str]:
+    """Returns what a person should know of short and changed windows."""
+    command = f"rewindow record {stream} --reopen --replace"
+    short = [one for one in differences if one.is_short]
+    changed = [one for one in differences if one.is_changed]
+    listed = ", ".join(f"{one.window} ({one.gone} gone, {one.new} new)" for one in changed[:_SHOWN])
+    found = []
+    if short:
+        found.append(
+            f"the source has {sum(one.gone for one in short):,} tuples fewer than recorded, in "
+            f"{len(short):,} windows; what is recorded stays, unless you run: {command}"
+        )
+    if changed:
+        found.append(
+            f"{len(changed):,} windows were changed in the source, such as {listed}; take them as "
+            f"they are now: {command}"
+        )
+    return found
+
+
+def check_whole(stream: str, differences: Sequence[Difference], gone: Sequence[str]) -> None:
+    """Refuses to replace windows whose tuples may be in files that the source no longer has.
+
+    Raises:
+        InputError: names these files.
+    """
+    windows = [one.window for one in differences if one.gone]
+    if windows and gone:
+        raise InputError(
+            f'windows {WindowRange(windows[0], windows[-1])} of stream "{stream}" cannot be '
+            f"replaced: recorded files are missing from its source: {', '.join(gone[:_SHOWN])}",
+            detail=f"{len(gone):,} files are missing. They may hold the tuples that these windows "
+            "would lose. Nothing was changed.",
+            hint="Put these files back, and run it again.",
+        )
 
 
 def _digests(sealed: DataFrame, stored: pa.Table, now: str) -> pa.Table:
@@ -201,37 +174,31 @@ def _digests_over(
     )
 
 
-def _counts(
+def _count_tuples(
     spark: SparkSession,
     sealed: DataFrame,
     tables: StreamTables,
-    differing: pa.ChunkedArray,
-) -> pa.Table:
-    """Returns how many tuples of each window only the source has (new), and only the recording
-    (gone).
+    windows: npt.NDArray[np.int64],
+) -> list[Difference]:
+    """Returns windows with the tuples that only the source has, and those that only the recording
+    has.
     """
-    windows = spark.createDataFrame(pa.table({"window_id": differing}))
-    bounds = pc.min_max(differing)
-    recorded = _recorded(spark, tables, WindowRange(bounds["min"].as_py(), bounds["max"].as_py()))
+    inside = F.broadcast(spark.createDataFrame(pa.table({"window_id": windows})))
+    recorded = _recorded(spark, tables, WindowRange(int(windows[0]), int(windows[-1])))
     first, second = row_hashes(recorded.schema)
-    row = ["window_id", "__first", "__second"]
-    sides = [
-        frame.select("window_id", first.alias(row[1]), second.alias(row[2]), sign.alias("__n"))
-        for frame, sign in ((sealed, F.lit(1)), (recorded, F.lit(-1)))
-    ]
-    surpluses = (
-        sides[0]
-        .unionByName(sides[1])
-        .join(F.broadcast(windows), "window_id", "left_semi")
-        .groupBy(row)
-        .agg(F.sum("__n").alias("__n"))
+    keys = ["window_id", first.alias("__first"), second.alias("__second")]
+    both = sealed.select(*keys, F.lit(1).alias("__n")).unionByName(
+        recorded.select(*keys, F.lit(-1).alias("__n"))
     )
-    zero = F.lit(0).cast("bigint")
-    counts = surpluses.groupBy("window_id").agg(
-        F.sum(F.greatest(F.col("__n"), zero)).alias("new"),
-        F.sum(F.greatest(-F.col("__n"), zero)).alias("gone"),
+    by_content = both.join(inside, "window_id", "left_semi").groupBy(
+        "window_id", "__first", "__second"
     )
-    return counts.where("new > 0 or gone > 0").toArrow()
+    surplus_of = by_content.agg(F.sum("__n").alias("__n"))
+    counts = surplus_of.groupBy("window_id").agg(
+        F.sum(F.expr("greatest(-__n, 0)")).alias("gone"),
+        F.sum(F.expr("greatest(__n, 0)")).alias("new"),
+    )
+    return [Difference(*row) for row in counts.where("gone + new > 0").sort("window_id").collect()]
 
 
 def surplus(

@@ -52,7 +52,7 @@ def malformed_rows(
 
 
 def release(path: Location, stream: str, reason: str) -> None:
-    """Takes a stream's rows whose reason begins with a text out of the quarantine."""
+    """Removes a stream's rows with a reason, or a beginning of one, from the quarantine."""
     if not Table.exists(path):
         return
     name = stream.replace("'", "''")

@@ -26,7 +26,7 @@ from rewindow.progress.listener import Listener, Silent
 from rewindow.recording import inventory, malformed, quarantine, reopening, sealing
 from rewindow.recording.arrival_counts import ArrivalCounts
 from rewindow.recording.arrival_gaps import find_gap, refused
-from rewindow.recording.late import SourceComparison, compare, surplus
+from rewindow.recording.late import Difference, check_whole, compare, surplus, warnings
 from rewindow.recording.progress import RecordingProgress
 from rewindow.recording.result import RecordResult
 from rewindow.recording.seal_range import RecordingCounts, SealRange
@@ -68,6 +68,8 @@ from rewindow.storage import Table
 from rewindow.storage.streams import CHANGED, LATE
 from rewindow.windows import WindowRange
 
+_LISTED = 1_000
+
 
 def record(  # noqa: PLR0913 - each is an option of the verb
     spark: SparkSession,
@@ -107,9 +109,8 @@ def record(  # noqa: PLR0913 - each is an option of the verb
     Raises:
         InputError: the stream is unknown, its source is not there or does not fit its settings, or
             it was recorded with other settings (W4, W15); so many rows are malformed that a setting
-            must be wrong; it is said to have ended, and has tuples of the future; windows to be
-            opened again were changed in the source, or it has no longer all that they are to be
-            replaced by.
+            must be wrong; it is said to have ended, and has tuples of the future; windows to open
+            again were changed in the source, or it lacks files that had been recorded.
         TableError: one of the stream's tables is missing, or lacks its last commits.
         OverlapError: another recording of the stream is at work; it is to be started over, and
             somebody needs it.
@@ -276,7 +277,7 @@ class _Run:
         """Returns tuples and their numbers, with those of a wrong clock as malformed ones.
 
         Raises:
-            InputError: a gap is too long, and the settings do not say that it goes to quarantine.
+            InputError: a gap is too long, and its rows may not go to quarantine.
         """
         sealed = None if stored is None else stored.sealed
         gap = find_gap(arrivals, sealed, last, self.stream.gap_windows_max)
@@ -286,7 +287,10 @@ class _Run:
         is_few = not malformed.too_many(without, self.stream)
         if self.stream.on_gap == "quarantine" and is_few:
             apart = gap.as_malformed(tuples.where(gap.column))
-            if not gap.after_sealed or self._are_quarantined(apart, contents):
+            rows = quarantine.malformed_rows(self.spark, apart, contents.files)
+            path = self.config.quarantine_table
+            # Rows that an earlier run has quarantined were found before anything was sealed.
+            if not gap.after_sealed or quarantine.holds(self.spark, path, self.name, rows):
                 return gap.as_malformed(tuples), without
         if not gap.empty:
             return tuples, arrivals
@@ -295,15 +299,9 @@ class _Run:
             self.stream,
             gap,
             tuples=tuples,
-            arrivals=arrivals,
             files=contents.files,
             may_be_quarantined=is_few,
         )
-
-    def _are_quarantined(self, bad: DataFrame, contents: SourceContents) -> bool:
-        """Returns whether an earlier run has put all of some malformed rows aside."""
-        rows = quarantine.malformed_rows(self.spark, bad, contents.files)
-        return quarantine.holds(self.spark, self.config.quarantine_table, self.name, rows)
 
     def _start_over(self) -> None:
         """Removes what was recorded; only now, when the source has been read and found to be
@@ -473,47 +471,39 @@ class _Run:
         contents: SourceContents,
         gone: Collection[str],
     ) -> None:
-        """Gives sealed windows that differ from the source what it has of them now.
+        """Replaces the tuples of sealed windows that differ from the source.
 
         Raises:
-            InputError: tuples of them may lie in files that were taken and are gone; the source
-                never gives a tuple twice.
+            InputError: missing files may hold tuples of them; the source cannot be read again.
         """
         if not contents.whole:
             raise InputError(
                 f'source of stream "{self.name}" cannot be read again from its beginning',
-                detail="It gives a tuple once, so nothing can be replaced by what it has now.",
+                detail="It yields each tuple once.",
                 hint=f"Take late tuples into their windows: rewindow record {self.name} --reopen",
             )
         windows = tables.sealed
         if windows is None:
             return
         sealed = self._sealed(tuples, windows.last)
-        found = compare(self.spark, sealed, tables, windows).inside(windows)
-        if gone and found.gone.any():
-            raise found.not_whole(self.name, list(gone))
-        if len(found.windows):
-            rows = reopening.source_tuples(sealed)
-            self._open_again(tables, rows, found.windows.tolist(), replaced_by=contents)
-            self.result.taken = int(found.new.sum())
-            self.result.removed = int(found.gone.sum())
+        found = compare(self.spark, sealed, tables, windows)
+        found = [one for one in found if one.window >= windows.first]
+        check_whole(self.name, found, list(gone))
+        if found:
+            ids = [one.window for one in found]
+            contents.check_unchanged(self.name)
+            self._open_again(tables, reopening.source_tuples(sealed), ids, replace=True)
+            self.result.taken = sum(one.new for one in found)
+            self.result.removed = sum(one.gone for one in found)
 
     def _open_again(
         self,
         tables: StreamTables,
         tuples: DataFrame,
         windows: Sequence[int],
-        replaced_by: SourceContents | None = None,
+        replace: bool = False,
     ) -> None:
-        """Takes tuples into sealed windows, or those of a source in place of what these hold, and
-        seals them again.
-        """
-
-        def on_opened(ranges: Sequence[WindowRange]) -> None:
-            if replaced_by is not None:
-                replaced_by.check_unchanged(self.name)
-            self._mark_stale(ranges)
-
+        """Adds tuples to sealed windows, or replaces theirs, and seals these windows again."""
         self.progress.step("opening windows again", 0)
         opened = reopening.reopen(
             self.spark,
@@ -522,8 +512,8 @@ class _Run:
             self.folder,
             tuples,
             windows,
-            on_opened,
-            replace=replaced_by is not None,
+            self._mark_stale,
+            replace=replace,
         )
         self.result.reopened = sum(map(len, opened.windows))
 
@@ -589,70 +579,50 @@ class _Run:
         # Up to the last window that was sealed when the source was read last, all that is new is
         # late. Later windows may have been sealed by a run that died, so they are compared.
         done = position.sealed_last
-        late = [] if done is None else [sealed.where(F.col("window_id") <= F.lit(done))]
         first = windows.first if done is None else done + 1
+        certain = [] if done is None else [sealed.where(F.col("window_id") < first)]
+        others = sealed if done is None else sealed.where(F.col("window_id") >= first)
+        found = []
         if first <= windows.last:
-            open_ones = sealed if done is None else sealed.where(F.col("window_id") > F.lit(done))
-            found = compare(self.spark, open_ones, tables, WindowRange(first, windows.last))
-            self._put_changed_aside(tables, sealed, contents, found)
-            if found.late:
-                late.append(surplus(self.spark, sealed, tables, differing=found.late))
-        if late and counts.sealed:
-            self._put_late_aside(reduce(DataFrame.unionByName, late), contents)
-
-    def _put_late_aside(self, late: DataFrame, contents: SourceContents) -> None:
-        count, new = self._put_tuples_aside(late, contents, LATE)
-        self.result.late = new
-        self.result.known += count - new
-        self.result.already_there -= count
-        if new:
-            moved = ", unless they were moved there from the windows that lack tuples"
-            self.result.warnings.append(
-                f"{new:,} tuples came after their windows were sealed; they are in the table "
-                f"{self.config.quarantine_table}; take them into their windows: rewindow record "
-                f"{self.name} --reopen{moved if self.result.short_windows else ''}"
-            )
-
-    def _put_changed_aside(
-        self,
-        tables: StreamTables,
-        sealed: DataFrame,
-        contents: SourceContents,
-        found: SourceComparison,
-    ) -> None:
-        """Puts what is new in changed windows aside, in place of what was new when the source was
-        compared last, and says where tuples are gone.
-        """
-        self.result.short_windows = int(found.short.sum())
-        self.result.short_tuples = int(found.gone[found.short].sum())
-        self.result.changed = found.changed_counts()
-        self.result.warnings += found.warnings(self.name)
+            found = compare(self.spark, others, tables, WindowRange(first, windows.last))
+        self._report(found)
         if contents.whole:
             quarantine.release(self.config.quarantine_table, self.name, CHANGED)
-        if found.changed:
-            changed = surplus(self.spark, sealed, tables, differing=found.changed)
-            count, _ = self._put_tuples_aside(changed, contents, CHANGED)
-            self.result.already_there -= count
+        for reason in (CHANGED, LATE):
+            ids = [one.window for one in found if one.new and one.is_late == (reason == LATE)]
+            new = [surplus(self.spark, sealed, tables, differing=ids)] if ids else []
+            frames = new + (certain if reason == LATE and counts.sealed else [])
+            if frames:
+                rows = reduce(DataFrame.unionByName, frames)
+                self._put_tuples_aside(rows, contents, reason)
 
-    def _put_tuples_aside(
-        self,
-        tuples: DataFrame,
-        contents: SourceContents,
-        reason: str,
-    ) -> tuple[int, int]:
-        """Puts tuples of sealed windows into quarantine; returns how many there are, and how many
-        were not in it.
-        """
+    def _report(self, found: Sequence[Difference]) -> None:
+        """Reports the sealed windows from which tuples are gone."""
+        changed = [one for one in found if one.is_changed]
+        self.result.changed = [one._asdict() for one in changed[:_LISTED]]
+        self.result.short_windows = sum(one.is_short for one in found)
+        self.result.short_tuples = sum(one.gone for one in found if one.is_short)
+        self.result.warnings += warnings(self.name, found)
+
+    def _put_tuples_aside(self, tuples: DataFrame, contents: SourceContents, reason: str) -> None:
+        """Puts tuples of sealed windows into quarantine, each once."""
+        path = self.config.quarantine_table
         events = recorded_schema(tuples.schema).names[3:]
         rows = quarantine.late_rows(self.spark, tuples, contents.files, events, reason)
-        new = quarantine.quarantine(
-            self.spark,
-            self.config.quarantine_table,
-            self.name,
-            rows,
-            by_position=not contents.whole,
-        )
-        return tuples.count(), new
+        by_position = not contents.whole
+        new = quarantine.quarantine(self.spark, path, self.name, rows, by_position=by_position)
+        count = tuples.count()
+        self.result.already_there -= count
+        if reason == LATE:
+            self.result.late = new
+            self.result.known += count - new
+        if reason == LATE and new:
+            moved = ", unless they were moved there from windows that lack tuples"
+            self.result.warnings.append(
+                f"{new:,} tuples came after their windows were sealed; they are in the table "
+                f"{path}; take them into their windows: rewindow record {self.name} --reopen"
+                f"{moved if self.result.short_windows else ''}"
+            )
 
     def _sealed(self, tuples: DataFrame, last: int) -> DataFrame:
         """Returns the source's good tuples up to a window, with the stream's columns but the

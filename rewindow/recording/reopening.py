@@ -1,5 +1,5 @@
 """Windows that are opened again, and get a new seal (X52): late tuples leave the quarantine for
-them, or all their tuples are replaced by those that the source has now.
+their windows, or the source's tuples replace the recorded ones.
 
 What a replay has pinned stays readable at its version. A reopening that dies at any point is
 completed by the next run: what it is about to do is noted with the seals first, and the note goes
@@ -17,8 +17,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, starmap
+from itertools import starmap
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -134,7 +135,7 @@ def reopen(
     *,
     replace: bool = False,
 ) -> Reopening:
-    """Takes tuples into their windows and seals these again; returns what was opened.
+    """Writes tuples into their windows and seals these again; returns what was opened.
 
     Args:
         spark: the session.
@@ -144,9 +145,9 @@ def reopen(
         tuples: from `late_tuples`, or all that the source has, from `source_tuples`.
         windows: ids of the windows, all sealed.
         on_opened: told the windows before anything of them is changed.
-        replace: whether the tuples take the place of the recorded ones; else they are added.
+        replace: whether the tuples replace the recorded ones or are added to them.
     """
-    opened = Reopening(tables.run + 1, _few_ranges(windows))
+    opened = Reopening(tables.run + 1, _few_ranges(windows, tables.sealed))
     rows = folder / "reopened"
     inside = tuples.where(opened.column)
     write_files(_in_order(spark, tables, inside, None if replace else opened), rows)
@@ -166,18 +167,16 @@ def reopen(
     return opened
 
 
-def _few_ranges(windows: Sequence[int]) -> tuple[WindowRange, ...]:
-    """Returns windows as ranges, so many at most as Delta takes in a condition: beyond that the
-    nearest ones become one, and what lies between them is sealed again as it is.
+def _few_ranges(windows: Sequence[int], sealed: WindowRange | None) -> tuple[WindowRange, ...]:
+    """Returns windows as ranges, at most as many as a condition may have: windows between near
+    ones are sealed again unchanged.
     """
-    parts = to_ranges(windows)
-    if len(parts) <= _RANGES_MAX:
-        return tuple(parts)
-    gaps = [after.first - before.last for before, after in pairwise(parts)]
-    widest = sorted(sorted(range(len(gaps)), key=gaps.__getitem__)[-_RANGES_MAX + 1 :])
-    firsts = [parts[0].first, *(parts[index + 1].first for index in widest)]
-    lasts = [*(parts[index].last for index in widest), parts[-1].last]
-    return tuple(map(WindowRange, firsts, lasts))
+    assert sealed is not None, "only sealed windows are opened again"
+    step = 1
+    while len(parts := to_ranges(np.asarray(windows, np.int64) // step)) > _RANGES_MAX:
+        step *= 2
+    wide = [WindowRange(part.first * step, part.last * step + step - 1) for part in parts]
+    return tuple(filter(None, map(sealed.overlap, wide)))
 
 
 def _in_order(

@@ -119,7 +119,7 @@ class StreamTables:
         return position if is_ours and known else SourcePosition()
 
     def forget_files(self) -> None:
-        """Notes that all files are to be read again, for a run that dies from here on.
+        """Makes the next run read all files again if this one dies from here on.
 
         Else a late tuple of a file that was not noted yet, and that `--reopen` has taken into its
         window, would be late once more.

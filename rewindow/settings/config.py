@@ -137,12 +137,12 @@ class StreamConfig(Section):
     """Share of malformed rows, from ten on, above which a recording stops before it seals anything;
     1 takes any."""
     gap_windows_max: int = Field(default=100_000, ge=1)
-    """So many windows in a row may be sealed without a tuple between two tuples: beyond that an
-    arrival must be wrong."""
+    """Windows in a row that may be empty between two tuples; with more, an arrival must be
+    wrong."""
     on_gap: Literal["refuse", "quarantine"] = "refuse"
-    """What is done about a longer gap: nothing is recorded, or the rows on its smaller side go to
-    quarantine as malformed ones, up to `malformed_max_share`. A gap after the last sealed window is
-    always refused: the source may have been silent."""
+    """Whether a longer gap stops the recording, or the rows on its smaller side go to quarantine as
+    malformed ones, up to `malformed_max_share`. A gap after the last sealed window always stops it:
+    the source may have been silent."""
     sealed_to: str | None = None
     """Windows are sealed up to this time (exclusive), also without a tuple; by default up to the
     newest tuple's time, so that its window stays open."""

@@ -31,9 +31,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return Project(Config.load(file))
 
 
-def put_aside(project: Project, *windows: int) -> None:
+def put_aside(project: Project, *windows: int, reason: str = "late") -> None:
     now = datetime.now(UTC)
-    rows = [(window, "events", None, "late", f"x.csv:{window}", "{}", now) for window in windows]
+    rows = [(window, "events", None, reason, f"x.csv:{window}", "{}", now) for window in windows]
     columns = dict(zip(QUARANTINE_SCHEMA.names, map(list, zip(*rows, strict=True)), strict=True))
     table = create_quarantine(project.config.quarantine_table)
     table.commit_arrow(
@@ -61,6 +61,23 @@ def test_reopening_requires_a_late_tuple_of_a_sealed_window(project: Project, ru
     put_aside(project, FIRST - 5)
     code, _, errors = run("record", "events", "--reopen", "--yes")
     assert (code, 'stream "events" has no late tuple of a sealed window' in errors) == (2, True)
+
+
+def test_changed_windows_refuse_to_be_reopened_and_are_replaced_after_confirmation(
+    project: Project,
+    run: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put_aside(project, FIRST + 1, reason="changed")
+    code, _, errors = run("record", "events", "--reopen", "--yes")
+    assert code == 2 and "were changed in its source" in errors
+    assert "rewindow record events --reopen --replace" in errors
+    assert run("record", "events", "--replace")[0] == 2
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    code, _, errors = run("record", "events", "--reopen", "--replace")
+    assert code == 1 and "Replace these windows?" in errors
+    assert 'becomes stale if its windows differ: replay "one"' in errors
+    assert not list(project.config.state.glob("outcomes/record-*"))
 
 
 def test_stream_that_a_replay_needs_is_not_restarted(project: Project, run: Command) -> None:

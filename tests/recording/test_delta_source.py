@@ -135,7 +135,7 @@ def test_file_from_before_a_new_column_has_nulls_in_it(tmp_path: Path) -> None:
 
 
 def rows_of(source: Path, position: SourcePosition, **options: Any) -> list[dict[str, Any]]:
-    """Returns the rows that are to be read after a position."""
+    """Returns the rows of a table after a position."""
     found = find_delta_files("s", source, position, **options)
     return [
         row
@@ -146,7 +146,7 @@ def rows_of(source: Path, position: SourcePosition, **options: Any) -> list[dict
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_files_that_a_restore_brings_back_are_not_taken_again(tmp_path: Path, version: int) -> None:
+def test_files_of_a_restore_do_not_come_twice(tmp_path: Path, version: int) -> None:
     source = tmp_path / "d"
     write(source, 1)
     write(source, 2)
@@ -165,7 +165,7 @@ def test_files_that_a_restore_brings_back_are_not_taken_again(tmp_path: Path, ve
     assert sorted(row["n"] for row in rows) == ([1, 2, 3] if version == 1 else [3])
 
 
-def test_files_that_any_commit_adds_twice_are_taken_once(tmp_path: Path) -> None:
+def test_files_of_two_commits_come_once(tmp_path: Path) -> None:
     # Such as another engine's RESTORE, which its log names otherwise.
     source = tmp_path / "d"
     write(source, 1)
@@ -178,7 +178,7 @@ def test_files_that_any_commit_adds_twice_are_taken_once(tmp_path: Path) -> None
 
 
 def clone_of(base: Path, clone: Path, prefix: str) -> None:
-    """Makes what CREATE TABLE ... SHALLOW CLONE makes: a log with absolute paths."""
+    """Writes the log of a SHALLOW CLONE: one with absolute paths."""
     (clone / "_delta_log").mkdir(parents=True)
     for file in (base / "_delta_log").glob("*.json"):
         lines = []
@@ -205,10 +205,10 @@ def test_shallow_clone_is_read_and_one_without_its_files_is_named(
     content = file.read_bytes()
     file.unlink()
     with pytest.raises(
-        InputError, match=f"lacks files that its newest version .*{file.name}"
+        InputError, match=f"lacks 1 files that its newest version .*{file.name}"
     ) as caught:
         find_delta_files("s", tmp_path / "c", SourcePosition())
-    assert "shallow clone" in caught.value.detail
+    assert "a shallow clone" in caught.value.detail
     assert caught.value.hint.startswith("Put these files back")
     file.write_bytes(content)
     assert len(rows_of(tmp_path / "c", SourcePosition())) == 3

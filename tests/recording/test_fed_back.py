@@ -154,6 +154,8 @@ def test_fed_back_tuples_are_recorded_once_despite_republication(
         4,
     ]
     assert bench.record(**asked).recorded == 0
+    with pytest.raises(InputError, match="cannot be read again from its beginning"):
+        bench.record(**asked, reopen=True, replace=True)
 
 
 @pytest.mark.jvm

@@ -27,14 +27,16 @@ def test_edited_row_makes_its_window_a_changed_one_and_no_late_one(bench: Bench)
     bench.write(EDITED)
     result = bench.record()
     assert (result.late, result.changed) == (0, [{"window": 1000, "gone": 1, "new": 1}])
-    assert "1 windows were changed in the source: 1000 (1 gone, 1 new)" in result.warnings[-1]
+    assert (
+        "1 windows were changed in the source, such as 1000 (1 gone, 1 new)" in result.warnings[-1]
+    )
     assert "rewindow record s --reopen --replace" in result.warnings[-1]
     assert not any(words.endswith("--reopen") for words in result.warnings)
     assert bench.aside() == [(1000, "changed", "s.csv:2")]
     assert result.already_there == 4
 
 
-def test_every_changed_window_is_counted_beside_late_and_short_ones(bench: Bench) -> None:
+def test_changed_late_and_short_windows_are_counted_separately(bench: Bench) -> None:
     more = "m,1970-01-01T02:47:02Z,6\nm,1970-01-01T02:47:02Z,6\n"
     bench.write(ROWS + more)
     bench.record()
@@ -53,7 +55,7 @@ def test_every_changed_window_is_counted_beside_late_and_short_ones(bench: Bench
     assert "unless they were moved there" in result.warnings[-1]
 
 
-def test_late_tuples_are_not_added_beside_a_changed_window(bench: Bench) -> None:
+def test_late_tuples_stay_in_quarantine_while_a_window_is_changed(bench: Bench) -> None:
     bench.write(ROWS)
     bench.record()
     bench.write(EDITED + "late,1970-01-01T02:47:11Z,8\n")
@@ -67,7 +69,7 @@ def test_late_tuples_are_not_added_beside_a_changed_window(bench: Bench) -> None
     assert bench.tuples() == before
 
 
-def test_source_that_is_put_back_leaves_only_its_late_tuples(bench: Bench) -> None:
+def test_restored_source_leaves_only_its_late_tuples(bench: Bench) -> None:
     late = "late,1970-01-01T02:47:11Z,8\n"
     bench.write(ROWS)
     bench.record()

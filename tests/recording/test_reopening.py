@@ -20,6 +20,7 @@ from rewindow.errors import InputError, RewindowError
 from rewindow.ledger import Ledger
 from rewindow.recording import reopening
 from rewindow.storage import Table, query
+from rewindow.windows import format_time
 from tests.ledger.life import run_to_end
 from tests.lineage.test_dependents import close
 from tests.lost_files import lose_part_files
@@ -230,6 +231,25 @@ def test_replaced_windows_hold_exactly_what_the_source_has(
     assert (bench.record().late, bench.record().changed) == (0, [])
 
 
+def test_more_windows_than_a_condition_takes_are_replaced(bench: Bench) -> None:
+    def write(step: int) -> None:
+        lines = [
+            f"k,{format_time((10_000 + 10 * n) * 1_000_000)},{n if n % 2 else n * step}\n"
+            for n in range(900)
+        ]
+        bench.write("".join(lines))
+
+    write(1)
+    bench.record(sealed_to=None, end=True)
+    write(3)
+    changed = bench.record(sealed_to=None)
+    assert (len(changed.changed), changed.late) == (449, 0)
+    replaced = bench.record(sealed_to=None, reopen=True, replace=True)
+    assert (replaced.taken, replaced.removed) == (449, 449)
+    assert [row[3] for row in bench.tuples()] == [n if n % 2 else n * 3 for n in range(900)]
+    assert bench.aside() == []
+
+
 def test_replaced_windows_mark_what_was_published_from_them_stale(bench: Bench) -> None:
     # Rules: X52
     bench.write(ROWS)
@@ -260,7 +280,7 @@ def test_windows_of_a_file_that_is_gone_are_not_replaced(bench: Bench) -> None:
     for _ in range(2):
         with pytest.raises(InputError, match="cannot be replaced") as caught:
             bench.record(reopen=True, replace=True, **settings)
-        assert 'Gone: "1.csv".' in caught.value.detail
+        assert "missing from its source: 1.csv" in caught.value.primary
         assert (bench.tuples(), seals_of(bench)) == before
     (bench.root / "1.csv").rename(bench.root / "in" / "renamed.csv")
     bench.record(reopen=True, replace=True, **settings)

@@ -445,8 +445,8 @@ class TestDelta:
         write_deltalake(str(source), new, mode="append", schema_mode="merge")
         result = bench.record(**settings)
         assert (result.recorded, len(result.warnings)) == (1, 1)
-        where = {"struct": "s.b", "list": "s.element.b", "map": "s.value.b"}[nested]
-        assert f'are not recorded: "{where}"; to have them, ' in result.warnings[0]
+        where = {"struct": "s.b", "list": "s.item.b", "map": "s.entries.value.b"}[nested]
+        assert f"are not recorded: {where}; to record them, " in result.warnings[0]
         assert ("name them in columns" in result.warnings[0]) == declared
         assert "rewindow record s --start-over" in result.warnings[0]
         assert [inner_of(row["s"]) for row in bench.rows("select s from s order by at")] == [

@@ -39,7 +39,14 @@ def choose_columns(
 
     Columns that appeared later are reported, or taken, as the setting `new_columns` says.
     """
-    schemas, contents = _as_recorded(name, stream, contents, schemas, declared, recorded=recorded)
+    schemas, gained = _without_gained_fields(stream, schemas, recorded)
+    if gained:
+        warning = (
+            f"fields that appeared in columns of the source are not recorded: {', '.join(gained)}; "
+            f"to record them, {'name them in columns and ' if declared is not None else ''}run: "
+            f"rewindow record {name} --start-over"
+        )
+        contents = replace(contents, warnings=[*contents.warnings, warning])
     first = schemas[0][1]
     if declared is not None:
         missing = excluding(declared, first.names)
@@ -69,64 +76,37 @@ def choose_columns(
     return replace(_with(name, contents, [*fields.values(), *gone]), optional=optional)
 
 
-def _as_recorded(
-    name: str,
+def _without_gained_fields(
     stream: StreamConfig,
-    contents: SourceContents,
     schemas: list[tuple[str, pa.Schema]],
-    declared: Sequence[str] | None,
     recorded: pa.Schema | None,
-) -> tuple[list[tuple[str, pa.Schema]], SourceContents]:
-    """Returns the schemas with recorded columns as they were recorded where these have gained
-    fields, which are reported: a recorded column keeps its type.
+) -> tuple[list[tuple[str, pa.Schema]], list[str]]:
+    """Returns schemas whose nested columns lack the fields that they have gained since they were
+    recorded, and the names of these: a recorded column keeps its type.
     """
-    gained: dict[str, None] = {}
+    kinds = {field.name: field.type for field in recorded or []}
+    gained: list[str] = []
     found = []
     for file, schema in schemas:
-        fields = []
-        for field in schema:
-            known = recorded is not None and field.name in recorded.names
-            kind = recorded.field(field.name).type if known and recorded is not None else field.type
-            new = _gained_fields(field.type, kind, field.name)
-            if new and field.name not in stream.select:
-                gained.update(dict.fromkeys(new))
-                fields.append(field.with_type(kind))
-            else:
-                fields.append(field)
-        found.append((file, pa.schema(fields)))
-    if not gained:
-        return schemas, contents
-    listed = ", ".join(f'"{path}"' for path in gained)
-    warning = (
-        f"fields that appeared in columns of the source are not recorded: {listed}; to have them, "
-        f"{'name them in columns and ' if declared is not None else ''}record the stream anew: "
-        f"rewindow record {name} --start-over"
-    )
-    return found, replace(contents, warnings=[*contents.warnings, warning])
+        for index, field in enumerate(schema):
+            kind = kinds.get(field.name, field.type)
+            now = _leaves(field.type, field.name)
+            before = _leaves(kind, field.name)
+            if before.items() < now.items() and field.name not in stream.select:
+                schema = schema.set(index, field.with_type(kind))
+                gained += excluding(now, {*before, *gained})
+        found.append((file, schema))
+    return found, gained
 
 
-def _gained_fields(now: pa.DataType, before: pa.DataType, path: str) -> list[str] | None:
-    """Returns the fields that a nested type has gained, none if it is the same; None if it has
-    changed otherwise.
-    """
-    if pa.types.is_struct(now) and pa.types.is_struct(before):
-        if excluding(names_of(before), names_of(now)):
-            return None
-        found = [f"{path}.{name}" for name in excluding(names_of(now), names_of(before))]
-        pairs = [(now.field(f.name).type, f.type, f"{path}.{f.name}") for f in before]
-    elif pa.types.is_list(now) and pa.types.is_list(before):
-        found = []
-        pairs = [(now.value_type, before.value_type, f"{path}.element")]
-    elif pa.types.is_map(now) and pa.types.is_map(before) and now.key_type == before.key_type:
-        found = []
-        pairs = [(now.item_type, before.item_type, f"{path}.value")]
-    else:
-        return [] if now == before else None
-    for pair in pairs:
-        inside = _gained_fields(*pair)
-        if inside is None:
-            return None
-        found += inside
+def _leaves(kind: pa.DataType, path: str) -> dict[str, str]:
+    """Returns the types of the fields within a type, by their paths."""
+    if not pa.types.is_nested(kind):
+        return {path: str(kind)}
+    found: dict[str, str] = {}
+    for index in range(kind.num_fields):
+        inner = kind.field(index)
+        found |= _leaves(inner.type, f"{path}.{inner.name}")
     return found
 
 

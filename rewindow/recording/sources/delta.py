@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -39,11 +39,11 @@ from rewindow.storage.fields import retyped
 
 _SHOWN = 5
 _ABSOLUTE = re.compile(r"^(?:[a-z][a-z0-9+.-]+:(?://)?(?=/)|(?=/))")
-"""How the path of a file begins that does not lie in its table's folder; those of a store are not
-read."""
+"""The scheme of a file's path outside of its table's folder; files in a store are not read."""
 
-_OF_DELTA_RS = re.compile(r"\.\d{5}0$")
-"""How a time ends that Spark would have written without its last zero."""
+_WITHOUT_ZONE = re.compile(r"\d{4,}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?")
+_OF_DELTA_RS = re.compile(r"\.\d{6}$")
+"""How delta-rs ends a time, which it writes in UTC; Spark leaves out zeros at the end."""
 
 
 @dataclass(frozen=True)
@@ -123,15 +123,14 @@ def find_delta_files(
     skip_changes: bool = False,
     zone: str | None = None,
 ) -> DeltaFiles:
-    """Returns the files of a Delta table that are to be read after a position.
+    """Returns the files of a Delta table to read after a position.
 
     Args:
         name: the stream, for messages.
         path: folder of the table.
         position: what was read before.
         skip_changes: whether commits that changed rows are passed over.
-        zone: the zone of table partitions by time whose values have none; without it these are
-            refused.
+        zone: the zone of partition times that have none, which are refused without it.
 
     Raises:
         InputError: the table is not there, has a feature that its files alone do not show, changed
@@ -206,34 +205,22 @@ def _active(name: str, table: Table, times: Sequence[str]) -> list[dict[str, Any
     actions = pa.table(table.delta.get_add_actions(flatten=False)).to_pylist()
     actions.sort(key=lambda action: (action["modification_time"], unquote(action["path"])))
     root = table.path.local()
-    logged = _logged_adds(root / "_delta_log") if times else {}
-    adds: list[dict[str, Any]] = []
+    logged = _logged_values(root / "_delta_log") if times else {}
+    adds = []
     for action in actions:
         path = unquote(action["path"])
-        values = _texts(action.get("partition") or {})
-        adds.append(logged.get(path) or {"path": path, "partitionValues": values})
-    missing = [add["path"] for add in adds if not _local(root, add["path"]).is_file()]
+        values = logged.get(path) or _texts(action.get("partition") or {})
+        adds.append({"path": path, "partitionValues": values})
+    missing = [str(add["path"]) for add in adds if not _local(root, str(add["path"])).is_file()]
     if missing:
-        raise _missing(name, missing)
+        raise InputError(
+            f'Delta source of stream "{name}" lacks {len(missing):,} files that its newest version '
+            f"names: {', '.join(missing[:_SHOWN])}",
+            detail="They were removed although the table needs them; absolute paths are those of "
+            "a shallow clone, whose files belong to another table.",
+            hint=f"Put these files back, then: rewindow record {name}",
+        )
     return adds
-
-
-def _missing(name: str, missing: Sequence[str]) -> InputError:
-    """Returns the error for files that a table's newest version names and that are not there."""
-    shown = ", ".join(f'"{path}"' for path in missing[:_SHOWN])
-    others = f" and {len(missing) - _SHOWN:,} others" if len(missing) > _SHOWN else ""
-    is_clone = any(_ABSOLUTE.match(path) for path in missing)
-    return InputError(
-        f'Delta source of stream "{name}" lacks files that its newest version names: '
-        f"{shown}{others}",
-        detail="It is a shallow clone: these files belong to another table, and were vacuumed "
-        "there, or lie in a store that is not read here."
-        if is_clone
-        else "They were removed although the table needs them.",
-        hint="Put these files back"
-        + (", or make the clone anew" if is_clone else "")
-        + f", then: rewindow record {name}",
-    )
 
 
 def _times_of_partitions(table: Table) -> list[str]:
@@ -243,35 +230,25 @@ def _times_of_partitions(table: Table) -> list[str]:
     return [column for column, kind in kinds.items() if pa.types.is_timestamp(kind) and kind.tz]
 
 
-def _logged_adds(log: Path) -> dict[str, dict[str, Any]]:
-    """Returns the files of a log by path, as it first had them: delta-rs reads a partition's time
-    without a zone as UTC, and does not tell that it had none.
+def _logged_values(log: Path) -> dict[str, dict[str, str | None]]:
+    """Returns the partition values of a log's files as text: delta-rs parses them, and takes a
+    time without a zone for UTC.
     """
-    adds: list[dict[str, Any]] = []
-    for file in sorted(log.glob("*.json")):
-        adds += _adds_of([json.loads(line) for line in file.read_text().splitlines() if line])
+    rows: list[dict[str, Any]] = []
     for file in log.rglob("*.parquet"):
-        adds += _adds_of(pq.read_table(file, columns=["add"]).to_pylist())
-    found: dict[str, dict[str, Any]] = {}
-    for add in adds:
-        add["partitionValues"] = dict(add["partitionValues"])
-        found.setdefault(add["path"], add)
-    return found
-
-
-def _adds_of(actions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the files that a commit adds, each with its path and by what it was written."""
-    writer: dict[str, Any] = next(
-        (one["commitInfo"] for one in actions if one.get("commitInfo")), {}
-    )
-    adds = [one["add"] for one in actions if one.get("add")]
-    return [
-        {**add, "path": unquote(add["path"]), "writer": writer.get("engineInfo")} for add in adds
-    ]
+        rows += pq.read_table(file, columns=["add"]).to_pylist()
+    for file in log.glob("*.json"):
+        rows += map(json.loads, filter(str.strip, file.read_text().splitlines()))
+    adds = [row["add"] for row in rows if row.get("add")]
+    return {unquote(add["path"]): dict(add["partitionValues"]) for add in adds}
 
 
 def _texts(values: dict[str, Any]) -> dict[str, str | None]:
     return {key: None if value is None else str(value) for key, value in values.items()}
+
+
+_NO_CHANGE: dict[str, Any] = {"dataChange": False}
+"""Stands for an action that a line of the log does not have."""
 
 
 def _since(
@@ -286,14 +263,17 @@ def _since(
     changes: list[str] = []
     known = set(position.waiting)
     for number in range(position.version + 1, table.version + 1):
+        appended = []
+        operation = None
+        is_change = False
         # OPTIMIZE only moves rows to other files, and marks its actions with dataChange = false.
-        actions = list(_commit(name, table.path.local(), number))
-        appended = [add for add in _adds_of(actions) if add.get("dataChange", True)]
-        removed = [one["remove"] for one in actions if one.get("remove")]
-        is_change = any(remove.get("dataChange", True) for remove in removed)
-        infos = [one["commitInfo"] for one in actions if one.get("commitInfo")]
-        operation = infos[0].get("operation") if infos else None
-        # A commit that only adds may bring back files that were there before.
+        for action in _commit(name, table.path.local(), number):
+            add = action.get("add", _NO_CHANGE)
+            if add.get("dataChange", True):
+                appended.append({**add, "path": unquote(add["path"])})
+            is_change |= action.get("remove", _NO_CHANGE).get("dataChange", True)
+            operation = operation or action.get("commitInfo", {}).get("operation")
+        # A commit that only adds may bring back older files.
         if is_change or (operation == "RESTORE" and appended):
             changes.append(f"version {number} ({operation or 'unknown operation'})")
         else:
@@ -317,9 +297,7 @@ def _commit(name: str, path: Path, version: int) -> Iterator[dict[str, Any]]:
 
 
 def _local(root: Path, path: str) -> Path:
-    """Returns where a file of a table lies: below its folder, but those of a shallow clone, which
-    its log names by absolute paths.
-    """
+    """Returns the path of a table's file; the log of a shallow clone has absolute paths."""
     return root / _ABSOLUTE.sub("", path)
 
 
@@ -335,7 +313,7 @@ def _source_file(
     path = _local(root, add["path"])
     values = dict(add.get("partitionValues") or {})
     for column in times:
-        values[column] = _with_zone(name, column, values.get(column), zone, add.get("writer"))
+        values[column] = _with_zone(name, column, values.get(column), zone)
     return SourceFile(
         add["path"],
         path,
@@ -346,34 +324,23 @@ def _source_file(
     )
 
 
-def _with_zone(
-    name: str,
-    column: str,
-    text: str | None,
-    zone: str | None,
-    writer: str | None,
-) -> str | None:
-    """Returns a partition's time with its zone: UTC if delta-rs wrote it, which gives it six
-    decimals; else that of the session that wrote it.
+def _with_zone(name: str, column: str, text: str | None, zone: str | None) -> str | None:
+    """Returns a partition's time with its zone, where the log has none: that of the session that
+    wrote it, or UTC if delta-rs did.
 
     Raises:
-        InputError: it has no zone, and none is set.
+        InputError: no zone is set.
     """
-    try:
-        time = datetime.fromisoformat(text) if text else None
-    except ValueError:
-        return text  # Refused by name when its rows are read.
-    if text is None or time is None or time.tzinfo:
+    if not text or not _WITHOUT_ZONE.fullmatch(text):
         return text
-    if (writer or "").startswith("delta-rs") or _OF_DELTA_RS.search(text):
-        zone = "UTC"
+    if _OF_DELTA_RS.search(text):
+        return f"{text}Z"
     if zone is None:
         raise InputError(
             f'partition column "{column}" of the Delta source of stream "{name}" has times without '
             f'a zone, such as "{text}"',
-            detail="They are in the zone of the session that wrote them, which the table does not "
-            "tell.",
-            hint=f'Say which one it was: zone = "UTC" of stream "{name}", or such as zone = '
+            detail="They are in the zone of the session that wrote them, which is not in the log.",
+            hint=f'Set that zone in stream "{name}", such as zone = "UTC" or zone = '
             '"Europe/Berlin".',
         )
-    return time.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC).isoformat()
+    return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).isoformat()

@@ -156,7 +156,7 @@ class SourcePosition:
         files: files taken then, by name; a source with versions has none.
         settings: a digest of the settings that said which tuples these files have; empty where a
             run died, so that all of them are read again.
-        gone: files that were taken and are no longer in the source, the newest ones.
+        gone: files that are missing from the source, the newest ones.
     """
 
     version: int = -1

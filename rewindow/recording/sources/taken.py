@@ -111,8 +111,8 @@ def select_files(
 
 
 def gone_files(files: Sequence[SourceFile], position: SourcePosition) -> dict[str, TakenFile]:
-    """Returns the files that were taken and are no longer in a source, under no other name either;
-    the newest ones.
+    """Returns the recorded files that are missing from a source, under other names too; the newest
+    ones.
     """
     by_name = {file.name: file for file in files}
     taken = {**position.gone, **position.files}
