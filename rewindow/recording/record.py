@@ -617,10 +617,11 @@ class _Run:
             self.result.late = new
             self.result.known += count - new
         if reason == LATE and new:
-            moved = ", unless they were moved there from windows that lack tuples"
+            command = f"rewindow record {self.name} --reopen"
+            moved = f"; if rows of the windows that lack some were moved there: {command} --replace"
             self.result.warnings.append(
                 f"{new:,} tuples came after their windows were sealed; they are in the table "
-                f"{path}; take them into their windows: rewindow record {self.name} --reopen"
+                f"{path}; take them into their windows: {command}"
                 f"{moved if self.result.short_windows else ''}"
             )
 

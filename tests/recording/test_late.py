@@ -52,7 +52,7 @@ def test_changed_late_and_short_windows_are_counted_separately(bench: Bench) -> 
     ]
     assert (result.late, result.short_windows, result.short_tuples) == (1, 1, 1)
     assert changed_aside(bench) == [1000, 1000, 1002]
-    assert "unless they were moved there" in result.warnings[-1]
+    assert "were moved there: rewindow record s --reopen --replace" in result.warnings[-1]
 
 
 def test_late_tuples_stay_in_quarantine_while_a_window_is_changed(bench: Bench) -> None:
