@@ -30,10 +30,10 @@ from rewindow.errors import InputError
 from rewindow.names import did_you_mean
 from rewindow.new_project.times import NULLS
 from rewindow.progress.steps import counted
+from rewindow.recording.sources.arrow_types import spark_type
 from rewindow.recording.sources.parquet_files import parquet_schema
 from rewindow.recording.sources.readers import single_names
 from rewindow.recording.sources.source import SourceFile, known_sources, source_format
-from rewindow.recording.sources.typed_rows import spark_type
 from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import StreamConfig
 from rewindow.storage import Table, query

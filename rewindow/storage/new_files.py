@@ -184,8 +184,12 @@ def _bounds(found: Sequence[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
     )
     if not found or not has_bounds:
         return None
-    low = min(one.min for one in found)
-    high = max(one.max for one in found)
+    try:
+        low = min(one.min for one in found)
+        high = max(one.max for one in found)
+    except OverflowError:
+        # Python has no dates before year 1 or after 9999.
+        return None
     if isinstance(low, str) and max(len(low), len(high)) > _TEXT_MAX:
         return None
     return _as_json(low, kind), _as_json(high, kind)

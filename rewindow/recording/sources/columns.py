@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
+from rewindow.recording.sources.arrow_types import wider_type
 from rewindow.recording.sources.source import SourceContents
+from rewindow.recording.sources.typed_rows import in_ddl
 from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import StreamConfig
 from rewindow.storage.fields import fields_without
@@ -47,32 +51,38 @@ def choose_columns(
             f"rewindow record {name} --start-over"
         )
         contents = replace(contents, warnings=[*contents.warnings, warning])
-    first = schemas[0][1]
+    fields = _common_fields(schemas, recorded)
+    names = schemas[0][1].names
     if declared is not None:
-        missing = excluding(declared, first.names)
+        missing = excluding(declared, names)
         if missing:
             source = schemas[0][0] or name
             raise InputError(
                 f'column "{missing[0]}" is not in source file "{source}"',
-                hint=f"{did_you_mean(missing[0], first.names)}It has: {', '.join(first.names)}.",
+                hint=f"{did_you_mean(missing[0], names)}It has: {', '.join(names)}.",
             )
-        return _with(name, contents, list(map(first.field, declared)))
-    if not takes_what_appears(stream, declared):
-        return _with(name, contents, list(first))
-    # The first file that has a column decides its type.
-    fields: dict[str, pa.Field] = {}
+        wanted = [fields[column] for column in declared]
+        return _with(name, contents, wanted, are_declared=True)
     for _, schema in schemas:
-        for field in schema:
-            fields.setdefault(field.name, field)
-    known = (
-        set(first.names) if recorded is None else {*recorded.names, "arrived_at", *stream.select}
-    )
+        _check_names(name, list(schema))
+    empty = [column for column, field in fields.items() if pa.types.is_null(field.type)]
+    fields = {column: field for column, field in fields.items() if column not in empty}
+    first = fields_without(fields.values(), excluding(fields, names))
+    if empty:
+        words = (
+            f"columns that hold nothing and have no type are not recorded: {', '.join(empty)}; "
+            "name them in the stream's columns, with types, to have them"
+        )
+        contents = replace(contents, warnings=[*contents.warnings, words])
+    if not takes_what_appears(stream, declared):
+        return _with(name, contents, first)
+    known = set(names) if recorded is None else {*recorded.names, "arrived_at", *stream.select}
     new = excluding(fields, known)
     if stream.new_columns == "report":
         chosen = _with(name, contents, fields_without(fields.values(), new))
         return replace(chosen, warnings=[*contents.warnings, *_reported(name, new, schemas)])
     gone = fields_without(recorded or [], {*fields, *stream.select, *_OWN})
-    optional = frozenset([*new, *names_of(gone), *excluding(fields, first.names)])
+    optional = frozenset([*new, *names_of(gone), *excluding(fields, names)])
     return replace(_with(name, contents, [*fields.values(), *gone]), optional=optional)
 
 
@@ -110,9 +120,70 @@ def _leaves(kind: pa.DataType, path: str) -> dict[str, str]:
     return found
 
 
-def _with(name: str, contents: SourceContents, fields: list[pa.Field]) -> SourceContents:
+def as_declared(contents: SourceContents, declared: StructType | None) -> SourceContents:
+    """Returns the contents with the declared types of columns where these have all values of their
+    files' types, so that each file is read as the declared type and not as the first file's.
+    """
+    if declared is None or not contents.schema.names:
+        return contents
+    fields = []
+    for field in contents.schema:
+        kind = to_arrow_schema(declared).field(field.name).type
+        is_wider = wider_type(field.type, kind) == kind
+        fields.append(field.with_type(kind) if is_wider else field)
+    return replace(contents, schema=pa.schema(fields))
+
+
+def _common_fields(
+    schemas: Sequence[tuple[str, pa.Schema]],
+    recorded: pa.Schema | None,
+) -> dict[str, pa.Field]:
+    """Returns the columns of all files: as the first file has them that knows their type, but
+    instants where a file has these; a column without a type as it was recorded before.
+    """
+    fields: dict[str, pa.Field] = {}
+    for _, schema in schemas:
+        for field in schema:
+            first = fields.setdefault(field.name, field).type
+            is_time = pa.types.is_timestamp(first) and pa.types.is_timestamp(field.type)
+            if pa.types.is_null(first) or (is_time and first.tz is None):
+                fields[field.name] = field
+    for field in recorded or ():
+        if field.name in fields and pa.types.is_null(fields[field.name].type):
+            fields[field.name] = field
+    return fields
+
+
+def _check_names(name: str, fields: Sequence[pa.Field]) -> None:
+    """Refuses columns whose names Spark takes for one.
+
+    Raises:
+        InputError: names two, and columns that can be recorded.
+    """
+    single: dict[str, pa.Field] = {}
     for field in fields:
-        if not _can_be_recorded(field.type):
+        single.setdefault(field.name.lower(), field)
+    for field in fields:
+        other = single[field.name.lower()]
+        if other is not field:
+            raise InputError(
+                f'columns "{other.name}" and "{field.name}" of the source of stream "{name}" '
+                "differ only in case",
+                detail="Spark takes them for one column.",
+                hint="Name in the stream's columns those that you want, such as columns = "
+                f'"{in_ddl(single.values())}".',
+            )
+
+
+def _with(
+    name: str,
+    contents: SourceContents,
+    fields: list[pa.Field],
+    are_declared: bool = False,
+) -> SourceContents:
+    _check_names(name, fields)
+    for field in fields:
+        if not _can_be_recorded(field.type, or_empty=are_declared):
             others = [other.name for other in fields if _can_be_recorded(other.type)]
             raise InputError(
                 f'column "{field.name}" of the source of stream "{name}" has type {field.type}: it '
@@ -141,13 +212,23 @@ def _reported(name: str, new: list[str], schemas: list[tuple[str, pa.Schema]]) -
     ]
 
 
-def _can_be_recorded(kind: pa.DataType) -> bool:
+def _can_be_recorded(kind: pa.DataType, *, or_empty: bool = False) -> bool:
     """Returns whether Delta has a type: it has no times of day, durations, half floats and the
     like.
+
+    Args:
+        or_empty: a column without a type, which holds nothing, will get one from the settings.
     """
     if pa.types.is_nested(kind):
-        inside = [kind.field(index).type for index in range(kind.num_fields)]
-        return not pa.types.is_union(kind) and all(map(_can_be_recorded, inside))
+        inside = [kind.field(index) for index in range(kind.num_fields)]
+        has_twins = len({field.name.lower() for field in inside}) < len(inside)
+        return (
+            not pa.types.is_union(kind)
+            and not has_twins
+            and all(_can_be_recorded(field.type, or_empty=or_empty) for field in inside)
+        )
+    if pa.types.is_null(kind):
+        return or_empty
     return not (
         pa.types.is_duration(kind)
         or pa.types.is_time(kind)

@@ -28,12 +28,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from rewindow.errors import InputError, TableError
+from rewindow.recording.sources.arrow_types import spark_type
 from rewindow.recording.sources.columns import choose_columns
 from rewindow.recording.sources.files import FileSource
 from rewindow.recording.sources.parquet_files import parquet_rows
 from rewindow.recording.sources.source import SourceContents, SourceFile, SourcePosition, source
 from rewindow.recording.sources.spark_parquet import parquet_frame
-from rewindow.recording.sources.typed_rows import spark_type
 from rewindow.storage import Table
 from rewindow.storage.fields import retyped
 
@@ -112,7 +112,8 @@ class DeltaSource(FileSource):
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
         """See Source."""
-        return parquet_rows(part, contents.schema, contents.optional)
+        notes = contents.new_notes()
+        return parquet_rows(part, contents.schema, contents.optional, notes=notes)
 
 
 def find_delta_files(

@@ -32,7 +32,7 @@ class FeatherSource(FileSource):
     ) -> SourceContents:
         """See Source."""
         contents = self.contents(position)
-        schemas = [(file.name, _schema(file)) for file in self.looked_at(contents, declared)]
+        schemas = [(file.name, _schema(file)) for file in self.typed_files(contents)]
         return choose_columns(
             self.name,
             self.stream,
@@ -48,7 +48,9 @@ class FeatherSource(FileSource):
             inside = columns_inside(
                 part, contents.schema, contents.optional, there=reader.schema.names
             )
-        yield from rows_as(part, contents.schema, _batches(part, inside))
+        batches = _batches(part, inside)
+        notes = contents.new_notes()
+        yield from rows_as(part, contents.schema, batches, self.stream.zone, notes)
 
 
 def _schema(file: SourceFile) -> pa.Schema:

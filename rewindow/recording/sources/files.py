@@ -27,6 +27,7 @@ from rewindow.recording.sources.source import (
     SourceContents,
     SourceFile,
     SourcePosition,
+    is_hidden,
     known_sources,
 )
 from rewindow.recording.sources.taken import select_files
@@ -101,6 +102,13 @@ class FileSource:
             present=present,
         )
 
+    def typed_files(self, contents: SourceContents) -> list[SourceFile]:
+        """Returns the files whose columns count where each has its own types: the first one, and
+        those to read.
+        """
+        first = contents.present[0]
+        return [first, *(file for file in contents.files if file is not first)]
+
     def looked_at(
         self,
         contents: SourceContents,
@@ -156,7 +164,7 @@ def _on_disk(source: str) -> list[Path]:
     try:
         if path.is_dir():
             return sorted(
-                child for child in path.iterdir() if child.is_file() and child.name[0] not in "._"
+                child for child in path.iterdir() if child.is_file() and not is_hidden(child.name)
             )
         if path.is_file():
             return [path]
@@ -262,7 +270,7 @@ def _members(path: Path, suffixes: Collection[str]) -> list[SourceFile]:
     modified_ns = path.stat().st_mtime_ns
     files = []
     for member in members:
-        if Path(member.filename).suffix.lower() in suffixes:
+        if Path(member.filename).suffix.lower() in suffixes and not is_hidden(member.filename):
             file = SourceFile(
                 f"{path.name}/{member.filename}",
                 path,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from rewindow.errors import InputError
+from rewindow.recording.sources.arrow_types import CUT
 from rewindow.recording.sources.columns import choose_columns
 from rewindow.recording.sources.files import FileSource
 from rewindow.recording.sources.source import SourceContents, SourceFile, SourcePosition, source
@@ -37,7 +40,7 @@ class ParquetSource(FileSource):
     ) -> SourceContents:
         """See Source."""
         contents = self.contents(position)
-        schemas = [(file.name, parquet_schema(file)) for file in self.looked_at(contents, declared)]
+        schemas = [(file.name, parquet_schema(file)) for file in self.typed_files(contents)]
         return choose_columns(
             self.name,
             self.stream,
@@ -53,7 +56,8 @@ class ParquetSource(FileSource):
 
     def rows(self, contents: SourceContents, part: SourceFile) -> Iterator[pa.Table]:
         """See Source."""
-        return parquet_rows(part, contents.schema, contents.optional)
+        notes = contents.new_notes()
+        return parquet_rows(part, contents.schema, contents.optional, self.stream.zone, notes)
 
 
 def parquet_schema(file: SourceFile) -> pa.Schema:
@@ -70,23 +74,53 @@ def parquet_rows(
     file: SourceFile,
     schema: pa.Schema,
     optional: Collection[str],
+    zone: str = "UTC",
+    notes: Counter[str] | None = None,
 ) -> Iterator[pa.Table]:
     """Yields a Parquet file's rows in a schema; rows count from 1. An optional column that the file
     lacks is null.
+
+    Args:
+        file: what is read.
+        schema: of the rows.
+        optional: columns that the file may lack.
+        zone: of local times that become instants.
+        notes: values that are changed or chosen are counted there.
 
     Raises:
         InputError: a column is not in the file, or has another type than in the source's first
             file.
     """
+    notes = Counter() if notes is None else notes
     with _opened(file) as parquet:
         inside = columns_inside(file, schema, optional, there=parquet.schema_arrow.names)
-        yield from rows_as(file, schema, parquet.iter_batches(batch_size=_ROWS, columns=inside))
+        notes[CUT] += _count_cut_int96(file, parquet, inside)
+        batches = parquet.iter_batches(batch_size=_ROWS, columns=inside)
+        yield from rows_as(file, schema, batches, zone, notes)
+
+
+def _count_cut_int96(file: SourceFile, parquet: pq.ParquetFile, columns: Sequence[str]) -> int:
+    """Returns how many INT96 timestamps of a file, read as microseconds, have more digits."""
+    kinds = {column.path: column.physical_type for column in parquet.schema}
+    names = [name for name in columns if kinds.get(name) == "INT96"]
+    count = 0
+    with _opened(file, "ns") as fine:
+        for group in range(parquet.num_row_groups if names else 0):
+            whole = parquet.read_row_group(group, names)
+            for micros, nanos in zip(whole, fine.read_row_group(group, names), strict=True):
+                us, ns = (each.cast(pa.int64()).fill_null(0).to_numpy() for each in (micros, nanos))
+                # Beyond the years 1678 to 2262 both numbers have wrapped around in 64 bits alike.
+                count += int(np.count_nonzero(ns - us * 1000))
+    return count
 
 
 @contextmanager
-def _opened(file: SourceFile) -> Iterator[pq.ParquetFile]:
+def _opened(file: SourceFile, int96: str = "us") -> Iterator[pq.ParquetFile]:
     try:
-        with pq.ParquetFile(file.open() if file.in_zip else str(file.path)) as parquet:
+        with pq.ParquetFile(
+            file.open() if file.in_zip else str(file.path),
+            coerce_int96_timestamp_unit=int96,
+        ) as parquet:
             yield parquet
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(

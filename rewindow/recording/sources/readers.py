@@ -136,7 +136,6 @@ def csv_rows(
                     use_threads=False,
                     block_size=_BLOCK_BYTES,
                     column_names=known,
-                    skip_rows_after_names=int(named),
                 ),
                 pacsv.ParseOptions(
                     delimiter=stream.delimiter,
@@ -153,7 +152,10 @@ def csv_rows(
                 ),
             )
             number = 2 if named else file.begin_row
-            for batch in reader:
+            for read in reader:
+                # The reader could skip the header itself, but not where no line end follows it.
+                batch = read.slice(int(named))
+                named = False
                 numbers, number = _numbers(number, batch.num_rows, bad)
                 rows = _widened(pa.Table.from_batches([batch]), columns)
                 yield from (

@@ -34,6 +34,7 @@ import importlib
 import json
 import pkgutil
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
@@ -216,6 +217,7 @@ class SourceContents:
         present: all files that are there, where those that were taken are remembered.
         complete_to_us: the time up to which nothing more can come, where the source knows it;
             windows that end by then are sealed unless the user says otherwise.
+        notes: by one of `NOTES`, how many values reading has changed or chosen, of each part.
     """
 
     files: list[SourceFile]
@@ -228,11 +230,19 @@ class SourceContents:
     nulls: Sequence[str] = ()
     present: Sequence[SourceFile] = ()
     complete_to_us: int | None = None
+    notes: list[Counter[str]] = field(default_factory=list)
 
     @property
     def size(self) -> int:
         """Bytes of the source's parts."""
         return total_size(self.files)
+
+    def new_notes(self) -> Counter[str]:
+        """Returns an empty count for `notes`; each part that is read has its own, as threads do not
+        share one.
+        """
+        self.notes.append(Counter())
+        return self.notes[-1]
 
     def check_unchanged(self, stream: str) -> None:
         """Refuses what was read of files that were written meanwhile: nobody knows which of their
@@ -388,16 +398,27 @@ def source_format(name: str, place: str, given: str | None) -> str:
     path = Path(place)
     told = [kind for kind, cls in known.items() if cls.is_at(path)] or _told(path.name)
     if not told and path.is_dir():
-        told = list(chain.from_iterable(map(_told, names_of(sorted(path.iterdir())))))
+        told = _told_by_any(names_of(sorted(path.iterdir())))
     if not told and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            told = list(chain.from_iterable(map(_told, sorted(archive.namelist()))))
+            told = _told_by_any(sorted(archive.namelist()))
     if not told:
         raise InputError(
             f'source "{place}" of stream "{name}" {_untold(path)}',
             hint=f"Set format to one of {', '.join(known)}.",
         )
     return told[0]
+
+
+def is_hidden(name: str) -> bool:
+    """Returns whether a file of a folder or zip file is passed over: one that a tool left there,
+    such as `__MACOSX/._data.csv` or `_SUCCESS`.
+    """
+    return Path(name).name.startswith((".", "_"))
+
+
+def _told_by_any(names: Sequence[str]) -> list[str]:
+    return list(chain.from_iterable(_told(name) for name in names if not is_hidden(name)))
 
 
 def _untold(path: Path) -> str:

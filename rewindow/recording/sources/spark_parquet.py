@@ -20,8 +20,9 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rewindow.names import quoted_column
+from rewindow.recording.sources.arrow_types import spark_type
 from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, SourceContents, SourceFile
-from rewindow.recording.sources.typed_rows import constant_of, spark_type
+from rewindow.recording.sources.typed_rows import constant_of
 from rewindow.storage.delta import plain_schema
 from rewindow.storage.fields import fields_without
 
@@ -119,17 +120,6 @@ def _is_read_as(kind: pa.DataType, plain: pa.DataType, wanted: pa.DataType) -> b
     """Returns whether Spark reads a column of a type as the one wanted, with the same values."""
     if pa.types.is_timestamp(kind):
         return kind.unit in ("us", "ms") and spark_type(kind) == wanted
-    unsigned = (
-        pa.types.is_unsigned_integer(kind) or pa.types.is_float16(kind) or pa.types.is_time(kind)
-    )
-    return (
-        plain == wanted
-        and not unsigned
-        and not pa.types.is_date64(kind)
-        and not _holds_instants(kind)
-    )
-
-
-def _holds_instants(kind: pa.DataType) -> bool:
-    """Returns whether a nested type holds timestamps, whose units are not looked at here."""
-    return pa.types.is_nested(kind) and "timestamp" in str(kind)
+    # The units of timestamps within nested types are not looked at here.
+    is_plain = "null" not in str(kind) and not (pa.types.is_nested(kind) and "time" in str(kind))
+    return bool(plain == wanted and is_plain)

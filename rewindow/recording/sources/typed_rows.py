@@ -2,32 +2,45 @@
 source's schema.
 
 `parquet_files` and `feather_files` are made of this; so may be another format that gives Arrow
-batches.
+batches. Which types may be read as which: `arrow_types`.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from rewindow.errors import InputError
+from rewindow.names import quoted_column
+from rewindow.recording.sources.arrow_types import converted, spark_type, wider_type
 from rewindow.recording.sources.readers import check_there, with_numbers
 from rewindow.recording.sources.source import SourceFile
 from rewindow.sequences import excluding
-from rewindow.storage.delta import plain_schema
 from rewindow.storage.fields import retyped
 
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
 def schema_for_spark(schema: pa.Schema) -> pa.Schema:
     """Returns a file's schema as Spark can read it: microseconds, plain types, no pandas index."""
-    fields = [field for field in plain_schema(schema) if not _PANDAS_INDEX.fullmatch(field.name)]
+    fields = [field for field in schema if not _PANDAS_INDEX.fullmatch(field.name)]
     return pa.schema(retyped(fields, spark_type))
+
+
+def in_ddl(fields: Iterable[pa.Field]) -> str:
+    """Returns fields as the setting `columns` has them."""
+    parts = []
+    for field in from_arrow_schema(pa.schema(list(fields)), prefer_timestamp_ntz=True):
+        name = field.name if _PLAIN.fullmatch(field.name) else quoted_column(field.name)
+        parts.append(f"{name} {field.dataType.simpleString()}")
+    return ", ".join(parts)
 
 
 def columns_inside(
@@ -53,9 +66,18 @@ def rows_as(
     file: SourceFile,
     schema: pa.Schema,
     batches: Iterable[pa.RecordBatch],
+    zone: str,
+    notes: Counter[str],
 ) -> Iterator[pa.Table]:
     """Yields a file's batches as rows in a schema, counted from 1; a column that they lack is
     constant or null.
+
+    Args:
+        file: what is read.
+        schema: of the rows, see `arrow_types.converted`.
+        batches: rows in the file's own types.
+        zone: of local times that become instants.
+        notes: values that are changed or chosen are counted there.
 
     Raises:
         InputError: a column has another type than in the source's first file.
@@ -65,7 +87,7 @@ def rows_as(
         columns = []
         for field in schema:
             if field.name in batch.schema.names:
-                columns.append(_as_type(file, batch[field.name], field))
+                columns.append(_as_type(file, batch[field.name], field, zone, notes))
             else:
                 value = constant_of(file, file.constants.get(field.name), field)
                 columns.append(pa.repeat(value, batch.num_rows))
@@ -95,30 +117,24 @@ def constant_of(file: SourceFile, text: str | None, field: pa.Field) -> pa.Scala
         ) from error
 
 
-def spark_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type under which Spark reads a column; nanoseconds become microseconds, also
-    within lists.
-    """
-    if pa.types.is_dictionary(kind):
-        return spark_type(kind.value_type)
-    if pa.types.is_struct(kind):
-        return pa.struct(retyped(kind, spark_type))
-    if pa.types.is_map(kind):
-        return pa.map_(spark_type(kind.key_type), spark_type(kind.item_type))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(spark_type(kind.value_type)))
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
-    if pa.types.is_date64(kind):
-        return pa.date32()
-    return pa.int64() if kind in (pa.uint32(), pa.uint64()) else kind
-
-
-def _as_type(file: SourceFile, column: pa.Array, field: pa.Field) -> pa.Array:
+def _as_type(
+    file: SourceFile,
+    column: pa.Array,
+    field: pa.Field,
+    zone: str,
+    notes: Counter[str],
+) -> pa.Array:
     try:
-        return column.cast(field.type, safe="timestamp" not in str(field.type))
+        return converted(column, field.type, zone, notes)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        wider = wider_type(field.type, spark_type(column.type))
+        hint = (
+            "Name the stream's columns in its settings, this one with a type for the values of "
+            f'all files: columns = "{in_ddl([field.with_type(wider)])}, ...".'
+        )
         raise InputError(
             f'column "{field.name}" of source file "{file.name}" has type {column.type}, expected '
-            f"{field.type}"
+            f"{field.type}",
+            detail=f"{error}.",
+            hint=hint if wider else "Write the files with one type.",
         ) from error

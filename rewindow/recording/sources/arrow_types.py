@@ -1,0 +1,161 @@
+"""How a column of a file becomes a column of a stream: one table, Arrow type x wanted type.
+
+| | the values | such as |
+|---|---|---|
+| exact | as they are in the file | int64 as int64, a dictionary of texts as text |
+| widened | equal in a wider type | uint8 as int16, float as double, no type as any type |
+| cut | without digits beyond microseconds, and counted | nanoseconds as microseconds |
+| checked | equal, or the file is refused | double as int64, if every value is whole |
+| refused | none: the file is refused | text as a number, an instant as a local time |
+
+The parts of a nested type are converted one by one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.storage.fields import retyped
+
+CUT = "__cut"
+ABSENT = "__absent"
+TWICE = "__twice"
+NOTES = (CUT, ABSENT, TWICE)
+"""What is counted of a source's values: digits that were cut, local times that do not exist, and
+that exist twice."""
+_SIGNED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.int64(),
+    pa.date64(): pa.date32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
+
+
+def spark_type(kind: pa.DataType) -> pa.DataType:
+    """Returns the type under which Spark reads a column; nanoseconds become microseconds, also
+    within lists.
+    """
+    if isinstance(kind, pa.BaseExtensionType):
+        return spark_type(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return spark_type(kind.value_type)
+    if pa.types.is_struct(kind):
+        return pa.struct(retyped(kind, spark_type))
+    if pa.types.is_map(kind):
+        return pa.map_(spark_type(kind.key_type), spark_type(kind.item_type))
+    if _is_list(kind):
+        return pa.list_(kind.value_field.with_type(spark_type(kind.value_type)))
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    return pa.binary() if pa.types.is_fixed_size_binary(kind) else _SIGNED.get(kind, kind)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def wider_type(first: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """Returns the type that has the values of two, part by part; None where none has them."""
+    both = [pa.schema([("x", kind)]) for kind in (first, other)]
+    try:
+        return pa.unify_schemas(both, promote_options="permissive").field(0).type
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        is_code = {first, other} & {pa.string()} and {first, other} & {pa.int32(), pa.int64()}
+        return pa.string() if is_code else None
+
+
+def converted(array: pa.Array, wanted: pa.DataType, zone: str, notes: Counter[str]) -> pa.Array:
+    """Returns the values of an array as another type.
+
+    Args:
+        array: values of a file's column.
+        wanted: a type that Spark has.
+        zone: of local times that become instants.
+        notes: what is counted, by one of `NOTES`.
+
+    Raises:
+        pa.ArrowInvalid: the table refuses it.
+    """
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    kind = array.type
+    if kind == wanted:
+        return array
+    if pa.types.is_null(kind):
+        return pa.nulls(len(array), wanted)
+    if pa.types.is_dictionary(kind):
+        return converted(array.dictionary_decode(), wanted, zone, notes)
+    if pa.types.is_nested(wanted):
+        return _nested(array, wanted, zone, notes)
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted):
+        return _timestamps(array, wanted, zone, notes)
+    is_text = pa.types.is_integer(kind) and pa.types.is_string(wanted)
+    if _family(kind) != _family(wanted) and not is_text:
+        raise pa.ArrowInvalid(f"{kind} is another kind of value than {wanted}")
+    cast = array.cast(wanted)
+    # The cast itself refuses integers that do not fit, and fractions as integers, but no others.
+    same = pc.equal(cast.cast(kind, safe=False), array)
+    if pa.types.is_floating(kind):
+        same = pc.or_(same, pc.is_nan(array))
+    changed = pc.index(pc.fill_null(same, True), False).as_py()
+    if changed >= 0:
+        raise pa.ArrowInvalid(f"{array[changed]} is not a value of {wanted}")
+    return cast
+
+
+def _family(kind: pa.DataType) -> str:
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "number"
+    return str(spark_type(kind)).replace("binary", "string")
+
+
+def _nested(array: pa.Array, wanted: pa.DataType, zone: str, notes: Counter[str]) -> pa.Array:
+    kind = array.type
+    if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
+        parts = dict(zip(kind.names, array.flatten(), strict=True))
+        found = []
+        for field in wanted:
+            part = parts.pop(field.name, pa.nulls(len(array)))
+            found.append(converted(part, field.type, zone, notes))
+        if not parts:
+            return pa.StructArray.from_arrays(found, fields=list(wanted), mask=array.is_null())
+    if _is_list(kind) and _is_list(wanted):
+        is_null = np.append(np.asarray(array.is_null()), False)
+        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+        offsets = pa.array(np.append(0, np.cumsum(lengths)), pa.int32(), mask=is_null)
+        values = converted(array.flatten(), wanted.value_type, zone, notes)
+        return pa.ListArray.from_arrays(offsets, values, type=wanted)
+    if pa.types.is_map(kind) and pa.types.is_map(wanted):
+        return array.cast(wanted)
+    raise pa.ArrowInvalid(f"{kind} has other parts than {wanted}")
+
+
+def _timestamps(array: pa.Array, wanted: pa.DataType, zone: str, notes: Counter[str]) -> pa.Array:
+    given = array.type
+    times = array.cast(pa.int64()).cast(pa.timestamp(given.unit))
+    if given.unit == "ns":
+        # A cast alone would cut times before 1970 towards 1970.
+        whole = pc.floor_temporal(times, unit="microsecond")
+        notes[CUT] += pc.sum(pc.not_equal(whole, times)).as_py() or 0
+        times = whole
+    times = times.cast(pa.timestamp("us"))
+    if given.tz is not None and wanted.tz is None:
+        raise pa.ArrowInvalid("an instant may have the local time of another one")
+    if given.tz is None and wanted.tz is not None:
+        # Of two instants Spark takes the first too; a local time that does not exist is refused.
+        times, last = (
+            pc.assume_timezone(times, zone, ambiguous=which) for which in ("earliest", "latest")
+        )
+        notes[TWICE] += pc.sum(pc.not_equal(times, last)).as_py() or 0
+    return times.cast(pa.int64()).cast(wanted)
