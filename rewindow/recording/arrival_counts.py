@@ -5,8 +5,8 @@ their numbers.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from rewindow.names import quoted_column
+from rewindow.recording.sources.arrow_types import NOTES
 from rewindow.windows import WindowRange
 
 
@@ -30,6 +31,7 @@ class ArrivalCounts:
             there is where there is none.
         malformed: rows that are no tuples.
         without_event_time: tuples whose event time is null.
+        notes: by one of `NOTES`, values of the tuples that were changed or chosen.
     """
 
     windows: np.ndarray
@@ -38,6 +40,7 @@ class ArrivalCounts:
     newest_us: np.ndarray
     malformed: int
     without_event_time: int = 0
+    notes: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def count(cls, tuples: DataFrame, event_at: str | None = None) -> ArrivalCounts:
@@ -61,6 +64,7 @@ class ArrivalCounts:
             (F.count_if(F.col(quoted_column(event_at)).isNull()) if event_at else F.lit(0)).alias(
                 "timeless"
             ),
+            *(F.sum(name).alias(name) for name in NOTES if name in tuples.columns),
         )
         return cls.of(found.toArrow())
 
@@ -83,6 +87,7 @@ class ArrivalCounts:
             newest_us,
             int(malformed),
             timeless,
+            {name: sum(whole[name].to_pylist()) for name in NOTES if name in found.column_names},
         )
 
     @property

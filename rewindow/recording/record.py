@@ -7,6 +7,7 @@ what is not in quarantine is put there.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,10 +28,12 @@ from rewindow.recording import inventory, malformed, quarantine, reopening, seal
 from rewindow.recording.arrival_counts import ArrivalCounts
 from rewindow.recording.arrival_gaps import find_gap, refused
 from rewindow.recording.late import Difference, check_whole, compare, surplus, warnings
+from rewindow.recording.local_times import note_words
 from rewindow.recording.progress import RecordingProgress
 from rewindow.recording.result import RecordResult
 from rewindow.recording.seal_range import RecordingCounts, SealRange
 from rewindow.recording.source_rows import copy_rows
+from rewindow.recording.sources.columns import as_declared
 from rewindow.recording.sources.source import (
     FILE,
     ROW,
@@ -181,6 +184,8 @@ class _Run:
         with self.progress.during("counting"), computing(self.name):
             arrivals = ArrivalCounts.count(tuples, self.stream.event_at)
         self._check_malformed(arrivals, tuples, contents)
+        notes = sum(contents.notes, Counter(arrivals.notes))
+        self.result.warnings += note_words(notes, self.stream.zone)
         stored = None if start_over else open_stream_tables(self.config, self.name)
         ended = None if stored is None or reopen else stored.end
         tuples, arrivals = self._check_gaps(
@@ -365,6 +370,7 @@ class _Run:
             if rows is None
             else read_tuples(self.name, self.stream, contents, declared=declared, raw=rows)
         )
+        contents = contents if rows is not None else as_declared(contents, declared)
         empty = empty_frame(self.spark, rows_schema(contents))
         tuples = (
             read_tuples(self.name, self.stream, contents, declared=declared, raw=empty)

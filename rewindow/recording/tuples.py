@@ -2,15 +2,16 @@
 reason.
 
 A row is malformed if it could not be read at all, if a value that is there cannot have its column's
-type (a decimal that would be rounded cannot), if it has no arrival timestamp, or one before the
-grid's origin (W5). Text without a zone is read in the stream's zone.
+type (see `declared_types`), if it has no arrival timestamp, or one before the grid's origin (W5).
+Times without a zone are read in the stream's zone (see `local_times`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,16 +22,19 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rewindow.application.error_tuples import FROM, PREFIX
 from rewindow.errors import InputError
 from rewindow.names import BOOKKEEPING, did_you_mean, quoted_column
+from rewindow.recording.declared_types import TypedValue, parsed_type, typed_value
 from rewindow.recording.expression_errors import (
     columns_error,
     event_at_hint,
     expression_error,
     plain_words,
 )
+from rewindow.recording.local_times import sum_notes
+from rewindow.recording.sources.arrow_types import NOTES
 from rewindow.recording.sources.source import BAD, FILE, RAW, ROW, SourceContents, SourceFile
 from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import StreamConfig
-from rewindow.spark.columns import aliased
+from rewindow.spark.columns import aliased, or_false
 from rewindow.spark.digests import check_digestible
 from rewindow.spark.frames import empty_frame
 from rewindow.storage.fields import fields_without
@@ -39,7 +43,8 @@ REASON = "__reason"
 PAYLOAD = "__payload"
 POSITION = (FILE, ROW)
 _CORRUPT = "__corrupt"
-_EXACT = T.DecimalType(38, 18)
+_LINE = "__line"
+_END = "__end"
 _OF_THE_MOMENT = re.compile(
     r"\b(current_\w+|now|curdate|localtimestamp|unix_timestamp)\b",
     re.IGNORECASE,
@@ -107,8 +112,8 @@ def read_tuples(
 ) -> DataFrame:
     """Returns the tuples of a source's rows, malformed ones among them.
 
-    Shape: `__file, __row, __reason, __payload, window_id, arrived_at`, event columns. `__reason`
-    and `__payload` are null in a good tuple.
+    Shape: `__file, __row, __reason, __payload, window_id, arrived_at`, event columns, and those of
+    `NOTES` that may not be 0. `__reason` and `__payload` are null in a good tuple.
 
     Raises:
         InputError: an expression of the settings cannot be computed, or an event column's name or
@@ -117,7 +122,9 @@ def read_tuples(
     lines = declared if not contents.schema.names else None
     try:
         typed = (
-            _typed_json(raw, lines) if lines else _typed(raw, contents, declared, stream.decimal)
+            _typed_json(raw, lines, stream.zone)
+            if lines
+            else _typed(raw, contents, declared, stream.decimal, stream.zone)
         )
     except AnalysisException as error:
         raise InputError(
@@ -128,11 +135,14 @@ def read_tuples(
     read = names_of(declared.fields) if declared else contents.columns
     events = _event_expressions(name, stream, read)
     try:
+        arrived = _arrival(stream, typed, events)
+        reason = F.when(arrived.is_wrong, F.lit("arrived_at is not timestamp"))
         frame = typed.select(
             *POSITION,
-            BAD,
+            F.coalesce(F.col(BAD), reason).alias(BAD),
             PAYLOAD,
-            F.expr(stream.arrived_at).try_cast("timestamp").alias("__arrived"),
+            *aliased(sum_notes([_notes_of(typed), arrived.notes])),
+            arrived.value.alias("__arrived"),
             *(expression.alias(f"__event {column}") for column, expression in events.items()),
         )
     except (ParseException, AnalysisException) as error:
@@ -176,7 +186,7 @@ def may_change(stream: StreamConfig, tuples: DataFrame) -> bool:
 def recorded_schema(tuples: T.StructType) -> T.StructType:
     """Returns the recorded stream's schema for a frame of tuples."""
     head = [T.StructField("window_id", T.LongType()), T.StructField("offset", T.LongType())]
-    rest = fields_without(tuples.fields, (*POSITION, REASON, PAYLOAD, "window_id"))
+    rest = fields_without(tuples.fields, (*POSITION, REASON, PAYLOAD, *NOTES, "window_id"))
     return T.StructType(head + rest)
 
 
@@ -258,6 +268,7 @@ def _typed(
     contents: SourceContents,
     declared: T.StructType | None,
     decimal: str,
+    zone: str,
 ) -> DataFrame:
     """Returns columns cast to the declared types, and the first column whose text is there but has
     no such value.
@@ -265,34 +276,59 @@ def _typed(
     A text that means null does so quoted too where the column is no text: it cannot mean anything
     else there.
     """
-    columns = {name: _quoted(name) for name in contents.columns}
-    failed = []
+    columns = {name: TypedValue(_quoted(name)) for name in contents.columns}
     # A failed cast and a text that means null both result in null. Only the first is an error.
     for field in declared.fields if declared else []:
-        name = field.name
-        kind = field.dataType
-        if raw.schema[name].dataType == kind:
+        given = raw.schema[field.name].dataType
+        if given == field.dataType:
             continue
-        text = _quoted(name)
+        text = _quoted(field.name)
         if contents.nulls:
             text = F.when(~text.isin(*contents.nulls), text)
-        if decimal == "," and isinstance(kind, T.NumericType):
+        if decimal == "," and isinstance(field.dataType, T.NumericType):
             text = _with_point(text)
-        value = text.try_cast(kind)
-        columns[name] = value
-        is_wrong = text.isNotNull() & (value.isNull() | _rounds(text, kind, value))
-        why = F.lit(f"column {name} is not {kind.simpleString()}")
-        failed.append(F.when(is_wrong, why))
+        columns[field.name] = typed_value(text, given, field.dataType, zone)
     fields_text = F.to_json(
         F.struct(*map(_quoted, contents.columns)),
         {"ignoreNullFields": "false"},
     )
-    return raw.select(
+    frame = raw.withColumn(PAYLOAD, F.coalesce(F.col(RAW), fields_text))
+    return _rows(frame, columns, declared)
+
+
+def _rows(
+    frame: DataFrame,
+    columns: Mapping[str, TypedValue],
+    declared: T.StructType | None,
+) -> DataFrame:
+    """Returns rows with typed columns; the first that is wrong is a reason too."""
+    reasons = [F.col(BAD)]
+    for field in declared.fields if declared else []:
+        why = f"column {field.name} is not {field.dataType.simpleString()}"
+        reasons.append(F.when(columns[field.name].is_wrong, F.lit(why)))
+    return frame.select(
         *POSITION,
-        F.coalesce(F.col(BAD), *failed).alias(BAD),
-        F.coalesce(F.col(RAW), fields_text).alias(PAYLOAD),
-        *aliased(columns),
+        F.coalesce(*reasons).alias(BAD),
+        PAYLOAD,
+        *aliased(sum_notes(column.notes for column in columns.values())),
+        *aliased({name: column.value for name, column in columns.items()}),
     )
+
+
+def _notes_of(frame: DataFrame) -> dict[str, Column]:
+    return {name: F.col(name) for name in NOTES if name in frame.columns}
+
+
+def _arrival(stream: StreamConfig, typed: DataFrame, events: Mapping[str, Column]) -> TypedValue:
+    """Returns the arrival timestamp; a number counts seconds."""
+    arrived = F.expr(stream.arrived_at)
+    given = typed.select(arrived).schema[0].dataType
+    if isinstance(given, T.NumericType | T.BooleanType):
+        return TypedValue(arrived.try_cast("timestamp"))
+    found = typed_value(arrived, given, T.TimestampType(), stream.zone)
+    # A local time that is an event column as well is counted as such.
+    is_event = isinstance(given, T.TimestampNTZType) and stream.arrived_at.strip("` ") in events
+    return replace(found, notes={}) if is_event else found
 
 
 def _with_point(text: Column) -> Column:
@@ -303,26 +339,25 @@ def _with_point(text: Column) -> Column:
     return F.when(text.rlike(_WITH_COMMA), plain).when(text.isNotNull(), F.lit("no number"))
 
 
-def _rounds(value: Column, kind: T.DataType, cast: Column) -> Column:
-    """Returns whether a cast to a decimal drops digits, which Spark does without a word."""
-    if not isinstance(kind, T.DecimalType) or kind.scale >= _EXACT.scale:
-        return F.lit(False)
-    return F.coalesce(value.try_cast(_EXACT) != cast, F.lit(False))
-
-
-def _typed_json(raw: DataFrame, declared: T.StructType) -> DataFrame:
-    schema = T.StructType([*declared.fields, T.StructField(_CORRUPT, T.StringType())])
-    parsed = F.from_json(F.col(RAW), schema, {"columnNameOfCorruptRecord": _CORRUPT})
+def _typed_json(raw: DataFrame, declared: T.StructType, zone: str) -> DataFrame:
+    # The parser stops after the first value of a text. So that it has to read all of a line, this
+    # is put into a list with an end behind it: more values make the list longer, or no JSON.
+    parts = T.StructType().add(_LINE, T.ArrayType(parsed_type(declared)))
+    parts = parts.add(_END, T.BooleanType()).add(_CORRUPT, T.StringType())
+    text = F.concat(F.lit(f'{{"{_LINE}":['), F.col(RAW), F.lit(f'],"{_END}":true}}'))
+    parsed = F.from_json(text, parts, {"columnNameOfCorruptRecord": _CORRUPT})
     frame = raw.select(*POSITION, BAD, F.col(RAW).alias(PAYLOAD), parsed.alias("__parsed"))
-    inside = F.col("__parsed")
-    corrupt = inside.isNull() | inside.getField(_CORRUPT).isNotNull()
-    reason = F.when(corrupt, F.lit("line is not JSON with the declared columns"))
-    return frame.select(
-        *POSITION,
-        F.coalesce(F.col(BAD), reason).alias(BAD),
-        PAYLOAD,
-        *(inside.getField(field.name).alias(field.name) for field in declared.fields),
-    )
+    values = F.col(f"__parsed.{_LINE}")
+    line = F.get(values, F.lit(0))
+    is_one = F.col(f"__parsed.{_END}") & (F.size(values) == F.lit(1)) & line.isNotNull()
+    is_one &= F.col(f"__parsed.{_CORRUPT}").isNull()
+    reason = F.when(~or_false(is_one), F.lit("line is not JSON with the declared columns"))
+    frame = frame.select(*POSITION, F.coalesce(BAD, reason).alias(BAD), PAYLOAD, line.alias(_LINE))
+    columns = {}
+    for field in declared.fields:
+        value = F.col(_LINE).getField(field.name)
+        columns[field.name] = typed_value(value, parsed_type(field.dataType), field.dataType, zone)
+    return _rows(frame, columns, declared)
 
 
 def _event_expressions(name: str, stream: StreamConfig, read: list[str]) -> dict[str, Column]:
@@ -343,6 +378,14 @@ def _event_expressions(name: str, stream: StreamConfig, read: list[str]) -> dict
             f'event column "arrived_at" of stream "{name}" is the arrival timestamp and cannot be '
             "another"
         )
+    seen: dict[str, str] = {}
+    for column in [*kept, *stream.select]:
+        other = seen.setdefault(column.lower(), column)
+        if other != column:
+            raise InputError(
+                f'event columns "{other}" and "{column}" of stream "{name}" differ only in case',
+                hint="Give one of them another name with select, or leave it out with keep.",
+            )
     return {column: _quoted(column) for column in kept} | {
         column: F.expr(expression) for column, expression in stream.select.items()
     }
@@ -358,25 +401,22 @@ def _with_window(frame: DataFrame, stream: StreamConfig, events: list[str]) -> D
         F.when(arrived.isNull(), F.lit("no arrival timestamp")),
         F.when(since_origin < 0, F.lit("arrival before the origin of the grid")),
     )
+    columns = {}
+    for column in events:
+        kind = frame.schema[f"__event {column}"].dataType
+        # A timestamp without zone is recorded as an instant, read in the stream's zone.
+        instant = T.TimestampType() if isinstance(kind, T.TimestampNTZType) else kind
+        columns[column] = typed_value(_quoted(f"__event {column}"), kind, instant, stream.zone)
+    notes = sum_notes([_notes_of(frame), *(column.notes for column in columns.values())])
     return frame.select(
         *POSITION,
         F.concat(F.lit("malformed: "), reason).alias(REASON),
         F.when(reason.isNotNull(), F.col(PAYLOAD)).alias(PAYLOAD),
         F.when(reason.isNull(), window).alias("window_id"),
         arrived.alias("arrived_at"),
-        *(
-            _instant(column, frame.schema[f"__event {column}"].dataType).alias(column)
-            for column in events
-        ),
+        *aliased({name: column.value for name, column in columns.items()}),
+        *aliased(notes),
     )
-
-
-def _instant(column: str, kind: T.DataType) -> Column:
-    """Returns a timestamp without zone as an instant, read in the stream's zone; anything else as
-    it is.
-    """
-    value = _quoted(f"__event {column}")
-    return value.cast("timestamp") if isinstance(kind, T.TimestampNTZType) else value
 
 
 def _quoted(name: str) -> Column:

@@ -1,0 +1,163 @@
+"""Values of a source as the types that a stream declares: one table for texts of CSV and JSON, and
+for columns that have types of their own.
+
+| declared | a text is a value if it is |
+|---|---|
+| TIMESTAMP | a full ISO 8601 date, then perhaps a time of day and a zone |
+| TIMESTAMP_NTZ | the same without a zone |
+| DATE | a full ISO 8601 date, then perhaps midnight |
+| DECIMAL | a number of which no digit is rounded away |
+| DOUBLE, FLOAT | a number, NaN or Infinity |
+| others | what Spark reads as such |
+
+| declared | a value of another type is one if |
+|---|---|
+| STRING, DOUBLE, FLOAT | it can be cast; it is rounded to the nearest |
+| TIMESTAMP | it is a date or a local time; a number is refused, as it does not tell its unit |
+| others | it is equal when it is cast back |
+
+Null is null, and whatever else is there is malformed. Spark's own casts take "10:15:30" for a time
+of today, "202401" for a year and "12d" for a number, and round decimals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from operator import or_
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from rewindow.errors import InputError
+from rewindow.recording.local_times import Notes, notes_on_local, one_if, sum_notes
+from rewindow.recording.sources.arrow_types import CUT
+from rewindow.spark.columns import or_false
+
+_DAY = r"^\s*\d{4}-\d\d-\d\d"
+_SHAPES: dict[type[T.DataType], str] = {
+    T.TimestampType: rf"{_DAY}(?!\d)",
+    T.TimestampNTZType: rf"{_DAY}([ T][\d:.]*)?\s*$",
+    T.DateType: rf"{_DAY}([ T]00(:00(:00(\.0*)?)?)?)?\s*$",
+}
+"""What a text must look like for each type of time, beside what Spark asks of it."""
+_TOO_FINE = r"\.\d{6}\d*[1-9]"
+_WITH_SUFFIX = r"(?i)(\d\.?[df]|x.*)\s*$"
+
+
+@dataclass(frozen=True)
+class TypedValue:
+    """A value as its declared type.
+
+    Attributes:
+        value: of that type; null where it has none.
+        is_wrong: whether something is there that is no value of the type.
+        notes: on values that were changed or chosen, not on those in lists and maps.
+    """
+
+    value: Column
+    is_wrong: Column = field(default_factory=lambda: F.lit(False))
+    notes: Notes = field(default_factory=dict)
+
+
+def parsed_type(kind: T.DataType) -> T.DataType:
+    """Returns a declared type as JSON is parsed: times stay texts, and decimals keep more digits,
+    so that this table decides on them and not the parser.
+    """
+    if isinstance(kind, T.DecimalType):
+        return _finest(kind)
+    if isinstance(kind, T.ArrayType):
+        return T.ArrayType(parsed_type(kind.elementType))
+    if isinstance(kind, T.MapType):
+        return T.MapType(kind.keyType, parsed_type(kind.valueType))
+    if isinstance(kind, T.StructType):
+        return T.StructType([T.StructField(f.name, parsed_type(f.dataType)) for f in kind.fields])
+    return T.StringType() if type(kind) in _SHAPES else kind
+
+
+def typed_value(value: Column, given: T.DataType, declared: T.DataType, zone: str) -> TypedValue:
+    """Returns a value of one type as another one, see the tables.
+
+    Raises:
+        InputError: no value of the one type is one of the other.
+    """
+    if given == declared:
+        return TypedValue(value)
+    if isinstance(given, T.StringType):
+        return _typed_text(value, declared, zone)
+    if isinstance(given, T.StructType) and isinstance(declared, T.StructType):
+        return _typed_struct(value, given, declared, zone)
+    if isinstance(given, T.ArrayType) and isinstance(declared, T.ArrayType):
+        typed = partial(
+            typed_value, given=given.elementType, declared=declared.elementType, zone=zone
+        )
+        whole = F.transform(value, lambda each: typed(each).value)
+        return TypedValue(whole, _any_wrong(value, typed))
+    if isinstance(given, T.MapType) and isinstance(declared, T.MapType):
+        typed = partial(typed_value, given=given.valueType, declared=declared.valueType, zone=zone)
+        whole = F.transform_values(value, lambda _, each: typed(each).value)
+        return TypedValue(whole, _any_wrong(F.map_values(value), typed))
+    cast = value.try_cast(declared)
+    if isinstance(given, T.TimestampNTZType) and isinstance(declared, T.TimestampType):
+        return TypedValue(cast, notes=notes_on_local(zone, value, cast))
+    if isinstance(given, T.NumericType | T.BooleanType) and type(declared) in _SHAPES:
+        raise InputError(
+            f"columns name the type {declared.simpleString()} for a column of type "
+            f"{given.simpleString()}, which does not tell its unit",
+            hint="Leave its type, and make a time of it with timestamp_seconds, timestamp_millis "
+            "or timestamp_micros, in arrived_at or select.",
+        )
+    is_loose = isinstance(declared, T.StringType | T.FloatType | T.DoubleType)
+    is_value = cast.isNotNull() if is_loose else cast.try_cast(given) == value
+    return TypedValue(cast, value.isNotNull() & ~or_false(is_value))
+
+
+def _typed_text(text: Column, declared: T.DataType, zone: str) -> TypedValue:
+    value = text.try_cast(declared)
+    is_value = value.isNotNull()
+    notes: Notes = {}
+    if type(declared) in _SHAPES:
+        is_value &= text.rlike(_SHAPES[type(declared)])
+    if isinstance(declared, T.TimestampType):
+        # The 27th character is the seventh digit of the fraction, or none.
+        is_fine = F.substring(text, 27, 1).between("0", "9") & text.rlike(_TOO_FINE)
+        local = notes_on_local(zone, text.try_cast("timestamp_ntz"), value, text)
+        notes = {CUT: one_if(is_fine), **local}
+    elif isinstance(declared, T.FloatType | T.DoubleType):
+        ends = [F.rtrim(text).endswith(letter) for letter in "dDfF"]
+        has_letter = reduce(or_, [*ends, text.contains("x"), text.contains("X")])
+        is_value &= ~(has_letter & text.rlike(_WITH_SUFFIX))
+    elif isinstance(declared, T.DecimalType):
+        is_rounded = or_false(text.try_cast(_finest(declared)) != value)
+        is_value &= ~(is_rounded | text.rlike(rf"\.\d{{{declared.scale}}}\d*[1-9]"))
+    return TypedValue(value, text.isNotNull() & ~is_value, notes)
+
+
+def _finest(kind: T.DecimalType) -> T.DecimalType:
+    """Returns the decimal type that has as many digits before the point, and most after it."""
+    return T.DecimalType(38, 38 - (kind.precision - kind.scale))
+
+
+def _typed_struct(
+    value: Column, given: T.StructType, declared: T.StructType, zone: str
+) -> TypedValue:
+    """Returns a structure field by field: a cast of Spark takes them by their position."""
+    parts = {}
+    for each in declared.fields:
+        if each.name not in given.names:
+            raise InputError(
+                f'columns name a field "{each.name}" that the source does not have',
+                hint=f"It has: {', '.join(given.names)}.",
+            )
+        inside = value.getField(each.name)
+        parts[each.name] = typed_value(inside, given[each.name].dataType, each.dataType, zone)
+    whole = F.struct(*(part.value.alias(name) for name, part in parts.items()))
+    is_wrong = reduce(or_, [part.is_wrong for part in parts.values()])
+    notes = sum_notes(part.notes for part in parts.values())
+    return TypedValue(F.when(value.isNotNull(), whole), is_wrong, notes)
+
+
+def _any_wrong(elements: Column, typed: Callable[[Column], TypedValue]) -> Column:
+    return or_false(F.exists(elements, lambda each: typed(each).is_wrong))

@@ -1,0 +1,81 @@
+"""Local times that a zone does not have, or has twice: counted where Spark makes instants of times
+without a zone, so that a recording reports them and which instant was chosen.
+
+Of two instants Spark chooses the first, and it reads a time that clocks skip by the offset before.
+UTC costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from rewindow.recording.sources.arrow_types import ABSENT, CUT, NOTES, TWICE
+
+Notes = Mapping[str, Column]
+"""By one of `NOTES`, how many values of a row were changed or chosen."""
+_FIXED = ("UTC", "Etc/UTC", "Z")
+_PUT_BACK = (30, 60, 120, 180)
+"""Minutes by which zones put clocks back, but for odd ones before 1950."""
+_ZONED = r"([+-]\d\d?(:?\d\d)?(:\d\d)?|[A-Za-z])\s*$"
+
+
+def notes_on_local(zone: str, local: Column, instant: Column, text: Column | None = None) -> Notes:
+    """Returns whether a local time is absent, and whether it is there twice, each as 0 or 1.
+
+    Args:
+        zone: in which it was read.
+        local: without a zone.
+        instant: what it has become.
+        text: from which both were read; one that names its zone is sure.
+    """
+    if zone in _FIXED:
+        return {}
+    # Zones have no odd changes beyond these years, where a sum might overflow.
+    ends = ("1800-01-01 00:00:00Z", "2200-01-01 00:00:00Z")
+    is_local = instant.between(*(F.lit(end).cast("timestamp") for end in ends))
+    is_twice = F.lit(False)
+    for minutes in _PUT_BACK:
+        later = F.timestamp_micros(F.unix_micros(instant) + F.lit(minutes * 60_000_000))
+        is_twice |= later.cast("timestamp_ntz") == local
+    found = {}
+    for name, condition in (
+        (ABSENT, instant.cast("timestamp_ntz") != local),
+        (TWICE, is_twice),
+    ):
+        noted = is_local & condition
+        found[name] = one_if(noted if text is None else noted & ~text.rlike(_ZONED))
+    return found
+
+
+def one_if(condition: Column) -> Column:
+    """Returns 1 where a condition is true, 0 where it is false or null."""
+    return F.when(condition, F.lit(1)).otherwise(F.lit(0))
+
+
+def sum_notes(notes: Iterable[Notes]) -> dict[str, Column]:
+    """Returns the notes on several values as those on a row."""
+    found: dict[str, Column] = {}
+    for each in notes:
+        for name, count in each.items():
+            found[name] = found[name] + count if name in found else count
+    return found
+
+
+def note_words(counts: Mapping[str, int], zone: str) -> list[str]:
+    """Returns what a recording reports of values that were changed or chosen.
+
+    Args:
+        counts: by one of `NOTES`, how many there are.
+        zone: of the stream.
+    """
+    words = {
+        CUT: "timestamps have digits beyond microseconds, which were cut off",
+        ABSENT: f"local times do not exist in {zone}, where clocks are put forward: they were "
+        "read by the offset before, so that 02:30 becomes 03:30",
+        TWICE: f"local times exist twice in {zone}, where clocks are put back: the first of the "
+        "two instants was taken",
+    }
+    return [f"{counts[name]:,} {words[name]}" for name in NOTES if counts.get(name)]
