@@ -27,6 +27,7 @@ from rewindow.launcher.loop import run_plain
 from rewindow.ledger import Ledger
 from rewindow.lineage.dependents import dependents
 from rewindow.recording import inventory
+from rewindow.storage.far_times import python_rows
 from rewindow.storage.streams import sealed_streams
 
 DIFFERENT_CODE = 1
@@ -145,10 +146,10 @@ def rows(
         state += ", more may arrive"
     if as_json:
         print_json(
-            {"stream": stream, "window": number, "sealed": is_sealed, "tuples": found.to_pylist()}
+            {"stream": stream, "window": number, "sealed": is_sealed, "tuples": python_rows(found)}
         )
         return
-    texts = list(map(_texts, found.to_pylist()))
+    texts = list(map(_texts, python_rows(found)))
     print_rows(f"{stream}, window {number}, {state}", found.column_names, texts)
     if found.num_rows == limit:
         out.print(f"the first {limit:,} tuples; --limit shows more")

@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from rewindow.storage.far_times import python_rows
+
 
 def json_lines(rows: pa.Table) -> list[bytes]:
     r"""Returns a line for each row, with its line end.
@@ -23,7 +25,7 @@ def json_lines(rows: pa.Table) -> list[bytes]:
     """
     # Most streams have no floats. Only where they have are all values looked at one by one.
     floats = any(_has_floats(field.type) for field in rows.schema)
-    values = map(_finite, rows.to_pylist()) if floats else rows.to_pylist()
+    values = map(_finite, python_rows(rows)) if floats else python_rows(rows)
     return [_ENCODER.encode(row).encode() + b"\n" for row in values]
 
 

@@ -22,6 +22,7 @@ of today, "202401" for a year and "12d" for a number, and round decimals.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -75,6 +76,14 @@ def parsed_type(kind: T.DataType) -> T.DataType:
     if isinstance(kind, T.StructType):
         return T.StructType([T.StructField(f.name, parsed_type(f.dataType)) for f in kind.fields])
     return T.StringType() if type(kind) in _SHAPES else kind
+
+
+def zoned_type(kind: T.DataType) -> T.DataType:
+    """Returns the type under which a column is recorded: its local times, also within lists, become
+    instants.
+    """
+    text = T.StructType().add("it", kind).json().replace('ype":"timestamp_ntz"', 'ype":"timestamp"')
+    return T.StructType.fromJson(json.loads(text))["it"].dataType
 
 
 def typed_value(value: Column, given: T.DataType, declared: T.DataType, zone: str) -> TypedValue:

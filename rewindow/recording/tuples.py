@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rewindow.application.error_tuples import FROM, PREFIX
 from rewindow.errors import InputError
 from rewindow.names import BOOKKEEPING, did_you_mean, quoted_column
-from rewindow.recording.declared_types import TypedValue, parsed_type, typed_value
+from rewindow.recording.declared_types import TypedValue, parsed_type, typed_value, zoned_type
 from rewindow.recording.expression_errors import (
     columns_error,
     event_at_hint,
@@ -404,9 +404,9 @@ def _with_window(frame: DataFrame, stream: StreamConfig, events: list[str]) -> D
     columns = {}
     for column in events:
         kind = frame.schema[f"__event {column}"].dataType
-        # A timestamp without zone is recorded as an instant, read in the stream's zone.
-        instant = T.TimestampType() if isinstance(kind, T.TimestampNTZType) else kind
-        columns[column] = typed_value(_quoted(f"__event {column}"), kind, instant, stream.zone)
+        columns[column] = typed_value(
+            _quoted(f"__event {column}"), kind, zoned_type(kind), stream.zone
+        )
     notes = sum_notes([_notes_of(frame), *(column.notes for column in columns.values())])
     return frame.select(
         *POSITION,

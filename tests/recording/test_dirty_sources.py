@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ AT = datetime(1970, 1, 1, 2, 46, 41, tzinfo=UTC)
 LATER = datetime(1970, 1, 1, 2, 46, 42, tzinfo=UTC)
 NOON = datetime(2024, 7, 1, 12)
 INSTANT = pa.timestamp("us", "UTC")
+WRONG = object()
 
 
 def write_parquet(path: Path, at: datetime = AT, **columns: pa.Array) -> Path:
@@ -267,3 +269,45 @@ def test_digits_beyond_microseconds_of_a_text_are_reported(bench: Bench) -> None
     bench.write("a,1970-01-01T02:46:41.123456789Z,1\nb,1970-01-01T02:46:41.1234560Z,2\n")
     result = bench.record()
     assert result.warnings == ["1 timestamps have digits beyond microseconds, which were cut off"]
+
+
+@pytest.mark.parametrize(
+    ("values", "declared", "expected"),
+    [
+        (pa.array([1.0, 1.7, None]), "INT", [1, WRONG, None]),
+        (pa.array([5, 2**40]), "INT", [5, WRONG]),
+        (pa.array([5, 2**40]), "DOUBLE", [5.0, 2.0**40]),
+        (pa.array([1.25, 1.255]), "DECIMAL(9,2)", [Decimal("1.25"), WRONG]),
+        (pa.array([1.25, float("nan")]), "BIGINT", [WRONG, WRONG]),
+        (pa.array(["7", "12d", " 8 "]), "DOUBLE", [7.0, WRONG, 8.0]),
+        (pa.array([LATER, LATER.replace(hour=0, minute=0, second=0)], INSTANT), "DATE",
+         [WRONG, date(1970, 1, 1)]),
+        (pa.array([[1.0], [1.5, None], None]), "ARRAY<INT>", [[1], WRONG, None]),
+        (pa.array([{"a": 1, "b": "x"}]), "STRUCT<b: STRING, a: BIGINT>", [{"b": "x", "a": 1}]),
+        (pa.array([{"a": "1"}, {"a": "x"}, None]), "STRUCT<a: INT>", [{"a": 1}, WRONG, None]),
+        (pa.array([[("k", "1")], [("k", "x")]], pa.map_(pa.string(), pa.string())),
+         "MAP<STRING, INT>", [[("k", 1)], WRONG]),
+    ],
+)  # fmt: skip
+def test_declared_type_that_would_change_a_value_makes_its_row_malformed(
+    bench: Bench,
+    values: pa.Array,
+    declared: str,
+    expected: list[Any],
+) -> None:
+    folder = bench.root / "in"
+    folder.mkdir()
+    at = pa.array([AT] * len(values), INSTANT)
+    pq.write_table(pa.table({"at": at, "v": values}), folder / "1.parquet")
+    bench.record(source=str(folder), columns=f"at TIMESTAMP, v {declared}", keys=[])
+    good = [value for value in expected if value is not WRONG]
+    if good:
+        assert [row["v"] for row in bench.rows('select v from s order by "offset"')] == good
+    bad = [f"1.parquet:{n}" for n, value in enumerate(expected, 1) if value is WRONG]
+    assert ([position for _, _, position in bench.aside()] if bad else []) == bad
+
+
+def test_declared_field_that_the_source_lacks_is_refused_by_name(bench: Bench) -> None:
+    folder = write_parquet(bench.root / "in" / "1.parquet", v=pa.array([{"a": 1}]))
+    with pytest.raises(InputError, match='field "b" that the source does not have'):
+        bench.record(source=str(folder), columns="at TIMESTAMP, v STRUCT<a: INT, b: INT>", keys=[])
