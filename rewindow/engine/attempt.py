@@ -173,6 +173,11 @@ class Attempt:
             self._save(takeover, window, states)
             self.ledger.attempts.report_warm_up(plan.replay_id, self.epoch)
 
+        # The bound of the plan is for groups that stage something: a warm-up has nothing to show,
+        # and loses nothing that a reader would see.
+        assert plan.start.warm_up_first is not None, "a warm-up has a first window"
+        windows = WindowRange(plan.start.warm_up_first, plan.first - 1)
+        tuples = sum(counts.tuples for counts in engine.count_inputs(windows).values())
         crash = partial(self._crash, Step.WARMED_UP)
         folder = state_folder(self.root)
         beside = self.root / CHECKPOINTS
@@ -182,7 +187,7 @@ class Attempt:
             folder,
             beside=beside,
             engine=engine,
-            sizer=self._sizer(),
+            sizer=self._sizer(windows, tuples, size_max=None),
             save=save,
             crash=crash,
             say=self._say,
@@ -191,7 +196,7 @@ class Attempt:
 
     def _run_groups(self, takeover: Takeover, engine: Engine, states: States) -> None:
         plan = self.plan
-        sizer = self._sizer()
+        sizer = self._sizer(plan.range, plan.input_tuples, size_max=plan.group_windows_max)
         commit = GroupCommit(
             plan,
             self.app,
@@ -344,12 +349,7 @@ class Attempt:
             )
         )
 
-    def _sizer(self) -> GroupSizer:
-        tuples = max(self.plan.input_tuples, 1)
-        size = max(16, len(self.plan.range) * FIRST_GROUP_TUPLES // tuples)
-        return GroupSizer(
-            self.plan.group_windows,
-            self.plan.group_seconds,
-            size,
-            size_max=self.plan.group_windows_max,
-        )
+    def _sizer(self, windows: WindowRange, tuples: int, size_max: int | None) -> GroupSizer:
+        """Returns what chooses the sizes of groups of windows that have so many tuples."""
+        size = max(16, len(windows) * FIRST_GROUP_TUPLES // max(tuples, 1))
+        return GroupSizer(self.plan.group_windows, self.plan.group_seconds, size, size_max=size_max)

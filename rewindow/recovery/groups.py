@@ -4,15 +4,20 @@ W51).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rewindow.application import Mode
 
 GROWTH_MAX = 4.0
-_SMALLER = 1.5
-"""A group that is smaller by less tells nothing: chance outweighs it."""
+_LARGER = 1.5
+"""Groups whose sizes differ by a smaller factor show nothing: chance outweighs it."""
+_IN_LINE = 2.0
+"""A group is out of line if its time is further off by this factor."""
+_PER_FIXED = 4.0
+"""A group takes at least this many times what every group costs whatever its size."""
+_LEAST_SECONDS = 1e-9
+"""Seconds that a window takes at least, so that one can divide by them."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +99,11 @@ def next_end(
 class GroupSizer:
     """Chooses how many windows the next group takes, so that one takes about a target time.
 
-    A group costs something whatever its size. Where a smaller group took hardly less time, no group
-    after it is as small: that would only pay the same more often.
+    The time of a group is `a + b * windows`, by the last groups of two sizes. Where `a`, which each
+    group costs, would exceed a quarter of a group's time, groups are larger than the target time
+    asks for. A single group that takes far longer than the one before it, of the same size, changes
+    nothing: one of its windows may take long. Two in a row show that the machine has become slower,
+    and then `a` and `b` change alike.
 
     Attributes:
         fixed: a fixed number instead, or None.
@@ -108,8 +116,9 @@ class GroupSizer:
     target_seconds: float
     size: int = 64
     size_max: int | None = None
-    _last: tuple[int, float] = field(default=(0, 0.0), init=False, repr=False)
-    _least: tuple[int, float] = field(default=(1, math.inf), init=False, repr=False)
+    _last: _Group | None = field(default=None, init=False, repr=False)
+    _other: _Group | None = field(default=None, init=False, repr=False)
+    _is_out_of_line: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.size = self._bounded(self.fixed or max(1, self.size))
@@ -118,19 +127,63 @@ class GroupSizer:
         """Learns from a group: grows or shrinks towards the target, at most fourfold at a time."""
         if self.fixed or windows < 1:
             return
-        seconds = max(seconds, 0.05)
-        before, took = self._last
-        if windows * _SMALLER <= before and seconds > took * (1 + windows / before) / 2:
-            # It should have saved more than half of what the lacking windows had cost.
-            self._least = self._last
-        elif seconds > 2 * self._least[1]:
-            # The machine has become slower: what was learnt does not hold.
-            self._least = (1, math.inf)
-        self._last = windows, seconds
-        wanted = max(windows * self.target_seconds / seconds, self._least[0])
-        self.size = self._bounded(
-            max(1, int(min(max(wanted, self.size / GROWTH_MAX), self.size * GROWTH_MAX)))
-        )
+        group = _Group(windows, max(seconds, 0.05))
+        last = self._last
+        is_repeated = last is not None and group.is_as_large_as(last)
+        if last is None or not is_repeated:
+            self._other = last
+            self._last = group
+        else:
+            change = group.seconds / last.seconds
+            self._is_out_of_line = (
+                not 1 / _IN_LINE <= change <= _IN_LINE and not self._is_out_of_line
+            )
+            if self._is_out_of_line:
+                return
+            self._last = group
+            if self._other is not None:
+                self._other = replace(self._other, seconds=self._other.seconds * change)
+        wanted = self._wanted(self._last, is_repeated=is_repeated)
+        least = self.size / GROWTH_MAX
+        self.size = self._bounded(max(1, int(min(max(wanted, least), self.size * GROWTH_MAX))))
+
+    def _wanted(self, last: _Group, *, is_repeated: bool) -> float:
+        """Returns the size that is wished for after a group."""
+        if self._other is not None and not last.is_as_large_as(self._other):
+            fixed, each = _line(last, self._other)
+            return max((self.target_seconds - fixed) / each, (_PER_FIXED - 1) * fixed / each)
+        # One size does not show which part of the time is fixed, so it does not become smaller at
+        # once. After a second group of it another size is tried: a larger one, unless these groups
+        # took much too long.
+        if is_repeated and last.seconds > GROWTH_MAX * self.target_seconds:
+            return last.windows / 2
+        larger = 2.0 if is_repeated else self.target_seconds / last.seconds
+        return max(self.size, last.windows * larger)
 
     def _bounded(self, size: int) -> int:
         return size if self.size_max is None else min(size, self.size_max)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A group that was committed."""
+
+    windows: int
+    seconds: float
+
+    def is_as_large_as(self, other: _Group) -> bool:
+        """Returns whether two groups are too close in size to show what a window takes."""
+        larger = max(self.windows, other.windows)
+        return larger < _LARGER * min(self.windows, other.windows)
+
+
+def _line(one: _Group, other: _Group) -> tuple[float, float]:
+    """Returns the `a` and `b` of two groups.
+
+    >>> _line(_Group(100, 3), _Group(400, 6))
+    (2.0, 0.01)
+    """
+    # Neither part is below zero: where chance says so, the other one is all of the time.
+    slope = (one.seconds - other.seconds) / (one.windows - other.windows)
+    each = min(max(slope, _LEAST_SECONDS), one.seconds / one.windows)
+    return one.seconds - each * one.windows, each

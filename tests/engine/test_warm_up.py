@@ -23,15 +23,20 @@ class CrashError(Exception):
     pass
 
 
-def run(world: World, mode: Mode, dies_after: int | None = None) -> list[str]:
-    """Runs an attempt, in groups of three windows, of a replay whose state is warmed up; returns
-    what it said.
-    """
+def run(
+    world: World,
+    mode: Mode,
+    dies_after: int | None = None,
+    group_windows: int | None = 3,
+    group_windows_max: int | None = None,
+) -> list[str]:
+    """Runs an attempt of a replay whose state is warmed up; returns the lines that it printed."""
     world.epoch += 1
     epoch = world.epoch
     said: list[str] = []
     start = StartState(source="warm_up", window=WARM_UP[0] - 1, warm_up_first=WARM_UP[0])
-    plan = make_plan(mode).model_copy(update={"start": start, "group_windows": 3})
+    plan = make_plan(mode).model_copy(update={"start": start, "group_windows": group_windows})
+    plan = plan.model_copy(update={"group_windows_max": group_windows_max})
 
     def crash(step: Step, number: int) -> None:
         if (step, number) == (Step.WARMED_UP, dies_after):
@@ -62,6 +67,15 @@ def test_killed_warm_up_resumes_after_its_last_group(mode: Mode) -> None:
     want = [sum(range(WARM_UP[0], window + 1)) for window in range(1, WINDOWS + 1)]
     for name in OUTPUTS:
         assert [value for _, _, value in sorted(world.rows(name))] == want
+
+
+@pytest.mark.parametrize("mode", MODES.values(), ids=str)
+def test_warm_up_is_not_cut_into_the_groups_of_a_short_range(mode: Mode) -> None:
+    world = World()
+    said = run(world, mode, group_windows=None, group_windows_max=2)
+    warm_ups = [line for line in said if line.startswith("warm-up: ")]
+    assert warm_ups == [f"warm-up: windows {WARM_UP[0]} to {WARM_UP[-1]} of {WARM_UP[-1]}"]
+    assert sorted(world.computed) == [*WARM_UP, *range(1, WINDOWS + 1)]
 
 
 def test_checkpoints_of_a_warm_up_are_not_recovery_points_of_the_range() -> None:

@@ -107,7 +107,7 @@ class SimulatedAttempt(Attempt):
 
     rng: random.Random
 
-    def _sizer(self) -> Any:
+    def _sizer(self, *about: Any, **bound: Any) -> Any:
         return RandomSizer(self.rng)
 
 
