@@ -10,7 +10,12 @@ port does not declare them. The engine adds the rest, and a reason where there i
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 import pyarrow as pa
+
+from rewindow.errors import InputError
 
 PREFIX = "_rw_"
 """What the names of columns begin with that are added to tuples; a stream's own columns may not
@@ -61,6 +66,25 @@ REASONS = (
     "malformed",
     "encoding",
 )
+"""Reasons of the engine and of our operators; docs/write_an_operator.md explains them. An operator
+may use them, and any other that `check_reasons` accepts."""
+_REASON = re.compile("[a-z][a-z0-9_]{0,39}")
+
+
+def check_reasons(reasons: Iterable[object], port: str) -> None:
+    """Refuses reasons that are not a name in lower case, by which error tuples are counted.
+
+    Raises:
+        InputError: names the first one.
+    """
+    for reason in reasons:
+        if not isinstance(reason, str) or not _REASON.fullmatch(reason):
+            raise InputError(
+                f'reason {reason!r} of an error tuple on port "{port}" is not a name of lower-case '
+                "letters, digits and _, at most 40",
+                hint=f"Use one of {', '.join(REASONS)}, or a name such as unknown_country; the "
+                "values belong in the detail.",
+            )
 
 
 def error_columns(port: pa.Schema) -> pa.Schema:

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rewindow.application.error_tuples import EMITTED, GIVEN, REASON, REASONS, error_columns
-from rewindow.errors import InputError
+from rewindow.application.error_tuples import EMITTED, GIVEN, REASON, check_reasons, error_columns
 from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.sequences import excluding
@@ -54,18 +53,11 @@ def as_errors(
     )
 
 
-def check_reasons(folder: Location, what: str) -> None:
-    """Refuses error tuples whose reason is not of the list.
+def check_stored_reasons(folder: Location, port: str) -> None:
+    """Refuses error tuples by their reason, see `check_reasons`.
 
     Raises:
-        InputError: names the reason, and those that there are.
+        InputError: names the reason.
     """
-    found = pc.unique(
-        pq.read_table(folder.uri, columns=[REASON], partitioning=None)[REASON]
-    ).to_pylist()
-    unknown = sorted(set(found) - set(REASONS))
-    if unknown:
-        raise InputError(
-            f'{what} emitted error tuples with the reason "{unknown[0]}", which is not in the list',
-            hint=f"Use one of {', '.join(REASONS)}; say more in the column _rw_detail.",
-        )
+    reasons = pq.read_table(folder.uri, columns=[REASON], partitioning=None)[REASON]
+    check_reasons(pc.unique(reasons).to_pylist(), port)

@@ -22,7 +22,7 @@ from rewindow.application import Node, OperatorContext, PortHandle
 from rewindow.application.error_tuples import COLUMNS
 from rewindow.engine.computation import Digests, GroupResult, PlannedAttempt, SkipResult
 from rewindow.engine.cycles import Cycles
-from rewindow.engine.error_tuples import as_errors, check_reasons
+from rewindow.engine.error_tuples import as_errors, check_stored_reasons
 from rewindow.engine.group_cache import GroupCache, take_over
 from rewindow.engine.measuring import NO_MEASURES, AskedMeasure, MeasuredRows
 from rewindow.engine.operator_errors import explained, frames_of
@@ -459,7 +459,7 @@ class GroupRunner:
         if error:
             rows = as_errors(frame, schema, what, self._root.name, self._epoch)
             folder = self._write(rows, error.name, mark, staged, grid)
-            check_reasons(folder, what)
+            check_stored_reasons(folder, error.name)
             result.folders[error.name] = folder
             if readers is None:
                 frame = self.read_back(error.name, folder).drop(*COLUMNS.names)

@@ -135,19 +135,36 @@ def test_error_tuples_are_published_undone_and_listed_after_a_purge(
         read_errors(config, run.plan, PORT, None, 10)
 
 
-def test_unlisted_reason_is_rejected_and_nothing_is_committed(
+def test_reason_of_a_frame_operator_that_is_no_name_is_rejected_and_nothing_is_committed(
     attempt: Attempts,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Rules: O68
     monkeypatch.setenv("SPLIT_REASON", "no idea")
-    with pytest.raises(InputError, match='reason "no idea", which is not in the list'):
+    with pytest.raises(InputError, match="reason 'no idea' of an error tuple on port"):
         attempt("rejects", "one", group_windows=WINDOWS).run()
     config: Config = attempt.config  # type: ignore[attr-defined]
     assert (
         query("select count(*) as n from o", o=config.replay_root("one") / "even")["n"][0].as_py()
         == 0
     )
+
+
+def test_own_reason_of_an_operator_is_stored_and_counted(
+    attempt: Attempts,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Rules: O68, X14
+    monkeypatch.setenv("SPLIT_REASON", "not_even")
+    run = attempt("rejects", "one", group_windows=WINDOWS)
+    run.run()
+    config: Config = attempt.config  # type: ignore[attr-defined]
+    found = read_errors(config, run.plan, PORT, None, 10)
+    expected = Counter(row[3] for row in emitted(config).elements())
+    counts = Counter[str]()
+    for count in found.counts:
+        counts[count.reason] += count.tuples
+    assert counts == {"emitted": expected["emitted"], "not_even": expected["bad_type"]}
 
 
 @pytest.mark.parametrize("allowed", [0, 1, None])

@@ -184,6 +184,29 @@ def test_ports_are_aligned_by_window_and_share_a_key() -> None:
     assert found.states == {"ann": {"seen": [4, 5]}}
 
 
+class Rejecting(TupleOperator):
+    """Rejects every tuple, for a reason of its own."""
+
+    inputs: ClassVar = {"clicks": InputPort(CLICKS)}
+    outputs: ClassVar = {"rejected": OutputPort(CLICKS, error=True)}
+    reason: str = "unknown_country"
+
+    def process(self, click: Any) -> None:
+        self.emit_error("rejected", click, self.reason, "XX")
+
+
+def test_error_tuple_has_a_reason_of_the_operator() -> None:
+    # Rules: O68, X14
+    found = run_operator(Rejecting(), {"clicks": {1: [("ann", 4)]}})
+    assert found["rejected"] == [(1, "ann", 4, None, "unknown_country", "XX")]
+
+
+def test_emit_error_rejects_a_reason_that_is_not_a_name() -> None:
+    # Rules: O68, X14
+    with pytest.raises(InputError, match="reason 'Unknown country' of an error tuple on port"):
+        run_operator(Rejecting(reason="Unknown country"), {"clicks": {1: [("ann", 4)]}})
+
+
 def test_operator_that_depends_on_port_order_is_detected_on_request() -> None:
     # Rules: X43
     # In a replay ports follow their declaration; a live system has no such order.

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pydantic import ConfigDict
 
 from rewindow.application import FrameOperator, OperatorContext
+from rewindow.application.error_tuples import check_reasons
 from rewindow.application.properties import WrongProperty
 from rewindow.errors import InputError
 from rewindow.operators.tuples.sliding import SlidingField
@@ -176,10 +177,21 @@ class TupleOperator(FrameOperator):
         detail: str = "",
         position: str = "",
     ) -> None:
-        """Emits an error tuple; reasons are those of `rewindow.application.error_tuples` (X14).
+        """Emits an error tuple: a check on data fails no replay, what a callback raises does
+        (O62).
 
-        So a check on data fails no replay; what a callback raises does (O62).
+        Args:
+            port: an error port.
+            row: values in the order of the port's columns.
+            reason: one of the built-in list (docs/write_an_operator.md), or another name of
+                lower-case letters, digits and _ (X14).
+            detail: the reason in words, with the values.
+            position: where the tuple came from.
+
+        Raises:
+            InputError: the reason is not such a name, or see `emit`.
         """
+        check_reasons([reason], port)
         self.__dict__["_range"].emit(
             port,
             (*row, position or None, reason, detail or None),
