@@ -1,13 +1,30 @@
-"""JSON files of ours that a crash, a full disk or a hand may have damaged: the error names the file
-and the way out.
+"""JSON: numbers that it lacks, and files of ours that a crash, a full disk or a hand may have
+damaged, where the error names the file and the way out.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rewindow.errors import RewindowError
+
+
+def finite(value: Any) -> Any:
+    """Returns a value with text in place of the floats that JSON lacks.
+
+    >>> finite({"delays": [1.5, float("nan"), float("-inf")]})
+    {'delays': [1.5, 'NaN', '-Infinity']}
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        if math.isnan(value):
+            return "NaN"
+        return "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {name: finite(inside) for name, inside in value.items()}
+    return list(map(finite, value)) if isinstance(value, list | tuple) else value
 
 
 @contextmanager

@@ -49,6 +49,8 @@ _NAMES = {
     "day": "d",
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CALENDAR_CYCLE_US = 146_097 * _UNITS_US["d"]
+"""400 years."""
 
 
 def parse_duration(text: str | int | float | timedelta) -> int:
@@ -154,12 +156,17 @@ def to_datetime(t_us: int) -> datetime:
 
 
 def format_time(t_us: int) -> str:
-    """Returns a time as ISO 8601 in UTC.
+    """Returns a time as ISO 8601 in UTC; a year that is not of four digits has its sign.
 
-    >>> format_time(1357016400000000)
-    '2013-01-01T05:00:00Z'
+    >>> format_time(1357016400000000), format_time(1 << 59)
+    ('2013-01-01T05:00:00Z', '+20237-08-28T12:21:43.423488Z')
     """
-    return to_datetime(t_us).isoformat().replace("+00:00", "Z")
+    # Python knows the years 1 to 9999 alone. All dates come again after 400 years.
+    cycles, within_cycle_us = divmod(t_us, _CALENDAR_CYCLE_US)
+    moment = to_datetime(within_cycle_us)
+    year = moment.year + 400 * cycles
+    text = moment.isoformat()[4:].replace("+00:00", "Z")
+    return f"{year:04d}{text}" if 0 <= year <= 9999 else f"{year:+05d}{text}"
 
 
 def check_order(from_us: int, to_us: int) -> None:

@@ -20,6 +20,7 @@ from rewindow.recovery import OutputPlan
 from rewindow.sequences import excluding
 from rewindow.storage import query, quoted
 from rewindow.storage.layout import bookkeeping
+from rewindow.storage.python_rows import python_rows
 from rewindow.windows import to_ranges
 
 SAMPLE_ROWS = 20
@@ -109,7 +110,7 @@ class RowComparison:
         sides = []
         for side in (0, 1):
             chosen = rows.filter(pc.equal(rows["side_"], side)).slice(0, SAMPLE_ROWS)
-            sides.append(chosen.drop_columns(list(_OWN)).to_pylist())
+            sides.append(python_rows(chosen.drop_columns(list(_OWN))))
         return sides[0], sides[1]
 
     def _sql(self, windows: list[int]) -> str:
@@ -183,7 +184,7 @@ class RowComparison:
     def _without_close(self, rows: pa.Table) -> pa.Table:
         """Leaves out the rows that have a row of the other side close to them."""
         sides: tuple[dict[tuple[str, ...], list[tuple[SortKey, int, list[object]]]], ...] = ({}, {})
-        for place, row in enumerate(rows.to_pylist()):
+        for place, row in enumerate(python_rows(rows)):
             values = [
                 row["window_id"],
                 row["n_"],

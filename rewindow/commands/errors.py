@@ -14,6 +14,7 @@ from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, ReplayId, out, print_json, print_rows
 from rewindow.inspection.error_tuples import ErrorTuples, list_errors
 from rewindow.names import BOOKKEEPING
+from rewindow.storage.python_rows import python_rows
 
 WINDOWS_SHOWN = 10
 """So many windows with the most error tuples are shown; the JSON has all."""
@@ -72,7 +73,7 @@ def _as_dict(found: list[ErrorTuples], limit: int) -> dict[str, Any]:
         counts += [{"port": port.port, **vars(count)} for count in port.counts]
     errors = []
     for port, rows in _cut(found, limit):
-        for row in rows.to_pylist():
+        for row in python_rows(rows):
             errors.append({"port": port.port, **_told(row), "tuple": _event(row)})
     return {"ports": ports, "counts": counts, "shown": len(errors), "errors": errors}
 
@@ -89,7 +90,7 @@ def _show(replay_id: str, found: list[ErrorTuples], limit: int) -> None:
             print_rows(
                 "",
                 ("window", "attempt", "reason", "detail", "position", "tuple"),
-                map(_line, rows.to_pylist()),
+                map(_line, python_rows(rows)),
             )
         if rows.num_rows < one.count:
             out.print(

@@ -28,6 +28,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rewindow.commands.completion import replays
+from rewindow.json_files import finite
 from rewindow.progress.job_lines import (
     RecordProgress,
     ReplayProgress,
@@ -64,9 +65,9 @@ ReplayId = Annotated[
 
 def print_json(value: Any) -> None:
     """Prints a value as JSON: numbers as numbers, times in ISO 8601; window ids that are keys
-    become text.
+    become text, and so do NaN and infinite numbers.
     """
-    sys.stdout.write(json.dumps(value, indent=2, default=_plain) + "\n")
+    sys.stdout.write(json.dumps(finite(value), indent=2, default=_plain) + "\n")
 
 
 def _plain(value: object) -> str:

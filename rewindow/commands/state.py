@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-import pyarrow as pa
 import typer
 from rich.markup import escape
 
@@ -13,6 +12,7 @@ from rewindow.commands.plan import parameters
 from rewindow.commands.project import load_project
 from rewindow.commands.screen import AsJson, ReplayId, out, print_json, print_rows
 from rewindow.inspection.operator_states import OperatorStateRows, operator_states
+from rewindow.storage.python_rows import python_rows
 
 
 def command(
@@ -66,7 +66,7 @@ def command(
             print_rows(
                 "",
                 one.rows.column_names,
-                [list(map(_shown, row.values())) for row in _values(one.rows)],
+                [list(map(_shown, row.values())) for row in python_rows(one.rows)],
             )
         if one.rows.num_rows < one.count:
             out.print(
@@ -81,12 +81,8 @@ def _as_dict(one: OperatorStateRows) -> dict[str, Any]:
         "window": one.window,
         "rows": one.count,
         "digest": one.digest,
-        "shown": _values(one.rows),
+        "shown": python_rows(one.rows),
     }
-
-
-def _values(rows: pa.Table) -> list[dict[str, Any]]:
-    return rows.to_pylist()  # type: ignore[no-any-return]
 
 
 def _shown(value: object) -> object:

@@ -27,7 +27,7 @@ from rewindow.launcher.loop import run_plain
 from rewindow.ledger import Ledger
 from rewindow.lineage.dependents import dependents
 from rewindow.recording import inventory
-from rewindow.storage.far_times import python_rows
+from rewindow.storage.python_rows import python_rows
 from rewindow.storage.streams import sealed_streams
 
 DIFFERENT_CODE = 1

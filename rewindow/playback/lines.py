@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 from datetime import date, datetime, time
-from typing import Any
 
 import pyarrow as pa
 
-from rewindow.storage.far_times import python_rows
+from rewindow.json_files import finite
+from rewindow.storage.python_rows import python_rows
 
 
 def json_lines(rows: pa.Table) -> list[bytes]:
@@ -25,7 +24,7 @@ def json_lines(rows: pa.Table) -> list[bytes]:
     """
     # Most streams have no floats. Only where they have are all values looked at one by one.
     floats = any(_has_floats(field.type) for field in rows.schema)
-    values = map(_finite, python_rows(rows)) if floats else python_rows(rows)
+    values = map(finite, python_rows(rows)) if floats else python_rows(rows)
     return [_ENCODER.encode(row).encode() + b"\n" for row in values]
 
 
@@ -51,14 +50,3 @@ def _has_floats(kind: pa.DataType) -> bool:
     return pa.types.is_floating(kind) or any(
         _has_floats(kind.field(n).type) for n in range(kind.num_fields)
     )
-
-
-def _finite(value: Any) -> Any:
-    """Returns a value without floats that JSON does not have."""
-    if isinstance(value, float) and not math.isfinite(value):
-        if math.isnan(value):
-            return "NaN"
-        return "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, dict):
-        return {name: _finite(inside) for name, inside in value.items()}
-    return list(map(_finite, value)) if isinstance(value, list | tuple) else value

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from rewindow.facts.seals import end_row
@@ -15,7 +17,7 @@ from rewindow.ledger import Ledger
 from rewindow.storage import Table
 from rewindow.storage.streams import create_quarantine
 from tests.commands.conftest import Command
-from tests.recovery.project import FIRST, WINDOWS, Project, make_project
+from tests.recovery.project import FIRST, WINDOWS, Project, make_project, make_stream
 
 LAST = FIRST + WINDOWS - 1
 
@@ -61,6 +63,33 @@ def test_rows_of_a_window_are_shown_in_order_and_a_missing_window_is_reported(
     assert run("streams", "rows", "nosuch", 1)[2].startswith(
         'error: stream "nosuch" is not recorded'
     )
+
+
+def test_rows_with_instants_and_numbers_beyond_those_of_json_are_shown(
+    project: Project,
+    run: Command,
+) -> None:
+    at = pa.array([2**63 - 1, -(2**63), 0], pa.timestamp("us", "UTC"))
+    rows = pa.table(
+        {
+            "window_id": pa.array([5, 5, 5], pa.int64()),
+            "offset": pa.array([0, 1, 2], pa.int64()),
+            "arrived_at": pa.array([5 * 3_600_000_000] * 3, pa.timestamp("us", "UTC")),
+            "at": at,
+            "x": [math.nan, -math.inf, 1.5],
+        }
+    )
+    make_stream(project.config, "far", rows, {5: 3}, width_ms=3_600_000)
+    code, text, _ = run("streams", "rows", "far", 5, "--json")
+    found = json.loads(text, parse_constant=pytest.fail)["tuples"]
+    assert code == 0
+    assert [(row["at"], row["x"]) for row in found] == [
+        ("+294247-01-10T04:00:54.775807Z", "NaN"),
+        ("-290308-12-21T19:59:05.224192Z", "-Infinity"),
+        ("1970-01-01T00:00:00+00:00", 1.5),
+    ]
+    code, text, _ = run("streams", "rows", "far", 5)
+    assert code == 0 and "+294247-01-10T04:00:54.775807Z" in text
 
 
 def test_window_outside_a_stream_is_rejected_and_the_bounds_are_named(

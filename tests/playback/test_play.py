@@ -386,6 +386,7 @@ def test_values_without_a_json_type_are_exact_text() -> None:
             "sum": pa.array([Decimal("1.10")]), "raw": [b"\x00\xff"], "many": [[1.5, float("inf")]],
             "at": pa.array([EPOCH], TIME), "hour": [EPOCH.time()],
             "inside": [{"x": float("nan"), "y": None}], "day": [datetime(2013, 1, 1).date()],
+            "far": pa.array([2**63 - 1], TIME),
         }
     )  # fmt: skip
     assert json.loads(json_lines(rows)[0]) == {
@@ -395,6 +396,7 @@ def test_values_without_a_json_type_are_exact_text() -> None:
         "inside": {"x": "NaN", "y": None},
         "day": "2013-01-01",
         "at": "1970-01-01T00:00:00.000000Z",
+        "far": "+294247-01-10T04:00:54.775807Z",
         "hour": "00:00:00.000000",
     }
 

@@ -1,0 +1,45 @@
+"""Rows of Arrow as values of Python, whose own dates end with the years 1 and 9999."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from rewindow.windows import format_time
+
+_DAY_US = 86_400_000_000
+_UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
+
+
+def python_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """Returns the rows as dictionaries; an instant that Python lacks is text in ISO 8601.
+
+    >>> python_rows(pa.table({"at": pa.array([1 << 60], pa.timestamp("us", "UTC"))}))
+    [{'at': '+38505-04-25T00:43:26.846976Z'}]
+    """
+    try:
+        return rows.to_pylist()  # type: ignore[no-any-return]
+    except (OverflowError, ValueError):
+        columns = [map(_value, column) for column in rows.columns]
+        names = rows.column_names
+        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _value(scalar: Any) -> Any:
+    """Returns the value of a scalar, with the values inside of it."""
+    kind = scalar.type
+    if not scalar.is_valid:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: _value(scalar[field.name]) for field in kind}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return list(map(_value, scalar.values))
+    if pa.types.is_map(kind):
+        return [tuple(_value(entry).values()) for entry in scalar.values]
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        if pa.types.is_date(kind):
+            return format_time(scalar.cast(pa.date32()).value * _DAY_US).removesuffix("T00:00:00Z")
+        return format_time(scalar.value * _UNIT_US[kind.unit])
