@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from rewindow.recording.sources.arrow_types import ABSENT, CUT, NOTES, TWICE
+from rewindow.recording.sources.arrow_types import ABSENT, CUT, LEFT_OUT, NOTES, TWICE
 
 Notes = Mapping[str, Column]
 """By one of `NOTES`, how many values of a row were changed or chosen."""
@@ -77,5 +77,7 @@ def note_words(counts: Mapping[str, int], zone: str) -> list[str]:
         "read by the offset before, so that 02:30 becomes 03:30",
         TWICE: f"local times exist twice in {zone}, where clocks are put back: the first of the "
         "two instants was taken",
+        LEFT_OUT: "values were left out: their fields are in a nested column of the source, and "
+        "not in that of the recording",
     }
     return [f"{counts[name]:,} {words[name]}" for name in NOTES if counts.get(name)]

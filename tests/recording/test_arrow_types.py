@@ -13,7 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewindow.recording.sources.arrow_types import CUT, TWICE, converted, spark_type, wider_type
+from rewindow.recording.sources.arrow_types import (
+    CUT,
+    LEFT_OUT,
+    TWICE,
+    converted,
+    spark_type,
+    wider_type,
+)
 
 BERLIN = "Europe/Berlin"
 US = pa.timestamp("us")
@@ -159,3 +166,12 @@ def test_wider_type_has_the_values_of_both() -> None:
     assert wider_type(whole, real) == real
     assert wider_type(pa.string(), pa.int64()) == pa.string()
     assert wider_type(pa.string(), pa.float64()) is None
+
+
+def test_values_of_fields_that_the_wanted_type_lacks_are_left_out_and_counted() -> None:
+    kind = pa.struct([("a", pa.int64()), ("b", pa.string())])
+    rows = pa.array([{"a": 1, "b": "x"}, None, {"a": 2, "b": None}, {"a": 3, "b": "y"}], kind)
+    notes: Counter[str] = Counter()
+    found = converted(rows, pa.struct([("a", pa.int64())]), "UTC", notes)
+    assert found.to_pylist() == [{"a": 1}, None, {"a": 2}, {"a": 3}]
+    assert notes == {LEFT_OUT: 2}

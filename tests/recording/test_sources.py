@@ -444,7 +444,7 @@ class TestDelta:
         new = with_struct(nested, 55, {"a": 2, "b": "new"})
         write_deltalake(str(source), new, mode="append", schema_mode="merge")
         result = bench.record(**settings)
-        assert (result.recorded, len(result.warnings)) == (1, 1)
+        assert result.recorded == 1
         where = {"struct": "s.b", "list": "s.item.b", "map": "s.entries.value.b"}[nested]
         assert f"are not recorded: {where}; to record them, " in result.warnings[0]
         assert ("name them in columns" in result.warnings[0]) == declared

@@ -8,7 +8,8 @@
 | checked | equal, or the file is refused | double as int64, if every value is whole |
 | refused | none: the file is refused | text as a number, an instant as a local time |
 
-The parts of a nested type are converted one by one.
+The parts of a nested type are converted one by one. A part that the wanted type does not have is
+left out, and its values are counted.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from rewindow.storage.fields import retyped
 CUT = "__cut"
 ABSENT = "__absent"
 TWICE = "__twice"
-NOTES = (CUT, ABSENT, TWICE)
+LEFT_OUT = "__left_out"
+NOTES = (CUT, ABSENT, TWICE, LEFT_OUT)
 """What is counted of a source's values: digits that were cut, local times that do not exist, and
-that exist twice."""
+that exist twice, and values of fields that a nested column of the recording does not have."""
 _SIGNED = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -128,8 +130,9 @@ def _nested(array: pa.Array, wanted: pa.DataType, zone: str, notes: Counter[str]
         for field in wanted:
             part = parts.pop(field.name, pa.nulls(len(array)))
             found.append(converted(part, field.type, zone, notes))
-        if not parts:
-            return pa.StructArray.from_arrays(found, fields=list(wanted), mask=array.is_null())
+        for part in parts.values():
+            notes[LEFT_OUT] += len(part) - part.null_count
+        return pa.StructArray.from_arrays(found, fields=list(wanted), mask=array.is_null())
     if _is_list(kind) and _is_list(wanted):
         is_null = np.append(np.asarray(array.is_null()), False)
         lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
