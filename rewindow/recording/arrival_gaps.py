@@ -94,9 +94,10 @@ def find_gap(
     empty = ends - ids[:-1] - 1
     begins = np.flatnonzero(empty > windows_max) + 1 if last is not None else np.array([], int)
     sides = np.split(ids, begins)
-    sizes = [side.sum() for side in np.split(counts, begins)]
+    sizes = np.add.reduceat(counts, np.append(0, begins)) if len(counts) else [0]
     main = 0 if sealed is not None else int(np.argmax(sizes))
     parts += [ids[ids < sides[main][:1]], ids[ids > sides[main][-1:]]]
+    # Two or three ranges, however many gaps there are: whatever is not on the larger side.
     apart = tuple(WindowRange(int(part[0]), int(part[-1])) for part in parts if len(part))
     if not apart:
         return None

@@ -35,33 +35,42 @@ from rewindow.windows import WindowRange
 _SHOWN = 5
 
 
-class Difference(NamedTuple):
-    """A sealed window in which a source and the recording differ.
+class Differences(NamedTuple):
+    """The sealed windows in which a source and the recording differ, ascending.
 
     Attributes:
-        window: its id.
-        gone: how many of its recorded tuples the source lacks.
-        new: how many of the source's tuples the recording lacks.
+        windows: their ids.
+        gone: how many recorded tuples of each the source lacks.
+        new: how many tuples of the source the recording lacks.
     """
 
-    window: int
-    gone: int
-    new: int
+    windows: npt.NDArray[np.int64]
+    gone: npt.NDArray[np.int64]
+    new: npt.NDArray[np.int64]
 
     @property
-    def is_late(self) -> bool:
-        """Whether tuples were only added."""
-        return not self.gone
+    def late(self) -> Differences:
+        """Windows to which tuples were only added."""
+        return self.where(self.gone == 0)
 
     @property
-    def is_short(self) -> bool:
-        """Whether tuples are only gone."""
-        return not self.new
+    def short(self) -> Differences:
+        """Windows from which tuples are only gone."""
+        return self.where(self.new == 0)
 
     @property
-    def is_changed(self) -> bool:
-        """Whether tuples are gone and others are new."""
-        return self.gone > 0 and self.new > 0
+    def changed(self) -> Differences:
+        """Windows from which tuples are gone and to which others were added."""
+        return self.where((self.gone > 0) & (self.new > 0))
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Differences:
+        """Returns the chosen windows."""
+        return Differences(self.windows[chosen], self.gone[chosen], self.new[chosen])
+
+    def counts(self, limit: int) -> list[dict[str, int]]:
+        """Returns window, gone and new of the first windows."""
+        columns = {"window": self.windows, "gone": self.gone, "new": self.new}
+        return list(pa.table(columns).slice(0, limit).to_pylist())
 
 
 def compare(
@@ -69,7 +78,7 @@ def compare(
     sealed: DataFrame,
     tables: StreamTables,
     windows: WindowRange,
-) -> list[Difference]:
+) -> Differences:
     """Returns the windows in which a source differs from the recording, ascending.
 
     Args:
@@ -94,36 +103,39 @@ def compare(
     equal = found["window_id"].filter(pc.fill_null(same, False))
     held = stored["window_id"].filter(pc.greater(stored["tuples"], 0))
     differing = np.setdiff1d(np.union1d(found["window_id"], held), equal)
-    return _count_tuples(spark, sealed, tables, differing) if len(differing) else []
+    if not len(differing):
+        return Differences(differing, differing, differing)
+    return _count_tuples(spark, sealed, tables, differing)
 
 
-def warnings(stream: str, differences: Sequence[Difference]) -> list[str]:
+def warnings(stream: str, found: Differences) -> list[str]:
     """Returns what a person should know of short and changed windows."""
     command = f"rewindow record {stream} --reopen --replace"
-    short = [one for one in differences if one.is_short]
-    changed = [one for one in differences if one.is_changed]
-    listed = ", ".join(f"{one.window} ({one.gone} gone, {one.new} new)" for one in changed[:_SHOWN])
-    found = []
-    if short:
-        found.append(
-            f"the source has {sum(one.gone for one in short):,} tuples fewer than recorded, in "
-            f"{len(short):,} windows; what is recorded stays, unless you run: {command}"
+    warned = []
+    short = found.short
+    if len(short.windows):
+        warned.append(
+            f"the source has {short.gone.sum():,} tuples fewer than recorded, in "
+            f"{len(short.windows):,} windows; what is recorded stays, unless you run: {command}"
         )
-    if changed:
-        found.append(
-            f"{len(changed):,} windows were changed in the source, such as {listed}; take them as "
-            f"they are now: {command}"
+    changed = found.changed
+    if len(changed.windows):
+        listed = map("{window} ({gone} gone, {new} new)".format_map, changed.counts(_SHOWN))
+        warned.append(
+            f"{len(changed.windows):,} windows were changed in the source, such as "
+            f"{', '.join(listed)}; take them as they are now: {command}"
         )
-    return found
+    return warned
 
 
-def check_whole(stream: str, differences: Sequence[Difference], gone: Sequence[str]) -> None:
+def check_whole(stream: str, found: Differences, gone: Sequence[str]) -> None:
     """Refuses to replace windows whose tuples may be in files that the source no longer has.
 
     Raises:
         InputError: names these files.
     """
-    windows = [one.window for one in differences if one.gone]
+    # No file is noted with a tuple, so any of the missing ones may have held it.
+    windows = found.windows[found.gone > 0].tolist()
     if windows and gone:
         raise InputError(
             f'windows {WindowRange(windows[0], windows[-1])} of stream "{stream}" cannot be '
@@ -179,7 +191,7 @@ def _count_tuples(
     sealed: DataFrame,
     tables: StreamTables,
     windows: npt.NDArray[np.int64],
-) -> list[Difference]:
+) -> Differences:
     """Returns windows with the tuples that only the source has, and those that only the recording
     has.
     """
@@ -198,7 +210,9 @@ def _count_tuples(
         F.sum(F.expr("greatest(-__n, 0)")).alias("gone"),
         F.sum(F.expr("greatest(__n, 0)")).alias("new"),
     )
-    return [Difference(*row) for row in counts.where("gone + new > 0").sort("window_id").collect()]
+    # A window may differ by its digest alone, as where a column came that is null in all its rows.
+    columns = counts.where("gone + new > 0").sort("window_id").toArrow().columns
+    return Differences(*map(np.asarray, columns))
 
 
 def surplus(

@@ -27,7 +27,7 @@ from rewindow.progress.listener import Listener, Silent
 from rewindow.recording import inventory, malformed, quarantine, reopening, sealing
 from rewindow.recording.arrival_counts import ArrivalCounts
 from rewindow.recording.arrival_gaps import find_gap, refused
-from rewindow.recording.late import Difference, check_whole, compare, surplus, warnings
+from rewindow.recording.late import Differences, check_whole, compare, surplus, warnings
 from rewindow.recording.local_times import note_words
 from rewindow.recording.progress import RecordingProgress
 from rewindow.recording.result import RecordResult
@@ -493,14 +493,15 @@ class _Run:
             return
         sealed = self._sealed(tuples, windows.last)
         found = compare(self.spark, sealed, tables, windows)
-        found = [one for one in found if one.window >= windows.first]
+        # Late tuples of windows before the recording have no window to go to.
+        found = found.where(found.windows >= windows.first)
         check_whole(self.name, found, list(gone))
-        if found:
-            ids = [one.window for one in found]
+        if len(found.windows):
             contents.check_unchanged(self.name)
-            self._open_again(tables, reopening.source_tuples(sealed), ids, replace=True)
-            self.result.taken = sum(one.new for one in found)
-            self.result.removed = sum(one.gone for one in found)
+            rows = reopening.source_tuples(sealed)
+            self._open_again(tables, rows, found.windows.tolist(), replace=True)
+            self.result.taken = int(found.new.sum())
+            self.result.removed = int(found.gone.sum())
 
     def _open_again(
         self,
@@ -588,26 +589,26 @@ class _Run:
         first = windows.first if done is None else done + 1
         certain = [] if done is None else [sealed.where(F.col("window_id") < first)]
         others = sealed if done is None else sealed.where(F.col("window_id") >= first)
-        found = []
+        late = certain if counts.sealed else []
+        if contents.whole:
+            # Only this run knows which windows are changed: the source may have been restored.
+            quarantine.release(self.config.quarantine_table, self.name, CHANGED)
         if first <= windows.last:
             found = compare(self.spark, others, tables, WindowRange(first, windows.last))
-        self._report(found)
-        if contents.whole:
-            quarantine.release(self.config.quarantine_table, self.name, CHANGED)
-        for reason in (CHANGED, LATE):
-            ids = [one.window for one in found if one.new and one.is_late == (reason == LATE)]
-            new = [surplus(self.spark, sealed, tables, differing=ids)] if ids else []
-            frames = new + (certain if reason == LATE and counts.sealed else [])
-            if frames:
-                rows = reduce(DataFrame.unionByName, frames)
-                self._put_tuples_aside(rows, contents, reason)
+            self._report(found)
+            if changed := found.changed.windows.tolist():
+                new = surplus(self.spark, sealed, tables, differing=changed)
+                self._put_tuples_aside(new, contents, CHANGED)
+            if added := found.late.windows.tolist():
+                late = [*late, surplus(self.spark, sealed, tables, differing=added)]
+        if late:
+            self._put_tuples_aside(reduce(DataFrame.unionByName, late), contents, LATE)
 
-    def _report(self, found: Sequence[Difference]) -> None:
+    def _report(self, found: Differences) -> None:
         """Reports the sealed windows from which tuples are gone."""
-        changed = [one for one in found if one.is_changed]
-        self.result.changed = [one._asdict() for one in changed[:_LISTED]]
-        self.result.short_windows = sum(one.is_short for one in found)
-        self.result.short_tuples = sum(one.gone for one in found if one.is_short)
+        self.result.changed = found.changed.counts(_LISTED)
+        self.result.short_windows = len(found.short.windows)
+        self.result.short_tuples = int(found.short.gone.sum())
         self.result.warnings += warnings(self.name, found)
 
     def _put_tuples_aside(self, tuples: DataFrame, contents: SourceContents, reason: str) -> None:

@@ -112,7 +112,6 @@ def test_value_is_converted_unchanged_or_refused(
         (pa.int64(), US),
         (pa.bool_(), pa.int64()),
         (pa.date32(), US),
-        (pa.struct([("a", pa.int64()), ("b", pa.int64())]), pa.struct([("a", pa.int64())])),
         (pa.list_(pa.int64()), pa.int64()),
     ],
 )

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote
@@ -208,11 +209,13 @@ def _active(name: str, table: Table, times: Sequence[str]) -> list[dict[str, Any
     root = table.path.local()
     logged = _logged_values(root / "_delta_log") if times else {}
     adds = []
+    missing = []
     for action in actions:
         path = unquote(action["path"])
         values = logged.get(path) or _texts(action.get("partition") or {})
         adds.append({"path": path, "partitionValues": values})
-    missing = [str(add["path"]) for add in adds if not _local(root, str(add["path"])).is_file()]
+        if not _local(root, path).is_file():
+            missing.append(path)
     if missing:
         raise InputError(
             f'Delta source of stream "{name}" lacks {len(missing):,} files that its newest version '
@@ -226,9 +229,12 @@ def _active(name: str, table: Table, times: Sequence[str]) -> list[dict[str, Any
 
 def _times_of_partitions(table: Table) -> list[str]:
     """Returns the columns by which a table is partitioned that are instants."""
-    columns = table.delta.metadata().partition_columns
-    kinds = {column: table.schema.field(column).type for column in columns}
-    return [column for column, kind in kinds.items() if pa.types.is_timestamp(kind) and kind.tz]
+    times = []
+    for column in table.delta.metadata().partition_columns:
+        kind = table.schema.field(column).type
+        if pa.types.is_timestamp(kind) and kind.tz:
+            times.append(column)
+    return times
 
 
 def _logged_values(log: Path) -> dict[str, dict[str, str | None]]:
@@ -240,8 +246,11 @@ def _logged_values(log: Path) -> dict[str, dict[str, str | None]]:
         rows += pq.read_table(file, columns=["add"]).to_pylist()
     for file in log.glob("*.json"):
         rows += map(json.loads, filter(str.strip, file.read_text().splitlines()))
-    adds = [row["add"] for row in rows if row.get("add")]
-    return {unquote(add["path"]): dict(add["partitionValues"]) for add in adds}
+    found = {}
+    for row in rows:
+        if add := row.get("add"):
+            found[unquote(add["path"])] = dict(add["partitionValues"])
+    return found
 
 
 def _texts(values: dict[str, Any]) -> dict[str, str | None]:
@@ -278,8 +287,8 @@ def _since(
         if is_change or (operation == "RESTORE" and appended):
             changes.append(f"version {number} ({operation or 'unknown operation'})")
         else:
-            adds += [add for add in appended if add["path"] not in known]
-        known.update(add["path"] for add in appended)
+            adds += filter(lambda add: add["path"] not in known, appended)
+        known.update(map(itemgetter("path"), appended))
     return adds, changes
 
 

@@ -115,8 +115,9 @@ def gone_files(files: Sequence[SourceFile], position: SourcePosition) -> dict[st
     ones.
     """
     by_name = {file.name: file for file in files}
-    taken = {**position.gone, **position.files}
-    gone = {name: file for name, file in taken.items() if name not in by_name}
+    gone = {**position.gone, **position.files}
+    for name in by_name:
+        gone.pop(name, None)
     for name in by_name.keys() - position.files.keys():
         gone.pop(_renamed_from(by_name[name], gone) or "", None)
     return dict(list(gone.items())[-_GONE_MAX:])
