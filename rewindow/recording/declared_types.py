@@ -1,5 +1,5 @@
 """Values of a source as the types that a stream declares: one table for texts of CSV and JSON, and
-for columns that have types of their own.
+for typed columns.
 
 | declared | a text is a value if it is |
 |---|---|
@@ -13,10 +13,10 @@ for columns that have types of their own.
 | declared | a value of another type is one if |
 |---|---|
 | STRING, DOUBLE, FLOAT | it can be cast; it is rounded to the nearest |
-| TIMESTAMP | it is a date or a local time; a number is refused, as it does not tell its unit |
+| TIMESTAMP | it is a date or a local time; numbers lack a unit and cause an error |
 | others | it is equal when it is cast back |
 
-Null is null, and whatever else is there is malformed. Spark's own casts take "10:15:30" for a time
+Null stays null, and any other value is malformed. Spark's own casts take "10:15:30" for a time
 of today, "202401" for a year and "12d" for a number, and round decimals.
 """
 
@@ -43,7 +43,7 @@ _SHAPES: dict[type[T.DataType], str] = {
     T.TimestampNTZType: rf"{_DAY}([ T][\d:.]*)?\s*$",
     T.DateType: rf"{_DAY}([ T]00(:00(:00(\.0*)?)?)?)?\s*$",
 }
-"""What a text must look like for each type of time, beside what Spark asks of it."""
+"""Patterns that the texts of each type of time match, in addition to Spark's own checks."""
 _TOO_FINE = r"\.\d{6}\d*[1-9]"
 _WITH_SUFFIX = r"(?i)(\d\.?[df]|x.*)\s*$"
 
@@ -54,7 +54,7 @@ class TypedValue:
 
     Attributes:
         value: of that type; null where it has none.
-        is_wrong: whether something is there that is no value of the type.
+        is_wrong: whether the source has something else than a value of the type.
         notes: on values that were changed or chosen, not on those in lists and maps.
     """
 
@@ -114,7 +114,7 @@ def typed_value(value: Column, given: T.DataType, declared: T.DataType, zone: st
     if isinstance(given, T.NumericType | T.BooleanType) and type(declared) in _SHAPES:
         raise InputError(
             f"columns name the type {declared.simpleString()} for a column of type "
-            f"{given.simpleString()}, which does not tell its unit",
+            f"{given.simpleString()}, which has no unit of time",
             hint="Leave its type, and make a time of it with timestamp_seconds, timestamp_millis "
             "or timestamp_micros, in arrived_at or select.",
         )
@@ -145,7 +145,7 @@ def _typed_text(text: Column, declared: T.DataType, zone: str) -> TypedValue:
 
 
 def _finest(kind: T.DecimalType) -> T.DecimalType:
-    """Returns the decimal type that has as many digits before the point, and most after it."""
+    """Returns the decimal type with the same digits before the point, and the most after it."""
     return T.DecimalType(38, 38 - (kind.precision - kind.scale))
 
 

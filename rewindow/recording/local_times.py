@@ -23,7 +23,7 @@ _ZONED = r"([+-]\d\d?(:?\d\d)?(:\d\d)?|[A-Za-z])\s*$"
 
 
 def notes_on_local(zone: str, local: Column, instant: Column, text: Column | None = None) -> Notes:
-    """Returns whether a local time is absent, and whether it is there twice, each as 0 or 1.
+    """Returns whether a local time does not exist, and whether it exists twice, each as 0 or 1.
 
     Args:
         zone: in which it was read.
@@ -73,10 +73,10 @@ def note_words(counts: Mapping[str, int], zone: str) -> list[str]:
     """
     words = {
         CUT: "timestamps have digits beyond microseconds, which were cut off",
-        ABSENT: f"local times do not exist in {zone}, where clocks are put forward: they were "
-        "read by the offset before, so that 02:30 becomes 03:30",
-        TWICE: f"local times exist twice in {zone}, where clocks are put back: the first of the "
-        "two instants was taken",
+        ABSENT: f"local times do not exist in {zone}, where clocks move forward: Spark reads them by "
+        "the offset before, so that 02:30 becomes 03:30",
+        TWICE: f"local times exist twice in {zone}, where clocks move back: Spark takes the first of "
+        "the two instants",
         LEFT_OUT: "values were left out: their fields are in a nested column of the source, and "
         "not in that of the recording",
     }

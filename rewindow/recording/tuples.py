@@ -1,9 +1,9 @@
 """Rows become tuples: types, arrival, window, event columns; or they are malformed, with the
 reason.
 
-A row is malformed if it could not be read at all, if a value that is there cannot have its column's
-type (see `declared_types`), if it has no arrival timestamp, or one before the grid's origin (W5).
-Times without a zone are read in the stream's zone (see `local_times`).
+A row is malformed if it could not be read at all, if a value cannot have its column's type (see
+`declared_types`), if it has no arrival timestamp, or one before the grid's origin (W5). Times
+without a zone are read in the stream's zone (see `local_times`).
 """
 
 from __future__ import annotations
@@ -340,8 +340,8 @@ def _with_point(text: Column) -> Column:
 
 
 def _typed_json(raw: DataFrame, declared: T.StructType, zone: str) -> DataFrame:
-    # The parser stops after the first value of a text. So that it has to read all of a line, this
-    # is put into a list with an end behind it: more values make the list longer, or no JSON.
+    # The parser stops after the first value of a text. A list around the line, and another field
+    # after the list, make it read all of the line: more values make the list longer, or no JSON.
     parts = T.StructType().add(_LINE, T.ArrayType(parsed_type(declared)))
     parts = parts.add(_END, T.BooleanType()).add(_CORRUPT, T.StringType())
     text = F.concat(F.lit(f'{{"{_LINE}":['), F.col(RAW), F.lit(f'],"{_END}":true}}'))

@@ -88,7 +88,7 @@ def test_every_type_has_a_type_of_spark_that_holds_its_values(
          pa.map_(pa.string(), pa.int16()), [[("a", 1)], None, [("b", None)]]),
     ],
 )  # fmt: skip
-def test_value_is_converted_unchanged_or_refused(
+def test_converted_value_is_unchanged_or_an_error(
     values: list[Any],
     given_type: pa.DataType,
     wanted: pa.DataType,
@@ -115,7 +115,9 @@ def test_value_is_converted_unchanged_or_refused(
         (pa.list_(pa.int64()), pa.int64()),
     ],
 )
-def test_values_of_another_kind_are_refused(given_type: pa.DataType, wanted: pa.DataType) -> None:
+def test_values_of_another_kind_raise_an_error(
+    given_type: pa.DataType, wanted: pa.DataType
+) -> None:
     with pytest.raises((pa.ArrowInvalid, pa.ArrowNotImplementedError)):
         converted(pa.array([], given_type), wanted, "UTC", Counter())
 
@@ -136,7 +138,7 @@ ZONES = (BERLIN, "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "UTC
     st.sampled_from(ZONES),
     st.datetimes(datetime(1900, 1, 1), datetime(2037, 12, 31)) | st.sampled_from(CHANGES),
 )
-def test_local_time_becomes_the_instant_that_python_chooses_or_is_refused(
+def test_local_time_becomes_the_instant_that_python_chooses_or_an_error(
     zone: str,
     local: datetime,
 ) -> None:
@@ -152,7 +154,7 @@ def test_local_time_becomes_the_instant_that_python_chooses_or_is_refused(
         assert notes[TWICE] == (first != last)
 
 
-def test_instant_is_refused_as_a_local_time() -> None:
+def test_instant_cannot_become_a_local_time() -> None:
     with pytest.raises(pa.ArrowInvalid):
         converted(pa.array([datetime(2024, 7, 1, 12, tzinfo=UTC)], INSTANT), US, BERLIN, Counter())
 

@@ -1,8 +1,8 @@
 """Drawn tables in every format are recorded as pyarrow, csv and json read them.
 
 A table is drawn from its seed, the number in the name of a failed test; the same number draws it
-again. What is expected is read from the file by other programs and typed by the functions here,
-which are written from the documentation.
+again. Other programs read the expected values from the file, and the functions here, which are
+written from the documentation, type them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation, localcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -40,7 +41,7 @@ EPOCH = datetime(1970, 1, 1)
 NAMES = ["n", "a.b", "Id", "more", "value", "c`d", "é"]
 ZONES = ["UTC", "Europe/Berlin"]
 WRONG = object()
-"""What a text or JSON value is that is no value of the declared type."""
+"""Stands for a text or JSON value that does not have the declared type."""
 
 
 @dataclass
@@ -51,7 +52,7 @@ class Drawn:
         source: path of the file or folder.
         settings: of the stream.
         rows: by number in the file, the expected values; None of a malformed row.
-        refusal: a part of the message where the whole source is refused.
+        refusal: a part of the error, where the whole source has one.
     """
 
     source: Path
@@ -214,7 +215,7 @@ def draw_csv(chance: random.Random, root: Path) -> Drawn:
 
 
 def with_arrival(values: dict[str, Any], index: int, settings: dict[str, Any]) -> Any:
-    """Returns a row with its arrival and what `select` makes; None where a value is wrong."""
+    """Returns a row with its arrival and the columns of `select`; None where a value is wrong."""
     if any(is_wrong(value) for value in values.values()):
         return None
     row = {"at": micros(START + timedelta(seconds=index), "UTC"), **values}
@@ -402,13 +403,17 @@ def draw_of_type(chance: random.Random, kind: pa.DataType) -> Any:
 
 
 def draw_typed(chance: random.Random, root: Path) -> Drawn:
-    """Writes Parquet, Feather or a Delta table, of one file or of two."""
-    kind = chance.choice(["parquet", "feather", "delta"])
+    """Writes Parquet, Feather or a Delta table, of one file or of two, whose types may differ."""
+    kind = chance.choice(["parquet", "parquet", "feather", "delta"])
+    is_int96 = kind == "parquet" and chance.random() < 0.3
     types = {name: draw_type(chance) for name in chance.sample(NAMES, chance.randint(1, 5))}
     if kind == "delta":
         types = {
             name: pa.int64() if is_beyond_delta(each) else each for name, each in types.items()
         }
+    if is_int96:
+        # These have no zone, so they cannot be instants that Python lacks.
+        types = {name: without_zone(each) for name, each in types.items()}
     columns = {
         "at": pa.array([START + timedelta(seconds=index) for index in range(ROWS)], AT_TYPE),
         **{
@@ -416,30 +421,85 @@ def draw_typed(chance: random.Random, root: Path) -> Drawn:
             for name, each in types.items()
         },
     }
-    table = pa.table(columns)
     path = root / "in"
+    path.mkdir()
+    settings = settings_of(chance, path, list(types)) | {"columns": None}
+    if is_int96:
+        settings["zone"] = "UTC"
+    table = pa.table(columns)
     halves = [list(range(5)), list(range(5, ROWS))]
     # delta-rs cannot write slices.
     parts = [table] if chance.random() < 0.5 else [table.take(half) for half in halves]
-    path.mkdir()
+    refusal = ""
+    if len(parts) == 2 and kind != "delta" and not is_int96:
+        name = chance.choice(list(types))
+        parts, refusal = differing(chance, parts, name, settings["zone"])
     for place, part in enumerate(parts):
         if kind == "delta":
             write_deltalake(str(path), part, mode="append")
         elif kind == "parquet":
-            store_schema = chance.random() < 0.5
-            pq.write_table(part, path / f"{place}.parquet", store_schema=store_schema)
+            pq.write_table(
+                part,
+                path / f"{place}.parquet",
+                store_schema=chance.random() < 0.5,
+                use_deprecated_int96_timestamps=is_int96,
+            )
         else:
             feather.write_feather(part, path / f"{place}.feather")
-    settings = settings_of(chance, path, list(types)) | {"columns": None}
-    found = [read_back(path, kind, place) for place in range(len(parts))]
     rows: dict[int, dict[str, Any] | None] = {}
-    for part in found:
+    for place in range(len(parts)):
+        part = read_back(path, kind, place)
         names = part.column_names[1:]
         values = {name: plain(part[name].combine_chunks(), settings["zone"]) for name in names}
         for index in range(part.num_rows):
             row = {name: values[name][index] for name in names}
             rows[len(rows) + 1] = with_arrival(row, len(rows), settings)
-    return Drawn(path, settings, rows)
+    return Drawn(path, settings, rows, refusal)
+
+
+def without_zone(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if "tz=" in str(kind) else kind
+
+
+def differing(
+    chance: random.Random,
+    parts: list[pa.Table],
+    name: str,
+    zone: str,
+) -> tuple[list[pa.Table], str]:
+    """Returns two parts of a table of which one may have another type in a column, and the error that
+    this causes, if any.
+    """
+    kind = parts[0].schema.field(name).type
+    place = parts[0].schema.get_field_index(name)
+    if pa.types.is_timestamp(kind):
+        other = chance.randrange(2)
+        column = parts[other].column(name).cast(pa.int64())
+        changed = column.cast(pa.timestamp(kind.unit, None if kind.tz else "UTC"))
+        parts[other] = parts[other].set_column(place, name, changed)
+        local = parts[other if kind.tz else 1 - other].column(name)
+        refused = any(map(partial(is_refused, zone=zone), plain_times(local)))
+        return parts, f'column "{name}" of source file' if refused else ""
+    wider = {pa.int8(): pa.int64(), pa.uint16(): pa.int64(), pa.float32(): pa.float64()}
+    if kind in wider:
+        parts[0] = parts[0].set_column(place, name, parts[0].column(name).cast(wider[kind]))
+    return parts, ""
+
+
+def plain_times(column: pa.ChunkedArray) -> list[int]:
+    factor = {"ms": 10**3, "us": 10**6, "ns": 10**9}[column.type.unit]
+    numbers = column.cast(pa.int64()).to_pylist()
+    return [number * 10**6 // factor for number in numbers if number is not None]
+
+
+def is_refused(number: int, zone: str) -> bool:
+    """Returns whether a local time among instants is one that the zone does not have."""
+    try:
+        local = EPOCH + timedelta(microseconds=number)
+    except OverflowError:
+        return False
+    there = local.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC).astimezone(ZoneInfo(zone))
+    return there.replace(tzinfo=None) != local
 
 
 AT_TYPE = pa.timestamp("us", "UTC")
@@ -456,7 +516,8 @@ def read_back(path: Path, kind: str, place: int) -> pa.Table:
     if kind == "feather":
         return feather.read_table(path / f"{place}.feather")
     if kind == "parquet":
-        return pq.ParquetFile(path / f"{place}.parquet").read()
+        opened = pq.ParquetFile(path / f"{place}.parquet", coerce_int96_timestamp_unit="us")
+        return opened.read()
     added = sorted(
         pa.table(DeltaTable(str(path)).get_add_actions()).to_pylist(),
         key=lambda action: (action["modification_time"], action["path"]),
@@ -490,7 +551,7 @@ def plain(array: pa.Array, zone: str) -> list[Any]:
     found = []
     for number in array.cast(pa.int64()).to_pylist():
         value = None if number is None else number * 10**6 // factor
-        if value is not None and kind.tz is None:
+        if value is not None and kind.tz is None and abs(value) < 10**17:
             value = micros(EPOCH + timedelta(microseconds=value), zone)
         found.append(value)
     return found

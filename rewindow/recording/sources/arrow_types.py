@@ -5,8 +5,8 @@
 | exact | as they are in the file | int64 as int64, a dictionary of texts as text |
 | widened | equal in a wider type | uint8 as int16, float as double, no type as any type |
 | cut | without digits beyond microseconds, and counted | nanoseconds as microseconds |
-| checked | equal, or the file is refused | double as int64, if every value is whole |
-| refused | none: the file is refused | text as a number, an instant as a local time |
+| checked | equal; otherwise an error names the file | double as int64, if every value is whole |
+| refused | none: an error names the file | text as a number, an instant as a local time |
 
 The parts of a nested type are converted one by one. A part that the wanted type does not have is
 left out, and its values are counted.
@@ -27,7 +27,7 @@ ABSENT = "__absent"
 TWICE = "__twice"
 LEFT_OUT = "__left_out"
 NOTES = (CUT, ABSENT, TWICE, LEFT_OUT)
-"""What is counted of a source's values: digits that were cut, local times that do not exist, and
+"""Counts of a source's values: digits that were cut, local times that do not exist, and
 that exist twice, and values of fields that a nested column of the recording does not have."""
 _SIGNED = {
     pa.uint8(): pa.int16(),
@@ -156,7 +156,7 @@ def _timestamps(array: pa.Array, wanted: pa.DataType, zone: str, notes: Counter[
     if given.tz is not None and wanted.tz is None:
         raise pa.ArrowInvalid("an instant may have the local time of another one")
     if given.tz is None and wanted.tz is not None:
-        # Of two instants Spark takes the first too; a local time that does not exist is refused.
+        # Of two instants Spark takes the first too; a local time that does not exist is an error.
         times, last = (
             pc.assume_timezone(times, zone, ambiguous=which) for which in ("earliest", "latest")
         )

@@ -120,6 +120,6 @@ def _is_read_as(kind: pa.DataType, plain: pa.DataType, wanted: pa.DataType) -> b
     """Returns whether Spark reads a column of a type as the one wanted, with the same values."""
     if pa.types.is_timestamp(kind):
         return kind.unit in ("us", "ms") and spark_type(kind) == wanted
-    # The units of timestamps within nested types are not looked at here.
+    # Python's reader converts the units of timestamps within nested types.
     is_plain = "null" not in str(kind) and not (pa.types.is_nested(kind) and "time" in str(kind))
     return bool(plain == wanted and is_plain)
