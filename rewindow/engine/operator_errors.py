@@ -18,7 +18,7 @@ from rewindow.sequences import excluding
 from rewindow.spark.heap import computing
 from rewindow.spark.job_log import where_all_is
 from rewindow.spark.shared_folder import missing_on_executor
-from rewindow.spark.transient_errors import describe, is_passing, spark_text
+from rewindow.spark.transient_errors import describe, hint_on, is_passing, spark_text
 from rewindow.windows import WindowRange
 
 
@@ -63,7 +63,7 @@ def explained(nodes: Sequence[Node], windows: WindowRange, part: str, hint: str)
         raise RewindowError(
             f'operator "{owner.name}" failed: {describe(error)}',
             detail=". ".join(filter(None, [said, f"In {where}", along, where_all_is()])) + ".",
-            hint=hint,
+            hint=" ".join(filter(None, [hint_on(error), hint])),
         ) from error
 
 

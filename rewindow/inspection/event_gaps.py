@@ -18,6 +18,7 @@ from rewindow.errors import InputError
 from rewindow.inspection.gap_rows import OPEN, Gap, key_text, with_nulls
 from rewindow.location import location
 from rewindow.names import BOOKKEEPING, did_you_mean
+from rewindow.operators.columns import within_reach
 from rewindow.operators.event_time.timestamp_checks import is_far, is_shrunk
 from rewindow.operators.gaps.hours_sql import clock_sql
 from rewindow.operators.gaps.settings import GapSettings
@@ -156,7 +157,8 @@ class StreamRows:
                 "or a whole number",
                 hint="Make an event column of it by `select`, and name that in event_at.",
             )
-        return f"arrow_cast({quoted(self.event_at)}, 'Int64')"
+        instant_us = f"arrow_cast({quoted(self.event_at)}, 'Int64')"
+        return f"({within_reach(instant_us)})"
 
     @property
     def usable(self) -> str:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from rewindow.operators.columns import within_reach
+
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>'[^'\\]*'(?!'))|(?P<quoted>"[^"`]+")|(?P<number>\d+(?:\.\d+)?(?![\w.]))"""
     r"""|(?P<word>[A-Za-z_]\w*)|(?P<sign><>|!=|<=|>=|-(?!-)|[+*%=<>(),]))"""
@@ -196,5 +198,7 @@ def _epoch_us(
         return None
     kind = columns.field(name).type
     if pa.types.is_int64(kind):
-        return f"`{name}`"
-    return f"unix_micros(cast(`{name}` as timestamp))" if pa.types.is_timestamp(kind) else None
+        return f"( {within_reach(f'`{name}`')} )"
+    if pa.types.is_timestamp(kind):
+        return f"( {within_reach(f'unix_micros(cast(`{name}` as timestamp))')} )"
+    return None

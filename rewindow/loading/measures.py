@@ -1,8 +1,8 @@
 """Measures: SQL that adds a column to the window report, the same text in DataFusion and in Spark.
 
 Two things in a measure are not SQL. `{name}` stands for a value of the plan or of the output (see
-`values_of`), and `epoch_us(column)` for the microseconds since 1970 of a timestamp column, which
-the two engines spell in their own ways.
+`values_of`), and `epoch_us(column)` for the microseconds since 1970 of a timestamp column, at most
+`FARTHEST_US`, so that differences of two fit into a BIGINT.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from rewindow.errors import GateError
 from rewindow.facts.readers import seen_rows
+from rewindow.operators.columns import within_reach
 from rewindow.recovery import OutputPlan, Plan
 from rewindow.sequences import present
 from rewindow.storage import quoted
@@ -27,7 +28,7 @@ TIMER_COLUMNS = ("_rw_is_timer", "is_timer", "from_timer")
 """Names of a boolean column that tells timer tuples from data (docs/rules/heartbeat.md H19)."""
 NOT_ENDED = "cast(null as bigint)"
 """The value `ended_us` where the recording has not ended in the range."""
-_MEANING = 1
+_MEANING = 2
 """Raised whenever the same SQL comes to mean something else, so that no stored value stands for
 another."""
 _VALUE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -129,8 +130,13 @@ def every_output_has(key: Sequence[str], columns: pa.Schema) -> tuple[Measure, M
 
 
 def for_datafusion(sql: str) -> str:
-    """Returns a measure's SQL as DataFusion takes it; Spark has `epoch_us` as a function."""
-    return _EPOCH_US.sub(r"cast(arrow_cast(\1, 'Timestamp(Microsecond, None)') as bigint)", sql)
+    """Returns a measure's SQL as DataFusion takes it, with `epoch_us` written out."""
+
+    def micros(call: re.Match[str]) -> str:
+        time = f"arrow_cast({call[1]}, 'Timestamp(Microsecond, None)')"
+        return f"({within_reach(f'cast({time} as bigint)')})"
+
+    return _EPOCH_US.sub(micros, sql)
 
 
 def refusal(error: Exception) -> str:

@@ -9,25 +9,51 @@ from rewindow.names import quoted_column
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
 WINDOW = "window_id"
 AT = "_arrived_us"
 TS = "_event_us"
 """Arrival and timestamp of a tuple: a(j) and t(j) of H48."""
+FARTHEST_US = 1 << 61
+"""Instants further from 1970 than this, 73,000 years, count as this far away. So no difference of
+two instants, and no sum of one and a duration, leaves 64 bits."""
 BIGINT_MIN = -(1 << 63)
 """Sorts before every BIGINT value that a stream can hold."""
 
 
 def to_us(frame: DataFrame, name: str) -> Column:
-    """Returns a TIMESTAMP column in microseconds since the epoch; a BIGINT is taken as
-    microseconds.
+    """Returns a column of instants in microseconds, as `instant_us` does."""
+    from pyspark.sql import functions as F
+
+    return instant_us(F.col(quoted_column(name)), frame.schema[name].dataType)
+
+
+def instant_us(column: Column, kind: DataType, unit_us: int = 1) -> Column:
+    """Returns instants in microseconds since the epoch, at most `FARTHEST_US` away from it.
+
+    Args:
+        column: times, or whole numbers.
+        kind: its type.
+        unit_us: microseconds that a whole number counts.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import IntegralType
 
-    column = F.col(quoted_column(name))
-    is_count = isinstance(frame.schema[name].dataType, IntegralType)
-    return column.cast("bigint") if is_count else F.unix_micros(column.cast("timestamp"))
+    is_count = isinstance(kind, IntegralType)
+    number = column.cast("bigint") if is_count else F.unix_micros(column.cast("timestamp"))
+    factor = unit_us if is_count else 1
+    most = FARTHEST_US // factor
+    return F.when(number > most, most).when(number < -most, -most).otherwise(number) * factor
+
+
+def within_reach(instant_us: str) -> str:
+    """Returns as SQL an instant in microseconds, at most `FARTHEST_US` away from the epoch."""
+    most = FARTHEST_US
+    return (
+        f"case when {instant_us} > {most} then {most} when {instant_us} < -{most} then -{most} "
+        f"else {instant_us} end"
+    )
 
 
 def floor_div(value: Column, divisor: int) -> Column:

@@ -22,6 +22,8 @@ OUT_OF_MEMORY = "OutOfMemoryError: "
 """How Java and Spark name what a JVM without memory raises."""
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\][^\n]*")
+_RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?:\. Hint: (.*))? SQLSTATE: P0001")
+"""What `raise_error` says, and its hint where it has one."""
 _IN_PYTHON = (
     "org.apache.spark.api.python.PythonException",
     "pyspark.errors.exceptions.base.PySpark",
@@ -90,6 +92,8 @@ def describe(error: BaseException) -> str:
         return _of_worker(str(error))
     if isinstance(error, Py4JError | PySparkException):
         text = spark_text(error)
+        if raised := _RAISED.search(text):
+            return raised[1]
         found = None if _MACHINE.search(text) else _CONDITION.search(text)
         return f"Spark failed: {found[0] if found else _root_cause(text)}"
     if isinstance(error, OSError):
@@ -99,9 +103,12 @@ def describe(error: BaseException) -> str:
 
 def hint_on(error: BaseException) -> str:
     """Returns what to do about an error that is not ours, where that is known: of a disk that is
-    full.
+    full, and what a query that stops itself advises.
     """
-    if not _FULL.search(spark_text(error)):
+    text = spark_text(error)
+    if (raised := _RAISED.search(text)) and raised[2]:
+        return raised[2]
+    if not _FULL.search(text):
         return ""
     return (
         "Make room on the disk, or move the state folder (REWINDOW_STATE), and run it again: "

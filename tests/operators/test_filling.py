@@ -5,14 +5,17 @@ cannot be.
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal, localcontext
+from fractions import Fraction
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from rewindow.errors import InputError
-from rewindow.operators import FillSettings, fill_gaps
+from rewindow.operators import FillSettings, GapSettings, fill_gaps, gap_report
 from rewindow.operators.filling.values import PROVENANCE
 from tests.operators.filling_reference import Made, Method, Row, fill
 
@@ -439,3 +442,133 @@ def test_interpolation_between_large_numbers_loses_no_digit(
         .selectExpr("cast(a as string) as a")
     )
     assert [row["a"] for row in made.collect()] == between
+
+
+KINDS = {
+    "tinyint": (3, 0), "smallint": (5, 0), "int": (10, 0), "bigint": (19, 0),
+    "decimal(5,2)": (5, 2),
+    "decimal(18,18)": (18, 18), "decimal(18,0)": (18, 0), "decimal(19,4)": (19, 4),
+    "decimal(37,6)": (37, 6), "decimal(38,0)": (38, 0), "decimal(38,18)": (38, 18),
+    "decimal(38,38)": (38, 38),
+}  # fmt: skip
+"""Exact types, with their digits in all and those behind the point."""
+BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+
+
+def on_line(first: int, last: int, since: int, span: int) -> int:
+    """Returns the whole number on a line, rounded half away from zero."""
+    value = first + Fraction((last - first) * since, span)
+    rounded = int(abs(value) + Fraction(1, 2))
+    return rounded if value >= 0 else -rounded
+
+
+LONG = {"tinyint", "smallint", "decimal(5,2)", "decimal(18,0)", "decimal(37,6)", "decimal(38,38)"}
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.long] * (kind in LONG)) for kind in KINDS]
+)
+def test_line_between_exact_numbers_is_exact(spark: SparkSession, kind: str) -> None:
+    # Rules: G22
+    digits, scale = KINDS[kind]
+    least, most = -(10**digits) + 1, 10**digits - 1
+    if bits := BITS.get(kind):
+        least, most = -(2**bits), 2**bits - 1
+    random = Random(kind)
+    ends = [(least, most), (most, least), (most, most), (1, 1), (0, 1), (0, -1), (least, 0)]
+    ends += [(random.randint(least, most), random.randint(least, most)) for _ in range(40)]
+    near = [random.randint(least, most - 9) for _ in range(20)]
+    ends += [(value, value + random.randint(0, 9)) for value in near]
+    rows = []
+    wanted = {}
+    for key, (first, last) in enumerate(ends):
+        span = 10 * random.randint(2, 9)
+        rows += [(key, 0, str(first)), (key, span, str(last))]
+        for at in range(10, span, 10):
+            wanted[key, at] = on_line(first, last, at, span)
+    # The text of a number with a point is made by moving the point of a whole number.
+    whole = "cast(units as decimal(38,0))"
+    if scale:
+        text = f"lpad(ltrim('-', units), {digits + 1}, '0')"
+        point = f"left({text}, {digits + 1 - scale}) || '.' || right({text}, {scale})"
+        whole = f"if(units like '-%', '-', '') || {point}"
+    number = f"cast({whole} as {kind})"
+    frame = spark.createDataFrame(rows, "key bigint, ts bigint, units string")
+    frame = frame.selectExpr("key", "ts", f"{number} as a")
+    about: dict[str, Any] = {"event_at": "ts", "unit": "s", "step": 10, "keys": ["key"]}
+    filling = FillSettings(from_time=0, to_time=100 * S, columns={"a": "linear"}, **about)
+    made = fill_gaps(frame, filling).where("_rw_is_made and _rw_after_us is not null")
+    found = made.selectExpr("key", "ts", "cast(a as string) as a").collect()
+    units = {}
+    for row in found:
+        with localcontext(prec=80):
+            units[row["key"], row["ts"]] = int(Decimal(row["a"]).scaleb(scale))
+    assert units == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "last", "between"),
+    [
+        ("double", -1.7e308, 1.7e308, 0.0),
+        ("double", 1.7e308, -1.7e308, 0.0),
+        ("double", 5e-324, 5e-324, 5e-324),
+        ("double", 0.1, 0.3, 0.1 + (0.3 - 0.1) * 0.5),
+        ("double", 1.7e308, math.inf, math.inf),
+        ("float", -3.4e38, 3.4e38, 0.0),
+    ],
+)
+def test_line_between_floats_is_finite_where_its_middle_is(
+    spark: SparkSession,
+    kind: str,
+    first: float,
+    last: float,
+    between: float,
+) -> None:
+    # Rules: G22
+    frame = spark.createDataFrame([(0, first), (20, last)], f"ts bigint, a {kind}")
+    about: dict[str, Any] = {"event_at": "ts", "unit": "s", "step": 10}
+    filling = FillSettings(from_time=0, to_time=30 * S, columns={"a": "linear"}, **about)
+    (row,) = fill_gaps(frame, filling).where("_rw_is_made").select("a").collect()
+    assert row["a"] == between
+
+
+@pytest.mark.parametrize(
+    ("kind", "recorded", "given"),
+    [
+        ("double", "1", [[1], [1.0], ["1"], [2]]),
+        ("float", "0.1", [[0.1], [2.5]]),
+        ("decimal(10,2)", "1", [[1], [Decimal("1.00")], [2.0]]),
+        ("bigint", "1", [[1], ["1"], [2.0]]),
+        ("boolean", "true", [[True], [False]]),
+        ("date", "2024-01-01", [[date(2024, 1, 1)], ["2024-01-02"]]),
+        ("timestamp", "2024-01-01 00:00:00", [[datetime(2024, 1, 1, tzinfo=UTC)], ["2024-01-02"]]),
+        ("string", "1", [[1], ["x"]]),
+    ],
+)
+def test_expected_key_may_be_written_as_any_value_of_its_type(
+    spark: SparkSession,
+    kind: str,
+    recorded: str,
+    given: list[list[Any]],
+) -> None:
+    # Rules: G7
+    frame = spark.sql(f"SELECT CAST('{recorded}' AS {kind}) AS key, 0L AS ts, 1.0D AS a")
+    about: dict[str, Any] = {"event_at": "ts", "unit": "s", "keys": ["key"]}
+    about |= {"from_time": 0, "to_time": 30 * S, "expected_keys": given}
+    filled = fill_gaps(frame, FillSettings(step=10, columns={"a": "forward"}, **about))
+    counts = filled.where("_rw_is_made").groupBy("key").count().collect()
+    assert sorted(row["count"] for row in counts) == [2, 3]
+    report = gap_report(frame, GapSettings(cadence=10, **about)).completeness
+    missing = report.select("missing", "is_expected").collect()
+    assert sorted(map(tuple, missing)) == [(2, True), (3, True)]
+
+
+def test_expected_key_of_another_type_is_rejected_by_value_and_type(spark: SparkSession) -> None:
+    # Rules: G7
+    frame = spark.sql("SELECT 1.0D AS key, 0L AS ts, 1.0D AS a")
+    about: dict[str, Any] = {"event_at": "ts", "unit": "s", "keys": ["key"]}
+    about |= {"from_time": 0, "to_time": 30 * S, "expected_keys": [["north"]]}
+    filled = fill_gaps(frame, FillSettings(step=10, columns={"a": "forward"}, **about))
+    for result in (filled, gap_report(frame, GapSettings(cadence=10, **about)).gaps):
+        with pytest.raises(PySparkException, match='expected key "key": north is not a double'):
+            result.collect()

@@ -208,13 +208,13 @@ REFUSED: dict[str, tuple[list[tuple[int, int | None]], dict[str, Any], int, str]
         [(0, 0), (1, 600)],
         {"max_timers": 9},
         10,
-        "brings 10 timers from 60000000 us to 600000000 us",
+        "brings 10 timers from 1970-01-01T00:01:00Z to 1970-01-01T00:10:00Z",
     ),
     "silence": (
         [(0, 0)],
         {"max_timers": 2},
         200,
-        "brings 3 timers from 60000000 us to 180000000 us, allowed are 2",
+        "brings 3 timers from 1970-01-01T00:01:00Z to 1970-01-01T00:03:00Z, allowed are 2",
     ),
 }
 
@@ -301,7 +301,7 @@ def test_heartbeat_application_omits_timers_answered_by_their_own_tuple(
     )
     out = beat.transform({"stream": frame}, state, context)["out"]
     assert {name: str(output.source) for name, output in app.outputs.items()} == {
-        "filled": "heartbeat.out"
+        "ticks": "heartbeat.out"
     }
     shown = out.selectExpr(
         "window_id",

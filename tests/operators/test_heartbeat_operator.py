@@ -5,7 +5,7 @@ H1, H2, H19).
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -80,6 +80,79 @@ def test_timers_have_only_timestamp_keys_and_arrival(
         (65, 60, None, "a", None, "crossing"),
         (65, 61, 3, "a", 1.5, None),
     ]
+
+
+NAMES = {
+    "offset": "off.set",
+    "arrived_at": "arrived at",
+    "at": "a.t",
+    "who": "sensor.id",
+    "value": "select",
+}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"slack": 10, "slack_restart": "arrival"},
+        {"max_jump": 100, "arrival_regression": "clamp"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("keyed", [True, False])
+def test_heartbeat_takes_columns_of_any_name(
+    spark: SparkSession,
+    settings: dict[str, Any],
+    keyed: bool,
+) -> None:
+    # Rules: H46, H53, H55
+    times = [
+        (0, 30, 30, "a"),
+        (0, 65, 61, "b"),
+        (1, 130, 40, "a"),
+        (1, 125, 500, "b"),
+        (2, 260, 250, "a"),
+    ]
+    rows = []
+    for offset, (window, arrived, at, who) in enumerate(times):
+        given = {"window_id": window, "offset": offset, "value": 1.5, "seq": 0, "who": who}
+        rows.append(given | {"arrived_at": arrived * SECOND_US, "at": at * SECOND_US})
+    if "arrival_regression" not in settings:
+        rows[3]["arrived_at"] = 135 * SECOND_US
+    results = []
+    for names in ({}, NAMES):
+        schema = pa.schema(
+            [field.with_name(names.get(field.name, field.name)) for field in COLUMNS]
+        )
+        called = {name: names.get(name, name) for name in COLUMNS.names}
+        beat = Heartbeat(
+            interval=60,
+            event_at=called["at"],
+            arrived_at=called["arrived_at"],
+            order_by=(called["offset"],),
+            key_by=(called["who"],) if keyed else (),
+            columns=schema,
+            **settings,
+        )
+        assert beat.wrong_properties() == []
+        whole = pa.schema([("window_id", pa.int64()), *COLUMNS])
+        frame = to_frame(spark, pa.Table.from_pylist(rows, whole)).withColumnsRenamed(called)
+        state = to_frame(spark, beat.initial_state())
+        found = []
+        for windows in (WindowRange(0, 0), WindowRange(1, 2)):
+            group = frame.where(f"window_id between {windows.first} and {windows.last}")
+            context = OperatorContext(Grid(120_000), windows)
+            out = beat.transform({"stream": group}, state, context)
+            found += [out["out"], out["errors"]]
+            state = beat.next_state({"stream": group}, out, state, context)
+        lost = beat.state_after_skip(state, WindowRange(3, 3), {"out": out["out"]})
+        frames = [*found, state, lost]
+        back = {name: column for column, name in called.items()}
+        plain = [frame.withColumnsRenamed(back) for frame in frames]
+        results.append([sorted(map(repr, frame.collect())) for frame in plain])
+    assert results[0] == results[1]
+    assert sum(map(len, results[0])) > 10
 
 
 def test_heartbeat_rejects_columns_that_differ_from_its_own_only_by_case(

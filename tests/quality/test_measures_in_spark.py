@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 EPOCH_US = (
     "create or replace temporary function epoch_us(at timestamp) returns bigint return "
-    "unix_micros(at)"
+    "greatest(least(unix_micros(at), 2305843009213693952), -2305843009213693952) "
+    "* if(at is null, null, 1)"
 )
 AGGREGATES = (
     "count(*)",
@@ -63,6 +64,8 @@ AGGREGATES = (
     "sum(n % 2)",
     "min(epoch_us(at))",
     "max(epoch_us(at) % 1000000)",
+    "max(epoch_us(at) - cast(1700000000000000 as bigint) * 3)",
+    "min(epoch_us(at) - cast(1700000000000000 as bigint) * 3)",
     "count(*) filter (where s in ('a', 'b'))",
     "count(*) filter (where s not in ('a', 'b'))",
     "count(*) filter (where s like 'a%')",
@@ -214,7 +217,7 @@ def _odd_rows() -> pa.Table:
         (2, None, None, None, None),
         (3, 3, math.nan, "b", 7), (3, 3, math.nan, "b", 8), (4, 1, 0.0, "a", 5),
         (4, -2, -0.0, "c", 6),
-        (4, 0, 1.0, "a", 7),
+        (4, 0, 1.0, "a", 7), (5, 0, 1.0, "a", 2**63 - 1), (5, 0, 1.0, "a", -(2**63)),
     ]  # fmt: skip
     kinds = [("window_id", pa.int64()), ("n", pa.int64()), ("x", pa.float64()), ("s", pa.string())]
     schema = pa.schema([*kinds, ("at", pa.timestamp("us", tz="UTC"))])

@@ -21,7 +21,7 @@ import pyarrow as pa
 from rewindow.operators.columns import BIGINT_MIN, floor_div
 from rewindow.operators.event_time.watermarks import AT, BLOCK, TICK, TS
 from rewindow.sequences import numbered_names
-from rewindow.spark.columns import equal_or_null
+from rewindow.spark.columns import equal_or_null, named_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -56,7 +56,7 @@ def mark_jumps(
     """
     from pyspark.sql import functions as F
 
-    own = timed.where(moves).select(*recording_keys, TICK, AT, TS)
+    own = timed.where(moves).select(*named_columns(recording_keys), TICK, AT, TS)
     jumping = _refused(own, jump_us, highest, recording_keys)
     same = [F.col(AT) == F.col(_AT), F.col(TS) == F.col(_TS)]
     others = numbered_names(recording_keys, "_jump_")
@@ -81,7 +81,9 @@ def _refused(
     # tuples from there on that exceed the maximum have to go through one.
     before = _with_highest(own, highest, recording_keys)
     place = F.struct(AT, TS)
-    first = before.where(F.col(TS) > F.col(_HIGHEST) + jump_us).groupBy(*recording_keys)
+    first = before.where(F.col(TS) > F.col(_HIGHEST) + jump_us).groupBy(
+        *named_columns(recording_keys)
+    )
     first = first.agg(F.min(F.struct(AT, TS, _HIGHEST)).alias("_first"))
     others = numbered_names(recording_keys, "_first_")
     same = equal_or_null(others)
@@ -90,9 +92,9 @@ def _refused(
         F.col(TS) > F.col(f"_first.{_HIGHEST}"),
     ]
     doubtful = own.join(F.broadcast(first.withColumnsRenamed(others)), same)
-    order = Window.partitionBy(*recording_keys).orderBy(AT, TS)
+    order = Window.partitionBy(*named_columns(recording_keys)).orderBy(AT, TS)
     rows = doubtful.select(
-        *recording_keys,
+        *named_columns(recording_keys),
         AT,
         TS,
         F.col(f"_first.{_HIGHEST}").alias(_HIGHEST),
@@ -100,7 +102,7 @@ def _refused(
     )
     return rows.mapInArrow(
         _refusing(jump_us, [*recording_keys, AT, TS]),
-        rows.select(*recording_keys, AT, TS).schema,
+        rows.select(*named_columns(recording_keys), AT, TS).schema,
     )
 
 
@@ -116,25 +118,25 @@ def _with_highest(
     # A running maximum in one order would put each stream into one task. The maximum of all earlier
     # blocks enters a block as its first row instead, so that blocks are sorted in parallel.
     rows = own.withColumns({_BLOCK: floor_div(F.col(TICK), BLOCK), _IS_TUPLE: F.lit(1)})
-    totals = rows.groupBy(*recording_keys, _BLOCK).agg(F.max(TS).alias(TS))
+    totals = rows.groupBy(*named_columns(recording_keys), _BLOCK).agg(F.max(TS).alias(TS))
     if highest is not None:
         totals = totals.unionByName(
-            highest.select(*recording_keys, F.lit(BIGINT_MIN).alias(_BLOCK), TS)
+            highest.select(*named_columns(recording_keys), F.lit(BIGINT_MIN).alias(_BLOCK), TS)
         )
     blocks = (
-        Window.partitionBy(*recording_keys)
+        Window.partitionBy(*named_columns(recording_keys))
         .orderBy(_BLOCK)
         .rowsBetween(Window.unboundedPreceding, -1)
     )
     carry = totals.select(
-        *recording_keys,
+        *named_columns(recording_keys),
         _BLOCK,
         F.max(TS).over(blocks).alias(TS),
         F.lit(0).alias(_IS_TUPLE),
     )
     rows = rows.unionByName(carry.where(F.col(_BLOCK) != BIGINT_MIN), allowMissingColumns=True)
     order = (
-        Window.partitionBy(*recording_keys, _BLOCK)
+        Window.partitionBy(*named_columns(recording_keys), _BLOCK)
         .orderBy(_IS_TUPLE, AT, TS)
         .rowsBetween(Window.unboundedPreceding, -1)
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rewindow.errors import InputError
 from rewindow.names import quoted_column
-from rewindow.operators.columns import floor_div
+from rewindow.operators.columns import floor_div, instant_us
 from rewindow.operators.event_time import watermarks as marks
 from rewindow.operators.event_time.arrival_clock import ArrivalClock
 from rewindow.operators.event_time.jumps import JUMPS, mark_jumps
@@ -61,9 +61,6 @@ COUNTED = ("stream", "outcome", "tuples", "late_by_us_max")
 Materialize = Callable[[str, Callable[[], "DataFrame"]], "DataFrame"]
 """Keeps a frame by name: what is asked for again is not computed again."""
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
-_FARTHEST_US = 1 << 62
-"""Whole numbers beyond, as of microseconds that are read as seconds, count as so far away: no
-difference overflows."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +183,9 @@ def lateness(
             recording_keys=recording_keys,
         )
         moves = timed[name].where(_moves_clock(stream))
-        moving.append(moves.select(*recording_keys, F.lit(number).alias(STREAM), TICK, AT, TS))
+        moving.append(
+            moves.select(*named_columns(recording_keys), F.lit(number).alias(STREAM), TICK, AT, TS)
+        )
     clock = ArrivalClock(settings, origin_us, start_us, end_us=end_us)
     every = union_all(moving)
     ticks = cached(
@@ -357,7 +356,7 @@ def _jumps_marked(
     known = None
     if state is not None:
         own = (F.col("stream") == name) & F.col("ahead_us").isNotNull()
-        known = state.where(own).select(*recording_keys, F.col("ahead_us").alias(TS))
+        known = state.where(own).select(*named_columns(recording_keys), F.col("ahead_us").alias(TS))
     return mark_jumps(
         timed,
         _is_believed(stream),
@@ -477,12 +476,8 @@ def _us(frame: DataFrame, name: str, expression: str, unit_us: int) -> Column:
             detail=str(error).splitlines()[0],
             hint=_has(frame),
         ) from error
-    if isinstance(kind, IntegralType):
-        number = column.cast("bigint")
-        most = _FARTHEST_US // unit_us
-        return F.when(number > most, most).when(number < -most, -most).otherwise(number) * unit_us
-    if isinstance(kind, TimestampType | TimestampNTZType):
-        return F.unix_micros(column.cast("timestamp"))
+    if isinstance(kind, IntegralType | TimestampType | TimestampNTZType):
+        return instant_us(column, kind, unit_us)
     raise InputError(
         f'timestamp "{expression}" of stream "{name}" is {kind.simpleString()}, not a timestamp or '
         "a whole number",
@@ -500,7 +495,7 @@ def _held(
     from pyspark.sql import functions as F
 
     held = ticks.where(F.col(IS_NEWS)).select(
-        *recording_keys,
+        *named_columns(recording_keys),
         TICK,
         F.col(BEFORE).alias(WATERMARK),
     )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from rewindow.operators.columns import floor_div
 from rewindow.operators.event_time.arrival_clock import ArrivalClock
 from rewindow.operators.event_time.settings import EventTime, StreamTime
-from rewindow.spark.columns import bigint, maxima, or_true, union_all
+from rewindow.spark.columns import bigint, maxima, named_columns, or_true, union_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -134,7 +134,11 @@ def next_state(
         )
         streams.append(stream)
     rows = F.inline(F.array(*streams))
-    return ticks.groupBy(*recording_keys).agg(*totals).select(*recording_keys, rows)
+    return (
+        ticks.groupBy(*named_columns(recording_keys))
+        .agg(*totals)
+        .select(*named_columns(recording_keys), rows)
+    )
 
 
 def raising(
@@ -156,7 +160,7 @@ def raising(
     tick_us = (F.col(TICK) * settings.interval_us + origin_us).alias("tick_us")
     values = [F.col(WATERMARK).alias("watermark_us"), F.col(BEFORE).alias("before_us")]
     raised = ticks.where(F.col(IS_NEWS) & rises).select(
-        *recording_keys,
+        *named_columns(recording_keys),
         tick_us,
         *values,
     )
@@ -214,7 +218,7 @@ def _shown(
         is_own = F.col(STREAM) == number
         shown.append(F.max(F.when(is_own, F.col(TS))).alias(_seen(number)))
         shown.append(F.max(F.when(is_own, F.col(AT))).alias(_arrived(number)))
-    ticks = tuples.groupBy(*recording_keys, TICK).agg(*shown)
+    ticks = tuples.groupBy(*named_columns(recording_keys), TICK).agg(*shown)
     return ticks.withColumns({IS_NEWS: F.lit(True), WATERMARK: bigint(None)})
 
 
@@ -227,7 +231,9 @@ def _combine(
     from pyspark.sql import functions as F
 
     shown = maxima((*_running(settings), WATERMARK))
-    return ticks.groupBy(*recording_keys, TICK).agg(*shown, F.bool_or(IS_NEWS).alias(IS_NEWS))
+    return ticks.groupBy(*named_columns(recording_keys), TICK).agg(
+        *shown, F.bool_or(IS_NEWS).alias(IS_NEWS)
+    )
 
 
 def _falling_idle(
@@ -242,7 +248,7 @@ def _falling_idle(
     falls = []
     for number in _idle_streams(settings):
         falls.append(_idle_tick(settings, number, F.col(_arrived(number)), origin_us=origin_us))
-    idle = ticks.select(*recording_keys, F.explode(F.array(*falls)).alias(TICK))
+    idle = ticks.select(*named_columns(recording_keys), F.explode(F.array(*falls)).alias(TICK))
     idle = idle.where(F.col(TICK).isNotNull())
     return idle.withColumn(IS_NEWS, F.lit(True))
 
@@ -312,7 +318,10 @@ def _before(
         )
     at_last = [(F.col("_first") - 1).alias(TICK), F.lit(False).alias(IS_NEWS), WATERMARK]
     at_first = [F.col("_first").alias(TICK), F.lit(True).alias(IS_NEWS), *_running(settings)]
-    rows = [carried.select(*recording_keys, *at_last), carried.select(*recording_keys, *at_first)]
+    rows = [
+        carried.select(*named_columns(recording_keys), *at_last),
+        carried.select(*named_columns(recording_keys), *at_first),
+    ]
     for number in _idle_streams(settings):
         falls = _idle_tick(
             settings,
@@ -321,7 +330,9 @@ def _before(
             origin_us=origin_us,
         )
         tick = F.greatest(falls, F.col("_first")).alias(TICK)
-        rows.append(carried.select(*recording_keys, tick, F.lit(True).alias(IS_NEWS)))
+        rows.append(
+            carried.select(*named_columns(recording_keys), tick, F.lit(True).alias(IS_NEWS))
+        )
     return rows
 
 
@@ -336,7 +347,7 @@ def _nothing_yet(
     on (X28).
     """
     keys = (
-        ticks.select(*recording_keys).distinct()
+        ticks.select(*named_columns(recording_keys)).distinct()
         if recording_keys
         else ticks.sparkSession.range(1).select()
     )
@@ -375,7 +386,7 @@ def _carried(
             )
     first = -floor_div(-(F.col("_until") - origin_us), settings.interval_us)
     known = (
-        state.groupBy(*recording_keys)
+        state.groupBy(*named_columns(recording_keys))
         .agg(*totals)
         .where(F.col("_until").isNotNull())
         .withColumn("_first", first)
@@ -405,7 +416,7 @@ def _watermarks(
     ticks = ticks.withColumn(_CANDIDATE, candidate).drop(WATERMARK)
     if settings.may_idle:
         ticks = _with_running(ticks, [_CANDIDATE], recording_keys)
-    order = Window.partitionBy(*recording_keys, *_block(ticks)).orderBy(TICK)
+    order = Window.partitionBy(*named_columns(recording_keys), *_block(ticks)).orderBy(TICK)
     before = F.max(_CANDIDATE).over(order.rangeBetween(Window.unboundedPreceding, -1))
     after = F.max(_CANDIDATE).over(order.rangeBetween(Window.unboundedPreceding, 0))
     return ticks.withColumns({BEFORE: before, WATERMARK: after}).drop(_CANDIDATE, _BLOCK)
@@ -423,7 +434,7 @@ def _with_running(
     from pyspark.sql import functions as F
 
     running = (
-        Window.partitionBy(*recording_keys, *_block(ticks))
+        Window.partitionBy(*named_columns(recording_keys), *_block(ticks))
         .orderBy(TICK)
         .rangeBetween(Window.unboundedPreceding, 0)
     )
@@ -433,14 +444,14 @@ def _with_running(
     # Within a block the maxima are exact only together with those of all earlier blocks. These come
     # from one row for each block and enter the next block as its first row, so that no task sorts
     # more than one block.
-    totals = ticks.groupBy(*recording_keys, _BLOCK).agg(*maxima(names))
+    totals = ticks.groupBy(*named_columns(recording_keys), _BLOCK).agg(*maxima(names))
     blocks = (
-        Window.partitionBy(*recording_keys)
+        Window.partitionBy(*named_columns(recording_keys))
         .orderBy(_BLOCK)
         .rowsBetween(Window.unboundedPreceding, -1)
     )
     carry = totals.select(
-        *recording_keys,
+        *named_columns(recording_keys),
         _BLOCK,
         *maxima(names, blocks),
     )

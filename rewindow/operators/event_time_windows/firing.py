@@ -63,38 +63,38 @@ def first_ticks(
     # of all higher blocks, so that blocks are sorted in parallel.
     width_us = step_us * BLOCK
     asked = ends.select(
-        *recording_keys,
+        *named_columns(recording_keys),
         F.col(END).alias(_VALUE),
         bigint(None).alias(FIRED),
         F.lit(True).alias(_IS_END),
     )
     raised = ticks.select(
-        *recording_keys,
+        *named_columns(recording_keys),
         F.col("watermark_us").alias(_VALUE),
         F.col("tick_us").alias(FIRED),
         F.lit(False).alias(_IS_END),
     )
     rows = asked.unionByName(raised).withColumn(_BLOCK, floor_div(F.col(_VALUE), width_us))
     later = (
-        Window.partitionBy(*recording_keys)
+        Window.partitionBy(*named_columns(recording_keys))
         .orderBy(_BLOCK)
         .rowsBetween(1, Window.unboundedFollowing)
     )
-    totals = rows.groupBy(*recording_keys, _BLOCK).agg(F.min(FIRED).alias(FIRED))
+    totals = rows.groupBy(*named_columns(recording_keys), _BLOCK).agg(F.min(FIRED).alias(FIRED))
     carry = totals.select(
-        *recording_keys,
+        *named_columns(recording_keys),
         _BLOCK,
         F.min(FIRED).over(later).alias(FIRED),
     )
     carry = carry.withColumns({_VALUE: (F.col(_BLOCK) + 1) * width_us, _IS_END: F.lit(False)})
     above = (
-        Window.partitionBy(*recording_keys, _BLOCK)
+        Window.partitionBy(*named_columns(recording_keys), _BLOCK)
         .orderBy(F.desc(_VALUE))
         .rangeBetween(Window.unboundedPreceding, 0)
     )
     reached = rows.unionByName(carry).withColumn(FIRED, F.min(FIRED).over(above))
     return reached.where(F.col(_IS_END) & F.col(FIRED).isNotNull()).select(
-        *recording_keys,
+        *named_columns(recording_keys),
         F.col(_VALUE).alias(END),
         FIRED,
     )
@@ -204,7 +204,9 @@ def reached(
 
     if ended_us is not None:
         return rows.withColumn(REACHED, bigint(2**63 - 1))
-    last = F.broadcast(ticks.groupBy(*recording_keys).agg(F.max("watermark_us").alias(REACHED)))
+    last = F.broadcast(
+        ticks.groupBy(*named_columns(recording_keys)).agg(F.max("watermark_us").alias(REACHED))
+    )
     if not recording_keys:
         return rows.crossJoin(last)
     # Keys may be null, and a null key has its own ticks: the join takes two nulls as equal.

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from rewindow.names import quoted_column
 from rewindow.operators.columns import WINDOW
-from rewindow.operators.filling.expected_keys import never_there
 from rewindow.operators.filling.settings import FillRules
 from rewindow.operators.filling.sources import (
     bounded_sides,
@@ -45,6 +44,7 @@ from rewindow.operators.filling.values import (
     sources,
     with_season,
 )
+from rewindow.operators.schedule.expected_keys import never_there
 from rewindow.sequences import excluding
 from rewindow.spark.columns import aliased, bigint, named_columns, null_of
 from rewindow.windows import Grid, WindowRange
@@ -272,7 +272,9 @@ def _still_open(
         nothing.alias(NEXT),
         *sides,
     )
-    never = None if settings.from_time is None else never_there(rows, settings)
+    never = None
+    if settings.from_time is not None:
+        never = never_there(rows, settings.keys, settings.expected_keys)
     if never is None:
         return behind
     begin = bigint(settings.first_point).alias(START)

@@ -25,7 +25,6 @@ from rewindow.operators.filling.blocks import (
     in_order,
     with_blocks,
 )
-from rewindow.operators.filling.expected_keys import never_there
 from rewindow.operators.filling.settings import FillRules, FillSettings
 from rewindow.operators.filling.sources import (
     bounded_sides,
@@ -61,6 +60,7 @@ from rewindow.operators.filling.values import (
     with_provenance,
     with_season,
 )
+from rewindow.operators.schedule.expected_keys import never_there
 from rewindow.sequences import excluding, matching_names, numbered_names
 from rewindow.spark.columns import (
     aliased,
@@ -322,7 +322,7 @@ def _gaps(rows: DataFrame, settings: FillSettings) -> DataFrame:
     )
     both = F.when(F.col(_IS_FIRST), F.array(ahead, behind)).otherwise(F.array(behind))
     found = rows.select(*keys, F.inline(both))
-    never = never_there(rows, settings)
+    never = never_there(rows, settings.keys, settings.expected_keys)
     if never is None:
         return in_range(found, settings)
     empty = no_sides(rows, settings, first - 1, behind=end)

@@ -8,11 +8,12 @@ of what values are made from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from rewindow.names import quoted_column
-from rewindow.operators.columns import floor_div
+from rewindow.operators.columns import floor_div, instant_us
 from rewindow.operators.filling.settings import ColumnFill, FillRules
 from rewindow.sequences import numbered_names
 from rewindow.spark.columns import bigint, column_types, named_columns, null_of, or_false
@@ -67,6 +68,8 @@ AT = "_rw_arrived_us"
 """Arrival of a row, or of the one that closes a gap."""
 OWN = {NEXT, PREVIOUS, TS, POINT, ROW, FROM, UNTIL, OPEN, COUNTS}
 UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
+_WHOLE_DIGITS = 18
+"""Digits of a decimal that Spark computes with exactly, as a whole number."""
 
 
 def place_rows(
@@ -109,10 +112,9 @@ def timestamp(frame: DataFrame, settings: FillRules) -> Column:
     """Returns the event timestamp in microseconds."""
     from pyspark.sql import functions as F
 
+    kind = frame.schema[settings.event_at].dataType
     column = F.col(quoted_column(settings.event_at))
-    if dict(frame.dtypes)[settings.event_at].startswith("timestamp"):
-        return F.unix_micros(column.cast("timestamp"))
-    return column.cast("bigint") * UNIT_US[settings.unit]
+    return instant_us(column, kind, UNIT_US[settings.unit])
 
 
 def event_value(frame: DataFrame, settings: FillRules) -> Column:
@@ -386,7 +388,6 @@ def filled_value(
     (G31).
     """
     from pyspark.sql import functions as F
-    from pyspark.sql.types import IntegralType
 
     fill = settings.columns[name]
     value, word, near, rows = _choice(name, fill, fill.method, settings=settings, kind=kind)
@@ -405,8 +406,7 @@ def filled_value(
         value = F.when(short, value)
         word = F.when(short, word).otherwise(NONE)
         rows = F.when(short, rows)
-    is_whole = isinstance(kind, IntegralType) and "linear" in fill.methods
-    return (F.round(value) if is_whole else value), word, rows
+    return value, word, rows
 
 
 def _choice(
@@ -453,12 +453,7 @@ def _choice(
     if method == "linear":
         both = F.when(before_ts.isNotNull() & behind_ts.isNotNull(), F.array(before_ts, behind_ts))
         # A recorded null may lie between two values of its own instant.
-        line = _line(
-            before,
-            behind,
-            since / F.greatest(since + until, F.lit(1)),
-            kind,
-        )
+        line = _line(before, behind, since, F.greatest(since + until, F.lit(1)), kind)
         if not fill.extrapolate:
             return _Choice(line, word, early & later, rows=both)
         one_side = (before_ts.isNull() | behind_ts.isNull()) & F.coalesce(since, until).isNotNull()
@@ -485,27 +480,78 @@ def _choice(
 def _line(
     before: Column,
     behind: Column,
-    share: Column,
+    since: Column,
+    span: Column,
     kind: DataType,
 ) -> Column:
-    """Returns the value at a share of the way from one to the other.
+    """Returns the value on the line from one value to the other.
 
-    Of decimals and whole numbers only the way between both is a double, so that no digit of large
-    ones is lost.
+    Of whole numbers and decimals it is exact, with a last digit that is rounded half away from
+    zero.
+
+    Args:
+        before: the value where the line starts.
+        behind: the value where it ends.
+        since: microseconds from the start to the value that is looked for, up to `span`.
+        span: microseconds from the start to the end, above zero.
+        kind: type of the values.
     """
+    from pyspark.sql import functions as F
     from pyspark.sql.types import DecimalType, IntegralType
 
     if isinstance(kind, IntegralType):
-        kind = DecimalType(20, 0)
-        before = before.cast("decimal(20,0)")
-        behind = behind.cast("decimal(20,0)")
+        return _whole_line(before, behind, since, span)
     if not isinstance(kind, DecimalType):
-        return before.cast("double") + (behind.cast("double") - before.cast("double")) * share
-    room = min(3, 37 - kind.precision) if kind.precision < 37 else 0
-    way = ((behind - before).cast("double") * share).cast(
-        DecimalType(min(38, kind.precision + 1 + room), kind.scale + room)
+        first = before.cast("double")
+        last = behind.cast("double")
+        share = since / span
+        line = first + (last - first) * share
+        # The difference of two doubles may be infinite, that of their halves is not.
+        halves = (first / 2 + (last / 2 - first / 2) * share) * 2
+        return F.when(F.abs(last - first) == float("inf"), halves).otherwise(line)
+    if kind.precision > _WHOLE_DIGITS:
+        on_line = F.udf(_decimal_line(kind.precision, kind.scale), kind, useArrow=False)
+        return on_line(before, behind, since, span)
+    # The digits of a decimal are a whole number, which counts units of its last digit.
+    digits = DecimalType(_WHOLE_DIGITS, 0)
+    units = F.lit(Decimal(10) ** kind.scale)
+    unit = F.lit(Decimal(1).scaleb(-kind.scale))
+    first, last = ((end * units).cast(digits) for end in (before, behind))
+    return _whole_line(first, last, since, span).cast(digits) * unit
+
+
+def _whole_line(before: Column, behind: Column, since: Column, span: Column) -> Column:
+    """Returns the BIGINT on the line between two whole numbers."""
+    from pyspark.sql import functions as F
+
+    # A product of a BIGINT and a time within `FARTHEST_US` has 38 digits at most, as their weighted
+    # sum does. `div` and `%` cut towards zero.
+    whole = "decimal(19,0)"
+    weighted = before.cast(whole) * (span - since).cast(whole) + behind.cast(whole) * since.cast(
+        whole
     )
-    return before + way
+    cut = F.call_function("div", weighted, span.cast(whole))
+    rest = (weighted % span.cast(whole)).cast("bigint")
+    is_up = F.abs(rest) >= span - F.abs(rest)
+    return F.when(is_up, cut + F.signum(rest).cast("bigint")).otherwise(cut)
+
+
+def _decimal_line(precision: int, scale: int) -> Callable[..., Decimal | None]:
+    """Returns `_line` for decimals that have more digits than Spark's arithmetic keeps."""
+
+    def on_line(
+        before: Decimal | None,
+        behind: Decimal | None,
+        since: int | None,
+        span: int | None,
+    ) -> Decimal | None:
+        if before is None or behind is None or since is None or span is None:
+            return None
+        with localcontext(prec=4 * precision, rounding=ROUND_HALF_UP):
+            weighted = before * (span - since) + behind * since
+            return (weighted / span).quantize(Decimal(1).scaleb(-scale))
+
+    return on_line
 
 
 def _one(ts: Column) -> Column:

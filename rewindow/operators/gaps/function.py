@@ -18,6 +18,7 @@ from rewindow.operators.columns import floor_div
 from rewindow.operators.event_time.lateness import timestamp_us
 from rewindow.operators.gaps.settings import GapSettings
 from rewindow.operators.gaps.sql import LULL, ROWS, RUN, GapSql
+from rewindow.operators.schedule.expected_keys import expected_rows
 from rewindow.sequences import excluding
 from rewindow.spark.columns import bigint, null_of, renamed_columns
 
@@ -99,7 +100,8 @@ def gap_report(
     more = {}
     if settings.expected_keys:
         expected = "select * from {expected}"
-        more = {"expected": _expected(frame, settings)}
+        expected_keys = expected_rows(frame, settings.keys, settings.expected_keys)
+        more = {"expected": expected_keys.toDF(*sql.keys)}
     gaps = _ask(session, sql.gaps("{runs}", expected), runs=merged, **more)
     totals = _ask(
         session,
@@ -202,19 +204,6 @@ def _rows(frame: DataFrame, settings: GapSettings) -> DataFrame:
     if settings.window is None:
         return rows
     return rows.withColumn(sql.columns[-1], F.expr(sql.in_time("t", sql.window("a"))))
-
-
-def _expected(frame: DataFrame, settings: GapSettings) -> DataFrame:
-    """Returns the expected keys in the types of the frame's."""
-    from pyspark.sql import functions as F
-
-    names = GapSql(settings, "div").keys
-    given = [list(map(str, key)) for key in settings.expected_keys]
-    texts = frame.sparkSession.createDataFrame(given, [*names])
-    columns = []
-    for key, name in zip(settings.keys, names, strict=True):
-        columns.append(F.col(name).cast(frame.schema[key].dataType).alias(name))
-    return texts.select(*columns)
 
 
 def _names(settings: GapSettings) -> list[Column]:

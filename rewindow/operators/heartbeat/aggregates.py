@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rewindow.operators.columns import FARTHEST_US, floor_div
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
 from rewindow.sequences import excluding
-from rewindow.spark.columns import bigint, or_false
+from rewindow.spark.columns import bigint, named_columns, or_false
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -37,9 +38,21 @@ def fold_indices(
     from pyspark.sql import functions as F
 
     rest = excluding(clock.columns, {*order, *settings.key_by})
-    tuples = F.sort_array(F.collect_list(F.struct(*order, *rest))).alias("_tuples")
-    folded = clock.groupBy(*settings.key_by).agg(tuples)
-    return folded.select(*settings.key_by, F.inline(_fold(settings)))
+    keys = named_columns(settings.key_by)
+    in_order = F.struct(*named_columns((*order, *rest)))
+    tuples = F.sort_array(F.collect_list(in_order)).alias("_tuples")
+    return clock.groupBy(*keys).agg(tuples).select(*keys, F.inline(_fold(settings)))
+
+
+def recorded_us(arrivals_us: Column, settings: HeartbeatProperties) -> Column:
+    """Returns how much time of the recording a span of arrivals is, rounded down (H51)."""
+    from pyspark.sql import functions as F
+
+    speed, per = settings.speed_ratio
+    if speed == per:
+        return arrivals_us
+    most = FARTHEST_US // speed
+    return floor_div(F.when(arrivals_us > most, most).otherwise(arrivals_us) * speed, per)
 
 
 def _fold(settings: HeartbeatProperties) -> Column:
@@ -82,7 +95,6 @@ def _step(
     # depends on this index, and the index after the silence depends on the slack: this chain is why
     # the tuples of a clock have to be folded in order.
     interval_us = settings.interval_us
-    speed, per = settings.speed_ratio
     carried = one["_is_tuple"] == 0
     own = one["_crossed_index"]
     is_first = one["_prev_event_us"].isNull()
@@ -95,20 +107,15 @@ def _step(
     slack = bigint(settings.slack_us)
     if settings.slack_restart == "arrival":
         due_us = (seen + 1) * interval_us
-        is_running = (due_us - one["_prev_event_us"]) * per <= (
-            one["_arrived_us"] - one["_prev_arrived_us"]
-        ) * speed
+        silence_us = recorded_us(one["_arrived_us"] - one["_prev_arrived_us"], settings)
+        is_running = due_us - one["_prev_event_us"] <= silence_us
         left = F.greatest(F.lit(0), settings.slack_us - (due_us - one["_event_us"]))
         slack = F.when(is_running & (own <= seen), left).otherwise(slack)
     if settings.slack_after_timeout == "none":
         slack = F.when(so_far["last"] > so_far["base"], bigint(0)).otherwise(slack)
     slack = F.when(carried, one["_slack_us"]).otherwise(slack)
-    elapsed = (one["_event_us"] - slack) * per + (one["_next_us"] - one["_arrived_us"]) * speed
-    reached = F.call_function(
-        "div",
-        elapsed - F.pmod(elapsed, F.lit(interval_us * per)),
-        F.lit(interval_us * per),
-    )
+    silence_us = recorded_us(one["_next_us"] - one["_arrived_us"], settings)
+    reached = floor_div(one["_event_us"] - slack + silence_us, interval_us)
     return seen, base, slack, F.greatest(seen, own, reached)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from rewindow.application.error_tuples import DETAIL, POSITION, REASON
 from rewindow.names import quoted_column
 from rewindow.operators.columns import AT, TS, WINDOW, floor_div, to_us
-from rewindow.operators.heartbeat.aggregates import fold_indices
+from rewindow.operators.heartbeat.aggregates import fold_indices, recorded_us
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
 from rewindow.sequences import excluding
 from rewindow.spark.columns import bigint, maxima, named_columns, or_false, renamed_columns
@@ -105,7 +105,7 @@ def to_clock_rows(
 
     columns = dict.fromkeys([*settings.key_by, *blocks(frame), *settings.order_by])
     return frame.select(
-        *columns,
+        *named_columns(columns),
         *times(frame, settings, grid),
         F.lit(1).alias(IS_TUPLE),
     )
@@ -198,7 +198,7 @@ def ordered(frame: DataFrame, settings: HeartbeatProperties, *apart: str) -> Win
     for name in excluding(order_columns(frame, settings), apart):
         if name in frame.columns:
             order.append(F.asc_nulls_first(quoted_column(name)))
-    return Window.partitionBy(*settings.key_by, *apart).orderBy(*order)
+    return Window.partitionBy(*named_columns((*settings.key_by, *apart))).orderBy(*order)
 
 
 def order_columns(frame: DataFrame, settings: HeartbeatProperties) -> list[str]:
@@ -215,7 +215,7 @@ def _state_rows(state: DataFrame, settings: HeartbeatProperties) -> DataFrame:
     from pyspark.sql import functions as F
 
     named = renamed_columns(STATE)
-    return state.select(*settings.key_by, *named, F.lit(0).alias(IS_TUPLE))
+    return state.select(*named_columns(settings.key_by), *named, F.lit(0).alias(IS_TUPLE))
 
 
 def _add_carry(rows: DataFrame, carried: DataFrame | None) -> DataFrame:
@@ -247,9 +247,8 @@ def _select_clock(
     from pyspark.sql import functions as F
 
     before = order.rowsBetween(Window.unboundedPreceding, -1)
-    place = F.to_json(
-        F.struct(*dict.fromkeys([*settings.key_by, *blocks(rows), *settings.order_by]))
-    )
+    place_columns = dict.fromkeys([*settings.key_by, *blocks(rows), *settings.order_by])
+    place = F.to_json(F.struct(*named_columns(place_columns)))
     past = F.lit(False) if last_us is None else F.col(AT) > last_us
     wrong = (
         F.when(F.col(AT).isNull(), F.lit("is null"))
@@ -311,7 +310,7 @@ def _index(clock: DataFrame, settings: HeartbeatProperties, end: Column) -> Data
 
     # One pass over each clock computes all indices. A carried row has its indices from the state;
     # those of a tuple follow from its timestamp and from the tuple before it.
-    known = dict(zip(clock.columns, map(F.col, clock.columns), strict=True))
+    known = dict(zip(clock.columns, named_columns(clock.columns), strict=True))
     unknown = bigint(None)
     order = ordered(clock, settings)
     after = F.lead(AT).over(order)
@@ -365,9 +364,8 @@ def _reached(settings: HeartbeatProperties, bound: Column) -> Column:
     """
     from pyspark.sql import functions as F
 
-    speed, per = settings.speed_ratio
-    elapsed = (F.col(TS) - settings.slack_us) * per + (bound - F.col(AT)) * speed
-    return floor_div(elapsed, settings.interval_us * per)
+    silence_us = recorded_us(bound - F.col(AT), settings)
+    return floor_div(F.col(TS) - settings.slack_us + silence_us, settings.interval_us)
 
 
 def emitted_us(settings: HeartbeatProperties, index: Column) -> Column:

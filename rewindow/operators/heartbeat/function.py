@@ -26,13 +26,24 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rewindow.errors import InputError
+from rewindow.names import quoted_column
 from rewindow.operators.columns import AT, TS, WINDOW, floor_div, to_us
 from rewindow.operators.heartbeat import clock
+from rewindow.operators.heartbeat.aggregates import recorded_us
 from rewindow.operators.heartbeat.clock import BASE, CROSSED, LAST, PREV_AT, PREV_TS, SEEN
 from rewindow.operators.heartbeat.jumps import split_jumps
 from rewindow.operators.heartbeat.settings import HeartbeatProperties, HeartbeatSettings
 from rewindow.sequences import excluding, matching_names
-from rewindow.spark.columns import aliased, bigint, maxima, null_of, or_false, renamed_columns
+from rewindow.spark.columns import (
+    aliased,
+    bigint,
+    maxima,
+    named_columns,
+    null_of,
+    or_false,
+    renamed_columns,
+)
+from rewindow.windows import format_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -66,6 +77,10 @@ ADDED = (
 STATE_FIELDS = list(dict.fromkeys(clock.STATE, pa.int64()).items())
 """Fields of the carried state beside the key columns, for an operator's state schema (H55)."""
 _LAST_TIMER = "timer_index"
+_TOO_MANY = (
+    "Set max_jump, in the settings of the stream or of the Heartbeat: tuples whose timestamp runs "
+    "ahead by more are quarantined. Or leave the tuple out by keep."
+)
 
 
 @dataclass(frozen=True)
@@ -127,7 +142,8 @@ def heartbeat(
     last_us = end_us if end_us is None or end_included else end_us - 1
     rows = clock.to_clock_rows(accepted, settings, grid)
     indexed = clock.clock_tuples(rows, settings, state, last_us=last_us)
-    timers = _timers(accepted, _expand(indexed, settings), settings, grid=grid)
+    is_time = frame.schema[settings.event_at].dataType.typeName() != "long"
+    timers = _timers(accepted, _expand(indexed, settings, is_time=is_time), settings, grid=grid)
     if settings.arrival_regression == "clamp":
         errors = errors.unionByName(clock.clamped_tuples(accepted, settings, grid))
     return HeartbeatResult(
@@ -159,8 +175,9 @@ def without_clock(
     ts_us = to_us(emitted, settings.event_at)
     is_answer = (ts_us % settings.interval_us == 0) & F.lit(settings.answered_crossing == "drop")
     index = floor_div(ts_us, settings.interval_us).alias(_LAST_TIMER)
-    timers = emitted.where(F.col(IS_TIMER) | is_answer).select(*settings.key_by, index)
-    clocks = bare.unionByName(timers, allowMissingColumns=True).groupBy(*settings.key_by)
+    keys = named_columns(settings.key_by)
+    timers = emitted.where(F.col(IS_TIMER) | is_answer).select(*keys, index)
+    clocks = bare.unionByName(timers, allowMissingColumns=True).groupBy(*keys)
     return clocks.agg(*maxima(clock.STATE)).where(F.col(_LAST_TIMER).isNotNull())
 
 
@@ -185,13 +202,13 @@ def _check(frame: DataFrame, settings: HeartbeatProperties, grid: Grid | None) -
         )
 
 
-def _expand(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
+def _expand(indexed: DataFrame, settings: HeartbeatProperties, *, is_time: bool) -> DataFrame:
     """Returns a row per timer: `_index`, `_is_crossing`, `_count`, `_emitted_us`, `_is_early`; its
     tuple's columns.
     """
     from pyspark.sql import functions as F
 
-    start, stop, count = _timer_range(settings)
+    start, stop, count = _timer_range(settings, is_time=is_time)
     timers = indexed.filter(F.col(LAST) > F.col(SEEN)).withColumns({"_start": start, "_stop": stop})
     if settings.on_too_many == "summary":
         timers = timers.filter(F.col("_start") <= F.col("_stop"))
@@ -224,12 +241,25 @@ def _is_early(settings: HeartbeatProperties) -> Column:
 
     if settings.early_crossing == "timer_first":
         return F.lit(False)
-    speed, per = settings.speed_ratio
-    wait = (F.col("_index") * settings.interval_us - F.col(PREV_TS)) * per
-    return or_false((F.col(AT) - F.col(PREV_AT)) * speed < wait)
+    wait_us = F.col("_index") * settings.interval_us - F.col(PREV_TS)
+    return or_false(recorded_us(F.col(AT) - F.col(PREV_AT), settings) < wait_us)
 
 
-def _timer_range(settings: HeartbeatProperties) -> tuple[Column, Column, Column]:
+def _instant_text(index: Column, settings: HeartbeatProperties, *, is_time: bool) -> Column:
+    """Returns a timer's timestamp for a message."""
+    from pyspark.sql import functions as F
+
+    stamp_us = index * settings.interval_us
+    if is_time:
+        return F.date_format(F.timestamp_micros(stamp_us), "yyyy-MM-dd'T'HH:mm:ssXXX")
+    return F.concat(stamp_us.cast("string"), F.lit(" us"))
+
+
+def _timer_range(
+    settings: HeartbeatProperties,
+    *,
+    is_time: bool,
+) -> tuple[Column, Column, Column]:
     """Returns the first and last index that a clock tuple brings (H49, H50), and how many timers
     each row stands for.
 
@@ -265,11 +295,11 @@ def _timer_range(settings: HeartbeatProperties) -> tuple[Column, Column, Column]
         return start, stop, count.cast("bigint")
     found = F.greatest(crossed - seen if settings.crossing == "all" else F.lit(0), last - base)
     message = F.format_string(
-        f"heartbeat: interval of {settings.interval_us} us brings %d timers from %d us to %d us, "
-        f"allowed are {most}",
+        f"heartbeat: interval of {format_duration(settings.interval_us)} brings %,d timers from "
+        f"%s to %s, allowed are {most:,}. Hint: {_TOO_MANY}",
         found,
-        (seen + 1) * settings.interval_us,
-        last * settings.interval_us,
+        _instant_text(seen + 1, settings, is_time=is_time),
+        _instant_text(last, settings, is_time=is_time),
     )
     too_many = or_false(beyond_crossing | beyond_silence)
     stop = F.when(too_many, F.raise_error(message).cast("bigint")).otherwise(last)
@@ -292,7 +322,7 @@ def _timers(
     emitted = F.col("_emitted_us")
     stamp = F.col("_index") * settings.interval_us
     made = {settings.arrived_at: emitted, settings.event_at: stamp}
-    made |= dict(zip(settings.key_by, map(F.col, settings.key_by), strict=True))
+    made |= dict(zip(settings.key_by, named_columns(settings.key_by), strict=True))
     if grid is not None:
         made[WINDOW] = floor_div(emitted - grid.origin_us, grid.width_us)
     columns = []
@@ -311,7 +341,7 @@ def _timers(
     order = []
     for name in settings.order_by:
         has_value = F.col("_is_crossing") | F.lit(name in settings.key_by)
-        order.append(F.when(has_value, F.col(name)))
+        order.append(F.when(has_value, F.col(quoted_column(name))))
     emission = _emission(emitted, phase, order, rank=rank, index=F.col("_index"))
     return timers.select(
         *columns,
@@ -330,7 +360,7 @@ def _data(
     """Returns the tuples unchanged (H1), marked as data."""
     from pyspark.sql import functions as F
 
-    order = list(map(F.col, settings.order_by))
+    order = named_columns(settings.order_by)
     return frame.select(
         "*",
         F.lit(False).alias(IS_TIMER),
@@ -367,4 +397,4 @@ def _state(indexed: DataFrame, settings: HeartbeatProperties) -> DataFrame:
     """Returns the state after the end, a row per clock (H55)."""
     columns = {**clock.STATE, _LAST_TIMER: LAST}
     named = renamed_columns(dict(zip(columns.values(), columns, strict=True)))
-    return indexed.filter(clock.IS_LAST).select(*settings.key_by, *named)
+    return indexed.filter(clock.IS_LAST).select(*named_columns(settings.key_by), *named)

@@ -9,7 +9,7 @@ from rewindow.operators.heartbeat import clock
 from rewindow.operators.heartbeat.clock import IS_TUPLE
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
 from rewindow.sequences import numbered_names
-from rewindow.spark.columns import bigint, equal_or_null, null_of, renamed_columns
+from rewindow.spark.columns import bigint, equal_or_null, named_columns, null_of, renamed_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -84,7 +84,7 @@ def _refused(
     jump_us = settings.max_jump_us
     if state is not None:
         known = state.select(
-            *settings.key_by,
+            *named_columns(settings.key_by),
             F.col("clock_event_us").alias(TS),
             F.lit(0).alias(IS_TUPLE),
         )
@@ -99,11 +99,13 @@ def _refused(
         "_believed",
         F.min(first).over(order.rowsBetween(Window.unboundedPreceding, 0)),
     )
-    tuples = F.struct(*dict.fromkeys([*clock.blocks(rows), *settings.order_by, AT, TS]))
-    doubtful = rows.filter(F.col(TS) > F.col("_believed")).groupBy(*settings.key_by)
+    keys = named_columns(settings.key_by)
+    columns = dict.fromkeys([*clock.blocks(rows), *settings.order_by, AT, TS])
+    tuples = F.struct(*named_columns(columns))
+    doubtful = rows.filter(F.col(TS) > F.col("_believed")).groupBy(*keys)
     in_order = F.sort_array(F.collect_list(tuples)).alias("_tuples")
     doubtful = doubtful.agg(F.min("_believed").alias("_believed"), in_order)
-    return doubtful.select(*settings.key_by, F.inline(_fold(jump_us)))
+    return doubtful.select(*keys, F.inline(_fold(jump_us)))
 
 
 def _fold(jump_us: int | None) -> Column:

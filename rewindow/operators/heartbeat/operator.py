@@ -23,7 +23,7 @@ from rewindow.operators.heartbeat.function import (
 )
 from rewindow.operators.heartbeat.settings import HeartbeatProperties
 from rewindow.sequences import excluding, names_of, not_named, only_named, repeated_names
-from rewindow.spark.columns import bigint
+from rewindow.spark.columns import bigint, named_columns
 from rewindow.windows import WindowRange
 
 if TYPE_CHECKING:
@@ -121,9 +121,8 @@ class Heartbeat(HeartbeatProperties, FrameOperator):
 
         made = self._beat(inputs, state, context)
         tuples = self._within_end(made.tuples, context)
-        place = (
-            F.row_number().over(Window.partitionBy("window_id").orderBy(EMISSION, *self.key_by)) - 1
-        )
+        keys = named_columns(self.key_by)
+        place = F.row_number().over(Window.partitionBy("window_id").orderBy(EMISSION, *keys)) - 1
         return {"out": tuples.withColumn(EMISSION, place.cast("bigint")), "errors": made.errors}
 
     def next_state(

@@ -1,0 +1,57 @@
+"""Keys that must appear (G7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rewindow.sequences import numbered_names
+from rewindow.spark.columns import named_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def expected_rows(
+    frame: DataFrame,
+    keys: Sequence[str],
+    expected_keys: Sequence[Sequence[Any]],
+) -> DataFrame:
+    """Returns a row per expected key, under the names and in the types that the frame's keys have.
+
+    Values go through text, as settings files have them: 1, 1.0 and "1" are the same key of a
+    column of doubles. One that is not of the column's type stops the query.
+    """
+    from pyspark.sql import functions as F
+
+    names = numbered_names(keys, "_rw_expected_")
+    texts = sorted({tuple(map(_text, key)) for key in expected_keys})
+    rows = frame.sparkSession.createDataFrame(
+        texts, ", ".join(f"{name} STRING" for name in names.values())
+    )
+    columns = []
+    for key, name in names.items():
+        kind = frame.schema[key].dataType
+        wrong = F.concat(
+            F.lit(f'expected key "{key}": '), F.col(name), F.lit(f" is not a {kind.simpleString()}")
+        )
+        value = F.coalesce(F.col(name).try_cast(kind), F.raise_error(wrong).cast(kind))
+        columns.append(value.alias(key))
+    return rows.select(*columns).distinct()
+
+
+def never_there(
+    rows: DataFrame,
+    keys: Sequence[str],
+    expected_keys: Sequence[Sequence[Any]],
+) -> DataFrame | None:
+    """Returns the expected keys without a row; None where none is expected."""
+    if not expected_keys:
+        return None
+    expected = expected_rows(rows, keys, expected_keys)
+    return expected.join(rows.select(*named_columns(keys)), list(keys), "left_anti")
+
+
+def _text(value: object) -> str:
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value)) if is_whole else str(value)  # type: ignore[call-overload]
