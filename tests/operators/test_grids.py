@@ -87,6 +87,51 @@ def test_calendar_steps_equal_those_of_the_calendar(
 
 
 @pytest.mark.parametrize(
+    ("zone", "missing"),
+    [
+        ("Pacific/Apia", date(2011, 12, 30)),
+        ("Pacific/Kwajalein", date(1993, 8, 21)),
+        ("Pacific/Kiritimati", date(1994, 12, 31)),
+    ],
+)
+@pytest.mark.parametrize("max_rows", [1_000, 1])
+def test_day_that_a_zone_passes_over_is_in_no_step(
+    spark: SparkSession,
+    zone: str,
+    missing: date,
+    max_rows: int,
+) -> None:
+    # Rules: G3, G8, G33
+    clock = ZoneInfo(zone)
+    days = [missing + timedelta(days=number) for number in range(-9, 10) if number]
+    begins = [datetime(day.year, day.month, day.day, tzinfo=clock) for day in days]
+    recorded = [begins[place] + timedelta(hours=5) for place in (1, 8, 9, 14)]
+    rows = [(at.astimezone(UTC), float(place)) for place, at in enumerate(recorded)]
+    about = FillSettings(
+        event_at="at",
+        step="1 day",
+        zone=zone,
+        from_time=begins[0].isoformat(),
+        to_time=begins[-1].isoformat(),
+        columns={"x": {"method": "forward", "max_gap": "6 days"}},
+        max_rows=max_rows,
+    )
+    filled = fill_gaps(spark.createDataFrame(rows, "at timestamp, x double"), about)
+    made = filled.where("_rw_is_made").selectExpr("unix_micros(at) us", "_rw_made_rows n", "x")
+    found = [(row.us // 1_000_000, row.n, row.x) for row in made.orderBy("us").collect()]
+    # The gap from 2 to 7 is as long as six days, the one from 10 to 13 as four.
+    gaps = [(0, 0, None), (2, 7, 0.0), (10, 13, 2.0), (15, 16, 3.0)]
+    wanted = []
+    for first, last, value in gaps:
+        places = range(first, last + 1)
+        if max_rows == 1:
+            wanted.append((begins[first].timestamp(), len(places), value))
+        else:
+            wanted += [(begins[place].timestamp(), 1, value) for place in places]
+    assert found == wanted
+
+
+@pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"step": "1 month"}, 'step "1 month" needs a zone'),

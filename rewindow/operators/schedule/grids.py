@@ -13,10 +13,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 from zoneinfo import ZoneInfo
 
 from rewindow.operators.columns import floor_div
+from rewindow.operators.schedule.hours_grid import clock_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -119,6 +122,8 @@ class CalendarGrid(TouchingSteps):
         utc = F.timestamp_add("MICROSECOND", at, _epoch())
         day = F.to_date(F.convert_timezone(F.lit("UTC"), F.lit(self.zone), utc))
         number = F.year(day) * 12 + F.month(day) - 1 if self.unit == "month" else F.unix_date(day)
+        for missing in self._missing:
+            number = number - F.when(F.unix_date(day) > missing, 1).otherwise(0)
         return floor_div(number.cast("bigint") - self._offset, self._days)
 
     def start(self, point: Column) -> Column:
@@ -133,6 +138,8 @@ class CalendarGrid(TouchingSteps):
                 F.lit(1),
             )
         else:
+            for missing in self._missing:
+                number = F.when(number >= missing, number + 1).otherwise(number)
             day = F.date_from_unix_date(number.cast("int"))
         utc = F.convert_timezone(
             F.lit(self.zone),
@@ -161,17 +168,38 @@ class CalendarGrid(TouchingSteps):
             return self._number(at.astimezone(ZoneInfo(self.zone)).date())
         return _MONDAY if self.unit == "week" else self._number(_EPOCH)
 
+    @property
+    def _missing(self) -> tuple[int, ...]:
+        """Days that are left out of the count: a step of one of them alone would have no length."""
+        return missing_days(self.zone) if (self.count, self.unit) == (1, "day") else ()
+
     def _number(self, day: date) -> int:
-        return day.year * 12 + day.month - 1 if self.unit == "month" else (day - _EPOCH).days
+        if self.unit == "month":
+            return day.year * 12 + day.month - 1
+        days = (day - _EPOCH).days
+        return days - sum(missing < days for missing in self._missing)
 
     def _start(self, point: int) -> datetime:
         number = point * self._days + self._offset
-        day = (
-            date(number // 12, number % 12 + 1, 1)
-            if self.unit == "month"
-            else _EPOCH + timedelta(days=number)
-        )
-        return first_instant(day, self.zone)
+        if self.unit == "month":
+            return first_instant(date(number // 12, number % 12 + 1, 1), self.zone)
+        for missing in self._missing:
+            number += number >= missing
+        return first_instant(_EPOCH + timedelta(days=number), self.zone)
+
+
+@lru_cache(maxsize=8)
+def missing_days(zone: str) -> tuple[int, ...]:
+    """Returns the days, counted from 1970-01-01, that the clocks of a zone pass over as a whole.
+
+    >>> [str(_EPOCH + timedelta(days=day)) for day in missing_days("Pacific/Apia")]
+    ['2011-12-30']
+    """
+    days: list[int] = []
+    for (_, before), (at, offset) in pairwise(clock_changes(zone)):
+        first = -(-(at + before) // _DAY_US)
+        days += range(first, (at + offset) // _DAY_US)
+    return tuple(days)
 
 
 def _epoch() -> Column:
