@@ -73,10 +73,10 @@ def note_words(counts: Mapping[str, int], zone: str) -> list[str]:
     """
     words = {
         CUT: "timestamps have digits beyond microseconds, which were cut off",
-        ABSENT: f"local times do not exist in {zone}, where clocks move forward: Spark reads them by "
-        "the offset before, so that 02:30 becomes 03:30",
-        TWICE: f"local times exist twice in {zone}, where clocks move back: Spark takes the first of "
-        "the two instants",
+        ABSENT: f"local times do not exist in {zone}, where clocks move forward: Spark reads them "
+        "by the offset before, so that 02:30 becomes 03:30",
+        TWICE: f"local times exist twice in {zone}, where clocks move back: Spark takes the first "
+        "of the two instants",
         LEFT_OUT: "values were left out: their fields are in a nested column of the source, and "
         "not in that of the recording",
     }

@@ -58,8 +58,8 @@ def refused(
         hint=f"Look at all of them, which are in the table {path} until the next run: rewindow "
         "streams quarantine "
         f"{name}. Then correct columns, null_values, encoding or arrived_at of the stream and "
-        "record again (for times in another format: STRING, and try_to_timestamp(column, pattern) in "
-        "arrived_at or select); or raise malformed_max_share to record without these rows.",
+        "record again (for times in another format: STRING, and try_to_timestamp(column, pattern) "
+        "in arrived_at or select); or raise malformed_max_share to record without these rows.",
     )
 
 

@@ -467,8 +467,8 @@ def differing(
     name: str,
     zone: str,
 ) -> tuple[list[pa.Table], str]:
-    """Returns two parts of a table of which one may have another type in a column, and the error that
-    this causes, if any.
+    """Returns two parts of a table of which one may have another type in a column, and the error
+    that this causes, if any.
     """
     kind = parts[0].schema.field(name).type
     place = parts[0].schema.get_field_index(name)
