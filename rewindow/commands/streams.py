@@ -27,6 +27,7 @@ from rewindow.launcher.loop import run_plain
 from rewindow.ledger import Ledger
 from rewindow.lineage.dependents import dependents
 from rewindow.recording import inventory
+from rewindow.sequences import quantity
 from rewindow.storage.python_rows import python_rows
 from rewindow.storage.streams import sealed_streams
 
@@ -172,12 +173,16 @@ def quarantine(
 
         rewindow streams quarantine flights
     """
-    found = inventory.quarantined(load_project(), stream, limit)
+    config = load_project()
+    found = inventory.quarantined(config, stream, limit)
     if as_json:
         print_json(found)
         return
-    texts = list(map(_texts, found))
-    print_rows(f"{stream}, quarantine", ("window", "reason", "position", "content"), texts)
+    for reason, rows in inventory.quarantine_counts(config, stream).items():
+        out.print(f"{quantity(rows, 'row')}: {reason}", markup=False)
+    columns = ("window_id", "problem", "position", "payload")
+    texts = [_texts({name: row.get(name) for name in columns}) for row in found]
+    print_rows(f"{stream}, quarantine", ("window", "problem", "position", "content"), texts)
     if len(found) == limit:
         out.print(f"the first {limit:,} rows; --limit shows more")
 

@@ -353,27 +353,53 @@ def _drafts(config: Config, name: str) -> list[Location]:
 
 
 class QuarantinedRow(TypedDict):
-    """A row of a source that became no tuple: why, where it stands in the source, and its content
-    as text.
+    """A row of a source that became no tuple.
+
+    Keys:
+        window_id: of a late one.
+        reason: the same text for all rows that are wrong in the same way.
+        problem: the reason with the value of this row.
+        position: file and row.
+        payload: its content as text.
     """
 
     window_id: int | None
     reason: str
+    problem: str
     position: str | None
     payload: str | None
 
 
 def quarantined(config: Config, name: str, limit: int) -> list[QuarantinedRow]:
-    """Returns rows of a stream in quarantine, by reason and position: window, reason, position and
-    content.
-    """
+    """Returns rows of a stream in quarantine, by reason, in the order of their files."""
+    # PySpark takes long to import, and most commands of this module do without it.
+    from rewindow.recording.malformed import problem_of
+
     if not Table.exists(config.quarantine_table):
         return []
-    quoted = name.replace("'", "''")
-    sql = f"""select window_id, reason, position, payload from q where source = '{quoted}'
-              order by reason, position, window_id limit {limit}"""
+    # A position is a file and the number of a row in it, such as "day.csv:12".
+    sql = f"""select window_id, reason, position, payload from q where {_of_stream(name)}
+              order by reason, regexp_replace(position, ':[0-9]+$', ''),
+                  try_cast(regexp_replace(position, '^.*:', '') as bigint), window_id
+              limit {limit}"""
     rows: list[QuarantinedRow] = query(sql, q=config.quarantine_table).to_pylist()
+    for row in rows:
+        row["problem"] = problem_of(row["reason"], row["payload"] or "")
     return rows
+
+
+def quarantine_counts(config: Config, name: str) -> dict[str, int]:
+    """Returns how many rows of a stream are in quarantine, by reason, the most frequent first."""
+    if not Table.exists(config.quarantine_table):
+        return {}
+    sql = f"""select reason, count(*) as n from q where {_of_stream(name)}
+              group by reason order by n desc, reason"""
+    return dict(column_pairs(query(sql, q=config.quarantine_table), "reason", "n"))
+
+
+def _of_stream(name: str) -> str:
+    quoted = name.replace("'", "''")
+    return f"source = '{quoted}'"
 
 
 def still_needed(name: str, needed: Sequence[Dependent], what: str = "deleted") -> OverlapError:

@@ -81,6 +81,23 @@ def _reasons(bad: DataFrame, files: Sequence[SourceFile]) -> str:
     return "".join(f"\n    {line}" for line in lines)
 
 
+def problem_of(reason: str, payload: str) -> str:
+    """Returns a reason with the value of the column that it names.
+
+    >>> problem_of("malformed: column t is not double", '{"t": "n/a"}')
+    "t: 'n/a' is not a DOUBLE"
+    >>> problem_of("late", "{}")
+    'late'
+    """
+    found = _COLUMN.search(reason)
+    if found is None:
+        return reason
+    sample = sample_of(reason[found.start() :], payload)
+    value = f"'{sample[1:-1]}'" if sample[:1] == sample[-1:] == '"' else sample
+    kind = reason[found.end() :].upper()
+    return f"{found[1]}: {value} is not {'an' if kind[:1] in 'AEIOU' else 'a'} {kind}"
+
+
 def sample_of(reason: str, payload: str) -> str:
     """Returns what a person has to see of a malformed row: the value of the column that the reason
     names, else the row.

@@ -173,3 +173,26 @@ def test_restored_tables_are_not_removed_by_an_old_removal(
     (folder / ".s.deleted").mkdir()
     assert (bench.record().late, len(bench.tuples())) == (0, 5)
     assert not (folder / ".s.deleted").exists()
+
+
+def test_quarantined_rows_name_column_and_value_in_the_order_of_the_file(bench: Bench) -> None:
+    rows = ROWS.splitlines(keepends=True)
+    bad = [
+        f"{key},1970-01-01T02:46:5{n % 10}Z,{value}\n"
+        for n, (key, value) in enumerate([("b", "x"), ("c", "n/a"), ("d", "1.5")])
+    ]
+    bench.write("".join([bad[0], *rows, *rows, bad[1], *rows, bad[2], "b,noon,1\n"]))
+    result = bench.record(malformed_max_share=1.0)
+    assert result.malformed == 4
+    config = bench.config()
+    assert inventory.quarantine_counts(config, "s") == {
+        "malformed: column n is not int": 3,
+        "malformed: column at is not timestamp": 1,
+    }
+    found = inventory.quarantined(config, "s", 10)
+    assert [(row["problem"], row["position"]) for row in found] == [
+        ("at: 'noon' is not a TIMESTAMP", "s.csv:20"),
+        ("n: 'x' is not an INT", "s.csv:2"),
+        ("n: 'n/a' is not an INT", "s.csv:13"),
+        ("n: '1.5' is not an INT", "s.csv:19"),
+    ]
