@@ -20,6 +20,7 @@ from rewindow.recording.inventory import (
     late_windows,
     list_streams,
 )
+from rewindow.sequences import quantity
 from rewindow.settings.config import Config
 
 SHOWN = 20
@@ -145,7 +146,7 @@ def _ask(config: Config, name: str, yes: bool) -> None:
             hint=f"Take what its source has first: rewindow record {name}",
         )
     for windows, count in late[:SHOWN]:
-        err.print(f"windows {windows}: {count:,} late tuples, a new seal", markup=False)
+        err.print(f"windows {windows}: {quantity(count, 'late tuple')}, a new seal", markup=False)
     if len(late) > SHOWN:
         err.print(f"... and {len(late) - SHOWN:,} stretches more")
     ledger = Ledger.open(config.ledger_url)
@@ -189,7 +190,8 @@ def _ask_to_remove(config: Config, name: str, yes: bool) -> None:
     if entry is None or not entry.windows:
         return
     err.print(
-        f"{name}: {entry.tuples:,} tuples, {entry.windows:,} windows {entry.sealed}, are recorded",
+        f"{name}: recorded are {quantity(entry.tuples, 'tuple')}, "
+        f"{quantity(entry.windows, 'window')} {entry.sealed}",
         markup=False,
     )
     err.print(

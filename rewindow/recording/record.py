@@ -64,7 +64,7 @@ from rewindow.recording.tuples import (
     session_of,
     untaken,
 )
-from rewindow.sequences import names_of
+from rewindow.sequences import names_of, quantity
 from rewindow.settings.config import Config, StreamConfig
 from rewindow.spark.frames import empty_frame, read_files, write_files
 from rewindow.storage import Table
@@ -627,7 +627,8 @@ class _Run:
             command = f"rewindow record {self.name} --reopen"
             moved = f"; if rows of the windows that lack some were moved there: {command} --replace"
             self.result.warnings.append(
-                f"{new:,} tuples came after their windows were sealed; they are in the table "
+                f"{quantity(new, 'tuple')} came after their windows were sealed; they are in the "
+                "table "
                 f"{path}; take them into their windows: {command}"
                 f"{moved if self.result.short_windows else ''}"
             )

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rewindow.sequences import quantity
+
 
 @dataclass
 class RecordResult:
@@ -77,13 +79,13 @@ class RecordResult:
 
     def lines(self) -> list[str]:
         """Returns what a person should read."""
-        sealed = f"{self.stream}: {self.windows_sealed:,} windows sealed"
+        sealed = f"{self.stream}: {quantity(self.windows_sealed, 'window')} sealed"
         if self.first is not None:
             sealed += f" [{self.first}, {self.last}], {self.windows_empty:,} of them empty"
         found = [
             sealed,
-            f"{self.stream}: {self.recorded:,} tuples recorded, {self.already_there:,} already "
-            "there,"
+            f"{self.stream}: {quantity(self.recorded, 'tuple')} recorded, "
+            f"{self.already_there:,} already there,"
             f" {self.late:,} late, {self.malformed:,} malformed, {self.waiting:,} waiting for "
             "their window's seal",
             f"{self.stream}: {size_words(self.bytes_read)} read, {size_words(self.bytes_written)} "
@@ -97,13 +99,13 @@ class RecordResult:
             )
         if self.files_unchanged:
             found.append(
-                f"{self.stream}: {self.files_unchanged:,} files are as they were taken, and were "
-                "not read again"
+                f"{self.stream}: {quantity(self.files_unchanged, 'file')} unchanged since the last "
+                "recording, not read again"
             )
         if self.reopened:
             found.append(
-                f"{self.stream}: {self.reopened:,} windows reopened, {self.taken:,} tuples taken "
-                f"in, {self.removed:,} removed"
+                f"{self.stream}: {quantity(self.reopened, 'window')} reopened, "
+                f"{quantity(self.taken, 'tuple')} taken in, {self.removed:,} removed"
             )
         if self.known:
             found.append(
