@@ -488,6 +488,43 @@ class TestDelta:
         found = bench.rows("select window_id, cast(at as varchar) as at from s")
         assert [row["window_id"] for row in found] == [1000]
 
+    def test_shallow_clone_by_spark_is_recorded_with_its_own_rows(self, bench: Bench) -> None:
+        base, clone = bench.root / "ba se", bench.root / "clone"
+        rows = bench.spark.createDataFrame(frame_of(TUPLES))
+        rows.write.format("delta").partitionBy("k").save(str(base))
+        bench.spark.sql(f"create table delta.`{clone}` shallow clone delta.`{base}`")
+        settings = {"source": str(clone), "columns": None}
+        bench.record(**settings, sealed_to="1970-01-01T02:46:50Z")
+        own = bench.spark.createDataFrame(frame_of([("z", 58, 9)]))
+        own.write.format("delta").mode("append").save(str(clone))
+        assert bench.record(**settings).warnings == []
+        assert [row[2] for row in bench.tuples()] == ["b", "a", "c", "z"]
+
+    @pytest.mark.long
+    def test_changes_by_spark_are_replaced_and_taken_back(self, bench: Bench) -> None:
+        source = bench.root / "d"
+        settings: dict[str, Any] = {"source": str(source), "columns": None}
+        replace: dict[str, Any] = {**settings, "reopen": True, "replace": True}
+        for row in TUPLES:
+            frame = bench.spark.createDataFrame(frame_of([row]))
+            frame.write.format("delta").mode("append").save(str(source))
+        bench.record(**settings)
+        first = bench.rows("select window_id, digest from w order by 1")
+        bench.spark.sql(f"delete from delta.`{source}` where k = 'c'")
+        with pytest.raises(InputError, match="DELETE"):
+            bench.record(**settings)
+        assert bench.record(**replace).removed == 1
+        bench.spark.sql(f"restore table delta.`{source}` to version as of 2")
+        with pytest.raises(InputError, match="RESTORE"):
+            bench.record(**settings)
+        bench.record(**replace)
+        assert bench.rows("select window_id, digest from w order by 1") == first
+        bench.spark.sql(f"update delta.`{source}` set n = 77 where k = 'a'")
+        bench.spark.sql(f"optimize delta.`{source}`")
+        result = bench.record(**replace)
+        assert (result.reopened, result.taken, result.removed) == (1, 1, 1)
+        assert bench.record(**settings).warnings == []
+
     def test_truncated_source_log_is_rejected(self, bench: Bench) -> None:
         # Without its commits the added rows cannot be determined.
         source = bench.root / "d"
