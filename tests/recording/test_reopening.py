@@ -302,7 +302,14 @@ def check_replaced(bench: Bench) -> None:
     assert bench.aside() == []
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param(POINTS[0], marks=pytest.mark.long),
+        POINTS[1],
+        pytest.param(POINTS[2], marks=pytest.mark.long),
+    ],
+)
 def test_interrupted_replacement_leaves_one_generation_and_is_completed(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,

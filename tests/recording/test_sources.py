@@ -424,7 +424,10 @@ class TestDelta:
         assert bench.aside() == []
 
     @pytest.mark.parametrize("declared", [False, True])
-    @pytest.mark.parametrize("nested", ["struct", "list", "map"])
+    @pytest.mark.parametrize(
+        "nested",
+        ["struct", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("list", "map"))],
+    )
     def test_field_that_appears_in_a_column_is_reported_and_had_by_starting_over(
         self,
         bench: Bench,
@@ -488,6 +491,7 @@ class TestDelta:
         found = bench.rows("select window_id, cast(at as varchar) as at from s")
         assert [row["window_id"] for row in found] == [1000]
 
+    @pytest.mark.long
     def test_shallow_clone_by_spark_is_recorded_with_its_own_rows(self, bench: Bench) -> None:
         base, clone = bench.root / "ba se", bench.root / "clone"
         rows = bench.spark.createDataFrame(frame_of(TUPLES))
