@@ -64,7 +64,7 @@ class ArrivalCounts:
             (F.count_if(F.col(quoted_column(event_at)).isNull()) if event_at else F.lit(0)).alias(
                 "timeless"
             ),
-            *(F.sum(name).alias(name) for name in NOTES if name in tuples.columns),
+            *(F.sum(name).alias(name) for name in tuples.columns if name in NOTES),
         )
         return cls.of(found.toArrow())
 
@@ -80,6 +80,10 @@ class ArrivalCounts:
         timeless = (
             int(whole["timeless"].to_numpy().sum()) if "timeless" in found.column_names else 0
         )
+        notes = {}
+        for name in NOTES:
+            if name in found.column_names:
+                notes[name] = sum(whole[name].to_pylist())
         return cls(
             windows,
             tuples,
@@ -87,7 +91,7 @@ class ArrivalCounts:
             newest_us,
             int(malformed),
             timeless,
-            {name: sum(whole[name].to_pylist()) for name in NOTES if name in found.column_names},
+            notes,
         )
 
     @property

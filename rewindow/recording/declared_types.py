@@ -25,8 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial, reduce
-from operator import or_
+from functools import partial
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -74,7 +73,10 @@ def parsed_type(kind: T.DataType) -> T.DataType:
     if isinstance(kind, T.MapType):
         return T.MapType(kind.keyType, parsed_type(kind.valueType))
     if isinstance(kind, T.StructType):
-        return T.StructType([T.StructField(f.name, parsed_type(f.dataType)) for f in kind.fields])
+        parsed = T.StructType()
+        for each in kind.fields:
+            parsed = parsed.add(each.name, parsed_type(each.dataType))
+        return parsed
     return T.StringType() if type(kind) in _SHAPES else kind
 
 
@@ -86,7 +88,12 @@ def zoned_type(kind: T.DataType) -> T.DataType:
     return T.StructType.fromJson(json.loads(text))["it"].dataType
 
 
-def typed_value(value: Column, given: T.DataType, declared: T.DataType, zone: str) -> TypedValue:
+def typed_value(
+    value: Column,
+    given: T.DataType,
+    declared: T.DataType,
+    zone: str,
+) -> TypedValue:
     """Returns a value of one type as another one, see the tables.
 
     Raises:
@@ -123,7 +130,11 @@ def typed_value(value: Column, given: T.DataType, declared: T.DataType, zone: st
     return TypedValue(cast, value.isNotNull() & ~or_false(is_value))
 
 
-def _typed_text(text: Column, declared: T.DataType, zone: str) -> TypedValue:
+def _typed_text(
+    text: Column,
+    declared: T.DataType,
+    zone: str,
+) -> TypedValue:
     value = text.try_cast(declared)
     is_value = value.isNotNull()
     notes: Notes = {}
@@ -135,8 +146,9 @@ def _typed_text(text: Column, declared: T.DataType, zone: str) -> TypedValue:
         local = notes_on_local(zone, text.try_cast("timestamp_ntz"), value, text)
         notes = {CUT: one_if(is_fine), **local}
     elif isinstance(declared, T.FloatType | T.DoubleType):
-        ends = [F.rtrim(text).endswith(letter) for letter in "dDfF"]
-        has_letter = reduce(or_, [*ends, text.contains("x"), text.contains("X")])
+        has_letter = text.contains("x") | text.contains("X")
+        for letter in "dDfF":
+            has_letter |= F.rtrim(text).endswith(letter)
         is_value &= ~(has_letter & text.rlike(_WITH_SUFFIX))
     elif isinstance(declared, T.DecimalType):
         is_rounded = or_false(text.try_cast(_finest(declared)) != value)
@@ -150,22 +162,35 @@ def _finest(kind: T.DecimalType) -> T.DecimalType:
 
 
 def _typed_struct(
-    value: Column, given: T.StructType, declared: T.StructType, zone: str
+    value: Column,
+    given: T.StructType,
+    declared: T.StructType,
+    zone: str,
 ) -> TypedValue:
     """Returns a structure field by field: a cast of Spark takes them by their position."""
-    parts = {}
+    parts = []
+    is_wrong = F.lit(False)
+    notes: Notes = {}
     for each in declared.fields:
         if each.name not in given.names:
             raise InputError(
                 f'columns name a field "{each.name}" that the source does not have',
                 hint=f"It has: {', '.join(given.names)}.",
             )
-        inside = value.getField(each.name)
-        parts[each.name] = typed_value(inside, given[each.name].dataType, each.dataType, zone)
-    whole = F.struct(*(part.value.alias(name) for name, part in parts.items()))
-    is_wrong = reduce(or_, [part.is_wrong for part in parts.values()])
-    notes = sum_notes(part.notes for part in parts.values())
-    return TypedValue(F.when(value.isNotNull(), whole), is_wrong, notes)
+        part = typed_value(
+            value.getField(each.name),
+            given[each.name].dataType,
+            each.dataType,
+            zone,
+        )
+        parts.append(part.value.alias(each.name))
+        is_wrong |= part.is_wrong
+        notes = sum_notes([notes, part.notes])
+    return TypedValue(
+        F.when(value.isNotNull(), F.struct(*parts)),
+        is_wrong,
+        notes,
+    )
 
 
 def _any_wrong(elements: Column, typed: Callable[[Column], TypedValue]) -> Column:

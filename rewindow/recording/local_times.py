@@ -22,7 +22,12 @@ _PUT_BACK = (30, 60, 120, 180)
 _ZONED = r"([+-]\d\d?(:?\d\d)?(:\d\d)?|[A-Za-z])\s*$"
 
 
-def notes_on_local(zone: str, local: Column, instant: Column, text: Column | None = None) -> Notes:
+def notes_on_local(
+    zone: str,
+    local: Column,
+    instant: Column,
+    text: Column | None = None,
+) -> Notes:
     """Returns whether a local time does not exist, and whether it exists twice, each as 0 or 1.
 
     Args:
@@ -34,8 +39,10 @@ def notes_on_local(zone: str, local: Column, instant: Column, text: Column | Non
     if zone in _FIXED:
         return {}
     # Zones have no odd changes beyond these years, where a sum might overflow.
-    ends = ("1800-01-01 00:00:00Z", "2200-01-01 00:00:00Z")
-    is_local = instant.between(*(F.lit(end).cast("timestamp") for end in ends))
+    is_local = instant.between(
+        F.lit("1800-01-01 00:00:00Z").cast("timestamp"),
+        F.lit("2200-01-01 00:00:00Z").cast("timestamp"),
+    )
     is_twice = F.lit(False)
     for minutes in _PUT_BACK:
         later = F.timestamp_micros(F.unix_micros(instant) + F.lit(minutes * 60_000_000))

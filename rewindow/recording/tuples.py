@@ -316,16 +316,29 @@ def _rows(
 
 
 def _notes_of(frame: DataFrame) -> dict[str, Column]:
-    return {name: F.col(name) for name in NOTES if name in frame.columns}
+    found = {}
+    for name in NOTES:
+        if name in frame.columns:
+            found[name] = F.col(name)
+    return found
 
 
-def _arrival(stream: StreamConfig, typed: DataFrame, events: Mapping[str, Column]) -> TypedValue:
+def _arrival(
+    stream: StreamConfig,
+    typed: DataFrame,
+    events: Mapping[str, Column],
+) -> TypedValue:
     """Returns the arrival timestamp; a number counts seconds."""
     arrived = F.expr(stream.arrived_at)
     given = typed.select(arrived).schema[0].dataType
     if isinstance(given, T.NumericType | T.BooleanType):
         return TypedValue(arrived.try_cast("timestamp"))
-    found = typed_value(arrived, given, T.TimestampType(), stream.zone)
+    found = typed_value(
+        arrived,
+        given,
+        T.TimestampType(),
+        stream.zone,
+    )
     # A local time that is an event column as well is counted as such.
     is_event = isinstance(given, T.TimestampNTZType) and stream.arrived_at.strip("` ") in events
     return replace(found, notes={}) if is_event else found
@@ -339,7 +352,11 @@ def _with_point(text: Column) -> Column:
     return F.when(text.rlike(_WITH_COMMA), plain).when(text.isNotNull(), F.lit("no number"))
 
 
-def _typed_json(raw: DataFrame, declared: T.StructType, zone: str) -> DataFrame:
+def _typed_json(
+    raw: DataFrame,
+    declared: T.StructType,
+    zone: str,
+) -> DataFrame:
     # The parser stops after the first value of a text. A list around the line, and another field
     # after the list, make it read all of the line: more values make the list longer, or no JSON.
     parts = T.StructType().add(_LINE, T.ArrayType(parsed_type(declared)))
@@ -356,7 +373,14 @@ def _typed_json(raw: DataFrame, declared: T.StructType, zone: str) -> DataFrame:
     columns = {}
     for field in declared.fields:
         value = F.col(_LINE).getField(field.name)
-        columns[field.name] = typed_value(value, parsed_type(field.dataType), field.dataType, zone)
+        columns[field.name] = typed_value(
+            value,
+            parsed_type(
+                field.dataType,
+            ),
+            field.dataType,
+            zone,
+        )
     return _rows(frame, columns, declared)
 
 
@@ -391,7 +415,11 @@ def _event_expressions(name: str, stream: StreamConfig, read: list[str]) -> dict
     }
 
 
-def _with_window(frame: DataFrame, stream: StreamConfig, events: list[str]) -> DataFrame:
+def _with_window(
+    frame: DataFrame,
+    stream: StreamConfig,
+    events: list[str],
+) -> DataFrame:
     grid = stream.grid
     arrived = F.col("__arrived")
     since_origin = F.unix_micros(arrived) - F.lit(grid.origin_us)

@@ -71,8 +71,7 @@ def test_every_type_has_a_type_of_spark_that_holds_its_values(
         ([2**64 - 1], pa.uint64(), pa.decimal128(20, 0), [Decimal(2**64 - 1)]),
         ([5], pa.int64(), pa.decimal128(21, 2), [Decimal("5.00")]),
         ([10**9], pa.int64(), pa.decimal128(10, 2), None),
-        ([Decimal("1.25")], pa.decimal128(3, 2), pa.decimal128(9, 4),
-         [Decimal("1.2500")]),
+        ([Decimal("1.25")], pa.decimal128(3, 2), pa.decimal128(9, 4), [Decimal("1.2500")]),
         ([Decimal("1.25")], pa.decimal128(3, 2), pa.decimal128(3, 1), None),
         ([1.25], pa.float64(), pa.decimal128(10, 2), [Decimal("1.25")]),
         ([1.255], pa.float64(), pa.decimal128(10, 2), None),
@@ -81,13 +80,21 @@ def test_every_type_has_a_type_of_spark_that_holds_its_values(
         ([None, None], pa.null(), pa.float64(), [None, None]),
         ([date(1969, 1, 1)], pa.date64(), pa.date32(), [date(1969, 1, 1)]),
         ([[{"t": None, "v": 1.7}]], pa.list_(FINE), pa.list_(WHOLE), None),
-        ([None, [], [None, {"t": 1500, "v": 1.0}]], pa.large_list(FINE), pa.list_(WHOLE),
-         [None, [], [None, ROW]]),
+        (
+            [None, [], [None, {"t": 1500, "v": 1.0}]],
+            pa.large_list(FINE),
+            pa.list_(WHOLE),
+            [None, [], [None, ROW]],
+        ),
         ([{"t": 1500, "v": 1.0}, None], FINE, WHOLE, [ROW, None]),
-        ([[("a", 1)], None, [("b", None)]], pa.map_(pa.string(), pa.uint8()),
-         pa.map_(pa.string(), pa.int16()), [[("a", 1)], None, [("b", None)]]),
+        (
+            [[("a", 1)], None, [("b", None)]],
+            pa.map_(pa.string(), pa.uint8()),
+            pa.map_(pa.string(), pa.int16()),
+            [[("a", 1)], None, [("b", None)]],
+        ),
     ],
-)  # fmt: skip
+)
 def test_converted_value_is_unchanged_or_an_error(
     values: list[Any],
     given_type: pa.DataType,

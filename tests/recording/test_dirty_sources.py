@@ -280,15 +280,21 @@ def test_digits_beyond_microseconds_of_a_text_are_reported(bench: Bench) -> None
         (pa.array([1.25, 1.255]), "DECIMAL(9,2)", [Decimal("1.25"), WRONG]),
         (pa.array([1.25, float("nan")]), "BIGINT", [WRONG, WRONG]),
         (pa.array(["7", "12d", " 8 "]), "DOUBLE", [7.0, WRONG, 8.0]),
-        (pa.array([LATER, LATER.replace(hour=0, minute=0, second=0)], INSTANT), "DATE",
-         [WRONG, date(1970, 1, 1)]),
+        (
+            pa.array([LATER, LATER.replace(hour=0, minute=0, second=0)], INSTANT),
+            "DATE",
+            [WRONG, date(1970, 1, 1)],
+        ),
         (pa.array([[1.0], [1.5, None], None]), "ARRAY<INT>", [[1], WRONG, None]),
         (pa.array([{"a": 1, "b": "x"}]), "STRUCT<b: STRING, a: BIGINT>", [{"b": "x", "a": 1}]),
         (pa.array([{"a": "1"}, {"a": "x"}, None]), "STRUCT<a: INT>", [{"a": 1}, WRONG, None]),
-        (pa.array([[("k", "1")], [("k", "x")]], pa.map_(pa.string(), pa.string())),
-         "MAP<STRING, INT>", [[("k", 1)], WRONG]),
+        (
+            pa.array([[("k", "1")], [("k", "x")]], pa.map_(pa.string(), pa.string())),
+            "MAP<STRING, INT>",
+            [[("k", 1)], WRONG],
+        ),
     ],
-)  # fmt: skip
+)
 def test_declared_type_that_would_change_a_value_makes_its_row_malformed(
     bench: Bench,
     values: pa.Array,

@@ -112,40 +112,138 @@ def day(text: str) -> Any:
 
 TRUTHS = {"true": True, "false": False, "t": True, "no": False, "1": True}
 TEXTS: dict[str, tuple[Callable[[str, str], Any], list[str]]] = {
-    "BIGINT": (lambda text, _: whole(text, 64), [
-        "0", "-7", str(2**53 + 1), str(2**63 - 1), str(-(2**63)), str(2**63), "1.5", "x", " 12 ",
-        "1e3", "٣",
-    ]),
+    "BIGINT": (
+        lambda text, _: whole(text, 64),
+        [
+            "0",
+            "-7",
+            str(2**53 + 1),
+            str(2**63 - 1),
+            str(-(2**63)),
+            str(2**63),
+            "1.5",
+            "x",
+            " 12 ",
+            "1e3",
+            "٣",
+        ],
+    ),
     "INT": (lambda text, _: whole(text, 32), ["5", str(2**31), "-2147483648", "+4", "0x10", ""]),
-    "DOUBLE": (lambda text, _: real(text), [
-        "1.5", "-0.0", "1e308", "NaN", "Infinity", "-Infinity", "12d", "3f", "0x1p3", "1,5", "n/a",
-        str(2**53 + 1), " 7 ", "1.", "4.9e-324",
-    ]),
-    "DECIMAL(5,2)": (lambda text, _: number(text, 5, 2), [
-        "1.25", "1.250", "1.255", "999.99", "1000", "-0.01", "1e2", "1.2e-3", "n/a", " 1.5",
-    ]),
-    "DECIMAL(38,2)": (lambda text, _: number(text, 38, 2), [
-        "9" * 36 + ".99", "9" * 36 + ".995", "1.255", "9" * 37, "0.1",
-    ]),
-    "BOOLEAN": (lambda text, _: TRUTHS.get(text.lower(), WRONG), [
-        "true", "FALSE", "t", "no", "1", "2", "maybe",
-    ]),
-    "STRING": (lambda text, _: text, [
-        "plain", 'with "quotes"', "two\nlines", "two\r\nlines", "a,b;c", " spaces ", "NaN", "null",
-        "é\U0001f600", "2024-01-01", "'", "\\n", "\t",
-    ]),
-    "DATE": (lambda text, _: day(text), [
-        "2024-02-29", "2023-02-29", "0001-01-01", "9999-12-31", "2024", "2024-05", "20224-01-05",
-        "2024-01-01 00:00:00", "2024-01-01 10:00:00", "2024-01-01 x", "202401",
-    ]),
-    "TIMESTAMP": (instant, [
-        "2024-01-01T10:15:30Z", "2024-01-01 10:15:30", "2024-01-01", "10:15:30", "202401", "2024",
-        "2024-05", "20224-01-05", "2024-03-31 02:30:00", "2024-10-27 02:30:00",
-        "2024-10-27T02:30:00+01:00", "1816-03-29T00:00:00.123456789Z",
-        "9999-12-31 23:59:59.999999Z",
-        "0001-01-02T00:00:00", "2024-02-30T00:00:00Z", "1704067200", "T10:15:30", "yesterday",
-    ]),
-}  # fmt: skip
+    "DOUBLE": (
+        lambda text, _: real(text),
+        [
+            "1.5",
+            "-0.0",
+            "1e308",
+            "NaN",
+            "Infinity",
+            "-Infinity",
+            "12d",
+            "3f",
+            "0x1p3",
+            "1,5",
+            "n/a",
+            str(2**53 + 1),
+            " 7 ",
+            "1.",
+            "4.9e-324",
+        ],
+    ),
+    "DECIMAL(5,2)": (
+        lambda text, _: number(text, 5, 2),
+        [
+            "1.25",
+            "1.250",
+            "1.255",
+            "999.99",
+            "1000",
+            "-0.01",
+            "1e2",
+            "1.2e-3",
+            "n/a",
+            " 1.5",
+        ],
+    ),
+    "DECIMAL(38,2)": (
+        lambda text, _: number(text, 38, 2),
+        [
+            "9" * 36 + ".99",
+            "9" * 36 + ".995",
+            "1.255",
+            "9" * 37,
+            "0.1",
+        ],
+    ),
+    "BOOLEAN": (
+        lambda text, _: TRUTHS.get(text.lower(), WRONG),
+        [
+            "true",
+            "FALSE",
+            "t",
+            "no",
+            "1",
+            "2",
+            "maybe",
+        ],
+    ),
+    "STRING": (
+        lambda text, _: text,
+        [
+            "plain",
+            'with "quotes"',
+            "two\nlines",
+            "two\r\nlines",
+            "a,b;c",
+            " spaces ",
+            "NaN",
+            "null",
+            "é\U0001f600",
+            "2024-01-01",
+            "'",
+            "\\n",
+            "\t",
+        ],
+    ),
+    "DATE": (
+        lambda text, _: day(text),
+        [
+            "2024-02-29",
+            "2023-02-29",
+            "0001-01-01",
+            "9999-12-31",
+            "2024",
+            "2024-05",
+            "20224-01-05",
+            "2024-01-01 00:00:00",
+            "2024-01-01 10:00:00",
+            "2024-01-01 x",
+            "202401",
+        ],
+    ),
+    "TIMESTAMP": (
+        instant,
+        [
+            "2024-01-01T10:15:30Z",
+            "2024-01-01 10:15:30",
+            "2024-01-01",
+            "10:15:30",
+            "202401",
+            "2024",
+            "2024-05",
+            "20224-01-05",
+            "2024-03-31 02:30:00",
+            "2024-10-27 02:30:00",
+            "2024-10-27T02:30:00+01:00",
+            "1816-03-29T00:00:00.123456789Z",
+            "9999-12-31 23:59:59.999999Z",
+            "0001-01-02T00:00:00",
+            "2024-02-30T00:00:00Z",
+            "1704067200",
+            "T10:15:30",
+            "yesterday",
+        ],
+    ),
+}
 
 
 def draw(seed: int, root: Path) -> Drawn:
@@ -352,11 +450,19 @@ def ends_of(kind: pa.DataType) -> list[int]:
 
 INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()]
 OTHERS = [
-    pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.large_string(), pa.binary(),
-    pa.binary(4), pa.date32(), pa.decimal128(9, 2), pa.decimal128(38, 10),
+    pa.float32(),
+    pa.float64(),
+    pa.bool_(),
+    pa.string(),
+    pa.large_string(),
+    pa.binary(),
+    pa.binary(4),
+    pa.date32(),
+    pa.decimal128(9, 2),
+    pa.decimal128(38, 10),
     pa.dictionary(pa.int8(), pa.string()),
     *(pa.timestamp(unit, zone) for unit in ("ms", "us", "ns") for zone in (None, "UTC")),
-]  # fmt: skip
+]
 
 
 def draw_type(chance: random.Random, depth: int = 2) -> pa.DataType:

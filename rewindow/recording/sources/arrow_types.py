@@ -62,22 +62,30 @@ def spark_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return bool(is_list or pa.types.is_fixed_size_list(kind))
 
 
 def wider_type(first: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """Returns the type that has the values of two, part by part; None where none has them."""
-    both = [pa.schema([("x", kind)]) for kind in (first, other)]
+    both = [
+        pa.schema([("x", first)]),
+        pa.schema([("x", other)]),
+    ]
     try:
-        return pa.unify_schemas(both, promote_options="permissive").field(0).type
+        unified = pa.unify_schemas(both, promote_options="permissive")
+        return unified.field(0).type
     except (pa.ArrowTypeError, pa.ArrowInvalid):
         is_code = {first, other} & {pa.string()} and {first, other} & {pa.int32(), pa.int64()}
         return pa.string() if is_code else None
 
 
-def converted(array: pa.Array, wanted: pa.DataType, zone: str, notes: Counter[str]) -> pa.Array:
+def converted(
+    array: pa.Array,
+    wanted: pa.DataType,
+    zone: str,
+    notes: Counter[str],
+) -> pa.Array:
     """Returns the values of an array as another type.
 
     Args:
@@ -102,8 +110,8 @@ def converted(array: pa.Array, wanted: pa.DataType, zone: str, notes: Counter[st
         return _nested(array, wanted, zone, notes)
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted):
         return _timestamps(array, wanted, zone, notes)
-    is_text = pa.types.is_integer(kind) and pa.types.is_string(wanted)
-    if _family(kind) != _family(wanted) and not is_text:
+    wider = wider_type(spark_type(kind), wanted)
+    if wider is None or (wider == pa.string() and wanted != wider):
         raise pa.ArrowInvalid(f"{kind} is another kind of value than {wanted}")
     cast = array.cast(wanted)
     # The cast itself refuses integers that do not fit, and fractions as integers, but no others.
@@ -116,13 +124,12 @@ def converted(array: pa.Array, wanted: pa.DataType, zone: str, notes: Counter[st
     return cast
 
 
-def _family(kind: pa.DataType) -> str:
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return "number"
-    return str(spark_type(kind)).replace("binary", "string")
-
-
-def _nested(array: pa.Array, wanted: pa.DataType, zone: str, notes: Counter[str]) -> pa.Array:
+def _nested(
+    array: pa.Array,
+    wanted: pa.DataType,
+    zone: str,
+    notes: Counter[str],
+) -> pa.Array:
     kind = array.type
     if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
         parts = dict(zip(kind.names, array.flatten(), strict=True))
@@ -135,8 +142,9 @@ def _nested(array: pa.Array, wanted: pa.DataType, zone: str, notes: Counter[str]
         return pa.StructArray.from_arrays(found, fields=list(wanted), mask=array.is_null())
     if _is_list(kind) and _is_list(wanted):
         is_null = np.append(np.asarray(array.is_null()), False)
-        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-        offsets = pa.array(np.append(0, np.cumsum(lengths)), pa.int32(), mask=is_null)
+        lengths = pc.fill_null(pc.list_value_length(array), 0)
+        ends = np.cumsum(lengths.to_numpy(zero_copy_only=False))
+        offsets = pa.array(np.append(0, ends), pa.int32(), mask=is_null)
         values = converted(array.flatten(), wanted.value_type, zone, notes)
         return pa.ListArray.from_arrays(offsets, values, type=wanted)
     if pa.types.is_map(kind) and pa.types.is_map(wanted):
@@ -144,7 +152,12 @@ def _nested(array: pa.Array, wanted: pa.DataType, zone: str, notes: Counter[str]
     raise pa.ArrowInvalid(f"{kind} has other parts than {wanted}")
 
 
-def _timestamps(array: pa.Array, wanted: pa.DataType, zone: str, notes: Counter[str]) -> pa.Array:
+def _timestamps(
+    array: pa.Array,
+    wanted: pa.DataType,
+    zone: str,
+    notes: Counter[str],
+) -> pa.Array:
     given = array.type
     times = array.cast(pa.int64()).cast(pa.timestamp(given.unit))
     if given.unit == "ns":
@@ -157,8 +170,7 @@ def _timestamps(array: pa.Array, wanted: pa.DataType, zone: str, notes: Counter[
         raise pa.ArrowInvalid("an instant may have the local time of another one")
     if given.tz is None and wanted.tz is not None:
         # Of two instants Spark takes the first too; a local time that does not exist is an error.
-        times, last = (
-            pc.assume_timezone(times, zone, ambiguous=which) for which in ("earliest", "latest")
-        )
+        last = pc.assume_timezone(times, zone, ambiguous="latest")
+        times = pc.assume_timezone(times, zone, ambiguous="earliest")
         notes[TWICE] += pc.sum(pc.not_equal(times, last)).as_py() or 0
     return times.cast(pa.int64()).cast(wanted)

@@ -61,12 +61,15 @@ def choose_columns(
                 f'column "{missing[0]}" is not in source file "{source}"',
                 hint=f"{did_you_mean(missing[0], names)}It has: {', '.join(names)}.",
             )
-        wanted = [fields[column] for column in declared]
+        wanted = list(map(fields.__getitem__, declared))
         return _with(name, contents, wanted, are_declared=True)
     for _, schema in schemas:
         _check_names(name, list(schema))
-    empty = [column for column, field in fields.items() if pa.types.is_null(field.type)]
-    fields = {column: field for column, field in fields.items() if column not in empty}
+    empty = []
+    for column, field in list(fields.items()):
+        if pa.types.is_null(field.type):
+            empty.append(column)
+            del fields[column]
     first = fields_without(fields.values(), excluding(fields, names))
     if empty:
         words = (

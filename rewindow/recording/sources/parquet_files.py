@@ -60,7 +60,9 @@ class ParquetSource(FileSource):
         return parquet_rows(part, contents.schema, contents.optional, self.stream.zone, notes)
 
 
-def parquet_schema(file: SourceFile) -> pa.Schema:
+def parquet_schema(
+    file: SourceFile,
+) -> pa.Schema:
     """Returns a Parquet file's schema as Spark can read it.
 
     Raises:
@@ -99,16 +101,24 @@ def parquet_rows(
         yield from rows_as(file, schema, batches, zone, notes)
 
 
-def _count_cut_int96(file: SourceFile, parquet: pq.ParquetFile, columns: Sequence[str]) -> int:
+def _count_cut_int96(
+    file: SourceFile,
+    parquet: pq.ParquetFile,
+    columns: Sequence[str],
+) -> int:
     """Returns how many INT96 timestamps of a file, read as microseconds, have more digits."""
-    kinds = {column.path: column.physical_type for column in parquet.schema}
-    names = [name for name in columns if kinds.get(name) == "INT96"]
+    names = []
+    for column in parquet.schema:
+        if column.physical_type == "INT96" and column.path in columns:
+            names.append(column.path)
     count = 0
     with _opened(file, "ns") as fine:
         for group in range(parquet.num_row_groups if names else 0):
             whole = parquet.read_row_group(group, names)
-            for micros, nanos in zip(whole, fine.read_row_group(group, names), strict=True):
-                us, ns = (each.cast(pa.int64()).fill_null(0).to_numpy() for each in (micros, nanos))
+            finer = fine.read_row_group(group, names)
+            for micros, nanos in zip(whole, finer, strict=True):
+                us = micros.cast(pa.int64()).fill_null(0).to_numpy()
+                ns = nanos.cast(pa.int64()).fill_null(0).to_numpy()
                 # Beyond the years 1678 to 2262 both numbers have wrapped around in 64 bits alike.
                 count += int(np.count_nonzero(ns - us * 1000))
     return count
