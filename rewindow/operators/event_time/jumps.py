@@ -21,7 +21,7 @@ import pyarrow as pa
 from rewindow.operators.columns import BIGINT_MIN, floor_div
 from rewindow.operators.event_time.watermarks import AT, BLOCK, TICK, TS
 from rewindow.sequences import numbered_names
-from rewindow.spark.columns import equal_or_null, named_columns
+from rewindow.spark.columns import equal_or_null, named_columns, renamed_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -93,17 +93,18 @@ def _refused(
     ]
     doubtful = own.join(F.broadcast(first.withColumnsRenamed(others)), same)
     order = Window.partitionBy(*named_columns(recording_keys)).orderBy(AT, TS)
+    # pyspark itself does not quote the names of what it passes to Python.
+    plain = numbered_names(recording_keys, "_recording_")
+    columns = [*plain.values(), AT, TS]
     rows = doubtful.select(
-        *named_columns(recording_keys),
+        *renamed_columns(plain),
         AT,
         TS,
         F.col(f"_first.{_HIGHEST}").alias(_HIGHEST),
         (F.row_number().over(order) == 1).alias(_BEGINS),
     )
-    return rows.mapInArrow(
-        _refusing(jump_us, [*recording_keys, AT, TS]),
-        rows.select(*named_columns(recording_keys), AT, TS).schema,
-    )
+    jumping = rows.mapInArrow(_refusing(jump_us, columns), rows.select(*columns).schema)
+    return jumping.toDF(*recording_keys, AT, TS)
 
 
 def _with_highest(
