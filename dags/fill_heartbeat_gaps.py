@@ -9,7 +9,7 @@ For each stream, in a group of its own:
 | plan_filling | plans `filled_<stream>`, or `heartbeat_<stream>`, over what is not filled yet |
 | fill_gaps | one Spark job: data, and timers, or rows with values, where the stream is silent |
 | check_filling | the gate |
-| publish_filling | publishes the output `filled`, a stream which can be an input again |
+| publish_filling | publishes the output `filled`, or `ticks`: a stream to be read again |
 
 Behind all of them `repair_windows` looks for late tuples, and for what else has changed in the
 inputs of anything that is published, as `rewindow plan --late` does. With `[airflow] repairs =

@@ -19,6 +19,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from rewindow.cli import app
+from rewindow.operators import GapSettings, gap_report
+from rewindow.operators.heartbeat.function import HeartbeatSettings, heartbeat
 from rewindow.settings.config import Config
 
 if TYPE_CHECKING:
@@ -90,6 +92,55 @@ def test_event_time_sample_has_one_late_row_and_no_shadowed_setting(spark: Spark
     assert (
         page["clicks_by_country"](page["some_clicks"]()).count() == 0
     )  # Their windows wait for a watermark.
+
+
+@pytest.mark.jvm
+def test_picture_of_gaps_and_timers_shows_what_the_operators_return(spark: SparkSession) -> None:
+    (block,) = blocks("docs/gaps_and_timers.md", "text")
+    lines = block.content.splitlines()
+    zero = lines[0].index("0")
+    end = len(lines[1].rstrip()) - 1 - zero
+    drawn: dict[str, dict[str, list[int]]] = {}
+    places = {"tuples": "o", "silences": "<", "missing": "#", "ticks": "T"}
+    for line in filter(None, lines[2:]):
+        label = line[:zero].strip()
+        if label.startswith("key "):
+            key, label = label.removeprefix("key "), "tuples"
+        marks = enumerate(line[zero:])
+        drawn.setdefault(key, {})[label] = [at for at, mark in marks if mark == places[label]]
+    rows = []
+    for key, about in drawn.items():
+        rows += [(key, second, offset) for offset, second in enumerate(about["tuples"])]
+    times = ["timestamp_seconds(s) AS at", "timestamp_seconds(s) AS arrived_at"]
+    frame = spark.createDataFrame(rows, "key STRING, s BIGINT, offset BIGINT")
+    frame = frame.selectExpr("key", "offset", *times)
+    settings = HeartbeatSettings(interval=10, event_at="at", key_by=("key",))
+    beats = heartbeat(frame, settings, end_us=end * 1_000_000, end_included=False).tuples
+    ticks = beats.where("_rw_is_timer").selectExpr("key", "unix_seconds(at) AS at").collect()
+    expected = GapSettings(
+        event_at="at",
+        cadence=10,
+        lull=10,
+        from_time=0,
+        to_time=end * 1_000_000,
+        keys=("key",),
+        arrived_at="arrived_at",
+    )
+    columns = ["key", "kind", "unix_seconds(`from`) AS first", "unix_seconds(`to`) AS end"]
+    gaps = gap_report(frame, expected).gaps.selectExpr(*columns).collect()
+    for key, about in drawn.items():
+        own = [row for row in gaps if row["key"] == key]
+        silences = [row["first"] for row in own if row["kind"] == "lull"]
+        missing: list[int] = []
+        for row in own:
+            if row["kind"] != "lull":
+                missing += range(row["first"], row["end"])
+        found = [
+            sorted(silences),
+            sorted(missing),
+            sorted(r["at"] for r in ticks if r["key"] == key),
+        ]
+        assert found == [about["silences"], about["missing"], about["ticks"]], key
 
 
 def commands(page: str) -> Iterator[list[str]]:

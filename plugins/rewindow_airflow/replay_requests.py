@@ -212,9 +212,10 @@ def gap_request(stream: str, config: Config, context: Context) -> ReplayRequest:
     from rewindow.planning import ReplayRequest
     from rewindow.settings.config import FILLED, HEARTBEAT
 
-    application = f"{FILLED if config.stream(stream).fill else HEARTBEAT}{stream}"
+    prefix, output = (FILLED, "filled") if config.stream(stream).fill else (HEARTBEAT, "ticks")
+    application = f"{prefix}{stream}"
     recorded = sealed_of(config, stream)
-    filled = sealed_of(config, f"{application}.filled")
+    filled = sealed_of(config, f"{application}.{output}")
     if recorded is None:
         raise Nothing(f'stream "{stream}" is not recorded yet')
     if filled is not None and filled.last >= recorded.last:

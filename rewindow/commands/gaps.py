@@ -81,7 +81,8 @@ def gaps(
 
     A silence is longer than the stream's `interval` and `slack` together, counted from a key's last
     tuple. The timers of heartbeat_STREAM are not: they stand at multiples of the interval, so that
-    a key may get one soon after a tuple, where this report names no silence.
+    a key may get one soon after a tuple, where this report names no silence; a picture is in
+    docs/gaps_and_timers.md.
 
     A window that is missing may hold tuples: a silence is open where missing windows begin, another
     begins behind them.

@@ -49,7 +49,7 @@ def play(
     """Send a recorded stream again as JSON lines, each tuple when it is due. Starts no JVM.
 
     A tuple is due at its recorded arrival, counted from the first one; at speed 60 an hour takes a
-    minute. The timers of a published heartbeat_STREAM.filled are tuples like others, and keep their
+    minute. The timers of a published heartbeat_STREAM.ticks are tuples like others, and keep their
     distances too.
 
     A line is a JSON object: window_id, offset, arrived_at and the event columns. Timestamps are ISO

@@ -79,9 +79,8 @@ def late_flights(config: Config, windows: WindowRange) -> list[str]:
 def timers(config: Config, windows: WindowRange) -> list[str]:
     """Returns a line about the timers that fill the weather's silence."""
     sql = f"select count(*) as n from h where {IS_TIMER} and {in_windows(windows)}"
-    count = query(sql, h=Table.open(config.stream_table(f"{HEARTBEAT}{WEATHER}.filled")))["n"][
-        0
-    ].as_py()
+    ticks = Table.open(config.stream_table(f"{HEARTBEAT}{WEATHER}.ticks"))
+    count = query(sql, h=ticks)["n"][0].as_py()
     return [
         f"filled with heartbeats: {count:,} timers, which say that time has passed and have no "
         "values"

@@ -40,7 +40,7 @@ def stream_application(
 
 def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema) -> Application:
     """Returns the application `heartbeat_<stream>`: one Heartbeat over a recorded stream, with the
-    output `filled`.
+    output `ticks`.
 
     A timer that a tuple of exactly its timestamp brings is left out: the tuple stands for it.
     Quarantined tuples are in the error table `heartbeat.errors`.
@@ -79,7 +79,7 @@ def heartbeat_application(stream: str, settings: StreamConfig, schema: pa.Schema
     node = app.add("heartbeat", beat, stream=app.input(stream))
     known = heartbeat_parameters(stream, beat, schema)
     suite = settings.suite or "heartbeat"
-    app.output("filled", node, key=[EMISSION], suite=suite, suite_parameters=known)
+    app.output("ticks", node, key=[EMISSION], suite=suite, suite_parameters=known)
     return app
 
 

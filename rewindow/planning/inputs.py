@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from rewindow.application import Application, Mode, Violation, find_violations, validate
 from rewindow.errors import InputError, RangeError
 from rewindow.facts.seals import sealed_range, sealed_windows, stream_end
+from rewindow.loading.catalog import stream_of
 from rewindow.names import did_you_mean
 from rewindow.recovery import InputPlan, StartState, path_in
 from rewindow.retention.horizon import retention_days
-from rewindow.settings.config import Config
+from rewindow.settings.config import HEARTBEAT, Config
 from rewindow.storage import Table
 from rewindow.storage.formats import TableKind, check_format
 from rewindow.storage.inputs import InputFiles
@@ -53,6 +54,11 @@ def open_recorded_stream(config: Config, name: str) -> RecordedStream:
         TableError: its tables have the format of another version; one is missing, or lacks its last
             commits.
     """
+    if new_name := renamed_stream(config, name):
+        raise InputError(
+            f'stream "{name}" is called "{new_name}" now',
+            hint=f"Read {new_name}; it appears when {name.rpartition('.')[0]} is published again.",
+        )
     path = config.stream_table(name)
     if not Table.exists(path):
         raise _not_recorded(config, name, sealed_streams(path.parent))
@@ -67,6 +73,15 @@ def open_recorded_stream(config: Config, name: str) -> RecordedStream:
         )
     check_reaches(name, table, seals)
     return RecordedStream(table, seals, sealed, end=stream_end(seals))
+
+
+def renamed_stream(config: Config, name: str) -> str | None:
+    """Returns the name that an output of `heartbeat_<stream>` has since it is not called `filled`
+    any more; None for other streams.
+    """
+    application, _, output = name.rpartition(".")
+    is_made = application.startswith(HEARTBEAT) and stream_of(config, application) is not None
+    return f"{application}.ticks" if is_made and output == "filled" else None
 
 
 def _not_recorded(config: Config, name: str, recorded: list[str]) -> InputError:

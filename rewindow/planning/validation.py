@@ -30,7 +30,7 @@ from rewindow.loading.catalog import (
 from rewindow.loading.determinism_lint import doubts
 from rewindow.loading.suite_flaws import suite_flaws
 from rewindow.names import did_you_mean
-from rewindow.planning.inputs import open_recorded_stream, other_grid
+from rewindow.planning.inputs import open_recorded_stream, other_grid, renamed_stream
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.streams import stored_grid
@@ -152,7 +152,8 @@ def _look_at(
     """Returns an input; one that can still be recorded or published is no fault of the
     application.
     """
-    if not Table.exists(config.stream_table(name)):
+    is_there = Table.exists(config.stream_table(name))
+    if not is_there and renamed_stream(config, name) is None:
         return _not_there(config, app, name, columns_of)
     try:
         stream = open_recorded_stream(config, name)

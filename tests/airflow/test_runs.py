@@ -207,7 +207,7 @@ def test_fill_heartbeat_gaps_publishes_silent_hours_as_timers(
     assert_success(dags["fill_heartbeat_gaps"].test(logical_date=FIRST_DAY))
     rows = query(
         "select page, clicked_at, _rw_is_timer as is_timer from t order by page, clicked_at",
-        t=Table.open(recorded.stream_table("heartbeat_clicks.filled")),
+        t=Table.open(recorded.stream_table("heartbeat_clicks.ticks")),
     ).to_pylist()
     hours: dict[bool, list[tuple[str, int]]] = {True: [], False: []}
     for row in rows:

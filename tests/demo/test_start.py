@@ -36,7 +36,7 @@ def test_fresh_deletes_only_the_state_of_the_example(config: Config) -> None:
     for name in (
         "streams/flights/x",
         "streams/flight_delays.delays/x",
-        "streams/heartbeat_weather.filled/x",
+        "streams/heartbeat_weather.ticks/x",
         "streams/filled_weather.filled/x",
         "streams/flight_lateness.lateness/x",
         "replays/r/x",

@@ -416,9 +416,7 @@ def test_heartbeat_repeats_no_timer_after_a_skip(attempt: Callable[..., Attempt]
         attempt("heartbeat_clicks", "one", (Step.AFTER_FIRST_OUTPUT, 4), **replay_options).run()
     attempt("heartbeat_clicks", "one", **replay_options).run()
     sql = "select window_id, to_unixtime(at) as at from f where _rw_is_timer order by at, window_id"
-    times = [
-        timer["at"] for timer in query(sql, f=config.replay_root("one") / "filled").to_pylist()
-    ]
+    times = [timer["at"] for timer in query(sql, f=config.replay_root("one") / "ticks").to_pylist()]
     assert times[:7] == [60 * n for n in range(1, 8)] and len(times) == len(set(times))
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from rewindow.application import find_violations, validate
+from rewindow.application import Mode, find_violations, validate
 from rewindow.application.overrides import OPTION, overrides_from
 from rewindow.errors import InputError
 from rewindow.loading.catalog import application_names, load_application
@@ -91,6 +91,18 @@ def test_files_of_filled_rows_are_sorted_when_the_settings_ask_for_it(tmp_path: 
     assert app.outputs["filled"].sorted_by == tuple(order)
 
 
+def test_attributes_by_the_old_name_of_timers_are_rejected_with_the_new_one(
+    tmp_path: Path,
+) -> None:
+    given: Any = {BY_NAME: {"heartbeat_weather": {"outputs": {"filled": {"tolerance": 0.1}}}}}
+    config = Config(state=tmp_path, expectations=PROJECT, streams={"weather": stream()}, **given)
+    create_table(config.stream_table("weather"), SCHEMA)
+    app = load_application(config, "heartbeat_weather").app
+    flaws = [str(flaw) for flaw in find_violations(app, Mode.EXACTLY_ONCE, {"weather": SCHEMA})]
+    assert len(flaws) == 1
+    assert "no output has the name filled. There are: ticks." in flaws[0]
+
+
 def test_suite_expects_filled_nulls_only_with_the_setting(tmp_path: Path) -> None:
     # Rules: G27
     fill = {"columns": {"temp": {"method": "forward", "treat_null_as_missing": True}}}
@@ -121,7 +133,7 @@ def test_suite_of_each_stream_application_can_be_set_in_its_section(tmp_path: Pa
         for output in load_application(config, name).app.outputs.values():
             found[f"{name}.{output.name}"] = output.suite
     assert found == {
-        "heartbeat_weather.filled": "my_timers",
+        "heartbeat_weather.ticks": "my_timers",
         "filled_weather.filled": "my_rows",
         "windows_weather.fired": "my_windows",
         "windows_weather.late": "late_tuples",

@@ -73,6 +73,21 @@ def test_unrecorded_input_is_rejected_with_the_next_step(
     assert caught.value.hint == hint
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_input_by_the_old_name_of_timers_is_rejected_with_the_new_one(
+    project: Project,
+    is_there: bool,
+) -> None:
+    known = StreamConfig(source="clicks.csv", arrived_at="at", event_at="at", interval="60")
+    config = project.config.model_copy(update={"streams": {"clicks": known}})
+    old = "heartbeat_clicks.filled"
+    if is_there:
+        shutil.copytree(config.stream_table("events").local(), config.stream_table(old).local())
+    with pytest.raises(InputError, match=f'"{old}" is called "heartbeat_clicks.ticks"') as caught:
+        open_recorded_stream(config, old)
+    assert caught.value.hint.startswith("Read heartbeat_clicks.ticks")
+
+
 @pytest.mark.parametrize("name", ["stream_table", "windows_table"])
 @pytest.mark.parametrize(
     ("number", "words"),

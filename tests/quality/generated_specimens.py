@@ -140,7 +140,7 @@ CASES = {
     ),
     "heartbeat": Case(
         "heartbeat_readings",
-        "filled",
+        "ticks",
         "readings",
         {"interval": "2 min", "slack": "20 s"},
     ),
@@ -250,14 +250,22 @@ BEGIN_WINDOWS = {
 MAKERS: dict[str, Callable[[Random], Rows]] = {"clicks": clicks, "readings": readings}
 
 
-def specimen_of(folder: Path, name: str, spark: SparkSession | None, seed: int = 1) -> Specimen:
+def specimen_of(
+    folder: Path,
+    name: str,
+    spark: SparkSession | None,
+    seed: int = 1,
+    change: Callable[[Rows], object] = len,
+) -> Specimen:
     """Returns an output of a generated application, or of the example, as a replay would have
     staged it.
 
     Args:
         spark: computes the rows; None for those that are stored.
+        change: may change the tuples before.
     """
     given = _given(folder, name, seed)
+    change(given.tuples)
     found = _stored(name) if spark is None else _computed(given, spark)
     return _staged(folder, given, found)
 

@@ -337,7 +337,7 @@ DAMAGES: dict[str, tuple[Damage, ...]] = {
     "hourly_weather": HOURLY_WEATHER,
     "delays": DELAYS,
     "ranks": RANKS,
-    "filled": HEARTBEAT,
+    "ticks": HEARTBEAT,
 }
 
 

@@ -40,9 +40,9 @@ INPUTS = {
     "hourly_weather": ["weather"],
     "delays": ["flights", "weather"],
     "ranks": ["flights"],
-    "filled": ["weather"],
+    "ticks": ["weather"],
 }
-RANGES = {"hourly_weather": SILENT, "delays": SILENT, "ranks": SEASON, "filled": SILENT}
+RANGES = {"hourly_weather": SILENT, "delays": SILENT, "ranks": SEASON, "ticks": SILENT}
 READ = {"flights": "window_id, origin, carrier, dep_delay", "weather": "*"}
 
 
@@ -61,7 +61,7 @@ def specimen(folder: Path, name: str) -> Specimen:
     ]
     for entry in plan.inputs:
         tuples = _read(entry.stream, windows)
-        if name == "filled":
+        if name == "ticks":
             tuples = _placed(tuples, rows)
         write_deltalake(str(entry.table(config.state)), tuples)
         counts = _counts(tuples, windows)
@@ -143,7 +143,7 @@ def _plan(config: Config, name: str, windows: WindowRange) -> Plan:
 
 
 def _declared(config: Config, name: str) -> tuple[Any, Any]:
-    if name == "filled":
+    if name == "ticks":
         from rewindow.loading.stream_applications import heartbeat_application
 
         place = [("offset", pa.int64()), ("arrived_at", pa.timestamp("us", tz="UTC"))]
@@ -186,7 +186,7 @@ def _read(name: str, windows: WindowRange) -> pa.Table:
 def main(state: str, replay: str, heartbeat: str) -> None:
     config = Config(state=Path(state))
     for name, windows in RANGES.items():
-        root = config.replay_root(heartbeat if name == "filled" else replay)
+        root = config.replay_root(heartbeat if name == "ticks" else replay)
         _write(name, read_output(root, name, windows))
     inside = " or ".join(
         f"window_id between {part.first} and {part.last}" for part in (SEASON, SILENT)
@@ -205,7 +205,7 @@ def _write(name: str, rows: pa.Table) -> None:
     columns = [
         column
         for column in rows.column_names
-        if column not in ("offset", "arrived_at") or name == "filled"
+        if column not in ("offset", "arrived_at") or name == "ticks"
     ]
     order = [(column, "ascending") for column in columns]
     pq.write_table(

@@ -4,7 +4,12 @@ columns: how many stop the publication. The score is printed at the end of a run
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +21,7 @@ from rewindow.quality.planting import Damage, Specimen, plant
 from rewindow.sequences import not_named
 from tests.conftest import SCORE
 from tests.quality.damage_generator import generated_damages
-from tests.quality.generated_specimens import NAMES, STORED, specimen_of
+from tests.quality.generated_specimens import CASES, NAMES, STORED, Rows, specimen_of
 from tests.quality.planted_rows import specimen
 
 if TYPE_CHECKING:
@@ -102,6 +107,40 @@ def test_rows_computed_from_other_tuples_pass_every_check(
         found = specimen_of(folder, name, spark, seed)
         failed = [one.check for one in found.judge(found.by_window()) if one.status != "passed"]
         assert set(failed) <= {"no-error-tuples"}, seed
+
+
+def with_extremes(tuples: Rows) -> None:
+    """Puts extreme numbers into all tuples but the first ones, and extreme times into some."""
+    rows = list(chain.from_iterable(tuples.values()))[20:]
+    numbers = {
+        "n": [2**63 - 1, -(2**63), 0],
+        "temp": [1.7e308, -1.7e308, math.nan, math.inf, 5e-324],
+        "price": [Decimal("9999999.99"), Decimal("-9999999.99"), Decimal("0.01")],
+        "wind": [2**31 - 1, -(2**31), 7],
+    }
+    for place, row in enumerate(rows):
+        for name, values in numbers.items():
+            if name in row:
+                row[name] = values[place % len(values)]
+        if place % 17 == 5:
+            year = 1 if place % 2 else 9999
+            row["at"] = datetime(year, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["filled", "heartbeat"])
+def test_rows_made_of_extreme_values_pass_every_check(
+    tmp_path: Path,
+    name: str,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = CASES[name]
+    if name == "heartbeat":
+        monkeypatch.setitem(CASES, name, replace(case, more={**case.more, "max_jump": "1 day"}))
+    found = specimen_of(tmp_path, name, spark, change=with_extremes)
+    failed = [one.check for one in found.judge(found.by_window()) if one.status != "passed"]
+    assert set(failed) <= {"no-error-tuples"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -31,7 +31,7 @@ from tests.quality.planted_damages import (
 )
 from tests.quality.planted_rows import DATA, columns_of, specimen
 
-STOPPED = {"hourly_weather": 24, "delays": 27, "ranks": 21, "filled": 24}
+STOPPED = {"hourly_weather": 24, "delays": 27, "ranks": 21, "ticks": 24}
 """What each suite stops: all of its damages."""
 FURTHER: dict[str, tuple[Damage, ...]] = {
     "hourly_weather": (
@@ -123,7 +123,7 @@ def test_number_of_damage_kinds_equals_the_documented_score() -> None:
         "hourly_weather": 24,
         "delays": 27,
         "ranks": 21,
-        "filled": 24,
+        "ticks": 24,
     }
 
 
