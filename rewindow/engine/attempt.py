@@ -350,6 +350,6 @@ class Attempt:
         )
 
     def _sizer(self, windows: WindowRange, tuples: int, size_max: int | None) -> GroupSizer:
-        """Returns what chooses the sizes of groups of windows that have so many tuples."""
+        """Returns what chooses the sizes of groups, from windows and the count of their tuples."""
         size = max(16, len(windows) * FIRST_GROUP_TUPLES // max(tuples, 1))
         return GroupSizer(self.plan.group_windows, self.plan.group_seconds, size, size_max=size_max)

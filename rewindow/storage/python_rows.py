@@ -21,9 +21,7 @@ def python_rows(rows: pa.Table) -> list[dict[str, Any]]:
     try:
         return rows.to_pylist()  # type: ignore[no-any-return]
     except (OverflowError, ValueError):
-        columns = [map(_value, column) for column in rows.columns]
-        names = rows.column_names
-        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        return list(map(_value, rows.to_struct_array()))
 
 
 def _value(scalar: Any) -> Any:
@@ -36,7 +34,8 @@ def _value(scalar: Any) -> Any:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return list(map(_value, scalar.values))
     if pa.types.is_map(kind):
-        return [tuple(_value(entry).values()) for entry in scalar.values]
+        entries = map(_value, scalar.values)
+        return [tuple(entry.values()) for entry in entries]
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):

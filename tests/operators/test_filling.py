@@ -445,12 +445,19 @@ def test_interpolation_between_large_numbers_loses_no_digit(
 
 
 KINDS = {
-    "tinyint": (3, 0), "smallint": (5, 0), "int": (10, 0), "bigint": (19, 0),
+    "tinyint": (3, 0),
+    "smallint": (5, 0),
+    "int": (10, 0),
+    "bigint": (19, 0),
     "decimal(5,2)": (5, 2),
-    "decimal(18,18)": (18, 18), "decimal(18,0)": (18, 0), "decimal(19,4)": (19, 4),
-    "decimal(37,6)": (37, 6), "decimal(38,0)": (38, 0), "decimal(38,18)": (38, 18),
+    "decimal(18,18)": (18, 18),
+    "decimal(18,0)": (18, 0),
+    "decimal(19,4)": (19, 4),
+    "decimal(37,6)": (37, 6),
+    "decimal(38,0)": (38, 0),
+    "decimal(38,18)": (38, 18),
     "decimal(38,38)": (38, 38),
-}  # fmt: skip
+}
 """Exact types, with their digits in all and those behind the point."""
 BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 

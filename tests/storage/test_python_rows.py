@@ -48,11 +48,18 @@ def test_instants_that_python_lacks_are_text_wherever_they_are() -> None:
     }
     days = YEAR_20224 // DAY_US
     rows = [
-        (1, YEAR_20224, YEAR_20224 // 1_000_000, days, {"at": YEAR_20224, "n": 7}, [KNOWN_US],
-         [("a", YEAR_20224)]),
+        (
+            1,
+            YEAR_20224,
+            YEAR_20224 // 1_000_000,
+            days,
+            {"at": YEAR_20224, "n": 7},
+            [KNOWN_US],
+            [("a", YEAR_20224)],
+        ),
         (2, KNOWN_US, KNOWN_US // 1_000_000, 19_723, {"at": None, "n": None}, None, []),
         (3, None, None, None, None, [YEAR_20224, None], None),
-    ]  # fmt: skip
+    ]
     columns = [
         pa.array(list(column), kind)
         for column, kind in zip(zip(*rows, strict=True), kinds.values(), strict=True)

@@ -516,7 +516,8 @@ def _line(
     digits = DecimalType(_WHOLE_DIGITS, 0)
     units = F.lit(Decimal(10) ** kind.scale)
     unit = F.lit(Decimal(1).scaleb(-kind.scale))
-    first, last = ((end * units).cast(digits) for end in (before, behind))
+    first = (before * units).cast(digits)
+    last = (behind * units).cast(digits)
     return _whole_line(first, last, since, span).cast(digits) * unit
 
 

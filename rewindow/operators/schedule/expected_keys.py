@@ -26,9 +26,8 @@ def expected_rows(
 
     names = numbered_names(keys, "_rw_expected_")
     texts = sorted({tuple(map(_text, key)) for key in expected_keys})
-    rows = frame.sparkSession.createDataFrame(
-        texts, ", ".join(f"{name} STRING" for name in names.values())
-    )
+    schema = " STRING, ".join(names.values()) + " STRING"
+    rows = frame.sparkSession.createDataFrame(texts, schema)
     columns = []
     for key, name in names.items():
         kind = frame.schema[key].dataType
