@@ -1,5 +1,5 @@
-"""JSON: numbers that it lacks, and files of ours that a crash, a full disk or a hand may have
-damaged, where the error names the file and the way out.
+"""JSON: floats that it lacks, and files that a crash, a full disk or an edit may have damaged: the
+error names the file and the next step.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ def _line(one: _Group, other: _Group) -> tuple[float, float]:
     >>> _line(_Group(100, 3), _Group(400, 6))
     (2.0, 0.01)
     """
-    # Neither part is below zero: where chance says so, the other one is all of the time.
+    # Neither part is below zero: where noise makes one so, the other part is the whole time.
     slope = (one.seconds - other.seconds) / (one.windows - other.windows)
     each = min(max(slope, _LEAST_SECONDS), one.seconds / one.windows)
     return one.seconds - each * one.windows, each

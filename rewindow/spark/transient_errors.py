@@ -23,7 +23,7 @@ OUT_OF_MEMORY = "OutOfMemoryError: "
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]+\][^\n]*")
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?:\. Hint: (.*))? SQLSTATE: P0001")
-"""What `raise_error` says, and its hint where it has one."""
+"""The message of `raise_error`, and its hint where it has one."""
 _IN_PYTHON = (
     "org.apache.spark.api.python.PythonException",
     "pyspark.errors.exceptions.base.PySpark",

@@ -135,7 +135,7 @@ def test_error_tuples_are_published_undone_and_listed_after_a_purge(
         read_errors(config, run.plan, PORT, None, 10)
 
 
-def test_reason_of_a_frame_operator_that_is_no_name_is_rejected_and_nothing_is_committed(
+def test_invalid_reason_of_a_frame_operator_is_rejected_and_nothing_is_committed(
     attempt: Attempts,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

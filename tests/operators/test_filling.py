@@ -458,7 +458,7 @@ KINDS = {
     "decimal(38,18)": (38, 18),
     "decimal(38,38)": (38, 38),
 }
-"""Exact types, with their digits in all and those behind the point."""
+"""Exact types, with the count of all digits and of those after the point."""
 BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 
 

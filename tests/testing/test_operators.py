@@ -185,7 +185,7 @@ def test_ports_are_aligned_by_window_and_share_a_key() -> None:
 
 
 class Rejecting(TupleOperator):
-    """Rejects every tuple, for a reason of its own."""
+    """Rejects every tuple for a custom reason."""
 
     inputs: ClassVar = {"clicks": InputPort(CLICKS)}
     outputs: ClassVar = {"rejected": OutputPort(CLICKS, error=True)}

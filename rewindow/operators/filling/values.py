@@ -478,8 +478,8 @@ def _choice(
 
 
 def _line(
-    before: Column,
-    behind: Column,
+    first: Column,
+    last: Column,
     since: Column,
     span: Column,
     kind: DataType,
@@ -490,9 +490,8 @@ def _line(
     zero.
 
     Args:
-        before: the value where the line starts.
-        behind: the value where it ends.
-        since: microseconds from the start to the value that is looked for, up to `span`.
+        first, last: the values where the line starts and ends.
+        since: microseconds from the start to the value on the line, up to `span`.
         span: microseconds from the start to the end, above zero.
         kind: type of the values.
     """
@@ -500,10 +499,10 @@ def _line(
     from pyspark.sql.types import DecimalType, IntegralType
 
     if isinstance(kind, IntegralType):
-        return _whole_line(before, behind, since, span)
+        return _whole_line(first, last, since, span)
     if not isinstance(kind, DecimalType):
-        first = before.cast("double")
-        last = behind.cast("double")
+        first = first.cast("double")
+        last = last.cast("double")
         share = since / span
         line = first + (last - first) * share
         # The difference of two doubles may be infinite, that of their halves is not.
@@ -511,13 +510,13 @@ def _line(
         return F.when(F.abs(last - first) == float("inf"), halves).otherwise(line)
     if kind.precision > _WHOLE_DIGITS:
         on_line = F.udf(_decimal_line(kind.precision, kind.scale), kind, useArrow=False)
-        return on_line(before, behind, since, span)
+        return on_line(first, last, since, span)
     # The digits of a decimal are a whole number, which counts units of its last digit.
     digits = DecimalType(_WHOLE_DIGITS, 0)
     units = F.lit(Decimal(10) ** kind.scale)
     unit = F.lit(Decimal(1).scaleb(-kind.scale))
-    first = (before * units).cast(digits)
-    last = (behind * units).cast(digits)
+    first = (first * units).cast(digits)
+    last = (last * units).cast(digits)
     return _whole_line(first, last, since, span).cast(digits) * unit
 
 
