@@ -92,15 +92,14 @@ NAMES = {
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("keyed", "settings"),
     [
-        {},
-        {"slack": 10, "slack_restart": "arrival"},
-        {"max_jump": 100, "arrival_regression": "clamp"},
+        (True, {"max_jump": 100, "arrival_regression": "clamp"}),
+        pytest.param(True, {"slack": 10, "slack_restart": "arrival"}, marks=pytest.mark.long),
+        pytest.param(False, {}, marks=pytest.mark.long),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("keyed", [True, False])
 def test_heartbeat_takes_columns_of_any_name(
     spark: SparkSession,
     settings: dict[str, Any],

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from rewindow.errors import InputError, ResourceError
@@ -77,6 +78,29 @@ def test_permanent_spark_errors_are_not_retryable(
         LASTING[name](quiet, tmp_path).write.parquet(str(tmp_path / "out"))
     assert not is_passing(caught.value), describe(caught.value)
     assert "\tat org.apache" not in describe(caught.value).split("\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("raised", "message", "hint"),
+    [
+        (
+            "too many timers. Hint: Set max_jump. Or use keep.",
+            "too many timers",
+            "Set max_jump. Or use keep.",
+        ),
+        ("no hint here.", "no hint here.", ""),
+    ],
+)
+def test_error_raised_by_a_query_has_its_message_and_hint(
+    quiet: SparkSession,
+    raised: str,
+    message: str,
+    hint: str,
+) -> None:
+    with pytest.raises(PySparkException) as caught:
+        quiet.range(1).select(F.raise_error(F.concat(F.lit(raised), "id"))).collect()
+    assert describe(caught.value) == message + ("" if hint else "0")
+    assert hint_on(caught.value) == hint + ("0" if hint else "")
 
 
 def test_write_rejected_by_the_file_system_is_retryable(quiet: SparkSession) -> None:
