@@ -44,7 +44,7 @@ def init(
             "--set",
             metavar="NAME=VALUE",
             help="An answer instead of what is guessed: name, arrived_at, event_at, key, width, "
-            "interval, pattern or zone. Nothing is asked then. Repeat it for more.",
+            "interval, pattern or zone. It asks nothing then. Repeat the option for more answers.",
         ),
     ] = None,
 ) -> None:

@@ -95,7 +95,7 @@ class Column:
 
 
 def describe_columns(sample: Sample) -> list[Column]:
-    """Returns the columns of a sample, in its order; behind each its fields, if it is nested."""
+    """Returns the columns of a sample, in its order; the fields of a nested one follow it."""
     taken: set[str] = set()
     found = []
     waiting: list[_Field] = [((name,), values) for name, values in sample.values.items()]

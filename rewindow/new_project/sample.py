@@ -37,6 +37,7 @@ from rewindow.recording.sources.source import SourceFile, known_sources, source_
 from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import StreamConfig
 from rewindow.storage import Table, query
+from rewindow.storage.fields import retyped
 
 ROWS = 20_000
 """Rows from anywhere in the source."""
@@ -72,7 +73,7 @@ class Sample:
         head: number of the first rows, which follow each other in the source; 0 for all of them.
         positions: file and number of each row, as a recording counts them; empty for Parquet.
         misshapen: rows of the sample that were left out: they have another number of columns, or
-            are no JSON object.
+            do not contain a JSON object.
         left_out: columns whose names differ from another one's only by case.
     """
 
@@ -147,17 +148,17 @@ def read_sample(path: Path) -> Sample:
         ) from error
 
 
-def _sampled(rows: Iterable[Any], columns: int) -> tuple[list[tuple[int, Any]], int, int]:
+def _sampled(rows: Iterable[Any], columns: int) -> tuple[list[tuple[Any, int]], int, int]:
     """Returns a sample of rows with their indices, the number of first rows, and that of all rows.
 
-    Every row behind the first ones is in the sample with the same probability (Li's reservoir
+    Every row after the first ones is in the sample with the same probability (Li's reservoir
     sampling, "algorithm L"), which skips rows without looking at them.
     """
     limit = max(1, CELLS // max(1, columns))
     counter = count()
     pairs = zip(rows, counter, strict=False)
-    head = [(index, row) for row, index in islice(pairs, min(HEAD, limit))]
-    kept = [(index, row) for row, index in islice(pairs, min(ROWS, limit))]
+    head = list(islice(pairs, min(HEAD, limit)))
+    kept = list(islice(pairs, min(ROWS, limit)))
     chance = random.Random(_SEED)
     weight = 1.0
     while kept:
@@ -167,8 +168,8 @@ def _sampled(rows: Iterable[Any], columns: int) -> tuple[list[tuple[int, Any]], 
         pair = next(islice(pairs, int(skipped), None), None)
         if pair is None:
             break
-        kept[chance.randrange(len(kept))] = (pair[1], pair[0])
-    return [*head, *sorted(kept, key=lambda entry: entry[0])], len(head), next(counter)
+        kept[chance.randrange(len(kept))] = pair
+    return [*head, *sorted(kept, key=lambda entry: entry[1])], len(head), next(counter)
 
 
 def _files(place: str, kind: str) -> list[SourceFile]:
@@ -235,7 +236,7 @@ def _csv(
     found, first, total = _sampled(rows, len(head))
     fitting = []
     indices = []
-    for index, row in found:
+    for row, index in found:
         if len(row) == len(head):
             fitting.append(row)
             indices.append(index)
@@ -247,7 +248,8 @@ def _csv(
     # A column without a name, such as an index that pandas wrote, is not read.
     values.pop("", None)
     left_out = _of_other_case(values)
-    values = {name: values[name] for name in excluding(values, left_out)}
+    for name in left_out:
+        del values[name]
     if _has_decimal_commas(values):
         settings = settings | {"decimal": ","}
         values = {name: _with_points(column) for name, column in values.items()}
@@ -397,7 +399,7 @@ def _json(
     lines, first, total = _sampled(_json_lines(files, encoding, starts), 1)
     found: list[dict[str, Any]] = []
     indices = []
-    for index, line in lines:
+    for line, index in lines:
         try:
             value = json.loads(line)
         except ValueError:
@@ -464,7 +466,7 @@ def _parquet(place: str, files: Sequence[SourceFile]) -> Sample:
 def _delta(place: str) -> Sample:
     """Returns a sample of a Delta table, with the columns of its partitions."""
     table = Table.open(place)
-    schema = pa.schema([field.with_type(spark_type(field.type)) for field in table.schema])
+    schema = pa.schema(retyped(table.schema, spark_type))
     try:
         rows, head, total = _row_groups(table.delta.to_pyarrow_dataset())
     except Exception:  # noqa: BLE001 - deletion vectors and column mapping are no dataset of Arrow
@@ -537,7 +539,7 @@ def _microseconds(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
     if pa.types.is_struct(kind):
-        return pa.struct([inner.with_type(_microseconds(inner.type)) for inner in kind])
+        return pa.struct(retyped(kind, _microseconds))
     if pa.types.is_list(kind):
         return pa.list_(_microseconds(kind.value_type))
     return kind

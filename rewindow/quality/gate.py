@@ -127,7 +127,7 @@ def _check_unaltered(output: OutputPlan, staged: Table) -> None:
         raise TableError(
             f'file "{name}" of staged output "{output.name}" is damaged: its bytes are not '
             f'as noted in table "{staged.path.name}"',
-            detail=f"This holds for {len(altered)} of its files. No check was run on this output.",
+            detail=f"Files that differ: {len(altered)}. No check was run on this output.",
             hint="Put the file back from a copy, or plan the range again.",
         )
 

@@ -22,7 +22,7 @@ from rewindow.recording.quarantine import tuple_text
 from rewindow.recording.sealing import WINDOWS_MAX
 from rewindow.recording.sources.source import FILE, ROW, SourceFile
 from rewindow.recording.tuples import PAYLOAD, REASON, recorded_schema
-from rewindow.sequences import names_of
+from rewindow.sequences import names_of, quantity
 from rewindow.settings.config import StreamConfig
 from rewindow.windows import WindowRange, format_time
 
@@ -142,8 +142,8 @@ def refused(
     return InputError(
         f'arrivals of stream "{name}" jump over {gap.empty:,} windows, gap_windows_max is '
         f"{stream.gap_windows_max:,}",
-        detail=f"{apart.count():,} rows on the smaller side: {', '.join(listed)}. A wrong clock is "
-        "enough for that. Nothing was sealed.",
+        detail=f"{quantity(apart.count(), 'row')} on the smaller side: {', '.join(listed)}. The "
+        "clock of a sender may be wrong. Nothing was sealed.",
         hint="Correct these rows, or arrived_at of the stream."
         + (f" Or, as a setting of it: {'; or '.join(ways)}." if ways else ""),
     )

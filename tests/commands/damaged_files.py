@@ -153,7 +153,7 @@ def build(root: Path) -> Config:
     for path in ("streams/app.ranks", "streams/app.delays.windows", "replays/next/facts"):
         Table.open(config.state / path).delta.create_checkpoint()
     judged = JudgedReplay(root)
-    # Without a measure of its own, the gate reads no values of the rows.
+    # The gate reads values of the rows only for measures.
     judged.add_suite(
         "summed",
         expectation("flown", "expect_column_values_to_be_between", column="flown", min_value=0),

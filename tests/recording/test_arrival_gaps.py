@@ -71,7 +71,7 @@ def test_one_arrival_of_1970_stops_with_its_row_and_settings_that_work(bench: Be
     settings: dict[str, Any] = {"sealed_to": None, "end": True}
     with pytest.raises(InputError, match="jump over 170,406,71. windows") as caught:
         bench.record(**settings)
-    assert "1 rows on the smaller side: s.csv:102 (1970-01-01 00:00:03)" in caught.value.detail
+    assert "1 row on the smaller side: s.csv:102 (1970-01-01 00:00:03)" in caught.value.detail
     assert "gap_windows_max" not in caught.value.hint
     hours = {**settings, "width": "1 hour"}
     with pytest.raises(InputError, match="jump over 473,351 windows") as caught:

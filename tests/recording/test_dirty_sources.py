@@ -190,7 +190,7 @@ def test_line_with_more_than_one_json_value_is_malformed(bench: Bench, more: str
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_text_that_is_no_full_date_is_malformed_and_moves_no_window(
+def test_text_without_a_full_date_is_malformed_and_seals_no_window(
     bench: Bench,
     kind: str,
 ) -> None:
@@ -210,7 +210,7 @@ def test_text_that_is_no_full_date_is_malformed_and_moves_no_window(
     assert {reason for _, reason, _ in bench.aside()} == {"malformed: arrived_at is not timestamp"}
 
 
-def test_number_is_no_time_without_its_unit(bench: Bench) -> None:
+def test_number_without_its_unit_is_not_a_time(bench: Bench) -> None:
     (bench.root / "s.jsonl").write_text('{"at": 1704067200}\n')
     settings: dict[str, Any] = {"source": str(bench.root / "s.jsonl"), "keys": []}
     assert bench.record(columns="at TIMESTAMP", **settings).malformed == 1
