@@ -50,6 +50,7 @@ _OF_THE_MOMENT = re.compile(
     re.IGNORECASE,
 )
 _WITH_COMMA = r"^\s*[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?\s*$"
+_YEAR_10000_US = 253_402_300_800_000_000
 _FORBIDDEN = set(" ,;{}()\n\t=")
 
 
@@ -422,12 +423,17 @@ def _with_window(
 ) -> DataFrame:
     grid = stream.grid
     arrived = F.col("__arrived")
-    since_origin = F.unix_micros(arrived) - F.lit(grid.origin_us)
+    arrived_us = F.unix_micros(arrived)
     window = F.expr(f"(unix_micros(__arrived) - {grid.origin_us}) div {grid.width_us}")
     reason = F.coalesce(
         F.col(BAD),
         F.when(arrived.isNull(), F.lit("no arrival timestamp")),
-        F.when(since_origin < 0, F.lit("arrival before the origin of the grid")),
+        F.when(arrived_us < F.lit(grid.origin_us), F.lit("arrival before the origin of the grid")),
+        # The times of its window have to be ones that Python has.
+        F.when(
+            arrived_us > F.lit(_YEAR_10000_US - grid.width_us),
+            F.lit("arrival after the year 9999"),
+        ),
     )
     columns = {}
     for column in events:

@@ -76,6 +76,15 @@ def test_times_with_and_without_the_utc_flag_are_recorded_at_their_instants(
     ]
 
 
+def test_local_time_that_does_not_exist_among_instants_refuses_its_file(bench: Bench) -> None:
+    write_parquet(bench.root / "in" / "1.parquet", t=pa.array([AT], INSTANT))
+    absent = pa.array([datetime(2024, 3, 31, 2, 30)], pa.timestamp("us"))
+    folder = write_parquet(bench.root / "in" / "2.parquet", LATER, t=absent)
+    with pytest.raises(InputError, match='column "t" of source file "2.parquet"') as caught:
+        bench.record(source=str(folder), columns=None, keys=[], zone="Europe/Berlin")
+    assert "2024-03-31 02:30:00" in caught.value.detail
+
+
 def nested(value: float, kind: pa.DataType) -> pa.Array:
     row = pa.struct([("t", INSTANT), ("v", kind)])
     return pa.array([[{"t": AT, "v": value}]], pa.list_(row))
@@ -317,3 +326,20 @@ def test_declared_field_that_the_source_lacks_is_refused_by_name(bench: Bench) -
     folder = write_parquet(bench.root / "in" / "1.parquet", v=pa.array([{"a": 1}]))
     with pytest.raises(InputError, match='field "b" that the source does not have'):
         bench.record(source=str(folder), columns="at TIMESTAMP, v STRUCT<a: INT, b: INT>", keys=[])
+
+
+def test_arrival_whose_window_python_cannot_tell_is_malformed(bench: Bench) -> None:
+    (bench.root / "in").mkdir()
+    year_10000_us = 253_402_300_800_000_000
+    times = [AT.timestamp() * 10**6, 2**63 - 1, -(2**63), year_10000_us, year_10000_us - 20_000_000]
+    at = pa.array(map(int, times), pa.int64()).cast(INSTANT)
+    pq.write_table(pa.table({"at": at}), bench.root / "in" / "1.parquet")
+    settings: dict[str, Any] = {"columns": None, "keys": [], "sealed_to": None}
+    settings["origin"] = "1970-01-01T00:00:10Z"
+    result = bench.record(source=str(bench.root / "in"), **settings)
+    assert (result.malformed, result.waiting) == (3, 2)
+    assert [(reason, position) for _, reason, position in bench.aside()] == [
+        ("malformed: arrival after the year 9999", "1.parquet:2"),
+        ("malformed: arrival after the year 9999", "1.parquet:4"),
+        ("malformed: arrival before the origin of the grid", "1.parquet:3"),
+    ]

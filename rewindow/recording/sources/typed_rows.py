@@ -128,13 +128,15 @@ def _as_type(
         return converted(column, field.type, zone, notes)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         wider = wider_type(field.type, spark_type(column.type))
-        hint = (
-            "Name the stream's columns in its settings, this one with a type for the values of "
-            f'all files: columns = "{in_ddl([field.with_type(wider)])}, ...".'
-        )
+        hint = "Write the files with one type."
+        if wider is not None:
+            hint = (
+                "Name the stream's columns in its settings, this one with a type for the values "
+                f'of all files: columns = "{in_ddl([field.with_type(wider)])}, ...".'
+            )
         raise InputError(
             f'column "{field.name}" of source file "{file.name}" has type {column.type}, expected '
             f"{field.type}",
-            detail=f"{error}.",
-            hint=hint if wider else "Write the files with one type.",
+            detail=f"{' '.join(str(error).split())}.",
+            hint=hint,
         ) from error
