@@ -328,7 +328,7 @@ def test_declared_field_that_the_source_lacks_is_refused_by_name(bench: Bench) -
         bench.record(source=str(folder), columns="at TIMESTAMP, v STRUCT<a: INT, b: INT>", keys=[])
 
 
-def test_arrival_whose_window_python_cannot_tell_is_malformed(bench: Bench) -> None:
+def test_arrival_whose_window_python_cannot_represent_is_malformed(bench: Bench) -> None:
     (bench.root / "in").mkdir()
     year_10000_us = 253_402_300_800_000_000
     times = [AT.timestamp() * 10**6, 2**63 - 1, -(2**63), year_10000_us, year_10000_us - 20_000_000]
