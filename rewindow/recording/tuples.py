@@ -90,11 +90,12 @@ def parse_columns(name: str, columns: str | None) -> T.StructType | None:
     except PySparkException as error:
         raise columns_error(name, columns, error) from error
     names = list(map(str.lower, declared.names))
-    twice = next((column for column in declared.names if names.count(column.lower()) > 1), None)
-    if twice is not None:
+    same = [column for column in declared.names if names.count(column.lower()) > 1]
+    if same:
         raise InputError(
-            f'columns of stream "{name}" name column "{twice}" twice',
-            hint="Names differ in more than case.",
+            f'columns of stream "{name}" name column "{same[0]}" twice',
+            hint=f'Leave out "{same[0]}" or "{same[1]}": Spark takes names that differ only in '
+            "case for one.",
         )
     if not names:
         raise InputError(

@@ -162,6 +162,8 @@ def test_columns_that_differ_in_case_are_named_and_the_advice_works(bench: Bench
     assert advice is not None and advice[1] == "Id string, at string"
     bench.record(columns=advice[1], keys=[])
     assert bench.rows('select "Id" from s') == [{"Id": "1"}]
+    with pytest.raises(InputError, match='Leave out "Id" or "id": Spark takes'):
+        bench.record(columns="Id STRING, id STRING, at STRING", keys=[], start_over=True)
     with pytest.raises(InputError, match='event columns "Id" and "ID" of stream "s"'):
         bench.record(columns=advice[1], keys=[], select={"ID": "1"}, start_over=True)
 
@@ -199,7 +201,7 @@ def test_line_with_more_than_one_json_value_is_malformed(bench: Bench, more: str
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_text_without_a_full_date_is_malformed_and_seals_no_window(
+def test_text_without_a_full_date_is_malformed_and_moves_no_window(
     bench: Bench,
     kind: str,
 ) -> None:
@@ -219,7 +221,7 @@ def test_text_without_a_full_date_is_malformed_and_seals_no_window(
     assert {reason for _, reason, _ in bench.aside()} == {"malformed: arrived_at is not timestamp"}
 
 
-def test_number_without_its_unit_is_not_a_time(bench: Bench) -> None:
+def test_number_without_a_unit_cannot_become_a_time(bench: Bench) -> None:
     (bench.root / "s.jsonl").write_text('{"at": 1704067200}\n')
     settings: dict[str, Any] = {"source": str(bench.root / "s.jsonl"), "keys": []}
     assert bench.record(columns="at TIMESTAMP", **settings).malformed == 1
