@@ -159,7 +159,7 @@ def format_time(t_us: int) -> str:
     """Returns a time as ISO 8601 in UTC; a year that is not of four digits has its sign.
 
     >>> format_time(1357016400000000), format_time(1 << 59)
-    ('2013-01-01T05:00:00Z', '+20237-08-28T12:21:43.423488Z')
+    ('2013-01-01T05:00:00Z', '+20237-04-25T10:45:03.423488Z')
     """
     # Python knows the years 1 to 9999 alone. All dates come again after 400 years.
     cycles, within_cycle_us = divmod(t_us, _CALENDAR_CYCLE_US)

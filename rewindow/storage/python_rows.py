@@ -16,7 +16,7 @@ def python_rows(rows: pa.Table) -> list[dict[str, Any]]:
     """Returns the rows as dictionaries; an instant that Python lacks is text in ISO 8601.
 
     >>> python_rows(pa.table({"at": pa.array([1 << 60], pa.timestamp("us", "UTC"))}))
-    [{'at': '+38505-04-25T00:43:26.846976Z'}]
+    [{'at': '+38504-08-17T21:30:06.846976Z'}]
     """
     try:
         return rows.to_pylist()  # type: ignore[no-any-return]

@@ -63,7 +63,7 @@ def test_interrupted_play_prints_its_report_and_how_to_resume(tmp_path: Path) ->
     errors = process.communicate(timeout=60)[1]
     assert (
         process.returncode == 130
-        and "ended after 1 tuples" in errors
+        and "ended after 1 tuple," in errors
         and "rewindow play s --first" in errors
     )
     report = json.loads((tmp_path / "report.json").read_text())

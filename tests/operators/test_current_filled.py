@@ -19,7 +19,7 @@ LAST = -(-END // STEP) - 1
 """Grid points of the range."""
 
 
-@pytest.mark.parametrize("max_rows", [1_000_000, 3])
+@pytest.mark.parametrize("max_rows", [pytest.param(1_000_000, marks=pytest.mark.long), 3])
 def test_each_point_has_recorded_rows_or_one_filled_row(spark: SparkSession, max_rows: int) -> None:
     # Rules: G42
     seed = 42 + max_rows

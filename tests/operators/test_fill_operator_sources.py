@@ -153,7 +153,10 @@ def run(
 
 @pytest.mark.parametrize(
     ("bounded", "cuts"),
-    [pytest.param(True, [0, 3, 8], marks=pytest.mark.long), (False, [0, 2, 5, 8])],
+    [
+        pytest.param(True, [0, 3, 8], marks=pytest.mark.long),
+        pytest.param(False, [0, 2, 5, 8], marks=pytest.mark.long),
+    ],
     ids=str,
 )
 def test_sources_are_chosen_across_window_borders(

@@ -171,7 +171,7 @@ def is_same(one: Made, other: Made) -> bool:
     return close and one[:3] == other[:3]
 
 
-@pytest.mark.parametrize("max_rows", [1_000_000, 3])
+@pytest.mark.parametrize("max_rows", [pytest.param(1_000_000, marks=pytest.mark.long), 3])
 def test_filling_equals_the_reference(spark: SparkSession, max_rows: int) -> None:
     # Rules: G2, G4 to G8, G19 to G24, G29 to G33, G39
     cases = make_cases(max_rows)

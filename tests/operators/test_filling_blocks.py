@@ -53,7 +53,7 @@ def random_cases(spark: SparkSession, name: str) -> tuple[DataFrame, FillSetting
     return sources.frame_of(spark, [sources.make_rows(random) for _ in range(CASES)]), chosen
 
 
-@pytest.mark.parametrize("name", ["methods", "choosing"])
+@pytest.mark.parametrize("name", ["methods", pytest.param("choosing", marks=pytest.mark.long)])
 def test_filling_in_blocks_equals_filling_whole_keys(
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
@@ -100,7 +100,13 @@ def settings_of(**more: Any) -> FillSettings:
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"zone": "UTC", "hours": "00:00-00:20", "step": 20, "look_back": 120}],
+    [
+        {},
+        pytest.param(
+            {"zone": "UTC", "hours": "00:00-00:20", "step": 20, "look_back": 120},
+            marks=pytest.mark.long,
+        ),
+    ],
     ids=["steps", "hours"],
 )
 def test_filling_one_key_in_blocks_equals_one_pass(

@@ -90,6 +90,7 @@ def is_close(found: tuple[Any, str], wanted: tuple[Any, str]) -> bool:
     return found[1] == wanted[1] and math.isclose(found[0], wanted[0], abs_tol=1e-9)
 
 
+@pytest.mark.long
 def test_values_come_from_usable_rows_as_in_the_reference(spark: SparkSession) -> None:
     # Rules: G26, G27, G39, G40
     random = Random(9)

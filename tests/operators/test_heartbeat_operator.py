@@ -94,9 +94,13 @@ NAMES = {
 @pytest.mark.parametrize(
     ("keyed", "settings"),
     [
-        (True, {"max_jump": 100, "arrival_regression": "clamp"}),
+        pytest.param(
+            True,
+            {"max_jump": 100, "arrival_regression": "clamp"},
+            marks=pytest.mark.long,
+        ),
         pytest.param(True, {"slack": 10, "slack_restart": "arrival"}, marks=pytest.mark.long),
-        pytest.param(False, {}, marks=pytest.mark.long),
+        (False, {}),
     ],
     ids=str,
 )

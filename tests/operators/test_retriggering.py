@@ -378,7 +378,8 @@ def test_late_tuples_retrigger_by_count_and_at_removal(
     assert shown == shows
 
 
-@pytest.mark.parametrize("cut", [pytest.param(100, marks=pytest.mark.long), 23])
+@pytest.mark.long
+@pytest.mark.parametrize("cut", [100, 23])
 def test_late_tuples_at_a_gap_border_stay_in_separate_sessions(
     spark: SparkSession,
     cut: int,

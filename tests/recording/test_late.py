@@ -69,6 +69,7 @@ def test_late_tuples_stay_in_quarantine_while_a_window_is_changed(bench: Bench) 
     assert bench.tuples() == before
 
 
+@pytest.mark.long
 def test_restored_source_leaves_only_its_late_tuples(bench: Bench) -> None:
     late = "late,1970-01-01T02:47:11Z,8\n"
     bench.write(ROWS)

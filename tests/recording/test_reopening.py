@@ -164,7 +164,14 @@ def seals_of(bench: Bench) -> dict[int, tuple[int, int, str]]:
     return {row["window_id"]: (row["generation"], row["tuples"], row["digest"]) for row in rows}
 
 
-@pytest.mark.parametrize("write", [write_csv, write_json, write_parquet, write_delta])
+@pytest.mark.parametrize(
+    "write",
+    [
+        write_csv,
+        write_delta,
+        *(pytest.param(write, marks=pytest.mark.long) for write in (write_json, write_parquet)),
+    ],
+)
 def test_changed_window_is_replaced_by_what_the_source_has(bench: Bench, write: Any) -> None:
     # Rules: X52
     settings = write(bench.root, BEFORE)

@@ -464,7 +464,7 @@ class TestDelta:
             {"a": 2, "b": "new"},
         ]
 
-    @pytest.mark.parametrize("in_utc", [True, False])
+    @pytest.mark.parametrize("in_utc", [True, pytest.param(False, marks=pytest.mark.long)])
     def test_partition_times_of_another_sessions_zone_are_right(
         self,
         bench: Bench,
