@@ -72,12 +72,16 @@ def init(
     with watched(JobScreen().line):
         sample = read_sample(path)
     stream = changed(propose_stream(sample, path), **given)
-    _show(stream)
-    if not yes and not given:
+    asks = not yes and not given
+    if asks:
+        _show(stream)
         stream = _ask(stream)
     jars = _jars(folder)
     files = new_files(stream, folder, jars[0])
     write_files(files)
+    # Files first: a reader of the output, such as head, may leave before its end.
+    if not asks:
+        _show(stream)
     for file in files:
         out.print(escape(f"written: {file.relative_to(folder)}"))
     _say_next(stream, has_jars=jars[1])

@@ -5,6 +5,8 @@ is touched.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,19 @@ def test_init_without_a_terminal_requires_yes(run: Command, folder: Path) -> Non
     code, _, errors = run("init", "clicks.csv")
     assert code == 2 and "rewindow init clicks.csv --yes" in errors
     assert list(folder.iterdir()) == [folder / "clicks.csv"]
+
+
+def test_init_writes_its_files_before_a_reader_of_its_output_leaves(
+    folder: Path,
+) -> None:
+    (folder / "clicks.csv").write_text(CLICKS)
+    code = "import os, sys; os.dup2(os.open(os.devnull, os.O_RDONLY), 1); "
+    code += (
+        "from rewindow.cli import main; sys.argv = ['rewindow', 'init', 'clicks.csv', '--yes']; "
+    )
+    code += "main()"
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=False, capture_output=True)
+    assert (folder / "rewindow.toml").exists()
 
 
 def test_init_takes_answers_without_a_terminal(run: Command, folder: Path) -> None:
