@@ -88,7 +88,7 @@ def init(
 
 
 def _answers(texts: Sequence[str]) -> dict[str, str]:
-    """Returns the answers that are given as NAME=VALUE, by the parameters of `changed`.
+    """Returns the answers given as NAME=VALUE, keyed by the parameters of `changed`.
 
     Raises:
         InputError: one has no such form, or its name is unknown.

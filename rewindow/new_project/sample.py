@@ -40,11 +40,11 @@ from rewindow.storage import Table, query
 from rewindow.storage.fields import retyped
 
 ROWS = 20_000
-"""Rows from anywhere in the source."""
+"""Number of rows that are drawn from the whole source."""
 HEAD = 5_000
-"""Rows from its beginning; only these follow each other."""
+"""Number of rows from the beginning of the source. Only these rows are consecutive."""
 CELLS = 1_000_000
-"""A sample of a wide source has at most so many cells."""
+"""Maximum number of cells of a sample; a wide source gets fewer rows."""
 _GROUPS = 20
 """Row groups of Parquet files that are read."""
 _SEED = 1
@@ -105,7 +105,7 @@ class Sample:
 
     @property
     def words(self) -> str:
-        """What was looked at."""
+        """Number of rows that were read, for a reader."""
         rows = self.rows + self.misshapen
         return f"all {rows:,} rows" if self.whole else f"{rows:,} of {self.total:,} rows"
 

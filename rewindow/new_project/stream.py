@@ -54,12 +54,12 @@ _INTERVALS = 10
 _PRESENT_MIN = 0.5
 """A column names senders if this share of its values comes during half of the time."""
 _SILENT_MAX = 0.001
-"""A longer interval is proposed if more of the distances than this would be silences."""
+"""Maximum share of distances that an interval may report as silences."""
 _OUTLIERS = 0.001
 """This share of the earliest and of the latest times does not count for the span of a sample."""
 _ARRIVAL = re.compile("arriv|receive|ingest|record|load|insert|logged|created")
 _FUTURE = re.compile("due|expir|valid|until|deadline|planned|scheduled|(^|_)(eta|end|to)$")
-"""Names of times that may be later than the row itself."""
+"""Names of times that may be in the future when a row is written."""
 _ORDERED_MIN = 0.95
 """The rows of a source are in the order of a time if this share of the neighbours is."""
 _KEY = re.compile(
@@ -165,8 +165,8 @@ def propose_stream(sample: Sample, path: Path) -> NewStream:
 
 
 def _with_epochs(columns: Sequence[Column]) -> list[Column]:
-    """Returns columns with numbers read as times whose name does not tell: they have to be near to
-    another time, or the only times.
+    """Returns columns, with epoch numbers read as times although their names are not those of
+    times, if they overlap with another time or if there is no other time.
     """
     times = [column for column in columns if present(column.times)]
     why = "though its name does not say so: "
@@ -181,14 +181,14 @@ def _with_epochs(columns: Sequence[Column]) -> list[Column]:
 
 
 def _overlap(a: Column, b: Column) -> bool:
-    """Returns whether the times of two columns, but for outliers, have a part in common."""
+    """Returns whether the time ranges of two columns overlap, without outliers."""
     a_first, a_last = _span(present(a.times))
     b_first, b_last = _span(present(b.times))
     return a_first <= b_last and b_first <= a_last
 
 
 def _span(times: Sequence[int]) -> tuple[int, int]:
-    """Returns the first and the last time, but for outliers."""
+    """Returns the first and the last time without outliers."""
     ordered = sorted(times)
     cut = int(len(ordered) * _OUTLIERS)
     return ordered[cut], ordered[len(ordered) - 1 - cut]

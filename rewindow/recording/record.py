@@ -104,16 +104,16 @@ def record(  # noqa: PLR0913 - each is an option of the verb
         seal_again: the table of seals is lost; it is made anew from the tuples that are there.
         reopen: late tuples are taken from the quarantine into their windows, which get a new seal
             (X52); an end behind which there are tuples is taken back.
-        replace: with `reopen`: the whole source is read, and sealed windows that differ from it get
-            what it has now in place of what was recorded, and a new seal.
+        replace: with `reopen`: read the whole source, replace the tuples of sealed windows that
+            differ from it, and seal these windows again.
         start_over: what was recorded is removed and recorded anew, with the settings in force,
             while nobody needs it.
 
     Raises:
         InputError: the stream is unknown, its source is not there or does not fit its settings, or
             it was recorded with other settings (W4, W15); so many rows are malformed that a setting
-            must be wrong; it is said to have ended, and has tuples of the future; windows to open
-            again were changed in the source, or it lacks files that had been recorded.
+            must be wrong; `end` is given, and the source has tuples of the future; windows to
+            reopen have changed in the source, or recorded files are missing from it.
         TableError: one of the stream's tables is missing, or lacks its last commits.
         OverlapError: another recording of the stream is at work; it is to be started over, and
             somebody needs it.

@@ -183,15 +183,15 @@ def _in_order(
     spark: SparkSession,
     tables: StreamTables,
     tuples: DataFrame,
-    beside: Reopening | None,
+    opened: Reopening | None,
 ) -> DataFrame:
     """Returns tuples, with what is recorded of the opened windows if they are given, in order of
     arrival and with their offsets.
     """
     # Position and payload make the order of late tuples the same in every run.
-    if beside is not None:
+    if opened is not None:
         no_place = {"position": F.lit(""), "payload": F.lit("")}
-        tuples = _recorded(spark, tables, beside).withColumns(no_place).unionByName(tuples)
+        tuples = _recorded(spark, tables, opened).withColumns(no_place).unionByName(tuples)
     order = Window.partitionBy("window_id").orderBy("arrived_at", "offset", "position", "payload")
     numbered = tuples.withColumn("offset", (F.row_number().over(order) - 1).cast("bigint"))
     names = map(quoted_column, tables.data.schema.names)

@@ -9,6 +9,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,20 @@ from tests.recording.test_sources import frame_of
 
 LATE = "late,1970-01-01T02:46:49.123456Z,9\nlate,1970-01-01T02:47:11Z,8\n"
 AFTER = [(1000, 2), (1000, 1), (1000, 9), (1000, 3), (1001, 4), (1003, 8), (1004, 5)]
+
+
+@contextmanager
+def dying_at(monkeypatch: pytest.MonkeyPatch, point: str) -> Iterator[None]:
+    """Ends a reopening at one of its crash points."""
+
+    def crash(step: str, number: int = 1, attempt: int | None = None) -> None:
+        if step == point:
+            raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reopening, "crash_point", crash)
+        with pytest.raises(Died):
+            yield
 
 
 def check_taken(bench: Bench) -> None:
@@ -100,15 +116,8 @@ def test_interrupted_reopening_is_completed_with_every_tuple_once(
     bench.record()
     bench.write(ROWS + LATE)
     bench.record()
-
-    def crash(step: str, number: int = 1, attempt: int | None = None) -> None:
-        if step == point:
-            raise Died
-
-    with monkeypatch.context() as patch:
-        patch.setattr(reopening, "crash_point", crash)
-        with pytest.raises(Died):
-            bench.record(reopen=True)
+    with dying_at(monkeypatch, point):
+        bench.record(reopen=True)
     assert bench.record().late == 0
     if point == "reopen_after_note":
         assert len(bench.aside()) == 2
@@ -327,15 +336,8 @@ def test_interrupted_replacement_leaves_one_generation_and_is_completed(
     bench.write(EDITED)
     bench.record()
     old = seals_of(bench)
-
-    def crash(step: str, number: int = 1, attempt: int | None = None) -> None:
-        if step == point:
-            raise Died
-
-    with monkeypatch.context() as patch:
-        patch.setattr(reopening, "crash_point", crash)
-        with pytest.raises(Died):
-            bench.record(reopen=True, replace=True)
+    with dying_at(monkeypatch, point):
+        bench.record(reopen=True, replace=True)
     seals = seals_of(bench)
     assert seals == old if point != "reopen_after_seals" else seals[1000][:2] == (2, 3)
     result = bench.record()
