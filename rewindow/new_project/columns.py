@@ -11,7 +11,7 @@ from types import UnionType
 from typing import Any
 
 from rewindow.names import BOOKKEEPING, quoted_column
-from rewindow.new_project.sample import MISFITS_MAX, Sample
+from rewindow.new_project.sample import GROUPED, MISFITS_MAX, Sample
 from rewindow.new_project.times import (
     ISO,
     NULLS,
@@ -28,6 +28,7 @@ from rewindow.sequences import excluding, present
 _INTEGER = re.compile(r"[+-]?(0|[1-9]\d{0,17})")
 _FIXED = re.compile(r"[+-]?\d{1,14}\.(\d{1,4})")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_GROUPED_OR_NUMBER = re.compile(rf"{GROUPED.pattern}(\.\d+)?|{_NUMBER.pattern}")
 _PADDED = re.compile(r"[+-]?0\d")
 DAY_US = 86_400_000_000
 _DEPTH = 3
@@ -318,6 +319,9 @@ def _number(texts: Sequence[str]) -> tuple[str, str]:
     # Digits after a leading zero are a code, such as a postal code, which loses it as a number.
     if all(map(_NUMBER.fullmatch, texts)) and not any(map(_PADDED.match, texts)):
         return "DOUBLE", "numbers"
+    if any(map(GROUPED.fullmatch, texts)) and all(map(_GROUPED_OR_NUMBER.fullmatch, texts)):
+        grouped = next(filter(GROUPED.fullmatch, texts))
+        return "STRING", f'text: the comma of "{grouped}" may group thousands'
     return "STRING", "text"
 
 

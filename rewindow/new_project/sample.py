@@ -54,6 +54,8 @@ _DELIMITERS = (",", ";", "\t", "|")
 _READ = ("csv", "json", "parquet", "delta")
 _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
 _POINT = re.compile(r"[+-]?\d*\.\d+")
+GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
+"""Texts whose commas may group thousands."""
 MISFITS_MAX = 0.01
 """The share of texts that may be otherwise than a column's type; their rows go to quarantine, which
 allows as many."""
@@ -250,7 +252,7 @@ def _csv(
     left_out = _of_other_case(values)
     for name in left_out:
         del values[name]
-    if _has_decimal_commas(values):
+    if _has_decimal_commas(values, delimiter):
         settings = settings | {"decimal": ","}
         values = {name: _with_points(column) for name, column in values.items()}
     return Sample(
@@ -328,17 +330,20 @@ def _of_other_case(names: Iterable[str]) -> list[str]:
     return repeated
 
 
-def _has_decimal_commas(values: Mapping[str, Sequence[str | None]]) -> bool:
+def _has_decimal_commas(values: Mapping[str, Sequence[str | None]], delimiter: str) -> bool:
     """Returns whether numbers have a decimal comma: in a column at least, and no column has a
     decimal point.
+
+    Where the comma separates columns, a comma that may group thousands does not count.
     """
     found = False
     for column in values.values():
         texts = [value.strip() for value in column if value is not None and value not in NULLS]
         misfits = sum(not _COMMA.fullmatch(text) for text in texts)
         if texts and misfits <= MISFITS_MAX * len(texts):
-            found = found or any("," in text for text in texts)
-        elif texts and all(map(_POINT.fullmatch, texts)):
+            commas = [text for text in texts if "," in text]
+            found = found or not all(delimiter == "," and GROUPED.fullmatch(c) for c in commas)
+        elif 2 * sum(_POINT.fullmatch(text) is not None for text in texts) > len(texts):
             return False
     return found
 

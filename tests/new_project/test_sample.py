@@ -13,6 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 from rewindow.errors import InputError
+from rewindow.new_project.columns import describe_columns
 from rewindow.new_project.sample import HEAD, ROWS, read_sample
 
 
@@ -174,6 +175,26 @@ def test_decimal_commas_become_a_setting_unless_points_occur_too(tmp_path: Path)
         {"delimiter": ";", "decimal": ","},
     )
     file.write_text("price;n\n1.234,50;1.5\n-7,25;2.5\n")
+    assert "decimal" not in read_sample(file).settings
+
+
+def test_comma_that_may_group_thousands_is_not_taken_for_a_decimal_comma(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text('n,x\n"1,806",n/a\n"12,345",22.5\n')
+    sample = read_sample(file)
+    assert (sample.values["n"], sample.settings) == (["1,806", "12,345"], {})
+    [n, _] = describe_columns(sample)
+    assert (n.kind, n.why) == ("STRING", 'text: the comma of "1,806" may group thousands')
+    file.write_text('n,x\n"1,806",a\n"0,345",b\n')
+    assert read_sample(file).values["n"] == ["1.806", "0.345"]
+    file.write_text("n;x\n1,806;a\n12,345;b\n")
+    assert read_sample(file).values["n"] == ["1.806", "12.345"]
+
+
+@pytest.mark.parametrize("gap", ["n/a", "nil"])
+def test_decimal_points_are_noticed_in_a_column_with_other_texts(tmp_path: Path, gap: str) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text(f'n,x\n"1,5",{gap}\n"2,25",22.5\n"3,5",1.25\n')
     assert "decimal" not in read_sample(file).settings
 
 
