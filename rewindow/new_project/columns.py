@@ -25,7 +25,7 @@ from rewindow.new_project.times import (
 )
 from rewindow.sequences import excluding, present
 
-_INTEGER = re.compile(r"[+-]?(0|[1-9]\d{0,17})")
+_INTEGER = re.compile(r"[+-]?(0|[1-9]\d{0,99})")
 _FIXED = re.compile(r"[+-]?\d{1,14}\.(\d{1,4})")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _GROUPED_OR_NUMBER = re.compile(rf"{GROUPED.pattern}(\.\d+)?|{_NUMBER.pattern}")
@@ -33,6 +33,7 @@ _PADDED = re.compile(r"[+-]?0\d")
 DAY_US = 86_400_000_000
 _DEPTH = 3
 """Fields of nested objects are offered down to this depth."""
+_TOO_LONG = "numbers with more digits than BIGINT and DOUBLE keep, read as text"
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _Field = tuple[tuple[str, ...], Sequence[Any]]
 """Path and values of a column, or of a field of nested objects."""
@@ -183,9 +184,21 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _is_bigint(value: Any) -> bool:
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        value = int(value)
+    return type(value) is int and -(2**63) <= value < 2**63
+
+
+def _loses_digits(value: float) -> bool:
+    """Returns whether a number is whole and rounded as a DOUBLE, which keeps 53 binary digits."""
+    return isinstance(value, int) and value % 2 ** max(0, value.bit_length() - 53) != 0
+
+
 _FORMS: tuple[Callable[[Any], bool], ...] = (
     _has_form(ISO.pattern),
     _has_form(_NUMBER.pattern),
+    _is_bigint,
     _has_form(r"\d+[-./:][-\d./:,\sTZ+APMapm]*"),
     _has_form(r"(?s)\d+[-./:].*"),
     _has_form(r"(?s)[A-Z][a-z]{2} \d.*"),
@@ -306,7 +319,8 @@ def _empty(path: tuple[str, ...], event: str, values: Sequence[Any]) -> Column:
 def _number(texts: Sequence[str]) -> tuple[str, str]:
     if {*map(str.lower, texts)} <= {"true", "false"}:
         return "BOOLEAN", "true or false"
-    if all(map(_INTEGER.fullmatch, texts)):
+    whole = list(map(int, filter(_INTEGER.fullmatch, texts)))
+    if len(whole) == len(texts) and all(map(_is_bigint, whole)):
         return "BIGINT", "whole numbers"
     fixed = list(map(_FIXED.fullmatch, texts))
     scales = {len(match[1]) for match in fixed if match}
@@ -318,7 +332,7 @@ def _number(texts: Sequence[str]) -> tuple[str, str]:
         )
     # Digits after a leading zero are a code, such as a postal code, which loses it as a number.
     if all(map(_NUMBER.fullmatch, texts)) and not any(map(_PADDED.match, texts)):
-        return "DOUBLE", "numbers"
+        return ("STRING", _TOO_LONG) if any(map(_loses_digits, whole)) else ("DOUBLE", "numbers")
     if any(map(GROUPED.fullmatch, texts)) and all(map(_GROUPED_OR_NUMBER.fullmatch, texts)):
         grouped = next(filter(GROUPED.fullmatch, texts))
         return "STRING", f'text: the comma of "{grouped}" may group thousands'
@@ -342,7 +356,7 @@ def _of_values(
         ".".join(path),
         event,
         kind,
-        why="as the file says" if own else _json_words(kind),
+        why="as the file says" if own else _json_words(kind, there),
         values=values,
         path=path if len(path) > 1 else (),
     )
@@ -384,7 +398,9 @@ def _are(values: Sequence[Any], types: type | UnionType) -> bool:
     return bool(values) and all(isinstance(value, types) for value in values)
 
 
-def _json_words(kind: str) -> str:
+def _json_words(kind: str, values: Sequence[Any]) -> str:
+    if kind == "STRING" and all(map(_is_number, values)):
+        return _TOO_LONG
     head = kind.partition("<")[0]
     words = {
         "BIGINT": "whole numbers",
@@ -409,8 +425,9 @@ def json_type(values: Sequence[Any]) -> str:
     if _are(there, bool):
         return "BOOLEAN"
     if there and all(map(_is_number, there)):
-        whole = all(isinstance(value, int) and abs(value) < 2**63 for value in there)
-        return "BIGINT" if whole else "DOUBLE"
+        if all(map(_is_bigint, there)):
+            return "BIGINT"
+        return "STRING" if any(map(_loses_digits, there)) else "DOUBLE"
     if _are(there, list):
         return f"ARRAY<{json_type(list(chain.from_iterable(there)))}>"
     fields = []

@@ -20,7 +20,10 @@ def column(name: str, values: list[Any], kind: str = "csv") -> Column:
     [
         (["1", "-20", "0"], "BIGINT"),
         (["1", "007"], "STRING"),
-        (["12345678901234567890"], "DOUBLE"),
+        (["9223372036854775807"], "BIGINT"),
+        (["9223372036854775809"], "STRING"),
+        (["9007199254740993", "1.5"], "STRING"),
+        (["9007199254740992", "1.5"], "DOUBLE"),
         (["1.50", "22.00"], "DECIMAL(18,2)"),
         (["1.5", "22.00"], "DOUBLE"),
         (["1.5", "2"], "DOUBLE"),
@@ -117,6 +120,10 @@ def test_json_values_have_their_common_type() -> None:
     )
     assert column("x", [1, "a"], "json").kind == "STRING"
     assert column("x", [1, 2.5], "json").kind == "DOUBLE"
+    assert column("x", [2**63 - 1, -(2**63)], "json").kind == "BIGINT"
+    assert column("x", [2**63 + 1, 1], "json").kind == "STRING"
+    assert column("x", [2**53 + 1, 1.5], "json").kind == "STRING"
+    assert column("x", [2**53, 1.5], "json").kind == "DOUBLE"
     assert column("x", [True, None], "json").kind == "BOOLEAN"
 
 
@@ -126,6 +133,7 @@ def test_json_values_have_their_common_type() -> None:
         ("2026-03-01T10:00:00Z", "not-a-time", "TIMESTAMP"),
         ("1.50", "broken", "DECIMAL(18,2)"),
         ("7", "seven", "BIGINT"),
+        ("9007199254740993", "9223372036854775809", "BIGINT"),
         ("07.03.2026 10:15", "soon", "STRING"),
         ("07.03.2026 10:15", "07.03.20x6 10:15", "STRING"),
     ],
@@ -148,6 +156,8 @@ def test_few_malformed_texts_change_no_type(usual: str, malformed: str, kind: st
         ("07.03.2026 10:15", "soon", "STRING"),
         (20.5, "n/a", "DOUBLE"),
         (7, "seven", "BIGINT"),
+        (2**53 + 1, 1.5, "BIGINT"),
+        (2**53 + 1, 2**63 + 1, "BIGINT"),
         (True, "yes", "BOOLEAN"),
         ({"a": 1}, [1], "STRUCT<`a`: BIGINT>"),
     ],
