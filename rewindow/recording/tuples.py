@@ -50,6 +50,8 @@ _OF_THE_MOMENT = re.compile(
     re.IGNORECASE,
 )
 _WITH_COMMA = r"^\s*[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?\s*$"
+_NOT_FINITE = ('"NaN"', '"Infinity"', '"-Infinity"')
+"""Texts that Spark's parser of JSON makes of numbers that are not finite."""
 _YEAR_10000_US = 253_402_300_800_000_000
 _FORBIDDEN = set(" ,;{}()\n\t=")
 
@@ -375,6 +377,9 @@ def _typed_json(
     columns = {}
     for field in declared.fields:
         value = F.col(_LINE).getField(field.name)
+        if isinstance(field.dataType, T.StringType):
+            is_named = value.isin(*_NOT_FINITE)
+            value = F.when(is_named, F.translate(value, '"', "")).otherwise(value)
         columns[field.name] = typed_value(
             value,
             parsed_type(

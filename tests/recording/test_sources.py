@@ -252,6 +252,15 @@ def test_bad_json_is_quarantined_with_its_text(bench: Bench) -> None:
     assert {row["payload"] for row in bench.rows("select payload from q")} == set(bad)
 
 
+def test_json_number_that_is_not_finite_is_its_name_in_a_text_column(bench: Bench) -> None:
+    at = time_of(41).isoformat()
+    texts = ["NaN", "-Infinity", '"NaN"', '"a\\"NaN\\""']
+    lines = [f'{{"k": {text}, "at": "{at}", "n": {n}}}' for n, text in enumerate(texts)]
+    (bench.root / "s.json").write_text("\n".join(lines))
+    bench.record(source=str(bench.root / "s.json"))
+    assert [row[2] for row in bench.tuples()] == ["NaN", "-Infinity", "NaN", 'a"NaN"']
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
