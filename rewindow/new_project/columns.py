@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,14 +12,15 @@ from types import UnionType
 from typing import Any
 
 from rewindow.names import BOOKKEEPING, quoted_column
-from rewindow.new_project.sample import GROUPED, MISFITS_MAX, Sample
+from rewindow.new_project.sample import GROUPED, Sample
 from rewindow.new_project.times import (
-    ISO,
+    MISFITS_MAX,
     NULLS,
     ZONELESS,
     Times,
     clock_micros,
     epoch_times,
+    forms_of,
     micros_of,
     sounds_like_time,
     text_times,
@@ -159,7 +161,9 @@ def _of_most(
     meant = [(at, value) for at, value in rows if value is not None and value not in nulls]
     # Each form is tried on all values. The first one that nearly all of them have decides: without
     # the values that do not, the others may have a type.
-    for fits in _FORMS:
+    some = [value for _, value in meant[:: len(meant) // 3 + 1] if isinstance(value, str)]
+    times = chain.from_iterable(map(forms_of, some))
+    for fits in chain(map(_of_text, times), _FORMS):
         misfits = [(at, value) for at, value in meant if not fits(value)]
         if not 0 < len(misfits) <= MISFITS_MAX * len(meant):
             continue
@@ -177,7 +181,11 @@ def _of_most(
 
 def _has_form(pattern: str) -> Callable[[Any], bool]:
     form = re.compile(pattern)
-    return lambda value: isinstance(value, str) and form.fullmatch(value) is not None
+    return _of_text(lambda text: form.fullmatch(text) is not None)
+
+
+def _of_text(test: Callable[[str], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and test(value)
 
 
 def _is_number(value: Any) -> bool:
@@ -196,7 +204,6 @@ def _loses_digits(value: float) -> bool:
 
 
 _FORMS: tuple[Callable[[Any], bool], ...] = (
-    _has_form(ISO.pattern),
     _has_form(_NUMBER.pattern),
     _is_bigint,
     _has_form(r"\d+[-./:][-\d./:,\sTZ+APMapm]*"),
@@ -241,12 +248,17 @@ def read_as_epoch(column: Column, why: str) -> Column | None:
     """Returns a column of numbers as times, None where they are too small or too large to be
     some.
     """
-    try:
-        numbers = [None if v is None or v in column.nulls else float(v) for v in column.values]
-    except (TypeError, ValueError):
-        return None
+    numbers = [_as_number(value, column.nulls) for value in column.values]
     time = epoch_times(column.sql, column.kind, numbers)
     return None if time is None else _as_time(column, time, f", {why}")
+
+
+def _as_number(value: Any, nulls: frozenset[str]) -> float | None:
+    """Returns a value as a number, NaN for another one."""
+    try:
+        return None if value is None or value in nulls else float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def _as_time(column: Column, time: Times, also: str) -> Column:

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from rewindow.errors import InputError
 from rewindow.names import did_you_mean
-from rewindow.new_project.times import NULLS
+from rewindow.new_project.times import MISFITS_MAX, NULLS
 from rewindow.progress.steps import counted
 from rewindow.recording.sources.arrow_types import spark_type
 from rewindow.recording.sources.parquet_files import parquet_schema
@@ -56,9 +56,6 @@ _COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
 _POINT = re.compile(r"[+-]?\d*\.\d+")
 GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 """Texts whose commas may group thousands."""
-MISFITS_MAX = 0.01
-"""The share of texts that may be otherwise than a column's type; their rows go to quarantine, which
-allows as many."""
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from rewindow.new_project.columns import (
     describe_columns,
     read_as_epoch,
 )
-from rewindow.new_project.sample import MISFITS_MAX, Sample
-from rewindow.new_project.times import ZONELESS, sounds_like_time
+from rewindow.new_project.sample import Sample
+from rewindow.new_project.times import MISFITS_MAX, ZONELESS, sounds_like_time
 from rewindow.sequences import find_named, names_of, present
 from rewindow.windows import describe_duration, parse_duration
 
@@ -356,7 +356,7 @@ def _arrival(sample: Sample, columns: Sequence[Column]) -> tuple[Column, str]:
     candidates = [column for column in columns if column.instant]
     if not candidates:
         listed = "; ".join(
-            f"{column.name} ({column.why}{_first(column)})" for column in columns[:12]
+            f"{column.name}{_first(column)} ({column.why})" for column in columns[:12]
         )
         title = (
             f" {sample.misshapen:,} of {sample.rows + sample.misshapen:,} rows have not the "

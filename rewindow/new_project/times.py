@@ -13,11 +13,14 @@ from itertools import product
 
 from rewindow.sequences import present
 
-NULLS = ("NA", "N/A", "NULL", "null", "None", "nan", "NaN", "\\N", "-")
+NULLS = ("NA", "N/A", "n/a", "nil", "NULL", "null", "None", "nan", "NaN", "\\N", "-")
 """Texts that mean null in a column whose other values are no text."""
 ISO = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?( ?(Z|UTC|GMT|[+-]\d\d(:?\d\d)?))?)?)?"
 )
+MISFITS_MAX = 0.01
+"""The share of values that may be otherwise than a column's type; their rows go to quarantine,
+which allows as many."""
 _ZONE = re.compile(r" ?(Z|UTC|GMT|[+-]\d\d(:?\d\d)?)$")
 _DAYS = {
     "%Y/%m/%d": "yyyy/M/d",
@@ -188,6 +191,14 @@ def _by_form(quoted: str, values: Sequence[str | None], meant: Sequence[str]) ->
     )
 
 
+def forms_of(text: str) -> list[Callable[[str], bool]]:
+    """Returns tests of whether a text is a time in a form that a given one has."""
+    if ISO.fullmatch(text):
+        return [lambda other: ISO.fullmatch(other) is not None and _is_read(_parse_iso, other)]
+    forms = [day + clock for day, clock in product(_DAYS, _CLOCKS)]
+    return [partial(_is_read, partial(_parse, form)) for form in forms if _parses(text, form)]
+
+
 def _by_pattern(quoted: str, pattern: str, micros: Sequence[int | None]) -> Times:
     escaped = pattern.replace("'", "\\'")
     zone = "" if pattern.endswith(("Z", "XXX")) else f", {ZONELESS}"
@@ -215,22 +226,27 @@ def clock_micros(values: Sequence[str | None]) -> list[int | None] | None:
 
 
 def epoch_times(quoted: str, kind: str, numbers: Sequence[float | None]) -> Times | None:
-    """Returns numbers that count time since 1970, from 2000 to 2100, as times; None if they do
-    not.
+    """Returns numbers that count time since 1970 as times; None if more than a few of them are not
+    from 2000 to 2100.
     """
     there = present(numbers)
     for function, units in _EPOCHS.items():
-        if there and all(_SINCE * units <= number < _UNTIL * units for number in there):
-            micros = [
-                None if number is None else int(number * (10**6 // units)) for number in numbers
-            ]
-            word = function.removeprefix("timestamp_")
-            return Times(
-                kind,
-                f"{function}({quoted})",
-                micros,
-                why=f"{word} since 1970, from 2000 to 2100",
-            )
+        others = [n for n in there if not _SINCE * units <= n < _UNTIL * units]
+        if not there or len(others) > MISFITS_MAX * len(there):
+            continue
+        micros: list[int | None] = []
+        for number in numbers:
+            is_time = number is not None and _SINCE * units <= number < _UNTIL * units
+            micros.append(int(number * (10**6 // units)) if is_time and number else None)
+        why = f"{function.removeprefix('timestamp_')} since 1970, from 2000 to 2100"
+        if others:
+            verb = "is" if len(others) == 1 else "are"
+            why += f"; {len(others):,} of {len(there):,} values {verb} outside, such as {others[0]:.16g}"
+        instant = f"{function}({quoted})"
+        if units > 1 and kind not in ("BIGINT", "INT"):
+            # Spark counts fractions of seconds only.
+            instant = f"timestamp_micros(try_cast({quoted} * {10**6 // units} as bigint))"
+        return Times(kind, instant, micros, why=why)
     return None
 
 
@@ -274,8 +290,12 @@ def _parse(form: str, text: str) -> datetime:
 
 
 def _parses(text: str, form: str) -> bool:
+    return _is_read(partial(_parse, form), text)
+
+
+def _is_read(parse: Callable[[str], datetime], text: str) -> bool:
     try:
-        datetime.strptime(text, form)
+        parse(text)
     except ValueError:
         return False
     return True

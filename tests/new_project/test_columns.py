@@ -136,6 +136,8 @@ def test_json_values_have_their_common_type() -> None:
         ("9007199254740993", "9223372036854775809", "BIGINT"),
         ("07.03.2026 10:15", "soon", "STRING"),
         ("07.03.2026 10:15", "07.03.20x6 10:15", "STRING"),
+        ("2026-03-01T10:00:00Z", "2026-02-30T10:00:00Z", "TIMESTAMP"),
+        ("07.03.2026 10:15", "31.02.2026 10:15", "STRING"),
     ],
 )
 def test_few_malformed_texts_change_no_type(usual: str, malformed: str, kind: str) -> None:
@@ -170,6 +172,23 @@ def test_few_malformed_json_values_change_no_type(usual: Any, malformed: Any, ki
     assert f'such as "{malformed}" in row 200' in few.why
     many = column("seen_at", [usual] * 197 + [malformed] * 3, "json")
     assert (many.kind, many.instant) == ("STRING", "")
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_epoch_column_may_have_a_few_other_numbers(kind: str) -> None:
+    def read_as(usual: Any, other: Any, share: int) -> Column:
+        values = [usual] * share + [other]
+        return column("ts", list(map(str, values)) if kind == "csv" else values, kind)
+
+    few = read_as(MOMENT * 1000, MOMENT, 199)
+    assert (few.kind, few.instant, few.times[-1]) == ("BIGINT", "timestamp_millis(ts)", None)
+    assert f"; 1 of 200 values is outside, such as {MOMENT}" in few.why
+    assert read_as(MOMENT * 1000, MOMENT, 98).instant == ""
+    # timestamp_millis needs a whole number.
+    fraction = read_as(MOMENT * 1000, MOMENT * 1000 + 0.25, 199)
+    assert fraction.instant == "timestamp_micros(try_cast(ts * 1000 as bigint))"
+    assert fraction.times[-1] == MOMENT * 10**6 + 250
+    assert read_as(MOMENT, MOMENT + 0.5, 199).instant == "timestamp_seconds(ts)"
 
 
 def test_fields_of_nested_objects_are_columns_with_a_path() -> None:

@@ -36,6 +36,11 @@ def test_epoch_numbers_are_the_arrival_when_no_time_column_is_named() -> None:
     assert "though its name does not say so" in stream.arrival.why
 
 
+def test_epoch_numbers_with_a_few_other_texts_are_the_arrival() -> None:
+    stream = proposed(x=[*map(str, range(1772359200, 1772359500)), "0", "soon"])
+    assert stream.arrival.instant == "timestamp_seconds(x)"
+
+
 def test_title_line_above_the_header_is_reported() -> None:
     sample = Sample("/x/clicks.csv", "csv", {"Report": [None]}, misshapen=20)
     with pytest.raises(InputError) as caught:
@@ -180,7 +185,7 @@ def test_ambiguous_date_order_and_time_zone_can_be_chosen() -> None:
 def test_source_without_a_time_proposes_nothing_and_lists_the_examined_columns() -> None:
     with pytest.raises(InputError, match="no column of the source is a time") as caught:
         proposed(a=["1"], b=["x"])
-    assert "a (whole numbers, such as 1); b (text, such as x)" in caught.value.detail
+    assert "a, such as 1 (whole numbers); b, such as x (text)" in caught.value.detail
     assert "try_to_timestamp(COLUMN" in caught.value.hint
 
 
