@@ -188,16 +188,16 @@ def _beside(path: Path) -> str:
 
 
 def _decoded(data: bytes) -> tuple[str, str]:
-    """Returns a text and its encoding: as its first bytes say, else UTF-8, else what Windows or
-    Latin 1 make of it.
+    """Returns a text and its encoding: as its first bytes say, else UTF-8 if most characters beyond
+    ASCII are in it, else what Windows or Latin 1 make of it.
     """
     if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return data[: len(data) - len(data) % 2].decode("utf-16", "ignore"), "utf-16"
-    for cut in range(4):  # The sample may end inside a character.
-        try:
-            return data[: len(data) - cut].decode("utf-8-sig"), "utf-8"
-        except UnicodeDecodeError:
-            continue
+    # A recording puts the rows of single wrong bytes into quarantine.
+    text = data.decode("utf-8-sig", "replace")
+    wrong = text[:-1].count("\ufffd")  # The sample may end inside a character.
+    if data.startswith(codecs.BOM_UTF8) or 2 * wrong <= sum(not c.isascii() for c in text):
+        return text, "utf-8"
     # At these bytes Latin 1 has control characters, and Windows has letters and quotes.
     if any(0x80 <= byte < 0xA0 for byte in data):
         try:

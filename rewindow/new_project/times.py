@@ -241,7 +241,8 @@ def epoch_times(quoted: str, kind: str, numbers: Sequence[float | None]) -> Time
         why = f"{function.removeprefix('timestamp_')} since 1970, from 2000 to 2100"
         if others:
             verb = "is" if len(others) == 1 else "are"
-            why += f"; {len(others):,} of {len(there):,} values {verb} outside, such as {others[0]:.16g}"
+            why += f"; {len(others):,} of {len(there):,} values {verb} outside, "
+            why += f"such as {others[0]:.16g}"
         instant = f"{function}({quoted})"
         if units > 1 and kind not in ("BIGINT", "INT"):
             # Spark counts fractions of seconds only.

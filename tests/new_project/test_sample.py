@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 from collections import Counter
 from datetime import UTC, datetime
@@ -164,6 +165,18 @@ def test_encoding_is_detected_from_the_bytes(
     (tmp_path / "a.csv").write_bytes(text.encode(encoding))
     sample = read_sample(tmp_path / "a.csv")
     assert (next(iter(sample.values)), sample.settings.get("encoding")) == ("\u00e9t\u00e9", named)
+
+
+@pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
+def test_single_bytes_that_are_not_utf_8_change_no_encoding(tmp_path: Path, mark: bytes) -> None:
+    good = "at,name\n1,caf\u00e9\n2,caf\u00e9\n".encode()
+    bad = b"3,caf\xe9 au lait\n"
+    (tmp_path / "a.csv").write_bytes(mark + good + bad)
+    sample = read_sample(tmp_path / "a.csv")
+    assert (list(sample.values), sample.settings) == (["at", "name"], {})
+    assert sample.values["name"][:2] == ["caf\u00e9"] * 2
+    (tmp_path / "a.csv").write_bytes(mark + b"at,name\n" + bad)
+    assert read_sample(tmp_path / "a.csv").settings == ({} if mark else {"encoding": "latin-1"})
 
 
 def test_decimal_commas_become_a_setting_unless_points_occur_too(tmp_path: Path) -> None:
