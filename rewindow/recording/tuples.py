@@ -372,7 +372,11 @@ def _typed_json(
     line = F.get(values, F.lit(0))
     is_one = F.col(f"__parsed.{_END}") & (F.size(values) == F.lit(1)) & line.isNotNull()
     is_one &= F.col(f"__parsed.{_CORRUPT}").isNull()
-    reason = F.when(~or_false(is_one), F.lit("line is not JSON with the declared columns"))
+    # The parser leaves out a value that has another type, and keeps the others of the line.
+    named = F.coalesce(*_unread(line, declared), F.lit(None))
+    named = F.when(F.size(values) == F.lit(1), named)
+    no_json = F.lit("line is not JSON with the declared columns")
+    reason = F.when(~or_false(is_one), F.coalesce(named, no_json))
     frame = frame.select(*POSITION, F.coalesce(BAD, reason).alias(BAD), PAYLOAD, line.alias(_LINE))
     columns = {}
     for field in declared.fields:
@@ -389,6 +393,25 @@ def _typed_json(
             zone,
         )
     return _rows(frame, columns, declared)
+
+
+def _unread(
+    value: Column,
+    declared: T.StructType,
+    path: tuple[str, ...] = (),
+) -> Iterator[Column]:
+    """Yields a reason for each column, and each field of a nested object, that is null although the
+    line has a value.
+    """
+    for field in declared.fields:
+        part = value.getField(field.name)
+        names = (*path, field.name)
+        at = "".join(f"['{name}']" for name in names)
+        is_unread = part.isNull() & F.get_json_object(PAYLOAD, f"${at}").isNotNull()
+        why = f"column {'.'.join(names)} is not {field.dataType.simpleString()}"
+        if isinstance(field.dataType, T.StructType):
+            yield from _unread(part, field.dataType, names)
+        yield F.when(is_unread, F.lit(why))
 
 
 def _event_expressions(name: str, stream: StreamConfig, read: list[str]) -> dict[str, Column]:

@@ -242,13 +242,21 @@ def test_column_names_may_contain_dots_and_backticks(bench: Bench) -> None:
     assert (payload["a.b"], payload["c`d"]) == (2, "z")
 
 
-def test_bad_json_is_quarantined_with_its_text(bench: Bench) -> None:
-    good = json.dumps({"k": "a", "at": time_of(41).isoformat(), "n": 1})
-    bad = ['{"k": "a", ', json.dumps({"k": "a", "at": time_of(41).isoformat(), "n": "many"}), "[1]"]
-    (bench.root / "s.json").write_text("\n".join([bad[0], good, *bad[1:]]))
-    bench.record(source=str(bench.root / "s.json"))
-    reason = "malformed: line is not JSON with the declared columns"
-    assert bench.aside() == [(None, reason, f"s.json:{n}") for n in (1, 3, 4)]
+def test_bad_json_is_quarantined_with_its_text_and_names_its_column(bench: Bench) -> None:
+    at = time_of(41).isoformat()
+    good = {"k": "a", "at": at, "n": 1, "where": {"x": 1}}
+    columns = {"n": "many", "where": {"x": "far"}, "tags": [1, "a"]}
+    bad = ['{"k": "a", ', "[1]", "null", *(json.dumps(good | {c: v}) for c, v in columns.items())]
+    bad.append('{"n": "many"} {}')
+    (bench.root / "s.json").write_text("\n".join([json.dumps(good), *bad]))
+    declared = "k STRING, at TIMESTAMP, n INT, where STRUCT<x: INT, y: INT>, tags ARRAY<INT>"
+    bench.record(source=str(bench.root / "s.json"), columns=declared)
+    no_json = "malformed: line is not JSON with the declared columns"
+    no_value = "malformed: column {} is not {}".format
+    reasons = [no_json] * 3 + [no_value("n", "int"), no_value("where.x", "int")]
+    reasons += [no_value("tags", "array<int>"), no_json]
+    found = [(None, reason, f"s.json:{n}") for n, reason in enumerate(reasons, 2)]
+    assert sorted(bench.aside(), key=lambda row: row[2]) == found
     assert {row["payload"] for row in bench.rows("select payload from q")} == set(bad)
 
 
