@@ -30,12 +30,10 @@ from rewindow.sequences import excluding, present
 _INTEGER = re.compile(r"[+-]?(0|[1-9]\d{0,99})")
 _FIXED = re.compile(r"[+-]?\d{1,14}\.(\d{1,4})")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_GROUPED_OR_NUMBER = re.compile(rf"{GROUPED.pattern}(\.\d+)?|{_NUMBER.pattern}")
 _PADDED = re.compile(r"[+-]?0\d")
 DAY_US = 86_400_000_000
 _DEPTH = 3
 """Fields of nested objects are offered down to this depth."""
-_TOO_LONG = "numbers with more digits than BIGINT and DOUBLE keep, read as text"
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _Field = tuple[tuple[str, ...], Sequence[Any]]
 """Path and values of a column, or of a field of nested objects."""
@@ -179,11 +177,6 @@ def _of_most(
     return column
 
 
-def _has_form(pattern: str) -> Callable[[Any], bool]:
-    form = re.compile(pattern)
-    return _of_text(lambda text: form.fullmatch(text) is not None)
-
-
 def _of_text(test: Callable[[str], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and test(value)
 
@@ -193,8 +186,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_bigint(value: Any) -> bool:
-    if isinstance(value, str) and _INTEGER.fullmatch(value):
-        value = int(value)
     return type(value) is int and -(2**63) <= value < 2**63
 
 
@@ -204,11 +195,9 @@ def _loses_digits(value: float) -> bool:
 
 
 _FORMS: tuple[Callable[[Any], bool], ...] = (
-    _has_form(_NUMBER.pattern),
+    _of_text(lambda text: _NUMBER.fullmatch(text.strip()) is not None),
+    _of_text(lambda text: _INTEGER.fullmatch(text) is not None and _is_bigint(int(text))),
     _is_bigint,
-    _has_form(r"\d+[-./:][-\d./:,\sTZ+APMapm]*"),
-    _has_form(r"(?s)\d+[-./:].*"),
-    _has_form(r"(?s)[A-Z][a-z]{2} \d.*"),
     _is_number,
     lambda value: isinstance(value, bool),
     lambda value: isinstance(value, dict),
@@ -344,10 +333,11 @@ def _number(texts: Sequence[str]) -> tuple[str, str]:
         )
     # Digits after a leading zero are a code, such as a postal code, which loses it as a number.
     if all(map(_NUMBER.fullmatch, texts)) and not any(map(_PADDED.match, texts)):
-        return ("STRING", _TOO_LONG) if any(map(_loses_digits, whole)) else ("DOUBLE", "numbers")
-    if any(map(GROUPED.fullmatch, texts)) and all(map(_GROUPED_OR_NUMBER.fullmatch, texts)):
-        grouped = next(filter(GROUPED.fullmatch, texts))
-        return "STRING", f'text: the comma of "{grouped}" may group thousands'
+        is_rounded = any(map(_loses_digits, whole))
+        return ("STRING", "numbers of too many digits") if is_rounded else ("DOUBLE", "numbers")
+    grouped = list(filter(GROUPED.fullmatch, texts))
+    if 2 * len(grouped) > len(texts):
+        return "STRING", f'text: the comma of "{grouped[0]}" may group thousands'
     return "STRING", "text"
 
 
@@ -368,7 +358,7 @@ def _of_values(
         ".".join(path),
         event,
         kind,
-        why="as the file says" if own else _json_words(kind, there),
+        why="as the file says" if own else _json_words(kind),
         values=values,
         path=path if len(path) > 1 else (),
     )
@@ -410,9 +400,7 @@ def _are(values: Sequence[Any], types: type | UnionType) -> bool:
     return bool(values) and all(isinstance(value, types) for value in values)
 
 
-def _json_words(kind: str, values: Sequence[Any]) -> str:
-    if kind == "STRING" and all(map(_is_number, values)):
-        return _TOO_LONG
+def _json_words(kind: str) -> str:
     head = kind.partition("<")[0]
     words = {
         "BIGINT": "whole numbers",
@@ -420,7 +408,10 @@ def _json_words(kind: str, values: Sequence[Any]) -> str:
         "BOOLEAN": "true or false",
         "STRUCT": "nested objects",
     }
-    return words.get(head, "lists" if head == "ARRAY" else "values of several types, kept as text")
+    return words.get(
+        head,
+        "lists" if head == "ARRAY" else "values of several types or too many digits, kept as text",
+    )
 
 
 def json_type(values: Sequence[Any]) -> str:

@@ -169,7 +169,7 @@ def _by_form(quoted: str, values: Sequence[str | None], meant: Sequence[str]) ->
     """
     fitting = []
     for (day, spark_day), (clock, spark_clock) in product(_DAYS.items(), _CLOCKS.items()):
-        if not _parses(meant[0], day + clock):
+        if not _parses(day + clock, meant[0]):
             continue
         micros = _read(values, partial(_parse, day + clock))
         if micros is not None:
@@ -193,10 +193,8 @@ def _by_form(quoted: str, values: Sequence[str | None], meant: Sequence[str]) ->
 
 def forms_of(text: str) -> list[Callable[[str], bool]]:
     """Returns tests of whether a text is a time in a form that a given one has."""
-    if ISO.fullmatch(text):
-        return [lambda other: ISO.fullmatch(other) is not None and _is_read(_parse_iso, other)]
-    forms = [day + clock for day, clock in product(_DAYS, _CLOCKS)]
-    return [partial(_is_read, partial(_parse, form)) for form in forms if _parses(text, form)]
+    forms = ["", *(day + clock for day, clock in product(_DAYS, _CLOCKS))]
+    return [partial(_parses, form) for form in forms if _parses(form, text)]
 
 
 def _by_pattern(quoted: str, pattern: str, micros: Sequence[int | None]) -> Times:
@@ -231,18 +229,17 @@ def epoch_times(quoted: str, kind: str, numbers: Sequence[float | None]) -> Time
     """
     there = present(numbers)
     for function, units in _EPOCHS.items():
-        others = [n for n in there if not _SINCE * units <= n < _UNTIL * units]
+        first, last = _SINCE * units, _UNTIL * units
+        others = [n for n in there if not first <= n < last]
         if not there or len(others) > MISFITS_MAX * len(there):
             continue
-        micros: list[int | None] = []
-        for number in numbers:
-            is_time = number is not None and _SINCE * units <= number < _UNTIL * units
-            micros.append(int(number * (10**6 // units)) if is_time and number else None)
+        micros = [
+            int(n * (10**6 // units)) if n is not None and first <= n < last else None
+            for n in numbers
+        ]
         why = f"{function.removeprefix('timestamp_')} since 1970, from 2000 to 2100"
         if others:
-            verb = "is" if len(others) == 1 else "are"
-            why += f"; {len(others):,} of {len(there):,} values {verb} outside, "
-            why += f"such as {others[0]:.16g}"
+            why += f", without {len(others):,} of {len(there):,} values such as {others[0]:.16g}"
         instant = f"{function}({quoted})"
         if units > 1 and kind not in ("BIGINT", "INT"):
             # Spark counts fractions of seconds only.
@@ -287,16 +284,12 @@ def _parse_iso(text: str) -> datetime:
 
 
 def _parse(form: str, text: str) -> datetime:
-    return datetime.strptime(text, form)
+    return datetime.strptime(text, form) if form else _parse_iso(text)
 
 
-def _parses(text: str, form: str) -> bool:
-    return _is_read(partial(_parse, form), text)
-
-
-def _is_read(parse: Callable[[str], datetime], text: str) -> bool:
+def _parses(form: str, text: str) -> bool:
     try:
-        parse(text)
+        _parse(form, text)
     except ValueError:
         return False
     return True

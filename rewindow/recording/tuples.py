@@ -373,8 +373,7 @@ def _typed_json(
     is_one = F.col(f"__parsed.{_END}") & (F.size(values) == F.lit(1)) & line.isNotNull()
     is_one &= F.col(f"__parsed.{_CORRUPT}").isNull()
     # The parser leaves out a value that has another type, and keeps the others of the line.
-    named = F.coalesce(*_unread(line, declared), F.lit(None))
-    named = F.when(F.size(values) == F.lit(1), named)
+    named = F.when(F.size(values) == F.lit(1), F.coalesce(*_unread(line, declared)))
     no_json = F.lit("line is not JSON with the declared columns")
     reason = F.when(~or_false(is_one), F.coalesce(named, no_json))
     frame = frame.select(*POSITION, F.coalesce(BAD, reason).alias(BAD), PAYLOAD, line.alias(_LINE))

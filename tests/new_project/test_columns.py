@@ -29,6 +29,7 @@ def column(name: str, values: list[Any], kind: str = "csv") -> Column:
         (["1.5", "2"], "DOUBLE"),
         (["1e3", "2.5"], "DOUBLE"),
         (["1", "NA", None], "BIGINT"),
+        (["7"] * 98 + [" 7", "soon"], "BIGINT"),
         (["NA", "DE"], "STRING"),
         (["true", "False"], "BOOLEAN"),
         (["2026-03-01", "2026-03-02"], "DATE"),
@@ -174,6 +175,12 @@ def test_few_malformed_json_values_change_no_type(usual: Any, malformed: Any, ki
     assert (many.kind, many.instant) == ("STRING", "")
 
 
+def test_few_misfits_of_several_kinds_change_no_type() -> None:
+    values = [2**53 + 1] * 297 + [str(2**53 + 1), 2**63 + 1, 1.5]
+    found = column("seq", values, "json")
+    assert found.kind == "BIGINT" and "3 of 300 values do not fit" in found.why
+
+
 @pytest.mark.parametrize("kind", ["csv", "json"])
 def test_epoch_column_may_have_a_few_other_numbers(kind: str) -> None:
     def read_as(usual: Any, other: Any, share: int) -> Column:
@@ -182,7 +189,7 @@ def test_epoch_column_may_have_a_few_other_numbers(kind: str) -> None:
 
     few = read_as(MOMENT * 1000, MOMENT, 199)
     assert (few.kind, few.instant, few.times[-1]) == ("BIGINT", "timestamp_millis(ts)", None)
-    assert f"; 1 of 200 values is outside, such as {MOMENT}" in few.why
+    assert f", without 1 of 200 values such as {MOMENT}" in few.why
     assert read_as(MOMENT * 1000, MOMENT, 98).instant == ""
     # timestamp_millis needs a whole number.
     fraction = read_as(MOMENT * 1000, MOMENT * 1000 + 0.25, 199)
