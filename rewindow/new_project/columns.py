@@ -110,7 +110,19 @@ def describe_columns(sample: Sample) -> list[Column]:
         found.append(column)
         if len(path) < _DEPTH and _are(present(values), dict):
             waiting[:0] = _fields(path, values)
-    return found
+    nulls = frozenset(chain.from_iterable(column.nulls for column in found))
+    return [_with_nulls(column, nulls) if sample.kind == "csv" else column for column in found]
+
+
+def _with_nulls(column: Column, nulls: frozenset[str]) -> Column:
+    """Returns a column of texts with those that mean null in other columns: a recording knows no
+    null of one column.
+    """
+    shared = nulls.intersection(column.values) - column.nulls
+    words = f"; {', '.join(sorted(shared))} means null, as in other columns"
+    return (
+        replace(column, nulls=column.nulls | shared, why=column.why + words) if shared else column
+    )
 
 
 def _fields(path: tuple[str, ...], values: Sequence[Any]) -> list[_Field]:
@@ -196,7 +208,6 @@ def _loses_digits(value: float) -> bool:
 
 _FORMS: tuple[Callable[[Any], bool], ...] = (
     _of_text(lambda text: _NUMBER.fullmatch(text.strip()) is not None),
-    _of_text(lambda text: _INTEGER.fullmatch(text) is not None and _is_bigint(int(text))),
     _is_bigint,
     _is_number,
     lambda value: isinstance(value, bool),

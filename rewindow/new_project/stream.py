@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from zoneinfo import available_timezones
 
 from rewindow.errors import InputError
@@ -217,39 +218,31 @@ def changed(  # noqa: PLR0913 - each is an answer
     if arrival is not None and arrival != stream.arrival.name:
         column = _time(stream, arrival)
         event, why = _event_at(stream.columns, column)
-        stream = replace(stream, arrival=column, event_at=event)
-        stream = _with_durations(
-            replace(
-                stream,
-                why={**stream.why, "arrived_at": "chosen", "event_at": why},
-                measures=stream.measures,
-            )
-        )
+        words = {**stream.why, "arrived_at": "chosen", "event_at": why}
+        stream = _with_durations(replace(stream, arrival=column, event_at=event, why=words))
     if pattern is not None and pattern != stream.arrival.pattern:
         stream = _with_durations(_read_as(stream, pattern))
     if zone is not None and zone != stream.zone:
         stream = replace(stream, zone=_known_zone(zone))
     if event_at is not None and event_at != stream.event_at.name:
         column = _time(stream, event_at)
-        stream = replace(stream, event_at=column, why={**stream.why, "event_at": "chosen"})
+        stream = _chosen(stream, "event_at", event_at=column)
     if key is not None and key != (stream.key.name if stream.key else ""):
         column_or_none = _key_of(stream, key) if key else None
         measures = _measures(stream.columns, column_or_none)
-        stream = replace(
-            stream,
-            key=column_or_none,
-            measures=measures,
-            why={**stream.why, "keys": "chosen"},
-        )
-        stream = _with_durations(stream)
+        stream = _with_durations(_chosen(stream, "keys", key=column_or_none, measures=measures))
     if width is not None and width != stream.width:
         if not 1000 <= parse_duration(width) <= parse_duration("5 days"):
             raise InputError(f'width "{width}" is out of range, allowed is 1 ms to 5 days')
-        stream = replace(stream, width=width, why={**stream.why, "width": "chosen"})
+        stream = _chosen(stream, "width", width=width)
     if interval is not None and interval != stream.interval:
         parse_duration(interval)
-        stream = replace(stream, interval=interval, why={**stream.why, "interval": "chosen"})
+        stream = _chosen(stream, "interval", interval=interval)
     return stream
+
+
+def _chosen(stream: NewStream, setting: str, **values: Any) -> NewStream:
+    return replace(stream, why={**stream.why, setting: "chosen"}, **values)
 
 
 def _read_as(stream: NewStream, pattern: str) -> NewStream:
@@ -358,15 +351,14 @@ def _arrival(sample: Sample, columns: Sequence[Column]) -> tuple[Column, str]:
         listed = "; ".join(
             f"{column.name}{_first(column)} ({column.why})" for column in columns[:12]
         )
+        is_titled = sample.misshapen > sample.rows
         title = (
             f" {sample.misshapen:,} of {sample.rows + sample.misshapen:,} rows have not the "
-            "columns of line 1"
+            "columns of line 1, which may be a title."
         )
-        is_titled = sample.misshapen > sample.rows
         raise InputError(
             "no column of the source is a time, so none can be the arrival timestamp",
-            detail="Looked at: "
-            f"{listed}.{title * is_titled}{', which may be a title.' * is_titled}",
+            detail=f"Looked at: {listed}.{title * is_titled}",
             hint="Remove the lines above the names of the columns."
             if is_titled
             else "Write rewindow.toml by hand (Rewindow's README.md has one), with arrived_at as "

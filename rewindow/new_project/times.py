@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from itertools import product
@@ -181,14 +181,8 @@ def _by_form(quoted: str, values: Sequence[str | None], meant: Sequence[str]) ->
     if len(fitting) == 1:
         return fitting[0]
     best, other = fitting[:2]
-    return Times(
-        best.kind,
-        best.instant,
-        best.micros,
-        why=f"{best.why}; could be {other.pattern} as well, look at it",
-        pattern=best.pattern,
-        other=other,
-    )
+    why = f"{best.why}; could be {other.pattern} as well, look at it"
+    return replace(best, why=why, other=other)
 
 
 def forms_of(text: str) -> list[Callable[[str], bool]]:
@@ -275,12 +269,9 @@ def _read(
 
 
 def _parse_iso(text: str) -> datetime:
-    plain = (
-        text
-        if len(text) < 20
-        else _ZONE.sub(lambda zone: zone[1].replace("UTC", "Z").replace("GMT", "Z"), text)
+    return datetime.fromisoformat(
+        _ZONE.sub(lambda zone: zone[1].replace("UTC", "Z").replace("GMT", "Z"), text)
     )
-    return datetime.fromisoformat(plain)
 
 
 def _parse(form: str, text: str) -> datetime:
