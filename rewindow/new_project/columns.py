@@ -344,11 +344,9 @@ def _number(texts: Sequence[str]) -> tuple[str, str]:
         )
     # Digits after a leading zero are a code, such as a postal code, which loses it as a number.
     if all(map(_NUMBER.fullmatch, texts)) and not any(map(_PADDED.match, texts)):
-        is_rounded = any(map(_loses_digits, whole))
-        return ("STRING", "numbers of too many digits") if is_rounded else ("DOUBLE", "numbers")
-    grouped = list(filter(GROUPED.fullmatch, texts))
-    if 2 * len(grouped) > len(texts):
-        return "STRING", f'text: the comma of "{grouped[0]}" may group thousands'
+        return "STRING" if any(map(_loses_digits, whole)) else "DOUBLE", "numbers"
+    if any(map(GROUPED.fullmatch, texts)):
+        return "STRING", "text; a comma in it may group thousands"
     return "STRING", "text"
 
 
