@@ -182,7 +182,7 @@ def stage(
             mark,
             {},
             {},
-            checkpoints.Provenance("code", "settings", 1),
+            checkpoints.Provenance({}, 1),
         )
         saved = Position(1, mark).version
         Table.open(root / CHECKPOINTS).commit_arrow(

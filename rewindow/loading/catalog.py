@@ -18,11 +18,12 @@ import pyarrow as pa
 from rewindow.application import Application, PropertyOverride, Violation, apply_overrides
 from rewindow.application.overrides import FILE
 from rewindow.errors import CheckpointError, InputError, RewindowError
-from rewindow.loading.code_versions import code_version, configuration_digest, own_files
+from rewindow.loading.code_versions import code_version, configuration_digest, own_modules
+from rewindow.loading.operator_versions import operator_codes, operator_versions
 from rewindow.loading.stream_applications import stream_application
 from rewindow.loading.user_lines import raised_at
 from rewindow.names import check_name, did_you_mean
-from rewindow.recovery import TUPLE_ORDER, Plan
+from rewindow.recovery import TUPLE_ORDER, OperatorVersion, Plan
 from rewindow.settings.config import FILLED, HEARTBEAT, WINDOWS, Config
 from rewindow.storage import Table
 from rewindow.storage.layout import CODE
@@ -43,11 +44,13 @@ class LoadedApplication:
             folder, with that of its operators' classes and their bases, and with Rewindow's release
             and library of operators.
         files: its own files, of which the code version is made.
+        operator_codes: the texts of the code of each operator, by its name.
     """
 
     app: Application
     code_version: str
-    files: frozenset[Path] = frozenset()
+    files: frozenset[Path]
+    operator_codes: Mapping[str, list[str]]
 
     @cached_property
     def configuration_digest(self) -> str:
@@ -58,6 +61,18 @@ class LoadedApplication:
             InputError: a property cannot be written as JSON.
         """
         return configuration_digest(self.app)
+
+    def versions(self, checkpoint_windows: int | None) -> dict[str, OperatorVersion]:
+        """Returns what the state of each operator is bound to, by its name.
+
+        Args:
+            checkpoint_windows: windows from one checkpoint to the next; None for the application's.
+
+        Raises:
+            InputError: a property cannot be written as JSON.
+        """
+        distance = checkpoint_windows or self.app.checkpoint_windows
+        return operator_versions(self.app, self.operator_codes, distance)
 
 
 def application_names(config: Config) -> list[str]:
@@ -115,17 +130,20 @@ def load_application(
             raise _unknown(config, name)
         _refuse_parameters(name, parameters)
         app = _made_application(config, name, stream)
-        sources = []
+        modules = {}
     else:
         folder = path.parent.resolve()
         with _importing_from(folder):
             app = _application_of(_import(name, path), name, parameters)
-        sources = [path, *_modules_of(folder).values()]
+        modules = {f"{_MODULES}{name}": path, **_modules_of(folder)}
     wished = overrides_in_file(config, name) if given is None else list(given)
     if path is None:
         wished = _without_settings_of_streams(app, wished)
     apply_overrides(app, wished)
-    return LoadedApplication(app, code_version(app, sources), frozenset(own_files(app, sources)))
+    own = own_modules(app, modules)
+    return LoadedApplication(
+        app, code_version(own), frozenset(own.values()), operator_codes(app, own)
+    )
 
 
 def overrides_in_file(config: Config, name: str) -> list[PropertyOverride]:
@@ -211,7 +229,9 @@ def _importing_from(folder: Path) -> Iterator[None]:
     the same name.
     """
     for name in {*_brought_along, *_modules_of(folder)}:
-        sys.modules.pop(name, None)
+        while name:  # A folder without __init__.py is a module too, which remembers what was in it.
+            sys.modules.pop(name, None)
+            name = name.rpartition(".")[0]
     importlib.invalidate_caches()
     added = [str(folder)] if str(folder) not in sys.path else []
     sys.path += added

@@ -21,8 +21,9 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from rewindow.application import Application, FrameOperator
+from rewindow.application import Application, FrameOperator, Node
 from rewindow.errors import InputError
+from rewindow.sequences import excluding, map_values
 from rewindow.version import PACKAGE, VERSION
 
 FORMAT = 3
@@ -84,35 +85,47 @@ class _Span:
     last_column: int
 
 
-def code_version(app: Application, sources: Iterable[Path]) -> str:
+def code_version(modules: Mapping[str, Path]) -> str:
     """Returns a fingerprint of the code that computes an application's rows.
 
-    It covers the application's own files, the files that define its operators' classes and their
-    bases, Rewindow's release, and the modules of Rewindow in `DECIDES_ROWS`. Comments, docstrings
-    and blank lines do not count. The path of a module of Rewindow does not count either, so an
-    import from Rewindow counts by the names that it imports.
+    It covers the application's own files, Rewindow's release, and the modules of Rewindow in
+    `DECIDES_ROWS`. Comments, docstrings and blank lines do not count. The path of a module of
+    Rewindow does not count either, so an import from Rewindow counts by the names that it imports.
 
     Args:
-        app: the application.
-        sources: files of the application and of the modules that it imports from its folder.
+        modules: the files of the application's own modules, by their names.
     """
-    own = own_files(app, sources)
-    parts = list(map(_code, library_files())) + [f"{path.name}\n{_code(path)}" for path in own]
-    digests = sorted(hashlib.sha256(part.encode()).hexdigest() for part in parts)
-    return f"{FORMAT}-{hashlib.sha256(' '.join([VERSION, *digests]).encode()).hexdigest()[:16]}"
+    own = (f"{path.name}\n{_code(path)}" for path in modules.values())
+    return version_of([library_code(), *own])
 
 
-def own_files(app: Application, sources: Iterable[Path]) -> set[Path]:
-    """Returns an application's own files: those given, and those of its operators' classes; none of
-    Rewindow's.
+def library_code() -> str:
+    """Returns what stands for Rewindow's own code in a code version."""
+    return " ".join(sorted(map(_sha256, map(_code, library_files()))))
+
+
+def version_of(parts: Iterable[str]) -> str:
+    """Returns the code version of pieces of code, in any order."""
+    text = " ".join([VERSION, *sorted(map(_sha256, parts))])
+    return f"{FORMAT}-{_sha256(text)[:16]}"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def own_modules(app: Application, modules: Mapping[str, Path]) -> dict[str, Path]:
+    """Returns the files of an application's own modules, by their names: those given, and those of
+    its operators' classes and their bases; none of Rewindow's.
     """
-    kinds: set[type] = set()
+    own = {**modules}
     for node in app.nodes.values():
-        kinds.update(type(node.operator).__mro__)
-    kinds.difference_update(FrameOperator.__mro__)
-    classes = map(Path, filter(None, map(_file, kinds)))
-    paths = map(Path.resolve, (*classes, *sources))
-    return {path for path in paths if not path.is_relative_to(PACKAGE)}
+        for kind in excluding(type(node.operator).__mro__, FrameOperator.__mro__):
+            file = _file(kind)
+            if file is not None:
+                own[kind.__module__] = Path(file)
+    paths = map_values(Path.resolve, own)
+    return {name: path for name, path in paths.items() if not path.is_relative_to(PACKAGE)}
 
 
 def configuration_digest(app: Application) -> str:
@@ -122,18 +135,29 @@ def configuration_digest(app: Application) -> str:
     Raises:
         InputError: a property cannot be written as JSON.
     """
-    nodes = {}
-    for node in app.nodes.values():
-        described = {
-            "kind": type(node.operator).__qualname__,
-            "properties": _properties(node.name, node.operator),
-            "feeds": {port: str(end) for port, end in node.feeds.items()},
-        }
-        if node.has_longer_windows:
-            described["windows"] = [node.windowing.application, node.windowing.slide]
-        nodes[node.name] = described
-    graph = {"window": app.window, "origin_ms": app.origin_ms, "nodes": nodes}
-    return hashlib.sha256(_text(graph).encode()).hexdigest()[:16]
+    nodes = {node.name: described(node) for node in app.nodes.values()}
+    return digest_of({"window": app.window, "origin_ms": app.origin_ms, "nodes": nodes})
+
+
+def described(node: Node) -> dict[str, Any]:
+    """Returns what decides the rows of an operator beside its code, as JSON has it.
+
+    Raises:
+        InputError: a property cannot be written as JSON.
+    """
+    values = {
+        "kind": type(node.operator).__qualname__,
+        "properties": _properties(node.name, node.operator),
+        "feeds": {port: str(end) for port, end in node.feeds.items()},
+    }
+    if node.has_longer_windows:
+        values["windows"] = [node.windowing.application, node.windowing.slide]
+    return values
+
+
+def digest_of(value: Any) -> str:
+    """Returns the digest of a value that JSON can hold."""
+    return _sha256(_text(value))[:16]
 
 
 def library_files() -> list[Path]:
@@ -161,10 +185,15 @@ def _code(path: Path) -> str:
 
 @lru_cache(maxsize=1024)
 def _python_code(source: bytes) -> str:
-    """Returns Python source without comments, docstrings and blank lines.
+    names, lines = code_lines(source)
+    return "\n".join([*sorted(names), *lines.values()])
 
-    Imports from Rewindow are replaced by the sorted names that they import. Any other string that
-    is a statement is dropped like a docstring, because it has no effect either.
+
+def code_lines(source: bytes) -> tuple[list[str], dict[int, str]]:
+    """Returns the lines of Python source by number, without comments, docstrings and blank lines.
+
+    Imports from Rewindow are cut out, and returned as the names that they import. Any other string
+    that is a statement is dropped like a docstring, because it has no effect either.
     """
     encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
     lines = re.split("\r\n|\r|\n", source.decode(encoding))
@@ -186,10 +215,12 @@ def _python_code(source: bytes) -> str:
             in_strings.update(range(node.lineno, node.end_lineno or node.lineno))
     for span in spans:
         in_strings.difference_update(range(span.first_line, span.last_line + 1))
-    left = _without(lines, spans)
-    # A blank line in a string that counts is part of its value.
-    code = [line for number, line in enumerate(left) if line.strip() or number in in_strings]
-    return "\n".join([*sorted(names), *code])
+    code = {}
+    for number, line in enumerate(_without(lines, spans)):
+        # A blank line in a string that counts is part of its value.
+        if line.strip() or number in in_strings:
+            code[number + 1] = line
+    return names, code
 
 
 def _is_string(node: ast.expr) -> bool:

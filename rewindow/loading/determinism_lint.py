@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rewindow.errors import InputError
+from rewindow.loading.reached_code import import_targets
 
 _SPARK = "pyspark.sql.functions."
 _CLOCK = (
@@ -136,14 +137,8 @@ def _imported(tree: ast.Module) -> dict[str, str]:
     """Returns what the names of a file stand for: a module, or something of one."""
     found = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                found[alias.asname or alias.name.partition(".")[0]] = (
-                    alias.name if alias.asname else (alias.name.partition(".")[0])
-                )
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for alias in node.names:
-                found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        for name, target in import_targets(node):
+            found[name] = ".".join(target)
     return found
 
 

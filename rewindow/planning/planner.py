@@ -207,6 +207,7 @@ def _plan(
         application=app.name,
         code_version=loaded.code_version,
         configuration_digest=loaded.configuration_digest,
+        versions=loaded.versions(distance),
         first=windows.first,
         last=windows.last,
         width_ms=app.grid.width_ms,
@@ -241,6 +242,7 @@ def _plan(
             *warnings,
             *([OTHER_CODE] if request.allow_other_code else []),
             *([AFFECTED] if start.affects else []),
+            *_passed_over(start),
             *_forgotten_timers(app, mode),
             *_idle_distances(app, mode, request),
             *_cut_application_windows(app, mode),
@@ -251,6 +253,16 @@ def _plan(
     outputs = [_output(app, app.outputs[name], plan) for name in _topological(app)]
     errors = [_output(app, output, plan) for output in app.errors().values()]
     return plan.model_copy(update={"outputs": outputs, "errors": errors})
+
+
+def _passed_over(start: StartState) -> list[str]:
+    """Returns a warning where a newer published state was made by another version (W65)."""
+    if not start.other_versions:
+        return []
+    return [
+        f"a newer published state was made by another version of {', '.join(start.other_versions)}:"
+        f" windows {start.warm_up_first} and later are computed first"
+    ]
 
 
 def _forgotten_timers(app: Application, mode: Mode) -> list[str]:

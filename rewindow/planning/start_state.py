@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,7 +17,7 @@ from rewindow.loading.catalog import LoadedApplication
 from rewindow.location import Location
 from rewindow.planning.request import ReplayRequest
 from rewindow.planning.start_flaws import with_flaws
-from rewindow.recovery import StartState, path_in
+from rewindow.recovery import OperatorVersion, StartState, path_in
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, query
@@ -22,6 +25,9 @@ from rewindow.storage.delta import plain_schema
 from rewindow.storage.formats import TableKind, check_format
 from rewindow.storage.layout import CHECKPOINTS, check_replay_format
 from rewindow.windows import WindowRange
+
+_MADE_BY = "window_id, operator, code_version, configuration_digest, upstream"
+"""Columns of a checkpoint that tell which versions of operators made a state."""
 
 
 def find_start_state(
@@ -47,6 +53,7 @@ def find_start_state(
             range, or one of other code; the state was computed from another table of an input.
     """
     before = windows.first - 1
+    versions = loaded.versions(request.checkpoint_windows)
     if not stateful_operators(loaded.app):
         return StartState(source="none", window=before)
     if request.state_from and request.initial_state:
@@ -56,6 +63,7 @@ def find_start_state(
             config,
             loaded,
             request.state_from,
+            versions,
             before=before,
             allow_other_code=request.allow_other_code,
             tables=tables,
@@ -64,7 +72,7 @@ def find_start_state(
         return StartState(source="initial", window=before)
     published = config.checkpoints_table(loaded.app.name)
     taken_from = path_in(config.state, published)
-    earlier = _newest_published(published, loaded, before)
+    earlier, others = _newest_published(published, loaded.app, versions, before)
     if earlier == before:
         table = Table.open(published)
         rows = stored.rows_at(table, before)
@@ -88,29 +96,59 @@ def find_start_state(
             taken_from=taken_from,
             version=table.version,
             warm_up_first=earlier + 1,
+            other_versions=others,
         )
         return with_flaws(config, loaded.app.name, start)
-    return StartState(source="warm_up", window=first_sealed - 1, warm_up_first=first_sealed)
+    return StartState(
+        source="warm_up",
+        window=first_sealed - 1,
+        warm_up_first=first_sealed,
+        other_versions=others,
+    )
 
 
-def _newest_published(path: Location, loaded: LoadedApplication, before: int) -> int | None:
-    """Returns the newest window not after `before` at which this very code has published its
-    state.
+def _newest_published(
+    path: Location,
+    app: Application,
+    versions: Mapping[str, OperatorVersion],
+    before: int,
+) -> tuple[int | None, list[str]]:
+    """Returns the newest window not after `before` at which these versions of the operators with
+    state, and of those upstream of them, have published it; and the operators of which another
+    version has published a newer one.
     """
     if not Table.exists(path):
-        return None
+        return None, []
     table = check_format(Table.open(path), TableKind.STATES)
-    sql = f"""select max(window_id) as w from c where window_id <= {before}
-              and code_version = '{loaded.code_version}'
-                  and configuration_digest = '{loaded.configuration_digest}'"""
-    found = query(sql, c=table)["w"].to_pylist()[0]
-    return None if found is None else int(found)
+    sql = f"select {_MADE_BY} from c where window_id <= {before} order by window_id desc"
+    others: list[str] = []
+    for window, rows in groupby(query(sql, c=table).to_pylist(), itemgetter("window_id")):
+        found = _other_versions(rows, app, versions, "a published state")
+        if not found:
+            return window, others
+        others = others or found
+    return None, others
+
+
+def _other_versions(
+    rows: Iterable[Mapping[str, Any]],
+    app: Application,
+    versions: Mapping[str, OperatorVersion],
+    what: str,
+) -> list[str]:
+    """Returns the operators of which another version made the states of a window, those without one
+    included.
+    """
+    saved = list(rows)
+    without = stateful_operators(app).keys() - {row["operator"] for row in saved}
+    return sorted(without | stored.other_versions(saved, versions, what))
 
 
 def _of_replay(
     config: Config,
     loaded: LoadedApplication,
     replay_id: str,
+    versions: Mapping[str, OperatorVersion],
     before: int,
     allow_other_code: bool,
     tables: Mapping[str, str],
@@ -129,16 +167,16 @@ def _of_replay(
             hint="A range starts from the state at the window before it; choose the range or the "
             "replay accordingly.",
         )
-    made = (rows["code_version"].to_pylist()[0], rows["configuration_digest"].to_pylist()[0])
-    now = (loaded.code_version, loaded.configuration_digest)
-    if made != now and not allow_other_code:
+    what = f'checkpoint of replay "{replay_id}" at window {before}'
+    others = _other_versions(rows.to_pylist(), loaded.app, versions, what)
+    if others and not allow_other_code:
         raise CheckpointError(
-            f'checkpoint of replay "{replay_id}" at window {before} was made by code {made[0]} '
-            "with configuration "
-            f"{made[1]}, now they are {now[0]} and {now[1]}",
+            f"{what} was made by another version of {_listed(others)}",
+            detail="A state depends on the code and on the configuration of its operator and of "
+            "all operators upstream of that.",
             hint="Pass --allow-other-code if the state means the same; it is kept with the replay.",
         )
-    _check_fits(rows, loaded.app, f'checkpoint of replay "{replay_id}" at window {before}')
+    _check_fits(rows, loaded.app, what)
     stored.check_inputs(rows, tables, f'the state of replay "{replay_id}" at window {before}')
     digest = stored.state_digest(rows)
     taken_from = path_in(config.state, table.path)

@@ -68,6 +68,20 @@ class InputPlan(_Value):
         return state / windows_name(self.path)
 
 
+class OperatorVersion(_Value):
+    """What the rows of an operator depend on, beside its inputs.
+
+    Attributes:
+        code_version: changes with its code and that of Rewindow which decides rows.
+        configuration_digest: changes with its configuration, and with that of what is upstream.
+        upstream: names of the operators that feed it, directly or not; not its own.
+    """
+
+    code_version: str = ""
+    configuration_digest: str = ""
+    upstream: list[str] = Field(default_factory=list)
+
+
 class OutputPlan(_Value):
     """An output that the replay stages.
 
@@ -117,6 +131,8 @@ class StartState(_Value):
             there has changed since.
         taken_from: table that holds it, relative to the state folder, with its version; empty for
             initial. See `table`.
+        other_versions: operators of which another version made a newer published state, so that it
+            is not taken.
     """
 
     source: Literal["none", "initial", "published", "replay", "warm_up"]
@@ -127,6 +143,7 @@ class StartState(_Value):
     warm_up_first: int | None = None
     lacking: list[tuple[int, int]] = Field(default_factory=list)
     stale: list[tuple[int, int]] = Field(default_factory=list)
+    other_versions: list[str] = Field(default_factory=list)
 
     def table(self, state: Location) -> Location:
         """Returns the folder of the table that holds it, in this state folder."""
@@ -202,6 +219,8 @@ class Plan(_Value):
         graph: the application's graph.
         options: how it was asked for, as words of a command line behind the range.
         tuple_order: the order in which tuple operators get tuples, see TUPLE_ORDER.
+        versions: by operator, what its state is bound to; `code_version` and
+            `configuration_digest` are those of the whole application.
     """
 
     replay_id: str
@@ -236,6 +255,7 @@ class Plan(_Value):
     changes: list[PropertyChange] = Field(default_factory=list)
     candidate: Candidate | None = None
     tuple_order: int = 1
+    versions: dict[str, OperatorVersion] = Field(default_factory=dict)
 
     @property
     def staged(self) -> list[OutputPlan]:

@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +23,7 @@ import pyarrow.compute as pc
 from rewindow.errors import CheckpointError, InputError, TableError
 from rewindow.json_files import reading_json
 from rewindow.location import Location, location
-from rewindow.recovery import Plan
+from rewindow.recovery import OperatorVersion, Plan
 from rewindow.state.files import FIELD, OperatorState, StateFiles, folder_of
 from rewindow.state.row_hash import digest_text, row_sum
 from rewindow.storage.delta import plain_schema
@@ -47,6 +48,7 @@ SCHEMA = pa.schema(
         ("digest", pa.string()),
         ("code_version", pa.string()),
         ("configuration_digest", pa.string()),
+        ("upstream", pa.string()),
         ("attempt", pa.int64()),
         ("inputs", pa.string()),
         ("state", pa.binary()),
@@ -61,11 +63,11 @@ class Provenance:
     """What made a state (W65): code, settings, attempt, and the tables that it was computed from.
 
     Attributes:
+        versions: operator name to its version.
         inputs: input stream to the Delta id of its table.
     """
 
-    code_version: str
-    configuration_digest: str
+    versions: Mapping[str, OperatorVersion]
     attempt: int
     inputs: Mapping[str, str] = field(default_factory=dict)
 
@@ -73,17 +75,22 @@ class Provenance:
     def of(cls, plan: Plan, attempt: int) -> Provenance:
         """Returns what makes the states of a planned replay in one of its attempts."""
         inputs = {entry.stream: entry.table_id for entry in plan.inputs}
-        return cls(
-            plan.code_version,
-            plan.configuration_digest,
-            attempt,
-            inputs,
-        )
+        return cls(plan.versions, attempt, inputs)
 
-    @property
-    def inputs_text(self) -> str:
-        """The inputs as a row keeps them."""
-        return json.dumps(dict(self.inputs), sort_keys=True)
+    def columns(self, operator: str) -> dict[str, object]:
+        """Returns what the row of an operator keeps of it."""
+        version = self.versions.get(operator, OperatorVersion())
+        upstream = {}
+        for name in version.upstream:
+            other = self.versions[name]
+            upstream[name] = [other.code_version, other.configuration_digest]
+        return {
+            "code_version": version.code_version,
+            "configuration_digest": version.configuration_digest,
+            "upstream": json.dumps(upstream, sort_keys=True),
+            "attempt": self.attempt,
+            "inputs": json.dumps(dict(self.inputs), sort_keys=True),
+        }
 
 
 @dataclass(frozen=True)
@@ -154,13 +161,10 @@ def _row(
         "schema_version": version,
         "rows": rows,
         "digest": digest,
-        "code_version": made.code_version,
-        "configuration_digest": made.configuration_digest,
-        "attempt": made.attempt,
-        "inputs": made.inputs_text,
         "state": blob,
         "field": FIELD if name else None,
         "files": files,
+        **made.columns(name),
     }
 
 
@@ -386,21 +390,38 @@ def check_there(rows: pa.Table, table: Location) -> None:
 
 def as_start(rows: pa.Table, made: Provenance) -> pa.Table:
     """Returns stored rows as checkpoint 0 of a replay that begins with their states."""
-    values = {
-        "mark": 0,
-        "attempt": made.attempt,
-        "code_version": made.code_version,
-        "configuration_digest": made.configuration_digest,
-        "inputs": made.inputs_text,
-    }
-    for name, value in values.items():
-        column = pa.array([value] * rows.num_rows, SCHEMA.field(name).type)
-        rows = rows.set_column(
-            SCHEMA.get_field_index(name),
-            SCHEMA.field(name),
-            column,
-        )
-    return rows
+    start = [{**row, "mark": 0, **made.columns(row["operator"])} for row in rows.to_pylist()]
+    return pa.Table.from_pylist(start, schema=SCHEMA)
+
+
+def other_versions(
+    rows: Iterable[Mapping[str, Any]],
+    versions: Mapping[str, OperatorVersion],
+    what: str,
+) -> set[str]:
+    """Returns the operators of which another version than these made the states of stored rows:
+    operators with state, and those upstream of them.
+
+    Args:
+        rows: stored rows of a window.
+        versions: operator name to its version now.
+        what: names the states in an error, with its article.
+
+    Raises:
+        CheckpointError: a row does not tell its versions.
+    """
+    found: set[str] = set()
+    for row in rows:
+        with reading_json(what, "versions of", "Put the checkpoints back from a copy."):
+            made = _versions(row)
+        now = _versions({**row, **Provenance(versions, 0).columns(row["operator"])})
+        found.update(name for name in made | now if made.get(name) != now.get(name))
+    return found - {""}
+
+
+def _versions(row: Mapping[str, object]) -> dict[str, object]:
+    upstream: dict[str, object] = json.loads(str(row["upstream"]))
+    return {str(row["operator"]): [row["code_version"], row["configuration_digest"]], **upstream}
 
 
 def check_inputs(rows: pa.Table, tables: Mapping[str, str], what: str) -> None:

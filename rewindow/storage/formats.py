@@ -37,15 +37,17 @@ CURRENT = {
     TableKind.SEALS: 2,
     TableKind.FILES: 2,
     TableKind.QUARANTINE: 2,
-    TableKind.STATES: 3,
+    TableKind.STATES: 4,
     TableKind.OUTPUT: 3,
     TableKind.FACTS: 3,
-    TableKind.CHECKPOINTS: 3,
+    TableKind.CHECKPOINTS: 4,
 }
 """Kind to the format that this version reads and writes. 2: float digests bind floats to their row,
 seals have a checksum, a generation, their columns and the table's id, checkpoints name the tables
 that they were computed from. 3: checkpoints may name files of their states, and a state's digest is
-a sum of row hashes; staged outputs have an offset and an arrival time, facts have measures."""
+a sum of row hashes; staged outputs have an offset and an arrival time, facts have measures. 4:
+checkpoints have the code version and the configuration digest of each operator, and those of the
+operators upstream of it."""
 
 _STAGED = frozenset({TableKind.OUTPUT, TableKind.FACTS, TableKind.CHECKPOINTS})
 

@@ -172,7 +172,7 @@ def test_initial_state_of_a_backfill_applies_only_where_no_earlier_state_was_pub
 
     assert start_of(1) == "initial"
     window = int((FIRST_DAY + timedelta(days=1)).timestamp()) // 3600 - 1
-    states = stored.encode(window, 24, {}, {}, stored.Provenance("older code", "configuration", 1))
+    states = stored.encode(window, 24, {}, {}, stored.Provenance({}, 1))
     table = settings.checkpoints_table("clicks_by_page")
     create_table(table, stored.SCHEMA, format_property(TableKind.STATES)).append(states)
     assert start_of(0) == "initial"

@@ -176,7 +176,7 @@ def test_incremental_state_equals_a_state_written_whole(
         1,
         {"keeps": state},
         {"keeps": 1},
-        stored.Provenance("", "", 1),
+        stored.Provenance({}, 1),
     ).to_pylist()[0]
     again = StateFiles.from_json(row["files"], tmp_path, schema, row["rows"])
     assert again == state

@@ -14,7 +14,12 @@ import pytest
 
 from rewindow.application import Application, FrameOperator, InputPort, OutputPort
 from rewindow.loading import code_versions
-from rewindow.loading.code_versions import DECIDES_ROWS, code_version, library_files
+from rewindow.loading.code_versions import (
+    DECIDES_ROWS,
+    code_version,
+    library_files,
+    own_modules,
+)
 from rewindow.version import PACKAGE
 from tests.loading.test_catalog import load, write
 
@@ -93,7 +98,7 @@ class Pass(FrameOperator):
 def version() -> str:
     app = Application("one", window="1 hour")
     app.output("out", app.add("pass", Pass(), a=app.input("s")), key=["x"])
-    return code_version(app, [])
+    return code_version(own_modules(app, {}))
 
 
 @pytest.fixture

@@ -380,22 +380,6 @@ def test_stream_of_the_wrong_types_is_rejected_with_column_and_types(project: Pr
         draft_plan(project.config, request())
 
 
-def test_start_state_of_other_code_is_rejected_unless_allowed(project: Project) -> None:
-    # Rules: W65
-    create_replay(project.config, request(replay_id="one"))
-    source = project.config.applications[0] / "totals.py"
-    folder = project.config.root / "changed"
-    folder.mkdir()
-    (folder / "totals.py").write_text(source.read_text() + "\nCHANGED = True\n")
-    changed = project.config.model_copy(update={"applications": [folder]})
-    changed._root = project.config.root
-    changed._file = project.config.file
-    with pytest.raises(CheckpointError, match="was made by code .* now they are"):
-        draft_plan(changed, request(state_from="one"))
-    allowed = draft_plan(changed, request(state_from="one", allow_other_code=True)).plan
-    assert allowed.start.source == "replay"
-
-
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

@@ -35,7 +35,7 @@ def config(project: Project) -> Config:
     config = project.config
     loaded = load_application(config, "totals", {})
     states = {"totals": loaded.app.nodes["totals"].operator.initial_state()}
-    made = stored.Provenance(loaded.code_version, loaded.configuration_digest, 1)
+    made = stored.Provenance(loaded.versions(None), 1)
     table = create_table(
         config.checkpoints_table("totals"),
         stored.SCHEMA,

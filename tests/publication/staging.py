@@ -231,7 +231,7 @@ class StagedReplay:
                 self._fact(window, "out", output, 0, None, None, epoch, lost=True)
 
     def save(self, window: int, epoch: int, state: pa.Table) -> None:
-        made = stored.Provenance(self.code_version, "settings-1", epoch)
+        made = stored.Provenance({}, epoch)
         mark = self.plan.mark_of(window)
         rows = stored.encode(window, mark, {"ranks_operator": state}, {"ranks_operator": 1}, made)
         self._commit(CHECKPOINTS, rows, epoch, window)

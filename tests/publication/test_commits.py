@@ -28,7 +28,7 @@ def begin(config: Config, replay_id: str) -> Publication:
 def test_number_of_a_publication_of_another_ledger_is_rejected(config: Config) -> None:
     # A new ledger counts from 1 again.
     one = begin(config, "one")
-    rows = stored.encode(109, 10, {}, {}, stored.Provenance("code", "settings", 1))
+    rows = stored.encode(109, 10, {}, {}, stored.Provenance({}, 1))
     version = commit_once(config, NAME, one, lambda: write_arrow(config, NAME, one, rows))
     assert commit_once(config, NAME, one, lambda: pytest.fail("it is there already")) == version
 

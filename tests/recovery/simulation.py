@@ -84,7 +84,7 @@ START = stored.encode(
     0,
     {"sum": pa.table({"value": [0]})},
     {"sum": 1},
-    stored.Provenance("", "", 0),
+    stored.Provenance({}, 0),
 )
 
 

@@ -18,7 +18,7 @@ from rewindow.state import checkpoints as stored
 from rewindow.state.files import folder_of, read_rows, write_rows
 from rewindow.storage import create_table
 
-MADE = stored.Provenance("code", "configuration", 1)
+MADE = stored.Provenance({}, 1)
 VALUES = st.lists(
     st.tuples(st.none() | st.integers(-5, 5), st.none() | st.text(max_size=3)),
     max_size=8,
@@ -66,7 +66,7 @@ def test_newest_attempt_of_a_checkpoint_is_read(tmp_path: Path) -> None:
     # Rules: X33
     table = create_table(tmp_path / "c", stored.SCHEMA)
     for attempt, value in ((1, "old"), (2, "new")):
-        made = stored.Provenance("code", "configuration", attempt)
+        made = stored.Provenance({}, attempt)
         rows = stored.encode(9, 3, {"op": pa.table({"k": [value]})}, {"op": 1}, made)
         table.commit_arrow(rows, app_id="r", version=attempt)
     found = stored.load(table, 3)

@@ -1,0 +1,128 @@
+"""Code version and configuration digest of each operator: those that its state, and everything
+computed from it, are bound to.
+
+The code is that of its class and of the bases, with what they reach by name in the application's
+files, and of functions and objects among its properties. The configuration is that of the operator
+and of everything upstream: what decides rows, so neither the recovery mode nor a container.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Iterator, Mapping
+from inspect import getclosurevars
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from rewindow.application import Application, FrameOperator
+from rewindow.loading.code_versions import described, digest_of, library_code, version_of
+from rewindow.loading.reached_code import WHOLE, Sources, Step, sources_of
+from rewindow.recovery import OperatorVersion
+from rewindow.sequences import excluding
+
+_SCHEDULE = ("before_checkpoint", "windows_to_checkpoint", "next_mark")
+"""Names in the code of an operator whose rows may depend on when a checkpoint falls due."""
+
+
+def operator_codes(app: Application, modules: Mapping[str, Path]) -> dict[str, list[str]]:
+    """Returns the code of each operator, by its name, as texts.
+
+    What a file does on import beside giving values to names, such as a call, may change any
+    operator, so it counts for all of them, unless it builds the graph.
+
+    Args:
+        app: the application, just loaded.
+        modules: the files of its own modules, by their names.
+    """
+    sources = sources_of(modules)
+    of_all = []
+    for step in sources.acting():
+        texts = sources.reached(step)
+        if not any(
+            text.startswith("rewindow.") and text.endswith(".Application") for text in texts
+        ):
+            of_all.append("\n".join(texts))
+    codes = {}
+    for node in app.nodes.values():
+        own = ["\n".join(sources.reached(step)) for step in _steps(sources, node.operator)]
+        codes[node.name] = [*own, *of_all]
+    return codes
+
+
+def operator_versions(
+    app: Application,
+    codes: Mapping[str, list[str]],
+    checkpoint_windows: int,
+) -> dict[str, OperatorVersion]:
+    """Returns the version of each operator, by its name.
+
+    Args:
+        app: the application.
+        codes: the code of its operators.
+        checkpoint_windows: windows from one checkpoint to the next.
+
+    Raises:
+        InputError: a property cannot be written as JSON.
+    """
+    library = library_code()
+    nodes = {}
+    for name, node in app.nodes.items():
+        streams = [end.port for end in node.feeds.values() if end.operator is None]
+        nodes[name] = {**described(node), "schemas": [str(app.streams.get(one)) for one in streams]}
+        if any(word in text for text in codes[name] for word in _SCHEDULE):
+            nodes[name]["checkpoints"] = [checkpoint_windows, app.checkpoint_multiple]
+    versions = {}
+    for name in nodes:
+        upstream = sorted(app.upstream(name))
+        configuration = {
+            "window": app.window,
+            "origin_ms": app.origin_ms,
+            "nodes": {other: nodes[other] for other in upstream},
+        }
+        versions[name] = OperatorVersion(
+            code_version=version_of([library, *codes[name]]),
+            configuration_digest=digest_of(configuration),
+            upstream=excluding(upstream, [name]),
+        )
+    return versions
+
+
+class _Finder(pickle.Pickler):
+    """Collects the classes and functions that values are made of."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO())
+        self.found: list[type | FunctionType] = []
+
+    def persistent_id(self, value: Any) -> object:
+        """Keeps a class or a function, which is not looked into."""
+        if not isinstance(value, type | FunctionType):
+            return None
+        if value not in self.found:
+            self.found.append(value)
+        return True
+
+
+def _steps(sources: Sources, operator: FrameOperator) -> Iterator[Step]:
+    """Yields the code of an operator: its class, and what its properties are made of."""
+    finder = _Finder()
+    try:
+        finder.dump([type(operator), vars(operator)])
+        for value in finder.found:
+            yield from _step(sources, value)
+            if isinstance(value, FunctionType):
+                finder.dump([vars(value), getclosurevars(value).nonlocals])
+    except Exception:  # noqa: BLE001  (objects of a user: any of them may refuse to be looked into)
+        yield from ((module, WHOLE) for module in sources)
+
+
+def _step(sources: Sources, value: type | FunctionType) -> Iterator[Step]:
+    """Yields the code of a class with its bases, or of a function."""
+    if isinstance(value, type):
+        for base in value.__mro__:
+            if base.__module__ in sources:
+                yield base.__module__, (base.__qualname__.partition(".")[0],)
+    elif value.__module__ in sources:
+        yield value.__module__, (value.__qualname__.partition(".")[0],)

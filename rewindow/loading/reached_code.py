@@ -1,0 +1,239 @@
+"""The code in an application's files that a piece of code reaches by name.
+
+A file is cut into pieces, one for each statement of its outermost level. A piece reaches the pieces
+that bind a name which it uses, and through an import those of another file. Where names do not tell
+what is reached, the whole file counts: after a star import, `getattr`, `globals` or `exec`.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dis
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from types import CodeType
+
+from rewindow.loading.code_versions import code_lines
+from rewindow.version import PACKAGE
+
+Use = tuple[str, ...]
+"""A name and the attributes taken from it: `limits.LOW` is ("limits", "LOW")."""
+WHOLE: Use = ("*",)
+"""Everything in a file."""
+_ANY_NAME = frozenset(
+    [
+        *("getattr", "setattr", "delattr", "globals", "locals", "vars", "eval", "exec"),
+        *("__dict__", "__globals__", "f_globals", "__subclasses__", "__init_subclass__"),
+    ]
+)
+"""Names through which code reaches what it does not name."""
+_ANY_FILE = frozenset(["__import__", "importlib", "pkgutil", "runpy", "builtins"])
+"""Names through which it reaches files that it does not name."""
+_LOADS = frozenset(["LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"])
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A statement of a file's outermost level.
+
+    Attributes:
+        code: its text, without comments and docstrings.
+        uses: names of the file that it uses.
+        binds: those to which it gives a value.
+        imports: what it imports, unless it is an import and nothing else.
+        decorators: names of what decorates something in it.
+        acts: whether importing it may do something other than giving values to names.
+    """
+
+    code: str
+    uses: Set[Use] = frozenset()
+    binds: Set[str] = frozenset()
+    imports: Sequence[Use] = ()
+    decorators: Set[str] = frozenset()
+    acts: bool = False
+
+
+Step = tuple[str, Use | Piece]
+"""Code to begin with: a piece of a module, or what a module has under a name."""
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file in pieces.
+
+    Attributes:
+        aliases: name to what it is imported from; `*` to what all names are imported from.
+    """
+
+    pieces: list[Piece]
+    aliases: Mapping[str, list[Use]]
+
+
+class Sources(dict[str, SourceFile]):
+    """The files of an application by the names of their modules, and what code in them reaches."""
+
+    def reached(self, start: Step) -> list[str]:
+        """Returns the texts of the code that is reached, and the names that it takes from
+        elsewhere, in an order that tells which name leads to which code.
+        """
+        texts: list[str] = []
+        todo = [start]
+        seen: set[Step] = set()
+        while todo:
+            step = todo.pop()
+            if step not in seen:
+                seen.add(step)
+                steps, found = self._next(*step)
+                todo += steps
+                texts += found
+        return texts
+
+    def acting(self) -> Iterator[Step]:
+        """Yields the pieces that may change any other one when a file is imported: calls, changes
+        of an object, and what the application's own decorators get.
+        """
+        for module, file in self.items():
+            for piece in file.pieces:
+                if piece.acts or any(self._next(module, (name,))[0] for name in piece.decorators):
+                    yield module, piece
+
+    def _next(self, module: str, step: Use | Piece) -> tuple[list[Step], list[str]]:
+        """Returns where a step leads to, and the texts that it adds."""
+        if isinstance(step, Piece):
+            steps: list[Step] = [(module, use) for use in sorted(step.uses)]
+            targets = [*step.imports]
+            texts = [step.code]
+        else:
+            file = self[module]
+            pieces = [piece for piece in file.pieces if step[0] in piece.binds]
+            targets = [(*target, *step[1:]) for target in file.aliases.get(step[0], ())]
+            texts = []
+            if not pieces and not targets:
+                if hasattr(builtins, step[0]) or step[0].endswith("__"):
+                    targets = [step]
+                else:  # It may be anything in the file.
+                    pieces = file.pieces
+                    targets = [*chain(*file.aliases.values())]
+            steps = [(module, piece) for piece in pieces]
+        for target in targets:
+            own = self._own(target)
+            steps += own
+            texts += [] if own else [".".join(target)]
+        return steps, texts
+
+    def _own(self, target: Use) -> list[Step]:
+        """Returns what a name from elsewhere leads to in the application's files."""
+        if target[0] in _ANY_FILE or target[:2] == ("sys", "modules"):
+            return [(module, WHOLE) for module in self]
+        for end in range(len(target), 0, -1):
+            module = ".".join(target[:end])
+            if module in self:
+                return [(module, target[end:] or WHOLE)]
+        return []
+
+
+def sources_of(paths: Mapping[str, Path]) -> Sources:
+    """Returns the files of an application, given by the names of their modules."""
+    sources = Sources()
+    for module, path in sorted(paths.items()):
+        package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+        source = path.read_bytes()
+        # What is not Python counts as a whole.
+        code = source if path.suffix == ".py" else repr(source).encode()
+        sources[module] = _source_file(code, package)
+    return sources
+
+
+@lru_cache(maxsize=1024)
+def _source_file(source: bytes, package: str) -> SourceFile:
+    _, lines = code_lines(source)
+    pieces = []
+    aliases: dict[str, list[Use]] = {}
+    for node in ast.parse(source).body:
+        targets = [*import_targets(node, package)]
+        for name, target in targets:
+            aliases.setdefault(name, []).append(target)
+        if not targets:
+            pieces.append(_piece(node, lines, package))
+    return SourceFile(pieces, aliases)
+
+
+def _piece(node: ast.stmt, lines: Mapping[int, str], package: str) -> Piece:
+    # Without the file's `annotations` of __future__, so that annotations are code too.
+    uses, binds = _names(compile(ast.Module([node], []), "", "exec", dont_inherit=True))
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        return Piece("", binds=binds)
+    imports: list[Use] = []
+    decorators: list[ast.expr] = []
+    for inner in ast.walk(node):
+        imports += (target for _, target in import_targets(inner, package))
+        decorators += getattr(inner, "decorator_list", ())
+    functions = (one.func if isinstance(one, ast.Call) else one for one in decorators)
+    named = {getattr(part, "id", "") for part in chain(*map(ast.walk, functions))}
+    first = min([node.lineno, *(one.lineno for one in decorators)])
+    code = "\n".join(lines[line] for line in lines if first <= line <= (node.end_lineno or first))
+    defines = isinstance(node, _DEFINITIONS) or (isinstance(node, _ASSIGNMENTS) and binds)
+    return Piece(
+        code,
+        uses,
+        binds,
+        imports=imports,
+        decorators=named & {use[0] for use in uses},
+        acts=bool(code) and not defines,
+    )
+
+
+def _names(code: CodeType) -> tuple[set[Use], set[str]]:
+    """Returns what code uses of the names of its file, and the names to which it gives a value."""
+    uses: set[Use] = set()
+    binds: set[str] = set()
+    stored: set[str] = set()
+    use: Use = ()
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_ATTR", "LOAD_METHOD") and use:
+            use = (*use, step.argval)
+        else:
+            uses.add(use)
+            use = (step.argval,) if step.opname in _LOADS else ()
+        if step.opname == "STORE_GLOBAL":
+            binds.add(step.argval)
+        elif step.opname == "STORE_NAME":
+            stored.add(step.argval)
+    if code.co_name == "<module>":
+        binds |= stored
+    else:  # They are attributes of a class.
+        uses = {use for use in uses if stored.isdisjoint(use[:1])}
+    if not _ANY_NAME.isdisjoint(code.co_names):
+        uses.add(WHOLE)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            inner_uses, inner_binds = _names(constant)
+            uses |= inner_uses
+            binds |= inner_binds
+    return uses - {()}, binds
+
+
+def import_targets(node: ast.AST, package: str = "") -> Iterator[tuple[str, Use]]:
+    """Yields the names that an import binds, each with what it is imported from; of one from
+    Rewindow without its module, which may move.
+
+    Args:
+        node: a node of a tree; only an import yields anything.
+        package: the package that relative imports in it begin from.
+    """
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            yield name, tuple((alias.name if alias.asname else name).split("."))
+    elif isinstance(node, ast.ImportFrom):
+        parts = package.split(".")[: 1 - node.level or None] if node.level else []
+        parts += node.module.split(".") if node.module else []
+        for alias in node.names:
+            module = parts[:1] if parts[:1] == [PACKAGE.name] else parts
+            yield alias.asname or alias.name, (*module, alias.name)
