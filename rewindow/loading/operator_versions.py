@@ -92,9 +92,7 @@ def operator_versions(
 class _Finder(pickle.Pickler):
     """Collects the classes and functions that values are made of."""
 
-    def __init__(self) -> None:
-        super().__init__(io.BytesIO())
-        self.found: list[type | FunctionType] = []
+    found: list[Any]
 
     def persistent_id(self, value: Any) -> object:
         """Keeps a class or a function, which is not looked into."""
@@ -107,22 +105,15 @@ class _Finder(pickle.Pickler):
 
 def _steps(sources: Sources, operator: FrameOperator) -> Iterator[Step]:
     """Yields the code of an operator: its class, and what its properties are made of."""
-    finder = _Finder()
+    finder = _Finder(io.BytesIO())
+    finder.found = [type(operator)]
     try:
-        finder.dump([type(operator), vars(operator)])
+        finder.dump(vars(operator))
         for value in finder.found:
-            yield from _step(sources, value)
             if isinstance(value, FunctionType):
                 finder.dump([vars(value), getclosurevars(value).nonlocals])
+            for one in getattr(value, "__mro__", [value]):
+                if one.__module__ in sources:
+                    yield one.__module__, (one.__qualname__.partition(".")[0],)
     except Exception:  # noqa: BLE001  (objects of a user: any of them may refuse to be looked into)
         yield from ((module, WHOLE) for module in sources)
-
-
-def _step(sources: Sources, value: type | FunctionType) -> Iterator[Step]:
-    """Yields the code of a class with its bases, or of a function."""
-    if isinstance(value, type):
-        for base in value.__mro__:
-            if base.__module__ in sources:
-                yield base.__module__, (base.__qualname__.partition(".")[0],)
-    elif value.__module__ in sources:
-        yield value.__module__, (value.__qualname__.partition(".")[0],)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import dis
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -34,8 +34,14 @@ _ANY_NAME = frozenset(
 _ANY_FILE = frozenset(["__import__", "importlib", "pkgutil", "runpy", "builtins"])
 """Names through which it reaches files that it does not name."""
 _LOADS = frozenset(["LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"])
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+_DEFINITION = (
+    ast.FunctionDef
+    | ast.AsyncFunctionDef
+    | ast.ClassDef
+    | ast.Assign
+    | ast.AnnAssign
+    | ast.AugAssign
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,11 +58,11 @@ class Piece:
     """
 
     code: str
-    uses: Set[Use] = frozenset()
-    binds: Set[str] = frozenset()
-    imports: Sequence[Use] = ()
-    decorators: Set[str] = frozenset()
-    acts: bool = False
+    uses: set[Use]
+    binds: set[str]
+    imports: list[Use]
+    decorators: set[str]
+    acts: bool
 
 
 Step = tuple[str, Use | Piece]
@@ -107,7 +113,7 @@ class Sources(dict[str, SourceFile]):
         """Returns where a step leads to, and the texts that it adds."""
         if isinstance(step, Piece):
             steps: list[Step] = [(module, use) for use in sorted(step.uses)]
-            targets = [*step.imports]
+            targets = step.imports
             texts = [step.code]
         else:
             file = self[module]
@@ -168,7 +174,7 @@ def _piece(node: ast.stmt, lines: Mapping[int, str], package: str) -> Piece:
     # Without the file's `annotations` of __future__, so that annotations are code too.
     uses, binds = _names(compile(ast.Module([node], []), "", "exec", dont_inherit=True))
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-        return Piece("", binds=binds)
+        return Piece("", set(), binds, [], set(), acts=False)
     imports: list[Use] = []
     decorators: list[ast.expr] = []
     for inner in ast.walk(node):
@@ -178,44 +184,38 @@ def _piece(node: ast.stmt, lines: Mapping[int, str], package: str) -> Piece:
     named = {getattr(part, "id", "") for part in chain(*map(ast.walk, functions))}
     first = min([node.lineno, *(one.lineno for one in decorators)])
     code = "\n".join(lines[line] for line in lines if first <= line <= (node.end_lineno or first))
-    defines = isinstance(node, _DEFINITIONS) or (isinstance(node, _ASSIGNMENTS) and binds)
-    return Piece(
-        code,
-        uses,
-        binds,
-        imports=imports,
-        decorators=named & {use[0] for use in uses},
-        acts=bool(code) and not defines,
-    )
+    named &= {use[0] for use in uses}
+    acts = code != "" and not (binds and isinstance(node, _DEFINITION))
+    return Piece(code, uses, binds, imports, named, acts=acts)
 
 
 def _names(code: CodeType) -> tuple[set[Use], set[str]]:
     """Returns what code uses of the names of its file, and the names to which it gives a value."""
     uses: set[Use] = set()
     binds: set[str] = set()
-    stored: set[str] = set()
-    use: Use = ()
-    for step in dis.get_instructions(code):
-        if step.opname in ("LOAD_ATTR", "LOAD_METHOD") and use:
-            use = (*use, step.argval)
-        else:
-            uses.add(use)
-            use = (step.argval,) if step.opname in _LOADS else ()
-        if step.opname == "STORE_GLOBAL":
-            binds.add(step.argval)
-        elif step.opname == "STORE_NAME":
-            stored.add(step.argval)
-    if code.co_name == "<module>":
-        binds |= stored
-    else:  # They are attributes of a class.
-        uses = {use for use in uses if stored.isdisjoint(use[:1])}
-    if not _ANY_NAME.isdisjoint(code.co_names):
-        uses.add(WHOLE)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            inner_uses, inner_binds = _names(constant)
-            uses |= inner_uses
-            binds |= inner_binds
+    codes = [code]
+    for part in codes:
+        codes += (constant for constant in part.co_consts if isinstance(constant, CodeType))
+        stored: set[str] = set()
+        found: set[Use] = set()
+        use: Use = ()
+        for step in dis.get_instructions(part):
+            if step.opname in ("LOAD_ATTR", "LOAD_METHOD") and use:
+                use = (*use, step.argval)
+            else:
+                found.add(use)
+                use = (step.argval,) if step.opname in _LOADS else ()
+            if step.opname == "STORE_NAME":
+                stored.add(step.argval)
+            elif step.opname == "STORE_GLOBAL":
+                binds.add(step.argval)
+        if part is code:
+            binds |= stored
+        else:  # They are attributes of a class.
+            found = {use for use in found if stored.isdisjoint(use[:1])}
+        uses |= found
+        if not _ANY_NAME.isdisjoint(part.co_names):
+            uses.add(WHOLE)
     return uses - {()}, binds
 
 

@@ -81,6 +81,11 @@ class OperatorVersion(_Value):
     configuration_digest: str = ""
     upstream: list[str] = Field(default_factory=list)
 
+    @property
+    def pair(self) -> list[str]:
+        """Code version and configuration digest."""
+        return [self.code_version, self.configuration_digest]
+
 
 class OutputPlan(_Value):
     """An output that the replay stages.

@@ -80,10 +80,7 @@ class Provenance:
     def columns(self, operator: str) -> dict[str, object]:
         """Returns what the row of an operator keeps of it."""
         version = self.versions.get(operator, OperatorVersion())
-        upstream = {}
-        for name in version.upstream:
-            other = self.versions[name]
-            upstream[name] = [other.code_version, other.configuration_digest]
+        upstream = {name: self.versions[name].pair for name in version.upstream}
         return {
             "code_version": version.code_version,
             "configuration_digest": version.configuration_digest,
@@ -412,16 +409,16 @@ def other_versions(
     """
     found: set[str] = set()
     for row in rows:
+        name = row["operator"]
         with reading_json(what, "versions of", "Put the checkpoints back from a copy."):
-            made = _versions(row)
-        now = _versions({**row, **Provenance(versions, 0).columns(row["operator"])})
-        found.update(name for name in made | now if made.get(name) != now.get(name))
-    return found - {""}
-
-
-def _versions(row: Mapping[str, object]) -> dict[str, object]:
-    upstream: dict[str, object] = json.loads(str(row["upstream"]))
-    return {str(row["operator"]): [row["code_version"], row["configuration_digest"]], **upstream}
+            made = json.loads(row["upstream"])
+        if name:
+            made[name] = [row["code_version"], row["configuration_digest"]]
+            upstream = versions[name].upstream if name in versions else []
+            for other in {*made, *upstream}:
+                if other not in versions or made.get(other) != versions[other].pair:
+                    found.add(other)
+    return found
 
 
 def check_inputs(rows: pa.Table, tables: Mapping[str, str], what: str) -> None:

@@ -354,3 +354,84 @@ def test_checkpoint_distance_counts_where_an_operator_is_told_of_it(tmp_path: Pa
         after = loaded.versions(7)
         assert {name for name in after if after[name] != before[name]} == operators
         assert loaded.versions(None) == loaded.versions(loaded.app.checkpoint_windows)
+
+
+SMALL = """
+import pyarrow as pa
+from rewindow.application import Application, FrameOperator, InputPort, OutputPort
+{before}
+X = pa.schema([("x", pa.int64())])
+
+class A(FrameOperator):
+    inputs = {{"i": InputPort(X)}}
+    outputs = {{"o": OutputPort(X)}}
+
+    def transform(self, inputs, state, context):
+        return {reached}
+
+{between}
+
+class B(A):
+    def transform(self, inputs, state, context):
+        return 2
+
+app = Application("small", window="1 hour")
+app.add("a", A(), i=app.input("s"))
+app.add("b", B(), i=app.input("s"))
+"""
+HELPERS = {
+    "_h.py": "VALUE = 1\ndef f(): return VALUE\ndef g(): return 2\n",
+    "_r.py": "R = {}\ndef add(f):\n    R[f.__name__] = f\n    return f\n",
+    "_p/__init__.py": "from ._q.values import f\n",
+    "_p/_q/values.py": "from ..scale import SCALE\ndef f(): return SCALE\n",
+    "_p/scale.py": "SCALE = 1\nOTHER = 2\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "reached", "between", "file", "old", "new", "is_reached"),
+    [
+        ("import _h as h\nk = h", "k.g()", "", "_h.py", "VALUE = 1", "VALUE = 2", True),
+        ("import _h as h", "h.f()", "", "_h.py", "VALUE = 1", "VALUE = 2", True),
+        ("import _h as h", "h.g()", "", "_h.py", "VALUE = 1", "VALUE = 2", False),
+        ("from _h import *", "f()", "", "_h.py", "VALUE = 1", "VALUE = 2", True),
+        ("from _p import f", "f()", "", "_p/scale.py", "SCALE = 1", "SCALE = 2", True),
+        ("from _p import f", "f()", "", "_p/scale.py", "OTHER = 2", "OTHER = 3", False),
+        (
+            "import _r",
+            "_r.R['m']()",
+            "@_r.add\ndef m(): return 1",
+            "",
+            "return 1",
+            "return 3",
+            True,
+        ),
+        ("T = {}", "T['a']", "def s(n): T['a'] = n\ns(3)", "", "s(3)", "s(4)", True),
+        ("rows = 5", "[rows for rows in inputs]", "", "", "rows = 5", "rows = 6", False),
+    ],
+)
+def test_name_leads_to_the_code_that_gives_it_its_value(
+    tmp_path: Path,
+    before: str,
+    reached: str,
+    between: str,
+    file: str,
+    old: str,
+    new: str,
+    is_reached: bool,
+) -> None:
+    # Rules: W65
+    texts = HELPERS | {
+        "small.py": SMALL.format(before=before, reached=reached, between=between),
+    }
+    versions = []
+    for folder in (tmp_path / "before", tmp_path / "after"):
+        for name, text in texts.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        loaded = load_application(Config(applications=[folder]), "small")
+        versions.append(loaded.versions(None)["a"].code_version)
+        file = file or "small.py"
+        assert old in texts[file]
+        texts[file] = texts[file].replace(old, new)
+    assert (versions[0] != versions[1]) is is_reached
