@@ -424,14 +424,14 @@ def test_name_leads_to_the_code_that_gives_it_its_value(
     texts = HELPERS | {
         "small.py": SMALL.format(before=before, reached=reached, between=between),
     }
+    file = file or "small.py"
+    assert old in texts[file]
+    changed = texts | {file: texts[file].replace(old, new)}
     versions = []
-    for folder in (tmp_path / "before", tmp_path / "after"):
-        for name, text in texts.items():
+    for folder, files in ((tmp_path / "before", texts), (tmp_path / "after", changed)):
+        for name, text in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
         loaded = load_application(Config(applications=[folder]), "small")
         versions.append(loaded.versions(None)["a"].code_version)
-        file = file or "small.py"
-        assert old in texts[file]
-        texts[file] = texts[file].replace(old, new)
     assert (versions[0] != versions[1]) is is_reached
