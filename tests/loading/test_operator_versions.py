@@ -407,6 +407,8 @@ HELPERS = {
             True,
         ),
         ("T = {}", "T['a']", "def s(n): T['a'] = n\ns(3)", "", "s(3)", "s(4)", True),
+        ("K = 1", "K", "import types\nA = types.new_class('A', (A,))", "", "K = 1", "K = 2", True),
+        ("def n():\n from _h import f", "n()", "import _h", "_h.py", "VALUE = 1", "VALUE = 2", True),
         ("rows = 5", "[rows for rows in inputs]", "", "", "rows = 5", "rows = 6", False),
     ],
 )

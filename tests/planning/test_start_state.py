@@ -108,6 +108,7 @@ def test_newest_published_state_of_these_versions_is_taken(project: Project) -> 
     # Rules: W65
     config = changed(project.config)
     publish(config, BASE - 3)
+    publish(changed(project.config, "state is not None", "state is None"), BASE - 1)
     publish(changed(project.config, 'F.sum("x")', 'F.max("x")'), BASE)
     start = draft_plan(config, request(first=BASE + 1)).plan.start
     assert (start.source, start.window, start.warm_up_first) == ("warm_up", BASE - 3, BASE - 2)
