@@ -93,7 +93,7 @@ def code_version(modules: Mapping[str, Path]) -> str:
     Rewindow does not count either, so an import from Rewindow counts by the names that it imports.
 
     Args:
-        modules: the files of the application's own modules, by their names.
+        modules: module name to file, of the application's modules.
     """
     own = (f"{path.name}\n{_code(path)}" for path in modules.values())
     return version_of([library_code(), *own])
@@ -140,7 +140,7 @@ def configuration_digest(app: Application) -> str:
 
 
 def described(node: Node) -> dict[str, Any]:
-    """Returns what decides the rows of an operator beside its code, as JSON has it.
+    """Returns the configuration that decides the rows of an operator, as JSON has it.
 
     Raises:
         InputError: a property cannot be written as JSON.

@@ -29,12 +29,12 @@ _SCHEDULE = ("before_checkpoint", "windows_to_checkpoint", "next_mark")
 def operator_codes(app: Application, modules: Mapping[str, Path]) -> dict[str, list[str]]:
     """Returns the code of each operator, by its name, as texts.
 
-    What a file does on import beside giving values to names, such as a call, may change any
-    operator, so it counts for all of them, unless it builds the graph.
+    A file's statements that do more than define or assign a name, such as calls, may change any
+    operator. So they count for all of them, unless they build the graph.
 
     Args:
         app: the application, just loaded.
-        modules: the files of its own modules, by their names.
+        modules: module name to file, of the application's modules.
     """
     sources = sources_of(modules)
     of_all = []
@@ -95,7 +95,7 @@ class _Finder(pickle.Pickler):
     found: list[Any]
 
     def persistent_id(self, value: Any) -> object:
-        """Keeps a class or a function, which is not looked into."""
+        """Collects a class or a function instead of pickling it."""
         if not isinstance(value, type | FunctionType):
             return None
         if value not in self.found:

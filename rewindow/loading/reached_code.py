@@ -1,8 +1,8 @@
 """The code in an application's files that a piece of code reaches by name.
 
 A file is cut into pieces, one for each statement of its outermost level. A piece reaches the pieces
-that bind a name which it uses, and through an import those of another file. Where names do not tell
-what is reached, the whole file counts: after a star import, `getattr`, `globals` or `exec`.
+that bind a name which it uses, and through an import those of another file. Code that uses a star
+import, `getattr`, `globals` or `exec` may reach anything in its file, so the whole file counts.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Piece:
     Attributes:
         code: its text, without comments and docstrings.
         uses: names of the file that it uses.
-        binds: those to which it gives a value.
+        binds: those that it binds.
         imports: what it imports, unless it is an import and nothing else.
         decorators: names of what decorates something in it.
-        acts: whether importing it may do something other than giving values to names.
+        acts: whether it may do more than bind names when it runs.
     """
 
     code: str
@@ -85,8 +85,9 @@ class Sources(dict[str, SourceFile]):
     """The files of an application by the names of their modules, and what code in them reaches."""
 
     def reached(self, start: Step) -> list[str]:
-        """Returns the texts of the code that is reached, and the names that it takes from
-        elsewhere, in an order that tells which name leads to which code.
+        """Returns the texts of the reached code, and the names that it imports from elsewhere.
+
+        Their order follows the uses, so that two functions that swap their names are a change.
         """
         texts: list[str] = []
         todo = [start]
@@ -150,7 +151,7 @@ def sources_of(paths: Mapping[str, Path]) -> Sources:
     for module, path in sorted(paths.items()):
         package = module if path.name == "__init__.py" else module.rpartition(".")[0]
         source = path.read_bytes()
-        # What is not Python counts as a whole.
+        # A file in another language counts as a whole.
         code = source if path.suffix == ".py" else repr(source).encode()
         sources[module] = _source_file(code, package)
     return sources
@@ -190,7 +191,7 @@ def _piece(node: ast.stmt, lines: Mapping[int, str], package: str) -> Piece:
 
 
 def _names(code: CodeType) -> tuple[set[Use], set[str]]:
-    """Returns what code uses of the names of its file, and the names to which it gives a value."""
+    """Returns the names of its file that code uses, and those that it binds."""
     uses: set[Use] = set()
     binds: set[str] = set()
     codes = [code]

@@ -27,7 +27,7 @@ from rewindow.storage.layout import CHECKPOINTS, check_replay_format
 from rewindow.windows import WindowRange
 
 _MADE_BY = "window_id, operator, code_version, configuration_digest, upstream"
-"""Columns of a checkpoint that tell which versions of operators made a state."""
+"""Columns of a checkpoint with the versions of the operators that made a state."""
 
 
 def find_start_state(

@@ -69,7 +69,7 @@ class InputPlan(_Value):
 
 
 class OperatorVersion(_Value):
-    """What the rows of an operator depend on, beside its inputs.
+    """Version of an operator: with its inputs it decides the operator's rows.
 
     Attributes:
         code_version: changes with its code and that of Rewindow which decides rows.
@@ -136,8 +136,8 @@ class StartState(_Value):
             there has changed since.
         taken_from: table that holds it, relative to the state folder, with its version; empty for
             initial. See `table`.
-        other_versions: operators of which another version made a newer published state, so that it
-            is not taken.
+        other_versions: operators of which another version made a newer published state; the replay
+            passes over it.
     """
 
     source: Literal["none", "initial", "published", "replay", "warm_up"]

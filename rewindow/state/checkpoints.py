@@ -405,7 +405,7 @@ def other_versions(
         what: names the states in an error, with its article.
 
     Raises:
-        CheckpointError: a row does not tell its versions.
+        CheckpointError: the versions of a row are damaged.
     """
     found: set[str] = set()
     for row in rows:

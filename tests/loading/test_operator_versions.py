@@ -345,7 +345,7 @@ def test_configuration_of_an_operator_is_its_own_and_all_upstream(
     }
 
 
-def test_checkpoint_distance_counts_where_an_operator_is_told_of_it(tmp_path: Path) -> None:
+def test_checkpoint_distance_counts_for_an_operator_that_depends_on_it(tmp_path: Path) -> None:
     # Rules: W47, W65
     told = ('return inputs["a"].limit(LOW', 'return inputs["a"].limit(context.next_mark(LOW)')
     for texts, operators in (([], set()), ([told], {"second", "third"})):
@@ -408,7 +408,15 @@ HELPERS = {
         ),
         ("T = {}", "T['a']", "def s(n): T['a'] = n\ns(3)", "", "s(3)", "s(4)", True),
         ("K = 1", "K", "import types\nA = types.new_class('A', (A,))", "", "K = 1", "K = 2", True),
-        ("def n():\n from _h import f", "n()", "import _h", "_h.py", "VALUE = 1", "VALUE = 2", True),
+        (
+            "def n():\n from _h import f",
+            "n()",
+            "import _h",
+            "_h.py",
+            "VALUE = 1",
+            "VALUE = 2",
+            True,
+        ),
         ("rows = 5", "[rows for rows in inputs]", "", "", "rows = 5", "rows = 6", False),
     ],
 )

@@ -59,7 +59,7 @@ def changed(config: Config, old: str = "", new: str = "") -> Config:
 
 
 @pytest.mark.parametrize(("old", "new", "operators"), CHANGES)
-def test_state_of_a_replay_is_refused_after_a_change_of_an_operator_with_a_part_in_it(
+def test_changed_operator_invalidates_the_states_of_a_replay_that_depend_on_it(
     project: Project,
     old: str,
     new: str,
@@ -82,7 +82,7 @@ def test_state_of_a_replay_is_refused_after_a_change_of_an_operator_with_a_part_
 
 
 @pytest.mark.parametrize(("old", "new", "operators"), CHANGES)
-def test_published_state_is_passed_over_after_a_change_of_an_operator_with_a_part_in_it(
+def test_changed_operator_invalidates_the_published_states_that_depend_on_it(
     project: Project,
     old: str,
     new: str,
@@ -104,7 +104,7 @@ def test_published_state_is_passed_over_after_a_change_of_an_operator_with_a_par
         assert (plan.start.source, passed_over) == ("published", [])
 
 
-def test_newest_published_state_of_these_versions_is_taken(project: Project) -> None:
+def test_replay_starts_from_the_newest_published_state_of_its_versions(project: Project) -> None:
     # Rules: W65
     config = changed(project.config)
     publish(config, BASE - 3)
@@ -115,7 +115,7 @@ def test_newest_published_state_of_these_versions_is_taken(project: Project) -> 
     assert start.other_versions == ["sums"]
 
 
-def test_state_that_lacks_an_operator_or_has_another_one_is_not_taken(project: Project) -> None:
+def test_replay_ignores_published_states_of_other_operators(project: Project) -> None:
     config = changed(project.config)
     publish(config, BASE)
     renamed = changed(project.config, 'app.add("totals"', 'app.add("sum_of_all"')
