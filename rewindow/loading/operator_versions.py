@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 from collections.abc import Iterator, Mapping
 from inspect import getclosurevars
 from pathlib import Path
@@ -22,7 +23,7 @@ from rewindow.loading.reached_code import WHOLE, Sources, Step, sources_of
 from rewindow.recovery import OperatorVersion
 from rewindow.sequences import excluding
 
-_SCHEDULE = ("before_checkpoint", "windows_to_checkpoint", "next_mark")
+_SCHEDULE = re.compile("before_checkpoint|windows_to_checkpoint|next_mark")
 """Names in the code of an operator whose rows may depend on when a checkpoint falls due."""
 
 
@@ -46,8 +47,9 @@ def operator_codes(app: Application, modules: Mapping[str, Path]) -> dict[str, l
             of_all.append("\n".join(texts))
     codes = {}
     for node in app.nodes.values():
-        own = ["\n".join(sources.reached(step)) for step in _steps(sources, node.operator)]
-        codes[node.name] = [*own, *of_all]
+        codes[node.name] = [*of_all]
+        for step in _steps(sources, node.operator):
+            codes[node.name].append("\n".join(sources.reached(step)))
     return codes
 
 
@@ -71,7 +73,7 @@ def operator_versions(
     for name, node in app.nodes.items():
         streams = [end.port for end in node.feeds.values() if end.operator is None]
         nodes[name] = {**described(node), "schemas": [str(app.streams.get(one)) for one in streams]}
-        if any(word in text for text in codes[name] for word in _SCHEDULE):
+        if any(map(_SCHEDULE.search, codes[name])):
             nodes[name]["checkpoints"] = [checkpoint_windows, app.checkpoint_multiple]
     versions = {}
     for name in nodes:
@@ -79,7 +81,8 @@ def operator_versions(
         configuration = {
             "window": app.window,
             "origin_ms": app.origin_ms,
-            "nodes": {other: nodes[other] for other in upstream},
+            "nodes": list(map(nodes.get, upstream)),
+            "names": upstream,
         }
         versions[name] = OperatorVersion(
             code_version=version_of([library, *codes[name]]),
@@ -116,4 +119,5 @@ def _steps(sources: Sources, operator: FrameOperator) -> Iterator[Step]:
                 if one.__module__ in sources:
                     yield one.__module__, (one.__qualname__.partition(".")[0],)
     except Exception:  # noqa: BLE001  (objects of a user: any of them may refuse to be looked into)
-        yield from ((module, WHOLE) for module in sources)
+        for module in sources:
+            yield module, WHOLE

@@ -13,7 +13,8 @@ import dis
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, repeat
+from operator import itemgetter
 from pathlib import Path
 from types import CodeType
 
@@ -113,7 +114,7 @@ class Sources(dict[str, SourceFile]):
     def _next(self, module: str, step: Use | Piece) -> tuple[list[Step], list[str]]:
         """Returns where a step leads to, and the texts that it adds."""
         if isinstance(step, Piece):
-            steps: list[Step] = [(module, use) for use in sorted(step.uses)]
+            steps: list[Step] = list(zip(repeat(module), sorted(step.uses), strict=False))
             targets = step.imports
             texts = [step.code]
         else:
@@ -127,7 +128,7 @@ class Sources(dict[str, SourceFile]):
                 else:  # It may be anything in the file.
                     pieces = file.pieces
                     targets = [*chain(*file.aliases.values())]
-            steps = [(module, piece) for piece in pieces]
+            steps = list(zip(repeat(module), pieces, strict=False))
         for target in targets:
             own = self._own(target)
             steps += own
@@ -137,7 +138,7 @@ class Sources(dict[str, SourceFile]):
     def _own(self, target: Use) -> list[Step]:
         """Returns what a name from elsewhere leads to in the application's files."""
         if target[0] in _ANY_FILE or target[:2] == ("sys", "modules"):
-            return [(module, WHOLE) for module in self]
+            return list(zip(self, repeat(WHOLE), strict=False))
         for end in range(len(target), 0, -1):
             module = ".".join(target[:end])
             if module in self:
@@ -177,15 +178,17 @@ def _piece(node: ast.stmt, lines: Mapping[int, str], package: str) -> Piece:
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
         return Piece("", set(), binds, [], set(), acts=False)
     imports: list[Use] = []
-    decorators: list[ast.expr] = []
+    named: set[str] = set()
+    first = node.lineno
     for inner in ast.walk(node):
-        imports += (target for _, target in import_targets(inner, package))
-        decorators += getattr(inner, "decorator_list", ())
-    functions = (one.func if isinstance(one, ast.Call) else one for one in decorators)
-    named = {getattr(part, "id", "") for part in chain(*map(ast.walk, functions))}
-    first = min([node.lineno, *(one.lineno for one in decorators)])
+        for _, target in import_targets(inner, package):
+            imports.append(target)
+        for decorator in getattr(inner, "decorator_list", ()):
+            first = min(first, decorator.lineno)
+            function = decorator.func if isinstance(decorator, ast.Call) else decorator
+            named.update(map(ast.unparse, ast.walk(function)))
     code = "\n".join(lines[line] for line in lines if first <= line <= (node.end_lineno or first))
-    named &= {use[0] for use in uses}
+    named.intersection_update(map(itemgetter(0), uses))
     acts = code != "" and not (binds and isinstance(node, _DEFINITION))
     return Piece(code, uses, binds, imports, named, acts=acts)
 

@@ -140,7 +140,7 @@ def _other_versions(
     included.
     """
     saved = list(rows)
-    without = stateful_operators(app).keys() - {row["operator"] for row in saved}
+    without = stateful_operators(app).keys() - set(map(itemgetter("operator"), saved))
     return sorted(without | stored.other_versions(saved, versions, what))
 
 

@@ -80,7 +80,9 @@ class Provenance:
     def columns(self, operator: str) -> dict[str, object]:
         """Returns what the row of an operator keeps of it."""
         version = self.versions.get(operator, OperatorVersion())
-        upstream = {name: self.versions[name].pair for name in version.upstream}
+        upstream = {}
+        for name in version.upstream:
+            upstream[name] = self.versions[name].pair
         return {
             "code_version": version.code_version,
             "configuration_digest": version.configuration_digest,
