@@ -36,6 +36,8 @@ def tmp_path_factory(tmp_path_factory: pytest.TempPathFactory) -> FolderFactory:
 
 LONGEST_FIRST = (
     "tests/demo/test_whole_demo.py",
+    "tests/recovery/test_cluster.py",
+    "tests/recovery/test_event_time_kills.py",
     "tests/airflow/test_scheduler.py",
     "tests/airflow/test_supervisor.py",
     "tests/airflow/test_supervision.py",

@@ -19,11 +19,19 @@ import psutil
 import pyspark
 
 from rewindow.launcher import Outcome
-from rewindow.spark.settings import spark_environment
+from rewindow.settings.config import Config
+from rewindow.spark.settings import spark_environment, usable_archive
 
 SECONDS_MAX = 120
 EXECUTOR = "CoarseGrainedExecutorBackend"
 HOSTS = ("127.0.0.2", "127.0.0.3")
+
+
+def java_options(config: Config) -> str:
+    """Returns the options by which master, workers and executors start as soon as short jobs do."""
+    archive = usable_archive(config)
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    return options if archive is None else f"{options} -XX:SharedArchiveFile={archive}"
 
 
 def until(
@@ -82,6 +90,7 @@ class Worker:
 @dataclass
 class Cluster:
     folder: Path
+    java_options: str
     lines: list[str] = field(default_factory=list)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -130,7 +139,9 @@ class Cluster:
         command += [f"org.apache.spark.deploy.{name}", "--host", host, "--webui-port", "0"]
         process = subprocess.Popen(
             [*within, *command, *arguments],
-            env=spark_environment() | {"SPARK_DAEMON_MEMORY": "256m"} | environment,
+            env=spark_environment()
+            | {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": self.java_options}
+            | environment,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -146,9 +157,9 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
-    """Starts a cluster with a master and no worker."""
-    made = Cluster(folder)
+def cluster(folder: Path, options: str) -> Iterator[Cluster]:
+    """Starts a cluster with a master and no worker, whose JVMs have these options."""
+    made = Cluster(folder, options)
     try:
         made.start_master()
         yield made

@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from rewindow.launcher import Outcome
 from rewindow.recovery import Plan
+from tests.recovery import project as projects
+from tests.recovery.here import jobs_here
 from tests.recovery.project import FIRST, GROUP, Project
 from tests.recovery.promises import check_promise, lost_windows, raw
 from tests.recovery.standalone import (
@@ -25,10 +28,14 @@ from tests.recovery.standalone import (
     Cluster,
     Worker,
     cluster,
+    java_options,
     may_mount,
     mount_for,
     until,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SECOND = FIRST + 2
 """First window of the second group, in which executors are killed; the first ends at a checkpoint.
@@ -38,8 +45,8 @@ pytestmark = [pytest.mark.recovery_matrix, pytest.mark.jvm]
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster(Path(tmp_path)) as made:
+def started(project: Project, tmp_path: Path) -> Iterator[Cluster]:
+    with cluster(Path(tmp_path), java_options(project.config)) as made:
         yield made
 
 
@@ -58,6 +65,7 @@ def on_cluster(project: Project, started: Cluster, notes: Path) -> Project:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": f"-Duser.timezone=UTC {started.java_options}",
         "spark.executorEnv.NOTES": str(notes),
         "spark.sql.unionOutputPartitioning": "false",  # each part of a union is a task
         "spark.eventLog.enabled": "true",
@@ -131,19 +139,38 @@ def repeated(notes: Path) -> set[str]:
     return {name for name, count in starts(notes).items() if count > 1}
 
 
-def check_lost(outcome: Outcome, on_cluster: Project, plan: Plan, baseline: Plan) -> None:
-    """Asserts that an attempt ended without a commit of the second group, which is then lost."""
-    assert outcome.exit_code == 75 and outcome.retryable, outcome.message
-    on_cluster.attempts(plan.replay_id, [])
-    assert lost_windows(on_cluster.config, plan, "sums") == SECOND_GROUP
-    check_promise(on_cluster.config, plan, baseline)
+Check = Callable[[Outcome, Plan], None]
+
+
+@pytest.fixture
+def check_lost(
+    project: Project,
+    notes: Path,
+    spark: SparkSession,
+    baseline: Plan,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Check:
+    """Returns what asserts that an attempt ended without a commit of the second group, and that the
+    next one, in this process, lists it as lost.
+    """
+
+    def check(outcome: Outcome, plan: Plan) -> None:
+        assert outcome.exit_code == 75 and outcome.retryable, outcome.message
+        monkeypatch.setitem(spark.sparkContext.environment, "NOTES", str(notes))
+        monkeypatch.setattr(projects, "run", jobs_here(spark))
+        project.attempts(plan.replay_id, [])
+        assert lost_windows(project.config, plan, "sums") == SECOND_GROUP
+        check_promise(project.config, plan, baseline)
+        assert f"{plan.last}-pass" in starts(notes), "the last windows were noted too"
+
+    return check
 
 
 def test_group_whose_finished_task_ran_again_is_lost_in_at_most_once(
     on_cluster: Project,
     workers: dict[str, Worker],
     notes: Path,
-    baseline: Plan,
+    check_lost: Check,
 ) -> None:
     name = "executor_killed"
     plan = on_cluster.plan_of("noted", name, "at_most_once")
@@ -163,7 +190,7 @@ def test_group_whose_finished_task_ran_again_is_lost_in_at_most_once(
     (notes / f"go-{SECOND}-1").touch()
     outcome = ended.result(180)
     assert "Spark may have run tasks" in outcome.message
-    check_lost(outcome, on_cluster, plan, baseline)
+    check_lost(outcome, plan)
     assert f"{SECOND}-0" in repeated(notes) <= lost
 
 
@@ -171,7 +198,7 @@ def test_group_whose_finished_stage_ran_again_is_lost_in_at_most_once(
     on_cluster: Project,
     workers: dict[str, Worker],
     notes: Path,
-    baseline: Plan,
+    check_lost: Check,
 ) -> None:
     # With adaptive execution the tasks of a lost map output run as another stage, with fewer tasks
     # and without a failed one.
@@ -196,7 +223,7 @@ def test_group_whose_finished_stage_ran_again_is_lost_in_at_most_once(
     (notes / f"go-{SECOND}-late").touch()
     outcome = ended.result(180)
     assert "Spark may have run tasks" in outcome.message and "was lost" in outcome.message
-    check_lost(outcome, on_cluster, plan, baseline)
+    check_lost(outcome, plan)
     assert done and repeated(notes) == set(done)
 
 
@@ -204,7 +231,7 @@ def test_group_whose_running_task_ran_again_is_lost_in_at_most_once(
     on_cluster: Project,
     workers: dict[str, Worker],
     notes: Path,
-    baseline: Plan,
+    check_lost: Check,
 ) -> None:
     name = "worker_killed"
     plan = on_cluster.plan_of("noted", name, "at_most_once")
@@ -219,7 +246,7 @@ def test_group_whose_running_task_ran_again_is_lost_in_at_most_once(
     (notes / f"go-{SECOND}-0").touch()
     outcome = ended.result(180)
     assert "Spark may have run tasks" in outcome.message
-    check_lost(outcome, on_cluster, plan, baseline)
+    check_lost(outcome, plan)
     assert repeated(notes) == {f"{SECOND}-0"}
 
 
@@ -227,7 +254,7 @@ def test_tuple_operator_is_not_started_again_in_at_most_once(
     on_cluster: Project,
     workers: dict[str, Worker],
     notes: Path,
-    baseline: Plan,
+    check_lost: Check,
 ) -> None:
     name = "tuple_worker_killed"
     plan = on_cluster.plan_of("noted", name, "at_most_once")
@@ -237,7 +264,7 @@ def test_tuple_operator_is_not_started_again_in_at_most_once(
     started_on(notes, f"{SECOND}-pass", workers).kill()
     outcome = ended.result(180)
     assert 'Spark started a task of operator "noted.pass" again' in outcome.message
-    check_lost(outcome, on_cluster, plan, baseline)
+    check_lost(outcome, plan)
     assert not repeated(notes)
 
 

@@ -1,5 +1,5 @@
 """Event time through kills: what is filled, fired and beaten is that of a replay which nobody has
-killed.
+killed. Attempts run and die in this process, since no claim here is about processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.operators.test_fill_operator import Tuple, moving
 from tests.recovery import project as projects
 from tests.recovery.applications.timely import READINGS
 from tests.recovery.here import jobs_here
-from tests.recovery.project import EPOCH, Project, make_stream
+from tests.recovery.project import EPOCH, Project, make_project, make_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,41 +71,50 @@ def rows_of(project: Project, replay: str) -> dict[str, list[Any]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return make_project(tmp_path_factory.mktemp("timely"))
+
+
+@pytest.fixture(scope="module")
+def given(project: Project, spark: SparkSession) -> list[tuple[str, Tuple]]:
+    """The tuples of `readings`, once a replay of them in one group has ended."""
+    found = recorded(project)
+    create_replay(project.config, ReplayRequest("timely", replay_id="quiet", group_windows=WINDOWS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(projects, "run", jobs_here(spark))
+        project.attempts("quiet", [])
+    return found
+
+
 @pytest.mark.recovery_matrix
+@pytest.mark.xdist_group("event_time_kills")  # they share the replay that nobody has killed
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
 def test_event_time_results_are_unchanged_through_kills(
     mode: str,
-    tmp_path_factory: pytest.TempPathFactory,
-    spark: SparkSession,
+    project: Project,
+    given: list[tuple[str, Tuple]],
 ) -> None:
     # Rules: G34, G38, E37, E41, E46, H55, R86
-    project = projects.make_project(tmp_path_factory.mktemp("timely"))
-    given = recorded(project)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(projects, "run", jobs_here(spark))
-        create_replay(
-            project.config,
-            ReplayRequest("timely", replay_id="quiet", group_windows=WINDOWS),
-        )
-        project.attempts("quiet", [])
     create_replay(
         project.config,
-        ReplayRequest("timely", mode=mode, replay_id="killed", group_windows=3),
+        ReplayRequest("timely", mode=mode, replay_id=mode, group_windows=5),
     )
-    project.attempts("killed", KILLS)
+    project.attempts(mode, KILLS)
     wanted = rows_of(project, "quiet")
-    assert rows_of(project, "killed") == wanted
+    assert rows_of(project, mode) == wanted
     assert {kind for kind in ("'late'", "'retraction'") if kind in repr(wanted["fired"])} == {
         "'late'",
         "'retraction'",
     }
     assert "'_rw_is_timer': True" in repr(wanted["beats"])
-    _check_filling(project, given)
+    _check_filling(project, mode, given)
 
 
-def _check_filling(project: Project, given: list[tuple[str, Tuple]]) -> None:
+def _check_filling(project: Project, replay: str, given: list[tuple[str, Tuple]]) -> None:
     """Compares the made rows of the killed replay and their windows with those of the reference."""
-    root = project.config.replay_root("killed")
+    root = project.config.replay_root(replay)
     made = read_output(root, "filled", WindowRange(0, WINDOWS - 1))
     for key in "ab":
         counted = [
