@@ -198,13 +198,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of a test run: as the product starts it, on two local cores."""
     from rewindow.settings.config import SparkConfig
     from rewindow.spark.session import spark_session
+    from rewindow.spark.settings import DRIVER_OPTIONS
     from tests.java_names import remember_java_names
 
     remember_java_names()
     jars = Path(__file__).parent.parent / ".rewindow" / "jars"
     config = Config(
         state=tmp_path_factory.mktemp("state"),
-        spark=SparkConfig(master="local[2]", driver_memory="2g", jars=str(jars)),
+        spark=SparkConfig(
+            master="local[2]",
+            driver_memory="2g",
+            jars=str(jars),
+            # Plans live for one query: with much room for what is new, little of it is copied.
+            conf={DRIVER_OPTIONS: "-Xms1g -Xmn600m"},
+        ),
     )
     session = spark_session(config, "tests", quick=True, extra_conf=SMALL_FRAMES)
     session.sparkContext.setLogLevel("ERROR")

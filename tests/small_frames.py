@@ -2,7 +2,8 @@
 compiling plans.
 
 PySpark's debugging is off as well: it asks the JVM for two settings on every call of a column's
-function, so that an error can name the Python line, which the product's errors do not show.
+function, so that an error can name the Python line, which the product's errors do not show. A plan
+is described in short: Spark makes the text for every query, and here nobody reads it.
 
 What Spark does by default runs in the demo, which `make test-recovery` goes through, and in every
 measurement.
@@ -16,6 +17,7 @@ SMALL_FRAMES = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.ui.explainMode": "simple",
 }
 
 
