@@ -25,7 +25,7 @@ from tests.operators.windows_reference import Again, Shown, fire_again, fire_ses
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-RECORDINGS = 100
+RECORDINGS = 40
 KEYS = ["case", "key"]
 ADDED = {name: call for name, call in MERGING.items() if call[0] != "avg"}
 RowKey = tuple[int | None, int | None, int | None]

@@ -52,7 +52,7 @@ from tests.operators.windows_reference import Again, Shown, fire, fire_again, fi
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RECORDINGS = 120
+RECORDINGS = 80
 
 
 def make_again(random: Random, rules: Rules) -> Again:
