@@ -7,10 +7,15 @@ what a test wants.
 
 from __future__ import annotations
 
+import atexit
+import copy
 import hashlib
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -251,10 +256,10 @@ class StagedReplay:
         """Commits the facts, ends the replay and enters it in the ledger."""
         self._commit(FACTS, pa.Table.from_pylist(self.facts, schema=FACTS_SCHEMA), epoch, self.last)
         if ledger:
-            self._enter(checked)
+            self.enter(checked)
         return self
 
-    def _enter(self, checked: bool) -> None:
+    def enter(self, checked: bool) -> None:
         book = Ledger.open(self.config.ledger_url)
         plan = self.plan
         book.replays.create(
@@ -366,15 +371,42 @@ def simple(
     plus: int = 0,
     **fields: Any,
 ) -> StagedReplay:
-    """Returns an ended, checked replay of one group."""
+    """Returns an ended, checked replay of one group. One that was staged before is copied: writing
+    its tables takes longer than most tests.
+    """
     checked = fields.pop("checked", True)
     ledger = fields.pop("ledger", True)
     publishable = fields.pop("publishable", False)
-    replay = StagedReplay(config, replay_id, first, last, **fields)
-    replay.group(first, last, rows_of(range(first, last + 1), plus), state=state_of(last + plus))
-    if publishable:
-        replay.digest()
-    return replay.end(checked=checked, ledger=ledger)
+    root = config.replay_root(replay_id)
+    key = repr((replay_id, first, last, plus, publishable, fields))
+    if root.exists() or key not in _staged:
+        replay = StagedReplay(config, replay_id, first, last, **fields)
+        replay.group(
+            first, last, rows_of(range(first, last + 1), plus), state=state_of(last + plus)
+        )
+        if publishable:
+            replay.digest()
+        replay.end(ledger=False)
+        _staged[key] = replay, _kept(root)
+    else:
+        made, tables = _staged[key]
+        shutil.copytree(tables, root)
+        replay = copy.copy(made)
+        replay.config, replay.root = config, root
+        replay.facts = [dict(fact) for fact in made.facts]
+    if ledger:
+        replay.enter(checked)
+    return replay
+
+
+_staged: dict[str, tuple[StagedReplay, Path]] = {}
+
+
+def _kept(root: Path) -> Path:
+    """Returns a copy of a replay's tables that lasts as long as this process."""
+    folder = Path(tempfile.mkdtemp(prefix="rewindow-staged-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(shutil.copytree(root, folder / "tables"))
 
 
 def lose_last_commit(path: Location) -> None:
