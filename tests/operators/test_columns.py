@@ -4,6 +4,7 @@ tuples is as without them.
 
 from __future__ import annotations
 
+import functools
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ from rewindow.operators.heartbeat.function import HeartbeatSettings, heartbeat
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
+pytestmark = pytest.mark.xdist_group("columns")
+"""Its tests share what is computed of the tuples without an extreme instant."""
 LEAST = -(2**63)
 MOST = 2**63 - 1
 START = 1_704_067_200
@@ -101,26 +104,53 @@ def test_instant_is_at_most_as_far_away_as_64_bits_allow(
     )
 
 
+@functools.cache
+def filling_and_gaps(spark: SparkSession, kind: str, extreme: int | None) -> tuple[list[Row], ...]:
+    """Returns filled rows, gaps and completeness; computed once for the tuples without extreme."""
+    about: dict[str, Any] = {"event_at": "at", "unit": unit_of(kind), **RANGE}
+    at = "unix_micros(at) AS us" if kind == "TIMESTAMP" else "at"
+    frame = frame_of(spark, kind, extreme)
+    filled = fill_gaps(frame, FillSettings(step="1 h", columns={"v": "linear"}, **about))
+    report = gap_report(frame, GapSettings(cadence="1 h", **about))
+    assert filled.where("NOT _rw_is_made").count() == frame.count()
+    return (
+        plain(filled.where("_rw_is_made"), at, "v IS NULL AS is_null"),
+        plain(report.gaps, "kind", "unix_micros(`from`) AS us", "missing"),
+        plain(report.completeness, "present", "missing"),
+    )
+
+
 @pytest.mark.parametrize(("kind", "extreme"), EXTREMES)
 def test_filling_and_gaps_are_as_without_an_extreme_instant(
     spark: SparkSession,
     kind: str,
     extreme: int,
 ) -> None:
-    about: dict[str, Any] = {"event_at": "at", "unit": unit_of(kind), **RANGE}
-    filling = FillSettings(step="1 h", columns={"v": "linear"}, **about)
-    expected = GapSettings(cadence="1 h", **about)
-    at = "unix_micros(at) AS us" if kind == "TIMESTAMP" else "at"
-    results = []
-    for value in (None, extreme):
-        frame = frame_of(spark, kind, value)
-        filled = fill_gaps(frame, filling)
-        report = gap_report(frame, expected)
-        made = plain(filled.where("_rw_is_made"), at, "v IS NULL AS is_null")
-        gaps = plain(report.gaps, "kind", "unix_micros(`from`) AS us", "missing")
-        results.append((made, gaps, plain(report.completeness, "present", "missing")))
-        assert filled.where("NOT _rw_is_made").count() == frame.count()
-    assert results[0] == results[1]
+    assert filling_and_gaps(spark, kind, extreme) == filling_and_gaps(spark, kind, None)
+
+
+@functools.cache
+def lateness_and_windows(
+    spark: SparkSession,
+    kind: str,
+    extreme: int | None,
+) -> tuple[list[Row], list[Row], list[Row]]:
+    """Returns outcomes and windows of the other tuples, and the outcome of the extreme one."""
+    stream = StreamTime(event_at="at", unit=unit_of(kind))
+    time = EventTime(streams={"s": stream}, lag="1 h", watermark_interval="1 h")
+    classified = lateness({"s": frame_of(spark, kind, extreme)}, time)
+    tuples = classified.tuples["s"]
+    fired = event_windows(
+        classified,
+        EventWindows(length="1 h", slide="1 h"),
+        {"tuples": ("count", "*")},
+        keys=["key"],
+    ).fired
+    return (
+        plain(tuples.where("name <> 'extreme'"), "name", "_rw_outcome"),
+        plain(fired.where(f"window_begin_us >= {START * 1_000_000}"), "window_begin_us", "tuples"),
+        plain(tuples.where("name = 'extreme'"), "_rw_outcome"),
+    )
 
 
 @pytest.mark.parametrize(("kind", "extreme"), EXTREMES)
@@ -129,27 +159,8 @@ def test_lateness_and_windows_of_other_tuples_are_as_without_an_extreme_instant(
     kind: str,
     extreme: int,
 ) -> None:
-    stream = StreamTime(event_at="at", unit=unit_of(kind))
-    time = EventTime(streams={"s": stream}, lag="1 h", watermark_interval="1 h")
-    begins = f"window_begin_us >= {START * 1_000_000}"
-    results = []
-    for value in (None, extreme):
-        classified = lateness({"s": frame_of(spark, kind, value)}, time)
-        tuples = classified.tuples["s"]
-        fired = event_windows(
-            classified,
-            EventWindows(length="1 h", slide="1 h"),
-            {"tuples": ("count", "*")},
-            keys=["key"],
-        ).fired
-        results.append(
-            (
-                plain(tuples.where("name <> 'extreme'"), "name", "_rw_outcome"),
-                plain(fired.where(begins), "window_begin_us", "tuples"),
-            )
-        )
-    assert results[0] == results[1]
-    (row,) = tuples.where("name = 'extreme'").select("_rw_outcome").collect()
+    *others, [row] = lateness_and_windows(spark, kind, extreme)
+    assert others == list(lateness_and_windows(spark, kind, None)[:2])
     assert row[0] in (("far_future",) if extreme > 0 else ("late", "on_time"))
 
 
