@@ -2,7 +2,9 @@
 
 `REWINDOW_CRASH=after_outputs:3@1` makes attempt 1 kill its own process group with SIGKILL at the
 third group's step; `@1` may be left out, then every attempt dies there. Several places are
-separated by commas. Tests and drills use it; nothing sleeps.
+separated by commas. `totals/after_outputs:3@1` is a point in container `totals` only. With the
+prefix `assembly/` it is a point in the job that assembles a replay from its containers. Tests and
+drills use it; nothing sleeps.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from enum import StrEnum
 from rewindow.errors import InputError
 
 VARIABLE = "REWINDOW_CRASH"
-_PLACE = re.compile(r"[a-z_]+(:[1-9][0-9]*)?(@[1-9][0-9]*)?")
+ASSEMBLY = "assembly"
+_PLACE = re.compile(r"([A-Za-z0-9_.-]+/)?[a-z_]+(:[1-9][0-9]*)?(@[1-9][0-9]*)?")
 
 
 class Step(StrEnum):
@@ -45,13 +48,29 @@ def check_crash(text: str) -> str:
         InputError: a step is unknown, or a number is no number.
     """
     for wanted in filter(None, text.split(",")):
-        step = wanted.partition(":")[0].partition("@")[0]
+        place = wanted.rpartition("/")[2]
+        step = place.partition(":")[0].partition("@")[0]
         if step not in set(Step) or not _PLACE.fullmatch(wanted):
             raise InputError(
                 f'crash point "{wanted}" is none',
-                hint=f"Write STEP:GROUP@ATTEMPT; the steps are {', '.join(Step)}.",
+                hint="Write STEP:GROUP@ATTEMPT, or CONTAINER/STEP:GROUP@ATTEMPT; the steps are "
+                f"{', '.join(Step)}.",
             )
     return text
+
+
+def crashes_in(text: str, container: str) -> str:
+    """Returns the crash points of one container: those with its name, and those without a name.
+
+    >>> crashes_in("totals/fenced@1,clean/joined,resumed", "totals")
+    'fenced@1,resumed'
+    """
+    found = []
+    for wanted in text.split(","):
+        named, _, place = wanted.rpartition("/")
+        if named in ("", container):
+            found.append(place)
+    return ",".join(found)
 
 
 def crash_point(step: str, number: int = 1, attempt: int | None = None) -> None:

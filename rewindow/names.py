@@ -23,6 +23,7 @@ COMPONENT = r"[A-Za-z_][A-Za-z0-9_]*"
 _COMPONENT = re.compile(COMPONENT)
 _STREAM = re.compile(rf"{COMPONENT}(\.{COMPONENT})*")
 _FILE_STEM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_REPLAY = re.compile(rf"{_FILE_STEM.pattern}(@{_FILE_STEM.pattern})?")
 _COMPONENT_HINT = "Use letters, digits and _, not beginning with a digit."
 _LENGTH_MAX = 200
 _CLOSE = 0.66
@@ -72,18 +73,49 @@ def check_suite(name: str) -> str:
 
 
 def check_replay_id(replay_id: str) -> str:
-    """Returns the id of a replay.
+    """Returns the id of a replay or of a container.
 
     Raises:
         InputError: it cannot be a folder's name, or means something else to a command.
     """
-    wrong = not _FILE_STEM.fullmatch(replay_id) or len(replay_id) > REPLAY_ID_LENGTH_MAX
+    wrong = not _REPLAY.fullmatch(replay_id) or len(replay_id) > REPLAY_ID_LENGTH_MAX
     if wrong or replay_id == PUBLISHED:
         raise InputError(
             f'replay id "{_shown(replay_id)}" cannot be used',
             hint="Use letters, digits, dots, dashes and underscores, at most "
             f"{REPLAY_ID_LENGTH_MAX}, beginning with a "
             f'letter, a digit or _; not "{PUBLISHED}".',
+        )
+    return replay_id
+
+
+def container_id(replay_id: str, container: str) -> str:
+    """Returns the id of a container of a replay, see `whole_replay`."""
+    return f"{replay_id}@{container}"
+
+
+def whole_replay(replay_id: str) -> str:
+    """Returns the id of the replay that a container belongs to; the id of a replay is unchanged.
+
+    >>> whole_replay(container_id("day-1", "totals")), whole_replay("day-1")
+    ('day-1', 'day-1')
+    """
+    return replay_id.partition("@")[0]
+
+
+def check_whole(replay_id: str) -> str:
+    """Returns the id of a whole replay.
+
+    Raises:
+        InputError: the id names a container, and only whole replays are checked, published or
+            undone.
+    """
+    whole = whole_replay(replay_id)
+    if whole != replay_id:
+        raise InputError(
+            f'"{replay_id}" is a container of replay "{whole}"',
+            detail="A replay is checked and published with all of its containers.",
+            hint=f"Use the id of the replay: {whole}",
         )
     return replay_id
 

@@ -3,7 +3,7 @@ compiling plans.
 
 PySpark's debugging is off as well: it asks the JVM for two settings on every call of a column's
 function, so that an error can name the Python line, which the product's errors do not show. A plan
-is described in short: Spark makes the text for every query, and here nobody reads it.
+is described in short: Spark makes the text for every query, and no test reads it.
 
 What Spark does by default runs in the demo, which `make test-recovery` goes through, and in every
 measurement.

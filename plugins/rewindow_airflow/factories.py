@@ -184,7 +184,7 @@ def plan_filling(stream: str, **arguments: Any) -> BaseOperator:
 
 
 def replay(plan: BaseOperator, **arguments: Any) -> BaseOperator:
-    """Returns the task that computes what was planned, in one Spark job."""
+    """Returns the task that computes what was planned, in a Spark job for each container."""
     return RewindowSubmitOperator(
         job="replay",
         replay=_replay_of(plan),

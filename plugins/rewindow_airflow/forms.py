@@ -48,6 +48,7 @@ class ReplayForm:
     allow_affected: bool
     publish: str
     crash: str | None
+    reuse: str | None = None
 
 
 def applications(config: Config) -> list[str]:
@@ -170,6 +171,14 @@ def replay_params(
             description="Empty: the application's own number.",
         ),
         "properties": _given(),
+        "reuse": Param(
+            None,
+            type=["null", "string"],
+            title="Reuse containers of replay",
+            section=_HOW,
+            description="Id of a replay of the same range. Containers that it has computed from "
+            "the same code, settings and inputs are reused.",
+        ),
     }
     return fields | ({CRASH: _crash()} if drills else {})
 
@@ -240,6 +249,7 @@ def parse_form(params: Mapping[str, Any], *, drills: bool = False) -> ReplayForm
         allow_affected=params["allow_affected"],
         publish=params["publish"],
         crash=params.get(CRASH),
+        reuse=params["reuse"] or None,
     )
 
 

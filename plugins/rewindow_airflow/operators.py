@@ -15,6 +15,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
 
 from rewindow.errors import OverlapError
+from rewindow.names import whole_replay
 from rewindow_airflow.assets import PUBLICATIONS, stream_asset, tell_published, tell_recorded
 from rewindow_airflow.attempts import BEGINNINGS, settings_for
 from rewindow_airflow.failures import (
@@ -89,8 +90,6 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
                 to end; neither uses up a try.
             AirflowSkipException: there was nothing new to record.
         """
-        from rewindow.launcher import note_kill
-
         name = self.replay or self.arguments["stream"]
         self._subject = f'{self.job} of "{name}"'
         with mapped_errors(self._ending()):
@@ -102,7 +101,33 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
                 self._subject,
             )
             return {"name": name, "message": "all windows were committed already"}
-        outcome = self._submit(submission, context)
+        outcome = self._run(config, submission, context)
+        # Each container of a replay is a separate job, and the replay itself is the last one.
+        while whole_replay(submission.replay_id) != submission.replay_id:
+            with mapped_errors(self._ending()):
+                following = self._begin(config, name, context)
+            assert following is not None, "the replay itself comes after its containers"
+            submission = following
+            outcome = self._run(config, submission, context)
+        # A try before may have sealed windows and died before their asset was emitted.
+        if (
+            self.job == "record"
+            and not outcome.facts.get("windows_sealed")
+            and context["ti"].try_number == 1
+        ):
+            raise AirflowSkipException("No window was sealed, so the stream's asset is not emitted")
+        with mapped_errors():
+            self._tell_assets(config, name, outcome.facts, context=context)
+        return {"name": name, "epoch": submission.epoch, **outcome.facts}
+
+    def _run(self, config: Config, submission: Submission, context: Context) -> Outcome:
+        """Runs a job to its end and returns its outcome; a job that failed fails the task."""
+        from rewindow.launcher import note_kill
+
+        subject = self._subject
+        if whole_replay(submission.replay_id) != submission.replay_id:
+            subject = f'{self.job} of container "{submission.replay_id}"'
+        outcome = self._submit(submission, subject, context)
         with mapped_errors():
             note_kill(config, submission, outcome)
         if outcome.exit_code != DONE and self._told_to_end:
@@ -117,21 +142,12 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
                     "\n".join(f"    {line}" for line in self._last_lines),
                 )
             message = (
-                f"The {self._subject} ended: "
+                f"The {subject} ended: "
                 f"{cause(outcome.exit_code)}\n{outcome.message}\n{self._ending()}"
             )
             raise failure(message, is_retryable(outcome.exit_code, outcome.retryable))
-        self.log.info("The %s is done", self._subject)
-        # A try before may have sealed windows and died before their asset was emitted.
-        if (
-            self.job == "record"
-            and not outcome.facts.get("windows_sealed")
-            and context["ti"].try_number == 1
-        ):
-            raise AirflowSkipException("No window was sealed, so the stream's asset is not emitted")
-        with mapped_errors():
-            self._tell_assets(config, name, outcome.facts, context=context)
-        return {"name": name, "epoch": submission.epoch, **outcome.facts}
+        self.log.info("The %s is done", subject)
+        return outcome
 
     def _begin(self, config: Config, name: str, context: Context) -> Submission | None:
         """Returns the job to run; waits for a range that another replay holds."""
@@ -171,14 +187,14 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
             self._process.on_kill()
         self.log.info(self._ending())
 
-    def _submit(self, submission: Submission, context: Context) -> Outcome:
+    def _submit(self, submission: Submission, subject: str, context: Context) -> Outcome:
         """Returns how the job ended: what its outcome file says; a job that wrote none was
         killed.
         """
         from rewindow.launcher import read_outcome
 
         attempt = f"Attempt {submission.epoch} of the " if submission.epoch else "The "
-        self.log.info("%s%s begins", attempt, self._subject)
+        self.log.info("%s%s begins", attempt, subject)
         if submission.expected:
             self.log.info("%s", submission.expected)
         self._told = listener = TaskLog(self.log, context["task_state_store"])

@@ -60,6 +60,7 @@ def form_request(config: Config, context: Context) -> ReplayRequest:
         allow_missing=form.allow_missing,
         allow_affected=form.allow_affected,
         initial_state=form.initial_state,
+        reuse=form.reuse,
         reason=form.reason,
     )
 
@@ -321,10 +322,13 @@ def reject_other_options(plan: Plan, conf: Mapping[str, Any]) -> None:
         _refuse_other_properties(plan, conf["properties"])
     for name in ("application", "mode", "group_windows", "checkpoint_windows"):
         wish = conf.get(name)
-        if wish is not None and wish != getattr(plan, name):
+        if wish is None:
+            continue
+        # Operators may have declared other modes than the request has.
+        have = plan.asked_mode.name if name == "mode" else getattr(plan, name)
+        if wish != have:
             raise InputError(
-                f'replay "{plan.replay_id}" of this run has {name} {getattr(plan, name)}, asked '
-                f"for is {wish}",
+                f'replay "{plan.replay_id}" of this run has {name} {have}, asked for is {wish}',
                 hint=f"Give it up (rewindow abandon {plan.replay_id}) and clear the run, which "
                 "then plans a new one.",
             )

@@ -46,9 +46,6 @@ ADVICE = {
     "O28": "Properties and attributes are set in code, in rewindow.toml below "
     "[applications.NAME.operators.OPERATOR], "
     "or by --set operator.property=value. Mend the name or the value there.",
-    "R3": "A mode says what a crash may cost. All operators of a replay share one: leave `mode` "
-    "out of app.add, and "
-    "give --mode to the replay.",
     "R13": "The method has another name by now, and nothing would call the old one.",
     "R20": "After a loss the state must not begin inside an application window. Give the operator "
     "checkpoint_windows that are a multiple of its application_windows.",
@@ -89,5 +86,8 @@ ADVICE = {
     "X47": "A large state is stored in files by the hash of its key. Name columns of the state, "
     "and a number of "
     "buckets such as 16.",
+    "X53": "A container is a part of the graph with one mode. It starts when the containers that "
+    "it reads have ended. Leave `container` out of app.add, or choose containers that do not wait "
+    "for each other.",
 }
 """Rule to advice; every rule that launch validation reports has one."""

@@ -23,7 +23,7 @@ from rewindow.names import did_you_mean
 
 PORT_ATTRIBUTES = ("errors_max",)
 """Attributes of an error port, given as operator.port.attribute."""
-ATTRIBUTES = ("mode", "checkpoint_windows", "application_windows", "slide_windows")
+ATTRIBUTES = ("mode", "container", "checkpoint_windows", "application_windows", "slide_windows")
 """Attributes of an operator; a property of the same name comes before."""
 
 
@@ -188,14 +188,20 @@ def _set_attribute(
     one: PropertyOverride,
 ) -> Iterator[Violation]:
     try:
-        value = Mode.parse(one.value) if one.name == "mode" else int(str(one.value))
+        value = _attribute(one.name, one.value)
     except InputError as error:
         yield _violation(one, error.primary)
     except ValueError:
         yield _violation(one, "it must be a whole number")
     else:
-        changed = {one.name: value}
-        app.nodes[node.name] = replace(node, **changed)  # type: ignore[arg-type]
+        changed: dict[str, Any] = {one.name: value}
+        app.nodes[node.name] = replace(node, **changed)
+
+
+def _attribute(name: str, value: Any) -> Mode | str | int:
+    if name == "mode":
+        return Mode.parse(value)
+    return str(value) if name == "container" else int(str(value))
 
 
 def _of_ports(app: Application, one: PropertyOverride) -> Iterator[PropertyOverride]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import pyarrow as pa
@@ -66,7 +66,7 @@ class Application:
 
     `given` are the values of properties and attributes that come from outside of its code, once
     they are put in. With `strict_outputs` an operator of which nothing is read is refused, without
-    it there is a warning (O15).
+    it there is a warning (O15). `whole` is the application that it is a part of, see `part`.
 
     Example:
         app = Application("clicks_per_page", window="5 seconds")
@@ -85,6 +85,7 @@ class Application:
     outputs: dict[str, Output] = field(default_factory=dict)
     declared: list[Violation] = field(default_factory=list)
     given: list[PropertyOverride] = field(default_factory=list)
+    whole: Application | None = None
 
     @property
     def grid(self) -> Grid:
@@ -122,6 +123,7 @@ class Application:
         operator: FrameOperator,
         *,
         mode: Mode | str | None = None,
+        container: str | None = None,
         checkpoint_windows: int = 1,
         application_windows: int = 1,
         slide_windows: int | None = None,
@@ -129,6 +131,11 @@ class Application:
     ) -> Node:
         """Adds an operator and connects its input ports, given by name: each to one port that
         writes its stream (O17).
+
+        `mode` limits what a crash may cost (see docs/recovery_modes.md). Operators with the same
+        `container` recover together. Operators with another mode or container are computed by
+        another job, which reads the staged output of this one (X53). The plan chooses both if they
+        are not given.
 
         `application_windows` are taken as one by the operator (W18); with `slide_windows` it looks
         back over that many and has a result every so many (W27).
@@ -146,6 +153,7 @@ class Application:
             feeds=ends,
             application_windows=application_windows,
             slide_windows=slide_windows,
+            container=container,
         )
         known = self.nodes.setdefault(name, node)
         if known.operator is not operator or known != node:
@@ -303,9 +311,12 @@ class Application:
         placed: list[list[Node]] = []
         names: set[str] = set()
         while rest:
-            # Units whose sources are missing wait for each other forever: validation rejects them,
-            # and until then they come last.
-            ready = [unit for unit in rest if _sources(unit) <= names] or rest
+            # Sources that are not in the graph are in another container, which has ended.
+            known = set(self.nodes)
+            ready = [unit for unit in rest if _sources(unit) & known <= names]
+            if not ready:
+                # A cycle without a delay waits for itself. Validation rejects it later.
+                ready = rest
             rest = excluding(rest, ready)
             placed += ready
             names.update(names_of(chain.from_iterable(ready)))
@@ -334,18 +345,75 @@ class Application:
     def ends(self, of_streams: Mapping[str, int | None]) -> dict[str, int]:
         """Returns by operator the window with which all streams have ended that reach it; of others
         nothing (X21).
+
+        Args:
+            of_streams: the last window of each stream, and of each port of another container.
         """
         ends = {}
         for name in self.nodes:
             last = []
             for node in self.upstream(name):
                 for end in self.nodes[node].feeds.values():
-                    if not end.operator:
-                        last.append(of_streams.get(end.port))
+                    if end.operator not in self.nodes:
+                        last.append(of_streams.get(str(end)))
             known = [end for end in last if end is not None]
             if known and len(known) == len(last):
                 ends[name] = max(known)
         return ends
+
+    def part(self, operators: Iterable[str]) -> Application:
+        """Returns the part of this application that a container computes (X53).
+
+        The operators keep their feeds: ports of operators outside of the part are sources of the
+        part, like recorded streams. A port that an operator outside reads becomes an output with
+        the name of the port, unless it is an error port or the application has an output there.
+        """
+        names = set(operators)
+        nodes = {}
+        read_inside: set[PortHandle] = set()
+        read_outside: set[PortHandle] = set()
+        for name, node in self.nodes.items():
+            if name in names:
+                nodes[name] = node
+                read_inside.update(node.feeds.values())
+            else:
+                read_outside.update(node.feeds.values())
+        outputs = {}
+        known = set()
+        for name, output in self.outputs.items():
+            if output.source.operator in names:
+                # Its files keep the order of emission for the readers in other containers (O39).
+                is_cut = output.source in read_outside
+                outputs[name] = replace(output, sorted_by=()) if is_cut else output
+                known.add(output.source)
+        for error in self.errors().values():
+            known.add(error.source)
+        for end in sorted(read_outside - known, key=str):
+            if end.operator in names:
+                outputs[str(end)] = Output(str(end), end, (), suite=None)
+        streams = {}
+        for name, schema in self.streams.items():
+            if PortHandle(None, name) in read_inside:
+                streams[name] = schema
+        return replace(
+            self,
+            streams=streams,
+            nodes=nodes,
+            outputs=outputs,
+            whole=self.whole or self,
+        )
+
+    def cut_streams(self) -> list[PortHandle]:
+        """Returns the ports of other containers that this part of an application reads."""
+        if not self.whole:
+            return []
+        found: set[PortHandle] = set()
+        for node in self.nodes.values():
+            for end in node.feeds.values():
+                # A feed without an operator is a recorded stream.
+                if end.operator is not None and end.operator not in self.nodes:
+                    found.add(end)
+        return sorted(found, key=str)
 
     def port(self, handle: PortHandle) -> OutputPort | InputPort | None:
         """Returns the port that a stream starts from, None when there is no such port.

@@ -7,7 +7,7 @@ of `MODES`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -92,6 +92,73 @@ class Mode:
         """In JSON a mode is its name."""
         name = core_schema.plain_serializer_function_ser_schema(str, when_used="json")
         return core_schema.no_info_plain_validator_function(_read, serialization=name)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An operator that feeds another one, both with their modes."""
+
+    upstream: str
+    upstream_mode: Mode
+    downstream: str
+    downstream_mode: Mode
+
+    def __str__(self) -> str:
+        writer = f"{self.upstream} {self.upstream_mode.words}"
+        return f"{writer} -> {self.downstream} {self.downstream_mode.words}"
+
+
+@dataclass(frozen=True)
+class ResolvedModes:
+    """The mode of each operator of an application.
+
+    Attributes:
+        modes: by operator, in the order of the graph.
+        unset: operators without a mode set by the user: theirs is inherited or the default (X6).
+        refused: pairs of an operator that may lose windows and a reader that must not (R39).
+    """
+
+    modes: Mapping[str, Mode]
+    unset: frozenset[str]
+    refused: tuple[Pair, ...]
+
+
+def resolve(
+    declared: Mapping[str, Mode | None],
+    sources: Mapping[str, Iterable[str]],
+    default: Mode,
+) -> ResolvedModes:
+    """Returns the modes of the operators of a graph, and the pairs that are not allowed.
+
+    Args:
+        declared: mode of each operator as the user has set it, in topological order (R40).
+        sources: the operators that feed each operator, also on the way back of a cycle (R41).
+        default: mode of operators without a mode whose sources cannot lose windows (X6).
+
+    >>> found = resolve(
+    ...     {"a": Mode.AT_MOST_ONCE, "b": None, "c": Mode.EXACTLY_ONCE},
+    ...     {"b": ["a"], "c": ["b"]},
+    ...     Mode.EXACTLY_ONCE,
+    ... )
+    >>> str(found.modes["b"]), [str(pair) for pair in found.refused]
+    ('at_most_once', ['b at most once -> c exactly once'])
+    """
+    modes: dict[str, Mode] = {}
+    for name, mode in declared.items():
+        inherited = default
+        for source in sources.get(name, ()):
+            # The source of a way back of a cycle comes later in the order.
+            if source in modes and modes[source].may_lose:
+                inherited = modes[source]
+                break
+        modes[name] = mode or inherited
+    refused = []
+    for name, mode in modes.items():
+        for source in sources.get(name, ()):
+            if source in modes and not modes[source].may_feed(mode):
+                refused.append(Pair(source, modes[source], name, mode))
+    unset = frozenset(name for name, mode in declared.items() if mode is None)
+    return ResolvedModes(modes, unset, tuple(refused))
 
 
 def _read(given: object) -> Mode:

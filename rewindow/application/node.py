@@ -29,6 +29,7 @@ class Node:
     """An operator in its place: name, attributes, and what feeds its input ports.
 
     Attributes:
+        container: name of the container that the user has set, None if the plan decides.
         errors_max: by error port, the bound on the error tuples of a window that is given from
             outside of the code.
     """
@@ -41,6 +42,7 @@ class Node:
     application_windows: int = 1
     slide_windows: int | None = None
     errors_max: Mapping[str, int] = field(default_factory=dict)
+    container: str | None = None
 
     def __getitem__(self, port: str) -> PortHandle:
         return PortHandle(self.name, port)

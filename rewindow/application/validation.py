@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
+from rewindow.application.containers import modes_of, wrong_containers
 from rewindow.application.cycles import lacks_delay, wrong_members
 from rewindow.application.error_tuples import COLUMNS
 from rewindow.application.graph import UNREAD, Application
@@ -505,43 +506,16 @@ def _check_columns(app: Application) -> Iterator[Violation]:
 
 
 def _check_modes(app: Application, default_mode: Mode) -> Iterator[Violation]:
-    """R39, R40, R41 and X6 in topological order, and the border of this release: one container, so
-    one mode.
-    """
-    modes: dict[str, Mode] = {}
-    for node in app.order():
-        sources = [modes[end.operator] for end in node.feeds.values() if end.operator in modes]
-        inherited = next((mode for mode in sources if mode.may_lose), default_mode)
-        modes[node.name] = node.mode or inherited
-        if modes[node.name].may_lose and node.is_cut_by_checkpoints:
+    """R20, R39 to R41, X6 and X53."""
+    modes = modes_of(app, default_mode)
+    for node in app.nodes.values():
+        if modes.modes[node.name].may_lose and node.is_cut_by_checkpoints:
             message = (
                 f"checkpoint windows must be a multiple of its {node.windowing.pane} "
                 "application windows"
             )
             yield Violation("R20", node.name, "", value=node.checkpoint_windows, message=message)
-    # All modes are known by now: the way back of a cycle is checked as any stream (R41).
-    for node in app.order():
-        for port, end in node.feeds.items():
-            if end.operator in modes and not modes[end.operator].may_feed(modes[node.name]):
-                pair = (
-                    f"{end.operator} {modes[end.operator].words} -> {node.name} "
-                    f"{modes[node.name].words}"
-                )
-                yield Violation(
-                    "R39",
-                    node.name,
-                    port,
-                    value=pair,
-                    message="an at-most-once operator may feed only at-most-once ones",
-                )
-    wanted = {*modes.values()}
-    if wanted - {default_mode}:
-        listed = ", ".join(f"{name} {mode.words}" for name, mode in modes.items())
-        message = (
-            f"the replay is {default_mode.words}, and operators of another mode need a "
-            "second container, "
-        )
-        message += "which this release lacks"
-        if len(wanted) == 1:
-            message += f": replay in mode {wanted.pop()}"
-        yield Violation("R3", "", "", value=listed, message=message)
+        if node.container is not None and not _NAME.fullmatch(node.container):
+            message = "a container's name may only contain letters, digits and _"
+            yield Violation("X53", node.name, "", value=node.container, message=message)
+    yield from wrong_containers(app, modes)

@@ -22,6 +22,7 @@ from rewindow.ledger.replays import SAMPLE
 from rewindow.planning import PlanPreview, create_replay, draft_plan
 from rewindow.planning.request import ReplayOptions, ReplayRequest
 from rewindow.progress.listener import Listener, Silent
+from rewindow.sequences import quantity
 from rewindow.settings.config import Config
 
 SAMPLE_ROWS = 3
@@ -156,7 +157,8 @@ def verify_sample(
     finally:
         runs.delete()
     told.note(
-        f"verified: {count} windows are {_worst(verdicts)} in one group, "
+        f"verified: {count} windows with {quantity(runs.tuples, 'tuple')} are {_worst(verdicts)} "
+        "in one group, "
         f"{', '.join(w for w, _ in verdicts)}"
     )
     return Determinism(plan.application, (plan.first, last), seed, ways=tuple(verdicts))
@@ -208,13 +210,15 @@ class _Runs:
 
     def __post_init__(self) -> None:
         self._ids: list[str] = []
+        self.tuples = 0
 
     def run(self, way: SampleWay) -> str:
         """Returns the id of a replay of the sample in a way."""
         self._ids.append(f"verify-{uuid.uuid4().hex[:8]}")
         self.told.note(f"verify: windows {self.sample.first} to {self.sample.last} {way.words}")
         request = replace(self.sample, group_windows=way.group_windows, sample_seed=way.sample_seed)
-        create_replay(self.config, replace(request, replay_id=self._ids[-1]))
+        plan = create_replay(self.config, replace(request, replay_id=self._ids[-1]))
+        self.tuples = plan.input_tuples
         run_attempts(self.config, self._ids[-1], self.told)
         return self._ids[-1]
 

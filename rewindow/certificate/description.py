@@ -30,6 +30,8 @@ class Description(BaseModel):
     Attributes:
         name: a replay's id, or "published".
         first, last: the windows that it was asked about, closed.
+        mode: its recovery mode; the modes of its containers if it has several.
+        guarantees: output name to its guarantee and the reason; None with one container.
         attempts: epochs whose facts are there.
         committed_windows: how many windows of the replay are committed; `ended` when these are all.
         candidate: of a candidate, what it was computed by and on, in words.
@@ -46,6 +48,7 @@ class Description(BaseModel):
     name: str
     application: str
     mode: str | None = None
+    guarantees: dict[str, str] | None = None
     code_version: str | None = None
     configuration_digest: str | None = None
     first: int

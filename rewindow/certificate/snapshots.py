@@ -122,6 +122,16 @@ def staged_plan(config: Config, replay_id: str) -> Plan:
     )
 
 
+def _guarantees(plan: Plan) -> dict[str, dict[str, str]]:
+    """Returns the field with the guarantee of each output, for a replay of several containers."""
+    if not plan.is_divided:
+        return {}
+    promises = {}
+    for output in plan.outputs:
+        promises[output.name] = output.promise
+    return {"guarantees": promises}
+
+
 def staged_snapshot(config: Config, replay_id: str, windows: WindowRange | None = None) -> Snapshot:
     """Returns a replay's staged tables as readers see them: the newest sealed attempt of every
     window.
@@ -154,7 +164,8 @@ def staged_snapshot(config: Config, replay_id: str, windows: WindowRange | None 
     description = Description(
         name=replay_id,
         application=plan.application,
-        mode=plan.mode.name,
+        mode=", ".join(mode.name for mode in plan.modes),
+        **_guarantees(plan),
         code_version=plan.code_version,
         configuration_digest=plan.configuration_digest,
         first=asked.first,

@@ -120,6 +120,9 @@ def show_certificate(certificate: Certificate) -> None:
     out.print(f"contents: {certificate.contents_words}")
     for line in [*(certificate.a.compared or ()), *(certificate.b.compared or ())]:
         out.print(f"compared: {escape(line)}")
+    for side in (certificate.a, certificate.b):
+        for name, promise in (side.guarantees or {}).items():
+            out.print(escape(f"{name} of {side.name}: {promise}"))
     for note in certificate.notes:
         out.print(f"note: {escape(note)}")
     found = certificate.first_difference

@@ -31,8 +31,9 @@ from rewindow.planning import PlanPreview, ReplayRequest
 from rewindow.planning.request import ReplayOptions
 from rewindow.planning.unpublished import unpublished as unpublished_windows
 from rewindow.publication.preview import reasons_for_spark
+from rewindow.recovery import ContainerPlan, RecoveryTimes
 from rewindow.retention import undo_horizon
-from rewindow.sequences import quantity
+from rewindow.sequences import map_values, quantity
 from rewindow.settings.config import Config
 from rewindow.windows import WindowRange, describe_seconds, format_time
 
@@ -73,6 +74,14 @@ ChangesFrom = Annotated[
     str | None,
     typer.Option(
         help="Id of a replay whose changes of properties are made again.",
+        autocompletion=replays,
+    ),
+]
+Reuse = Annotated[
+    str | None,
+    typer.Option(
+        help="Reuse the containers that this replay of the same range has computed from the same "
+        "code, settings and inputs.",
         autocompletion=replays,
     ),
 ]
@@ -158,6 +167,7 @@ def plan(
     allow_missing: AllowMissing = False,
     state_from: StateFrom = None,
     changes_from: ChangesFrom = None,
+    reuse: Reuse = None,
     initial_state: InitialState = False,
     allow_other_code: OtherCode = False,
     allow_affected: Affected = False,
@@ -206,6 +216,7 @@ def plan(
         state_from=state_from,
         initial_state=initial_state,
         changes_from=changes_from,
+        reuse=reuse,
         allow_other_code=allow_other_code,
         allow_affected=allow_affected,
         verify_inputs=verify_inputs,
@@ -310,6 +321,7 @@ def as_dict(draft: PlanPreview) -> dict[str, Any]:
         **draft.plan.model_dump(mode="json"),
         "windows": len(draft.plan.range),
         "loss_windows_max": draft.plan.loss_windows_max,
+        "recovery": map_values(vars, draft.recovery),
         "estimated_seconds": draft.seconds,
         "estimate_basis": draft.basis,
         "blockers": draft.blockers,
@@ -332,17 +344,19 @@ def show(draft: PlanPreview) -> None:
         f"{quantity(len(plan.range), 'window')} {plan.range}, {begin} to {end}"
     )
     facts: dict[str, object] = {
-        "mode": plan.mode.words,
+        "mode": plan.mode_words,
         "a crash loses": f"at most {plan.loss_windows_max:,} windows of an output"
         if plan.loss_windows_max
         else "nothing",
         "checkpoints": "after every commit group"
-        if plan.mode.saves_every_group
+        if all(mode.saves_every_group for mode in plan.modes)
         else f"every {plan.checkpoint_windows} windows, and at the end",
         "start state": _start(draft),
         "code version": plan.code_version,
         "time": estimate,
     }
+    if not plan.is_divided and draft.recovery:
+        facts["a crash costs"] = _cost(*draft.recovery.values())
     print_facts(facts)
     columns = ("input", "tuples", "MB", "version", "missing")
     inputs = [
@@ -350,8 +364,21 @@ def show(draft: PlanPreview) -> None:
         for i in plan.inputs
     ]
     print_rows("", columns, inputs)
+    if plan.is_divided:
+        columns = ("container", "mode", "operators", "reads", "a crash costs")
+        containers = []
+        for one in plan.containers:
+            containers.append(_container(draft, one))
+        print_rows("", columns, containers)
     rows = [(o.name, ", ".join(o.key), o.suite or "none", o.guarantee) for o in plan.outputs]
     print_rows("", ("output", "key", "suite", "guarantee"), rows)
+    for one in plan.containers:
+        if one.reused or one.why:
+            how = f"reused from {one.reused}" if one.reused else f"computed: {one.why}"
+            out.print(escape(f"{one.name}: {how}"))
+    for output in plan.outputs:
+        if output.reason:
+            out.print(escape(f"{output.name}: {output.reason}"))
     for output in plan.outputs:
         if output.sorted_by:
             out.print(
@@ -364,6 +391,29 @@ def show(draft: PlanPreview) -> None:
         out.print(f"[yellow]warning[/yellow]: {escape(text)}")
     for text in draft.blockers:
         out.print(f"[yellow]blocker[/yellow]: {escape(text)}")
+
+
+def _container(draft: PlanPreview, one: ContainerPlan) -> tuple[object, ...]:
+    mode = one.mode.words
+    if len(one.unset) == len(one.operators):
+        mode += " (default)"
+    cost = draft.recovery.get(one.name)
+    return (
+        one.name,
+        mode,
+        ", ".join(one.operators),
+        ", ".join(one.after) or "streams",
+        _cost(cost) if cost else "unknown",
+    )
+
+
+def _cost(cost: RecoveryTimes) -> str:
+    """Returns the cost of a crash as text: the mean and the worst case."""
+    mean_time = describe_seconds(round(cost.mean_seconds))
+    worst_time = describe_seconds(round(cost.worst_seconds))
+    mean = f"{cost.mean_windows:g} windows {cost.what}, {mean_time}"
+    worst = f"{cost.worst_windows:,} and {worst_time}"
+    return f"{mean} on average; at worst {worst}"
 
 
 def _start(draft: PlanPreview) -> str:

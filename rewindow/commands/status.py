@@ -67,7 +67,7 @@ def _show(config: Config, found: ReplayStatus) -> None:
     print_facts(
         {
             "windows": f"{found.progress}; {plan.range}, {begin} to {end}",
-            "mode": plan.mode.words,
+            "mode": plan.mode_words,
             "checkpoint": f"window {plan.window_of(row.checkpoint_mark)}"
             if row.checkpoint_mark
             else "start state",
@@ -82,6 +82,13 @@ def _show(config: Config, found: ReplayStatus) -> None:
             **({"log": found.log} if found.log else {}),
         }
     )
+    print_rows(
+        "\ncontainers",
+        ("container", "mode", "state", "attempts", "committed up to", "reads"),
+        _containers(found),
+    )
+    for output in plan.outputs if plan.is_divided else ():
+        out.print(escape(f"{output.name}: {output.promise}"))
     unended = "its process is gone" if found.is_gone else "running"
     attempts = [
         (
@@ -127,6 +134,39 @@ def _show(config: Config, found: ReplayStatus) -> None:
             f"[yellow]stale[/yellow]: {escape(stale.table_name)} [{stale.first}, {stale.last}]"
         )
     out.print(f"\n{escape(found.next_steps)}")
+
+
+def _containers(found: ReplayStatus) -> list[tuple[object, ...]]:
+    """Returns a row for each container of a replay that has several."""
+    plan = found.plan
+    if not plan.is_divided:
+        return []
+    # A container has a row in the ledger once it is planned.
+    known = {}
+    for row in found.containers:
+        known[row.replay_id.partition("@")[2]] = row
+    rows: list[tuple[object, ...]] = []
+    for one in plan.containers:
+        state = "waits"
+        epoch = 0
+        committed = "nothing"
+        if one.name in known:
+            row = known[one.name]
+            state = row.state.value
+            epoch = row.epoch
+            if row.mark:
+                committed = f"window {plan.window_of(row.mark)}"
+        rows.append(
+            (
+                one.name,
+                one.mode.words,
+                state,
+                epoch,
+                committed,
+                ", ".join(one.after),
+            )
+        )
+    return rows
 
 
 def _sizes(found: ReplayStatus) -> str:

@@ -212,6 +212,8 @@ class Attempt:
         saved = plan.window_of(restored) if restored else None
         ends = self.app.ends(plan.ends)
         lost = [(windows.first, windows.last) for windows in self._unseen]
+        for missing in plan.missing_upstream().values():
+            lost += [(windows.first, windows.last) for windows in missing]
         unseen = (*plan.start.unseen(plan.first), *lost)
         while window <= plan.last:
             began = time.monotonic()

@@ -22,7 +22,7 @@ class Cycles:
 
     def __init__(self, app: Application) -> None:
         self._app = app
-        self.order = EmissionOrder(app)
+        self.order = EmissionOrder(app.whole or app)
         self.unseen = inside_cycles(app)
         self._passes: dict[str, Pass] = {}
         for unit in app.cycles():

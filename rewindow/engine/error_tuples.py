@@ -15,6 +15,7 @@ from rewindow.location import Location
 from rewindow.names import quoted_column
 from rewindow.sequences import excluding
 from rewindow.spark.frames import conform
+from rewindow.tuple_engine.frames import EMITTED as ORDER
 
 
 def as_errors(
@@ -25,7 +26,7 @@ def as_errors(
     epoch: int,
 ) -> DataFrame:
     """Returns `window_id`, the port's columns, and those of every error table; what the operator
-    did not give is null.
+    did not give is null. The order of emission stays, where the frame has it.
 
     Args:
         frame: what the operator emits on the port; it may have the columns of `GIVEN`.
@@ -40,6 +41,7 @@ def as_errors(
         frame.withColumns(nothing) if nothing else frame,
         pa.schema([*port, *GIVEN]),
         what,
+        more=[ORDER],
     )
     told = {
         "_rw_replay": F.lit(replay_id),
@@ -50,6 +52,7 @@ def as_errors(
     return rows.withColumns(told).select(
         "window_id",
         *map(quoted_column, error_columns(port).names),
+        *{ORDER}.intersection(rows.columns),
     )
 
 

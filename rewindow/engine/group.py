@@ -30,7 +30,7 @@ from rewindow.engine.ports import levels, ports_to_count, ports_to_write
 from rewindow.errors import InputError
 from rewindow.facts.window_facts import COUNTS_SCHEMA, DIGESTS_SCHEMA, WindowFacts, ids_of
 from rewindow.location import Location
-from rewindow.names import quoted_column
+from rewindow.names import quoted_column, whole_replay
 from rewindow.operators.tuples.operator import TupleOperator
 from rewindow.sequences import excluding, map_values
 from rewindow.spark.digests import digest_columns, empty_digests
@@ -75,25 +75,23 @@ class GroupRunner:
 
     Args:
         planned: the replay, its application and tables, and the attempt's epoch.
+        inputs: gives the tuples of a recorded stream, or of a port of another container.
         next_steps: what to do when an operator's code fails.
         asked: by output, the measures that are taken with the digests.
         say: called with lines for people.
-        read: gives the tuples of an input.
     """
 
     def __init__(
         self,
         spark: SparkSession,
         planned: PlannedAttempt,
-        inputs: Mapping[str, Table],
+        inputs: Mapping[PortHandle, Callable[[WindowRange], DataFrame]],
         states: SizedStates,
         next_steps: str = "",
         asked: Mapping[str, Sequence[AskedMeasure]] = NO_MEASURES,
         say: Callable[[str], None] = lambda line: None,
-        read: Callable[[SparkSession, Table, WindowRange], DataFrame] = read_windows,
     ) -> None:
         self._spark = spark
-        self._read = read
         self._next_steps = next_steps
         self._states = states
         self._app = app = planned.app
@@ -149,10 +147,8 @@ class GroupRunner:
         staged: Iterable[str],
     ) -> GroupResult:
         frames = {
-            PortHandle(None, name): self._in_one_task(
-                self._read(self._spark, table, context.windows)
-            )
-            for name, table in self._inputs.items()
+            source: self._in_one_task(read(context.windows))
+            for source, read in self._inputs.items()
         }
         result = GroupResult()
         state_frames = self._states.load_all(states)
@@ -430,8 +426,9 @@ class GroupRunner:
         for one in found:
             more = []
             for end in excluding(one.feeds.values(), self._materialised):
-                if end.operator and self._app.nodes[end.operator] not in found:
-                    more.append(self._app.nodes[end.operator])
+                feeding = self._app.nodes.get(str(end.operator))
+                if feeding and feeding not in found:
+                    more.append(feeding)
             found += more
         return found
 
@@ -457,7 +454,7 @@ class GroupRunner:
         emitted = self._cache.files_of(str(handle.operator), handle.port, frame)
         readers = frame if emitted is not None else None
         if error:
-            rows = as_errors(frame, schema, what, self._root.name, self._epoch)
+            rows = as_errors(frame, schema, what, whole_replay(self._root.name), self._epoch)
             folder = self._write(rows, error.name, mark, staged, grid)
             check_stored_reasons(folder, error.name)
             result.folders[error.name] = folder
@@ -514,10 +511,12 @@ class GroupRunner:
         own = {
             "window_id": F.col("window_id"),
             "attempt": F.lit(self._epoch).cast("bigint"),
-            "offset": F.monotonically_increasing_id(),
+            "offset": F.col(EMITTED)
+            if EMITTED in rows.columns
+            else F.monotonically_increasing_id(),
             "arrived_at": window_start(grid),
         }
-        events = excluding(rows.columns, {"window_id"})
+        events = excluding(rows.columns, {"window_id", EMITTED})
         placed = [made.alias(column) for column, made in own.items() if column not in events]
         write_files(rows.select(*placed, *map(quoted_column, events)), folder, row_group_bytes)
         return folder

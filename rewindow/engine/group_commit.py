@@ -55,6 +55,7 @@ class GroupCommit:
         self._epoch = epoch
         self._stop = stop
         self._staged = app.staged()
+        self._missing = plan.missing_upstream()
         self._checkpoints = takeover.checkpoints
         self._tables = takeover.tables
         self._sealed = takeover.sealed
@@ -89,7 +90,7 @@ class GroupCommit:
             above=self._plan.window_of(self._done(FACTS)),
         )
         for stream, windows in counts.items():
-            rows.add_input(stream, windows)
+            rows.add_input(stream, windows, self._missing.get(stream, ()))
         for port, windows in result.dropped.items():
             rows.add_dropped(port, windows)
         self._outputs(group, mark, result, rows, crash)

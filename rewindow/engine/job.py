@@ -7,7 +7,10 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from rewindow.application import Application
 from rewindow.application.port_recording import record_every_port
+from rewindow.crash import Step, crash_point
+from rewindow.engine.assembly import assemble
 from rewindow.engine.computation import PlannedAttempt
 from rewindow.engine.progress import Progress
 from rewindow.engine.spark_engine import spark_attempt
@@ -20,6 +23,7 @@ from rewindow.location import Location
 from rewindow.operators import TupleOperator
 from rewindow.processes.identity import Launcher, process_identity
 from rewindow.progress.job_lines import ReplayProgress
+from rewindow.recovery import Plan
 from rewindow.settings.config import Config
 from rewindow.spark.executors import check_executors, check_shared, send_code
 from rewindow.spark.job import StopRequest, as_rewindow_error, say
@@ -99,12 +103,32 @@ def own_process() -> dict[str, Any]:
     }
 
 
+def _assemble(
+    ledger: Ledger,
+    plan: Plan,
+    app: Application,
+    root: Location,
+    epoch: int,
+) -> dict[str, Any]:
+    """Assembles a replay from its containers; returns the facts for the outcome file."""
+
+    def crash(step: Step) -> None:
+        crash_point(step, attempt=epoch)
+
+    assemble(PlannedAttempt(plan, app, root, epoch=epoch), crash)
+    windows = len(plan.range)
+    ledger.attempts.report_progress(plan.replay_id, epoch, windows, windows)
+    return {"replay": plan.replay_id, "epoch": epoch, "windows": windows, "pid": os.getpid()}
+
+
 def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str, Any]:
     plan = ledger.replays.get(replay_id).read_plan()
     loaded = load_planned(config, plan)
     check_code(plan, loaded)
     if plan.sample_seed is not None:
         record_every_port(loaded.app)
+    if plan.is_linked:
+        return _assemble(ledger, plan, loaded.app, config.replay_root(replay_id), epoch)
     stop = StopRequest()
 
     def session() -> SparkSession:

@@ -88,7 +88,7 @@ def _add_losses(
             )
     lost = any(name in resume.lost for name in app.outputs)
     for stream, counts in engine.count_inputs(windows, check=False).items():
-        rows.add_input(stream, counts, lost=lost)
+        rows.add_input(stream, counts, plan.missing_upstream().get(stream, ()), lost=lost)
     for port in app.dropped():
         rows.add_dropped(str(port), WindowFacts.empty(), lost=True)
 

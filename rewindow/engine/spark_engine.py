@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rewindow.application import Application, OperatorContext
+from rewindow.application import Application, OperatorContext, PortHandle
 from rewindow.engine.attempt import Attempt
 from rewindow.engine.committed import Committed
 from rewindow.engine.computation import Counts, GroupResult, PlannedAttempt, Seals, SkipResult
+from rewindow.engine.cut_streams import CutStream
 from rewindow.engine.group import GroupRunner
 from rewindow.engine.joining import FILE_BYTES, join_files
 from rewindow.engine.key_sample import sampled
@@ -119,7 +121,10 @@ class SparkEngine:
         }
         self._seals = {
             entry.stream: Table.open(entry.windows_table(state), entry.windows_version)
-            for entry in plan.inputs
+            for entry in plan.recorded
+        }
+        self._cuts = {
+            source: CutStream(spark, source, app, plan, state) for source in app.cut_streams()
         }
         self._spark = spark
         self._shuffle = Shuffle(plan.sample_seed or 0)
@@ -130,22 +135,26 @@ class SparkEngine:
             else {}
         )
 
-        def read(spark: SparkSession, table: Table, windows: WindowRange) -> DataFrame:
+        def read(table: Table, windows: WindowRange) -> DataFrame:
             return sampled(
                 self._shuffle.read(spark, table, windows),
                 table.path.name,
                 plan.candidate,
             )
 
+        inputs: dict[PortHandle, Callable[[WindowRange], DataFrame]] = {}
+        for stream, table in self._inputs.items():
+            inputs[PortHandle(None, stream)] = partial(read, table)
+        for source, cut in self._cuts.items():
+            inputs[source] = cut.read
         self._runner = GroupRunner(
             spark,
             planned,
-            self._inputs,
+            inputs,
             states=states,
             next_steps=next_steps(plan),
             asked=asked,
             say=say,
-            read=read,
         )
         self._committed = Committed(plan, root, epoch, runner=self._runner, tables=tables)
 
@@ -162,6 +171,8 @@ class SparkEngine:
         for stream in counts if check else ():
             sealed = read_seals(self._seals[stream], windows, table_id=self._inputs[stream].id)
             check_input_counts(stream, counts[stream], WindowFacts.of(sealed))
+        for source, cut in self._cuts.items():
+            counts[str(source)] = cut.count(windows, check=check)
         return counts
 
     def compute(

@@ -4,7 +4,7 @@ seals.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -44,11 +44,22 @@ class GroupFacts:
         first = max(self.windows.first, self.above + 1)
         self._new = np.arange(first, max(first, self.windows.last + 1))
 
-    def add_input(self, stream: str, counts: WindowFacts, lost: bool = False) -> None:
+    def add_input(
+        self,
+        stream: str,
+        counts: WindowFacts,
+        missing: Sequence[WindowRange] = (),
+        *,
+        lost: bool = False,
+    ) -> None:
         """Adds a row per window for an input, also for empty windows; `lost` are tuples not
-        processed (R15).
+        processed (R15), and windows that are `missing` in the stream of another container are lost.
         """
-        self._add("in", stream, counts.reindex(self._new, tuples=0).rows, lost=lost)
+        rows = counts.reindex(self._new, tuples=0).rows
+        gone = np.full(len(self._new), lost)
+        for windows in missing:
+            gone |= (self._new >= windows.first) & (self._new <= windows.last)
+        self._add("in", stream, rows.append_column("lost", pa.array(gone)))
 
     def add_dropped(self, port: str, counts: WindowFacts, lost: bool = False) -> None:
         """Adds a row per window for an output port that nothing reads, error ports excepted

@@ -6,16 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import starmap
+from itertools import chain, starmap
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rewindow.facts.window_facts import WindowFacts
-from rewindow.recovery import Plan
+from rewindow.facts.window_facts import Ids, WindowFacts, ids_of
+from rewindow.location import Location
+from rewindow.names import container_id
+from rewindow.recovery import Plan, open_windows
 from rewindow.recovery.resume import affected_from
+from rewindow.sequences import excluding, names_of, only_named
 from rewindow.storage import Table, query
 from rewindow.storage.fields import column_pairs
+from rewindow.storage.layout import CHECKPOINTS, FACTS
+from rewindow.storage.staged_marks import plan_in
 from rewindow.windows import WindowRange, to_ranges
 
 _BEGUN = """
@@ -58,18 +64,33 @@ class Losses:
     state_lost: dict[str, list[WindowRange]] = field(default_factory=dict)
     skipped: dict[str, WindowFacts] = field(default_factory=dict)
 
-    def is_affected(self, output: str, window: int) -> bool:
+    def is_affected(
+        self,
+        output: str,
+        window: int,
+    ) -> bool:
         """Returns whether a window was computed from a state that lacks lost windows."""
         first = self.affected_first.get(output)
         return first is not None and window >= first
 
 
-def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: WindowRange) -> Losses:
+def losses_of(
+    plan: Plan,
+    facts: Table,
+    checkpoints: Table | None,
+    windows: WindowRange,
+) -> Losses:
     """Returns the losses of a replay: those of its start state, and in at most once those counted
     from its tables.
 
     Once its checkpoints were purged, every window after its first attempt counts as affected.
     """
+    if plan.is_divided:
+        return _of_containers(
+            plan,
+            facts.path.parent,
+            windows,
+        )
     lacking = list(starmap(WindowRange, plan.start.lacking))
     stateful = [output.name for output in plan.staged if output.stateful]
     if not plan.mode.may_lose:
@@ -105,6 +126,81 @@ def losses_of(plan: Plan, facts: Table, checkpoints: Table | None, windows: Wind
         skipped=dropped,
         affected_first={} if first is None else dict.fromkeys(stateful, first),
         lacking=lacking,
+    )
+
+
+def unfed_windows(plan: Plan) -> Ids:
+    """Returns the windows that no input of a container has, because at-most-once operators upstream
+    lost them. Its outputs lose them too.
+    """
+    missing: dict[str, list[WindowRange]] = {}
+    for entry in plan.recorded:
+        missing[entry.stream] = []
+    missing |= plan.missing_upstream()
+    lost = open_windows(plan.range, missing).lost if plan.container else ()
+    # The empty array keeps the type of window ids where no window is lost.
+    return np.concatenate([np.arange(0), *map(ids_of, lost)])
+
+
+def _of_containers(
+    plan: Plan,
+    root: Location,
+    windows: WindowRange,
+) -> Losses:
+    """Returns the losses of a replay of several containers.
+
+    The tables of each container have its own losses. The windows that were lost upstream are
+    missing in the streams that it reads.
+    """
+    lost: dict[str, list[WindowRange]] = {}
+    affected: dict[str, int] = {}
+    lacking: list[WindowRange] = []
+    state_lost: dict[str, list[WindowRange]] = {}
+    skipped: dict[str, WindowFacts] = {}
+    first_lacking: dict[str, int] = {}
+    staged = set(names_of(plan.staged))
+    for container in plan.containers:
+        folder = root.with_name(container_id(root.name, container.name))
+        if not Table.exists(folder / CHECKPOINTS):
+            continue
+        own = plan_in(folder)
+        facts = Table.open(folder / FACTS)
+        checkpoints = Table.open(folder / CHECKPOINTS)
+        found = losses_of(
+            own,
+            facts,
+            checkpoints,
+            windows,
+        )
+        # A state lacks windows from the first one that was lost, here or upstream.
+        firsts = [*found.affected_first.values()]
+        for part in chain(*own.missing_upstream().values()):
+            firsts.append(part.first)
+        for name in first_lacking.keys() & set(container.after):
+            firsts.append(first_lacking[name])
+        if firsts:
+            first_lacking[container.name] = min(firsts)
+        unfed = to_ranges(unfed_windows(own))
+        # Streams between containers are not outputs of the replay.
+        for output in only_named(own.staged, staged):
+            if output.stateful and firsts:
+                affected[output.name] = min(firsts)
+            lost_ranges = [*found.lost.get(output.name, [])]
+            if not output.errors:
+                lost_ranges += unfed
+            if lost_ranges:
+                ids = np.concatenate(list(map(ids_of, lost_ranges)))
+                lost[output.name] = to_ranges(np.unique(ids))
+        # Containers with the same start state lack the same windows.
+        lacking += excluding(found.lacking, lacking)
+        state_lost |= found.state_lost
+        skipped |= found.skipped
+    return Losses(
+        lost,
+        affected,
+        lacking,
+        state_lost,
+        skipped,
     )
 
 

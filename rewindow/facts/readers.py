@@ -8,6 +8,8 @@ sealed. The rule is here, once, as SQL: everything that reads staged rows or sea
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pyarrow as pa
 
@@ -58,6 +60,16 @@ def staged_seals(facts: Table, port: str, windows: WindowRange) -> pa.Table:
             "window_id",
         )
     return rows
+
+
+def seals_digest(seals: pa.Table) -> str:
+    """Returns a digest of windows, counts and digests of exact columns, whatever attempt wrote
+    them.
+    """
+    digest = hashlib.sha256()
+    for name in ("window_id", "tuples", "digest"):
+        digest.update(repr(seals[name].to_pylist()).encode())
+    return digest.hexdigest()
 
 
 def sealed_counts(facts: Table, windows: WindowRange) -> dict[str, int]:

@@ -21,9 +21,11 @@ from rewindow.inspection.window_runs import (
     WindowRun,
 )
 from rewindow.location import Location
+from rewindow.names import container_id
 from rewindow.recovery import Plan
 from rewindow.storage import Table, query
 from rewindow.storage.layout import CHECKPOINTS, FACTS
+from rewindow.storage.staged_marks import plan_in
 from rewindow.windows import WindowRange
 
 Ints = npt.NDArray[np.int64]
@@ -69,6 +71,7 @@ class ReplayCount:
             earlier attempt.
         checkpoints: those saved, as (last window, attempt that made it).
         groups: commit groups as the facts name them, also those that were given up.
+        containers: the counts of its containers if it has several.
     """
 
     plan: Plan
@@ -79,6 +82,7 @@ class ReplayCount:
     resumed_after: dict[int, int]
     checkpoints: tuple[tuple[int, int], ...]
     groups: tuple[WindowRange, ...] = ()
+    containers: tuple[ReplayCount, ...] = ()
 
     def affected(self, output: str) -> npt.NDArray[np.bool_]:
         """Windows of an output that were computed from a state that lacks others (R14)."""
@@ -94,6 +98,8 @@ class ReplayCount:
         them.
         """
         found = np.zeros(len(self.plan.range), dtype=bool)
+        for container in self.containers:
+            found |= container.redone
         window = np.arange(len(found)) + self.plan.first
         for attempt, after in self.resumed_after.items():
             for count in self.outputs.values():
@@ -162,7 +168,16 @@ def count_replay(plan: Plan, root: Location) -> ReplayCount:
         for output in plan.outputs
     }
     processed, unprocessed = _count_inputs(facts)
-    resumed = _resumed_after(plan, seals, saved)
+    resumed = {}
+    containers = []
+    if plan.is_divided:
+        # Each container has separate attempts, so each is counted by itself.
+        for one in plan.containers:
+            folder = root.with_name(container_id(root.name, one.name))
+            if Table.exists(folder / CHECKPOINTS):
+                containers.append(count_replay(plan_in(folder), folder))
+    else:
+        resumed = _resumed_after(plan, seals, saved)
     losses = losses_of(plan, facts, checkpoints, windows=plan.range)
     return ReplayCount(
         plan,
@@ -173,6 +188,7 @@ def count_replay(plan: Plan, root: Location) -> ReplayCount:
         resumed_after=resumed,
         checkpoints=saved,
         groups=_groups(facts),
+        containers=tuple(containers),
     )
 
 
@@ -261,7 +277,7 @@ def _resumed_after(
     found = {}
     for attempt in attempts[1:]:
         after = max((window for window, maker in saved if maker < attempt), default=plan.first - 1)
-        if plan.mode.may_lose:
+        if plan.may_lose:
             mine = pc.and_(pc.equal(seals["attempt"], attempt), pc.invert(seals["lost"]))
             first = pc.min(seals.filter(mine)["window_id"]).as_py()
             after = max(after, first - 1) if first is not None else after

@@ -72,8 +72,13 @@ def has_stopped_unnoticed(ledger: Ledger, row: Replay) -> bool:
     """Returns whether a replay is said to run, though its process has ended, and no outcome was
     recorded.
     """
-    last = ledger.attempts.last(row.replay_id) if row.state is ReplayState.RUNNING else None
-    return last is not None and is_gone(last)
+    if row.state is not ReplayState.RUNNING:
+        return False
+    for one in [row, *ledger.replays.containers(row.replay_id)]:
+        last = ledger.attempts.last(one.replay_id) if one.state is ReplayState.RUNNING else None
+        if last is not None and is_gone(last):
+            return True
+    return False
 
 
 def _of_publications(ledger: Ledger, row: Replay) -> str:

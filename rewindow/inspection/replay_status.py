@@ -48,6 +48,7 @@ class ReplayStatus:
         is_gone: whether it is said to run, and its process has ended, and no outcome was recorded.
         next_steps: what to do next, with the command.
         log: file with all that the newest attempt said when it failed; None without one.
+        containers: its containers that have a plan already; empty for a replay of one container.
     """
 
     row: Replay
@@ -66,11 +67,19 @@ class ReplayStatus:
     is_gone: bool
     next_steps: str
     log: Location | None
+    containers: list[Replay]
+
+    @property
+    def mark(self) -> int:
+        """Windows that every container has committed: the committed window of Apex (W74)."""
+        if not self.plan.is_divided or len(self.containers) < len(self.plan.containers):
+            return self.row.mark
+        return min(container.mark for container in self.containers)
 
     @property
     def progress(self) -> str:
         """How many windows are committed, and how many of them are lost, repeated or affected."""
-        committed = f"{self.row.mark:,} of {len(self.row.range):,} committed"
+        committed = f"{self.mark:,} of {len(self.row.range):,} committed"
         if self.counts is not None:
             return f"{committed}, {self.counts.fate}"
         return (
@@ -122,7 +131,8 @@ class ReplayStatus:
             "mode": row.mode,
             "first": row.first,
             "last": row.last,
-            "mark": row.mark,
+            "mark": self.mark,
+            "containers": list(map(_container_data, self.containers)),
             "checkpoint_mark": row.checkpoint_mark,
             "windows": len(row.range),
             "message": row.message or self.cause,
@@ -170,6 +180,8 @@ def replay_status(config: Config, replay_id: str) -> ReplayStatus:
     plan = row.read_plan()
     gone = has_stopped_unnoticed(ledger, row)
     act, can_go_on = next_steps(config, row)
+    containers = ledger.replays.containers(replay_id)
+    stopped = next((one for one in containers if one.state is ReplayState.FAILED), row)
     facts = config.replay_root(replay_id) / FACTS
     losses = (
         losses_of(plan, Table.open(facts), None, windows=plan.range)
@@ -185,7 +197,7 @@ def replay_status(config: Config, replay_id: str) -> ReplayStatus:
         stale=ledger.stale.ranges(row.application),
         losses=losses,
         states=_states(config, row),
-        recovery=_expected(config, row)
+        recovery=_expected(config, stopped)
         if can_go_on and (gone or row.state is ReplayState.FAILED)
         else None,
         lost=lost_windows(config, [row])[replay_id],
@@ -194,7 +206,8 @@ def replay_status(config: Config, replay_id: str) -> ReplayStatus:
         seen=visibility(ledger, row),
         is_gone=gone,
         next_steps=act,
-        log=_log(config, row),
+        log=_log(config, stopped),
+        containers=containers,
     )
 
 
@@ -263,12 +276,27 @@ def _counts(config: Config, row: Replay, plan: Plan) -> ReplayCounts | None:
     Tables are read only where something may be lost, repeated or affected: a single attempt, and
     exactly once, lose and repeat nothing.
     """
-    if (row.epoch <= 1 or plan.mode.writes_only_missing) and not plan.start.affects:
+    if plan.is_divided:
+        is_plain = not (plan.may_lose or plan.may_repeat)
+    else:
+        is_plain = plan.mode.writes_only_missing or row.epoch <= 1
+    if is_plain and not plan.start.affects:
         return ReplayCounts(windows=row.mark)
     try:
         return count_replay(plan, config.replay_root(row.replay_id)).summary()
     except TableError:
         return None
+
+
+def _container_data(row: Replay) -> dict[str, Any]:
+    """Returns the fields of a container that the JSON output shows."""
+    return {
+        "name": row.replay_id.partition("@")[2],
+        "state": row.state,
+        "mode": row.mode,
+        "mark": row.mark,
+        "epoch": row.epoch,
+    }
 
 
 def _states(config: Config, row: Replay) -> list[StateSize]:

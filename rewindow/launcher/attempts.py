@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rewindow.crash import ASSEMBLY, check_crash, crashes_in
 from rewindow.crash import VARIABLE as CRASH_VARIABLE
-from rewindow.crash import check_crash
 from rewindow.errors import FencedError, InputError, Interrupted, ResourceError, RewindowError
 from rewindow.json_files import reading_json
 from rewindow.launcher.processes import end_process_group
@@ -27,6 +27,7 @@ from rewindow.ledger import AttemptEnd, AttemptRecord, Ledger, Replay
 from rewindow.ledger.replays import next_steps
 from rewindow.location import Location
 from rewindow.names import check_replay_id, check_stream
+from rewindow.planning.containers import next_container
 from rewindow.planning.forecast import expect_recovery
 from rewindow.processes.parent_death import dies_with_parent
 from rewindow.recovery import Plan
@@ -110,7 +111,8 @@ def begin_attempt(
     again: bool = False,
 ) -> Submission | None:
     """Takes the next epoch of a replay and returns the job to start; None when all its windows are
-    committed.
+    committed. For a replay of several containers it is the next job of the first container that
+    has not ended. When all have ended, it is the job that assembles the replay.
 
     What is left of the last attempt on this host is ended, as its JVM may outlive its Python: after
     the epoch is taken, so that its launcher finds that it is superseded. Only a job that is stopped
@@ -140,22 +142,34 @@ def begin_attempt(
         if not lost:
             return None
         ledger.replays.reopen(replay_id, f"it had ended, but has lost commits since: {lost}")
+    container = next_container(config, plan) if plan.is_divided else None
+    if container is not None:
+        # The replay itself holds the lease on its range while its containers run.
+        leased = [] if plan.candidate else plan.tables
+        ledger.run_container(replay_id, leased, plan.first, plan.last)
+        if crash:
+            crash = crashes_in(crash, container.partition("@")[2])
+        return begin_attempt(config, container, crash, again=again)
+    if plan.is_divided and crash:
+        crash = crashes_in(crash, ASSEMBLY)
     check_inputs(config, plan)
     if not again:
         check_attempts(config, ledger, plan)
     check_disk(config, sum(entry.bytes for entry in plan.inputs))
-    command = submit_command(
-        config,
-        "replay.py",
-        ["--replay", replay_id],
-        name=f"rewindow {replay_id}",
-        needed=plan.mode.spark_settings,
-        quick=plan.input_tuples < QUICK_TUPLES,
-    )
+    command = [sys.executable, str(job_file("replay.py")), "--replay", replay_id]
+    if not plan.is_linked:
+        command = submit_command(
+            config,
+            "replay.py",
+            ["--replay", replay_id],
+            name=f"rewindow {replay_id}",
+            needed=plan.mode.spark_settings,
+            quick=plan.input_tuples < QUICK_TUPLES,
+        )
     environment = job_environment(config, check_crash(crash) if crash else None)
     last = ledger.attempts.last(replay_id)
     _end(last, only_stopped=True)
-    tables = [] if plan.candidate else plan.tables
+    tables = [] if plan.candidate or plan.container else plan.tables
     epoch = ledger.take_over(replay_id, tables, plan.first, plan.last)
     _end(last)
     expected = _expected(config, plan) if last is not None else ""

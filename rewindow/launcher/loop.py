@@ -37,11 +37,15 @@ def run_attempts(
         submission = begin_attempt(config, replay_id, crash, again=again)
         if submission is None:
             return None
+        if submission.replay_id != replay_id:
+            told.note(f"container {submission.replay_id.partition('@')[2]}")
         with told.job():
             outcome = run(submission, told.line)
         note_kill(config, submission, outcome)
-        if outcome.exit_code == 0:
+        if outcome.exit_code == 0 and submission.replay_id == replay_id:
             return outcome
+        if outcome.exit_code == 0:
+            continue
         if not outcome.retryable:
             raise failure(outcome)
         again = False

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from rewindow.errors import RewindowError
 from rewindow.ledger import Ledger
+from rewindow.ledger.replays import ReplayState
 from rewindow.loading.catalog import check_code, load_planned
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
@@ -24,6 +25,9 @@ def obstacle(config: Config, plan: Plan) -> RewindowError | None:
     these checkpoints.
     """
     ledger = Ledger.open(config.ledger_url)
+    for container in ledger.replays.containers(plan.replay_id):
+        if container.state is ReplayState.FAILED:
+            return obstacle(config, container.read_plan())
     try:
         check_tables(config, ledger, plan)
         check_inputs(config, plan)

@@ -22,6 +22,7 @@ from rewindow.launcher.loop import run_attempts, run_plain
 from rewindow.launcher.processes import end_process_group
 from rewindow.ledger import Ledger, Replay
 from rewindow.ledger.replays import ReplayState
+from rewindow.names import whole_replay
 from rewindow.planning import PlanPreview, ReplayRequest, create_replay, draft_plan
 from rewindow.planning.request import ReplayOptions
 from rewindow.progress.listener import Listener, Silent
@@ -129,14 +130,15 @@ def resume(
 
     Args:
         config: settings in force.
-        replay_id: a planned or failed replay.
+        replay_id: a planned or failed replay; the id of a container means its replay.
         again: try although it has used up its attempts.
         listener, crash: see replay.
 
     Raises:
         RewindowError: there is no such replay, it is abandoned, or it failed, see replay.
     """
-    planned = known_replay(config, Ledger.open(config.ledger_url), replay_id).read_plan()
+    ledger = Ledger.open(config.ledger_url)
+    planned = known_replay(config, ledger, whole_replay(replay_id)).read_plan()
     return _run(config, planned, listener or Silent(), again=again, crash=crash)
 
 
@@ -149,7 +151,7 @@ def _run(
     crash: str | None,
 ) -> ReplayResult:
     windows = f"{quantity(len(planned.range), 'window')} {planned.range}"
-    listener.note(f"replay {planned.replay_id}: {windows}, {planned.mode.words}")
+    listener.note(f"replay {planned.replay_id}: {windows}, {planned.mode_words}")
     for text in planned.warnings:
         listener.warn(f"warning: {text}")
     outcome = run_attempts(config, planned.replay_id, listener, again=again, crash=crash)
@@ -380,12 +382,21 @@ def abandon(config: Config, replay_id: str, *, reason: str = "") -> Replay:
         OverlapError: a publication or an undo of it is open.
     """
     ledger = Ledger.open(config.ledger_url)
-    last = ledger.attempts.last(replay_id)
+    replay_id = whole_replay(replay_id)
     row = ledger.replays.abandon(replay_id, reason)
+    for one in [row, *ledger.replays.containers(replay_id)]:
+        _end(ledger, one, reason)
+    return row
+
+
+def _end(ledger: Ledger, row: Replay, reason: str) -> None:
+    """Ends the process of an abandoned replay, or of one of its containers."""
+    last = ledger.attempts.last(row.replay_id)
+    if row.state is not ReplayState.ABANDONED:
+        ledger.replays.abandon(row.replay_id, reason)
     is_here = last is not None and last.outcome is None and last.host == socket.gethostname()
     if last is not None and is_here and last.process_group and last.process_identity:
         end_process_group(last.process_group, last.process_identity)
-    return row
 
 
 def _given(flags: dict[str, bool]) -> list[str]:

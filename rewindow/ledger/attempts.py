@@ -24,6 +24,7 @@ from rewindow.ledger.models import attempts, group_timings, replays
 from rewindow.ledger.replays import RUNNABLE, Replays, ReplayState, read_replay
 from rewindow.ledger.segments import CountsIndex
 from rewindow.ledger.stretches import PortCount
+from rewindow.names import whole_replay
 
 
 class AttemptEnd(StrEnum):
@@ -163,8 +164,11 @@ class Attempts(LedgerPart):
                 self._replays.move(
                     connection, replay_id, ReplayState.ENDED, message=message, mark=windows
                 )
-            else:
-                self._replays.move(connection, replay_id, ReplayState.FAILED, message=message)
+                return
+            self._replays.move(connection, replay_id, ReplayState.FAILED, message=message)
+            whole = whole_replay(replay_id)
+            if read_replay(connection, whole).state is ReplayState.RUNNING:
+                self._replays.move(connection, whole, ReplayState.FAILED, message=message)
 
     def _end(
         self,

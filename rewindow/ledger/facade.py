@@ -9,7 +9,7 @@ from rewindow.ledger.checks import Checks
 from rewindow.ledger.connection import Database
 from rewindow.ledger.leases import Leases
 from rewindow.ledger.publications import Publications
-from rewindow.ledger.replays import Replays
+from rewindow.ledger.replays import Replays, ReplayState
 from rewindow.ledger.segments import CountsIndex
 from rewindow.ledger.staleness import Staleness
 from rewindow.windows import WindowRange
@@ -47,6 +47,16 @@ class Ledger:
     def close(self) -> None:
         """Closes all connections; the ledger can be used again and then opens new ones."""
         self.database.close()
+
+    def run_container(self, replay_id: str, tables: Iterable[str], first: int, last: int) -> None:
+        """Leases the range of a replay and marks it as running, while one of its containers runs.
+
+        Raises: see take_over.
+        """
+        windows = WindowRange(first, last)
+        with self.database.serialised() as connection:
+            self.leases.grant(connection, replay_id, tables, windows=windows)
+            self.replays.move(connection, replay_id, ReplayState.RUNNING)
 
     def take_over(self, replay_id: str, tables: Iterable[str], first: int, last: int) -> int:
         """Grants a replay its range, as `leases.acquire` does, and gives out its next epoch, or

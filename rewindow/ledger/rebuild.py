@@ -135,6 +135,9 @@ def _restore_replay(ledger: Ledger, connection: Connection, root: Location) -> b
         replay_id = str(plan["replay_id"])
         names = ("application", "first", "last", "mode", "code_version")
         values = {name: plan[name] for name in names} | {"plan": plan}
+        modes = {one["mode"] for one in plan.get("containers", ())}
+        if modes:
+            values["mode"] = modes.pop() if len(modes) == 1 else "mixed"
     except (KeyError, ValueError, TypeError):
         return False
     positions = {}

@@ -24,7 +24,7 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 from rewindow.errors import FencedError, InputError, OverlapError
 from rewindow.ledger.connection import LedgerPart
 from rewindow.ledger.models import leases, publications, replays
-from rewindow.names import did_you_mean
+from rewindow.names import container_id, did_you_mean
 from rewindow.sequences import excluding
 from rewindow.windows import Grid, WindowRange, format_time
 
@@ -254,7 +254,7 @@ class Replays(LedgerPart):
         without_samples: bool = False,
     ) -> list[Replay]:
         """Returns replays, newest first; of one application, in some states, or without samples, if
-        so asked.
+        so asked. Containers are left out, see `containers`.
         """
         query = (
             select(*_COLUMNS)
@@ -267,10 +267,21 @@ class Replays(LedgerPart):
             query = query.where(
                 replays.c.state.in_([state] if isinstance(state, str) else list(state))
             )
+        query = query.where(~replays.c.replay_id.contains("@"))
         if without_samples:
             query = query.where(
                 (replays.c.state != ReplayState.ABANDONED) | (replays.c.message != SAMPLE)
             )
+        with self.reading() as connection:
+            return list(map(to_replay, connection.execute(query)))
+
+    def containers(self, replay_id: str) -> list[Replay]:
+        """Returns the containers of a replay that have a plan already, oldest first."""
+        query = (
+            select(*_COLUMNS)
+            .where(replays.c.replay_id.startswith(container_id(replay_id, ""), autoescape=True))
+            .order_by(replays.c.created_at, replays.c.replay_id)
+        )
         with self.reading() as connection:
             return list(map(to_replay, connection.execute(query)))
 

@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +24,7 @@ from rewindow.loading.stream_applications import stream_application
 from rewindow.loading.user_lines import raised_at
 from rewindow.names import check_name, did_you_mean
 from rewindow.recovery import TUPLE_ORDER, OperatorVersion, Plan
+from rewindow.sequences import names_of
 from rewindow.settings.config import FILLED, HEARTBEAT, WINDOWS, Config
 from rewindow.storage import Table
 from rewindow.storage.layout import CODE
@@ -44,7 +45,7 @@ class LoadedApplication:
             folder, with that of its operators' classes and their bases, and with Rewindow's release
             and library of operators.
         files: its own files, of which the code version is made.
-        operator_codes: the texts of the code of each operator, by its name.
+        operator_codes: operator name to its code, as texts.
     """
 
     app: Application
@@ -60,13 +61,13 @@ class LoadedApplication:
         Raises:
             InputError: a property cannot be written as JSON.
         """
-        return configuration_digest(self.app)
+        return configuration_digest(self.app.whole or self.app)
 
     def versions(self, checkpoint_windows: int | None) -> dict[str, OperatorVersion]:
-        """Returns what the state of each operator is bound to, by its name.
+        """Returns the version that the state of each operator is bound to, by operator name.
 
         Args:
-            checkpoint_windows: windows from one checkpoint to the next; None for the application's.
+            checkpoint_windows: windows between checkpoints; None for those of the application.
 
         Raises:
             InputError: a property cannot be written as JSON.
@@ -84,14 +85,17 @@ def application_names(config: Config) -> list[str]:
 
 
 def load_planned(config: Config, plan: Plan) -> LoadedApplication:
-    """Returns the application of a replay with what its plan gives; a candidate brings its own code
-    along.
+    """Returns the application of a replay, with the values that its plan gives; for a container,
+    its part of the application. A candidate has separate code.
     """
     code = config.replay_root(plan.replay_id) / CODE
     folder = code.local() if plan.candidate is not None and code.exists() else None
-    return load_application(
+    loaded = load_application(
         config, plan.application, plan.parameters, given=plan.given, code=folder
     )
+    if not plan.container or plan.graph is None:
+        return loaded
+    return replace(loaded, app=loaded.app.part(names_of(plan.graph.operators)))
 
 
 def load_application(
@@ -229,7 +233,8 @@ def _importing_from(folder: Path) -> Iterator[None]:
     the same name.
     """
     for name in {*_brought_along, *_modules_of(folder)}:
-        while name:  # A folder without __init__.py is a module too, which remembers what was in it.
+        # A folder without __init__.py is a module too, and remembers the modules in it.
+        while name:
             sys.modules.pop(name, None)
             name = name.rpartition(".")[0]
     importlib.invalidate_caches()

@@ -38,6 +38,7 @@ DECIDES_ROWS = (
     "application/operator.py",
     "application/properties.py",
     "application/windowing.py",
+    "engine/cut_streams.py",
     "engine/cycles.py",
     "engine/error_tuples.py",
     "engine/group.py",
@@ -46,6 +47,7 @@ DECIDES_ROWS = (
     "engine/shuffle.py",
     "engine/spark_engine.py",
     "engine/warm_up.py",
+    "facts/readers.py",
     "loading/stream_applications.py",
     "operators",
     "sequences.py",
@@ -100,12 +102,12 @@ def code_version(modules: Mapping[str, Path]) -> str:
 
 
 def library_code() -> str:
-    """Returns what stands for Rewindow's own code in a code version."""
+    """Returns the digests of Rewindow's code, as a part of a code version."""
     return " ".join(sorted(map(_sha256, map(_code, library_files()))))
 
 
 def version_of(parts: Iterable[str]) -> str:
-    """Returns the code version of pieces of code, in any order."""
+    """Returns the code version of texts; their order does not matter."""
     text = " ".join([VERSION, *sorted(map(_sha256, parts))])
     return f"{FORMAT}-{_sha256(text)[:16]}"
 
@@ -115,8 +117,10 @@ def _sha256(text: str) -> str:
 
 
 def own_modules(app: Application, modules: Mapping[str, Path]) -> dict[str, Path]:
-    """Returns the files of an application's own modules, by their names: those given, and those of
-    its operators' classes and their bases; none of Rewindow's.
+    """Returns the files of an application's modules, by module name.
+
+    These are the given ones, and those of the classes of its operators and their base classes.
+    Modules of Rewindow are left out.
     """
     own = {**modules}
     for node in app.nodes.values():
@@ -140,7 +144,7 @@ def configuration_digest(app: Application) -> str:
 
 
 def described(node: Node) -> dict[str, Any]:
-    """Returns the configuration that decides the rows of an operator, as JSON has it.
+    """Returns the configuration that decides the rows of an operator, as values for JSON.
 
     Raises:
         InputError: a property cannot be written as JSON.
@@ -156,7 +160,7 @@ def described(node: Node) -> dict[str, Any]:
 
 
 def digest_of(value: Any) -> str:
-    """Returns the digest of a value that JSON can hold."""
+    """Returns the digest of a value that can be written as JSON."""
     return _sha256(_text(value))[:16]
 
 
@@ -190,10 +194,11 @@ def _python_code(source: bytes) -> str:
 
 
 def code_lines(source: bytes) -> tuple[list[str], dict[int, str]]:
-    """Returns the lines of Python source by number, without comments, docstrings and blank lines.
+    """Returns the lines of Python source by number, without comments, docstrings and blank lines,
+    and the names that it imports from Rewindow.
 
-    Imports from Rewindow are cut out, and returned as the names that they import. Any other string
-    that is a statement is dropped like a docstring, because it has no effect either.
+    Imports from Rewindow are removed from the lines. Any other string that is a statement is
+    dropped like a docstring, because it has no effect either.
     """
     encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
     lines = re.split("\r\n|\r|\n", source.decode(encoding))

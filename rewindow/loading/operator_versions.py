@@ -19,7 +19,7 @@ from typing import Any
 
 from rewindow.application import Application, FrameOperator
 from rewindow.loading.code_versions import described, digest_of, library_code, version_of
-from rewindow.loading.reached_code import WHOLE, Sources, Step, sources_of
+from rewindow.loading.reached_code import WHOLE, CutFiles, Step, sources_of
 from rewindow.recovery import OperatorVersion
 from rewindow.sequences import excluding
 
@@ -27,8 +27,11 @@ _SCHEDULE = re.compile("before_checkpoint|windows_to_checkpoint|next_mark")
 """Names in the code of an operator whose rows may depend on when a checkpoint falls due."""
 
 
-def operator_codes(app: Application, modules: Mapping[str, Path]) -> dict[str, list[str]]:
-    """Returns the code of each operator, by its name, as texts.
+def operator_codes(
+    app: Application,
+    modules: Mapping[str, Path],
+) -> dict[str, list[str]]:
+    """Returns the code of each operator as texts, by operator name.
 
     A file's statements that do more than define or assign a name, such as calls, may change any
     operator. So they count for all of them, unless they build the graph.
@@ -106,7 +109,7 @@ class _Finder(pickle.Pickler):
         return True
 
 
-def _steps(sources: Sources, operator: FrameOperator) -> Iterator[Step]:
+def _steps(sources: CutFiles, operator: FrameOperator) -> Iterator[Step]:
     """Yields the code of an operator: its class, and what its properties are made of."""
     finder = _Finder(io.BytesIO())
     finder.found = [type(operator)]

@@ -27,8 +27,19 @@ WHOLE: Use = ("*",)
 """Everything in a file."""
 _ANY_NAME = frozenset(
     [
-        *("getattr", "setattr", "delattr", "globals", "locals", "vars", "eval", "exec"),
-        *("__dict__", "__globals__", "f_globals", "__subclasses__", "__init_subclass__"),
+        "getattr",
+        "setattr",
+        "delattr",
+        "globals",
+        "locals",
+        "vars",
+        "eval",
+        "exec",
+        "__dict__",
+        "__globals__",
+        "f_globals",
+        "__subclasses__",
+        "__init_subclass__",
     ]
 )
 """Names through which code reaches what it does not name."""
@@ -71,7 +82,7 @@ Step = tuple[str, Use | Piece]
 
 
 @dataclass(frozen=True)
-class SourceFile:
+class CutFile:
     """A file in pieces.
 
     Attributes:
@@ -82,7 +93,7 @@ class SourceFile:
     aliases: Mapping[str, list[Use]]
 
 
-class Sources(dict[str, SourceFile]):
+class CutFiles(dict[str, CutFile]):
     """The files of an application by the names of their modules, and what code in them reaches."""
 
     def reached(self, start: Step) -> list[str]:
@@ -111,7 +122,11 @@ class Sources(dict[str, SourceFile]):
                 if piece.acts or any(self._next(module, (name,))[0] for name in piece.decorators):
                     yield module, piece
 
-    def _next(self, module: str, step: Use | Piece) -> tuple[list[Step], list[str]]:
+    def _next(
+        self,
+        module: str,
+        step: Use | Piece,
+    ) -> tuple[list[Step], list[str]]:
         """Returns where a step leads to, and the texts that it adds."""
         if isinstance(step, Piece):
             steps: list[Step] = list(zip(repeat(module), sorted(step.uses), strict=False))
@@ -146,9 +161,9 @@ class Sources(dict[str, SourceFile]):
         return []
 
 
-def sources_of(paths: Mapping[str, Path]) -> Sources:
+def sources_of(paths: Mapping[str, Path]) -> CutFiles:
     """Returns the files of an application, given by the names of their modules."""
-    sources = Sources()
+    sources = CutFiles()
     for module, path in sorted(paths.items()):
         package = module if path.name == "__init__.py" else module.rpartition(".")[0]
         source = path.read_bytes()
@@ -159,7 +174,7 @@ def sources_of(paths: Mapping[str, Path]) -> Sources:
 
 
 @lru_cache(maxsize=1024)
-def _source_file(source: bytes, package: str) -> SourceFile:
+def _source_file(source: bytes, package: str) -> CutFile:
     _, lines = code_lines(source)
     pieces = []
     aliases: dict[str, list[Use]] = {}
@@ -169,12 +184,19 @@ def _source_file(source: bytes, package: str) -> SourceFile:
             aliases.setdefault(name, []).append(target)
         if not targets:
             pieces.append(_piece(node, lines, package))
-    return SourceFile(pieces, aliases)
+    return CutFile(pieces, aliases)
 
 
-def _piece(node: ast.stmt, lines: Mapping[int, str], package: str) -> Piece:
+def _piece(
+    node: ast.stmt,
+    lines: Mapping[int, str],
+    package: str,
+) -> Piece:
     # Without the file's `annotations` of __future__, so that annotations are code too.
-    uses, binds = _names(compile(ast.Module([node], []), "", "exec", dont_inherit=True))
+    module = ast.Module([node], [])
+    compiled = compile(module, "", "exec", dont_inherit=True)
+    uses, binds = _names(compiled)
+    # Such imports do not run. Only type checkers read them.
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
         return Piece("", set(), binds, [], set(), acts=False)
     imports: list[Use] = []
@@ -190,7 +212,14 @@ def _piece(node: ast.stmt, lines: Mapping[int, str], package: str) -> Piece:
     code = "\n".join(lines[line] for line in lines if first <= line <= (node.end_lineno or first))
     named.intersection_update(map(itemgetter(0), uses))
     acts = code != "" and not (binds and isinstance(node, _DEFINITION))
-    return Piece(code, uses, binds, imports, named, acts=acts)
+    return Piece(
+        code,
+        uses,
+        binds,
+        imports,
+        named,
+        acts=acts,
+    )
 
 
 def _names(code: CodeType) -> tuple[set[Use], set[str]]:

@@ -111,17 +111,23 @@ def describe_columns(sample: Sample) -> list[Column]:
         if len(path) < _DEPTH and _are(present(values), dict):
             waiting[:0] = _fields(path, values)
     nulls = frozenset(chain.from_iterable(column.nulls for column in found))
-    return [_with_nulls(column, nulls) if sample.kind == "csv" else column for column in found]
+    if sample.kind != "csv":
+        return found
+    return [_with_nulls(column, nulls) for column in found]
 
 
 def _with_nulls(column: Column, nulls: frozenset[str]) -> Column:
-    """Returns a column of texts with those that mean null in other columns: a recording knows no
-    null of one column.
+    """Returns a column in which the given texts mean null too, because the texts that mean null are
+    a setting of the whole source.
     """
     shared = nulls.intersection(column.values) - column.nulls
+    if not shared:
+        return column
     words = f"; {', '.join(sorted(shared))} means null, as in other columns"
-    return (
-        replace(column, nulls=column.nulls | shared, why=column.why + words) if shared else column
+    return replace(
+        column,
+        nulls=column.nulls | shared,
+        why=column.why + words,
     )
 
 
@@ -202,8 +208,11 @@ def _is_bigint(value: Any) -> bool:
 
 
 def _loses_digits(value: float) -> bool:
-    """Returns whether a number is whole and rounded as a DOUBLE, which keeps 53 binary digits."""
-    return isinstance(value, int) and value % 2 ** max(0, value.bit_length() - 53) != 0
+    """Returns whether a whole number would be rounded as a DOUBLE, which keeps 53 binary digits."""
+    if not isinstance(value, int):
+        return False
+    lost_bits = max(0, value.bit_length() - 53)
+    return value % 2**lost_bits != 0
 
 
 _FORMS: tuple[Callable[[Any], bool], ...] = (
@@ -254,9 +263,11 @@ def read_as_epoch(column: Column, why: str) -> Column | None:
 
 
 def _as_number(value: Any, nulls: frozenset[str]) -> float | None:
-    """Returns a value as a number, NaN for another one."""
+    """Returns a value as a number: None for a null, NaN for a value that is not a number."""
     try:
-        return None if value is None or value in nulls else float(value)
+        if value is None or value in nulls:
+            return None
+        return float(value)
     except (TypeError, ValueError):
         return math.nan
 

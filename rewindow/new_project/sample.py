@@ -188,8 +188,10 @@ def _beside(path: Path) -> str:
 
 
 def _decoded(data: bytes) -> tuple[str, str]:
-    """Returns a text and its encoding: as its first bytes say, else UTF-8 if most characters beyond
-    ASCII are in it, else what Windows or Latin 1 make of it.
+    """Returns a text and its encoding.
+
+    The encoding is that of the byte order mark. Without a mark it is UTF-8 if most characters
+    beyond ASCII are valid in it; otherwise that of Windows or Latin 1.
     """
     if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return data[: len(data) - len(data) % 2].decode("utf-16", "ignore"), "utf-16"

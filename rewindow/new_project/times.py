@@ -19,8 +19,8 @@ ISO = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?( ?(Z|UTC|GMT|[+-]\d\d(:?\d\d)?))?)?)?"
 )
 MISFITS_MAX = 0.01
-"""The share of values that may be otherwise than a column's type; their rows go to quarantine,
-which allows as many."""
+"""The share of values that may not fit a column's type. Their rows go to quarantine, which has the
+same limit."""
 _ZONE = re.compile(r" ?(Z|UTC|GMT|[+-]\d\d(:?\d\d)?)$")
 _DAYS = {
     "%Y/%m/%d": "yyyy/M/d",
@@ -186,9 +186,15 @@ def _by_form(quoted: str, values: Sequence[str | None], meant: Sequence[str]) ->
 
 
 def forms_of(text: str) -> list[Callable[[str], bool]]:
-    """Returns tests of whether a text is a time in a form that a given one has."""
-    forms = ["", *(day + clock for day, clock in product(_DAYS, _CLOCKS))]
-    return [partial(_parses, form) for form in forms if _parses(form, text)]
+    """Returns a test for each form of a time that a text has; it accepts texts of that form."""
+    forms = [""]
+    for day, clock in product(_DAYS, _CLOCKS):
+        forms.append(day + clock)
+    tests: list[Callable[[str], bool]] = []
+    for form in forms:
+        if _parses(form, text):
+            tests.append(partial(_parses, form))
+    return tests
 
 
 def _by_pattern(quoted: str, pattern: str, micros: Sequence[int | None]) -> Times:
@@ -227,10 +233,12 @@ def epoch_times(quoted: str, kind: str, numbers: Sequence[float | None]) -> Time
         others = [n for n in there if not first <= n < last]
         if not there or len(others) > MISFITS_MAX * len(there):
             continue
-        micros = [
-            int(n * (10**6 // units)) if n is not None and first <= n < last else None
-            for n in numbers
-        ]
+        micros: list[int | None] = []
+        for number in numbers:
+            if number is not None and first <= number < last:
+                micros.append(int(number * (10**6 // units)))
+            else:
+                micros.append(None)
         why = f"{function.removeprefix('timestamp_')} since 1970, from 2000 to 2100"
         if others:
             why += f", without {len(others):,} of {len(there):,} values such as {others[0]:.16g}"

@@ -62,6 +62,7 @@ def _sides(certificate: Certificate) -> list[tuple[str, str, str]]:
     compared = [("windows", f"{a['first']} to {a['last']}", f"{b['first']} to {b['last']}")]
     for name, label in (
         ("mode", "recovery mode"),
+        ("guarantees", "guarantee of each output"),
         ("code_version", "code version"),
         ("attempts", "attempts"),
         ("windows_sealed_again", "windows computed and sealed by more than one attempt"),

@@ -53,14 +53,14 @@ def read_report(
     attempts = _attempts(ledger, plan, counted)
     return report.ReplayReport(
         replay_id=replay_id,
-        title=title or plan.mode.words,
+        title=title or plan.mode_words,
         application=plan.application,
-        mode=plan.mode.name,
+        mode=", ".join(mode.name for mode in plan.modes),
         state=state_words(row, visibility(ledger, row), has_stopped_unnoticed(ledger, row)),
         grid=plan.grid,
         windows=plan.range,
         reason=plan.reason,
-        guarantees={output.name: output.guarantee for output in plan.outputs},
+        guarantees={output.name: output.promise for output in plan.outputs},
         attempts=attempts,
         outputs={name: counted.stretches(name) for name in counted.outputs},
         checkpoints=tuple(window for window, _ in counted.checkpoints if window >= plan.first),

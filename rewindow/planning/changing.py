@@ -56,6 +56,12 @@ def set_property(
             hint=f"Replay the range again with --set {path}=VALUE.",
         )
     plan = row.read_plan()
+    if plan.is_divided or plan.container:
+        raise InputError(
+            f'properties of replay "{replay_id}" cannot be changed while it runs: it has several '
+            "containers, which are at different windows",
+            hint=f"Replay the range again with --set {path}=VALUE.",
+        )
     [given] = overrides_from({path: value}, "")
     by = getpass.getuser()
     at = datetime.now(UTC)

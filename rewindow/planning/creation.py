@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rewindow.application import Application
 from rewindow.engine.ports import stateful_operators
@@ -109,7 +110,9 @@ def _start_rows(config: Config, plan: Plan, app: Application, table: Location) -
         assert plan.start.window is not None, "a state is taken from a window"
         source = Table.open(plan.start.table(config.state), plan.start.version)
         rows = stored.rows_at(source, plan.start.window)
-        brought = stored.as_start(
+        if plan.container:
+            rows = rows.filter(pc.is_in(rows["operator"], pa.array(stateful_operators(app))))
+        brought = stored.as_checkpoint(
             stored.brought(rows, source.path, table, place=stored.START), made
         )
         return _migrated(config, app, brought, table=table, made=made)

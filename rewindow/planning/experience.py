@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rewindow.ledger import Ledger
+from rewindow.ledger.replays import Replay
 from rewindow.sequences import quantity
 from rewindow.windows import describe_seconds
 
@@ -76,7 +77,7 @@ def experience_of(ledger: Ledger, application: str) -> Experience | None:
     found: list[_Measured] = []
     starts: list[float] = []
     for row in ledger.replays.newest(application, limit=REPLAYS_MAX):
-        measured = None if row.plan.get("candidate") else _measured(ledger, row.replay_id)
+        measured = None if row.plan.get("candidate") else _measured_replay(ledger, row)
         if measured and measured.windows:
             found.append(measured)
             starts += measured.starts
@@ -89,6 +90,34 @@ def experience_of(ledger: Ledger, application: str) -> Experience | None:
         seconds=sum(one.seconds for one in found),
         start_seconds=min(starts, default=START_SECONDS),
         last_at=found[0].last_at,
+    )
+
+
+def _measured_replay(ledger: Ledger, row: Replay) -> _Measured | None:
+    """Returns the measured times of a replay, also of one with several containers."""
+    parts = []
+    for container in ledger.replays.containers(row.replay_id):
+        measured = _measured(ledger, container.replay_id)
+        if measured is None or not measured.windows:
+            return None
+        parts.append(measured)
+    if not parts:
+        return _measured(ledger, row.replay_id)
+    # Containers run one after the other, and the known groups of each may be another share of the
+    # range. So their times are added for the same number of windows.
+    windows = min(one.windows for one in parts)
+    seconds = 0.0
+    start_seconds = 0.0
+    for one in parts:
+        seconds += one.seconds * windows / one.windows
+        start_seconds += min(one.starts, default=START_SECONDS)
+    return _Measured(
+        row.replay_id,
+        windows,
+        _tuples(ledger, row.replay_id, windows),
+        seconds=seconds,
+        starts=[start_seconds],
+        last_at=max(one.last_at for one in parts),
     )
 
 

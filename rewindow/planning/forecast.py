@@ -10,7 +10,13 @@ from rewindow.application import Mode
 from rewindow.facts.readers import sealed_to
 from rewindow.ledger import Ledger
 from rewindow.planning.experience import experience_of
-from rewindow.recovery import Plan, resume
+from rewindow.recovery import (
+    CheckpointSchedule,
+    Plan,
+    RecoveryTimes,
+    after_crash,
+    recovery_times,
+)
 from rewindow.sequences import names_of, quantity
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
@@ -84,23 +90,28 @@ def expect_recovery(config: Config, plan: Plan) -> Recovery:
     checkpoints = Table.open(root / CHECKPOINTS)
     started = position(checkpoints, app_id(plan.replay_id, STARTED)).mark
     saved = stored.marks(checkpoints) or ([0] if plan.start.source == "warm_up" else [])
-    found = resume(plan.mode, saved, done, started)
-    furthest = max(done.values())
+    sealed = 0
     if plan.mode.may_repeat:
-        furthest = max(furthest, plan.mark_of(sealed_to(Table.open(root / FACTS), plan.first - 1)))
-    lost = {}
-    for name, marks in found.lost.items():
-        windows = _windows(plan, *marks)
-        if name != FACTS and windows:
-            lost[name] = windows
+        sealed = plan.mark_of(sealed_to(Table.open(root / FACTS), plan.first - 1))
+    found = after_crash(
+        plan.mode,
+        plan.range,
+        saved,
+        done,
+        started,
+        sealed,
+    )
+    # The facts are not an output, so a user does not see what they lack.
+    lost = {**found.lost}
+    lost.pop(FACTS, None)
     return Recovery(
         mode=plan.mode,
-        restored=plan.window_of(found.restore),
-        first=plan.window_of(found.first),
-        again=_windows(plan, found.first, furthest),
+        restored=found.restored,
+        first=found.first,
+        again=found.recomputed,
         lost=lost,
-        lacking=_windows(plan, *found.skipped) if found.skipped else None,
-        seconds=_seconds(ledger, plan, len(plan.range) - found.first + 1),
+        lacking=found.skipped,
+        seconds=_seconds(ledger, plan, plan.last - found.first + 1),
     )
 
 
@@ -113,6 +124,40 @@ def estimate(config: Config, plan: Plan) -> tuple[float | None, str]:
     if found is None:
         return None, "no earlier replay of this application has committed anything"
     return found.predict(windows, plan.input_tuples), str(found)
+
+
+def costs_of_crashes(config: Config, plan: Plan) -> dict[str, RecoveryTimes]:
+    """Returns the cost of a crash in each container, from the times of earlier replays (R43 to
+    R47).
+
+    A commit group without a fixed size is assumed to take the seconds that the plan aims at.
+    """
+    found = experience_of(Ledger.open(config.ledger_url), plan.application)
+    if found is None:
+        return {}
+    # Each container gets an equal share of the measured time, because the real shares are unknown.
+    count = len(plan.containers)
+    window_s = found.seconds / found.windows / count
+    start_s = found.start_seconds / count
+    size = plan.group_windows
+    if not size:
+        size = max(1, round(plan.group_seconds / max(window_s, 1e-9)))
+    size = min(filter(None, [size, plan.group_windows_max, len(plan.range)]))
+    schedule = CheckpointSchedule(plan.checkpoint_windows, plan.checkpoint_multiple)
+    costs = {}
+    for one in plan.containers:
+        own_size = size
+        if not one.mode.saves_every_group:
+            # In these modes a group ends where a checkpoint is due.
+            own_size = min(size, schedule.gap_max)
+        costs[one.name] = recovery_times(
+            one.mode,
+            schedule,
+            group_windows=own_size,
+            window_seconds=window_s,
+            start_seconds=start_s,
+        )
+    return costs
 
 
 def blockers(config: Config, plan: Plan) -> list[str]:
@@ -133,10 +178,10 @@ def blockers(config: Config, plan: Plan) -> list[str]:
     return found
 
 
-def _windows(plan: Plan, first: int, last: int) -> WindowRange | None:
-    return WindowRange(plan.window_of(first), plan.window_of(last)) if first <= last else None
-
-
-def _seconds(ledger: Ledger, plan: Plan, windows: int) -> float | None:
+def _seconds(
+    ledger: Ledger,
+    plan: Plan,
+    windows: int,
+) -> float | None:
     found = experience_of(ledger, plan.application)
     return None if found is None else found.predict(max(windows, 0))

@@ -11,6 +11,7 @@ from typing import Any
 
 from rewindow.application import Application, Mode, Output, describe_graph
 from rewindow.application.configuring import check_changes
+from rewindow.application.containers import Container, containers_of, modes_of
 from rewindow.application.overrides import FILE, PropertyChange
 from rewindow.application.port_recording import record_every_port
 from rewindow.errors import InputError, RangeError
@@ -18,11 +19,12 @@ from rewindow.ledger import Ledger, Replay
 from rewindow.ledger.replays import RUNNABLE
 from rewindow.loading.catalog import LoadedApplication, load_application, overrides_in_file
 from rewindow.loading.suite_flaws import suite_flaws
-from rewindow.names import check_replay_id
+from rewindow.names import check_replay_id, whole_replay
 from rewindow.operators.heartbeat.operator import Heartbeat
 from rewindow.planning.changing import change_log
+from rewindow.planning.containers import group_bound, in_container, output_plan
 from rewindow.planning.creation import create_tables
-from rewindow.planning.forecast import blockers, estimate
+from rewindow.planning.forecast import blockers, costs_of_crashes, estimate
 from rewindow.planning.inputs import (
     RecordedStream,
     check_application,
@@ -35,27 +37,24 @@ from rewindow.planning.inputs import (
     pin,
 )
 from rewindow.planning.request import PlanPreview, ReplayRequest
+from rewindow.planning.reuse import with_reused
 from rewindow.planning.start_flaws import AFFECTED, refusal
 from rewindow.planning.start_state import find_start_state
 from rewindow.recovery import (
     TUPLE_ORDER,
     CheckpointSchedule,
+    ContainerPlan,
     InputPlan,
     OutputPlan,
     Plan,
     StartState,
-    guarantee,
+    guarantees,
 )
 from rewindow.sequences import names_of
 from rewindow.settings.config import Config
 from rewindow.windows import Grid, WindowRange, format_time, parse_time
 
 MARKS_MANY = 100
-SHORT_GROUPS = 4
-SHORT_WINDOWS_MIN = 64
-SHORT_TUPLES_MAX = 2_000_000
-"""A replay of up to so many tuples is short, and is cut into this many groups if it has enough
-windows."""
 _OTHER_ID = "Give the new replay another --id."
 OTHER_CODE = "a start state made by other code was allowed"
 
@@ -88,7 +87,7 @@ def create_replay(config: Config, request: ReplayRequest) -> Plan:
         plan.application,
         plan.first,
         plan.last,
-        plan.mode.name,
+        plan.mode_name,
         plan.model_dump(mode="json"),
         plan.code_version,
     )
@@ -131,16 +130,28 @@ def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
         recorded, start, windows, allow_missing=request.allow_missing
     ) + expiry_warnings(recorded)
     holes += end_warnings(recorded, windows)
+    containers = _containers(loaded.app, mode, request)
+    if len(containers) > 1 and start.source == "warm_up":
+        raise InputError(
+            f'application "{loaded.app.name}" has {len(containers)} containers, and no published '
+            f"state can start a replay at window {windows.first}",
+            detail="A warm-up computes the state without staging rows, so that no other container "
+            "could read them.",
+            hint="Start where a published state ends, use --state-from or --initial-state, or give "
+            "all operators the same mode and no container.",
+        )
     plan = _plan(
         config,
         request,
         loaded,
-        mode,
+        containers,
         windows,
         inputs,
         start,
         holes,
     )
+    if request.reuse is not None:
+        plan = with_reused(config, plan, loaded.app, request.reuse)
     seconds, basis = estimate(config, plan)
     refused = None if _is_allowed(config, request) else refusal(plan.application, mode, start)
     return PlanPreview(
@@ -149,6 +160,7 @@ def draft_plan(config: Config, request: ReplayRequest) -> PlanPreview:
         blockers(config, plan),
         seconds=seconds,
         basis=basis,
+        recovery=costs_of_crashes(config, plan),
         refusal=refused,
     )
 
@@ -174,13 +186,15 @@ def _plan(
     config: Config,
     request: ReplayRequest,
     loaded: LoadedApplication,
-    mode: Mode,
+    containers: list[ContainerPlan],
     windows: WindowRange,
     inputs: list[InputPlan],
     start: StartState,
     warnings: list[str],
 ) -> Plan:
     app = loaded.app
+    mode = containers[0].mode if len(containers) == 1 else Mode.parse(request.mode)
+    losing = any(one.mode.may_lose for one in containers)
     distance = (
         app.checkpoint_windows if request.checkpoint_windows is None else request.checkpoint_windows
     )
@@ -192,12 +206,12 @@ def _plan(
         raise InputError(
             f"group size of {request.group_windows} windows is out of range, at least 1 is needed"
         )
-    bound = config.replay.loss_windows_max if mode.may_lose else None
+    bound = config.replay.loss_windows_max if losing else None
     if bound and (request.group_windows or 0) > bound:
         raise InputError(
             f"group size of {request.group_windows} windows is out of range, at most {bound} are "
             "allowed in "
-            f"{mode.words} (setting replay.loss_windows_max)",
+            f"{Mode.AT_MOST_ONCE.words} (setting replay.loss_windows_max)",
             hint="A crash may cost a whole group: take a smaller one, or another mode.",
         )
     size = request.group_windows or config.replay.group_windows
@@ -216,13 +230,14 @@ def _plan(
         checkpoint_windows=distance,
         checkpoint_multiple=app.checkpoint_multiple,
         group_windows=size,
-        group_windows_max=bound if size else _group_bound(windows, inputs, bound),
+        group_windows_max=bound if size else group_bound(windows, inputs, bound),
         group_seconds=config.replay.group_seconds,
         attempts=config.replay.attempts,
         errors_max=config.replay.errors_max,
         inputs=inputs,
         outputs=[],
         tuple_order=TUPLE_ORDER,
+        containers=containers,
         start=start,
         reason=request.reason,
         options=request.options(),
@@ -243,24 +258,111 @@ def _plan(
             *([OTHER_CODE] if request.allow_other_code else []),
             *([AFFECTED] if start.affects else []),
             *_passed_over(start),
-            *_forgotten_timers(app, mode),
-            *_idle_distances(app, mode, request),
-            *_cut_application_windows(app, mode),
-            *_many_checkpoints(mode, windows, distance),
-            *_cut_groups(app, mode, size, distance=distance, bound=bound),
+            *_container_warnings(app, containers, request, windows, distance, size, bound),
         ],
     )
-    outputs = [_output(app, app.outputs[name], plan) for name in _topological(app)]
-    errors = [_output(app, output, plan) for output in app.errors().values()]
+    return _with_outputs(config, plan, app)
+
+
+def _with_outputs(config: Config, plan: Plan, app: Application) -> Plan:
+    """Returns a plan with the outputs and error ports of an application."""
+    plans: dict[str, Plan] = {}
+    modes: dict[str, Mode] = {}
+    unset: list[str] = []
+    for container in plan.containers:
+        own = in_container(config, plan, container) if plan.is_divided else plan
+        plans.update(dict.fromkeys(container.operators, own))
+        modes.update(dict.fromkeys(container.operators, own.mode))
+        unset += container.unset
+    sources = {}
+    for node in app.order():
+        sources[node.name] = sorted(node.sources)
+    promised = guarantees(modes, sources, unset)
+
+    def planned(output: Output) -> OutputPlan:
+        operator = str(output.source.operator)
+        found = output_plan(app, output, plans[operator])
+        reason = promised[operator].reason if plan.is_divided else ""
+        return found.model_copy(update={"reason": reason})
+
+    outputs = []
+    for name in _topological(app):
+        outputs.append(planned(app.outputs[name]))
+    errors = list(map(planned, app.errors().values()))
     return plan.model_copy(update={"outputs": outputs, "errors": errors})
 
 
+def _containers(
+    app: Application,
+    default: Mode,
+    request: ReplayRequest,
+) -> list[ContainerPlan]:
+    """Returns the containers of a replay, in the order in which they run.
+
+    Samples and candidates are computed in one container, exactly once, because a cut changes no
+    result (O106).
+    """
+    found = containers_of(app, default)
+    unset = modes_of(app, default).unset
+    is_trial = request.sample_seed is not None or request.candidate is not None
+    if len(found) > 1 and is_trial:
+        operators = tuple(names_of(app.order()))
+        found = [Container(app.name, Mode.EXACTLY_ONCE, operators)]
+    plans = []
+    for one in found:
+        unset_here = []
+        for name in one.operators:
+            if name in unset:
+                unset_here.append(name)
+        plans.append(
+            ContainerPlan(
+                name=one.name,
+                mode=one.mode,
+                operators=list(one.operators),
+                after=list(one.after),
+                unset=unset_here,
+            )
+        )
+    return plans
+
+
+def _container_warnings(
+    app: Application,
+    containers: list[ContainerPlan],
+    request: ReplayRequest,
+    windows: WindowRange,
+    distance: int,
+    size: int | None,
+    bound: int | None,
+) -> list[str]:
+    """Returns the warnings that depend on the mode of a container, without repetitions."""
+    found: list[str] = []
+    for one in containers:
+        part = app.part(one.operators) if len(containers) > 1 else app
+        own_bound = bound if one.mode.may_lose else None
+        found += [
+            *_forgotten_timers(part, one.mode),
+            *_idle_distances(part, one.mode, request),
+            *_cut_application_windows(part, one.mode),
+            *_many_checkpoints(one.mode, windows, distance),
+            *_cut_groups(part, one.mode, size, distance, own_bound),
+        ]
+        for name, output in part.outputs.items():
+            if part is not app and app.outputs.get(name, output) != output:
+                found.append(
+                    f"{name}: another container reads it, so its files are not sorted by "
+                    f"{', '.join(app.outputs[name].sorted_by)}"
+                )
+    return list(dict.fromkeys(found))
+
+
 def _passed_over(start: StartState) -> list[str]:
-    """Returns a warning where a newer published state was made by another version (W65)."""
+    """Returns a warning if another version made a newer published state (W65)."""
     if not start.other_versions:
         return []
+    names = ", ".join(start.other_versions)
     return [
-        f"a newer published state was made by another version of {', '.join(start.other_versions)}:"
+        f"a newer published state was made by another version of {names}:"
         f" windows {start.warm_up_first} and later are computed first"
     ]
 
@@ -349,50 +451,10 @@ def _cut_groups(
     return []
 
 
-def _group_bound(windows: WindowRange, inputs: list[InputPlan], bound: int | None) -> int | None:
-    """Returns the most windows of a commit group that is sized by time.
-
-    A short replay would fit into one group: it showed no progress, and a crash kept nothing of it.
-    So it gets a few; one more costs about half a second. Longer ones begin with a smaller group
-    anyhow.
-    """
-    if len(windows) < SHORT_WINDOWS_MIN or sum(entry.tuples for entry in inputs) > SHORT_TUPLES_MAX:
-        return bound
-    share = -(-len(windows) // SHORT_GROUPS)
-    return min(bound or share, share)
-
-
 def _topological(app: Application) -> list[str]:
     """Returns the outputs in the order of the operators that they come from (O140)."""
     order = names_of(app.order())
     return sorted(app.outputs, key=lambda name: order.index(str(app.outputs[name].source.operator)))
-
-
-def _output(app: Application, output: Output, plan: Plan) -> OutputPlan:
-    operator = str(output.source.operator)
-    upstream = app.upstream(operator)
-    stateful = any(app.nodes[node].operator.is_stateful for node in upstream)
-    return OutputPlan(
-        name=output.name,
-        operator=operator,
-        port=output.source.port,
-        key=list(output.key),
-        suite=output.suite,
-        suite_parameters=dict(output.suite_parameters),
-        columns=[(column.name, str(column.type)) for column in app.columns(output)],
-        stateful=stateful,
-        guarantee=guarantee(
-            plan.mode,
-            stateful=stateful,
-            lost=plan.loss_windows_max,
-            unseen=plan.unseen_windows_max,
-        ),
-        tolerance=output.tolerance,
-        errors=app.nodes[operator].operator.output_ports()[output.source.port].error,
-        errors_max=app.nodes[operator].error_bound(output.source.port),
-        upstream=sorted(upstream),
-        sorted_by=list(output.sorted_by),
-    )
 
 
 def _range(
@@ -458,9 +520,14 @@ def _beside(asked: str, word: str, common: WindowRange, grid: Grid) -> RangeErro
 
 
 def _check_ids(request: ReplayRequest) -> None:
-    for replay_id in (request.replay_id, request.state_from):
+    for replay_id in (request.replay_id, request.state_from, request.reuse):
         if replay_id is not None:
             check_replay_id(replay_id)
+    if request.replay_id and whole_replay(request.replay_id) != request.replay_id:
+        raise InputError(
+            f'replay id "{request.replay_id}" contains @, which only ids of containers do',
+            hint="Use an id without @.",
+        )
 
 
 def _same(plan: Plan, request: ReplayRequest, hint: str = _OTHER_ID) -> Plan:
@@ -469,7 +536,7 @@ def _same(plan: Plan, request: ReplayRequest, hint: str = _OTHER_ID) -> Plan:
     """
     replay_options: dict[str, Any] = {
         "application": request.application,
-        "mode": Mode.parse(request.mode),
+        "asked_mode": Mode.parse(request.mode),
         "first": request.first,
         "last": request.last,
         "parameters": request.parameters or None,
@@ -497,7 +564,8 @@ def _same(plan: Plan, request: ReplayRequest, hint: str = _OTHER_ID) -> Plan:
         raise _another(plan, f"properties {asked}", str(request.properties), hint=hint)
     for name, wish in replay_options.items():
         if wish is not None and getattr(plan, name) != wish:
-            raise _another(plan, f"{name} {getattr(plan, name)}", str(wish), hint=hint)
+            shown = name.removeprefix("asked_")
+            raise _another(plan, f"{shown} {getattr(plan, name)}", str(wish), hint=hint)
     return plan
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypedDict
 
@@ -11,7 +12,7 @@ from rewindow.application.overrides import FORM, OPTION, overrides_from
 from rewindow.errors import RewindowError
 from rewindow.loading.catalog import LoadedApplication
 from rewindow.location import Location
-from rewindow.recovery import Candidate, Plan
+from rewindow.recovery import Candidate, Plan, RecoveryTimes
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class ReplayRequest:
         code: folder with the application's code, in the place of those in the settings; the replay
             keeps a copy.
         state_from: a replay whose last checkpoint is the start state.
+        reuse: a replay whose containers are reused if they would give the same results.
         initial_state: start from the initial state although the range begins later.
         dag: id of the Airflow DAG that asks; empty for the command line.
         allow_affected: start from a state that lacks lost windows or is stale.
@@ -60,13 +62,14 @@ class ReplayRequest:
     candidate: Candidate | None = None
     code: Location | None = None
     changes_from: str | None = None
+    reuse: str | None = None
 
     def options(self) -> list[str]:
         """Returns how it is asked for as words of a command line, without range and id: what a plan
         repeats them by.
         """
         words = ["--mode", self.mode] if self.mode != Mode.EXACTLY_ONCE.name else []
-        for name in ("group_windows", "checkpoint_windows", "state_from", "changes_from", "reason"):
+        for name in _VALUES:
             value = getattr(self, name)
             words += [_option(name), str(value)] if value not in (None, "") else []
         for name in ("allow_missing", "initial_state", "allow_other_code", "allow_affected"):
@@ -82,6 +85,17 @@ class ReplayRequest:
     def given(self) -> list[PropertyOverride]:
         """Returns the properties that are asked for, which a form or the command line gives."""
         return overrides_from(self.properties, FORM if self.dag else OPTION)
+
+
+_VALUES = (
+    "group_windows",
+    "checkpoint_windows",
+    "state_from",
+    "changes_from",
+    "reuse",
+    "reason",
+)
+"""Options of the command line that take one value."""
 
 
 def _option(name: str) -> str:
@@ -110,6 +124,7 @@ class ReplayOptions(TypedDict, total=False):
     dag: str
     verify_inputs: bool | None
     changes_from: str | None
+    reuse: str | None
 
 
 @dataclass(frozen=True)
@@ -120,6 +135,7 @@ class PlanPreview:
         blockers: what would stop it from being run now, in words.
         seconds: estimated time, None without a basis.
         basis: what the estimate rests on.
+        recovery: container name to the cost of a crash; empty without times of earlier replays.
         refusal: why it must not be created unless that is asked for, None when nothing speaks
             against it.
     """
@@ -129,6 +145,7 @@ class PlanPreview:
     blockers: list[str]
     seconds: float | None
     basis: str
+    recovery: Mapping[str, RecoveryTimes] = field(default_factory=dict)
     refusal: RewindowError | None = None
 
     def check(self) -> None:

@@ -85,7 +85,11 @@ def find_start_state(
             version=table.version,
             digest=digest,
         )
-        return with_flaws(config, loaded.app.name, start)
+        return with_flaws(
+            config,
+            loaded.app.name,
+            start,
+        )
     if earlier is not None and earlier >= first_sealed:
         table = Table.open(published)
         rows = stored.rows_at(table, earlier)
@@ -98,7 +102,11 @@ def find_start_state(
             warm_up_first=earlier + 1,
             other_versions=others,
         )
-        return with_flaws(config, loaded.app.name, start)
+        return with_flaws(
+            config,
+            loaded.app.name,
+            start,
+        )
     return StartState(
         source="warm_up",
         window=first_sealed - 1,
@@ -113,20 +121,25 @@ def _newest_published(
     versions: Mapping[str, OperatorVersion],
     before: int,
 ) -> tuple[int | None, list[str]]:
-    """Returns the newest window not after `before` at which these versions of the operators with
-    state, and of those upstream of them, have published it; and the operators of which another
-    version has published a newer one.
+    """Returns the window of the newest published state, up to `before`, that these versions of the
+    operators made.
+
+    Only operators with state and those upstream of them count. The second value is the operators of
+    which another version made a newer state.
     """
     if not Table.exists(path):
         return None, []
     table = check_format(Table.open(path), TableKind.STATES)
     sql = f"select {_MADE_BY} from c where window_id <= {before} order by window_id desc"
     others: list[str] = []
-    for window, rows in groupby(query(sql, c=table).to_pylist(), itemgetter("window_id")):
-        found = _other_versions(rows, app, versions, "a published state")
+    rows = query(sql, c=table).to_pylist()
+    for window, states in groupby(rows, itemgetter("window_id")):
+        found = _other_versions(states, app, versions, "a published state")
         if not found:
             return window, others
-        others = others or found
+        # The newest state that does not fit is the one that a user asks about.
+        if not others:
+            others = found
     return None, others
 
 
@@ -136,12 +149,20 @@ def _other_versions(
     versions: Mapping[str, OperatorVersion],
     what: str,
 ) -> list[str]:
-    """Returns the operators of which another version made the states of a window, those without one
-    included.
+    """Returns the operators of which another version made the states of a window.
+
+    Operators with state whose state is missing are included.
     """
     saved = list(rows)
-    without = stateful_operators(app).keys() - set(map(itemgetter("operator"), saved))
-    return sorted(without | stored.other_versions(saved, versions, what))
+    changed = stored.other_versions(
+        saved,
+        versions,
+        what,
+    )
+    missing = set(stateful_operators(app))
+    for row in saved:
+        missing.discard(row["operator"])
+    return sorted(missing | changed)
 
 
 def _of_replay(
@@ -172,11 +193,15 @@ def _of_replay(
     if others and not allow_other_code:
         raise CheckpointError(
             f"{what} was made by another version of {_listed(others)}",
-            detail="A state depends on the code and on the configuration of its operator and of "
-            "all operators upstream of that.",
+            detail="A state depends on the code and the configuration of its operator and of all "
+            "operators upstream.",
             hint="Pass --allow-other-code if the state means the same; it is kept with the replay.",
         )
-    _check_fits(rows, loaded.app, what)
+    _check_fits(
+        rows,
+        loaded.app,
+        what,
+    )
     stored.check_inputs(rows, tables, f'the state of replay "{replay_id}" at window {before}')
     digest = stored.state_digest(rows)
     taken_from = path_in(config.state, table.path)
@@ -187,10 +212,19 @@ def _of_replay(
         version=table.version,
         digest=digest,
     )
-    return with_flaws(config, loaded.app.name, start, source=replay_id)
+    return with_flaws(
+        config,
+        loaded.app.name,
+        start,
+        source=replay_id,
+    )
 
 
-def _check_fits(rows: pa.Table, app: Application, what: str) -> None:
+def _check_fits(
+    rows: pa.Table,
+    app: Application,
+    what: str,
+) -> None:
     """Refuses states that an application's operators cannot go on from, whatever code is allowed
     (W65).
     """

@@ -20,6 +20,7 @@ from rewindow.facts.readers import sealed_counts
 from rewindow.ledger import Ledger, Publication, Replay, ReplayState
 from rewindow.ledger.publication_details import PublicationDetails
 from rewindow.ledger.publication_rows import PUBLISH, effective_publications
+from rewindow.names import check_whole
 from rewindow.publication.by_files import reason_to_publish_with_spark
 from rewindow.publication.contents import (
     checkpoint_rows,
@@ -118,7 +119,7 @@ def publish(
             sealed.
     """
     ledger = Ledger.open(config.ledger_url)
-    plan = ledger.replays.get(replay_id).read_plan()
+    plan = ledger.replays.get(check_whole(replay_id)).read_plan()
     tables = targets_of(plan)
     with (
         snapshot_cache(),
@@ -175,7 +176,7 @@ def expected_publication(
         RewindowError: what publish would refuse.
     """
     ledger = Ledger.open(config.ledger_url)
-    replay = ledger.replays.get(replay_id)
+    replay = ledger.replays.get(check_whole(replay_id))
     plan = replay.read_plan()
     there = _visible(config, ledger, replay_id)
     if there is not None and there.closed_at:

@@ -64,7 +64,7 @@ def repeated_publications(
 
 def _made_alike(config: Config, plan: Plan, other: Plan) -> bool:
     # At most once may have lost windows to the state alone, which no digest of an output shows.
-    if plan.mode.may_lose or other.mode.may_lose or len(plan.inputs) != len(other.inputs):
+    if plan.may_lose or other.may_lose or len(plan.inputs) != len(other.inputs):
         return False
     if plan.model_dump(include=_MADE_BY) != other.model_dump(include=_MADE_BY):
         return False

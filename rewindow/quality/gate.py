@@ -16,6 +16,7 @@ from rewindow.ledger.replays import next_steps
 from rewindow.loading.measures import values_of
 from rewindow.loading.suites import Suite, suite_for
 from rewindow.location import location
+from rewindow.names import check_whole
 from rewindow.progress.listener import Listener, Silent
 from rewindow.progress.steps import counted, step, watched
 from rewindow.quality.assessment import assess
@@ -72,7 +73,7 @@ def checkable(config: Config, ledger: Ledger, replay_id: str) -> Plan:
         InputError: no replay has this id, or it has not ended.
         TableError: its tables have the format of another version.
     """
-    found = ledger.replays.get(replay_id)
+    found = ledger.replays.get(check_whole(replay_id))
     if found.state not in CHECKABLE:
         unfinished = "" if found.state is ReplayState.ABANDONED else ": it has not finished"
         raise InputError(

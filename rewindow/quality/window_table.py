@@ -194,7 +194,7 @@ class _Report:
         self.sealed = self.taken >= 0
         self.columns["sealed_rows"] = sealed_rows
         self.columns["lost"] = np.where(self.sealed, 0, given_up)
-        allowed = self.columns["lost"] if self.plan.mode.may_lose else 0
+        allowed = self.columns["lost"] if self.plan.may_lose else 0
         self.columns["undeclared_lost"] = (~self.sealed).astype(np.int64) - allowed
         self.columns["attempts"] = distinct_attempts(index, attempt, self.size)
         self.columns["affected"] = self._affected()
@@ -288,7 +288,7 @@ class _Report:
             self.columns[column] = np.zeros(self.size, dtype=np.int64)
             self.columns[column][index[taken]] = values[taken]
         self.columns["repeated"] = np.where(self.sealed, total - self.columns["output_rows"], 0)
-        allowed = self.plan.mode.may_repeat
+        allowed = self.plan.may_repeat
         self.columns["undeclared_repeated"] = np.where(allowed, 0, self.columns["repeated"])
 
     def add_measures(self, measures: tuple[Measure, ...]) -> None:

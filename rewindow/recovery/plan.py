@@ -5,6 +5,7 @@ same.
 from __future__ import annotations
 
 import shlex
+from itertools import starmap
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,6 +20,10 @@ from rewindow.windows import Grid, WindowRange
 TUPLE_ORDER = 2
 """Number of the order in which tuple operators get the tuples of operators and of published
 streams. 1: by a hash that Spark defines. 2: as emitted, or by the row hash (O39, X43)."""
+
+
+_FACTS = "facts"
+"""Name of the table with the seals of a container's outputs, next to them (`storage.layout`)."""
 
 
 def path_in(state: Location, table: Location) -> str:
@@ -46,6 +51,10 @@ class InputPlan(_Value):
         end: the last window of a stream that has ended, where the range reaches it; else None.
         foreign_files: files of the range that another program has written, so that nothing was
             noted of them.
+        container: the container that has staged the stream; its facts have the seals. Empty for a
+            recorded stream.
+        seals_digest: digest of the seals of such a stream: a later attempt reads the same tuples,
+            whatever version the table has by then.
     """
 
     stream: str
@@ -58,6 +67,8 @@ class InputPlan(_Value):
     missing: list[tuple[int, int]] = Field(default_factory=list)
     foreign_files: int = 0
     end: int | None = None
+    container: str = ""
+    seals_digest: str = ""
 
     def table(self, state: Location) -> Location:
         """Returns the folder of its tuples, in this state folder."""
@@ -65,16 +76,18 @@ class InputPlan(_Value):
 
     def windows_table(self, state: Location) -> Location:
         """Returns the folder of its seals, in this state folder."""
+        if self.container:
+            return self.table(state).with_name(_FACTS)
         return state / windows_name(self.path)
 
 
 class OperatorVersion(_Value):
-    """Version of an operator: with its inputs it decides the operator's rows.
+    """Version of an operator. The version and the inputs decide the rows of the operator.
 
     Attributes:
-        code_version: changes with its code and that of Rewindow which decides rows.
-        configuration_digest: changes with its configuration, and with that of what is upstream.
-        upstream: names of the operators that feed it, directly or not; not its own.
+        code_version: changes with its code, and with the code of Rewindow that decides rows.
+        configuration_digest: changes with its configuration and with that of all upstream.
+        upstream: names of the operators that feed it, directly or indirectly, without itself.
     """
 
     code_version: str = ""
@@ -96,6 +109,7 @@ class OutputPlan(_Value):
         stateful: whether a stateful operator stands upstream of it, so that a loss affects later
             windows (R14).
         guarantee: what is promised of it end to end.
+        reason: the modes that decide the guarantee; empty in a replay of one container.
         errors: whether it holds error tuples, so that it may well have none (R96).
         errors_max: how many there may be in a window, where its port says so; else the plan's
             `errors_max` counts.
@@ -113,11 +127,17 @@ class OutputPlan(_Value):
     columns: list[tuple[str, str]]
     stateful: bool
     guarantee: str
+    reason: str = ""
     tolerance: float = TOLERANCE
     errors: bool = False
     errors_max: int | None = None
     upstream: list[str] = Field(default_factory=list)
     sorted_by: list[str] = Field(default_factory=list)
+
+    @property
+    def promise(self) -> str:
+        """Its guarantee, with the modes that decide it."""
+        return f"{self.guarantee} ({self.reason})" if self.reason else self.guarantee
 
 
 _EVER = -(1 << 62)
@@ -136,8 +156,8 @@ class StartState(_Value):
             there has changed since.
         taken_from: table that holds it, relative to the state folder, with its version; empty for
             initial. See `table`.
-        other_versions: operators of which another version made a newer published state; the replay
-            passes over it.
+        other_versions: operators that were another version when a newer published state was made,
+            so that the replay does not use that state.
     """
 
     source: Literal["none", "initial", "published", "replay", "warm_up"]
@@ -200,6 +220,26 @@ class Candidate(_Value):
         return f"computed by {self.code or 'the code in the folders of applications'}{on}"
 
 
+class ContainerPlan(_Value):
+    """A part of the graph that recovers by itself, as a replay of that part (X53).
+
+    Attributes:
+        operators: their names, in the order of the graph.
+        after: the containers whose streams it reads.
+        unset: its operators for which the user has not set a mode.
+        reused: id of the container of another replay that it reuses; empty if it is computed.
+        why: the reason why it is computed although the request names a replay to reuse.
+    """
+
+    name: str
+    mode: Mode
+    operators: list[str]
+    after: list[str] = Field(default_factory=list)
+    unset: list[str] = Field(default_factory=list)
+    reused: str = ""
+    why: str = ""
+
+
 class Plan(_Value):
     """A replay as planned: application, closed window range, mode, pinned inputs, start state,
     promises.
@@ -224,8 +264,12 @@ class Plan(_Value):
         graph: the application's graph.
         options: how it was asked for, as words of a command line behind the range.
         tuple_order: the order in which tuple operators get tuples, see TUPLE_ORDER.
-        versions: by operator, what its state is bound to; `code_version` and
-            `configuration_digest` are those of the whole application.
+        containers: the parts of the graph, in the order in which they run. Each of several parts
+            is a separate replay, and this plan covers their combined results.
+        container: name of the container that this plan covers, empty for a whole replay.
+        reused: id of the container of another replay that it reuses; empty if it is computed.
+        versions: operator name to the version that its state is bound to; `code_version` and
+            `configuration_digest` cover the whole application.
     """
 
     replay_id: str
@@ -261,6 +305,68 @@ class Plan(_Value):
     candidate: Candidate | None = None
     tuple_order: int = 1
     versions: dict[str, OperatorVersion] = Field(default_factory=dict)
+    containers: list[ContainerPlan] = Field(default_factory=list)
+    container: str = ""
+    reused: str = ""
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether several containers compute it, each in separate jobs."""
+        return len(self.containers) > 1
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether its tables are linked from those of containers, so that nothing is computed."""
+        return self.is_divided or bool(self.reused)
+
+    @property
+    def modes(self) -> list[Mode]:
+        """The modes of its containers, each once, in the order of the graph."""
+        modes = []
+        for container in self.containers:
+            if container.mode not in modes:
+                modes.append(container.mode)
+        return modes or [self.mode]
+
+    @property
+    def asked_mode(self) -> Mode:
+        """The mode of the request; operators may have declared others."""
+        named = self.options[self.options.index("--mode") + 1 :] if "--mode" in self.options else []
+        return Mode.parse(named[0]) if named else Mode.EXACTLY_ONCE
+
+    @property
+    def mode_words(self) -> str:
+        """Its modes, as text for people."""
+        return ", ".join(mode.words for mode in self.modes)
+
+    @property
+    def mode_name(self) -> str:
+        """Its mode in the ledger; "mixed" if its containers have several."""
+        modes = self.modes
+        return modes[0].name if len(modes) == 1 else "mixed"
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether a crash may lose windows of some output."""
+        return any(mode.may_lose for mode in self.modes)
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether some staged table may hold a window twice."""
+        return any(mode.may_repeat for mode in self.modes)
+
+    def missing_upstream(self) -> dict[str, list[WindowRange]]:
+        """Returns the windows that were lost in streams of other containers, by stream."""
+        missing = {}
+        for entry in self.inputs:
+            if entry.container:
+                missing[entry.stream] = list(starmap(WindowRange, entry.missing))
+        return missing
+
+    @property
+    def recorded(self) -> list[InputPlan]:
+        """The inputs that are recorded streams, not those of other containers."""
+        return [entry for entry in self.inputs if not entry.container]
 
     @property
     def staged(self) -> list[OutputPlan]:
@@ -310,7 +416,7 @@ class Plan(_Value):
         """Windows of an output that a crash costs at worst: in at most once those of the longest
         commit group (X1).
         """
-        if not self.mode.may_lose:
+        if not self.may_lose:
             return 0
         bounds = [self.group_windows, self.group_windows_max, len(self.range)]
         return min(self.unseen_windows_max, *filter(None, bounds))
@@ -320,7 +426,7 @@ class Plan(_Value):
         """Windows that a state lacks after a crash at worst: in at most once those between two
         checkpoints (X2).
         """
-        if not self.mode.may_lose:
+        if not self.may_lose:
             return 0
         return min(
             CheckpointSchedule(self.checkpoint_windows, self.checkpoint_multiple).gap_max,

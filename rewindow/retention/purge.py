@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 import pyarrow.parquet as pq
 
@@ -23,6 +24,7 @@ from rewindow.errors import OverlapError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, ReplayState
 from rewindow.location import Location
+from rewindow.names import container_id
 from rewindow.sequences import excluding, names_of
 from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
@@ -145,9 +147,11 @@ def _folders(
     reason = _reason(row, older_than)
     if not reason or not _is_staged(config, row) or _is_open(ledger, row):
         return []
+    root = config.replay_root(row.replay_id)
+    roots = [root, *root.parent.folders(container_id(root.name, "*"))]
     return [
         Purgeable(row.replay_id, folder, _size(folder), reason=reason)
-        for folder in config.replay_root(row.replay_id).folders()
+        for folder in chain.from_iterable(one.folders() for one in roots)
         if folder.name != FACTS and folder not in locked
     ]
 

@@ -108,7 +108,7 @@ def open_inputs(plan: Plan, state: Location) -> dict[str, Table]:
     first = plan.first if plan.start.warm_up_first is None else plan.start.warm_up_first
     windows = WindowRange(first, plan.last)
     inputs = {}
-    for entry in plan.inputs:
+    for entry in plan.recorded:
         inputs[entry.stream] = open_sealed(
             entry.table(state),
             entry.version,
@@ -204,8 +204,14 @@ def read_files(spark: SparkSession, folder: Location, schema: StructType) -> Dat
     return spark.read.schema(schema).parquet(str(folder))
 
 
-def conform(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
-    """Returns a frame with `window_id` and the declared columns, in the declared order.
+def conform(
+    frame: DataFrame,
+    schema: pa.Schema,
+    what: str,
+    more: Sequence[str] = (),
+) -> DataFrame:
+    """Returns a frame with `window_id` and the declared columns, in the declared order; then those
+    of some `more` columns that it has.
 
     Raises:
         InputError: a column is absent or has another type; names the operator, the port and both
@@ -222,7 +228,8 @@ def conform(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
                 f'{what} has the column "{field.name}" of type {have}, declared '
                 f"{field.dataType.simpleString()}"
             )
-    return frame.select("window_id", *map(quoted_column, wanted.names))
+    kept = [name for name in more if name in frame.columns]
+    return frame.select("window_id", *map(quoted_column, [*wanted.names, *kept]))
 
 
 def to_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:

@@ -78,7 +78,7 @@ class Provenance:
         return cls(plan.versions, attempt, inputs)
 
     def columns(self, operator: str) -> dict[str, object]:
-        """Returns what the row of an operator keeps of it."""
+        """Returns the columns of an operator's row that have the provenance."""
         version = self.versions.get(operator, OperatorVersion())
         upstream = {}
         for name in version.upstream:
@@ -387,10 +387,14 @@ def check_there(rows: pa.Table, table: Location) -> None:
                 raise _damaged(row, table, "a file of its state is gone", path.uri)
 
 
-def as_start(rows: pa.Table, made: Provenance) -> pa.Table:
-    """Returns stored rows as checkpoint 0 of a replay that begins with their states."""
-    start = [{**row, "mark": 0, **made.columns(row["operator"])} for row in rows.to_pylist()]
-    return pa.Table.from_pylist(start, schema=SCHEMA)
+def as_checkpoint(rows: pa.Table, made: Provenance, mark: int = 0) -> pa.Table:
+    """Returns stored rows as a checkpoint of another replay, by default as its start state (mark
+    0).
+    """
+    found = []
+    for row in rows.to_pylist():
+        found.append({**row, "mark": mark, **made.columns(row["operator"])})
+    return pa.Table.from_pylist(found, schema=SCHEMA)
 
 
 def other_versions(
@@ -398,13 +402,14 @@ def other_versions(
     versions: Mapping[str, OperatorVersion],
     what: str,
 ) -> set[str]:
-    """Returns the operators of which another version than these made the states of stored rows:
-    operators with state, and those upstream of them.
+    """Returns the operators of which another version made the states of stored rows.
+
+    Operators with state and those upstream of them are compared.
 
     Args:
         rows: stored rows of a window.
-        versions: operator name to its version now.
-        what: names the states in an error, with its article.
+        versions: operator name to its current version.
+        what: text that names the states in an error, with an article.
 
     Raises:
         CheckpointError: the versions of a row are damaged.
@@ -414,12 +419,15 @@ def other_versions(
         name = row["operator"]
         with reading_json(what, "versions of", "Put the checkpoints back from a copy."):
             made = json.loads(row["upstream"])
-        if name:
-            made[name] = [row["code_version"], row["configuration_digest"]]
-            upstream = versions[name].upstream if name in versions else []
-            for other in {*made, *upstream}:
-                if other not in versions or made.get(other) != versions[other].pair:
-                    found.add(other)
+        if not name:
+            continue
+        made[name] = [row["code_version"], row["configuration_digest"]]
+        upstream = versions[name].upstream if name in versions else []
+        # Operators that were added or removed upstream are in one of the two only.
+        for other in {*made, *upstream}:
+            now = versions.get(other)
+            if now is None or made.get(other) != now.pair:
+                found.add(other)
     return found
 
 

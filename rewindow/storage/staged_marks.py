@@ -41,7 +41,7 @@ def lost_commits(plan: Plan, positions: dict[str, Position]) -> str:
     windows as lost.
     """
     windows = len(plan.range)
-    told = [FACTS, CHECKPOINTS] if plan.mode.may_lose else positions
+    told = [FACTS, CHECKPOINTS] if plan.may_lose else positions
     behind = {
         name: positions[name].mark
         for name in told
@@ -62,7 +62,7 @@ def check_sealed_rows(root: Location, plan: Plan, positions: dict[str, Position]
     Raises:
         TableError: names the table and the windows.
     """
-    if not plan.mode.may_lose or FACTS not in positions:
+    if not plan.may_lose or FACTS not in positions:
         return
     sql = (
         "select port, max(window_id) as last from f where direction in ('out', 'error') and not "

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rewindow.application import Application, Mode, OperatorContext, PortHandle, validate
+from rewindow.application.containers import containers_of
 from rewindow.errors import InputError
 from rewindow.sequences import map_values
 from rewindow.testing.attempts import ReplayRun, rows_of
@@ -82,7 +83,8 @@ def run_application(  # noqa: PLR0913 - each is an option of the verb
 
     Raises:
         ValidationFailed: the application breaks rules.
-        InputError: an unknown stream, a tuple that does not fit it, or what an operator did wrong.
+        InputError: an unknown stream, a tuple that does not fit it, an error of an operator, or a
+            crash in an application of several containers.
     """
     validate(app, Mode.parse(mode), is_test=True)
     unknown = sorted({*inputs, *(ends or {})} - set(app.streams))
@@ -92,16 +94,24 @@ def run_application(  # noqa: PLR0913 - each is an option of the verb
             hint=f"It reads: {', '.join(app.streams)}.",
         )
     streams = {name: _recorded(app, name, inputs.get(name, {})) for name in app.streams}
+    containers = containers_of(app, Mode.parse(mode))
+    own_mode = containers[0].mode if len(containers) == 1 else Mode.parse(mode)
     how = PassOptions(key_ranges, batch, port_order, spark)
     computation = GraphComputation(app, streams, how, projected)
     context = OperatorContext(
         app.grid,
         windows_of(inputs, windows),
-        Mode.parse(mode),
+        own_mode,
         operator=app.name,
         ends=app.ends(ends or {}),
     )
     attempts = ReplayRun(app, computation, context, group_windows, dies_at)
+    if attempts.crashes and len(containers) > 1:
+        raise InputError(
+            f'application "{app.name}" has {len(containers)} containers, but simulated crashes '
+            "need a single one",
+            hint="Leave the crashes out, or test them with a replay: rewindow replay --crash",
+        )
     ports = {}
     states = {}
     for node in app.order():

@@ -12,6 +12,7 @@ import pytest
 from airflow.sdk import Param
 from airflow.sdk.definitions.param import ParamsDict
 
+from rewindow.application import Mode
 from rewindow.application.overrides import FILE, FORM, overrides_from
 from rewindow.errors import InputError
 from rewindow.recovery import Plan
@@ -78,6 +79,14 @@ def test_run_that_requests_other_properties_than_it_planned_is_rejected() -> Non
         match=r"has properties \{'half.least': '3'\}, asked for is \{'half.least': '4'\}",
     ):
         reject_other_options(plan, {"properties": "half.least=4"})
+
+
+def test_run_may_repeat_the_mode_that_it_has_planned_and_no_other() -> None:
+    mode = Mode.AT_LEAST_ONCE
+    plan = cast(Plan, SimpleNamespace(replay_id="one", given=[], asked_mode=mode))
+    reject_other_options(plan, {"mode": "at_least_once"})
+    with pytest.raises(InputError, match="has mode at_least_once, asked for is exactly_once"):
+        reject_other_options(plan, {"mode": "exactly_once"})
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,32 @@ def test_finished_job_returns_its_outcome_and_stores_its_last_progress(job: Any)
     assert context["task_state_store"]["progress"]["percent"] == 100
 
 
+def test_task_runs_the_containers_of_a_replay_before_the_replay_itself(
+    job: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Rules: X53
+    operator, context = job("leave(0, windows=4)")
+    begin: Callable[..., Any] = attempts.BEGINNINGS["replay"]
+    last = begin()
+    names = ["r@clean", "r@totals", "r"]
+    following = iter([replace(last, replay_id=name) for name in names])
+    monkeypatch.setitem(attempts.BEGINNINGS, "replay", lambda *arguments: next(following))
+    lines: list[str] = []
+    log = SimpleNamespace(
+        info=lambda text, *values: lines.append(text % values),
+        warning=lambda *_: None,
+    )
+    monkeypatch.setattr(RewindowSubmitOperator, "log", log)
+    assert operator.execute(context)["windows"] == 4
+    assert next(following, None) is None
+    assert [line for line in lines if line.endswith("is done")] == [
+        'The replay of container "r@clean" is done',
+        'The replay of container "r@totals" is done',
+        'The replay of "r" is done',
+    ]
+
+
 @pytest.mark.parametrize(
     "expected",
     [[], ["expected: restores the state after window 12 and goes on with window 13"]],

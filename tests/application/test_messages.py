@@ -56,6 +56,12 @@ def _twice(app: Application) -> None:
     app.output("more", app.add("again", shared, a=S), key=["x"])
 
 
+def _wait_for_each_other(app: Application) -> None:
+    first = app.add("first", Pass(), container="left", a=S)
+    second = app.add("second", Pass(), container="right", a=first)
+    app.output("more", app.add("third", Pass(), container="left", a=second), key=["x"])
+
+
 def _around(app: Application) -> None:
     app.add("frames", Pass(), a=PortHandle("around", "out"), b=S)
     app.add("around", Around(), tuples=PortHandle("frames", "out"))
@@ -134,13 +140,8 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
      "wrong: it must be less than or equal to 9 (factor = 10)"),
     ("O28", lambda app: apply_overrides(app, overrides_from({"pass.factr": 2}, OPTION)),
      "pass: Pass has no such property or attribute. Did you mean \"factor\"? It has: factor, mode, "
-     "checkpoint_windows, "
+     "container, checkpoint_windows, "
      "application_windows, slide_windows. (factr = 2, from --set)"),
-    ("R3",
-     lambda app: app.output("more", app.add("alo", Pass(), mode="at_least_once", a=S), key=["x"]),
-     "the replay is exactly once, and operators of another mode need a second container, which "
-     "this release lacks "
-     "(pass exactly once, alo at least once)"),
     ("R13", lambda app: app.add("older", Older(), a=S), "older: this method is called "
                                                         "state_after_skip now: rename it "
      "(skipped)"),
@@ -161,6 +162,8 @@ FAULTS: list[tuple[str, Callable[[Application], object], str]] = [
      "whole: it is not to be cut: checkpoint windows must be a multiple of its 4 windows (6)"),
     ("W56", lambda app: app.add("k", Pass(), a=S, checkpoint_windows=0),
      "k: checkpoint windows must be at least 1 (0)"),
+    ("X53", _wait_for_each_other, "these containers would wait for each other: one reads a stream "
+     "of the other (left, right)"),
     ("X12", _twice, 'again: the same instance is operator "pass" already; make another one for '
                     'each name (Pass)'),
     ("X40", _around, "frames: it gets all windows of a group at once, so it cannot be in a cycle: "

@@ -323,26 +323,6 @@ def test_at_most_once_may_not_feed_another_mode() -> None:
     assert "R39" in rules(app, Mode.AT_MOST_ONCE)
 
 
-def test_second_container_is_rejected_with_the_reason() -> None:
-    app = good()
-    app.add("alo", Pass(), mode="at_least_once", a=PortHandle(None, "s"))
-    with pytest.raises(ValidationFailed, match="second container"):
-        validate(app)
-
-
-def test_operators_of_another_mode_than_the_replay_are_rejected_with_advice() -> None:
-    # Rules: R3
-    app = Application("amo", window="1 hour")
-    first = app.add("first", Pass(), mode="at_most_once", a=app.input("s"))
-    app.output("out", app.add("second", Pass(), a=first), key=["x"])
-    with pytest.raises(
-        ValidationFailed,
-        match="is exactly once, .* second container.*: replay in mode at_most_once",
-    ):
-        validate(app, Mode.EXACTLY_ONCE)
-    assert rules(app, Mode.AT_MOST_ONCE) == []
-
-
 def test_columns_reserved_for_the_table_are_rejected_ignoring_case() -> None:
     # Rules: O13
     class Odd(Pass):

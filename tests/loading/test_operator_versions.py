@@ -1,4 +1,4 @@
-"""A version per operator: what changes one, and what leaves it as it was. No JVM."""
+"""Versions per operator: the changes that affect one, and those that do not. No JVM."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_code_version_of_an_operator_changes_with_the_code_that_it_reaches(
         ),
     ],
 )
-def test_code_version_of_an_operator_ignores_words_and_what_is_for_type_checkers(
+def test_code_version_of_an_operator_ignores_comments_and_code_for_type_checkers(
     tmp_path: Path,
     old: str,
     new: str,
@@ -327,7 +327,7 @@ def test_functions_given_as_properties_and_classes_made_by_functions_count(
         ('output("out"', 'output("other"', set()),
     ],
 )
-def test_configuration_of_an_operator_is_its_own_and_all_upstream(
+def test_configuration_of_an_operator_includes_that_of_all_operators_upstream(
     tmp_path: Path,
     old: str,
     new: str,

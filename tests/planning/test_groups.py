@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rewindow.application import MODES, Mode
-from rewindow.planning import draft_plan, planner
+from rewindow.planning import containers, draft_plan
 from rewindow.recovery import CheckpointSchedule, GroupSizer, Plan, next_end
 from tests.planning.options import request
 from tests.recovery.project import WINDOWS, Project
@@ -39,7 +39,7 @@ def test_short_replay_has_several_groups_unless_few_windows_or_a_fixed_size(
     config = project.config
     replay_options = {"mode": mode.name, "checkpoint_windows": 10**6}
     assert groups_of(draft_plan(config, request(**replay_options)).plan) == [WINDOWS]
-    monkeypatch.setattr(planner, "SHORT_WINDOWS_MIN", WINDOWS)
+    monkeypatch.setattr(containers, "SHORT_WINDOWS_MIN", WINDOWS)
     plan = draft_plan(config, request(**replay_options)).plan
     assert groups_of(plan) == [6, 6, 6, 6]
     assert plan.loss_windows_max == (6 if mode.may_lose else 0)
@@ -53,5 +53,5 @@ def test_short_replay_has_several_groups_unless_few_windows_or_a_fixed_size(
     assert draft_plan(bounded, request(**replay_options)).plan.group_windows_max == (
         5 if mode.may_lose else 6
     )
-    monkeypatch.setattr(planner, "SHORT_TUPLES_MAX", 10)
+    monkeypatch.setattr(containers, "SHORT_TUPLES_MAX", 10)
     assert draft_plan(config, request(**replay_options)).plan.group_windows_max is None

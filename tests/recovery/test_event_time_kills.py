@@ -1,5 +1,5 @@
-"""Event time through kills: what is filled, fired and beaten is that of a replay which nobody has
-killed. Attempts run and die in this process, since no claim here is about processes.
+"""Event time through kills: what is filled, fired and beaten is that of an undisturbed replay.
+Attempts run and die in this process, since no claim here is about processes.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def given(project: Project, spark: SparkSession) -> list[tuple[str, Tuple]]:
 
 
 @pytest.mark.recovery_matrix
-@pytest.mark.xdist_group("event_time_kills")  # they share the replay that nobody has killed
+@pytest.mark.xdist_group("event_time_kills")  # they share the undisturbed replay
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
 def test_event_time_results_are_unchanged_through_kills(

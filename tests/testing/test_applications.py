@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -127,6 +128,16 @@ def test_crash_costs_the_loss_of_its_mode() -> None:
     assert lossy.ports == {
         port: [row for row in rows if row[0] != 9] for port, rows in whole.ports.items()
     }
+
+
+def test_crash_in_an_application_of_several_containers_is_rejected() -> None:
+    # Rules: X53
+    app = leaders()
+    app.nodes["leader"] = replace(app.nodes["leader"], container="second")
+    assert run_application(app, GIVEN) == run_application(leaders(), GIVEN)
+    dying = {**GIVEN, "clicks": {**GIVEN["clicks"], 9: [CRASH, *GIVEN["clicks"][9]]}}
+    with pytest.raises(InputError, match="has 2 containers, but simulated crashes need"):
+        run_application(app, dying)
 
 
 class Numbers(TupleOperator):

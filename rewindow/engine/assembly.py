@@ -1,0 +1,203 @@
+"""Assembly of a replay from its containers: their outputs, facts and last states are committed to
+the tables of the replay, which gate, certificate, publication and undo read (X53). A reused
+container is assembled from a container of another replay in the same way.
+
+Files are linked, not copied. The order is that of a commit group: outputs, then facts, and the
+checkpoint last. Each table is committed under the fence of the attempt, and tables that were
+committed before are skipped. So the process may be killed at any point and started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rewindow.crash import Step
+from rewindow.engine.computation import PlannedAttempt
+from rewindow.facts.losses import unfed_windows
+from rewindow.location import Location, location
+from rewindow.names import container_id
+from rewindow.recovery import Plan
+from rewindow.sequences import names_of
+from rewindow.state import checkpoints as stored
+from rewindow.storage import DataFile, FencedTable, Table, data_files, fence
+from rewindow.storage.checksums import with_noted
+from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id
+from rewindow.storage.new_files import sync_folders
+from rewindow.storage.staged_marks import plan_in
+
+
+def assemble(
+    planned: PlannedAttempt,
+    crash: Callable[[Step], None],
+) -> None:
+    """Commits the staged results of the containers of a replay to the tables of the replay.
+
+    Args:
+        planned: a replay whose containers have all ended, or a container that is reused.
+        crash: called at every step; may end the process.
+
+    Raises:
+        FencedError: a newer attempt has started.
+        CheckpointError: a state is damaged.
+        TableError: a table of a container is damaged.
+    """
+    plan = planned.plan
+    root = planned.root
+    epoch = planned.epoch
+    mark = len(plan.range)
+
+    def fenced(name: str) -> FencedTable:
+        return fence(root / name, app_id(plan.replay_id, name), epoch)
+
+    # All fences come first: from then on no older attempt can commit to any table.
+    checkpoints = fenced(CHECKPOINTS)
+    tables = {}
+    for name in [*names_of(plan.staged), FACTS]:
+        tables[name] = fenced(name)
+    crash(Step.FENCED)
+    sources = _sources(plan, root)
+    for number, output in enumerate(plan.staged):
+        table = tables[output.name]
+        if table.done < mark:
+            source = Table.open(sources[output.operator] / output.name)
+            files = _linked(source, table.path, f"{epoch}-{mark}")
+            table.commit(mark, files, {"epoch": epoch, "mark": mark})
+        if number == 0:
+            crash(Step.AFTER_FIRST_OUTPUT)
+    crash(Step.AFTER_OUTPUTS)
+    folders = list(dict.fromkeys(sources.values()))
+    facts = tables[FACTS]
+    if facts.done < mark:
+        facts.commit(mark, _facts(plan, folders))
+    crash(Step.AFTER_FACTS)
+    if checkpoints.done < mark:
+        made = stored.Provenance.of(plan, epoch)
+        rows = [stored.SCHEMA.empty_table()]
+        for folder in folders:
+            rows.append(_states(plan, root, folder, made))
+        states = pa.concat_tables(rows)
+        # A checkpoint without states has one row, which marks its window as saved.
+        if not states.num_rows:
+            states = stored.encode(plan.last, mark, {}, versions={}, made=made)
+        checkpoints.commit(mark, states)
+    crash(Step.AFTER_CHECKPOINT)
+
+
+def _sources(plan: Plan, root: Location) -> dict[str, Location]:
+    """Returns the folder of the container that has computed each operator, by operator name.
+
+    Containers whose mode loses no window come first.
+    """
+    if plan.reused:
+        folder = root.with_name(plan.reused)
+        # The empty name stands for a container without outputs, whose states are linked too.
+        folders = {"": folder}
+        for output in plan.staged:
+            folders[output.operator] = folder
+        return folders
+    folders = {}
+    for container in sorted(plan.containers, key=lambda one: one.mode.may_lose):
+        folder = root.with_name(container_id(root.name, container.name))
+        folders.update(dict.fromkeys(container.operators, folder))
+    return folders
+
+
+def _linked(
+    source: Table,
+    target: Location,
+    folder: str,
+) -> list[DataFile]:
+    """Returns the files of a table, linked into another table, with the checksums of the source."""
+    checksums = {}
+    for file in with_noted(source, source.files()):
+        path = location(file.path)
+        checksums[path.name] = file.checksum
+        path.copy_to(target / folder / path.name)
+    if not checksums:
+        return []
+    sync_folders(target, [folder])
+    linked = []
+    for file in data_files(target / folder):
+        name = location(file.path).name
+        linked.append(replace(file, checksum=checksums[name]))
+    return linked
+
+
+def _facts(plan: Plan, folders: Sequence[Location]) -> pa.Table:
+    """Returns the facts of all containers, without those of the streams between them.
+
+    A recorded stream that several containers read is counted once. A container whose mode loses no
+    window is preferred, as `_sources` has the order.
+    """
+    outputs = pa.array(names_of(plan.staged))
+    state_directions = pa.array(["dropped", "state", "skipped"])
+    parts = [FACTS_SCHEMA.empty_table()]
+    counted: set[str] = set()
+    for folder in folders:
+        own = plan_in(folder)
+        # A reused container stands for itself, so it keeps the counts of all its inputs.
+        entries = own.inputs if plan.reused else own.recorded
+        streams = {entry.stream for entry in entries}
+        inputs = pa.array(sorted(streams - counted), pa.string())
+        counted |= streams
+        lost = pa.array(unfed_windows(own) if plan.is_divided else [], pa.int64())
+        table = Table.open(folder / FACTS)
+        for file in table.files():
+            rows = table.read(file, FACTS_SCHEMA.names).cast(FACTS_SCHEMA)
+            is_input = pc.equal(rows["direction"], "in")
+            is_counted = pc.is_in(rows["port"], inputs)
+            is_output = pc.is_in(rows["port"], outputs)
+            is_state = pc.is_in(rows["direction"], state_directions)
+            wanted = pc.if_else(is_input, is_counted, pc.or_(is_state, is_output))
+            rows = rows.filter(wanted)
+            parts.append(_as_lost(rows, lost) if len(lost) else rows)
+    return pa.concat_tables(parts)
+
+
+def _as_lost(rows: pa.Table, windows: pa.Array) -> pa.Table:
+    """Returns facts in which the outputs of some windows are lost, because no input had them."""
+    is_output = pc.is_in(rows["direction"], pa.array(["out", "error"]))
+    is_lost = pc.and_(is_output, pc.is_in(rows["window_id"], windows))
+    values = {
+        "tuples": 0,
+        "digest": None,
+        "float_digest": None,
+        "measures": None,
+        "lost": True,
+    }
+    for name, value in values.items():
+        index = rows.schema.get_field_index(name)
+        field = rows.schema.field(index)
+        replacement = pa.scalar(value, field.type)
+        column = pc.if_else(is_lost, replacement, rows[name])
+        rows = rows.set_column(
+            index,
+            field,
+            column,
+        )
+    return rows
+
+
+def _states(
+    plan: Plan,
+    root: Location,
+    folder: Location,
+    made: stored.Provenance,
+) -> pa.Table:
+    """Returns the states of a container after the last window, as rows of the replay's table."""
+    source = folder / CHECKPOINTS
+    rows = stored.rows_at(Table.open(source), plan.last)
+    # The row without an operator only marks the window as saved.
+    rows = rows.filter(pc.not_equal(rows["operator"], ""))
+    subfolder = f"{made.attempt}-{plan.last}"
+    brought = stored.brought(
+        rows,
+        source,
+        root / CHECKPOINTS,
+        place=subfolder,
+    )
+    return stored.as_checkpoint(brought, made, mark=len(plan.range))
