@@ -12,6 +12,7 @@ from rewindow.application import Mode
 from rewindow.demo import report, summary
 from rewindow.demo.airflow import Airflow
 from rewindow.demo.console import DemoConsole
+from rewindow.demo.containers import show_containers
 from rewindow.demo.drill import Drill, draw_drills, group_distance
 from rewindow.demo.event_time import show_event_time
 from rewindow.demo.proof import Proof, prove, prove_published
@@ -126,6 +127,10 @@ def _play(stage: Show) -> Location:
                 run for run in stage.runs if run.drill.mode is Mode.EXACTLY_ONCE and run.drill.step
             ),
         )
+    with demo_console.chapter("containers", "A mode per operator: kill one of three containers"):
+        assert stage.windows is not None, "the range is known"
+        reference = stage.runs[0].replay_id
+        show_containers(stage.config, demo_console, APPLICATION, reference, stage.windows)
     with demo_console.chapter(
         "event time",
         "Find late flights, and fill the weather's silence in two ways",
