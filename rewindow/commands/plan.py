@@ -412,7 +412,7 @@ def _cost(cost: RecoveryTimes) -> str:
     mean_time = describe_seconds(round(cost.mean_seconds))
     worst_time = describe_seconds(round(cost.worst_seconds))
     mean = f"{cost.mean_windows:g} windows {cost.what}, {mean_time}"
-    worst = f"{cost.worst_windows:,} and {worst_time}"
+    worst = f"{cost.worst_windows:,} windows, {worst_time}"
     return f"{mean} on average; at worst {worst}"
 
 
