@@ -240,9 +240,14 @@ def _importing_from(folder: Path) -> Iterator[None]:
     importlib.invalidate_caches()
     added = [str(folder)] if str(folder) not in sys.path else []
     sys.path += added
+    # Python takes a cached file for current if time and size are equal, so the cache could run code
+    # that is not the one of the code version.
+    caching = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
     try:
         yield
     finally:
+        sys.dont_write_bytecode = caching
         for entry in added:
             sys.path.remove(entry)
         _brought_along.update(_modules_of(folder))

@@ -108,6 +108,21 @@ def test_change_of_a_base_class_is_a_code_change(tmp_path: Path) -> None:
     ]
 
 
+def test_changed_file_of_equal_size_and_time_is_read_again(tmp_path: Path) -> None:
+    folder = tmp_path / "applications"
+    folder.mkdir()
+    file = folder / "one.py"
+    found = []
+    for width in ("1 hour", "2 hour"):
+        code = (
+            f"from rewindow.application import Application\napp = Application('one', '{width}')\n"
+        )
+        file.write_text(code)
+        os.utime(file, (1, 1))
+        found.append(load_application(Config(applications=[folder]), "one").app.window)
+    assert found == ["1 hour", "2 hour"]
+
+
 def test_imported_helper_module_is_part_of_the_code(tmp_path: Path) -> None:
     # Rules: W65
     (tmp_path / "_measures.py").write_text("LIMIT = 1\n")

@@ -60,8 +60,8 @@ three = app.add("three", Third(), container="c3", rows=two)
 app.output("all", two, key=["key"])
 app.output("kept", three, key=["key"])
 """
-FIXED = CODE.replace("x > 0", "x > 2 + 2")  # Of another size: Python would run its cached code.
-OTHER_HELPER = CODE.replace("FACTOR = 2", "FACTOR = 1 + 2")
+FIXED = CODE.replace("x > 0", "x > 4")
+OTHER_HELPER = CODE.replace("FACTOR = 2", "FACTOR = 3")
 
 
 @pytest.fixture(autouse=True)
