@@ -110,7 +110,8 @@ def _check_bytes(staged: StagedOutput, files: list[DataFile]) -> None:
         raise _altered(
             staged,
             wrong[0],
-            f'Its bytes are not as noted in table "{staged.table.path.name}", though as many{more}',
+            "It has other bytes than were written, of the same number, as noted in table "
+            f'"{staged.table.path.name}"{more}',
         )
 
 
