@@ -1,4 +1,4 @@
-"""Three containers in three modes over the first weeks. One is killed, the others continue, and
+"""Three containers in three modes over the first ten days. One is killed, the others continue, and
 each output keeps the promise of its mode.
 """
 
@@ -14,8 +14,8 @@ from rewindow.pages.certificate_page import write_certificate
 from rewindow.settings.config import Config
 from rewindow.windows import WindowRange
 
-WINDOWS = 1_000
-GROUPS = 4
+WINDOWS = 240
+GROUPS = 2
 MODES = {
     "hourly_weather": "exactly_once",
     "delays": "at_least_once",
