@@ -82,13 +82,11 @@ def _show(config: Config, found: ReplayStatus) -> None:
             **({"log": found.log} if found.log else {}),
         }
     )
-    print_rows(
-        "\ncontainers",
-        ("container", "mode", "state", "attempts", "committed up to", "reads"),
-        _containers(found),
-    )
-    for output in plan.outputs if plan.is_divided else ():
-        out.print(escape(f"{output.name}: {output.promise}"))
+    if plan.is_divided:
+        columns = ("container", "mode", "state", "attempts", "committed up to", "reads")
+        print_rows("\ncontainers", columns, _containers(found))
+        for output in plan.outputs:
+            out.print(escape(f"{output.name}: {output.promise}"))
     unended = "its process is gone" if found.is_gone else "running"
     attempts = [
         (
@@ -137,10 +135,8 @@ def _show(config: Config, found: ReplayStatus) -> None:
 
 
 def _containers(found: ReplayStatus) -> list[tuple[object, ...]]:
-    """Returns a row for each container of a replay that has several."""
+    """Returns a row for each container of a replay."""
     plan = found.plan
-    if not plan.is_divided:
-        return []
     # A container has a row in the ledger once it is planned.
     known = {}
     for row in found.containers:
@@ -163,7 +159,7 @@ def _containers(found: ReplayStatus) -> list[tuple[object, ...]]:
                 state,
                 epoch,
                 committed,
-                ", ".join(one.after),
+                ", ".join(one.after) or "streams",
             )
         )
     return rows

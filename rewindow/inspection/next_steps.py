@@ -9,7 +9,7 @@ from rewindow.launcher.processes import is_gone
 from rewindow.launcher.readiness import obstacle
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay, ReplayState
-from rewindow.names import PUBLISHED
+from rewindow.names import PUBLISHED, whole_replay
 from rewindow.settings.config import Config
 from rewindow.storage import Table
 from rewindow.storage.layout import CHECKPOINTS
@@ -48,6 +48,9 @@ def next_steps(config: Config, row: Replay) -> tuple[str, bool]:
     Where a resume would be refused, that says so and names the command that works; where the last
     attempt ended with an error that names its own next act, that one.
     """
+    whole = whole_replay(row.replay_id)
+    if whole != row.replay_id:
+        return f"It is a container of replay {whole}: rewindow status {whole}", False
     ledger = Ledger.open(config.ledger_url)
     words = (
         _of_publications(ledger, row) or _of_staged(config, ledger, row) or _of_attempt(ledger, row)

@@ -22,7 +22,7 @@ from rewindow.launcher.loop import run_attempts, run_plain
 from rewindow.launcher.processes import end_process_group
 from rewindow.ledger import Ledger, Replay
 from rewindow.ledger.replays import ReplayState
-from rewindow.names import whole_replay
+from rewindow.names import check_whole, whole_replay
 from rewindow.planning import PlanPreview, ReplayRequest, create_replay, draft_plan
 from rewindow.planning.request import ReplayOptions
 from rewindow.progress.listener import Listener, Silent
@@ -378,11 +378,12 @@ def abandon(config: Config, replay_id: str, *, reason: str = "") -> Replay:
         reason: why; kept with the replay.
 
     Raises:
-        InputError: there is no such replay, or it is published: undo it instead.
+        InputError: there is no such replay, it is a container of one, or it is published: undo it
+            instead.
         OverlapError: a publication or an undo of it is open.
     """
     ledger = Ledger.open(config.ledger_url)
-    replay_id = whole_replay(replay_id)
+    check_whole(replay_id)
     row = ledger.replays.abandon(replay_id, reason)
     for one in [row, *ledger.replays.containers(replay_id)]:
         _end(ledger, one, reason)

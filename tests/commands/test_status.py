@@ -78,7 +78,9 @@ def test_status_recommends_a_new_plan_when_the_code_has_changed(
 ) -> None:
     # The recommended commands are run as printed, because a resume would be rejected.
     fail(config, "one", "it failed", mode="at_least_once")
-    assert "Next: rewindow replay --resume one" in run("status", "one")[1]
+    text = run("status", "one")[1]
+    assert "Next: rewindow replay --resume one" in text
+    assert "container" not in text
     code = tmp_path / "apps" / "totals.py"
     code.write_text(code.read_text() + "\nNEW = 1\n")
     text = run("status", "one")[1]

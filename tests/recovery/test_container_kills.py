@@ -8,6 +8,8 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,10 +24,13 @@ from rewindow.errors import InputError, NotDeterministicError, RewindowError
 from rewindow.inspection.replay_status import replay_status
 from rewindow.launcher import attempts, begin_attempt, loop, note_kill, verbs
 from rewindow.ledger import Ledger
+from rewindow.ledger.rebuild import rebuild_ledger
+from rewindow.ledger.replays import ReplayState
 from rewindow.loading.catalog import load_planned
 from rewindow.planning.containers import next_container
 from rewindow.quality import check
 from rewindow.recovery import Plan
+from rewindow.retention.purge import purge
 from rewindow.settings.config import Config
 from rewindow.spark.frames import read_windows
 from rewindow.storage import FencedTable, Table, query
@@ -208,6 +213,41 @@ def test_repeated_and_lost_windows_of_containers_are_published_and_undone(
 
 
 @pytest.mark.long
+def test_replay_of_containers_is_resumed_with_a_rebuilt_ledger_abandoned_and_purged(
+    tmp_path: Path,
+    baseline: Plan,
+    project: Project,
+    spark: SparkSession,
+) -> None:
+    # Rules: X53
+    own = make_project(tmp_path)
+    config = own.config
+    plan = own.plan_of("three_modes", "one", "exactly_once")
+    run = jobs_here(spark)
+
+    def step(replay_id: str, crash: str = "") -> None:
+        submission = begin_attempt(config, replay_id, crash or None)
+        assert submission is not None
+        note_kill(config, submission, run(submission, lambda line: None))
+
+    step("one")
+    step("one", "totals/after_facts:2@1")
+    (tmp_path / "state" / "ledger.sqlite").rename(tmp_path / "state" / "old.sqlite")
+    assert rebuild_ledger(config).replays == 3
+    assert Ledger.open(config.ledger_url).replays.get("one").mode == "mixed"
+    verbs.resume(config, "one")
+    assert seen(config, plan, "totals") == seen(project.config, baseline, "totals")
+    own.plan_of("three_modes", "two", "exactly_once")
+    step("two")
+    verbs.abandon(config, "two")
+    states = {row.state for row in Ledger.open(config.ledger_url).replays.containers("two")}
+    assert states == {ReplayState.ABANDONED}
+    purge(config, timedelta(0), delete=True)
+    for folder in ("two", "two@sums"):
+        assert [part.name for part in config.replay_root(folder).folders()] == [FACTS]
+
+
+@pytest.mark.long
 def test_kill_of_a_later_container_changes_no_container_that_has_ended(
     project: Project,
 ) -> None:
@@ -246,8 +286,11 @@ def test_status_shows_the_window_that_every_container_has_committed(
     assert step()[:2] == (whole, done)
     assert step() == (whole, done, "ended")
     assert begin_attempt(project.config, "two") is None
-    with pytest.raises(InputError, match='"two@sums" is a container of replay "two"'):
-        check(project.config, "two@sums")
+    for refused in (check, verbs.abandon):
+        with pytest.raises(InputError, match='"two@sums" is a container of replay "two"'):
+            refused(project.config, "two@sums")
+    of_container = replay_status(project.config, "two@sums")
+    assert of_container.next_steps == "It is a container of replay two: rewindow status two"
     listed = [row.replay_id for row in Ledger.open(project.config.ledger_url).replays.newest()]
     assert listed[0] == "two" and not any("@" in name for name in listed)
 
