@@ -68,24 +68,9 @@ ASSEMBLED = [
 ]
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    return make_project(tmp_path_factory.mktemp("containers"))
-
-
 @pytest.fixture(autouse=True)
 def jobs_run_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "run", jobs_here(spark))
-
-
-@pytest.fixture(scope="module")
-def baseline(project: Project, spark: SparkSession) -> Plan:
-    """An undisturbed replay in one container."""
-    plan = project.plan("baseline", "exactly_once", group_windows=100)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "run", jobs_here(spark))
-        loop.run_attempts(project.config, "baseline")
-    return plan
 
 
 def replay(project: Project, replay_id: str, modes: tuple[str, str], crash: str = "") -> Plan:
