@@ -107,16 +107,16 @@ def _measured_replay(ledger: Ledger, row: Replay) -> _Measured | None:
     # range. So their times are added for the same number of windows.
     windows = min(one.windows for one in parts)
     seconds = 0.0
-    start_seconds = 0.0
+    starts = []
     for one in parts:
         seconds += one.seconds * windows / one.windows
-        start_seconds += min(one.starts, default=START_SECONDS)
+        starts += one.starts
     return _Measured(
         row.replay_id,
         windows,
         _tuples(ledger, row.replay_id, windows),
         seconds=seconds,
-        starts=[start_seconds],
+        starts=starts,
         last_at=max(one.last_at for one in parts),
     )
 

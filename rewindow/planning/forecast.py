@@ -123,7 +123,8 @@ def estimate(config: Config, plan: Plan) -> tuple[float | None, str]:
     found = experience_of(Ledger.open(config.ledger_url), plan.application)
     if found is None:
         return None, "no earlier replay of this application has committed anything"
-    return found.predict(windows, plan.input_tuples), str(found)
+    further_starts = max(len(plan.containers) - 1, 0) * found.start_seconds
+    return found.predict(windows, plan.input_tuples) + further_starts, str(found)
 
 
 def costs_of_crashes(config: Config, plan: Plan) -> dict[str, RecoveryTimes]:
@@ -138,7 +139,6 @@ def costs_of_crashes(config: Config, plan: Plan) -> dict[str, RecoveryTimes]:
     # Each container gets an equal share of the measured time, because the real shares are unknown.
     count = len(plan.containers)
     window_s = found.seconds / found.windows / count
-    start_s = found.start_seconds / count
     size = plan.group_windows
     if not size:
         size = max(1, round(plan.group_seconds / max(window_s, 1e-9)))
@@ -155,7 +155,7 @@ def costs_of_crashes(config: Config, plan: Plan) -> dict[str, RecoveryTimes]:
             schedule,
             group_windows=own_size,
             window_seconds=window_s,
-            start_seconds=start_s,
+            start_seconds=found.start_seconds,
         )
     return costs
 

@@ -119,6 +119,22 @@ def test_estimated_start_is_the_shortest_of_all_attempts(project: Project) -> No
     assert "in 2 min, and 7 s to start" in str(found)
 
 
+def test_each_container_costs_a_whole_start_of_a_job(project: Project) -> None:
+    # Rules: R43, R46, R47
+    ledger = run(project, "one", [[(WINDOWS, 60.0)]])
+    [group] = ledger.attempts.timings("one")
+    with ledger.attempts.writing() as connection:
+        began = group.reported_at - timedelta(seconds=60 + 40)
+        connection.execute(update(attempts).values(began_at=began))
+    whole = draft_plan(project.config, request())
+    cut = draft_plan(project.config, request(properties={"totals.container": "second"}))
+    assert whole.seconds is not None and cut.seconds is not None
+    assert cut.seconds - whole.seconds == pytest.approx(40)
+    assert list(cut.recovery) == ["sums", "second"]
+    for cost in [*cut.recovery.values(), *whole.recovery.values()]:
+        assert cost.worst_seconds > 40
+
+
 @pytest.mark.parametrize(
     ("replay_options", "words"),
     [
