@@ -337,12 +337,17 @@ def _container_warnings(
 ) -> list[str]:
     """Returns the warnings that depend on the mode of a container, without repetitions."""
     found: list[str] = []
+    # The distance of the request has an effect if a single container has a schedule.
+    given = request.checkpoint_windows
+    for one in containers:
+        if not one.mode.saves_every_group:
+            given = None
     for one in containers:
         part = app.part(one.operators) if len(containers) > 1 else app
         own_bound = bound if one.mode.may_lose else None
         found += [
             *_forgotten_timers(part, one.mode),
-            *_idle_distances(part, one.mode, request),
+            *_idle_distances(part, one.mode, given),
             *_cut_application_windows(part, one.mode),
             *_many_checkpoints(one.mode, windows, distance),
             *_cut_groups(part, one.mode, size, distance, own_bound),
@@ -382,12 +387,12 @@ def _forgotten_timers(app: Application, mode: Mode) -> list[str]:
     return warnings
 
 
-def _idle_distances(app: Application, mode: Mode, request: ReplayRequest) -> list[str]:
+def _idle_distances(app: Application, mode: Mode, given: int | None) -> list[str]:
     """Returns a warning where checkpoint windows are set that a mode which saves every group
     ignores (W51).
     """
     waiting = [node.name for node in app.nodes.values() if node.checkpoint_windows > 1]
-    if not mode.saves_every_group or not (waiting or request.checkpoint_windows):
+    if not mode.saves_every_group or not (waiting or given):
         return []
     whose = f"of {', '.join(waiting)}" if waiting else "of this replay"
     return [

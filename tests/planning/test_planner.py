@@ -61,6 +61,8 @@ def test_checkpoint_windows_ignored_by_exactly_once_are_reported(
         "of this replay have no effect" in warning
         and "exactly once makes a checkpoint after every group" in warning
     )
+    mixed = request(checkpoint_windows=2, properties={"totals.mode": "at_least_once"})
+    assert not draft_plan(project.config, mixed).plan.warnings
     source = (project.config.applications[0] / "totals.py").read_text()
     (tmp_path / "own").mkdir()
     own = source.replace("RunningTotal(), sums", "RunningTotal(), checkpoint_windows=7, sums")
