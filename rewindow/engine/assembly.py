@@ -3,8 +3,9 @@ the tables of the replay, which gate, certificate, publication and undo read (X5
 container is assembled from a container of another replay in the same way.
 
 Files are linked, not copied. The order is that of a commit group: outputs, then facts, and the
-checkpoint last. Each table is committed under the fence of the attempt, and tables that were
-committed before are skipped. So the process may be killed at any point and started again.
+checkpoint last. Each table is committed under the fence of the attempt. Facts and states that were
+committed before are skipped, and so are outputs whose facts were committed. So the process may be
+killed at any point and started again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from rewindow.crash import Step
 from rewindow.engine.computation import PlannedAttempt
+from rewindow.engine.cut_streams import check_seals
 from rewindow.facts.losses import unfed_windows
 from rewindow.location import Location, location
 from rewindow.names import container_id
@@ -25,7 +27,7 @@ from rewindow.sequences import names_of
 from rewindow.state import checkpoints as stored
 from rewindow.storage import DataFile, FencedTable, Table, data_files, fence
 from rewindow.storage.checksums import with_noted
-from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id
+from rewindow.storage.layout import CHECKPOINTS, FACTS, FACTS_SCHEMA, app_id, state_folder
 from rewindow.storage.new_files import sync_folders
 from rewindow.storage.staged_marks import plan_in
 
@@ -44,6 +46,8 @@ def assemble(
         FencedError: a newer attempt has started.
         CheckpointError: a state is damaged.
         TableError: a table of a container is damaged.
+        NotDeterministicError: a container has computed windows again, with another result than the
+            one that another container has read.
     """
     plan = planned.plan
     root = planned.root
@@ -59,18 +63,17 @@ def assemble(
     for name in [*names_of(plan.staged), FACTS]:
         tables[name] = fenced(name)
     crash(Step.FENCED)
+    facts = tables[FACTS]
     sources = _sources(plan, root)
+    folders = list(dict.fromkeys(sources.values()))
+    _check_streams(folders, state_folder(root))
     for number, output in enumerate(plan.staged):
-        table = tables[output.name]
-        if table.done < mark:
+        if facts.done < mark:
             source = Table.open(sources[output.operator] / output.name)
-            files = _linked(source, table.path, f"{epoch}-{mark}")
-            table.commit(mark, files, {"epoch": epoch, "mark": mark})
+            _commit_files(tables[output.name], source, mark)
         if number == 0:
             crash(Step.AFTER_FIRST_OUTPUT)
     crash(Step.AFTER_OUTPUTS)
-    folders = list(dict.fromkeys(sources.values()))
-    facts = tables[FACTS]
     if facts.done < mark:
         facts.commit(mark, _facts(plan, folders))
     crash(Step.AFTER_FACTS)
@@ -104,6 +107,34 @@ def _sources(plan: Plan, root: Location) -> dict[str, Location]:
         folder = root.with_name(container_id(root.name, container.name))
         folders.update(dict.fromkeys(container.operators, folder))
     return folders
+
+
+def _check_streams(folders: Sequence[Location], state: Location) -> None:
+    """Compares the streams between containers with those that their readers have read. A writer may
+    have computed windows again after its reader had ended.
+    """
+    for folder in folders:
+        plan = plan_in(folder)
+        for entry in plan.inputs:
+            if entry.container:
+                check_seals(plan, entry, state)
+
+
+def _commit_files(
+    table: FencedTable,
+    source: Table,
+    mark: int,
+) -> None:
+    """Commits the files of a container's table, in place of those that an older attempt has
+    committed. The container may have computed rows again since then, and the facts seal the newest.
+    """
+    files = _linked(source, table.path, f"{table.epoch}-{mark}")
+    if table.done < mark:
+        table.commit(mark, files, {"epoch": table.epoch, "mark": mark})
+        return
+    while not table.replace(files, table.table.files()):
+        # Another program has written to the table, so its files are listed again.
+        continue
 
 
 def _linked(

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from rewindow.application import Application, PortHandle
 from rewindow.errors import NotDeterministicError
 from rewindow.facts.group_facts import check_input_counts
 from rewindow.facts.readers import seals_digest, seen_rows, staged_seals
-from rewindow.facts.window_facts import WindowFacts
+from rewindow.facts.window_facts import WindowFacts, ids_of
 from rewindow.location import Location
 from rewindow.names import quoted_column
-from rewindow.recovery import Plan
+from rewindow.recovery import InputPlan, Plan
 from rewindow.spark.frames import read_windows, to_frame
 from rewindow.storage import Table, query
 from rewindow.storage.inputs import open_input
@@ -64,21 +66,16 @@ class CutStream:
         open_input(entry, state)
         self._table = Table.open(entry.table(state))
         self._facts = Table.open(entry.windows_table(state))
-        if seals_digest(self._seals(plan.range)) != entry.seals_digest:
-            raise NotDeterministicError(
-                f'container "{entry.container}" has computed windows of {source} again, and they '
-                f'differ from those that container "{plan.container}" has read',
-                detail="An operator of it is not deterministic. Nothing was computed from them.",
-                hint=f"Plan the range again: {plan.command}; rewindow check-determinism "
-                f"{plan.application} looks for the operator.",
-            )
+        check_seals(plan, entry, state)
+        lost = [ids_of(WindowRange(first, last)) for first, last in entry.missing]
+        self._lost = pa.array(np.concatenate([np.arange(0), *lost]))
         self._schema: pa.Schema = port.schema
         is_ordered = EmissionOrder(app.whole).has_order(source.operator) and not port.control
         self._has_order = is_ordered and _OFFSET not in port.schema.names
 
     def read(self, windows: WindowRange) -> DataFrame:
         """Returns the tuples of a range, with the same columns as within one container."""
-        seals = self._seals(windows)
+        seals = self._without_lost(self._seals(windows))
         attempts = to_frame(self._spark, seals.select(["window_id", "attempt"]))
         newest = F.broadcast(attempts)
         rows = read_windows(
@@ -105,7 +102,7 @@ class CutStream:
         Raises:
             TableError: with `check`, if the files have another number of tuples.
         """
-        sealed = WindowFacts.of(self._seals(windows))
+        sealed = WindowFacts.of(self._without_lost(self._seals(windows)))
         if check:
             sql = f"""select window_id, count(*) as tuples from (
                 {seen_rows("o_rows", self._port, columns="o.window_id")})
@@ -115,7 +112,7 @@ class CutStream:
                 o_rows=self._table,
                 facts=self._facts,
             )
-            check_input_counts(self._name, WindowFacts.of(found), sealed)
+            check_input_counts(self._name, WindowFacts.of(self._without_lost(found)), sealed)
         return sealed
 
     @property
@@ -127,4 +124,37 @@ class CutStream:
             self._facts,
             self._port,
             windows,
+        )
+
+    def _without_lost(self, rows: pa.Table) -> pa.Table:
+        """Returns rows of the windows that the writer has. A window that all inputs of the writer
+        lack is lost for its readers, even if the writer has emitted tuples in it.
+        """
+        return rows.filter(pc.invert(pc.is_in(rows["window_id"], self._lost)))
+
+
+def check_seals(
+    plan: Plan,
+    entry: InputPlan,
+    state: Location,
+) -> None:
+    """Compares the seals of a stream of another container with those that the plan has pinned.
+
+    Args:
+        plan: the plan of the reader.
+        entry: an input of it that another container has staged.
+        state: the state folder.
+
+    Raises:
+        NotDeterministicError: the writer has computed windows again, with another result.
+    """
+    facts = Table.open(entry.windows_table(state))
+    sealed = staged_seals(facts, entry.table(state).name, plan.range)
+    if seals_digest(sealed) != entry.seals_digest:
+        raise NotDeterministicError(
+            f'container "{entry.container}" has computed windows of {entry.stream} again, and they '
+            f'differ from those that container "{plan.container}" has read',
+            detail="An operator of it is not deterministic. Nothing was computed from them.",
+            hint=f"Plan the range again: {plan.command}; rewindow check-determinism "
+            f"{plan.application} looks for the operator.",
         )

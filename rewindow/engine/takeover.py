@@ -23,6 +23,7 @@ from rewindow.recovery import Plan, Resume, resume
 from rewindow.state import checkpoints as stored
 from rewindow.storage import FencedTable, Log, Table, fence, position
 from rewindow.storage.layout import CHECKPOINTS, FACTS, STARTED, app_id
+from rewindow.storage.staged_marks import held_marks
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,14 @@ def take_over(
     started = take(CHECKPOINTS, STARTED) if plan.mode.may_lose else None
     restorer = _Restorer(plan, app, checkpoints, started=started.done if started else 0, say=say)
     if plan.mode.may_repeat:
-        done = {
-            name: _mark(open_table(root / name), app_id(plan.replay_id, name))
-            for name in [*app.staged(), FACTS]
-        }
-        found, checkpoint = restorer.newest(done)
-        tables = {name: take(name, name, lambda mark: found.restore) for name in done}
+        positions = {}
+        # Facts first, so that no table that another attempt fences meanwhile seems to have lost rows.
+        for name in [FACTS, *app.staged()]:
+            positions[name] = position(open_table(root / name), app_id(plan.replay_id, name))
+        found, checkpoint = restorer.newest(held_marks(plan, positions))
+        tables = {}
+        for name in [*app.staged(), FACTS]:
+            tables[name] = take(name, name, lambda mark: found.restore)
         sealed = tables[FACTS].done
     else:
         tables = {name: take(name, name) for name in app.staged()}
@@ -108,10 +111,6 @@ def take_over(
         checkpoint=checkpoint,
         warmed_up=warmed_up,
     )
-
-
-def _mark(table: Log, name: str) -> int:
-    return position(table, name).mark
 
 
 def _take_facts(

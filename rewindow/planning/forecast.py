@@ -22,6 +22,7 @@ from rewindow.settings.config import Config
 from rewindow.state import checkpoints as stored
 from rewindow.storage import Table, position
 from rewindow.storage.layout import CHECKPOINTS, FACTS, STARTED, app_id
+from rewindow.storage.staged_marks import held_marks
 from rewindow.windows import WindowRange, describe_seconds
 
 
@@ -84,9 +85,10 @@ def expect_recovery(config: Config, plan: Plan) -> Recovery:
     root = config.replay_root(plan.replay_id)
     ledger = Ledger.open(config.ledger_url)
     names = [*names_of(plan.staged), FACTS]
-    done = {
-        name: position(Table.open(root / name), app_id(plan.replay_id, name)).mark for name in names
-    }
+    positions = {}
+    for name in names:
+        positions[name] = position(Table.open(root / name), app_id(plan.replay_id, name))
+    done = held_marks(plan, positions)
     checkpoints = Table.open(root / CHECKPOINTS)
     started = position(checkpoints, app_id(plan.replay_id, STARTED)).mark
     saved = stored.marks(checkpoints) or ([0] if plan.start.source == "warm_up" else [])

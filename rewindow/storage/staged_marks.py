@@ -4,6 +4,8 @@ wrote.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rewindow.errors import TableError
 from rewindow.location import Location
 from rewindow.recovery import Plan
@@ -42,14 +44,26 @@ def lost_commits(plan: Plan, positions: dict[str, Position]) -> str:
     """
     windows = len(plan.range)
     told = [FACTS, CHECKPOINTS] if plan.may_lose else positions
-    behind = {
-        name: positions[name].mark
-        for name in told
-        if name in positions and positions[name].mark < windows
-    }
+    marks = held_marks(plan, positions)
+    behind = {name: marks[name] for name in told if name in marks and marks[name] < windows}
     return ", ".join(
         f'table "{name}" holds {mark} of {windows} windows' for name, mark in behind.items()
     )
+
+
+def held_marks(plan: Plan, positions: Mapping[str, Position]) -> dict[str, int]:
+    """Returns the mark up to which each table holds rows that count.
+
+    An attempt fences the facts last. Where windows may repeat, a table that has seen fewer attempts
+    than the facts has lost the rows that the facts seal; its mark is that of older rows, so it
+    counts for nothing.
+    """
+    facts = positions.get(FACTS)
+    marks = {}
+    for name, place in positions.items():
+        is_behind = facts is not None and name != CHECKPOINTS and place.epoch < facts.epoch
+        marks[name] = 0 if is_behind and plan.mode.may_repeat else place.mark
+    return marks
 
 
 def check_sealed_rows(root: Location, plan: Plan, positions: dict[str, Position]) -> None:

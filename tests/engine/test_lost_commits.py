@@ -7,9 +7,11 @@ import random
 import pytest
 
 from rewindow.application import Mode
-from rewindow.storage.layout import CHECKPOINTS, FACTS
-from tests.recovery.memory import OUTPUTS, World
-from tests.recovery.simulation import broken, finish, make_plan, new_world
+from rewindow.storage import position
+from rewindow.storage.layout import CHECKPOINTS, FACTS, app_id
+from rewindow.storage.staged_marks import lost_commits
+from tests.recovery.memory import OUTPUTS, MemoryLog, World
+from tests.recovery.simulation import ROOT, broken, finish, make_plan, new_world
 
 
 def ended(mode: Mode) -> World:
@@ -59,3 +61,20 @@ def test_lost_started_mark_restarts_no_window() -> None:
     del world.tables[CHECKPOINTS][3:]
     assert finish(world, make_plan(Mode.AT_MOST_ONCE), random.Random(2), [])
     assert max(world.computed[window] for window in make_plan(Mode.AT_MOST_ONCE).range) == 1
+
+
+def test_table_that_lost_a_whole_attempt_is_computed_again() -> None:
+    # The facts seal rows of the second attempt, of which one table has none.
+    mode = Mode.AT_LEAST_ONCE
+    world = ended(mode)
+    first, second = OUTPUTS
+    of_one_attempt = len(world.tables[first])
+    lose_joins(world, second)
+    world.tables[second].pop()
+    assert finish(world, make_plan(mode), random.Random(2), [])
+    del world.tables[first][of_one_attempt:]
+    logs = {name: MemoryLog(world, ROOT / name, lambda: None) for name in world.tables}
+    marks = {name: position(log, app_id("simulated", name)) for name, log in logs.items()}
+    assert lost_commits(make_plan(mode), marks) == 'table "a" holds 0 of 10 windows'
+    assert finish(world, make_plan(mode), random.Random(3), [])
+    assert list(broken(world, make_plan(mode))) == []

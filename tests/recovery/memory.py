@@ -77,6 +77,13 @@ class World:
     compares: bool = True
     compares_joins: bool = True
 
+    def key(self, path: Location) -> str:
+        """Returns the name of a table in `tables`."""
+        return path.name
+
+    def committed(self, path: Location) -> None:
+        """Is called after every commit."""
+
     def frames(self, name: str) -> list[pa.Table]:
         return [frame for _, frame in _held(self.tables.get(name, []))]
 
@@ -106,7 +113,7 @@ class MemoryLog:
         self.path = path
         self._world = world
         self._pause = pause
-        self._commits = world.tables.setdefault(path.name, [])
+        self._commits = world.tables.setdefault(world.key(path), [])
         pause()
         self._seen = len(self._commits)
 
@@ -176,6 +183,7 @@ class MemoryLog:
         if compares and any(c.app_id == commit.app_id for c in self._commits[self._seen :]):
             raise FencedError("commit met another one")
         self._commits.append(commit)
+        self._world.committed(self.path)
         self.refresh()
 
 
@@ -200,6 +208,17 @@ class MemoryAttempts:
 
 
 class MemoryEngine:
+    """Computes running sums of what `value` returns for each window.
+
+    Attributes:
+        operator: name of the operator that has the state.
+        outputs: names of its outputs.
+        computed: window to how often it was computed.
+    """
+
+    operator = "sum"
+    outputs: tuple[str, ...] = OUTPUTS
+
     def __init__(
         self,
         world: World,
@@ -211,6 +230,11 @@ class MemoryEngine:
         self._epoch = epoch
         self._pause = pause
         self._tables = tables
+        self.computed = world.computed
+
+    def value(self, window: int) -> int:
+        """Returns what a window adds to the sum."""
+        return window
 
     def count_inputs(self, windows: WindowRange, *, check: bool = True) -> Counts:
         return {"events": WindowFacts.empty()}
@@ -223,14 +247,16 @@ class MemoryEngine:
         staged: Iterable[str],
         tuples: int,
     ) -> GroupResult:
-        value = sum(states["sum"]["value"].to_pylist())
+        value = sum(states[self.operator]["value"].to_pylist())
         rows = []
         for window in context.windows:
-            value += window
+            value += self.value(window)
             rows.append((window, self._epoch, value))
-            self._world.computed[window] += 1
+            self.computed[window] += 1
         self._pause()
-        folders = {name: location(f"{name}/{self._epoch}-{mark}") for name in OUTPUTS}
+        folders = {
+            name: location(f"{self._key(name)}/{self._epoch}-{mark}") for name in self.outputs
+        }
         for name in staged:
             self._world.written[str(folders[name])] = pa.table(
                 list(zip(*rows, strict=True)),
@@ -242,8 +268,8 @@ class MemoryEngine:
         )
         return GroupResult(
             folders,
-            dict.fromkeys(OUTPUTS, digests),
-            {"sum": pa.table({"value": [value]})},
+            dict.fromkeys(self.outputs, digests),
+            {self.operator: pa.table({"value": [value]})},
         )
 
     def files(self, output: str, result: GroupResult) -> Sequence[DataFile]:
@@ -256,11 +282,12 @@ class MemoryEngine:
         result: GroupResult,
         staged: Sequence[str],
     ) -> Seals:
-        return {name: self.seals(name, windows) for name in OUTPUTS if name not in staged}
+        return {name: self.seals(name, windows) for name in self.outputs if name not in staged}
 
     def seals(self, output: str, windows: WindowRange) -> WindowFacts:
         self._pause()
-        newest = {window: (value, made) for window, made, value in sorted(self._world.rows(output))}
+        rows = self._world.rows(self._key(output))
+        newest = {window: (value, made) for window, made, value in sorted(rows)}
         found = _facts(
             [(w, 1, str(value), None, made) for w, (value, made) in newest.items()],
             _SEALS,
@@ -273,7 +300,7 @@ class MemoryEngine:
 
     def join_files(self) -> None:
         """Makes one file of the files of each attempt, as far as it has several."""
-        for name in OUTPUTS:
+        for name in self.outputs:
             fenced = self._tables[name]
             log = fenced.table.refresh()
             files = [(file, log.read(file, ROWS.names)) for file in log.files()]
@@ -282,7 +309,7 @@ class MemoryEngine:
                     (file, rows) for file, rows in files if rows["attempt"][0].as_py() == attempt
                 ]
                 if len(mine) > 1:
-                    path = f"{name}/{self._epoch}-joined-{attempt}"
+                    path = f"{self._key(name)}/{self._epoch}-joined-{attempt}"
                     self._world.written[path] = pa.concat_tables([rows for _, rows in mine])
                     for _ in mine:
                         self._pause()
@@ -293,6 +320,9 @@ class MemoryEngine:
 
     def clear_scratch(self) -> None:
         pass
+
+    def _key(self, output: str) -> str:
+        return self._world.key(self._tables[output].path)
 
 
 def _facts(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> WindowFacts:

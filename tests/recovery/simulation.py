@@ -213,7 +213,7 @@ def _none(world: World) -> Iterator[None]:
     yield
 
 
-def _duty(name: str) -> Callable[[World], Any]:
+def dropped_duty(name: str) -> Callable[[World], Any]:
     @contextmanager
     def dropped(world: World) -> Iterator[None]:
         setattr(world, name, False)
@@ -355,8 +355,8 @@ def _marks_before_the_fence(world: World) -> Iterator[None]:
 
 RULES: dict[str, Callable[[World], Any]] = {
     "": _none,
-    "compare and set": _duty("compares"),
-    "files joined on the snapshot that was read": _duty("compares_joins"),
+    "compare and set": dropped_duty("compares"),
+    "files joined on the snapshot that was read": dropped_duty("compares_joins"),
     "mark carried by the fence": _replaced(takeover, "fence", _fence_without_mark),
     "done read on the snapshot of the fence": _replaced(takeover, "fence", _unfenced_positions),
     "checkpoints read after their fence": _marks_before_the_fence,
@@ -449,18 +449,25 @@ def _broken_losses(
 
 def _broken_state(world: World, name: str, rows: list, first: int) -> Iterator[str]:
     """What the state never saw is what the losses say, to the window (R14)."""
+    unseen = unseen_by(world.frames(CHECKPOINTS), rows)
+    for window, _, value in rows:
+        if value != sum(w for w in range(first, window + 1) if w not in unseen(window)):
+            yield f"{name}: window {window} was computed from another state than the losses say"
+
+
+def unseen_by(saved: list[pa.Table], rows: list) -> Callable[[int], set[int]]:
+    """Returns the windows that the state of a window has never seen, computed from the checkpoints
+    and rows of an at-most-once table.
+    """
     begun = {
         attempt: min(w for w, made, _ in rows if made == attempt)
         for attempt in {made for _, made, _ in rows}
     }
-    saved = {
-        (row["mark"], row["attempt"])
-        for frame in world.frames(CHECKPOINTS)
-        for row in frame.to_pylist()
-    }
-    saved = {(mark, made) for mark, made in saved if mark >= 0}
-    lacking = skipped_marks(sorted(begun.items()), sorted(saved), first=1)
-    for window, _, value in rows:
-        unseen = {w for low, high in lacking if high < window for w in range(low, high + 1)}
-        if value != sum(w for w in range(first, window + 1) if w not in unseen):
-            yield f"{name}: window {window} was computed from another state than the losses say"
+    marks = {(row["mark"], row["attempt"]) for frame in saved for row in frame.to_pylist()}
+    marks = {(mark, made) for mark, made in marks if mark >= 0}
+    lacking = skipped_marks(sorted(begun.items()), sorted(marks), first=1)
+
+    def unseen(window: int) -> set[int]:
+        return {w for low, high in lacking if high < window for w in range(low, high + 1)}
+
+    return unseen
