@@ -329,6 +329,13 @@ def as_dict(draft: PlanPreview) -> dict[str, Any]:
     }
 
 
+_MEASURED = "the cost of a crash is from the times of this container in earlier replays"
+_SHARED = (
+    "the cost of a crash is from an equal share of the time of earlier replays, since none of them "
+    "has computed this container"
+)
+
+
 def show(draft: PlanPreview) -> None:
     """Prints a draft for people."""
     plan = draft.plan
@@ -370,6 +377,9 @@ def show(draft: PlanPreview) -> None:
         for one in plan.containers:
             containers.append(_container(draft, one))
         print_rows("", columns, containers)
+        for name, cost in draft.recovery.items():
+            basis = _MEASURED if cost.is_measured else _SHARED
+            out.print(escape(f"{name}: {basis}"))
     rows = [(o.name, ", ".join(o.key), o.suite or "none", o.guarantee) for o in plan.outputs]
     print_rows("", ("output", "key", "suite", "guarantee"), rows)
     for one in plan.containers:

@@ -89,7 +89,7 @@ def take_over(
     restorer = _Restorer(plan, app, checkpoints, started=started.done if started else 0, say=say)
     if plan.mode.may_repeat:
         positions = {}
-        # Facts first, so that no table that another attempt fences meanwhile seems to have lost rows.
+        # Facts first: a table that another attempt fences meanwhile must not count for nothing.
         for name in [FACTS, *app.staged()]:
             positions[name] = position(open_table(root / name), app_id(plan.replay_id, name))
         found, checkpoint = restorer.newest(held_marks(plan, positions))

@@ -4,11 +4,15 @@ L30).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay
+from rewindow.names import container_id
+from rewindow.recovery import ContainerPlan
 from rewindow.sequences import quantity
 from rewindow.windows import describe_seconds
 
@@ -16,6 +20,10 @@ REPLAYS_MAX = 5
 GROUPS_MAX = 100
 START_SECONDS = 10.0
 """What a start takes where no attempt has shown it."""
+
+
+ContainerKey = tuple[str, frozenset[str]]
+"""Name and operators of a container."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,8 @@ class Experience:
         seconds: computing and committing them.
         start_seconds: the shortest time from an attempt's beginning to its first group's.
         last_at: when the newest of the groups was committed.
+        containers: seconds of a window in each container that was computed, by the name of the
+            container and its operators.
     """
 
     replays: tuple[str, ...]
@@ -36,6 +46,13 @@ class Experience:
     seconds: float
     start_seconds: float
     last_at: datetime
+    containers: Mapping[ContainerKey, float] = field(default_factory=dict)
+
+    def window_seconds(self, container: ContainerPlan) -> float | None:
+        """Returns the measured seconds of a window in a container; None if no earlier replay had a
+        container of that name with the same operators.
+        """
+        return self.containers.get((container.name, frozenset(container.operators)))
 
     def predict(self, windows: int, tuples: int | None = None) -> float:
         """Returns the expected seconds of a replay, by its windows or by its tuples, whichever
@@ -76,8 +93,17 @@ def experience_of(ledger: Ledger, application: str) -> Experience | None:
     """
     found: list[_Measured] = []
     starts: list[float] = []
+    seconds: dict[ContainerKey, float] = defaultdict(float)
+    windows: dict[ContainerKey, int] = defaultdict(int)
     for row in ledger.replays.newest(application, limit=REPLAYS_MAX):
-        measured = None if row.plan.get("candidate") else _measured_replay(ledger, row)
+        if row.plan.get("candidate"):
+            continue
+        parts = _measured_containers(ledger, row)
+        for key, part in parts.items():
+            if part is not None:
+                seconds[key] += part.seconds
+                windows[key] += part.windows
+        measured = _measured_replay(ledger, row, list(parts.values()))
         if measured and measured.windows:
             found.append(measured)
             starts += measured.starts
@@ -90,19 +116,39 @@ def experience_of(ledger: Ledger, application: str) -> Experience | None:
         seconds=sum(one.seconds for one in found),
         start_seconds=min(starts, default=START_SECONDS),
         last_at=found[0].last_at,
+        containers={key: seconds[key] / windows[key] for key in seconds},
     )
 
 
-def _measured_replay(ledger: Ledger, row: Replay) -> _Measured | None:
+def _measured_containers(ledger: Ledger, row: Replay) -> dict[ContainerKey, _Measured | None]:
+    """Returns the measured times of the containers of a replay that have a plan; None for one
+    without measured windows, also because it was reused, so that its windows have taken no time.
+    """
+    operators = {}
+    for container in row.plan.get("containers", []):
+        name = container["name"]
+        operators[container_id(row.replay_id, name)] = (name, frozenset(container["operators"]))
+    parts = {}
+    for known in ledger.replays.containers(row.replay_id):
+        measured = _measured(ledger, known.replay_id)
+        is_known = measured is not None and measured.windows and measured.seconds
+        parts[operators[known.replay_id]] = measured if is_known else None
+    return parts
+
+
+def _measured_replay(
+    ledger: Ledger,
+    row: Replay,
+    containers: Sequence[_Measured | None],
+) -> _Measured | None:
     """Returns the measured times of a replay, also of one with several containers."""
+    if not containers:
+        return _measured(ledger, row.replay_id)
     parts = []
-    for container in ledger.replays.containers(row.replay_id):
-        measured = _measured(ledger, container.replay_id)
-        if measured is None or not measured.windows:
+    for measured in containers:
+        if measured is None:
             return None
         parts.append(measured)
-    if not parts:
-        return _measured(ledger, row.replay_id)
     # Containers run one after the other, and the known groups of each may be another share of the
     # range. So their times are added for the same number of windows.
     windows = min(one.windows for one in parts)

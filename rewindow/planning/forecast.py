@@ -4,7 +4,7 @@ Starts no JVM.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rewindow.application import Mode
 from rewindow.facts.readers import sealed_to
@@ -138,27 +138,28 @@ def costs_of_crashes(config: Config, plan: Plan) -> dict[str, RecoveryTimes]:
     found = experience_of(Ledger.open(config.ledger_url), plan.application)
     if found is None:
         return {}
-    # Each container gets an equal share of the measured time, because the real shares are unknown.
-    count = len(plan.containers)
-    window_s = found.seconds / found.windows / count
-    size = plan.group_windows
-    if not size:
-        size = max(1, round(plan.group_seconds / max(window_s, 1e-9)))
-    size = min(filter(None, [size, plan.group_windows_max, len(plan.range)]))
+    # A container that was not measured gets an equal share, because its real share is unknown.
+    share_s = found.seconds / found.windows / len(plan.containers)
     schedule = CheckpointSchedule(plan.checkpoint_windows, plan.checkpoint_multiple)
     costs = {}
     for one in plan.containers:
-        own_size = size
+        measured_s = found.window_seconds(one)
+        window_s = share_s if measured_s is None else measured_s
+        size = plan.group_windows
+        if not size:
+            size = max(1, round(plan.group_seconds / max(window_s, 1e-9)))
+        size = min(filter(None, [size, plan.group_windows_max, len(plan.range)]))
         if not one.mode.saves_every_group:
             # In these modes a group ends where a checkpoint is due.
-            own_size = min(size, schedule.gap_max)
-        costs[one.name] = recovery_times(
+            size = min(size, schedule.gap_max)
+        cost = recovery_times(
             one.mode,
             schedule,
-            group_windows=own_size,
+            group_windows=size,
             window_seconds=window_s,
             start_seconds=found.start_seconds,
         )
+        costs[one.name] = replace(cost, is_measured=measured_s is not None)
     return costs
 
 

@@ -233,6 +233,8 @@ class RecoveryTimes:
 
     Attributes:
         what: "recomputed" or "lost".
+        is_measured: whether the time of a window was measured in this container; otherwise it is a
+            share of the time of all containers.
     """
 
     what: str
@@ -240,6 +242,7 @@ class RecoveryTimes:
     worst_windows: int
     mean_seconds: float
     worst_seconds: float
+    is_measured: bool = False
 
 
 def recovery_times(

@@ -10,10 +10,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
+from rewindow.commands.plan import show
 from rewindow.ledger import AttemptEnd, Ledger, PortCount
 from rewindow.ledger.models import attempts
 from rewindow.planning import draft_plan
 from rewindow.planning.experience import experience_of
+from rewindow.recovery import Plan
 from rewindow.settings.config import ReplayConfig
 from tests.planning.options import request
 from tests.recovery.project import FIRST, WINDOWS, Project
@@ -27,7 +29,17 @@ def run(
 ) -> Ledger:
     """Enters runs of a planned replay into the ledger, each as (mark, seconds) of its groups."""
     plan = project.plan(replay_id, "exactly_once")
+    return report(project, plan, runs, tuples)
+
+
+def report(
+    project: Project,
+    plan: Plan,
+    runs: Sequence[Sequence[tuple[int, float]]],
+    tuples: int = 2,
+) -> Ledger:
     ledger = Ledger.open(project.config.ledger_url)
+    replay_id = plan.replay_id
     done = 0
     for groups in runs:
         epoch = ledger.attempts.next_epoch(replay_id)
@@ -133,6 +145,39 @@ def test_each_container_costs_a_whole_start_of_a_job(project: Project) -> None:
     assert list(cut.recovery) == ["sums", "second"]
     for cost in [*cut.recovery.values(), *whole.recovery.values()]:
         assert cost.worst_seconds > 40
+
+
+def test_crash_costs_the_measured_time_of_the_same_container(
+    project: Project,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # Rules: R43, R45, R47
+    cut = {"totals.container": "second"}
+    ledger = Ledger.open(project.config.ledger_url)
+    # The second replay has reused its first container.
+    for replay_id, times in {"one": (2.0, 22.0), "two": (0.0, 22.0)}.items():
+        plan = project.plan(replay_id, "exactly_once", properties=cut)
+        for container, seconds in zip(plan.containers, times, strict=True):
+            changed = {"replay_id": f"{replay_id}@{container.name}", "containers": []}
+            part = plan.model_copy(update=changed)
+            about = (part.application, part.first, part.last, "exactly_once")
+            ledger.replays.create(part.replay_id, *about, part.model_dump(mode="json"), "1")
+            report(project, part, [[(WINDOWS, seconds * WINDOWS)]])
+    options = {"group_windows": 3, "initial_state": True}
+    same = draft_plan(project.config, request(properties=cut, **options))
+    start = same.recovery["sums"].mean_seconds - 1.5 * 2
+    assert same.recovery["second"].worst_seconds == pytest.approx(3 * 22 + start)
+    show(same)
+    text = capsys.readouterr().out
+    assert "sums: the cost of a crash is from the times of this container" in " ".join(text.split())
+    assert "equal share" not in text
+    # Another container of the same name gets half of the 24 seconds that a window took.
+    renamed = {"sums.container": "second", "totals.container": "third"}
+    other = draft_plan(project.config, request(properties=renamed, **options))
+    for cost in other.recovery.values():
+        assert cost.worst_seconds == pytest.approx(3 * 12 + start)
+    show(other)
+    assert capsys.readouterr().out.count("equal share") == 2
 
 
 @pytest.mark.parametrize(

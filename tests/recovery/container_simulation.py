@@ -478,7 +478,8 @@ def run(seed: int, dropped: str = "") -> list[str]:
 
 def _wrong_refusal(world: ContainerWorld, error: NotDeterministicError) -> Iterator[str]:
     """An error names both containers, and only a writer with another result causes it (R58,
-    R70)."""
+    R70).
+    """
     for container in world.plan.containers:
         if f'"{container.name}" has read' not in error.primary:
             continue
