@@ -329,11 +329,12 @@ def as_dict(draft: PlanPreview) -> dict[str, Any]:
     }
 
 
-_MEASURED = "the cost of a crash is from the times of this container in earlier replays"
-_SHARED = (
-    "the cost of a crash is from an equal share of the time of earlier replays, since none of them "
-    "has computed this container"
-)
+_BASIS = {
+    True: "the cost of a crash is from the times of this container in an earlier replay",
+    False: "the cost of a crash is from an equal share of the time of earlier replays, since none "
+    "of them has computed this container",
+}
+"""Origin of the cost of a crash, by whether its container was measured."""
 
 
 def show(draft: PlanPreview) -> None:
@@ -378,8 +379,7 @@ def show(draft: PlanPreview) -> None:
             containers.append(_container(draft, one))
         print_rows("", columns, containers)
         for name, cost in draft.recovery.items():
-            basis = _MEASURED if cost.is_measured else _SHARED
-            out.print(escape(f"{name}: {basis}"))
+            out.print(escape(f"{name}: {_BASIS[cost.is_measured]}"))
     rows = [(o.name, ", ".join(o.key), o.suite or "none", o.guarantee) for o in plan.outputs]
     print_rows("", ("output", "key", "suite", "guarantee"), rows)
     for one in plan.containers:

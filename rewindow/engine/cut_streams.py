@@ -8,9 +8,10 @@ operators of one container: the offsets of staged rows are the order of emission
 
 from __future__ import annotations
 
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
@@ -19,13 +20,15 @@ from rewindow.application import Application, PortHandle
 from rewindow.errors import NotDeterministicError
 from rewindow.facts.group_facts import check_input_counts
 from rewindow.facts.readers import seals_digest, seen_rows, staged_seals
-from rewindow.facts.window_facts import WindowFacts, ids_of
+from rewindow.facts.window_facts import WindowFacts
 from rewindow.location import Location
-from rewindow.names import quoted_column
+from rewindow.names import quoted_column, whole_replay
 from rewindow.recovery import InputPlan, Plan
 from rewindow.spark.frames import read_windows, to_frame
 from rewindow.storage import Table, query
-from rewindow.storage.inputs import open_input
+from rewindow.storage.checksums import with_noted
+from rewindow.storage.files import name_in
+from rewindow.storage.inputs import InputFiles, open_input
 from rewindow.tuple_engine.emission_order import EmissionOrder
 from rewindow.tuple_engine.frames import EMITTED
 from rewindow.windows import WindowRange
@@ -62,20 +65,41 @@ class CutStream:
         node = app.whole.nodes[str(source.operator)]
         port = node.output_ports()[source.port]
         self._spark = spark
+        self._plan = plan
         self._name = entry.stream
+        self._writer = entry.container
         open_input(entry, state)
         self._table = Table.open(entry.table(state))
         self._facts = Table.open(entry.windows_table(state))
         check_seals(plan, entry, state)
-        lost = [ids_of(WindowRange(first, last)) for first, last in entry.missing]
-        self._lost = pa.array(np.concatenate([np.arange(0), *lost]))
+        lost = chain(*plan.missing_upstream()[entry.stream])
+        self._lost = pa.array(lost, pa.int64())
         self._schema: pa.Schema = port.schema
         is_ordered = EmissionOrder(app.whole).has_order(source.operator) and not port.control
         self._has_order = is_ordered and _OFFSET not in port.schema.names
 
+    @cached_property
+    def files(self) -> InputFiles:
+        """Its files, with the checksums that the commits of the writer have noted."""
+        noted = {}
+        for file in with_noted(self._table, self._table.files()):
+            if file.checksum:
+                noted[name_in(self._table, file)] = (file.size, file.checksum)
+        plan = self._plan
+        whole = whole_replay(plan.replay_id)
+        return InputFiles(
+            self._name,
+            self._table,
+            checksums=plan.verify_inputs,
+            noted=noted,
+            origin=f' Container "{self._writer}" has staged it for container "{plan.container}".',
+            hint="Put the file back from a copy and resume: rewindow replay --resume "
+            f"{whole}; or abandon the replay and plan the range again: {plan.command}",
+        )
+
     def read(self, windows: WindowRange) -> DataFrame:
         """Returns the tuples of a range, with the same columns as within one container."""
-        seals = self._without_lost(self._seals(windows))
+        seals = self._seals(windows)
         attempts = to_frame(self._spark, seals.select(["window_id", "attempt"]))
         newest = F.broadcast(attempts)
         rows = read_windows(
@@ -102,7 +126,7 @@ class CutStream:
         Raises:
             TableError: with `check`, if the files have another number of tuples.
         """
-        sealed = WindowFacts.of(self._without_lost(self._seals(windows)))
+        sealed = WindowFacts.of(self._seals(windows))
         if check:
             sql = f"""select window_id, count(*) as tuples from (
                 {seen_rows("o_rows", self._port, columns="o.window_id")})
@@ -120,11 +144,7 @@ class CutStream:
         return self._table.path.name
 
     def _seals(self, windows: WindowRange) -> pa.Table:
-        return staged_seals(
-            self._facts,
-            self._port,
-            windows,
-        )
+        return self._without_lost(staged_seals(self._facts, self._port, windows))
 
     def _without_lost(self, rows: pa.Table) -> pa.Table:
         """Returns rows of the windows that the writer has. A window that all inputs of the writer

@@ -172,6 +172,7 @@ class SparkEngine:
             sealed = read_seals(self._seals[stream], windows, table_id=self._inputs[stream].id)
             check_input_counts(stream, counts[stream], WindowFacts.of(sealed))
         for source, cut in self._cuts.items():
+            cut.files.compare(windows)
             counts[str(source)] = cut.count(windows, check=check)
         return counts
 

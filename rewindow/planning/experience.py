@@ -4,7 +4,6 @@ L30).
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,7 +11,6 @@ from datetime import datetime
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import Replay
 from rewindow.names import container_id
-from rewindow.recovery import ContainerPlan
 from rewindow.sequences import quantity
 from rewindow.windows import describe_seconds
 
@@ -20,10 +18,6 @@ REPLAYS_MAX = 5
 GROUPS_MAX = 100
 START_SECONDS = 10.0
 """What a start takes where no attempt has shown it."""
-
-
-ContainerKey = tuple[str, frozenset[str]]
-"""Name and operators of a container."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +30,8 @@ class Experience:
         seconds: computing and committing them.
         start_seconds: the shortest time from an attempt's beginning to its first group's.
         last_at: when the newest of the groups was committed.
-        containers: seconds of a window in each container that was computed, by the name of the
-            container and its operators.
+        containers: seconds of a window in each container, from the newest replay that has computed
+            it, by its name and the names of its operators.
     """
 
     replays: tuple[str, ...]
@@ -46,13 +40,7 @@ class Experience:
     seconds: float
     start_seconds: float
     last_at: datetime
-    containers: Mapping[ContainerKey, float] = field(default_factory=dict)
-
-    def window_seconds(self, container: ContainerPlan) -> float | None:
-        """Returns the measured seconds of a window in a container; None if no earlier replay had a
-        container of that name with the same operators.
-        """
-        return self.containers.get((container.name, frozenset(container.operators)))
+    containers: Mapping[tuple[str, ...], float] = field(default_factory=dict)
 
     def predict(self, windows: int, tuples: int | None = None) -> float:
         """Returns the expected seconds of a replay, by its windows or by its tuples, whichever
@@ -93,16 +81,14 @@ def experience_of(ledger: Ledger, application: str) -> Experience | None:
     """
     found: list[_Measured] = []
     starts: list[float] = []
-    seconds: dict[ContainerKey, float] = defaultdict(float)
-    windows: dict[ContainerKey, int] = defaultdict(int)
+    containers: dict[tuple[str, ...], float] = {}
     for row in ledger.replays.newest(application, limit=REPLAYS_MAX):
         if row.plan.get("candidate"):
             continue
         parts = _measured_containers(ledger, row)
         for key, part in parts.items():
             if part is not None:
-                seconds[key] += part.seconds
-                windows[key] += part.windows
+                containers.setdefault(key, part.seconds / part.windows)
         measured = _measured_replay(ledger, row, list(parts.values()))
         if measured and measured.windows:
             found.append(measured)
@@ -116,23 +102,23 @@ def experience_of(ledger: Ledger, application: str) -> Experience | None:
         seconds=sum(one.seconds for one in found),
         start_seconds=min(starts, default=START_SECONDS),
         last_at=found[0].last_at,
-        containers={key: seconds[key] / windows[key] for key in seconds},
+        containers=containers,
     )
 
 
-def _measured_containers(ledger: Ledger, row: Replay) -> dict[ContainerKey, _Measured | None]:
-    """Returns the measured times of the containers of a replay that have a plan; None for one
-    without measured windows, also because it was reused, so that its windows have taken no time.
+def _measured_containers(
+    ledger: Ledger,
+    row: Replay,
+) -> dict[tuple[str, ...], _Measured | None]:
+    """Returns the measured times of the containers of a replay of several, by name and operators;
+    None for one without measured windows, also because it was reused and has taken no time.
     """
-    operators = {}
-    for container in row.plan.get("containers", []):
-        name = container["name"]
-        operators[container_id(row.replay_id, name)] = (name, frozenset(container["operators"]))
+    containers = row.plan.get("containers", [])
     parts = {}
-    for known in ledger.replays.containers(row.replay_id):
-        measured = _measured(ledger, known.replay_id)
-        is_known = measured is not None and measured.windows and measured.seconds
-        parts[operators[known.replay_id]] = measured if is_known else None
+    for one in containers if len(containers) > 1 else []:
+        measured = _measured(ledger, container_id(row.replay_id, one["name"]))
+        is_known = measured and measured.windows and measured.seconds
+        parts[(one["name"], *one["operators"])] = measured if is_known else None
     return parts
 
 
@@ -144,11 +130,9 @@ def _measured_replay(
     """Returns the measured times of a replay, also of one with several containers."""
     if not containers:
         return _measured(ledger, row.replay_id)
-    parts = []
-    for measured in containers:
-        if measured is None:
-            return None
-        parts.append(measured)
+    parts = list(filter(None, containers))
+    if len(parts) < len(containers):
+        return None
     # Containers run one after the other, and the known groups of each may be another share of the
     # range. So their times are added for the same number of windows.
     windows = min(one.windows for one in parts)

@@ -143,7 +143,7 @@ def costs_of_crashes(config: Config, plan: Plan) -> dict[str, RecoveryTimes]:
     schedule = CheckpointSchedule(plan.checkpoint_windows, plan.checkpoint_multiple)
     costs = {}
     for one in plan.containers:
-        measured_s = found.window_seconds(one)
+        measured_s = found.containers.get((one.name, *one.operators))
         window_s = share_s if measured_s is None else measured_s
         size = plan.group_windows
         if not size:

@@ -9,6 +9,7 @@ from it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from rewindow.errors import TableError
@@ -19,6 +20,7 @@ from rewindow.storage.files import file_checksum, name_in, noted_files, open_fil
 from rewindow.windows import WindowRange
 
 _THREADS = 4
+_HINT = "Put the file back from a copy, then go on; or replay ranges that do not touch its windows."
 
 
 def open_input(entry: InputPlan, state: Location) -> Table:
@@ -50,17 +52,32 @@ class InputFiles:
         stream: its name, for errors.
         table: its tuples, at the version that is read.
         checksums: compare the bytes too, not only names and sizes.
+        noted: size and checksum of files, by path in the table's folder, if they are not in the
+            table `.files` of a stream.
+        origin: sentence for errors that names the writer and the reader.
+        hint: the next step after an error.
 
     Attributes:
         foreign: files without a note, which another program has written, such as by compacting the
             table: of them only the size is compared, with the table's log.
     """
 
-    def __init__(self, stream: str, table: Table, *, checksums: bool) -> None:
+    def __init__(
+        self,
+        stream: str,
+        table: Table,
+        *,
+        checksums: bool,
+        noted: Mapping[str, tuple[int, str]] | None = None,
+        origin: str = "",
+        hint: str = _HINT,
+    ) -> None:
         self._stream = stream
         self._table = table
         self._checksums = checksums
-        self._noted = noted_files(open_files(table.path))
+        self._noted = noted_files(open_files(table.path)) if noted is None else noted
+        self._origin = origin
+        self._hint = hint
         self._compared: set[str] = set()
         self.foreign: list[str] = []
 
@@ -112,7 +129,6 @@ class InputFiles:
         )
         return TableError(
             f'file "{name_in(self._table, file)}" of stream "{self._stream}" {what}',
-            detail=f"Nothing was computed from it.{windows}",
-            hint="Put the file back from a copy, then go on; or replay ranges that do not touch "
-            "its windows.",
+            detail=f"Nothing was computed from it.{windows}{self._origin}",
+            hint=self._hint,
         )

@@ -58,11 +58,10 @@ def held_marks(plan: Plan, positions: Mapping[str, Position]) -> dict[str, int]:
     than the facts has lost the rows that the facts seal; its mark is that of older rows, so it
     counts for nothing.
     """
-    facts = positions.get(FACTS)
+    newest = positions[FACTS].epoch if FACTS in positions and plan.mode.may_repeat else 0
     marks = {}
     for name, place in positions.items():
-        is_behind = facts is not None and name != CHECKPOINTS and place.epoch < facts.epoch
-        marks[name] = 0 if is_behind and plan.mode.may_repeat else place.mark
+        marks[name] = place.mark if place.epoch >= newest else 0
     return marks
 
 

@@ -269,7 +269,7 @@ def query(sql: str, **tables: MemoryLog) -> pa.Table:
 
 def read_cut(cut: CutStream) -> Mapping[int, int]:
     """Returns what a reader gets of the stream of another container, by window."""
-    seals = cut._without_lost(cut._seals(RANGE))
+    seals = cut._seals(RANGE)
     newest = set(zip(seals["window_id"].to_pylist(), seals["attempt"].to_pylist(), strict=True))
     return read_attempts(cut, newest.__contains__)
 
@@ -313,7 +313,8 @@ class ContainerEngine(MemoryEngine):
         cut_inputs = [entry for entry in plan.inputs if entry.container]
         for cut, entry in zip(self._cuts.values(), cut_inputs, strict=True):
             self._values.append(type(self).read(cut))
-            if readers.seals_digest(cut._seals(RANGE)) != entry.seals_digest:
+            sealed = readers.staged_seals(cut._facts, cut._port, RANGE)
+            if readers.seals_digest(sealed) != entry.seals_digest:
                 world.broken.append(f"{plan.replay_id}: an attempt reads other tuples of {entry}")
 
     def value(self, window: int) -> int:
