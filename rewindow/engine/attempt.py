@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rewindow.application import OperatorContext
+from rewindow.application import Application, OperatorContext
 from rewindow.application.configuring import apply_changes
 from rewindow.crash import Step, crash_point
 from rewindow.engine.computation import Counts, Engine, PlannedAttempt
@@ -30,9 +30,10 @@ from rewindow.errors import Interrupted
 from rewindow.facts.group_facts import check_error_counts
 from rewindow.ledger import Ledger
 from rewindow.location import Location
-from rewindow.recovery import CheckpointSchedule, GroupSizer, next_end
+from rewindow.names import whole_replay
+from rewindow.recovery import CheckpointSchedule, GroupSizer, Plan, next_end
 from rewindow.state import checkpoints as stored
-from rewindow.state.changes import ChangeLog
+from rewindow.state.changes import ChangeLog, container_log
 from rewindow.state.files import RetainedFiles, States, folder_of
 from rewindow.storage import FencedTable, Log, Table
 from rewindow.storage.layout import CHECKPOINTS, state_folder
@@ -87,7 +88,7 @@ class Attempt:
         self._schedule = CheckpointSchedule(plan.checkpoint_windows, plan.checkpoint_multiple)
         changeable = any(type(node.operator).changeable for node in app.nodes.values())
         self._unseen: list[WindowRange] = []
-        self._changes = ChangeLog(root, plan.changes) if changeable else None
+        self._changes = _change_log(plan, app, root) if changeable else None
 
     def run(self) -> None:
         """Runs to the end of the range.
@@ -355,3 +356,11 @@ class Attempt:
         """Returns what chooses the sizes of groups, from windows and the count of their tuples."""
         size = max(16, len(windows) * FIRST_GROUP_TUPLES // max(tuples, 1))
         return GroupSizer(self.plan.group_windows, self.plan.group_seconds, size, size_max=size_max)
+
+
+def _change_log(plan: Plan, app: Application, root: Location) -> ChangeLog:
+    """Returns the changes of properties of a replay, or those of the operators of a container."""
+    if not plan.container:
+        return ChangeLog(root, plan.changes)
+    planned = [one for one in plan.changes if one.operator in app.nodes]
+    return container_log(root.with_name(whole_replay(root.name)), plan.container, planned)

@@ -11,14 +11,20 @@ from rewindow.errors import InputError, RangeError
 from rewindow.ledger import Ledger
 from rewindow.ledger.replays import RUNNABLE
 from rewindow.loading.catalog import load_planned
+from rewindow.names import check_whole
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
-from rewindow.state.changes import ChangeLog
+from rewindow.state.changes import ChangeLog, container_log
 
 
 def change_log(config: Config, plan: Plan) -> ChangeLog:
-    """Returns the changes of a replay."""
-    return ChangeLog(config.replay_root(plan.replay_id), plan.changes)
+    """Returns the changes of a replay, with those of all of its containers."""
+    root = config.replay_root(plan.replay_id)
+    changes = [*plan.changes]
+    if plan.is_divided:
+        for container in plan.containers:
+            changes += container_log(root, container.name).changes()
+    return ChangeLog(root, changes)
 
 
 def set_property(
@@ -45,7 +51,8 @@ def set_property(
 
     Raises:
         InputError: the replay has ended, the window was begun, there is no such operator or
-            property, it is not changeable, or it does not take the value.
+            property, it is not changeable, or it does not take the value; the operator is in a
+            container that is reused.
         RangeError: the window is not of the replay.
     """
     ledger = Ledger.open(config.ledger_url)
@@ -56,12 +63,7 @@ def set_property(
             hint=f"Replay the range again with --set {path}=VALUE.",
         )
     plan = row.read_plan()
-    if plan.is_divided or plan.container:
-        raise InputError(
-            f'properties of replay "{replay_id}" cannot be changed while it runs: it has several '
-            "containers, which are at different windows",
-            hint=f"Replay the range again with --set {path}=VALUE.",
-        )
+    check_whole(replay_id)
     [given] = overrides_from({path: value}, "")
     by = getpass.getuser()
     at = datetime.now(UTC)
@@ -73,7 +75,7 @@ def set_property(
             raise RangeError(
                 f"window {window} is not of the replay, whose range is {plan.range}"
                 if from_window is not None
-                else f"every window of the replay was begun, up to {begun}"
+                else f"every window of {part} was begun, up to {begun}"
             )
         if window < first:
             raise InputError(
@@ -92,6 +94,16 @@ def set_property(
 
     [value] = check_changes(load_planned(config, plan).app, [change(None)])
     log = change_log(config, plan)
+    part = "the replay"
+    if plan.is_divided:
+        container = next(one for one in plan.containers if given.operator in one.operators)
+        part = f'container "{container.name}"'
+        if container.reused:
+            raise InputError(
+                f"{part} is reused from {container.reused}: none of its windows is computed",
+                hint=f"Replay the range again with --set {path}=VALUE.",
+            )
+        log = container_log(config.replay_root(replay_id), container.name)
     made = log.add(change)
-    ledger.replays.keep_changes(replay_id, log.changes())
+    ledger.replays.keep_changes(replay_id, change_log(config, plan).changes())
     return made

@@ -161,6 +161,11 @@ def _difference(
     )
     if changed:
         return changed
+    changes = []
+    for one in (plan, theirs):
+        changes.append([change for change in one.changes if change.operator in container.operators])
+    if changes[0] != changes[1]:
+        return "properties of its operators were changed while it ran"
     if theirs.tuple_order != plan.tuple_order:
         return "it was computed with another order of tuples"
     if theirs.parameters != plan.parameters:

@@ -38,10 +38,12 @@ class ChangeLog:
     Args:
         root: folder of the replay.
         planned: those that its plan has from the start.
+        folder: folder of the log, below that of the replay.
     """
 
     root: Location
     planned: Iterable[PropertyChange] = ()
+    folder: str = FOLDER
     _entries: list[_Entry] = field(default_factory=list, init=False, repr=False)
 
     def changes(self) -> list[PropertyChange]:
@@ -114,8 +116,24 @@ class ChangeLog:
 
     def _read(self) -> None:
         while (place := self._place(len(self._entries))).is_file():
-            with reading_json(place, "property change", restore_hint(self.root / FOLDER)):
+            with reading_json(place, "property change", restore_hint(self.root / self.folder)):
                 self._entries.append(_Entry.model_validate_json(place.read_bytes()))
 
     def _place(self, number: int) -> Location:
-        return self.root / FOLDER / f"{number:08}.json"
+        return self.root / self.folder / f"{number:08}.json"
+
+
+def container_log(
+    root: Location,
+    container: str,
+    planned: Iterable[PropertyChange] = (),
+) -> ChangeLog:
+    """Returns the log of a container. It is in the folder of the whole replay, so that a container
+    that is not planned yet has one.
+
+    Args:
+        root: folder of the whole replay.
+        container: its name.
+        planned: changes of its operators that its plan has from the start.
+    """
+    return ChangeLog(root, planned, f"{FOLDER}/{container}")

@@ -11,8 +11,10 @@ from rewindow.launcher.readiness import check_tables
 from rewindow.ledger import Ledger
 from rewindow.planning import create_replay
 from rewindow.planning.changing import change_log, set_property
+from rewindow.planning.containers import next_container
 from rewindow.planning.request import ReplayRequest
 from rewindow.recovery import Plan
+from rewindow.state.changes import container_log
 from tests.recovery.project import FIRST, WINDOWS, Project
 
 LAST = FIRST + WINDOWS - 1
@@ -123,3 +125,32 @@ def test_ended_replay_accepts_no_property_change(project: Project, plan: Plan) -
     with pytest.raises(InputError, match='replay "one" is abandoned') as error:
         set_property(project.config, "one", "weighed.factor", 3)
     assert "--set weighed.factor=VALUE" in str(error.value)
+
+
+def test_each_container_has_property_changes_at_separate_windows(project: Project) -> None:
+    # Rules: X10, X53
+    config = project.config
+    plan = create_replay(config, ReplayRequest("changing_parts", replay_id="parts"))
+    root = config.replay_root("parts")
+    container_log(root, "c1").begin(FIRST, FIRST + 4)
+    made = [
+        set_property(config, "parts", "first.factor", 2),
+        set_property(config, "parts", "second.factor", 3),
+    ]
+    assert [one.from_window for one in made] == [FIRST + 5, FIRST]
+    assert change_log(config, plan).changes() == made
+    assert Ledger.open(config.ledger_url).replays.get("parts").read_plan().changes == made
+    container_log(root, "c1").begin(FIRST + 5, LAST)
+    with pytest.raises(RangeError, match='every window of container "c1" was begun'):
+        set_property(config, "parts", "first.factor", 4)
+    next_container(config, plan)
+    with pytest.raises(InputError, match='"parts@c1" is a container of replay "parts"'):
+        set_property(config, "parts@c1", "first.factor", 4)
+    reused = plan.containers[0].model_copy(update={"reused": "other@c1"})
+    other = plan.model_copy(
+        update={"replay_id": "other", "containers": [reused, plan.containers[1]]}
+    )
+    about = ("changing_parts", FIRST, LAST, "exactly_once", other.model_dump(mode="json"), "1")
+    Ledger.open(config.ledger_url).replays.create("other", *about)
+    with pytest.raises(InputError, match='container "c1" is reused from other@c1'):
+        set_property(config, "other", "first.factor", 4)
