@@ -25,7 +25,7 @@ from rewindow.engine.spark_engine import spark_attempt
 from rewindow.ledger import Ledger
 from rewindow.loading.catalog import load_planned
 from rewindow.planning import ReplayRequest, create_replay
-from rewindow.planning.containers import next_container
+from rewindow.planning.containers import container_to_run, plan_container
 from rewindow.settings.config import Config
 from rewindow.spark.session import spark_session
 from rewindow.storage import Table
@@ -77,9 +77,9 @@ def _replay(spark: SparkSession, config: Config, properties: dict[str, str]) -> 
     """Runs a replay in this session; returns the seconds of each job."""
     plan = create_replay(config, ReplayRequest("chain", properties=properties))
     seconds: dict[str, float] = {}
-    while plan.is_divided and (container := next_container(config, plan)) is not None:
-        name = container.partition("@")[2]
-        seconds[name] = _timed(partial(_attempt, spark, config, container))
+    while (container := container_to_run(config, plan)) is not None:
+        replay_id = plan_container(config, plan, container)
+        seconds[container.name] = _timed(partial(_attempt, spark, config, replay_id))
     seconds["assembly" if plan.is_divided else "all"] = _timed(
         partial(_attempt, spark, config, plan.replay_id)
     )

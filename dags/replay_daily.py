@@ -19,7 +19,7 @@ is cleared.
 | task | does |
 | --- | --- |
 | plan_replay | waits for its turn; plans the recorded windows of the run, skips a run without any |
-| replay_windows | a Spark job per container; a try resumes after the last committed window |
+| replay_windows | an instance per container; a try resumes after the last committed window |
 | check_windows | window report and quality gate; a day that does not pass stays staged |
 | publish_windows | replaces the day in the published tables |
 

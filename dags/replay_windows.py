@@ -3,7 +3,7 @@
 | task | does |
 | --- | --- |
 | plan_replay | checks the form and plans: windows, inputs' versions, start state |
-| replay_windows | a Spark job per container; a try resumes after the last committed window |
+| replay_windows | an instance per container; a try resumes after the last committed window |
 | check_windows | window report and quality gate; a range that does not pass stays staged |
 | approve_publication | waits for a person, if the form says so |
 | publish_windows | replaces the range in the published tables |

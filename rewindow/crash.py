@@ -19,7 +19,8 @@ from rewindow.errors import InputError
 
 VARIABLE = "REWINDOW_CRASH"
 ASSEMBLY = "assembly"
-_PLACE = re.compile(r"([A-Za-z0-9_.-]+/)?[a-z_]+(:[1-9][0-9]*)?(@[1-9][0-9]*)?")
+CONTAINER = r"[A-Za-z0-9_.-]+"
+_PLACE = re.compile(rf"({CONTAINER}/)?[a-z_]+(:[1-9][0-9]*)?(@[1-9][0-9]*)?")
 
 
 class Step(StrEnum):

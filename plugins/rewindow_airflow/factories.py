@@ -19,10 +19,12 @@ from functools import partial
 from typing import Any
 
 from airflow.sdk import DAG, AssetAny, BaseOperator, CronDataIntervalTimetable
+from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 from rewindow.settings.config import Config
 from rewindow_airflow import replay_requests
 from rewindow_airflow.assets import PUBLICATIONS, stream_asset
+from rewindow_airflow.containers import NAME_TEMPLATE
 from rewindow_airflow.forms import (
     CRASH,
     applications,
@@ -183,14 +185,22 @@ def plan_filling(stream: str, **arguments: Any) -> BaseOperator:
     )
 
 
-def replay(plan: BaseOperator, **arguments: Any) -> BaseOperator:
-    """Returns the task that computes what was planned, in a Spark job for each container."""
-    return RewindowSubmitOperator(
+def replay(plan: BaseOperator, **arguments: Any) -> MappedOperator:
+    """Returns the mapped task that computes what was planned: an instance per container, each in a
+    Spark job, and one that assembles the replay where it has several. `[replay] containers_at_once`
+    instances run at the same time.
+    """
+    mapped = RewindowSubmitOperator.partial(
         job="replay",
-        replay=_replay_of(plan),
         arguments={CRASH: f"{{{{ params.get('{CRASH}') or '' }}}}"},
-        **{"task_id": "replay_windows", **arguments},
+        **{
+            "task_id": "replay_windows",
+            "map_index_template": NAME_TEMPLATE,
+            "max_active_tis_per_dagrun": Config.load().replay.containers_at_once,
+            **arguments,
+        },
     )
+    return mapped.expand(replay=plan.output)
 
 
 def check(plan: BaseOperator, **arguments: Any) -> BaseOperator:

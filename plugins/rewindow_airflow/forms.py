@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import Param
 
 from rewindow.application import MODES
-from rewindow.crash import Step
+from rewindow.crash import CONTAINER, Step
 from rewindow.errors import InputError
 from rewindow.names import COMPONENT
 from rewindow.settings.config import Config
@@ -313,11 +313,11 @@ def _crash() -> Param:
     return Param(
         None,
         type=["null", "string"],
-        pattern=rf"^({'|'.join(Step)}):[1-9][0-9]*@[1-9][0-9]*$",
+        pattern=rf"^({CONTAINER}/)?({'|'.join(Step)}):[1-9][0-9]*@[1-9][0-9]*$",
         title="Crash point",
         section=_DRILL,
         description="For drills only: <step>:<group>@<attempt> kills the job there, such as "
-        "after_outputs:3@1.",
+        "after_outputs:3@1, or totals/after_outputs:3@1 in container totals only.",
     )
 
 

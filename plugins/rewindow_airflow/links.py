@@ -10,6 +10,8 @@ from urllib.parse import quote, urlsplit
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.configuration import conf
 
+from rewindow.names import whole_replay
+
 if TYPE_CHECKING:
     from airflow.models.taskinstancekey import TaskInstanceKey
     from airflow.sdk import BaseOperator
@@ -49,11 +51,8 @@ class ReplayLink(BaseOperatorLink):
         """Returns an address on Airflow's own host, empty for a task without a replay; called when
         a task ends.
         """
-        return (
-            address(f"replays/{quote(operator.replay, safe='')}/{self.page}")
-            if operator.replay
-            else ""
-        )
+        whole = whole_replay(operator.replay)
+        return address(f"replays/{quote(whole, safe='')}/{self.page}") if whole else ""
 
 
 class WindowReportLink(ReplayLink):

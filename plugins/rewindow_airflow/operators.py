@@ -15,9 +15,9 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
 
 from rewindow.errors import OverlapError
-from rewindow.names import whole_replay
 from rewindow_airflow.assets import PUBLICATIONS, stream_asset, tell_published, tell_recorded
 from rewindow_airflow.attempts import BEGINNINGS, settings_for
+from rewindow_airflow.containers import wait_for_upstream
 from rewindow_airflow.failures import (
     DONE,
     GO_ON_WAIT,
@@ -52,7 +52,8 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
 
     Args:
         job: what to submit: replay, publish or record.
-        replay: id of the replay that the job is about (templated); none for record.
+        replay: id of the replay, or of the container, that the job is about (templated); none for
+            record.
         arguments: what else the job is told (templated).
         conn_id: Airflow connection of the Spark to use; without one rewindow.toml says.
     """
@@ -86,8 +87,8 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         Raises:
             AirflowFailException: another attempt cannot help.
             AirflowException: the job failed or was killed; Airflow tries again.
-            AirflowRescheduleException: another replay holds the range, or Airflow itself is about
-                to end; neither uses up a try.
+            AirflowRescheduleException: an upstream container has not ended, another replay holds
+                the range, or Airflow itself is about to end; none of them uses up a try.
             AirflowSkipException: there was nothing new to record.
         """
         name = self.replay or self.arguments["stream"]
@@ -102,13 +103,6 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
             )
             return {"name": name, "message": "all windows were committed already"}
         outcome = self._run(config, submission, context)
-        # Each container of a replay is a separate job, and the replay itself is the last one.
-        while whole_replay(submission.replay_id) != submission.replay_id:
-            with mapped_errors(self._ending()):
-                following = self._begin(config, name, context)
-            assert following is not None, "the replay itself comes after its containers"
-            submission = following
-            outcome = self._run(config, submission, context)
         # A try before may have sealed windows and died before their asset was emitted.
         if (
             self.job == "record"
@@ -125,8 +119,6 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         from rewindow.launcher import note_kill
 
         subject = self._subject
-        if whole_replay(submission.replay_id) != submission.replay_id:
-            subject = f'{self.job} of container "{submission.replay_id}"'
         outcome = self._submit(submission, subject, context)
         with mapped_errors():
             note_kill(config, submission, outcome)
@@ -150,7 +142,11 @@ class RewindowSubmitOperator(ReplayTask, BaseOperator):
         return outcome
 
     def _begin(self, config: Config, name: str, context: Context) -> Submission | None:
-        """Returns the job to run; waits for a range that another replay holds."""
+        """Returns the job to run; waits for upstream containers, and for a range that another
+        replay holds.
+        """
+        if self.job == "replay":
+            wait_for_upstream(config, name, context, self.log)
         try:
             return BEGINNINGS[self.job](
                 config,

@@ -39,7 +39,7 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
 
     Planning again, after a retry or a clear, goes on with the run's replay as it was planned while
     that is open, and plans a new one once it is published, undone or abandoned. Later tasks take
-    the id from this one's XCom.
+    the id from XCom `replay_id`; the task of the jobs is mapped over what this one returns.
 
     Args:
         request_of: makes the request from settings and Airflow's context.
@@ -55,14 +55,15 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
         in_order: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(multiple_outputs=True, **kwargs)
+        super().__init__(**kwargs)
         self.request_of = request_of
         self.part = part
         self.in_order = in_order
         self.replay = ""
 
-    def execute(self, context: Context, event: Any = None) -> dict[str, Any]:
-        """Returns the replay's id and range.
+    def execute(self, context: Context, event: Any = None) -> list[str]:
+        """Returns the ids of the replay's jobs, see `Plan.jobs`; id and range are in separate
+        XComs.
 
         Args:
             context: Airflow's.
@@ -102,7 +103,10 @@ class RewindowPlanOperator(ReplayTask, BaseOperator):
                 )
         for line in describe(plan):
             self.log.info("%s", line)
-        return {"replay_id": self.replay, "first": plan.range.first, "last": plan.range.last}
+        values = {"replay_id": self.replay, "first": plan.first, "last": plan.last}
+        for key, value in values.items():
+            context["ti"].xcom_push(key, value)
+        return plan.jobs
 
     def _planned(self, config: Config, context: Context, name: RunName, number: int) -> Plan:
         from rewindow.planning import create_replay

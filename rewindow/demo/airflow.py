@@ -22,10 +22,13 @@ ENDED = ("success", "failed")
 
 @dataclass(frozen=True)
 class Task:
-    """A task of a run: its state (empty before it is scheduled) and the number of the try."""
+    """A task of a run: its state (empty before it is scheduled), the number of the try, and the
+    index of a mapped instance (-1 for any other task).
+    """
 
     state: str
     tries: int
+    map_index: int = -1
 
 
 class Airflow:
@@ -48,16 +51,19 @@ class Airflow:
         return str(self._ask("GET", self._run(run_id))["state"])
 
     def tasks(self, run_id: str) -> dict[str, Task]:
-        """Returns the tasks of a run by their id."""
+        """Returns the tasks of a run by their id. Of a mapped task it is the instance with the
+        largest index, which comes last.
+        """
         found = self._ask("GET", f"{self._run(run_id)}/taskInstances")["task_instances"]
-        return {one["task_id"]: Task(one["state"] or "", one["try_number"]) for one in found}
+        tasks = {}
+        for one in sorted(found, key=lambda one: one["map_index"]):
+            tasks[one["task_id"]] = Task(one["state"] or "", one["try_number"], one["map_index"])
+        return tasks
 
     def replay_id(self, run_id: str) -> str:
         """Returns the replay that a run's plan made; empty while it has not."""
-        path = f"{self._run(run_id)}/taskInstances/plan_replay/xcomEntries/return_value"
-        answer = self._ask("GET", path, missing={})
-        value = answer.get("value") or {}
-        return str((json.loads(value) if isinstance(value, str) else value).get("replay_id", ""))
+        path = f"{self._run(run_id)}/taskInstances/plan_replay/xcomEntries/replay_id"
+        return str(self._ask("GET", path, missing={}).get("value") or "")
 
     def approve(self, run_id: str) -> None:
         """Answers the request for approval of a run, as a person would on its page."""
@@ -73,9 +79,10 @@ class Airflow:
             missing={},
         )
 
-    def last_words(self, run_id: str, task: str, tries: int) -> str:
+    def last_words(self, run_id: str, task: str, now: Task) -> str:
         """Returns the last lines of a task's log, for an error."""
-        path = f"{self._run(run_id)}/taskInstances/{task}/logs/{max(tries, 1)}?full_content=true"
+        query = f"full_content=true&map_index={now.map_index}"
+        path = f"{self._run(run_id)}/taskInstances/{task}/logs/{max(now.tries, 1)}?{query}"
         answer = self._ask("GET", path, missing={})
         content = answer.get("content") or []
         lines = [

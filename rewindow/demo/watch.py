@@ -263,7 +263,7 @@ def _check_alive(airflow: Airflow, run: DemoRun, task: str, now: Task) -> None:
     if now.state in ("failed", "upstream_failed", "removed"):
         raise RewindowError(
             f'task "{task}" of DAG run "{run.run_id}" is {now.state}',
-            detail=airflow.last_words(run.run_id, task, now.tries) or "Its log is empty.",
+            detail=airflow.last_words(run.run_id, task, now) or "Its log is empty.",
             hint=f"Look at it in Airflow: {airflow.page(run.run_id)}",
         )
 

@@ -27,7 +27,7 @@ from rewindow.ledger import AttemptEnd, AttemptRecord, Ledger, Replay
 from rewindow.ledger.replays import next_steps
 from rewindow.location import Location
 from rewindow.names import check_replay_id, check_stream
-from rewindow.planning.containers import next_container
+from rewindow.planning.containers import container_to_run, plan_container
 from rewindow.planning.forecast import expect_recovery
 from rewindow.processes.parent_death import dies_with_parent
 from rewindow.recovery import Plan
@@ -112,7 +112,8 @@ def begin_attempt(
 ) -> Submission | None:
     """Takes the next epoch of a replay and returns the job to start; None when all its windows are
     committed. For a replay of several containers it is the next job of the first container that
-    has not ended. When all have ended, it is the job that assembles the replay.
+    has not ended. When all have ended, it is the job that assembles the replay. The id of a
+    container asks for the next job of that container.
 
     What is left of the last attempt on this host is ended, as its JVM may outlive its Python: after
     the epoch is taken, so that its launcher finds that it is superseded. Only a job that is stopped
@@ -123,70 +124,84 @@ def begin_attempt(
     there is computed.
 
     Raises:
-        InputError: there is no such replay, it is closed, or the crash point is none.
+        InputError: there is no such replay or container, it is closed, a container that it reads
+            has not ended, or the crash point is none.
         OverlapError: another replay holds the range.
         TableError: the ledger is older than the replay's tables, or another one; a table has lost
             commits that cannot be made again.
         RewindowError: too many attempts without a new checkpoint (R90, R91).
     """
     ledger = Ledger.open(config.ledger_url)
-    row = known_replay(config, ledger, replay_id)
+    whole, _, name = replay_id.partition("@")
+    row = known_replay(config, ledger, whole)
     if row.state == "abandoned":
-        raise InputError(f'replay "{replay_id}" is abandoned', hint=next_steps(row))
+        raise InputError(f'replay "{whole}" is abandoned', hint=next_steps(row))
     if row.state in CLOSED_STATES:
         return None
     plan = row.read_plan()
-    positions = check_tables(config, ledger, plan)
-    lost = lost_commits(plan, positions) if row.state in ENDED_STATES else ""
-    if row.state in ENDED_STATES:
-        if not lost:
+    lost = _reopened(config, ledger, row, plan)
+    if row.state in ENDED_STATES and not lost:
+        return None
+    if name or plan.is_divided:
+        container = container_to_run(config, plan, name)
+        if container is not None:
+            row = ledger.replays.get(plan_container(config, plan, container))
+            # The replay itself holds the lease on its range while its containers run.
+            leased = [] if plan.candidate else plan.tables
+            ledger.run_container(whole, leased, plan.first, plan.last)
+            plan = row.read_plan()
+            lost = _reopened(config, ledger, row, plan)
+        elif name:
             return None
-        ledger.replays.reopen(replay_id, f"it had ended, but has lost commits since: {lost}")
-    container = next_container(config, plan) if plan.is_divided else None
-    if container is not None:
-        # The replay itself holds the lease on its range while its containers run.
-        leased = [] if plan.candidate else plan.tables
-        ledger.run_container(replay_id, leased, plan.first, plan.last)
         if crash:
-            crash = crashes_in(crash, container.partition("@")[2])
-        return begin_attempt(config, container, crash, again=again)
-    if plan.is_divided and crash:
-        crash = crashes_in(crash, ASSEMBLY)
+            crash = crashes_in(crash, container.name if container else ASSEMBLY)
     check_inputs(config, plan)
     if not again:
         check_attempts(config, ledger, plan)
     check_disk(config, sum(entry.bytes for entry in plan.inputs))
-    command = [sys.executable, str(job_file("replay.py")), "--replay", replay_id]
+    command = [sys.executable, str(job_file("replay.py")), "--replay", plan.replay_id]
     if not plan.is_linked:
         command = submit_command(
             config,
             "replay.py",
-            ["--replay", replay_id],
-            name=f"rewindow {replay_id}",
+            ["--replay", plan.replay_id],
+            name=f"rewindow {plan.replay_id}",
             needed=plan.mode.spark_settings,
             quick=plan.input_tuples < QUICK_TUPLES,
         )
     environment = job_environment(config, check_crash(crash) if crash else None)
-    last = ledger.attempts.last(replay_id)
+    last = ledger.attempts.last(plan.replay_id)
     _end(last, only_stopped=True)
     tables = [] if plan.candidate or plan.container else plan.tables
-    epoch = ledger.take_over(replay_id, tables, plan.first, plan.last)
+    epoch = ledger.take_over(plan.replay_id, tables, plan.first, plan.last)
     _end(last)
     expected = _expected(config, plan) if last is not None else ""
     if lost:
         expected = (
             f"lost since it had ended: {lost}; what is not there is computed again; {expected}"
         )
-    outcome = config.replay_root(replay_id) / f"outcome-{epoch}.json"
+    outcome = config.replay_root(plan.replay_id) / f"outcome-{epoch}.json"
     command += ["--epoch", str(epoch)]
     return Submission(
-        replay_id,
+        plan.replay_id,
         epoch,
         command,
         environment=environment | _outcome_variable(outcome),
         outcome=outcome,
         expected=expected,
     )
+
+
+def _reopened(config: Config, ledger: Ledger, row: Replay, plan: Plan) -> str:
+    """Opens a replay again that had ended and whose tables have lost commits since; returns what
+    they have lost, in words.
+    """
+    positions = check_tables(config, ledger, plan)
+    lost = lost_commits(plan, positions) if row.state in ENDED_STATES else ""
+    if lost:
+        message = f"it had ended, but has lost commits since: {lost}"
+        ledger.replays.reopen(plan.replay_id, message)
+    return lost
 
 
 def known_replay(config: Config, ledger: Ledger, replay_id: str) -> Replay:
@@ -326,16 +341,7 @@ def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
     submission.outcome.delete()
     if submission.expected:
         on_line(submission.expected)
-    asked: list[int] = []
-    groups: list[int] = []
-
-    def stop(number: int, frame: object) -> None:
-        asked.append(number)
-        for group in groups:
-            if not _pass_on(group):
-                os.killpg(group, signal.SIGKILL)
-
-    with _on_interrupt(stop):
+    with INTERRUPTS.passed_on():
         process = subprocess.Popen(
             submission.command,
             env=submission.environment,
@@ -346,10 +352,9 @@ def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
             preexec_fn=dies_with_parent(),
             errors="replace",
         )
-        groups.append(process.pid)
-        if asked:
-            os.killpg(process.pid, signal.SIGKILL)
-        code = _watch(process, on_line)
+        with INTERRUPTS.reaching(process.pid):
+            code = _watch(process, on_line)
+        asked = INTERRUPTS.asked
     outcome = read_outcome(submission.outcome, code)
     if not asked or outcome.exit_code == 0 or (outcome.facts and outcome.exit_code == INTERRUPTED):
         return outcome
@@ -385,17 +390,53 @@ def _watch(process: subprocess.Popen[str], on_line: Callable[[str], None]) -> in
         process.stdout.close()
 
 
-@contextlib.contextmanager
-def _on_interrupt(stop: Callable[[int, Any], None]) -> Iterator[None]:
-    """Answers SIGINT in its own way; only the main thread can."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
+class Interrupts:
+    """Ctrl-C, which is passed on to every job that runs.
+
+    Attributes:
+        asked: whether it was pressed since the outermost `passed_on` was entered.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._groups: set[int] = set()
+        self._is_listening = False
+
+    @contextlib.contextmanager
+    def passed_on(self) -> Iterator[None]:
+        """Answers SIGINT in its own way; only the main thread can."""
+        is_main = threading.current_thread() is threading.main_thread()
+        if self._is_listening or not is_main:
+            yield
+            return
+        self.asked = False
+        self._is_listening = True
+        previous = signal.signal(signal.SIGINT, self._stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, previous)
+            self._is_listening = False
+
+    @contextlib.contextmanager
+    def reaching(self, group: int) -> Iterator[None]:
+        """Reaches a job's process group too while this is entered."""
+        self._groups.add(group)
+        try:
+            if self.asked:
+                os.killpg(group, signal.SIGKILL)
+            yield
+        finally:
+            self._groups.discard(group)
+
+    def _stop(self, number: int, frame: object) -> None:
+        self.asked = True
+        for group in tuple(self._groups):
+            if not _pass_on(group):
+                os.killpg(group, signal.SIGKILL)
+
+
+INTERRUPTS = Interrupts()
 
 
 def note_kill(config: Config, submission: Submission, outcome: Outcome) -> None:

@@ -4,9 +4,24 @@ again.
 
 from __future__ import annotations
 
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
 from rewindow.errors import RewindowError
-from rewindow.launcher.attempts import Outcome, begin_attempt, note_kill, plain_submission, run
-from rewindow.progress.listener import Listener, Silent
+from rewindow.launcher.attempts import (
+    INTERRUPTS,
+    Outcome,
+    begin_attempt,
+    known_replay,
+    note_kill,
+    plain_submission,
+    run,
+)
+from rewindow.ledger import Ledger
+from rewindow.ledger.replays import RUNNABLE
+from rewindow.names import container_id
+from rewindow.planning.containers import unfinished
+from rewindow.progress.listener import Labelled, Listener, Silent
+from rewindow.recovery import Plan
 from rewindow.settings.config import Config
 
 TRIES = 3
@@ -33,6 +48,21 @@ def run_attempts(
         RewindowError: an attempt failed for good, or all allowed ones were used up.
     """
     told = listener or Silent()
+    ledger = Ledger.open(config.ledger_url)
+    row = known_replay(config, ledger, replay_id)
+    if config.replay.containers_at_once > 1 and row.state in RUNNABLE:
+        _run_together(config, row.read_plan(), told, again=again, crash=crash)
+    return _run_to_end(config, replay_id, told, again=again, crash=crash)
+
+
+def _run_to_end(
+    config: Config,
+    replay_id: str,
+    told: Listener,
+    *,
+    again: bool,
+    crash: str | None,
+) -> Outcome | None:
     while True:
         submission = begin_attempt(config, replay_id, crash, again=again)
         if submission is None:
@@ -51,6 +81,42 @@ def run_attempts(
         again = False
         first_line = (outcome.message.splitlines() or ["without a message"])[0]
         told.warn(f"attempt {submission.epoch} ended: {first_line}; resuming")
+
+
+def _run_together(
+    config: Config,
+    plan: Plan,
+    told: Listener,
+    *,
+    again: bool,
+    crash: str | None,
+) -> None:
+    """Runs the containers of a replay, several at the same time, until all have ended.
+
+    Those that run when another one fails are run to their end.
+    """
+    at_once = config.replay.containers_at_once
+    running: dict[str, Future[Outcome | None]] = {}
+    with INTERRUPTS.passed_on(), ThreadPoolExecutor(at_once) as pool:
+        while True:
+            still = unfinished(config, plan)
+            names = {container.name for container in still}
+            for container in still:
+                is_ready = container.name not in running and names.isdisjoint(container.after)
+                if is_ready and len(running) < at_once:
+                    running[container.name] = pool.submit(
+                        _run_to_end,
+                        config,
+                        container_id(plan.replay_id, container.name),
+                        Labelled(container.name, told),
+                        again=again,
+                        crash=crash,
+                    )
+            if not running:
+                return
+            wait(running.values(), return_when=FIRST_COMPLETED)
+            for name in [name for name, future in running.items() if future.done()]:
+                running.pop(name).result()
 
 
 def run_plain(

@@ -45,37 +45,62 @@ SHORT_TUPLES_MAX = 2_000_000
 """A replay of more tuples is not short."""
 
 
-def next_container(config: Config, plan: Plan) -> str | None:
-    """Returns the id of the first container of a replay that has not ended; None if all have ended.
+def unfinished(config: Config, plan: Plan) -> list[ContainerPlan]:
+    """Returns the containers of a replay that have not ended, in the order of the graph."""
+    replays = Ledger.open(config.ledger_url).replays
+    found = []
+    for container in plan.containers if plan.is_divided else ():
+        replay_id = container_id(plan.replay_id, container.name)
+        known = replays.find(replay_id)
+        if known is None or known.state in RUNNABLE or _has_lost_commits(config, replay_id):
+            found.append(container)
+    return found
 
-    The container is planned if it has no plan yet.
+
+def container_to_run(config: Config, plan: Plan, name: str = "") -> ContainerPlan | None:
+    """Returns a container if it has not ended; without a name the first one that has not. None if
+    it has, or all have.
+
+    Raises:
+        InputError: there is no such container, or one that it reads has not ended.
+    """
+    still = unfinished(config, plan)
+    names = [one.name for one in still]
+    if not name:
+        return still[0] if still else None
+    container = plan.container_named(name)
+    for upstream in container.after:
+        if upstream in names:
+            raise InputError(
+                f'container "{name}" of replay "{plan.replay_id}" reads container "{upstream}", '
+                "which has not ended",
+                hint=f"Resume the replay: rewindow replay --resume {plan.replay_id}",
+            )
+    return container if name in names else None
+
+
+def plan_container(config: Config, plan: Plan, container: ContainerPlan) -> str:
+    """Returns the id of a container whose upstream containers have ended; it is planned if it has
+    no plan yet.
 
     Raises:
         TableError: a stream between two containers is damaged, or lacks its last commits.
     """
     replays = Ledger.open(config.ledger_url).replays
-    for container in plan.containers:
-        replay_id = container_id(plan.replay_id, container.name)
-        known = replays.find(replay_id)
-        if known is None:
-            narrowed = container_plan(
-                config,
-                plan,
-                container,
-            )
-            planned = create_tables(config, narrowed, _part(config, plan, container))
-            replays.create(
-                replay_id,
-                planned.application,
-                planned.first,
-                planned.last,
-                planned.mode.name,
-                planned.model_dump(mode="json"),
-                planned.code_version,
-            )
-        if known is None or known.state in RUNNABLE or _has_lost_commits(config, replay_id):
-            return replay_id
-    return None
+    replay_id = container_id(plan.replay_id, container.name)
+    if replays.find(replay_id) is None:
+        narrowed = container_plan(config, plan, container)
+        planned = create_tables(config, narrowed, _part(config, plan, container))
+        replays.create(
+            replay_id,
+            planned.application,
+            planned.first,
+            planned.last,
+            planned.mode.name,
+            planned.model_dump(mode="json"),
+            planned.code_version,
+        )
+    return replay_id
 
 
 def _has_lost_commits(config: Config, replay_id: str) -> bool:

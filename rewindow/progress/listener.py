@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from rewindow.progress.job_lines import parse_step
+from rewindow.progress.job_lines import is_for_machines, parse_progress, parse_step
 
 
 class Listener(Protocol):
@@ -43,6 +43,35 @@ class Lines:
         self._take(text if progress is None else progress.words)
 
     note = warn = line
+
+
+class Labelled:
+    """The listener of one of several jobs that run at the same time: labels every line with the
+    name of the job, and puts progress into words.
+    """
+
+    def __init__(self, name: str, told: Listener) -> None:
+        self._name = name
+        self._told = told
+
+    def job(self) -> AbstractContextManager[object]:
+        """See Listener."""
+        return nullcontext()
+
+    def line(self, text: str) -> None:
+        """See Listener."""
+        if (progress := parse_progress(text)) is not None:
+            self.note(f"{progress.mark:,} of {progress.of:,} windows are committed")
+        elif text.strip() and not is_for_machines(text):
+            self.note(text)
+
+    def note(self, text: str) -> None:
+        """See Listener."""
+        self._told.note(f"{self._name}: {text}")
+
+    def warn(self, text: str) -> None:
+        """See Listener."""
+        self._told.warn(f"{self._name}: {text}")
 
 
 class Silent:

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rewindow.application import TOLERANCE, GraphDescription, Mode, PropertyOverride
 from rewindow.application.overrides import PropertyChange
+from rewindow.errors import InputError
 from rewindow.location import Location
-from rewindow.names import windows_name
+from rewindow.names import container_id, windows_name
 from rewindow.recovery.groups import CheckpointSchedule
 from rewindow.windows import Grid, WindowRange
 
@@ -313,6 +314,28 @@ class Plan(_Value):
     def is_divided(self) -> bool:
         """Whether several containers compute it, each in separate jobs."""
         return len(self.containers) > 1
+
+    def container_named(self, name: str) -> ContainerPlan:
+        """Returns a container.
+
+        Raises:
+            InputError: the replay has no container of this name.
+        """
+        for container in self.containers:
+            if container.name == name:
+                return container
+        raise InputError(
+            f'replay "{self.replay_id}" has no container "{name}"',
+            hint=f"Its containers: {', '.join(one.name for one in self.containers)}.",
+        )
+
+    @property
+    def jobs(self) -> list[str]:
+        """The ids of its jobs: of its containers where it has several, and last of itself."""
+        found = []
+        for container in self.containers if self.is_divided else ():
+            found.append(container_id(self.replay_id, container.name))
+        return [*found, self.replay_id]
 
     @property
     def is_linked(self) -> bool:

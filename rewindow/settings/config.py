@@ -211,6 +211,9 @@ class ReplayConfig(Section):
     errors_max: int | None = Field(default=None, ge=0)
     """Error tuples that an error port may emit in a window; with one more the replay ends there
     (O71)."""
+    containers_at_once: int = Field(default=1, ge=1)
+    """Containers of one replay that may run at the same time, if none of them reads another. Each
+    one is a Spark job with its own driver."""
     attempts: int = Field(default=3, ge=1)
     """Failed attempts without a new checkpoint that are allowed; with one more a replay is given up
     (R90, R91)."""

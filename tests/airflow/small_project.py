@@ -84,6 +84,34 @@ clicks = app.input("clicks")
 app.output("totals", app.add("totals", Totals(), clicks=clicks), key=["page"])
 '''
 
+CONTAINERS = """
+import pyarrow as pa
+
+from clicks_by_page import Totals
+from rewindow.application import Application, FrameOperator, InputPort, OutputPort
+
+ROW = pa.schema([("page", pa.string()), ("total", pa.int64())])
+
+
+class Multiplied(FrameOperator):
+    factor: int = 1
+    inputs = {"rows": InputPort(ROW)}
+    outputs = {"out": OutputPort(ROW)}
+
+    def transform(self, inputs, state, windows):
+        rows = inputs["rows"]
+        return rows.select("window_id", "page", (rows.total * self.factor).alias("total"))
+
+
+app = Application("containers", window="1 hour", checkpoint_windows=12)
+totals = app.add("totals", Totals(), clicks=app.input("clicks"), mode="at_least_once")
+for name, factor in (("doubled", 2), ("negated", -1)):
+    operator = Multiplied(factor=factor)
+    rows = app.add(name, operator, rows=totals, mode="exactly_once", container=name)
+    app.output(name, rows, key=["page"])
+"""
+"""An application of three containers: two of them read the first one."""
+
 
 def make_project(folder: Path, root: Path) -> Path:
     end = FIRST_DAY + timedelta(days=DAYS)

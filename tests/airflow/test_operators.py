@@ -33,6 +33,7 @@ from rewindow.settings.config import Config
 from rewindow_airflow import attempts
 from rewindow_airflow.failures import is_retryable
 from rewindow_airflow.operators import RewindowSubmitOperator, was_cleared
+from tests.publication.staging import StagedReplay
 
 JOB = """
 import json, os, sys, time
@@ -148,32 +149,6 @@ def test_finished_job_returns_its_outcome_and_stores_its_last_progress(job: Any)
     assert context["task_state_store"]["progress"]["percent"] == 100
 
 
-def test_task_runs_the_containers_of_a_replay_before_the_replay_itself(
-    job: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # Rules: X53
-    operator, context = job("leave(0, windows=4)")
-    begin: Callable[..., Any] = attempts.BEGINNINGS["replay"]
-    last = begin()
-    names = ["r@clean", "r@totals", "r"]
-    following = iter([replace(last, replay_id=name) for name in names])
-    monkeypatch.setitem(attempts.BEGINNINGS, "replay", lambda *arguments: next(following))
-    lines: list[str] = []
-    log = SimpleNamespace(
-        info=lambda text, *values: lines.append(text % values),
-        warning=lambda *_: None,
-    )
-    monkeypatch.setattr(RewindowSubmitOperator, "log", log)
-    assert operator.execute(context)["windows"] == 4
-    assert next(following, None) is None
-    assert [line for line in lines if line.endswith("is done")] == [
-        'The replay of container "r@clean" is done',
-        'The replay of container "r@totals" is done',
-        'The replay of "r" is done',
-    ]
-
-
 @pytest.mark.parametrize(
     "expected",
     [[], ["expected: restores the state after window 12 and goes on with window 13"]],
@@ -241,8 +216,10 @@ def test_job_superseded_by_a_newer_attempt_is_not_retried(
 ) -> None:
     # With a retry, two launchers of one replay would end each other forever.
     monkeypatch.setenv("REWINDOW_STATE", str(tmp_path / "state"))
-    ledger = Ledger.open(Config.load().ledger_url)
-    ledger.replays.create("r", "clicks_by_page", 1, 4, "exactly_once", {}, "code")
+    config = Config.load()
+    plan = StagedReplay(config, "r", 1, 4).plan.model_dump(mode="json")
+    ledger = Ledger.open(config.ledger_url)
+    ledger.replays.create("r", plan["application"], 1, 4, "exactly_once", plan, "code")
     operator, context = job("os.kill(os.getpid(), 9)")
     for epoch in (1, 2, 3, 4, 5):
         assert ledger.attempts.next_epoch("r") == epoch

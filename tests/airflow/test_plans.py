@@ -80,12 +80,30 @@ def context(run_id: str, days: int = 0, **conf: Any) -> dict[str, Any]:
     }
 
 
+class Instance:
+    """A task instance that keeps what is pushed."""
+
+    def __init__(self) -> None:
+        self.pushed: dict[str, Any] = {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+
+def execute(operator: RewindowPlanOperator, found: dict[str, Any]) -> dict[str, Any]:
+    """Executes a task that plans and returns its XComs."""
+    instance = Instance()
+    jobs = operator.execute(found | {"ti": instance})  # type: ignore[arg-type]
+    assert jobs == [instance.pushed["replay_id"]] == [operator.replay]
+    return instance.pushed
+
+
 def plan(found: dict[str, Any]) -> RewindowPlanOperator:
     operator = RewindowPlanOperator(
         task_id="plan_replay",
         request_of=replay_requests.interval_request,
     )
-    assert operator.execute(found)["replay_id"] == operator.replay
+    execute(operator, found)
     return operator
 
 
@@ -132,11 +150,12 @@ def test_filling_keeps_the_range_of_its_open_replay_after_more_was_recorded(
 ) -> None:
     def plan_filling() -> dict[str, Any]:
         request = partial(replay_requests.gap_request, "clicks")
-        return RewindowPlanOperator(
+        operator = RewindowPlanOperator(
             task_id="plan_filling",
             request_of=request,
             part="clicks",
-        ).execute(context("grown"))
+        )
+        return execute(operator, context("grown"))
 
     before = plan_filling()
     seals = settings.windows_table("clicks")
@@ -317,8 +336,7 @@ def plan_unpublished(run_id: str) -> dict[str, Any]:
         task_id="plan_replay",
         request_of=replay_requests.unpublished_request,
     )
-    answer: dict[str, Any] = operator.execute(found)  # type: ignore[arg-type]
-    return answer
+    return execute(operator, found)
 
 
 def plan_rest_by_form(run_id: str) -> dict[str, Any]:
@@ -331,8 +349,7 @@ def plan_rest_by_form(run_id: str) -> dict[str, Any]:
     )
     run = SimpleNamespace(dag_id="replay_windows", run_id=run_id, conf={})
     operator = RewindowPlanOperator(task_id="plan_replay", request_of=replay_requests.form_request)
-    answer: dict[str, Any] = operator.execute({"dag_run": run, "params": params.validate()})  # type: ignore[arg-type]
-    return answer
+    return execute(operator, {"dag_run": run, "params": params.validate()})
 
 
 @pytest.mark.parametrize(

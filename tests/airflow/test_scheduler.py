@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,8 @@ from rewindow.ledger import Ledger
 from rewindow.settings.config import Config
 from tests.airflow.airflows import LiveAirflow, live_airflow
 from tests.airflow.conftest import ROOT
+from tests.airflow.small_project import CONTAINERS, make_project, record
 from tests.airflow.small_project import DAYS as PROJECT_DAYS
-from tests.airflow.small_project import make_project, record
 
 pytestmark = [
     pytest.mark.long,
@@ -50,7 +51,8 @@ from rewindow.errors import InputError, OverlapError
 from rewindow.launcher import Submission
 from rewindow.location import location
 from rewindow_airflow import (
-    attempts, failures, form_dag, operators, plan_form, plan_unpublished, stream_asset, stream_dag
+    attempts, check, failures, form_dag, operators, plan_form, plan_unpublished, replay,
+    stream_asset, stream_dag
 )
 from rewindow_airflow.assets import PUBLICATIONS
 from rewindow_airflow.operators import RewindowSubmitOperator
@@ -92,6 +94,11 @@ with stream_dag("follow_clicks", "clicks", "clicks_by_page.totals", application=
 
 with form_dag("by_form"):
     plan_form()
+
+
+with form_dag("containers"):
+    planned = plan_form()
+    planned >> replay(planned) >> check(planned)
 
 
 def begin_held(config, name, arguments, again):
@@ -178,6 +185,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Config:
     (folder / "dags").unlink()
     (folder / "dags").mkdir()
     (folder / "dags" / "days.py").write_text(DAG.format(plan=PLAN))
+    (folder / "applications" / "containers.py").write_text(CONTAINERS)
     return config
 
 
@@ -378,6 +386,54 @@ def test_task_ended_by_rewindow_down_resumes_in_the_same_try(
         "the task has gone on",
     )
     assert instance_of(airflow, "told_to_end")["try_number"] == 1
+
+
+@pytest.mark.recovery_matrix
+def test_containers_of_a_replay_are_instances_of_one_task(
+    airflow: LiveAirflow,
+    project: Config,
+) -> None:
+    # Rules: X53
+    # With one slot the others begin, and wait, while the killed one is up for retry.
+    run = f"dags/containers/dagRuns/{run_id('containers', START)}"
+    trigger(
+        airflow,
+        "containers",
+        START,
+        application="containers",
+        reason="one is killed",
+        range_as="unpublished",
+        publish="staged",
+        crash="totals/after_outputs:2@1",
+    )
+
+    def ended() -> bool:
+        return str(airflow.ask(run)["state"]) in ("success", "failed")
+
+    def instances() -> dict[str, tuple[str, int]]:
+        found = airflow.ask(f"{run}/taskInstances/replay_windows/listMapped")["task_instances"]
+        return {
+            one["rendered_map_index"]: (one["state"], one["try_number"])
+            for one in sorted(found, key=lambda one: one["map_index"])
+        }
+
+    airflow.until(ended, "the run has ended")
+    ledger = Ledger.open(project.ledger_url)
+    replay_id = str(airflow.ask(f"{run}/taskInstances/plan_replay/xcomEntries/replay_id")["value"])
+    jobs = ledger.replays.get(replay_id).read_plan().jobs
+    attempts = [ledger.attempts.of(name) for name in jobs]
+    expected = {"totals": 2, "doubled": 1, "negated": 1, replay_id: 1}
+    assert instances() == {name: ("success", tries) for name, tries in expected.items()}
+    assert [[one.outcome for one in of] for of in attempts] == [["killed", "done"], *3 * [["done"]]]
+    times = [(one.began_at, one.ended_at) for of in attempts for one in of]
+    for (_, end), (begin, _) in pairwise(sorted(times)):
+        assert end is not None and end <= begin
+    body = {"dry_run": False, "only_failed": False, "dag_run_id": run_id("containers", START)}
+    tasks = {"task_ids": [["replay_windows", 1]], "include_downstream": False}
+    airflow.ask("dags/containers/clearTaskInstances", body=body | tasks)
+    airflow.until(lambda: instances()["doubled"] == ("success", 2), "the cleared one has ended")
+    assert {name: tries for name, (_, tries) in instances().items()} == expected | {"doubled": 2}
+    assert [ledger.attempts.of(name) for name in jobs] == attempts
 
 
 def instance_of(airflow: LiveAirflow, dag: str) -> dict[str, object]:

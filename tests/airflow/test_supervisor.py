@@ -191,15 +191,17 @@ def _check_killed_replay_recovers(config: Config, found: supervisor.Running) -> 
     }
     assert tasks["replay_windows"]["try_number"] == 2
     log = json.dumps(
-        api.call(dag, f"{path}/taskInstances/replay_windows/logs/1?full_content=true", token=token)[
-            1
-        ]
+        api.call(
+            dag,
+            f"{path}/taskInstances/replay_windows/logs/1?full_content=true&map_index=0",
+            token=token,
+        )[1]
     )
     assert "killed by signal 9" in log
     assert "resumes the same replay" in log
     progress = api.call(
         dag,
-        f"{path}/taskInstances/replay_windows/state-store/progress",
+        f"{path}/taskInstances/replay_windows/state-store/progress?map_index=0",
         token=token,
     )
     assert progress[0] == 200, progress

@@ -44,19 +44,19 @@ def test_login_is_repeated_when_the_token_has_expired(fake: FakeAirflow) -> None
 def test_replay_id_is_empty_until_the_plan_task_has_ended(fake: FakeAirflow) -> None:
     airflow = Airflow(fake.running)
     assert airflow.replay_id("run 1") == ""
-    fake.answers["GET", f"{RUN}/taskInstances/plan_replay/xcomEntries/return_value"] = {
-        "value": {"replay_id": "r"}
-    }
+    fake.answers["GET", f"{RUN}/taskInstances/plan_replay/xcomEntries/replay_id"] = {"value": "r"}
     assert airflow.replay_id("run 1") == "r"
 
 
 def test_tasks_without_a_state_are_not_started(fake: FakeAirflow) -> None:
     found = [
-        {"task_id": "a", "state": None, "try_number": 0},
-        {"task_id": "b", "state": "success", "try_number": 2},
+        {"task_id": "a", "state": None, "try_number": 0, "map_index": -1},
+        {"task_id": "b", "state": "running", "try_number": 2, "map_index": 1},
+        {"task_id": "b", "state": "success", "try_number": 1, "map_index": 0},
     ]
     fake.answers["GET", f"{RUN}/taskInstances"] = {"task_instances": found}
-    assert Airflow(fake.running).tasks("run 1") == {"a": Task("", 0), "b": Task("success", 2)}
+    expected = {"a": Task("", 0), "b": Task("running", 2, 1)}
+    assert Airflow(fake.running).tasks("run 1") == expected
 
 
 def test_rejected_request_raises_an_error_with_the_reason_of_airflow(fake: FakeAirflow) -> None:

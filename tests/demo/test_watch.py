@@ -42,7 +42,7 @@ class Script(Airflow):
             return self.tasks(run_id)
         return {"replay_windows": answer, "check_windows": answer}  # type: ignore[dict-item]
 
-    def last_words(self, run_id: str, task: str, tries: int) -> str:
+    def last_words(self, run_id: str, task: str, now: Task) -> str:
         return "its last words"
 
 

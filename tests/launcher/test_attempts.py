@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import socket
 import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import psutil
 import pytest
@@ -17,10 +23,20 @@ from rewindow.errors import (
     RewindowError,
     TableError,
 )
-from rewindow.launcher import Outcome, Submission, attempts, begin_attempt, known_replay, note_kill
+from rewindow.launcher import (
+    Outcome,
+    Submission,
+    attempts,
+    begin_attempt,
+    known_replay,
+    note_kill,
+    run,
+)
+from rewindow.launcher.attempts import INTERRUPTS
 from rewindow.launcher.processes import end_process_group
 from rewindow.ledger import Ledger
 from rewindow.ledger.rebuild import rebuild_ledger
+from rewindow.location import location
 from rewindow.location.local import LocalLocation
 from rewindow.planning import create_replay
 from rewindow.processes.identity import process_identity
@@ -252,3 +268,35 @@ def _commit_to_its_end(config: Config, plan: Plan) -> None:
     """Leaves tables whose transaction ids say that all windows are there."""
     for name in [*(output.name for output in plan.outputs), FACTS, CHECKPOINTS]:
         fence(config.replay_root("one") / name, app_id("one", name), 1).commit(len(plan.range), [])
+
+
+def test_interrupt_reaches_every_job_that_runs_at_the_same_time(tmp_path: Path) -> None:
+    program = """
+import pathlib, signal, sys
+
+def stop(*_):
+    pathlib.Path(sys.argv[1]).touch()
+    sys.exit(130)
+
+signal.signal(signal.SIGINT, stop)
+print("ready", flush=True)
+signal.pause()
+"""
+    both = threading.Barrier(3, timeout=60)
+
+    def start(stopped: Path) -> Outcome:
+        command = [sys.executable, "-c", program, str(stopped)]
+        outcome = location(stopped.with_suffix(".json"))
+        submission = Submission("r", 0, command, dict(os.environ), outcome)
+        return run(submission, lambda line: both.wait() and None)
+
+    files = [tmp_path / "one", tmp_path / "two"]
+
+    with INTERRUPTS.passed_on(), ThreadPoolExecutor(2) as pool:
+        jobs = [pool.submit(start, file) for file in files]
+        both.wait()
+        signal.raise_signal(signal.SIGINT)
+        found = [job.result().exit_code for job in jobs]
+    assert found == [attempts.INTERRUPTED] * 2
+    assert all(file.exists() for file in files)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

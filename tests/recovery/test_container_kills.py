@@ -5,6 +5,7 @@ containers that had ended are left alone.
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,14 +23,23 @@ from rewindow.engine import assembly
 from rewindow.engine.cut_streams import CutStream
 from rewindow.errors import InputError, NotDeterministicError, RewindowError
 from rewindow.inspection.replay_status import replay_status
-from rewindow.launcher import attempts, begin_attempt, loop, note_kill, verbs
+from rewindow.launcher import (
+    Outcome,
+    Submission,
+    attempts,
+    begin_attempt,
+    loop,
+    note_kill,
+    verbs,
+)
 from rewindow.ledger import Ledger
 from rewindow.ledger.rebuild import rebuild_ledger
 from rewindow.ledger.replays import ReplayState
 from rewindow.loading.catalog import load_planned
-from rewindow.planning.containers import next_container
+from rewindow.planning.containers import container_to_run
+from rewindow.progress.listener import Lines
 from rewindow.quality import check
-from rewindow.recovery import Plan
+from rewindow.recovery import ContainerPlan, Plan
 from rewindow.retention.purge import purge
 from rewindow.settings.config import Config
 from rewindow.spark.frames import read_windows
@@ -160,6 +170,78 @@ def test_three_modes_keep_their_promises_when_real_processes_are_killed(
         "totals is at least once, and nothing upstream may lose windows",
         "lossy is at most once, and nothing upstream may lose windows",
     ]
+
+
+@pytest.mark.parametrize(
+    "crash",
+    [pytest.param("", marks=pytest.mark.long), "lossy/started:2@1"],
+    ids=["undisturbed", "killed"],
+)
+def test_containers_that_do_not_read_each_other_run_at_the_same_time(
+    crash: str,
+    project: Project,
+    baseline: Plan,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Rules: X53
+    # Both readers meet before either of them computes; jobs in this process run one at a time.
+    job = jobs_here(spark)
+    meeting = threading.Barrier(2, timeout=60)
+    turn = threading.Lock()
+    ran = []
+
+    def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
+        name = submission.replay_id.partition("@")[2]
+        if name in ("totals", "lossy") and submission.epoch == 1:
+            meeting.wait()
+        with turn:
+            ran.append(name)
+            return job(submission, on_line)
+
+    monkeypatch.setattr(loop, "run", run)
+    replays = project.config.replay.model_copy(update={"containers_at_once": 2})
+    config = project.config.model_copy(update={"replay": replays})
+    config._root = project.config.root
+    plan = project.plan_of("three_modes", f"together{len(crash)}", "exactly_once")
+    lines: list[str] = []
+    loop.run_attempts(config, plan.replay_id, Lines(lines.append), crash=crash or None)
+    assert (ran[0], set(ran[1:-1]), ran[-1]) == ("sums", {"totals", "lossy"}, "")
+    assert len(ran) == 4 + bool(crash)
+    assert seen(config, plan, "totals") == seen(config, baseline, "totals")
+    whole = f"{len(plan.range):,}"
+    for name in ("sums", "totals", "lossy"):
+        assert f"{name}: {whole} of {whole} windows are committed" in lines
+
+
+@pytest.mark.long
+def test_container_that_fails_does_not_end_the_one_that_runs_at_the_same_time(
+    project: Project,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Rules: X53
+    job = jobs_here(spark)
+    has_failed = threading.Event()
+
+    def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
+        if submission.replay_id.endswith("@totals"):
+            has_failed.set()
+            return Outcome(65, "the disk is full", retryable=False, facts={})
+        if submission.replay_id.endswith("@lossy"):
+            assert has_failed.wait(60)
+        return job(submission, on_line)
+
+    monkeypatch.setattr(loop, "run", run)
+    replays = project.config.replay.model_copy(update={"containers_at_once": 2})
+    config = project.config.model_copy(update={"replay": replays})
+    config._root = project.config.root
+    project.plan_of("three_modes", "parallel", "exactly_once")
+    with pytest.raises(RewindowError, match="the disk is full"):
+        loop.run_attempts(config, "parallel")
+    rows = Ledger.open(config.ledger_url).replays.containers("parallel")
+    states = {row.replay_id: row.state.value for row in rows}
+    assert states == {"parallel@sums": "ended", "parallel@totals": "failed", "parallel@lossy": "ended"}
 
 
 def read_as_lost(project: Project, replay_id: str) -> set[int]:
@@ -346,10 +428,11 @@ def without_the_newest_attempt(patch: pytest.MonkeyPatch) -> None:
 def without_the_end_of_writers(patch: pytest.MonkeyPatch) -> None:
     """A container begins before those that it reads have ended."""
 
-    def last(config: Config, plan: Plan) -> str | None:
-        return next_container(config, plan.model_copy(update={"containers": plan.containers[::-1]}))
+    def last(config: Config, plan: Plan, name: str = "") -> ContainerPlan | None:
+        reversed_plan = plan.model_copy(update={"containers": plan.containers[::-1]})
+        return container_to_run(config, reversed_plan, name)
 
-    patch.setattr(attempts, "next_container", last)
+    patch.setattr(attempts, "container_to_run", last)
 
 
 def without_what_is_committed(patch: pytest.MonkeyPatch) -> None:

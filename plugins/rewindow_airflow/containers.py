@@ -1,0 +1,69 @@
+"""The mapped task of a replay: an instance per container, and one that assembles the replay.
+
+The instances are in the order of `Plan.jobs`. Each one waits for the instances of the containers
+that its job reads, as long as Airflow is going to run those.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
+
+from rewindow_airflow.failures import GO_ON_WAIT, HELD_WAIT
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from rewindow.settings.config import Config
+
+_OVER = ("success", "failed", "upstream_failed", "skipped", "removed")
+"""States in which Airflow does not run an instance unless a person clears it."""
+_QUICK_WAITS = 8
+"""The first waits are short, since most containers are."""
+NAME_TEMPLATE = "{{ task.replay.partition('@')[2] or task.replay }}"
+"""Label of an instance in the grid."""
+
+
+def wait_for_upstream(config: Config, replay_id: str, context: Context, log: Any) -> None:
+    """Returns when every container that a job reads has ended; the job that assembles a replay
+    reads all of its containers.
+
+    Raises:
+        AirflowRescheduleException: one has not; its instance is going to run, or is running.
+        AirflowFailException: one has not, and its instance is over.
+    """
+    from rewindow.ledger import Ledger
+    from rewindow.ledger.replays import RUNNABLE
+    from rewindow.planning.containers import unfinished
+
+    whole, _, name = replay_id.partition("@")
+    row = Ledger.open(config.ledger_url).replays.find(whole)
+    if row is None or row.state not in RUNNABLE:
+        return
+    plan = row.read_plan()
+    needed = plan.container_named(name).after if name else [one.name for one in plan.containers]
+    missing = [one.name for one in unfinished(config, plan) if one.name in needed]
+    if not missing:
+        return
+    instance = context["ti"]
+    task = instance.task_id
+    found = instance.get_task_states(
+        dag_id=instance.dag_id,
+        task_ids=[task],
+        run_ids=[instance.run_id],
+    )
+    states = found.get(instance.run_id, {})
+    for number, one in enumerate(plan.containers):
+        state = states.get(f"{task}_{number}", "removed")
+        if one.name in missing and state in _OVER:
+            raise AirflowFailException(
+                f'container "{one.name}" of replay "{whole}" has not ended, and its instance '
+                f"{number} of task {task} is {state}\n"
+                f"  Hint: Mend what failed there, then clear task {task} with all its instances: "
+                "those that are done end at once."
+            )
+    log.info("Waiting for the containers: %s", ", ".join(missing))
+    is_quick = context.get("task_reschedule_count", 0) < _QUICK_WAITS
+    raise AirflowRescheduleException(datetime.now(UTC) + (GO_ON_WAIT if is_quick else HELD_WAIT))
