@@ -241,7 +241,11 @@ def test_container_that_fails_does_not_end_the_one_that_runs_at_the_same_time(
         loop.run_attempts(config, "parallel")
     rows = Ledger.open(config.ledger_url).replays.containers("parallel")
     states = {row.replay_id: row.state.value for row in rows}
-    assert states == {"parallel@sums": "ended", "parallel@totals": "failed", "parallel@lossy": "ended"}
+    assert states == {
+        "parallel@sums": "ended",
+        "parallel@totals": "failed",
+        "parallel@lossy": "ended",
+    }
 
 
 def read_as_lost(project: Project, replay_id: str) -> set[int]:
