@@ -21,6 +21,7 @@ from rewindow.version import VERSION
 if TYPE_CHECKING:
     from rewindow.candidates.comparison import compare
     from rewindow.candidates.determinism import check_determinism
+    from rewindow.candidates.drills import drill
     from rewindow.certificate import certify
     from rewindow.inspection.error_tuples import list_errors
     from rewindow.inspection.gaps import gaps
@@ -60,6 +61,7 @@ _MODULE_OF = {
     "check": "quality:check",
     "check_determinism": "candidates.determinism:check_determinism",
     "compare": "candidates.comparison:compare",
+    "drill": "candidates.drills:drill",
     "find_repairs": "repairs.find:find_repairs",
     "gaps": "inspection.gaps:gaps",
     "list_errors": "inspection.error_tuples:list_errors",
@@ -96,6 +98,7 @@ __all__ = [
     "check",
     "check_determinism",
     "compare",
+    "drill",
     "find_repairs",
     "gaps",
     "list_errors",

@@ -22,6 +22,7 @@ VERBS = {
     "validate": "Say all that is wrong with an application, and show its graph.",
     "check-determinism": "Compute a sample of windows in several ways, and compare every port.",
     "plan": "Show what a replay would do.",
+    "drill": "Kill jobs on purpose, and show what each crash costs.",
     "replay": "Replay a range of windows into staged tables.",
     "set": "Change a property of an operator while its replay runs.",
     "status": "Show where a replay stands.",

@@ -22,7 +22,7 @@ __all__ = ["command", "config", "run"]
 FREE_OF_PROJECTS = {"init", "jars"}
 ARGUMENTS = {
     "abandon": ["x"], "certify": ["x", "y"], "check": ["x"], "check-determinism": ["x"],
-    "errors": ["x"], "gaps": ["x"],
+    "drill": ["x"], "errors": ["x"], "gaps": ["x"],
     "ledger": ["rebuild"],
     "plan": ["x"], "play": ["x"], "publish": ["x"], "record": ["x"], "replay": ["x"], "set": ["x"],
     "state": ["x"], "status": ["x"],

@@ -31,7 +31,7 @@ def begin_replay(
     """
     from rewindow.launcher import begin_attempt
 
-    crash = arguments.get("crash") if config.airflow.drills else None
+    crash = arguments.get("crash") if config.replay.drills else None
     return begin_attempt(config, name, crash=crash or None, again=again)
 
 

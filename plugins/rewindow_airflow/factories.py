@@ -25,11 +25,13 @@ from rewindow.settings.config import Config
 from rewindow_airflow import replay_requests
 from rewindow_airflow.assets import PUBLICATIONS, stream_asset
 from rewindow_airflow.containers import NAME_TEMPLATE
+from rewindow_airflow.drills import DrillOperator
 from rewindow_airflow.forms import (
     CRASH,
     applications,
     daily_params,
     default_application,
+    drill_params,
     replay_params,
 )
 from rewindow_airflow.operators import RewindowSubmitOperator
@@ -116,7 +118,7 @@ def form_dag(dag_id: str, *, application: str | None = None, **arguments: Any) -
     params = replay_params(
         names,
         application or default_application(config),
-        drills=config.airflow.drills,
+        drills=config.replay.drills,
     )
     return _dag(
         dag_id,
@@ -237,6 +239,18 @@ def report_gaps(stream: str, **arguments: Any) -> BaseOperator:
     key.
     """
     return ReportGapsOperator(stream=stream, **{"task_id": "report_gaps", **arguments})
+
+
+def drill_dag(dag_id: str, **arguments: Any) -> DAG:
+    """Returns a DAG that a person starts with a form, for the task `drill`."""
+    config = Config.load()
+    params = drill_params(applications(config), default_application(config))
+    return _dag(dag_id, schedule=None, start_date=SINCE, params=params, **arguments)
+
+
+def drill(**arguments: Any) -> BaseOperator:
+    """Returns the task that kills jobs of candidate replays on purpose, and shows what it cost."""
+    return DrillOperator(**{"task_id": "drill_application", **arguments})
 
 
 def repair(**arguments: Any) -> BaseOperator:

@@ -183,6 +183,34 @@ def replay_params(
     return fields | ({CRASH: _crash()} if drills else {})
 
 
+def drill_params(names: list[str], default: str | None = None) -> dict[str, Param]:
+    """Returns the fields of the form of drill_application, in order; see replay_params."""
+    return {
+        "application": Param(
+            **({"default": default} if default else {}),
+            **_application(names, ["string"]),
+        ),
+        "modes": Param(
+            ["exactly_once"],
+            type="array",
+            items={"type": "string", "enum": list(MODES)},
+            examples=list(MODES),
+            title="Recovery modes",
+            description="Of operators without a mode; one after the other.",
+        ),
+        "windows": _number("Windows", section=_DRILL, description="Empty: 60, up to the last one."),
+        "kills": _number("Kills in each mode", section=_DRILL, description="Empty: 5."),
+        "every_step": Param(
+            False,
+            type="boolean",
+            title="Every step",
+            section=_DRILL,
+            description="Kill at every step of every container instead.",
+        ),
+        "seed": _number("Seed", section=_DRILL, description="Empty: a new one, which the log has."),
+    }
+
+
 def daily_params(names: list[str], default: str | None = None) -> dict[str, Param]:
     """Returns the parameters of replay_daily; `--dag-run-conf` of a backfill sets them too.
 

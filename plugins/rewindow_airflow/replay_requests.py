@@ -44,7 +44,7 @@ def form_request(config: Config, context: Context) -> ReplayRequest:
     """
     from rewindow.planning import ReplayRequest
 
-    form = parse_form(context["params"], drills=config.airflow.drills)
+    form = parse_form(context["params"], drills=config.replay.drills)
     is_rest = context["params"]["range_as"] == UNPUBLISHED
     windows = _unpublished(config, form.application) if is_rest else _recorded_part(config, form)
     return ReplayRequest(

@@ -35,10 +35,10 @@ def check_place(config: Config, application: str, streams: Iterable[str]) -> Non
             detail=f"Missing: {sources[0] if dag.is_file() else dag}.",
             hint="Run the demo in a clone of the project.",
         )
-    if not config.airflow.drills:
+    if not config.replay.drills:
         raise InputError(
             "the demo kills its jobs, and drills are not allowed here",
-            hint="Set [airflow] drills = true in rewindow.toml, or REWINDOW_AIRFLOW__DRILLS=true.",
+            hint="Set [replay] drills = true in rewindow.toml, or REWINDOW_REPLAY__DRILLS=true.",
         )
     config.state.make_folder()
     free = config.state.free_bytes()

@@ -55,6 +55,8 @@ QUICK_TUPLES = 2_000_000
 peak worth having."""
 DISK_SPARE_BYTES = 256 * 10**6
 INTERRUPTED = 130
+SIGNALLED = 128
+"""From this exit code on, a signal ended the process."""
 ENDED_STATES = ("ended", "checked", *CLOSED_STATES)
 
 
@@ -474,8 +476,8 @@ def read_outcome(path: Location, exit_code: int = 0) -> Outcome:
         ):
             facts = json.loads(path.read_text())
             error = facts.pop("error", {})
-            if error and not facts["exit_code"]:
-                raise ValueError("it has an error, and exit code 0")
+            if not facts["exit_code"] and (error or 0 < exit_code < SIGNALLED):
+                raise ValueError("it has exit code 0, and the job has failed")
             return Outcome(
                 facts["exit_code"],
                 facts["message"],

@@ -304,7 +304,8 @@ def _containers(
     """
     found = containers_of(app, default)
     unset = modes_of(app, default).unset
-    is_trial = request.sample_seed is not None or request.candidate is not None
+    is_candidate = request.candidate is not None and not request.candidate.drill
+    is_trial = request.sample_seed is not None or is_candidate
     if len(found) > 1 and is_trial:
         operators = tuple(names_of(app.order()))
         found = [Container(app.name, Mode.EXACTLY_ONCE, operators)]

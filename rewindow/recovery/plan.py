@@ -205,10 +205,12 @@ class Candidate(_Value):
         code: where its code came from, in words; empty for the code in the folders of applications.
         fraction: part of the keys that it is computed on, 1 for all (O143).
         keys: of each input that is sampled, the columns of the key.
+        drill: whether its jobs are killed on purpose; then it runs in its containers and modes.
     """
 
     code: str = ""
     fraction: float = 1.0
+    drill: bool = False
     keys: dict[str, list[str]] = Field(default_factory=dict)
 
     @property
@@ -218,7 +220,8 @@ class Candidate(_Value):
             f"{stream} by {', '.join(columns)}" for stream, columns in sorted(self.keys.items())
         )
         on = f", on a sample of {100 * self.fraction:g} % of the keys ({sample})" if sample else ""
-        return f"computed by {self.code or 'the code in the folders of applications'}{on}"
+        words = f"computed by {self.code or 'the code in the folders of applications'}{on}"
+        return f"{words}, and killed on purpose" if self.drill else words
 
 
 class ContainerPlan(_Value):

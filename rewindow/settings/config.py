@@ -226,6 +226,9 @@ class ReplayConfig(Section):
     file_bytes: int = Field(default=64_000_000, ge=0)
     """When the last group is committed, small neighbouring files of an output are joined up to this
     size; 0: never."""
+    drills: bool = False
+    """Whether `rewindow drill` may kill jobs on purpose, and whether the form of `replay_windows`
+    has a crash point, which kills the job there."""
     verify_inputs: bool = True
     """Compare the bytes of input files with their checksums before they are read; names and sizes
     always are."""
@@ -245,8 +248,6 @@ class AirflowConfig(Section):
     """What `replay_daily` replays unless a run is told otherwise; the form of `replay_windows`
     offers it first. Without it: the application in `applications`, if there is exactly one; else
     each run has to name one."""
-    drills: bool = False
-    """Whether the form of `replay_windows` has a crash point, which kills the job there."""
     repairs: bool = False
     """Whether `fill_heartbeat_gaps` repairs what is published from inputs that have changed since,
     such as by late tuples; else its log says what is to be repaired, and how."""

@@ -32,7 +32,7 @@ jars = "{root}/.rewindow/jars"
 
 {small_frames}
 
-[airflow]
+[replay]
 drills = true
 
 [streams.clicks]

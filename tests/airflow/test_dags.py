@@ -18,6 +18,7 @@ from rewindow.settings.config import Config
 
 ROOT = Path(__file__).parents[2]
 IDS = {
+    "drill_application",
     "expectation_reports",
     "fill_heartbeat_gaps",
     "record_streams",
@@ -28,6 +29,7 @@ VERBS = (
     "approve",
     "build",
     "check",
+    "drill",
     "fill",
     "plan",
     "publish",

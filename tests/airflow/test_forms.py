@@ -186,7 +186,7 @@ def test_crash_point_is_a_form_field_only_where_drills_are_allowed() -> None:
     assert parse_form(values, drills=True).crash == "after_outputs:1@1"
     with pytest.raises(InputError, match="drills are not allowed here"):
         parse_form(values)
-    assert not Config().airflow.drills
+    assert not Config().replay.drills
 
 
 def test_application_has_a_default_only_while_one_exists_or_the_setting_names_one(

@@ -197,6 +197,8 @@ def test_damaged_outcome_of_a_failed_job_is_never_a_success(tmp_path: Path) -> N
         flipped = bytearray(content)
         flipped[exit_code] ^= 1 << bit
         damages.append((f"bit {bit} of the exit code", bytes(flipped)))
+    changed = content.replace(b": 2", b": 0").replace(b'"error"', b'"eRror"')
+    damages.append(("exit code and name of the error", changed))
     for what, damaged_content in damages:
         path.write_bytes(damaged_content)
         assert read_outcome(path, 2).exit_code != 0, (seed, what)

@@ -1,0 +1,41 @@
+"""The task that kills jobs on purpose, to show what a crash costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rewindow_airflow.attempts import settings_for
+from rewindow_airflow.command_task import CommandOperator
+from rewindow_airflow.failures import mapped_errors
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class DrillOperator(CommandOperator):
+    """Runs `rewindow drill` with what the form of the run says; its log has the table of all kills.
+
+    A promise that was broken fails the task for good.
+    """
+
+    what = "drill"
+    ending = "A clear of this task kills jobs at the same steps again if the form has a seed."
+
+    def execute(self, context: Context) -> None:
+        """Runs the drill.
+
+        Raises:
+            AirflowFailException: drills are not allowed, or a promise was broken.
+        """
+        params = context["params"]
+        arguments = ["drill", params["application"]]
+        for mode in params["modes"]:
+            arguments += ["--modes", mode]
+        for name in ("windows", "kills", "seed"):
+            if params[name] is not None:
+                arguments += [f"--{name}", str(params[name])]
+        if params["every_step"]:
+            arguments.append("--every-step")
+        with mapped_errors():
+            config = settings_for(self.conn_id)
+        self.run_command(config, context, arguments)

@@ -1,0 +1,341 @@
+"""`rewindow drill`: kills the job of a candidate replay on purpose, and shows what a crash costs.
+
+Each kill has a separate candidate over the same recent windows. It is resumed, counted, and
+compared with an undisturbed candidate. All candidates are deleted afterwards, except those that
+broke a promise.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Unpack
+
+from rewindow.application import Mode
+from rewindow.certificate import Certificate, certify
+from rewindow.certificate.certificate import DIFFERENT
+from rewindow.crash import ASSEMBLY, Step
+from rewindow.errors import InputError
+from rewindow.inspection.counts import count_replay
+from rewindow.launcher.loop import run_attempts
+from rewindow.ledger import Ledger
+from rewindow.ledger.replays import SAMPLE
+from rewindow.names import container_id
+from rewindow.planning import create_replay, draft_plan
+from rewindow.planning.request import ReplayOptions, ReplayRequest
+from rewindow.progress.listener import Listener, Silent
+from rewindow.recovery import Candidate, Plan
+from rewindow.sequences import excluding, quantity
+from rewindow.settings.config import Config
+
+DRILL_WINDOWS = 60
+DRILL_KILLS = 5
+GROUPS = 6
+"""Commit groups of a candidate."""
+_ONCE = (Step.FENCED, Step.RESUMED, Step.JOINED)
+"""Steps that an attempt goes through once."""
+_IN_A_GROUP = (
+    Step.STARTED,
+    Step.MATERIALISED,
+    Step.AFTER_FIRST_OUTPUT,
+    Step.AFTER_OUTPUTS,
+    Step.AFTER_FACTS,
+    Step.AFTER_CHECKPOINT,
+)
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Where a job is killed.
+
+    Attributes:
+        container: name of the container; empty where the replay has only one.
+        group: number of the commit group, from 1.
+    """
+
+    step: Step
+    group: int
+    container: str = ""
+
+    @property
+    def crash(self) -> str:
+        """The crash point as the job understands it: the first attempt dies there."""
+        place = f"{self.step.value}:{self.group}@1"
+        return f"{self.container}/{place}" if self.container else place
+
+
+@dataclass(frozen=True)
+class KillResult:
+    """One kill and what came of it.
+
+    Attributes:
+        mode: recovery mode of the killed container.
+        promised: what its mode allows a crash to cost.
+        seen: what the crash did cost.
+        kept: whether the promise was kept.
+        seconds: from the kill to the next commit; to the end of the replay if nothing was left to
+            commit.
+        replay: id of the candidate; it is deleted if the promise was kept.
+    """
+
+    mode: str
+    container: str
+    step: str
+    group: int
+    promised: str
+    seen: str
+    kept: bool
+    seconds: float | None
+    replay: str
+
+
+@dataclass(frozen=True)
+class DrillReport:
+    """All kills of a drill.
+
+    Attributes:
+        seed: draws the kills; the same seed draws the same ones.
+    """
+
+    application: str
+    first: int
+    last: int
+    seed: int
+    kills: tuple[KillResult, ...]
+
+    @property
+    def kept(self) -> bool:
+        """Whether every promise was kept."""
+        return all(kill.kept for kill in self.kills)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it for programs (docs/json.md)."""
+        return {**asdict(self), "kills": [asdict(kill) for kill in self.kills], "kept": self.kept}
+
+
+def drill(
+    config: Config,
+    application: str,
+    *,
+    modes: Sequence[str] = (),
+    windows: int = DRILL_WINDOWS,
+    kills: int = DRILL_KILLS,
+    every_step: bool = False,
+    seed: int | None = None,
+    listener: Listener | None = None,
+    **replay_options: Unpack[ReplayOptions],
+) -> DrillReport:
+    """Kills candidate replays of recent windows with SIGKILL, and compares each with an undisturbed
+    one.
+
+    Args:
+        config: settings in force.
+        application: its name.
+        modes: recovery modes of operators without a mode; one after the other. By default that of
+            the replay options.
+        windows: number of windows, up to the last one of the range.
+        kills: kills in each mode.
+        every_step: kill at every step of the commit protocol instead, in every container.
+        seed: draws steps and groups; a new one by default.
+        listener: is told what happens.
+        replay_options: see plan.
+
+    Raises:
+        InputError: the settings do not allow drills, or no state is published before the windows.
+        RewindowError: see plan and replay.
+    """
+    if not config.replay.drills:
+        raise InputError(
+            "drills are not allowed here",
+            detail="A drill kills jobs on purpose.",
+            hint="Set [replay] drills = true in rewindow.toml, or REWINDOW_REPLAY__DRILLS=true.",
+        )
+    if windows < GROUPS or kills < 1:
+        raise InputError(f"a drill needs at least {GROUPS} windows and one kill")
+    told = listener or Silent()
+    seed = random.SystemRandom().randrange(1, 10_000) if seed is None else seed
+    asked = [Mode.parse(mode).name for mode in modes]
+    request = _recent(config, ReplayRequest(application, **replay_options), windows)
+    drills = _Drills(config, request, told)
+    results: list[KillResult] = []
+    try:
+        drills.reference = drills.run(request).replay_id
+        for mode in asked or [request.mode]:
+            found = replace(request, mode=mode)
+            plan = draft_plan(config, found).plan
+            for kill in kills_of(plan, kills, every_step=every_step, seed=seed):
+                results.append(drills.kill(found, kill))
+    finally:
+        drills.delete()
+    assert request.first is not None and request.last is not None
+    return DrillReport(application, request.first, request.last, seed, kills=tuple(results))
+
+
+def kills_of(plan: Plan, kills: int, *, every_step: bool, seed: int) -> list[Kill]:
+    """Returns where the jobs of a replay are killed: at drawn steps, or at every step of every
+    container.
+    """
+    source = random.Random(f"{seed} {plan.mode_name}")
+    places = [one.name for one in plan.containers] if plan.is_divided else [""]
+    found = []
+    for place in places:
+        for step in _ONCE:
+            found.append(Kill(step, 1, place))
+        for step in _IN_A_GROUP:
+            found.append(Kill(step, source.randint(1, GROUPS), place))
+    if plan.is_divided:
+        for step in (Step.FENCED, Step.AFTER_OUTPUTS, Step.AFTER_FACTS):
+            found.append(Kill(step, 1, ASSEMBLY))
+    return found if every_step else source.choices(found, k=kills)
+
+
+def _recent(config: Config, request: ReplayRequest, windows: int) -> ReplayRequest:
+    """Returns a request for the last windows of a range, in commit groups of equal size.
+
+    Raises:
+        InputError: the state before them is not published.
+    """
+    plan = draft_plan(config, request).plan
+    first = max(plan.first, plan.last - windows + 1)
+    count = plan.last - first + 1
+    size = -(-count // GROUPS)
+    changed = replace(
+        request,
+        first=first,
+        last=plan.last,
+        from_time=None,
+        to_time=None,
+        group_windows=size,
+        checkpoint_windows=2 * size,
+        candidate=Candidate(drill=True),
+        reason=SAMPLE,
+    )
+    if draft_plan(config, changed).plan.start.source == "warm_up":
+        raise InputError(
+            f'no state of application "{request.application}" is published before window {first}',
+            detail="A drill is short, so it does not compute all windows before it.",
+            hint="Publish a replay that ends there, or add --initial-state.",
+        )
+    return changed
+
+
+@dataclass
+class _Drills:
+    """Candidates of one drill."""
+
+    config: Config
+    request: ReplayRequest
+    told: Listener
+    reference: str = ""
+
+    def __post_init__(self) -> None:
+        self._to_delete: list[str] = []
+
+    def run(self, request: ReplayRequest, crash: str | None = None) -> Plan:
+        """Returns the plan of a candidate that has ended."""
+        replay_id = f"drill-{uuid.uuid4().hex[:8]}"
+        plan = create_replay(self.config, replace(request, replay_id=replay_id))
+        self._to_delete.append(replay_id)
+        what = f"killed at {crash.removesuffix('@1')}" if crash else "not disturbed"
+        self.told.note(f"drill: windows {plan.range}, {plan.mode_words}, {what}")
+        run_attempts(self.config, replay_id, self.told, crash=crash)
+        return plan
+
+    def kill(self, request: ReplayRequest, kill: Kill) -> KillResult:
+        """Returns what a kill came to."""
+        plan = self.run(request, kill.crash)
+        container = plan.containers[0]
+        killed = plan.replay_id
+        if kill.container not in ("", ASSEMBLY):
+            container = plan.container_named(kill.container)
+            killed = container_id(killed, kill.container)
+        mode = container.mode
+        seconds, was_killed = self._recovery(killed)
+        certificate = certify(self.config, self.reference, plan.replay_id)
+        cost = count_replay(plan, self.config.replay_root(plan.replay_id)).summary()
+        size = plan.group_windows or 0
+        allowed = {
+            "computed again": 0 if mode.may_lose else size,
+            "repeated": 2 * size if mode.may_repeat else 0,
+            "lost": size if mode.may_lose else 0,
+        }
+        if mode.may_repeat:
+            allowed["computed again"] = 2 * size
+        if kill.container == ASSEMBLY:
+            allowed = dict.fromkeys(allowed, 0)
+        found = {
+            "computed again": cost.redone,
+            "repeated": cost.repeated,
+            "lost": cost.lost,
+        }
+        broken = _broken(plan, certificate, container.operators if allowed["lost"] else [])
+        for what, most in allowed.items():
+            if found[what] > most:
+                broken.append(f"{quantity(found[what], 'window')} {what}")
+        if not was_killed:
+            broken.append("the step was not reached, so the job was not killed")
+        if not broken:
+            self.told.note(f"drill: recovered, {_words(found)}")
+        else:
+            self.told.warn(f"drill: promise broken, {'; '.join(broken)}; see {plan.replay_id}")
+            self._to_delete = excluding(self._to_delete, [plan.replay_id, self.reference])
+        return KillResult(
+            mode.name,
+            kill.container,
+            kill.step.value,
+            kill.group,
+            promised=_words(allowed, most="at most "),
+            seen="; ".join(broken) or _words(found),
+            kept=not broken,
+            seconds=seconds,
+            replay=plan.replay_id,
+        )
+
+    def _recovery(self, replay_id: str) -> tuple[float | None, bool]:
+        """Returns the seconds from the kill to the next commit, and whether the first attempt was
+        killed.
+        """
+        attempts = Ledger.open(self.config.ledger_url).attempts
+        first, *others = attempts.of(replay_id)
+        if not others or first.ended_at is None:
+            return None, False
+        times = [one.reported_at for one in attempts.timings(replay_id) if one.epoch > first.epoch]
+        times += [one.ended_at for one in others if one.ended_at is not None]
+        return (min(times) - first.ended_at).total_seconds(), True
+
+    def delete(self) -> None:
+        """Deletes all candidates that kept their promise."""
+        ledger = Ledger.open(self.config.ledger_url)
+        for replay_id in self._to_delete:
+            if ledger.replays.find(replay_id) is None:
+                continue
+            rows = [ledger.replays.get(replay_id), *ledger.replays.containers(replay_id)]
+            for row in rows:
+                ledger.replays.abandon(row.replay_id, SAMPLE)
+                self.config.replay_root(row.replay_id).delete_tree()
+
+
+def _broken(plan: Plan, certificate: Certificate, losing: Collection[str]) -> list[str]:
+    """Returns what differs from the undisturbed candidate and may not.
+
+    Args:
+        losing: operators that may have lost windows.
+    """
+    found = []
+    upstream = {output.name: output.upstream for output in plan.staged}
+    for output in certificate.outputs:
+        may_lose = not set(losing).isdisjoint(upstream.get(output.name, ()))
+        for kind, count in output.classes.items():
+            is_allowed = kind == "equal" or (may_lose and kind in ("lost", "affected"))
+            if count and not is_allowed:
+                found.append(f"{quantity(count, 'window')} of {output.name} {kind}")
+    if certificate.verdict == DIFFERENT and not losing and not found:
+        found.append("the state at the end differs")
+    return found
+
+
+def _words(counts: dict[str, int], most: str = "") -> str:
+    found = [f"{most}{quantity(count, 'window')} {what}" for what, count in counts.items() if count]
+    return ", ".join(found) or "no window computed again, repeated or lost"

@@ -1,0 +1,108 @@
+"""`rewindow drill`: jobs that are killed on purpose, and what each kill cost."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from rewindow.candidates.drills import DRILL_KILLS, DRILL_WINDOWS
+from rewindow.candidates.drills import drill as run_drill
+from rewindow.commands.plan import App, InitialState, Parameter, Set, StateFrom, parameters
+from rewindow.commands.project import load_project
+from rewindow.commands.screen import (
+    AsJson,
+    First,
+    From,
+    JobScreen,
+    Last,
+    To,
+    out,
+    print_json,
+    print_rows,
+)
+from rewindow.errors import RewindowError
+
+
+def drill(
+    application: App,
+    from_time: From = None,
+    to_time: To = None,
+    first: First = None,
+    last: Last = None,
+    modes: Annotated[
+        list[str] | None,
+        typer.Option(help="Recovery mode of operators without a mode; may be repeated."),
+    ] = None,
+    windows: Annotated[
+        int, typer.Option(help="Number of windows, up to the last one of the range.")
+    ] = DRILL_WINDOWS,
+    kills: Annotated[int, typer.Option(help="Number of kills in each mode.")] = DRILL_KILLS,
+    every_step: Annotated[
+        bool, typer.Option("--every-step", help="Kill at every step of every container instead.")
+    ] = False,
+    seed: Annotated[
+        int | None, typer.Option(help="Draws steps and groups; a new one by default.", min=1)
+    ] = None,
+    state_from: StateFrom = None,
+    initial_state: InitialState = False,
+    parameter: Parameter = None,
+    properties: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Kill jobs of candidate replays on purpose, and show what each crash costs.
+
+    Each kill is a SIGKILL of the driver's process group, at a drawn step of the commit protocol.
+    The candidate is resumed and compared with one that was not disturbed. Candidates cannot be
+    published; they are deleted, except those that broke a promise. Needs [replay] drills = true.
+
+    Examples:
+
+        rewindow drill flight_delays
+
+        rewindow drill flight_delays --modes exactly_once --modes at_most_once --kills 3 --seed 7
+
+        rewindow drill flight_delays --windows 120 --every-step
+    """
+    report = run_drill(
+        load_project(),
+        application,
+        modes=modes or (),
+        windows=windows,
+        kills=kills,
+        every_step=every_step,
+        seed=seed,
+        listener=JobScreen(),
+        first=first,
+        last=last,
+        from_time=from_time,
+        to_time=to_time,
+        state_from=state_from,
+        initial_state=initial_state,
+        parameters=parameters(parameter),
+        properties=parameters(properties),
+    )
+    if as_json:
+        print_json(report.to_json())
+    else:
+        out.print(
+            f"[bold]{escape(report.application)}[/bold]: windows {report.first} to {report.last}, "
+            f"seed {report.seed}"
+        )
+        rows = []
+        for kill in report.kills:
+            where = f"{kill.container}/{kill.step}" if kill.container else kill.step
+            seconds = "" if kill.seconds is None else f"{kill.seconds:.1f} s"
+            verdict = "kept" if kill.kept else "BROKEN"
+            rows.append((kill.mode, where, kill.group, verdict, kill.promised, kill.seen, seconds))
+        columns = ("mode", "killed at", "group", "promise", "allowed", "seen", "to next commit")
+        print_rows("", columns, rows)
+    broken = [kill.replay for kill in report.kills if not kill.kept]
+    if broken:
+        raise RewindowError(
+            f"{len(broken)} of {len(report.kills)} kills broke a promise",
+            detail=f"Their candidates are kept: {', '.join(broken)}.",
+            hint=f"See one: rewindow status {broken[0]}. If windows differ, the application may "
+            f"depend on more than its inputs: rewindow check-determinism {report.application}",
+        )

@@ -1,0 +1,153 @@
+"""`rewindow drill`: kills that are drawn, their cost, and promises that are broken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from rewindow import cli
+from rewindow.application import MODES
+from rewindow.candidates import drills
+from rewindow.candidates.drills import GROUPS, Kill, drill, kills_of
+from rewindow.crash import Step, check_crash
+from rewindow.errors import InputError
+from rewindow.launcher import Outcome, Submission, loop
+from rewindow.ledger import Ledger
+from rewindow.settings.config import Config
+from tests.recovery.here import jobs_here
+from tests.recovery.project import FIRST, WINDOWS, Project, make_project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    found = make_project(tmp_path).config
+    assert found.file is not None
+    settings = Path(found.file)
+    settings.write_text(settings.read_text() + "\n[replay]\ndrills = true\n")
+    return Config.load(settings)
+
+
+@pytest.fixture
+def here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs run in this process."""
+    monkeypatch.setattr(loop, "run", jobs_here(spark))
+
+
+def tables_of(config: Config) -> list[str]:
+    return [folder.name for folder in (config.state / "replays").folders()]
+
+
+@pytest.mark.usefixtures("here")
+def test_drill_shows_the_cost_of_a_kill_in_each_mode(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Rules: R48 to R51
+    monkeypatch.setattr(drills, "kills_of", lambda *_, **__: [Kill(Step.AFTER_FIRST_OUTPUT, 4)])
+    found = drill(config, "totals", modes=list(MODES), seed=1)
+    size = WINDOWS // GROUPS
+    # At least once: [1008, 1015] without empty windows, 1015 was not sealed and 1010 has no row.
+    expected = {
+        "exactly_once": (
+            f"at most {size} windows computed again",
+            f"{size} windows computed again",
+        ),
+        "at_least_once": (
+            f"at most {2 * size} windows computed again, at most {2 * size} windows repeated",
+            "7 windows computed again, 6 windows repeated",
+        ),
+        "at_most_once": (f"at most {size} windows lost", f"{size} windows lost"),
+    }
+    seen = {kill.mode: (kill.promised, kill.seen) for kill in found.kills}
+    assert seen == expected
+    assert found.kept and all(kill.seconds is not None for kill in found.kills)
+    assert (found.first, found.last) == (FIRST, FIRST + WINDOWS - 1)
+    assert tables_of(config) == []
+    assert Ledger.open(config.ledger_url).replays.newest(without_samples=True) == []
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("here")
+def test_drill_reports_a_promise_that_is_broken_and_keeps_the_candidates(
+    config: Config,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = jobs_here(spark)
+
+    def run(submission: Submission, on_line: Callable[[str], None]) -> Outcome:
+        """The job survives."""
+        environment = {**submission.environment}
+        environment.pop("REWINDOW_CRASH", None)
+        return job(replace(submission, environment=environment), on_line)
+
+    monkeypatch.setattr(loop, "run", run)
+    found = drill(config, "totals", kills=1, seed=1)
+    [kill] = found.kills
+    assert not found.kept and "the job was not killed" in kill.seen
+    assert len(tables_of(config)) == 2 and kill.replay in tables_of(config)
+
+
+@pytest.mark.recovery_matrix
+def test_drill_kills_real_jobs_of_several_containers(
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Rules: R3, R48 to R50, X53
+    monkeypatch.setenv("REWINDOW_CONFIG", str(config.file))
+    arguments = ["drill", "three_modes", "--kills", "4", "--seed", "3", "--json"]
+    result = CliRunner().invoke(cli.app, arguments)
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert report["kept"] and len(report["kills"]) == 4
+    assert len({kill["container"] for kill in report["kills"]}) > 1
+
+
+def test_every_step_of_every_container_is_a_crash_point(config: Config) -> None:
+    plan = Project(config).plan_of("three_modes", "r", "exactly_once")
+    found = kills_of(plan, 0, every_step=True, seed=1)
+    for kill in found:
+        check_crash(kill.crash)
+    steps = {step for step in Step if step is not Step.WARMED_UP}
+    for container in ("sums", "totals", "lossy"):
+        assert {kill.step for kill in found if kill.container == container} == steps
+    assert {kill.container for kill in found} == {"sums", "totals", "lossy", "assembly"}
+    same = [kills_of(plan, 5, every_step=False, seed=7) for _ in range(2)]
+    assert same[0] == same[1] != kills_of(plan, 5, every_step=False, seed=8)
+
+
+def test_drill_is_rejected_unless_the_settings_allow_it(tmp_path: Path) -> None:
+    config = make_project(tmp_path).config
+    with pytest.raises(InputError, match=r"drills are not allowed here[^$]*\[replay\] drills"):
+        drill(config, "totals")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"windows": 5}, "at least 6 windows"),
+        ({"kills": 0}, "one kill"),
+        ({"modes": ["twice"]}, 'mode "twice"'),
+        (
+            {"windows": 8},
+            f'no state of application "totals" is published before window {FIRST + 16}',
+        ),
+    ],
+)
+def test_drill_rejects_what_it_cannot_do(
+    config: Config,
+    options: dict[str, object],
+    words: str,
+) -> None:
+    with pytest.raises(InputError, match=words):
+        drill(config, "totals", **options)  # type: ignore[arg-type]
+    assert Ledger.open(config.ledger_url).replays.newest() == []
