@@ -14,19 +14,21 @@ from rewindow.engine.assembly import assemble
 from rewindow.engine.computation import PlannedAttempt
 from rewindow.engine.progress import Progress
 from rewindow.engine.spark_engine import spark_attempt
-from rewindow.errors import FencedError, Interrupted, ResourceError
+from rewindow.engine.watchdog import Watchdog
+from rewindow.errors import FencedError, Interrupted, ResourceError, RewindowError
 from rewindow.ledger import AttemptEnd, Ledger
 from rewindow.ledger.facts_index import segments_of
 from rewindow.loading.catalog import check_code, load_planned
 from rewindow.loading.suites import replay_measures
 from rewindow.location import Location
+from rewindow.names import whole_replay
 from rewindow.operators import TupleOperator
 from rewindow.processes.identity import Launcher, process_identity
 from rewindow.progress.job_lines import ReplayProgress
 from rewindow.recovery import Plan
 from rewindow.settings.config import Config
 from rewindow.spark.executors import check_executors, check_shared, send_code
-from rewindow.spark.job import StopRequest, as_rewindow_error, say
+from rewindow.spark.job import StopRequest, as_rewindow_error, end_group, say
 from rewindow.spark.session import spark_session
 from rewindow.spark.transient_errors import has_lost_jvm
 from rewindow.storage import Table
@@ -90,6 +92,32 @@ def how_it_ended(error: Exception, launcher: Launcher) -> tuple[AttemptEnd, str]
     return AttemptEnd.FAILED, str(ours)
 
 
+def _stuck(ledger: Ledger, plan: Plan, epoch: int, words: str) -> None:
+    """Ends the process of an attempt that is stuck; at most once only warns, since an end would
+    lose windows.
+
+    A second attempt that is stuck and has committed nothing since the first is not tried again.
+    """
+    words = f"attempt {epoch} of replay {plan.replay_id} is stuck: {words}"
+    if plan.mode.may_lose:
+        say(f"warning: {words}; it goes on, since an end would lose windows")
+        return
+    *before, own = ledger.attempts.of(plan.replay_id)
+    furthest = max((one.mark or 0 for one in before), default=0)
+    is_again = bool(before) and before[-1].outcome == AttemptEnd.STUCK
+    is_again &= (own.mark or 0) <= furthest
+    kind = RewindowError if is_again else ResourceError  # The latter is tried again.
+    ledger.attempts.end(plan.replay_id, epoch, AttemptEnd.STUCK, words)
+    end_group(
+        kind(
+            words,
+            detail="What was committed is kept.",
+            hint="Look for a call without a timeout in the operators, then: "
+            f"rewindow replay --resume {whole_replay(plan.replay_id)} --again",
+        )
+    )
+
+
 def own_process() -> dict[str, Any]:
     """Returns what the ledger keeps of an attempt's process, so that the next attempt can end just
     this one.
@@ -148,10 +176,24 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
         check_shared(spark, config.replay_root(replay_id) / "scratch/shared")
         return spark
 
+    def bark(words: str) -> None:
+        _stuck(ledger, plan, epoch, words)
+
+    settings = config.replay
+    watchdog = Watchdog(settings.stuck_seconds, settings.stuck_factor, plan.group_seconds, bark)
+
     def report(progress: Progress) -> None:
         say(ReplayProgress(replay_id, epoch, **vars(progress)).line())
+        watchdog.committed(progress.seconds)
+        if progress.mark == progress.of:
+            watchdog.stop()
+
+    def tell(line: str) -> None:
+        say(line)
+        watchdog.heard(line)
 
     stop.listen()
+    watchdog.start()
     measures = replay_measures(config.expectations, plan, loaded.app, say=say)
     attempt = spark_attempt(
         PlannedAttempt(plan, loaded.app, config.replay_root(replay_id), epoch=epoch),
@@ -161,10 +203,13 @@ def _run(config: Config, ledger: Ledger, replay_id: str, epoch: int) -> dict[str
         measures=measures,
         file_bytes=config.replay.file_bytes,
         tell=report,
-        say=say,
+        say=tell,
         stop=stop,
     )
-    attempt.run()
+    try:
+        attempt.run()
+    finally:
+        watchdog.stop()
     return {
         "replay": replay_id,
         "epoch": epoch,

@@ -31,18 +31,19 @@ class AttemptEnd(StrEnum):
     """How an attempt ended.
 
     done: the last window is committed. failed: it stopped by an error. killed: its process is gone
-    without a word. interrupted: a user stopped it at a group's end. lost: nobody said; the next
-    epoch was taken over it.
+    without a word. interrupted: a user stopped it at a group's end. stuck: it committed nothing for
+    too long and ended itself. lost: nobody said; the next epoch was taken over it.
     """
 
     DONE = "done"
     FAILED = "failed"
     KILLED = "killed"
     INTERRUPTED = "interrupted"
+    STUCK = "stuck"
     LOST = "lost"
 
 
-_FAILURES = (AttemptEnd.FAILED, AttemptEnd.KILLED, AttemptEnd.LOST)
+_FAILURES = (AttemptEnd.FAILED, AttemptEnd.KILLED, AttemptEnd.STUCK, AttemptEnd.LOST)
 
 
 @dataclass(frozen=True)

@@ -226,6 +226,12 @@ class ReplayConfig(Section):
     file_bytes: int = Field(default=64_000_000, ge=0)
     """When the last group is committed, small neighbouring files of an output are joined up to this
     size; 0: never."""
+    stuck_seconds: float = Field(default=600.0, gt=0)
+    """An attempt that commits no group for longer than this, and for longer than `stuck_factor`
+    times the time of a group, is stuck: it is ended and resumed once. At most once only warns
+    (R92)."""
+    stuck_factor: float = Field(default=10.0, ge=1)
+    """See `stuck_seconds`."""
     drills: bool = False
     """Whether `rewindow drill` may kill jobs on purpose, and whether the form of `replay_windows`
     has a crash point, which kills the job there."""

@@ -41,13 +41,7 @@ def run_job(work: Callable[[], dict[str, Any] | None]) -> int:
     except RewindowError as error:
         if error.__cause__ is not None:
             keep_traceback(error)
-        outcome = {
-            "exit_code": error.exit_code,
-            "message": str(error),
-            "retryable": error.retryable,
-            "kind": type(error).__name__,
-            "error": error.parts,
-        }
+        outcome = _outcome(error)
     except KeyboardInterrupt:
         stopped = Interrupted(
             "stopped by the user",
@@ -90,6 +84,23 @@ def as_rewindow_error(error: Exception) -> RewindowError:
         heap = exhausted_heap(location(path), text=text, has_died=has_lost_jvm(error))
     other = RewindowError(describe(error), detail=where_all_is(), hint=hint_on(error))
     return heap or missing_on_executor(text) or other
+
+
+def end_group(error: RewindowError) -> None:
+    """Ends the process group of a job that cannot end by itself; the outcome file has the error."""
+    _write(_outcome(error))
+    sys.stdout.flush()
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+def _outcome(error: RewindowError) -> dict[str, Any]:
+    return {
+        "exit_code": error.exit_code,
+        "message": str(error),
+        "retryable": error.retryable,
+        "kind": type(error).__name__,
+        "error": error.parts,
+    }
 
 
 def tell(kind: str, /, **facts: Any) -> None:
