@@ -11,7 +11,7 @@ from rewindow.launcher.readiness import check_tables
 from rewindow.ledger import Ledger
 from rewindow.planning import create_replay
 from rewindow.planning.changing import change_log, set_property
-from rewindow.planning.containers import next_container
+from rewindow.planning.containers import plan_container
 from rewindow.planning.request import ReplayRequest
 from rewindow.recovery import Plan
 from rewindow.state.changes import container_log
@@ -143,7 +143,7 @@ def test_each_container_has_property_changes_at_separate_windows(project: Projec
     container_log(root, "c1").begin(FIRST + 5, LAST)
     with pytest.raises(RangeError, match='every window of container "c1" was begun'):
         set_property(config, "parts", "first.factor", 4)
-    next_container(config, plan)
+    plan_container(config, plan, plan.containers[0])
     with pytest.raises(InputError, match='"parts@c1" is a container of replay "parts"'):
         set_property(config, "parts@c1", "first.factor", 4)
     reused = plan.containers[0].model_copy(update={"reused": "other@c1"})

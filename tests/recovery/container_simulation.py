@@ -29,7 +29,13 @@ from rewindow.application.containers import containers_of
 from rewindow.engine import assembly, cut_streams
 from rewindow.engine.computation import Counts, PlannedAttempt
 from rewindow.engine.cut_streams import CutStream
-from rewindow.errors import FencedError, NotDeterministicError, RewindowError, TableError
+from rewindow.errors import (
+    FencedError,
+    InputError,
+    NotDeterministicError,
+    RewindowError,
+    TableError,
+)
 from rewindow.facts import losses, readers
 from rewindow.facts.group_facts import GroupFacts
 from rewindow.facts.window_facts import WindowFacts
@@ -343,7 +349,9 @@ def linked(source: MemoryLog, target: Location, folder: str) -> list[DataFile]:
 
 
 def start_process(world: ContainerWorld, rng: random.Random) -> greenlet:
-    """Returns a launcher with the one job that it starts: the next container or the assembly."""
+    """Returns a launcher with the one job that it starts: the next one, or that of a container, as
+    an instance of Airflow's mapped task does.
+    """
 
     def pause_sometimes() -> None:
         for _ in range(rng.randint(0, 6)):
@@ -353,7 +361,16 @@ def start_process(world: ContainerWorld, rng: random.Random) -> greenlet:
         if world.has_ended():
             return
         config = config_of(world)
-        replay_id = containers.next_container(config, world.plan) or REPLAY
+        name = rng.choice(["", *(one.name for one in world.plan.containers)])
+        try:
+            container = containers.container_to_run(config, world.plan, name)
+        except InputError:
+            return  # The instance waits.
+        if container is None and name:
+            return
+        replay_id = REPLAY
+        if container is not None:
+            replay_id = containers.plan_container(config, world.plan, container)
         if world.states[replay_id] not in RUNNABLE:
             if not world.lost(replay_id):
                 return
@@ -559,28 +576,34 @@ def _replaced(target: Any, name: str, other: Any) -> Callable[[ContainerWorld], 
     return lambda world: patch.object(target, name, other)
 
 
-_next_container = containers.next_container
+_container_to_run = containers.container_to_run
+_plan_container = containers.plan_container
 
 
-def _last_first(config: Any, plan: Plan) -> str | None:
-    return _next_container(
+def _last_first(config: Any, plan: Plan, name: str = "") -> ContainerPlan | None:
+    return _container_to_run(
         config,
         plan.model_copy(update={"containers": plan.containers[::-1]}),
+        name,
     )
+
+
+def _at_once(config: Any, plan: Plan, name: str = "") -> ContainerPlan | None:
+    if not name:
+        return _container_to_run(config, plan)
+    return next((one for one in containers.unfinished(config, plan) if one.name == name), None)
 
 
 @contextmanager
 def _planned_again(world: ContainerWorld) -> Iterator[None]:
     """Plans a container for every attempt."""
 
-    def planned(config: Any, plan: Plan) -> str | None:
-        found = _next_container(config, plan)
-        for container in plan.containers:
-            if found == container_id(plan.replay_id, container.name):
-                world.plans[found] = containers.container_plan(config, plan, container)
+    def planned(config: Any, plan: Plan, container: ContainerPlan) -> str:
+        found = _plan_container(config, plan, container)
+        world.plans[found] = containers.container_plan(config, plan, container)
         return found
 
-    with patch.object(containers, "next_container", planned):
+    with patch.object(containers, "plan_container", planned):
         yield
 
 
@@ -679,8 +702,13 @@ RULES: dict[str, Callable[[ContainerWorld], Any]] = {
     "compare and set": dropped_duty("compares"),
     "a container begins when those that it reads have ended": _replaced(
         containers,
-        "next_container",
+        "container_to_run",
         _last_first,
+    ),
+    "an instance waits for the containers that it reads": _replaced(
+        containers,
+        "container_to_run",
+        _at_once,
     ),
     "a container that has ended is left alone": _replaced(
         containers,
